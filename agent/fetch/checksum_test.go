@@ -13,7 +13,7 @@ import (
 )
 
 // A file of checksums is downloaded by the same rules as the image, and is small.
-func TestTheHostReadsTheFileOfChecksums(t *testing.T) {
+func TestChecksumFileIsDownloaded(t *testing.T) {
 	t.Parallel()
 	digits := strings.TrimPrefix(sumOf(file), "sha256:")
 	var asked atomic.Int64 // for the image

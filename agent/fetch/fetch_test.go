@@ -62,7 +62,7 @@ func wantErr(t *testing.T, what string, err error, says string) {
 	}
 }
 
-func TestADownload(t *testing.T) {
+func TestDownload(t *testing.T) {
 	t.Parallel()
 	var seen http.Header
 	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -98,7 +98,7 @@ func TestADownload(t *testing.T) {
 	wantErr(t, "a certificate that nobody knows", err, "does not prove who it is")
 }
 
-func TestAddressesThatAreNotReached(t *testing.T) {
+func TestForbiddenAddressesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := New(Settings{})
 	for _, a := range []string{
@@ -130,7 +130,7 @@ func TestAddressesThatAreNotReached(t *testing.T) {
 }
 
 // Redirects and a DNS that changes its mind lead nowhere that the settings do not allow. 127.0.0.2 stands for the Internet here.
-func TestNoWayAroundTheAddresses(t *testing.T) {
+func TestRedirectsAndDNSCannotBypassAddressRules(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
 	inner := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
@@ -182,7 +182,7 @@ func TestNoWayAroundTheAddresses(t *testing.T) {
 	}
 }
 
-func TestRedirectsAreFew(t *testing.T) {
+func TestRedirectLimit(t *testing.T) {
 	t.Parallel()
 	plainServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/round" {
@@ -248,7 +248,7 @@ func raw(text string, after func(net.Conn)) http.HandlerFunc {
 	}
 }
 
-func TestServersThatMisbehave(t *testing.T) {
+func TestMisbehavingServers(t *testing.T) {
 	t.Parallel()
 	body := string(file[:100000])
 	endless := func(head string) http.HandlerFunc {
@@ -317,7 +317,7 @@ func zipped(text []byte) []byte {
 }
 
 // What arrives is what the server has: a bomb stays packed, and a page stays a page. Neither is an image.
-func TestWhatArrivesIsInspected(t *testing.T) {
+func TestDownloadedContentIsInspected(t *testing.T) {
 	t.Parallel()
 	bomb := zipped(make([]byte, 64<<20))
 	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -343,7 +343,7 @@ func TestWhatArrivesIsInspected(t *testing.T) {
 	}
 }
 
-func TestADownloadIsStopped(t *testing.T) {
+func TestDownloadIsCancelled(t *testing.T) {
 	t.Parallel()
 	begun := make(chan bool)
 	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -363,7 +363,7 @@ func TestADownloadIsStopped(t *testing.T) {
 	}
 }
 
-func TestHostsThatAreNotThere(t *testing.T) {
+func TestUnreachableHosts(t *testing.T) {
 	t.Parallel()
 	c := New(Settings{From: loopback})
 	c.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {

@@ -9,7 +9,7 @@ import (
 )
 
 // What is plugged in at a port is found by the port alone; a hub is nothing that a guest could have.
-func TestWhatIsPluggedInAtAPort(t *testing.T) {
+func TestUSBDeviceAtPort(t *testing.T) {
 	t.Parallel()
 	d := Devices{unpack(t, recorded)}
 	if got, err := d.USBAt("1-4.1"); err != nil || got != (USBDevice{1, 12, "0529", "0620"}) {
@@ -28,7 +28,7 @@ func TestWhatIsPluggedInAtAPort(t *testing.T) {
 }
 
 // A mediated device is made once, by what can, and goes with all that its VM has no more. Those of others stay.
-func TestMediatedDevicesAreMadeAndGo(t *testing.T) {
+func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 	t.Parallel()
 	root := unpack(t, recorded)
 	d, vm, other := Devices{root}, "01a206b5-2a62-7003-a101-340befa69b68", "01a206b5-2a62-7003-a101-340befa69b69"

@@ -59,7 +59,7 @@ var foreignHeads = map[string]func() []byte{
 	},
 }
 
-func TestHeadsOfOtherProductsAreRead(t *testing.T) {
+func TestReadForeignHeaders(t *testing.T) {
 	t.Parallel()
 	for kind, head := range foreignHeads {
 		text := head()

@@ -60,7 +60,7 @@ func at(where int, word string, text []byte) []byte {
 	return text
 }
 
-func TestWhatIsFetchedIsJudged(t *testing.T) {
+func TestFetchedImages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text    []byte
@@ -147,7 +147,7 @@ func TestWhatIsFetchedIsJudged(t *testing.T) {
 }
 
 // What a guest writes to is read without its tables, and what people keep in raw volumes is theirs.
-func TestWhatIsCopiedIsJudged(t *testing.T) {
+func TestClonableImages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text                          []byte
@@ -175,7 +175,7 @@ func TestWhatIsCopiedIsJudged(t *testing.T) {
 	}
 }
 
-func TestTheSecondOpinion(t *testing.T) {
+func TestSecondOpinion(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("no qemu-img")

@@ -14,7 +14,7 @@ import (
 )
 
 // The limits are those of what it reads, not of how long its threads wait for their turn: it begins one for each request that waits.
-func TestLimitsHoldForAllThreadsOfQemuImg(t *testing.T) {
+func TestQemuImgLimitsApplyToAllThreads(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "busy.raw")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -34,7 +34,7 @@ func TestLimitsHoldForAllThreadsOfQemuImg(t *testing.T) {
 }
 
 // An agent that is killed while qemu-img runs leaves no directory of it.
-func TestWhatQemuImgStandsInIsGone(t *testing.T) {
+func TestQemuImgWorkingDirectoryIsDeleted(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	never := filepath.Join(temp, "never.raw") // who opens it waits for somebody who writes

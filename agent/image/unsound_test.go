@@ -22,7 +22,7 @@ func unsoundOf(t *testing.T, text []byte) string {
 }
 
 // What QEMU's own tools write is sound as a whole, and is not when its end is missing, wherever that is.
-func TestImagesAreUnsoundWithoutTheirEnd(t *testing.T) {
+func TestTruncatedImagesAreInvalid(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("no qemu-img here")
@@ -62,7 +62,7 @@ func TestImagesAreUnsoundWithoutTheirEnd(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoImageIsUnsound(t *testing.T) {
+func TestNonImagesAreInvalid(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text []byte

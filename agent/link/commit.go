@@ -14,7 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Of a change that may cut the host off: how often the portal is tried, and by how much longer the guard waits than the agent itself.
+// Timing of a change that may cut the host off: the interval of attempts to reach the portal, and how much longer the
+// guard waits than the agent.
 const (
 	tryEvery    = 500 * time.Millisecond
 	guardMargin = 2 * time.Second
@@ -22,8 +23,9 @@ const (
 	lockLimit   = 5 * time.Second
 )
 
-// commit makes a change that may cut the host off from its portal. It stands only if the portal is reached afterwards; else all is as it
-// was before, whether this process lives or not: a guard, a process of its own, undoes what is not confirmed in time.
+// commit makes a change that may cut the host off from its portal. The change is kept only if the portal is reached
+// afterwards; else it is rolled back. A guard, a process of its own, rolls back an unconfirmed change even if this
+// process dies.
 func (k *Devices) commit(ctx context.Context, order string, n fleet.Network, was before, carries bool, device string, steps []step) error {
 	c := change{ID: rand.Text(), Order: order, Boot: k.o.Boot, Network: n, Before: was}
 	if err := save(k.o.Dir, journalFile, c); err != nil {
@@ -58,7 +60,8 @@ func (k *Devices) commit(ctx context.Context, order string, n fleet.Network, was
 	return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undo(k.o.Dir, k.kernel, c, true, words))
 }
 
-// reach tries the portal by a new connection each time, until it answers or the time is up. device: the only one by which it may go.
+// reach tries to connect to the portal until it answers or the time is up, each time by a new connection. device: the
+// only one to use.
 func (k *Devices) reach(ctx context.Context, device string, until time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -81,7 +84,7 @@ func (k *Devices) reach(ctx context.Context, device string, until time.Time) err
 	}
 }
 
-// confirm lets the change stand, unless the guard was faster.
+// confirm keeps the change, unless the guard has rolled it back already.
 func (k *Devices) confirm(c change) error {
 	lock, err := lockFor(k.o.Dir, lockLimit)
 	if err != nil {
@@ -99,7 +102,7 @@ func (k *Devices) confirm(c change) error {
 	return remove(k.o.Dir, journalFile)
 }
 
-// arm starts the guard and returns when it says that it watches.
+// arm starts the guard and returns once it reports that it watches.
 func (k *Devices) arm() (disarm func(), err error) {
 	cmd, err := k.o.Guard(k.o.Limit + guardMargin)
 	if err != nil {
@@ -114,8 +117,8 @@ func (k *Devices) arm() (disarm func(), err error) {
 		return nil, err
 	}
 	end := func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
-		_ = cmd.Wait()         // that it was killed is no news
+		_ = cmd.Process.Kill() // it may have exited
+		_ = cmd.Wait()         // the error of the kill is expected
 	}
 	said := make(chan string, 1)
 	go func() {
@@ -137,8 +140,8 @@ func (k *Devices) arm() (disarm func(), err error) {
 
 const armed = "armed"
 
-// Guard undoes, after a while, the change that is under way in the agent's directory, unless it stands by then. It runs as a process of its
-// own, which outlives the agent.
+// Guard waits, then rolls back the change recorded in the agent's directory unless it was confirmed. It runs as a
+// process of its own, which outlives the agent.
 func Guard(ctx context.Context, dir string, after time.Duration) error {
 	var c change
 	found, err := load(dir, journalFile, &c)
@@ -154,8 +157,9 @@ func Guard(ctx context.Context, dir string, after time.Duration) error {
 	return undo(dir, newKernel(), c, false, "The change was undone: the agent did not confirm it in time. The host is as it was before.")
 }
 
-// undo brings the host back to what it was before a change, if it is still under way; maker: also where it is not, as who made it may have gone
-// on after the guard had undone it. Whoever holds the lock for longer hangs: the host comes first.
+// undo rolls back a change that is still unconfirmed. maker: roll back also if it is not, because the maker may have
+// made steps after the guard's rollback. A holder that keeps the lock for too long hangs: restoring the host takes
+// precedence.
 func undo(dir string, kernel kernel, c change, maker bool, words string) error {
 	if lock, err := lockFor(dir, lockLimit); err == nil {
 		defer lock.Close()
@@ -167,23 +171,23 @@ func undo(dir string, kernel kernel, c change, maker bool, words string) error {
 	}
 	var errs []error
 	for range 3 {
-		if errs = back(kernel, c); len(errs) == 0 {
+		if errs = rollBack(kernel, c); len(errs) == 0 {
 			break
 		}
 	}
 	if len(errs) > 0 {
 		words += fmt.Sprintf(" Not all of it could be undone: %v", errors.Join(errs...))
 	}
-	return noteUndone(dir, c, words)
+	return recordRollback(dir, c, words)
 }
 
-// back does as much of planBack as can be done.
-func back(kernel kernel, c change) (errs []error) {
+// rollBack runs as many steps of planRollback as possible.
+func rollBack(kernel kernel, c change) (errs []error) {
 	p, err := kernel.read(c.Network, true)
 	if err != nil {
 		return []error{err}
 	}
-	for _, s := range planBack(c.Network, c.Before, p) {
+	for _, s := range planRollback(c.Network, c.Before, p) {
 		if err := kernel.do(s); err != nil {
 			errs = append(errs, failed(s, err))
 		}
@@ -191,20 +195,20 @@ func back(kernel kernel, c change) (errs []error) {
 	return errs
 }
 
-// recover ends a change that an agent before this one left: it was not confirmed.
+// recover rolls back an unconfirmed change of an earlier agent.
 func (k *Devices) recover() error {
 	var c change
 	found, err := load(k.o.Dir, journalFile, &c)
 	if err != nil || !found {
 		return err
 	}
-	if c.Boot != k.o.Boot { // the kernel has forgotten all of it
-		return noteUndone(k.o.Dir, c, "The change was undone: the host restarted before the portal was reached through it.")
+	if c.Boot != k.o.Boot { // the kernel has lost all of it
+		return recordRollback(k.o.Dir, c, "The change was undone: the host restarted before the portal was reached through it.")
 	}
 	return undo(k.o.Dir, k.kernel, c, false, "The change was undone: the agent ended before the portal was reached through it. The host is as it was before.")
 }
 
-// Command is the guard as the program's own command.
+// Command returns the guard as a command of the program.
 func Command(program, dir string, after time.Duration) *exec.Cmd {
 	return exec.Command(program, "agent", "rollback", "--data-dir", dir, "--after", after.String())
 }

@@ -16,8 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// keeperOn is a keeper of a kernel in memory. Its guard only says that it watches.
-func keeperOn(t *testing.T, f *fake, dir string, reach func(context.Context, string) error) *Devices {
+// devicesOn returns Devices with a kernel in memory. Its guard only reports that it watches.
+func devicesOn(t *testing.T, f *fake, dir string, reach func(context.Context, string) error) *Devices {
 	t.Helper()
 	guard := func(time.Duration) (*exec.Cmd, error) { return exec.Command("echo", armed), nil }
 	k, err := open(Options{Dir: dir, Boot: "boot-1", Limit: time.Second, Reach: reach, Guard: guard}, f)
@@ -29,8 +29,8 @@ func keeperOn(t *testing.T, f *fake, dir string, reach func(context.Context, str
 
 func unreached(context.Context, string) error { return errors.New("no route to host") }
 
-// stood is a host on which the network's bridge stands, with its addresses and a guest.
-func stood() *fake {
+// hostWithBridge returns a host with the network's bridge, its addresses and a guest.
+func hostWithBridge() *fake {
 	f := newFake()
 	d := f.devices["eth1"]
 	f.devices["qx-wire"] = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), MAC: d.MAC, MTU: 1500, Up: true, Addresses: d.Addresses, Routes: d.Routes}
@@ -40,7 +40,8 @@ func stood() *fake {
 	return f
 }
 
-// What administrators do to a bridge that stands, and the plan would undo: it leads back from everywhere to what they made of it.
+// altered are administrators' changes of an existing bridge that the plan would revert: a rollback restores them in
+// every case.
 var altered = map[string]func(*fake){
 	"an address on the device": func(f *fake) { f.devices["eth1"].Addresses = []Address{{CIDR: "10.9.0.50/24"}} },
 	"the device taken out":     func(f *fake) { f.devices["eth1"].Master = "" },
@@ -52,13 +53,13 @@ var altered = map[string]func(*fake){
 	"a spanning tree": func(f *fake) { f.devices["qx-wire"].STP = true },
 }
 
-func TestABridgeThatStoodOutlivesWhatIsUndone(t *testing.T) {
+func TestRollbackKeepsExistingBridge(t *testing.T) {
 	t.Parallel()
 	for name, alter := range altered {
-		f := stood()
+		f := hostWithBridge()
 		alter(f)
 		was := f.String()
-		k := keeperOn(t, f, t.TempDir(), unreached)
+		k := devicesOn(t, f, t.TempDir(), unreached)
 		if st := k.seen(uplink()); st.Error == "" {
 			t.Errorf("%s: it does not show", name)
 		}
@@ -72,12 +73,12 @@ func TestABridgeThatStoodOutlivesWhatIsUndone(t *testing.T) {
 	}
 }
 
-func TestAChangeOfABridgeThatStoodLeadsBackFromEverywhere(t *testing.T) {
+func TestRollbackOfExistingBridgeFromEveryStep(t *testing.T) {
 	t.Parallel()
 	n := uplink()
 	for name, alter := range altered {
 		for cut := 0; ; cut++ {
-			f := stood()
+			f := hostWithBridge()
 			alter(f)
 			was := f.String()
 			p, _ := f.read(n, true)
@@ -89,15 +90,15 @@ func TestAChangeOfABridgeThatStoodLeadsBackFromEverywhere(t *testing.T) {
 				break
 			}
 			f.all(steps[:cut])
-			if errs := back(f, change{Network: n, Before: beforeApply(p)}); len(errs) > 0 || f.String() != was {
+			if errs := rollBack(f, change{Network: n, Before: beforeApply(p)}); len(errs) > 0 || f.String() != was {
 				t.Errorf("%s, after %d steps and back: %v\n%s\nwant\n%s", name, cut, errs, f, was)
 			}
 		}
 	}
 }
 
-// The agent is held up for so long that its guard undoes the change under it; then it goes on.
-func TestAnAgentThatWasHeldUpCutsNothingOff(t *testing.T) {
+// The agent is delayed for so long that its guard rolls back the change, and then continues.
+func TestDelayedAgentDoesNotRepeatRolledBackChange(t *testing.T) {
 	t.Parallel()
 	for _, at := range []verb{dropAddress, dropRoute, join, giveAddress} {
 		f, dir := newFake(), t.TempDir()
@@ -111,35 +112,36 @@ func TestAnAgentThatWasHeldUpCutsNothingOff(t *testing.T) {
 			if found, err := load(dir, journalFile, &c); err != nil || !found {
 				t.Errorf("no journal: %v", err)
 			}
-			if errs := back(f, c); len(errs) > 0 {
+			if errs := rollBack(f, c); len(errs) > 0 {
 				t.Error(errs)
 			}
-			if err := noteUndone(dir, c, "The guard has undone it."); err != nil {
+			if err := recordRollback(dir, c, "The guard has undone it."); err != nil {
 				t.Error(err)
 			}
 		}
-		err := keeperOn(t, f, dir, reached).Apply(t.Context(), "order", uplink())
+		err := devicesOn(t, f, dir, reached).Apply(t.Context(), "order", uplink())
 		if err == nil || f.String() != was {
 			t.Errorf("before it was to %s: %v\n%s\nwant\n%s", at, err, f, was)
 		}
 	}
 }
 
-func TestNoStepIsDoneTooLate(t *testing.T) {
+func TestNoStepRunsAfterDeadline(t *testing.T) {
 	t.Parallel()
 	f := newFake()
-	k := keeperOn(t, f, t.TempDir(), reached)
+	k := devicesOn(t, f, t.TempDir(), reached)
 	if err := k.run([]step{{do: dropAddress, device: "eth1"}}, time.Now()); err == nil || len(f.done) > 0 {
 		t.Errorf("%v %v", err, f.done)
 	}
 }
 
-// What cannot be noted as confirmed is undone, while its guard still watches: else the next start of the agent would undo it, whenever that is.
-func TestWhatCannotBeConfirmedIsUndone(t *testing.T) {
+// A change whose confirmation cannot be written is rolled back at once: else the next start of the agent would do so at
+// any later time.
+func TestUnconfirmedChangeIsRolledBack(t *testing.T) {
 	t.Parallel()
 	f, dir := newFake(), t.TempDir()
 	was := f.String()
-	k := keeperOn(t, f, dir, func(context.Context, string) error {
+	k := devicesOn(t, f, dir, func(context.Context, string) error {
 		journal := filepath.Join(dir, journalFile)
 		return errors.Join(os.Remove(journal), os.MkdirAll(filepath.Join(journal, "in the way"), 0o700))
 	})
@@ -149,12 +151,12 @@ func TestWhatCannotBeConfirmedIsUndone(t *testing.T) {
 	}
 }
 
-// A network whose device does not come is tried again and again; what somebody removes meanwhile stays removed.
-func TestWhatIsMadeAgainIsMadeOnce(t *testing.T) {
+// A network with a missing device is retried; a device that somebody removes meanwhile stays removed.
+func TestRestoreCreatesDevicesOnce(t *testing.T) {
 	t.Parallel()
 	f, dir := newFake(), t.TempDir()
 	f.devices["eth2"] = &device{Name: "eth2", Kind: "device", Up: true}
-	k := keeperOn(t, f, dir, reached)
+	k := devicesOn(t, f, dir, reached)
 	second := uplink()
 	second.ID, second.Name = "01a2074e-3760-7000-8464-3f2fd20d3346", "second"
 	second.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth2", Bridge: "qx-two"}
@@ -187,12 +189,12 @@ func TestWhatIsMadeAgainIsMadeOnce(t *testing.T) {
 	}
 }
 
-// Whoever puts a second way out into a bridge may have made a loop; a guest's card is none, whatever somebody calls it.
-func TestASecondWayOutShows(t *testing.T) {
+// A second uplink in a bridge may be a loop and is reported; a guest's NIC is none, whatever its name.
+func TestSecondUplinkIsReported(t *testing.T) {
 	t.Parallel()
-	f := stood()
+	f := hostWithBridge()
 	f.devices["web-card"] = &device{Name: "web-card", Kind: "tuntap", Master: "qx-wire", Up: true}
-	k := keeperOn(t, f, t.TempDir(), reached)
+	k := devicesOn(t, f, t.TempDir(), reached)
 	if st := k.seen(uplink()); st.Error != "" {
 		t.Errorf("%+v", st)
 	}
@@ -205,11 +207,11 @@ func TestASecondWayOutShows(t *testing.T) {
 	}
 }
 
-func TestASpanningTreeThatSomebodySwitchedShows(t *testing.T) {
+func TestChangedSpanningTreeIsReported(t *testing.T) {
 	t.Parallel()
-	f := stood()
+	f := hostWithBridge()
 	f.devices["qx-wire"].STP = true
-	st := keeperOn(t, f, t.TempDir(), reached).seen(uplink())
+	st := devicesOn(t, f, t.TempDir(), reached).seen(uplink())
 	if !strings.Contains(st.Error, "spanning tree of the bridge qx-wire was switched on") {
 		t.Errorf("%+v", st)
 	}

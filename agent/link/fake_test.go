@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fake is a kernel in memory, as far as bridges on devices go.
+// fake is a kernel in memory that supports bridges on devices.
 type fake struct {
 	devices map[string]*device
 	done    []string

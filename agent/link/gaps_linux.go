@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Gaps lists the modes of networks that this host cannot have. What the kernel can is tried, in a network namespace of its own that is gone
-// afterwards.
+// Gaps lists the network modes that this host does not support. Kernel features are tried in a temporary network
+// namespace.
 func Gaps(ctx context.Context) []fleet.NetworkGap { return linux{"/sys"}.gaps(ctx) }
 
 func (l linux) gaps(ctx context.Context) (out []fleet.NetworkGap) {
@@ -48,22 +48,24 @@ func (l linux) gaps(ctx context.Context) (out []fleet.NetworkGap) {
 	case err != nil:
 		gap(fleet.NetworkOVS, "Open vSwitch does not answer: %s", strings.TrimSpace(string(text)))
 	}
-	if found, _ := filepath.Glob(l.sysfs + "/class/net/*/device/sriov_totalvfs"); len(found) == 0 { // fails only for a bad pattern
+	// Glob fails only for a bad pattern
+	if found, _ := filepath.Glob(l.sysfs + "/class/net/*/device/sriov_totalvfs"); len(found) == 0 {
 		gap(fleet.NetworkSRIOV, "No device has virtual functions (SR-IOV).")
 	}
 	return out
 }
 
-// tryKernel makes each kind of device once; nil: it can.
+// tryKernel creates each kind of device once; nil: it is supported.
 func tryKernel(ctx context.Context) map[string]error {
 	done := make(chan map[string]error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
-			done <- tryHere() // locked for good: the thread ends with the goroutine, and the namespace with the thread
+			// locked for good: the thread ends with the goroutine, and the namespace with the thread
+			done <- tryHere()
 			return
 		}
-		// The first thread cannot end, and its namespace counts as the program's: while it is held, another one does it.
+		// The main thread cannot end, and its namespace is the process's: hold it, so that another thread is used.
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
 		go func() {
@@ -81,11 +83,11 @@ func tryKernel(ctx context.Context) map[string]error {
 	}
 }
 
-// tryHere takes the thread into a network namespace of its own and tries there.
+// tryHere moves the thread into a new network namespace and tries there.
 func tryHere() map[string]error {
 	out := map[string]error{}
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return out // who may not try cannot say
+		return out // without permission nothing is known
 	}
 	named := func(name string) netlink.LinkAttrs {
 		a := netlink.NewLinkAttrs()
@@ -105,7 +107,7 @@ func tryHere() map[string]error {
 	}
 	out["vlan"] = netlink.LinkAdd(&netlink.Vlan{LinkAttrs: on("l"), VlanId: 2})
 	tap := on("m")
-	tap.Index = 1<<30 - 16 // its /dev/tapN is seen by the whole machine: no VM has this one
+	tap.Index = 1<<30 - 16 // the whole machine sees /dev/tapN: no VM uses this number
 	out["macvtap"] = netlink.LinkAdd(&netlink.Macvtap{Macvlan: netlink.Macvlan{LinkAttrs: tap, Mode: netlink.MACVLAN_MODE_BRIDGE}})
 	return out
 }

@@ -22,7 +22,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// linux is the kernel of the network namespace that the agent is in.
+// linux is the kernel of the agent's network namespace.
 type linux struct{ sysfs string }
 
 func newKernel() kernel { return linux{"/sys"} }
@@ -73,7 +73,7 @@ func (l linux) do(s step) error {
 			return nil // a kernel without IPv6
 		}
 		return err
-	case likeIPv6:
+	case copyIPv6Settings:
 		return copyIPv6(s.to, s.device)
 	case spanning:
 		return setBridge(x, s.n)
@@ -83,7 +83,7 @@ func (l linux) do(s step) error {
 	return move(x, s)
 }
 
-// made makes a device and marks it; one that cannot be marked does not stay.
+// made creates a device and marks it; it deletes one that it cannot mark.
 func made(x netlink.Link, owner string) error {
 	if err := netlink.LinkAdd(x); err != nil {
 		return err
@@ -111,7 +111,8 @@ func makeBridge(s step) error {
 	return setBridge(x, 0)
 }
 
-// setBridge lets a bridge's ports forward at once, and switches its spanning tree. The kernel makes the delay 2 s where that is on.
+// setBridge makes a bridge's ports forward at once, and sets its spanning tree. With spanning tree, the kernel's
+// minimum delay is 2 s.
 func setBridge(x netlink.Link, stp int) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -131,21 +132,22 @@ func setBridge(x netlink.Link, stp int) error {
 	return err
 }
 
-// copyIPv6 lets a bridge take no more from who announces itself as a router than the device did on which it is: guests are on it.
+// copyIPv6 copies the device's router advertisement settings to its bridge: guests on the bridge must not announce
+// themselves as routers.
 func copyIPv6(from, to string) error {
 	for _, name := range []string{"accept_ra", "autoconf", "disable_ipv6"} {
 		value, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv6/conf", from, name))
 		if err == nil {
 			err = os.WriteFile(filepath.Join("/proc/sys/net/ipv6/conf", to, name), value, 0)
 		}
-		if err != nil && !errors.Is(err, os.ErrNotExist) { // that is a kernel without IPv6
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // a kernel without IPv6
 			return err
 		}
 	}
 	return nil
 }
 
-// peer changes to whom a tunnel sends what it floods.
+// peer changes the destinations to which a tunnel floods packets.
 func peer(x netlink.Link, s step) error {
 	n := &netlink.Neigh{
 		LinkIndex: x.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, Flags: netlink.NTF_SELF,
@@ -157,7 +159,7 @@ func peer(x netlink.Link, s step) error {
 	return netlink.NeighDel(n)
 }
 
-// move does the steps about addresses and routes.
+// move runs the steps for addresses and routes.
 func move(x netlink.Link, s step) error {
 	if s.do == dropRoute || s.do == giveRoute {
 		r, err := s.route.netlink(x.Attrs().Index)
@@ -185,10 +187,10 @@ func move(x netlink.Link, s step) error {
 	}
 	a.Flags, a.Broadcast = s.addr.Flags, net.ParseIP(s.addr.Broadcast)
 	if a.Broadcast == nil {
-		a.Broadcast = net.IPv4zero // none; nil would be a choice of the library's
+		a.Broadcast = net.IPv4zero // none; nil would let the library choose
 	}
 	if a.IP.To4() == nil {
-		a.Flags |= unix.IFA_F_NODAD // it was this host's a moment ago
+		a.Flags |= unix.IFA_F_NODAD // the host had it a moment ago
 	}
 	return netlink.AddrReplace(x, a)
 }
@@ -211,7 +213,7 @@ func (l linux) carrier(host string) (out []string) {
 	} else {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
-		ips, _ = net.DefaultResolver.LookupIP(ctx, "ip", host) // who cannot be found is reached by nothing that is known
+		ips, _ = net.DefaultResolver.LookupIP(ctx, "ip", host) // an unresolved host has no known device
 	}
 	for _, ip := range ips {
 		routes, err := netlink.RouteGet(ip)
@@ -227,15 +229,15 @@ func (l linux) carrier(host string) (out []string) {
 	return out
 }
 
-// functions counts what the kernel has switched on, and of these the ones whose driver gives them to guests.
+// functions counts the enabled virtual functions, and those whose driver passes them to guests.
 func (l linux) functions(device string) (c fleet.NetworkNICs) {
 	at := filepath.Join(l.sysfs, "class/net", device, "device")
 	text, err := os.ReadFile(filepath.Join(at, "sriov_numvfs"))
 	if err != nil {
 		return c
 	}
-	c.Total, _ = strconv.Atoi(strings.TrimSpace(string(text)))   // 0 where it is no number
-	all, _ := filepath.Glob(filepath.Join(at, "virtfn*/driver")) // fails only for a bad pattern
+	c.Total, _ = strconv.Atoi(strings.TrimSpace(string(text)))   // 0 if it is no number
+	all, _ := filepath.Glob(filepath.Join(at, "virtfn*/driver")) // Glob fails only for a bad pattern
 	for _, path := range all {
 		if driver, err := os.Readlink(path); err == nil && strings.HasPrefix(filepath.Base(driver), "vfio") {
 			c.Used++
@@ -258,10 +260,10 @@ func (l linux) openSwitch(ctx context.Context, bridge string) error {
 	return nil
 }
 
-// detach lets a process outlive this one.
+// detach makes a process outlive this one.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// lockFor takes the lock over changes in a directory; closing the file gives it back.
+// lockFor takes the lock for changes in a directory; closing the file releases it.
 func lockFor(dir string, patience time.Duration) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -20,18 +20,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What the tests' own program does in a network namespace of its own, by the name in this variable.
-const playedBy = "QUANTIX_LINK_TEST"
+// roleEnv is the environment variable with the role of the test binary in its own network namespace.
+const roleEnv = "QUANTIX_LINK_TEST"
 
-// TestMain plays the agent and its guard where a test starts this program again.
+// TestMain runs as the agent or its guard if a test starts this program again.
 func TestMain(m *testing.M) {
 	dir := os.Getenv("QUANTIX_LINK_DIR")
 	var err error
-	switch os.Getenv(playedBy) {
+	switch os.Getenv(roleEnv) {
 	case "guard":
 		after, _ := time.ParseDuration(os.Getenv("QUANTIX_LINK_AFTER"))
 		err = Guard(context.Background(), dir, after)
-	case "agent": // it makes a change that nothing confirms
+	case "agent": // it makes a change that nobody confirms
 		var n fleet.Network
 		if err = json.Unmarshal([]byte(os.Getenv("QUANTIX_LINK_NETWORK")), &n); err == nil {
 			var k *Devices
@@ -53,14 +53,14 @@ func options(dir string, limit time.Duration, reach func(context.Context, string
 		Dir: dir, Boot: "boot-1", Limit: limit, Portal: "10.9.0.1", Reach: reach,
 		Guard: func(after time.Duration) (*exec.Cmd, error) {
 			cmd := exec.Command("/proc/self/exe")
-			cmd.Env = append(os.Environ(), playedBy+"=guard", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_AFTER="+after.String())
+			cmd.Env = append(os.Environ(), roleEnv+"=guard", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_AFTER="+after.String())
 			return cmd, nil
 		},
 	}
 }
 
-// apart runs the test once more in a network namespace of its own, which is gone with it, and reports whether this is that run.
-func apart(t *testing.T) bool {
+// inNamespace runs the test again in a temporary network namespace, and reports whether this is that run.
+func inNamespace(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv("QUANTIX_LINK_APART") != "" {
 		return true
@@ -87,7 +87,7 @@ func ip(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// wired gives the namespace a device with an address, a route and somebody at its other end.
+// wired gives the namespace a device with an address, a route and a peer.
 func wired(t *testing.T) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "mount", "-t", "sysfs", "sysfs", "/sys").CombinedOutput(); err != nil {
@@ -104,8 +104,8 @@ func wired(t *testing.T) {
 	ip(t, "-6", "route", "add", "fd00:77::/64", "via", "fd00:9::1")
 }
 
-// facts are the host's addresses and routes, without what comes and goes by itself.
-func facts(t *testing.T) string {
+// addressesAndRoutes returns the host's addresses and routes without dynamic ones.
+func addressesAndRoutes(t *testing.T) string {
 	t.Helper()
 	out := []string{}
 	for _, args := range [][]string{{"-o", "addr"}, {"route"}, {"-6", "route"}, {"-br", "link"}} {
@@ -114,7 +114,7 @@ func facts(t *testing.T) string {
 			if !strings.Contains(line, "fe80") && !strings.Contains(line, "far") {
 				words := strings.Fields(strings.ReplaceAll(line, "nodad", ""))
 				if args[0] == "-o" {
-					words = words[1:] // the number is another one each time
+					words = words[1:] // the number differs each time
 				}
 				out = append(out, strings.Join(words, " "))
 			}
@@ -148,14 +148,14 @@ func want(t *testing.T, what string, ok bool, got ...any) {
 	}
 }
 
-func TestAnOverlayInTheKernel(t *testing.T) {
-	if !apart(t) {
+func TestOverlayInKernel(t *testing.T) {
+	if !inNamespace(t) {
 		return
 	}
 	wired(t)
 	ctx, k, n := t.Context(), newDevices(t, options(t.TempDir(), 0, reached)), overlay("10.9.0.2", "10.9.0.3")
 	n.Spec.Underlay = "10.9.0.0/24"
-	was := facts(t)
+	was := addressesAndRoutes(t)
 	for range 2 {
 		if err := k.Apply(ctx, "order", n); err != nil {
 			t.Fatal(err)
@@ -181,19 +181,19 @@ func TestAnOverlayInTheKernel(t *testing.T) {
 	if err := k.Apply(ctx, "order", n); err != nil || k.seen(n).Error != "" {
 		t.Errorf("it is not made again: %v %+v", err, k.seen(n))
 	}
-	if err := k.Release(ctx, "order", n); err != nil || facts(t) != was {
-		t.Errorf("after its release (%v) the host is\n%s\nand was\n%s", err, facts(t), was)
+	if err := k.Release(ctx, "order", n); err != nil || addressesAndRoutes(t) != was {
+		t.Errorf("after its release (%v) the host is\n%s\nand was\n%s", err, addressesAndRoutes(t), was)
 	}
 }
 
-func TestABridgeOnTheAgentsDevice(t *testing.T) {
-	if !apart(t) {
+func TestBridgeOnAgentsDevice(t *testing.T) {
+	if !inNamespace(t) {
 		return
 	}
 	wired(t)
 	ctx, dir, n, by := t.Context(), t.TempDir(), uplink(), ""
 	k := newDevices(t, options(dir, 0, func(_ context.Context, device string) error { by = device; return nil }))
-	was := facts(t)
+	was := addressesAndRoutes(t)
 	for range 2 {
 		if err := k.Apply(ctx, "order", n); err != nil {
 			t.Fatal(err)
@@ -201,8 +201,8 @@ func TestABridgeOnTheAgentsDevice(t *testing.T) {
 	}
 	moved := strings.ReplaceAll(was, "dev eth1", "dev qx-wire")
 	for line := range strings.Lines(moved) {
-		if strings.Contains(line, "dev qx-wire") && !strings.Contains(facts(t), strings.TrimSpace(line)) {
-			t.Errorf("the host lacks %q:\n%s", strings.TrimSpace(line), facts(t))
+		if strings.Contains(line, "dev qx-wire") && !strings.Contains(addressesAndRoutes(t), strings.TrimSpace(line)) {
+			t.Errorf("the host lacks %q:\n%s", strings.TrimSpace(line), addressesAndRoutes(t))
 		}
 	}
 	want(t, "the portal is asked through the bridge", by == "qx-wire", by)
@@ -210,7 +210,7 @@ func TestABridgeOnTheAgentsDevice(t *testing.T) {
 	mac := func(dev string) string { return strings.Fields(ip(t, "-br", "link", "show", "dev", dev))[2] }
 	want(t, "the bridge has the device's MAC address", mac("qx-wire") == mac("eth1"), mac("qx-wire"))
 
-	// The host starts anew: the kernel has forgotten, its own configuration gives the device its address.
+	// The host reboots: the kernel has lost all devices, and the host's own configuration gives the device its address.
 	ip(t, "link", "del", "qx-wire")
 	ip(t, "addr", "add", "10.9.0.2/24", "dev", "eth1")
 	ip(t, "route", "add", "default", "via", "10.9.0.1")
@@ -221,13 +221,13 @@ func TestABridgeOnTheAgentsDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := k.seen(n)
-	want(t, "it is made again before the portal is reached", st.Error == "" && strings.Contains(facts(t), "default via 10.9.0.1 dev qx-wire"), st, facts(t))
+	want(t, "it is made again before the portal is reached", st.Error == "" && strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev qx-wire"), st, addressesAndRoutes(t))
 
 	k = newDevices(t, options(dir, 0, reached))
 	if err := k.Release(ctx, "order", n); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "the device has its address again", strings.Contains(facts(t), "default via 10.9.0.1 dev eth1") && !strings.Contains(facts(t), "qx-wire"), facts(t))
+	want(t, "the device has its address again", strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev eth1") && !strings.Contains(addressesAndRoutes(t), "qx-wire"), addressesAndRoutes(t))
 }
 
 func exists(dir, name string) bool {
@@ -235,41 +235,42 @@ func exists(dir, name string) bool {
 	return err == nil
 }
 
-func TestAChangeThatCutsOffIsUndone(t *testing.T) {
-	if !apart(t) {
+func TestChangeThatCutsOffPortalIsRolledBack(t *testing.T) {
+	if !inNamespace(t) {
 		return
 	}
 	wired(t)
 	ctx, dir, n := t.Context(), t.TempDir(), uplink()
 	k := newDevices(t, options(dir, time.Second, func(context.Context, string) error { return errors.New("no route to host") }))
-	was := facts(t)
+	was := addressesAndRoutes(t)
 	err := k.Apply(ctx, "order", n)
 	want(t, "it says why", err != nil && strings.Contains(err.Error(), "no route to host"), err)
-	want(t, "the host is as before", facts(t) == was, facts(t))
+	want(t, "the host is as before", addressesAndRoutes(t) == was, addressesAndRoutes(t))
 	st := k.seen(n)
 	want(t, "the host tells", st.RolledBack != nil && strings.Contains(st.Error, "The change was undone"), st)
 	k.o.Reach = func(context.Context, string) error { t.Error("the same order is done again"); return nil }
 	again := k.Apply(ctx, "order", n)
-	want(t, "the same order is refused", again != nil && strings.Contains(again.Error(), "no route to host") && facts(t) == was, again)
+	want(t, "the same order is refused", again != nil && strings.Contains(again.Error(), "no route to host") && addressesAndRoutes(t) == was, again)
 	k.o.Reach = reached
 	if err := k.Apply(ctx, "another order", n); err != nil {
 		t.Fatal(err)
 	}
 	want(t, "another one is, and stands", k.seen(n).Error == "" && k.seen(n).RolledBack == nil, k.seen(n))
-	bridged := facts(t)
+	bridged := addressesAndRoutes(t)
 	k.o.Reach = func(context.Context, string) error { return errors.New("no route to host") }
 	err = k.Release(ctx, "a third order", n)
-	want(t, "a release that cuts off is undone, too", err != nil && facts(t) == bridged, err, facts(t))
+	want(t, "a release that cuts off is undone, too", err != nil && addressesAndRoutes(t) == bridged, err, addressesAndRoutes(t))
 }
 
-// The agent is killed while its change is neither confirmed nor undone: the guard undoes it. Should the guard be killed, too, the next agent does.
-func TestAnAgentThatDiesInTheMiddle(t *testing.T) {
-	if !apart(t) {
+// The agent is killed during an unconfirmed change: the guard rolls it back. If the guard is killed, too, the next
+// agent does.
+func TestKilledAgentsChangeIsRolledBack(t *testing.T) {
+	if !inNamespace(t) {
 		return
 	}
 	wired(t)
 	dir, n := t.TempDir(), uplink()
-	was := facts(t)
+	was := addressesAndRoutes(t)
 	text, err := json.Marshal(n)
 	if err != nil {
 		t.Fatal(err)
@@ -277,58 +278,58 @@ func TestAnAgentThatDiesInTheMiddle(t *testing.T) {
 	start := func(order string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
-		cmd.Env = append(os.Environ(), playedBy+"=agent", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_NETWORK="+string(text), "QUANTIX_LINK_ORDER="+order)
+		cmd.Env = append(os.Environ(), roleEnv+"=agent", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_NETWORK="+string(text), "QUANTIX_LINK_ORDER="+order)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		until(t, "the change is made", func() bool { return strings.Contains(facts(t), "default via 10.9.0.1 dev qx-wire") })
+		until(t, "the change is made", func() bool { return strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev qx-wire") })
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
 	}
 	start("first")
-	want(t, "the dead agent has undone nothing", facts(t) != was)
-	until(t, "the guard undoes it", func() bool { return facts(t) == was && !exists(dir, journalFile) })
+	want(t, "the dead agent has undone nothing", addressesAndRoutes(t) != was)
+	until(t, "the guard undoes it", func() bool { return addressesAndRoutes(t) == was && !exists(dir, journalFile) })
 	k := newDevices(t, options(dir, time.Second, reached))
 	want(t, "the next agent tells", k.seen(n).RolledBack != nil && strings.Contains(k.seen(n).Error, "did not confirm"), k.seen(n))
 
 	start("second")
 	k = newDevices(t, options(dir, time.Second, reached))
-	want(t, "an agent that comes before the guard undoes it at once", facts(t) == was && strings.Contains(k.seen(n).Error, "the agent ended"), facts(t), k.seen(n))
+	want(t, "an agent that comes before the guard undoes it at once", addressesAndRoutes(t) == was && strings.Contains(k.seen(n).Error, "the agent ended"), addressesAndRoutes(t), k.seen(n))
 }
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s\n%s", what, facts(t))
+			t.Fatalf("%s: not within 20 s\n%s", what, addressesAndRoutes(t))
 		}
 	}
 }
 
-func TestWithoutAGuardNothingIsChanged(t *testing.T) {
-	if !apart(t) {
+func TestNoChangeWithoutGuard(t *testing.T) {
+	if !inNamespace(t) {
 		return
 	}
 	wired(t)
 	o := options(t.TempDir(), time.Second, reached)
 	o.Guard = func(time.Duration) (*exec.Cmd, error) { return exec.Command("/bin/false"), nil }
-	k, was := newDevices(t, o), facts(t)
+	k, was := newDevices(t, o), addressesAndRoutes(t)
 	err := k.Apply(t.Context(), "order", uplink())
-	want(t, "it is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && facts(t) == was, err, facts(t))
+	want(t, "it is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
 }
 
-func TestTheKernelsOwnWords(t *testing.T) {
-	if !apart(t) {
+func TestKernelErrorsAreReported(t *testing.T) {
+	if !inNamespace(t) {
 		return
 	}
 	wired(t)
-	k, n, was := newDevices(t, options(t.TempDir(), time.Second, reached)), uplink(), facts(t)
+	k, n, was := newDevices(t, options(t.TempDir(), time.Second, reached)), uplink(), addressesAndRoutes(t)
 	n.Spec.VLAN = 7
-	if err := k.Apply(t.Context(), "order", n); err != nil { // where the kernel has no VLANs
+	if err := k.Apply(t.Context(), "order", n); err != nil { // a kernel without VLANs
 		want(t, "it says what failed, in the kernel's words", strings.Contains(err.Error(), "make VLAN") && strings.Contains(err.Error(), "not supported"), err)
-		want(t, "nothing is left half-made", facts(t) == was, facts(t))
+		want(t, "nothing is left half-made", addressesAndRoutes(t) == was, addressesAndRoutes(t))
 	}
 	for mode, words := range map[fleet.NetworkMode]string{fleet.NetworkBridged: "no bridge br0", fleet.NetworkMacvtap: "no device eth9", fleet.NetworkSRIOV: "no device eth9"} {
 		x := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: mode, Bridge: "br0", Device: "eth9"}}
@@ -348,7 +349,7 @@ func TestTheKernelsOwnWords(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Two of the four are guests': by VFIO; another one is the host's own, and one has no driver.
+	// Two of the four belong to guests by VFIO; one is the host's own, and one has no driver.
 	for i, driver := range []string{"vfio-pci", "iavf", "vfio-pci"} {
 		at := filepath.Join(sys, "class/net/eth1/device", fmt.Sprintf("virtfn%d", i))
 		if err := errors.Join(os.MkdirAll(at, 0o755), os.Symlink("../../../bus/pci/drivers/"+driver, filepath.Join(at, "driver"))); err != nil {

@@ -28,5 +28,5 @@ func detach(*exec.Cmd) {}
 
 func lockFor(string, time.Duration) (*os.File, error) { return nil, errNoKernel }
 
-// Gaps is nothing that is known.
+// Gaps returns nil: nothing is known.
 func Gaps(context.Context) []fleet.NetworkGap { return nil }

@@ -9,9 +9,10 @@ import (
 	"time"
 )
 
-// A gateway may be behind a route of its own, and who announces itself as a router on the bridge, a guest for one, is heard as little as before.
-func TestTheBridgeIsAsItsDeviceWas(t *testing.T) {
-	if !apart(t) {
+// The bridge takes over its device's routes, also those to a gateway behind another route, and its router advertisement
+// settings.
+func TestBridgeTakesOverDeviceSettings(t *testing.T) {
+	if !inNamespace(t) {
 		return
 	}
 	wired(t)
@@ -30,21 +31,22 @@ func TestTheBridgeIsAsItsDeviceWas(t *testing.T) {
 	want(t, "a new bridge of the kernel's hears routers", setting("default", "accept_ra") == "1")
 	k := newDevices(t, options(t.TempDir(), 0, reached))
 	ip(t, "route", "add", "10.88.0.0/16", "via", "inet6", "fd00:9::1", "dev", "eth1")
-	was := facts(t)
+	was := addressesAndRoutes(t)
 	err := k.Apply(t.Context(), "order", uplink())
-	want(t, "a route that cannot be moved is refused beforehand", err != nil && strings.Contains(err.Error(), "The route 10.88.0.0/16 by eth1") && facts(t) == was, err, facts(t))
+	want(t, "a route that cannot be moved is refused beforehand", err != nil && strings.Contains(err.Error(), "The route 10.88.0.0/16 by eth1") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
 	ip(t, "route", "del", "10.88.0.0/16")
 	if err := k.Apply(t.Context(), "order", uplink()); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "the way out goes along", strings.Contains(facts(t), "default via fd00:aa::1 dev qx-wire"), facts(t))
+	want(t, "the way out goes along", strings.Contains(addressesAndRoutes(t), "default via fd00:aa::1 dev qx-wire"), addressesAndRoutes(t))
 	want(t, "the bridge hears no routers either", setting("qx-wire", "accept_ra") == "0", setting("qx-wire", "accept_ra"))
 }
 
-// An administrator gives the bridge's device an address. The next order takes it to the bridge; where the portal is then not reached, the host is
-// as the administrator left it, with the addresses by which it is reached, and the guest that is on the bridge.
-func TestABridgeInUseOutlivesWhatIsUndone(t *testing.T) {
-	if !apart(t) {
+// An administrator gives the bridge's device an address, which the next order moves to the bridge. If the portal is
+// then not reached, the rollback restores the administrator's state, with the host's addresses and the guest on the
+// bridge.
+func TestRollbackKeepsBridgeInUse(t *testing.T) {
+	if !inNamespace(t) {
 		return
 	}
 	wired(t)
@@ -56,10 +58,10 @@ func TestABridgeInUseOutlivesWhatIsUndone(t *testing.T) {
 	ip(t, "link", "add", "vnet0", "type", "veth", "peer", "name", "far2")
 	ip(t, "link", "set", "vnet0", "master", "qx-wire", "up")
 	ip(t, "addr", "add", "10.9.0.50/24", "dev", "eth1")
-	was := facts(t)
+	was := addressesAndRoutes(t)
 	k.o.Reach = unreached
 	err := k.Apply(t.Context(), "another", n)
-	want(t, "the host is as before", err != nil && facts(t) == was, err, facts(t), was)
+	want(t, "the host is as before", err != nil && addressesAndRoutes(t) == was, err, addressesAndRoutes(t), was)
 	ports := ip(t, "-br", "link", "show", "master", "qx-wire")
 	want(t, "the bridge has its ports", strings.Contains(ports, "eth1") && strings.Contains(ports, "vnet0"), ports)
 }

@@ -62,7 +62,7 @@ func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
 	return p, err
 }
 
-// locals are the host's own addresses.
+// locals returns the host's own addresses.
 func locals(links []netlink.Link) (out []local, err error) {
 	all, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
 	if err != nil {
@@ -109,7 +109,8 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 	case *netlink.Vlan:
 		d.VLAN = x.VlanId
 	case *netlink.Bridge:
-		state, _ := os.ReadFile("/sys/class/net/" + a.Name + "/bridge/stp_state") // told by no other way
+		// sysfs only: netlink does not report it
+		state, _ := os.ReadFile("/sys/class/net/" + a.Name + "/bridge/stp_state")
 		d.STP = strings.TrimSpace(string(state)) != "0" && len(state) > 0
 	}
 	addrs, err := netlink.AddrList(x, netlink.FAMILY_ALL)
@@ -120,7 +121,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 		dynamic := addr.Flags&unix.IFA_F_PERMANENT == 0
 		d.Auto = d.Auto || dynamic && addr.IP.To4() == nil && addr.Scope != int(netlink.SCOPE_LINK)
 		if addr.Scope == int(netlink.SCOPE_LINK) || dynamic && addr.IP.To4() == nil {
-			continue // the new place gets them by itself
+			continue // the kernel adds them at the new device itself
 		}
 		own := Address{CIDR: addr.IPNet.String(), Scope: addr.Scope, Flags: addr.Flags & unix.IFA_F_NOPREFIXROUTE, Dynamic: dynamic}
 		if addr.Broadcast != nil {

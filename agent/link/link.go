@@ -1,7 +1,7 @@
-// Package link makes and keeps the devices of a host that networks of some modes need: the bridges and tunnels of overlays, and bridges on
-// one of the host's own devices. It marks what it makes with the network's id and touches nothing else, but for the device that a network
-// names. What stands is made again at the next boot, before the portal is reached; a change that may cut the host off stands only once the
-// portal is reached through it.
+// Package link manages the host's network devices that some network modes need: bridges and tunnels of overlays, and
+// bridges on one of the host's own devices. It marks its devices with the network's id and changes no others, except
+// the device that a network names. Devices are recreated after a boot before the portal is reached. A change that may
+// cut the host off is kept only if the portal is reached afterwards.
 package link
 
 import (
@@ -17,30 +17,31 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Options are what a Keeper is made of.
+// Options configure Devices.
 type Options struct {
 	Dir   string        // the agent's data directory
-	Boot  string        // this run of the host's kernel
-	Limit time.Duration // in which the portal must be reached after a change that may cut the host off; 0: 30 s
-	// Reach connects to the portal anew and returns nil when it has answered; device: the only one by which it may go, empty: any.
+	Boot  string        // id of the host's current boot
+	Limit time.Duration // time to reach the portal after a change that may cut the host off; 0: 30 s
+	// Reach makes a new connection to the portal and returns nil once it has answered; device is the only one to use,
+	// empty: any.
 	Reach func(ctx context.Context, device string) error
-	// Portal is the host of the portal's address.
+	// Portal is the host name in the portal's address.
 	Portal string
-	// Guard is the program that undoes a change that is not confirmed within after.
+	// Guard returns the command that rolls back a change not confirmed within after.
 	Guard func(after time.Duration) (*exec.Cmd, error)
 	Log   *slog.Logger
 }
 
-// kernel is the host's own, or what stands for it where there is none.
+// kernel is the host's kernel, or a fake one in tests.
 type kernel interface {
-	read(n fleet.Network, routes bool) (present, error) // routes: also those that go out by the devices
+	read(n fleet.Network, routes bool) (present, error) // routes: with the devices' routes
 	do(step) error
-	carrier(host string) (devices []string)    // by which the host is reached
-	functions(device string) fleet.NetworkNICs // virtual functions that are switched on, and those that guests have
+	carrier(host string) (devices []string)    // the devices by which the host is reached
+	functions(device string) fleet.NetworkNICs // enabled virtual functions, and those of guests
 	openSwitch(ctx context.Context, bridge string) error
 }
 
-// Devices keeps the devices of one host.
+// Devices manages the network devices of one host.
 type Devices struct {
 	o      Options
 	kernel kernel
@@ -51,7 +52,7 @@ type Devices struct {
 	state state
 }
 
-// Open reads what stands on the host, and undoes at once what an agent before this one did not confirm.
+// Open reads the recorded networks of the host, and rolls back at once an unconfirmed change of an earlier agent.
 func Open(o Options) (*Devices, error) { return open(o, newKernel()) }
 
 func open(o Options, kernel kernel) (*Devices, error) {
@@ -66,7 +67,7 @@ func open(o Options, kernel kernel) (*Devices, error) {
 		return nil, err
 	}
 	if k.state.Networks == nil {
-		k.state.Networks = map[fleet.NetworkID]kept{}
+		k.state.Networks = map[fleet.NetworkID]appliedNetwork{}
 	}
 	if err := k.recover(); err != nil {
 		return nil, fmt.Errorf("undo a change of the network that was not confirmed: %w", err)
@@ -74,7 +75,8 @@ func open(o Options, kernel kernel) (*Devices, error) {
 	return k, nil
 }
 
-// Apply makes what the network needs on this host. order is the portal's for it: one whose change was undone is not done again.
+// Apply creates the network's devices on this host. order identifies the portal's order: one whose change was rolled
+// back is not repeated.
 func (k *Devices) Apply(ctx context.Context, order string, n fleet.Network) error {
 	k.change.Lock()
 	defer k.change.Unlock()
@@ -92,7 +94,7 @@ func (k *Devices) Apply(ctx context.Context, order string, n fleet.Network) erro
 		}
 		return checkPresent(n, p, k.nics(n, p))
 	}
-	if u, ok := k.wasUndone(n.ID); ok && u.Order == order {
+	if u, ok := k.wasRolledBack(n.ID); ok && u.Order == order {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
 	if err := k.make(ctx, order, n, true); err != nil {
@@ -101,7 +103,7 @@ func (k *Devices) Apply(ctx context.Context, order string, n fleet.Network) erro
 	return k.keep(n)
 }
 
-// make brings about what the network needs. asked: people asked for it, else it stood before.
+// make creates or updates the network's devices. asked: a user's order, else a restore.
 func (k *Devices) make(ctx context.Context, order string, n fleet.Network, asked bool) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
@@ -135,7 +137,7 @@ func (k *Devices) make(ctx context.Context, order string, n fleet.Network, asked
 	return nil
 }
 
-// complete gives a device that came up without its addresses those that it had.
+// complete restores the recorded addresses of a device that came up without them.
 func (k *Devices) complete(n fleet.Network, d *device) {
 	if d == nil || n.Spec.VLAN > 0 || len(d.Addresses) > 0 {
 		return
@@ -145,12 +147,12 @@ func (k *Devices) complete(n fleet.Network, d *device) {
 	d.Addresses, d.Routes = k.state.Networks[n.ID].Addresses, k.state.Networks[n.ID].Routes
 }
 
-// carries reports whether the host reaches its portal by one of the devices.
+// carries reports whether the host reaches its portal through one of the devices.
 func (k *Devices) carries(devices ...string) bool {
 	return slices.ContainsFunc(k.kernel.carrier(k.o.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
-// sweep removes what a failure left half-made.
+// sweep removes incomplete devices after a failure.
 func (k *Devices) sweep(n fleet.Network) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
@@ -163,7 +165,8 @@ func (k *Devices) sweep(n fleet.Network) error {
 	return k.run(steps, time.Time{})
 }
 
-// run does one step after the other; none after until, where that is given: then a guard has undone them, or is about to.
+// run runs the steps in order; if until is set, none after that time, because a guard may have rolled them back by
+// then.
 func (k *Devices) run(steps []step, until time.Time) error {
 	for _, s := range steps {
 		if !until.IsZero() && !time.Now().Before(until) {
@@ -176,14 +179,14 @@ func (k *Devices) run(steps []step, until time.Time) error {
 	return nil
 }
 
-// Release undoes what was made for the network. What has its names and another owner stays.
+// Release removes the network's devices. Devices of another owner stay.
 func (k *Devices) Release(ctx context.Context, order string, n fleet.Network) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	if !n.Spec.Mode.Is().Made {
 		return nil
 	}
-	if u, ok := k.wasUndone(n.ID); ok && u.Order == order {
+	if u, ok := k.wasRolledBack(n.ID); ok && u.Order == order {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
 	p, err := k.kernel.read(n, true)
@@ -206,13 +209,14 @@ func (k *Devices) Release(ctx context.Context, order string, n fleet.Network) er
 	return k.forget(n.ID)
 }
 
-// Restore makes again what stood before this boot of the host. What somebody removed since stays removed, and shows. It returns what could
-// not be made; it may be called again, and then does nothing to what was.
+// Restore recreates the devices from before this boot of the host. A device that somebody has removed since stays
+// removed, and is reported. It returns the errors of devices that could not be created; it may be repeated, and leaves
+// existing devices alone.
 func (k *Devices) Restore(ctx context.Context) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	k.mu.Lock()
-	due := map[fleet.NetworkID]kept{}
+	due := map[fleet.NetworkID]appliedNetwork{}
 	for id, s := range k.state.Networks {
 		if s.Boot != k.o.Boot {
 			due[id] = s
@@ -238,9 +242,9 @@ func (k *Devices) Restore(ctx context.Context) error {
 	return errors.Join(append(errs, save(k.o.Dir, stateFile, k.state))...)
 }
 
-// keep notes that the network stands.
+// keep records the network.
 func (k *Devices) keep(n fleet.Network) error {
-	s := kept{Network: n, Boot: k.o.Boot}
+	s := appliedNetwork{Network: n, Boot: k.o.Boot}
 	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
 		if p, err := k.kernel.read(n, true); err == nil && p.bridge != nil {
 			s.Addresses, s.Routes = p.bridge.Addresses, p.bridge.Routes
@@ -259,8 +263,8 @@ func (k *Devices) forget(id fleet.NetworkID) error {
 	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(id))
 }
 
-// wasUndone reads the file each time: a guard may have written it.
-func (k *Devices) wasUndone(id fleet.NetworkID) (undone, bool) {
+// wasRolledBack reads the file each time: a guard may have written it.
+func (k *Devices) wasRolledBack(id fleet.NetworkID) (undone, bool) {
 	all := map[fleet.NetworkID]undone{}
 	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
 		return undone{}, false
@@ -281,12 +285,12 @@ func (k *Devices) clearUndone(id fleet.NetworkID) error {
 	return save(k.o.Dir, undoneFile, all)
 }
 
-// Look adds to what libvirt says of a network what the host itself has of it.
+// Look adds the state of the host's devices to a network's status.
 func (k *Devices) Look(n fleet.Network, st *fleet.NetworkStatus) {
 	if n.Spec == nil || n.Spec.Mode.Is().Served || n.Spec.Mode == "" {
 		return
 	}
-	if u, ok := k.wasUndone(n.ID); ok {
+	if u, ok := k.wasRolledBack(n.ID); ok {
 		at := u.At
 		st.RolledBack, st.Error = &at, u.Words
 	}
@@ -304,7 +308,7 @@ func (k *Devices) Look(n fleet.Network, st *fleet.NetworkStatus) {
 	tell(n, p, st)
 }
 
-// nics are those that the network has room for on this host; nil: any number.
+// nics returns the network's NIC capacity on this host; nil: unlimited.
 func (k *Devices) nics(n fleet.Network, p present) *fleet.NetworkNICs {
 	switch {
 	case !n.Spec.Counted():
@@ -320,7 +324,7 @@ func (k *Devices) nics(n fleet.Network, p present) *fleet.NetworkNICs {
 	return &c
 }
 
-// tell is what Look says of devices as they are.
+// tell adds the state of the devices for Look.
 func tell(n fleet.Network, p present, st *fleet.NetworkStatus) {
 	if !n.Spec.Mode.Is().Made {
 		st.Uplink = n.Spec.Device
@@ -362,8 +366,8 @@ func tell(n fleet.Network, p present, st *fleet.NetworkStatus) {
 		say(st, fmt.Sprintf("The way out of the bridge %s was removed on the host. Try again to make it anew.", p.bridge.Name))
 	case port == p.uplink && len(port.Addresses) > 0:
 		say(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to give it to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
-	case strangeWay(n, p) != "":
-		say(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: with two ways out it may be a loop. Take it out there.", strangeWay(n, p), p.bridge.Name))
+	case foreignPort(n, p) != "":
+		say(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: with two ways out it may be a loop. Take it out there.", foreignPort(n, p), p.bridge.Name))
 	}
 }
 
@@ -374,14 +378,14 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// say notes a fault, behind one that is told already.
+// say appends a fault to the status.
 func say(st *fleet.NetworkStatus, words string) {
 	if st.Error == "" {
 		st.Error = words
 	}
 }
 
-// Mark says of each device whether the agent reaches its portal by it.
+// Mark sets for each device whether the agent reaches its portal through it.
 func (k *Devices) Mark(nics []fleet.HostNIC) {
 	carriers := k.kernel.carrier(k.o.Portal)
 	for i := range nics {

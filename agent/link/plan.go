@@ -9,16 +9,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Address is one of a device, with its prefix.
+// Address is an address of a device with its prefix.
 type Address struct {
 	CIDR      string `json:"cidr"`
 	Scope     int    `json:"scope,omitempty"`
 	Broadcast string `json:"broadcast,omitempty"`
-	Flags     int    `json:"flags,omitempty"` // of those that the administrator chose: noprefixroute
+	Flags     int    `json:"flags,omitempty"` // flags chosen by the administrator: noprefixroute
 	Dynamic   bool   `json:"dynamic,omitempty"`
 }
 
-// Route is one that goes out by a device, but for those that come with its addresses.
+// Route is a route through a device, except those that the kernel adds with its addresses.
 type Route struct {
 	To       string `json:"to"` // a prefix
 	Via      string `json:"via,omitempty"`
@@ -32,7 +32,7 @@ type Route struct {
 	MTU      int    `json:"mtu,omitempty"`
 }
 
-// device is a network device of the host as it is.
+// device is the state of a network device.
 type device struct {
 	Name      string
 	Kind      string // "bridge", "vxlan", "vlan", "device", …
@@ -43,57 +43,57 @@ type device struct {
 	Up        bool
 	Addresses []Address
 	Routes    []Route
-	Shared    bool   // a route by several devices at once goes out by it
-	Odd       string // a route by it that is more than a Route can say
-	Auto      bool   // its IPv6 addresses come from routers
+	Shared    bool   // it is part of a multipath route
+	Odd       string // a route that a Route cannot express
+	Auto      bool   // routers announce its IPv6 addresses
 	VNI       int
 	Local     string
 	Parent    string
 	VLAN      int
-	Peers     []string // of a tunnel
+	Peers     []string // destinations of a tunnel
 	STP       bool
 }
 
-// present is what of the host matters to a network; nil: there is none.
+// present is the host's state that matters to a network; nil: the device does not exist.
 type present struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // of the bridge
-	ways                         []string // those of them that no guest is behind
-	taps                         int      // of guests that are straight on the uplink
+	ways                         []string // ports that are not guests'
+	taps                         int      // guests directly on the uplink
 	locals                       []local
 }
 
-// local is an address of the host itself, and of which device.
+// local is an address of the host and its device.
 type local struct {
 	addr netip.Addr
 	on   string
 	mtu  int
 }
 
-// verb is what a step does.
+// verb is the kind of a step.
 type verb string
 
 const (
-	addBridge   verb = "make bridge"
-	addTunnel   verb = "make tunnel"
-	addVLAN     verb = "make VLAN"
-	removeLink  verb = "remove"
-	join        verb = "put into bridge"
-	leave       verb = "take from its bridge"
-	setMTU      verb = "set the MTU of"
-	bringUp     verb = "bring up"
-	quiet       verb = "keep the host's own IPv6 off" // guests shall not reach the host by it
-	likeIPv6    verb = "give the IPv6 settings of its device to"
-	spanning    verb = "set the spanning tree of"
-	dropAddress verb = "take an address from"
-	giveAddress verb = "give an address to"
-	dropRoute   verb = "take a route from"
-	giveRoute   verb = "give a route to"
-	addPeer     verb = "add a peer to"
-	dropPeer    verb = "drop a peer of"
+	addBridge        verb = "make bridge"
+	addTunnel        verb = "make tunnel"
+	addVLAN          verb = "make VLAN"
+	removeLink       verb = "remove"
+	join             verb = "put into bridge"
+	leave            verb = "take from its bridge"
+	setMTU           verb = "set the MTU of"
+	bringUp          verb = "bring up"
+	quiet            verb = "keep the host's own IPv6 off" // guests must not reach the host through it
+	copyIPv6Settings verb = "give the IPv6 settings of its device to"
+	spanning         verb = "set the spanning tree of"
+	dropAddress      verb = "take an address from"
+	giveAddress      verb = "give an address to"
+	dropRoute        verb = "take a route from"
+	giveRoute        verb = "give a route to"
+	addPeer          verb = "add a peer to"
+	dropPeer         verb = "drop a peer of"
 )
 
-// step is one change of the host. Its fields are those that its verb needs.
+// step is one change of the host. Only the fields that its verb needs are set.
 type step struct {
 	do     verb
 	device string
@@ -110,12 +110,12 @@ func (s step) String() string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// ownerPrefix begins the alias of each device that Quantix made; the network's id follows.
+// ownerPrefix is the prefix of the alias of devices made by Quantix; the network's id follows.
 const ownerPrefix = "quantix:"
 
 func owner(n fleet.Network) string { return ownerPrefix + string(n.ID) }
 
-// ours refuses a device of another maker.
+// ours returns an error for a device of another owner.
 func ours(n fleet.Network, d *device, kind string) error {
 	switch {
 	case d == nil || d.Owner == owner(n) && d.Kind == kind:
@@ -126,7 +126,7 @@ func ours(n fleet.Network, d *device, kind string) error {
 	return fleet.Errorf(fleet.Conflict, "The host has a device %s already, which was not made by Quantix, so it is left alone. Give the network another bridge device, or remove that one.", d.Name)
 }
 
-// planOverlay is what brings an overlay about; nothing: it is as it should be.
+// planOverlay returns the steps to create or update an overlay; none if it is up to date.
 func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	bridge, tunnel := n.BridgeDevice(), n.TunnelDevice()
 	if err := ours(n, p.bridge, "bridge"); err != nil {
@@ -188,7 +188,7 @@ func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	return steps, nil
 }
 
-// underlay is by which of its addresses the host takes the overlay's packets.
+// underlay returns the host's address on which it receives the overlay's packets.
 func underlay(n fleet.Network, p present) (local, error) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
@@ -200,7 +200,7 @@ func underlay(n fleet.Network, p present) (local, error) {
 			found = append(found, l)
 		}
 	}
-	// The one that it has said before stays.
+	// The present address stays.
 	if p.tunnel != nil {
 		if i := slices.IndexFunc(found, func(l local) bool { return l.addr.String() == p.tunnel.Local }); i >= 0 {
 			return found[i], nil
@@ -212,7 +212,7 @@ func underlay(n fleet.Network, p present) (local, error) {
 	return slices.MinFunc(found, func(a, b local) int { return a.addr.Compare(b.addr) }), nil
 }
 
-// peersOf are the other hosts that the portal names, within the bounds that it itself has set.
+// peersOf returns the other hosts named by the portal, within the limits.
 func peersOf(n fleet.Network, self netip.Addr) (out []string) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
@@ -226,7 +226,8 @@ func peersOf(n fleet.Network, self netip.Addr) (out []string) {
 	return out
 }
 
-// planRelease undoes what was made for the network. addresses: the bridge has the host's, which go back to the device.
+// planRelease returns the steps to remove the network's devices. moves: the bridge has the host's addresses, which
+// return to the device.
 func planRelease(n fleet.Network, p present) (steps []step, moves bool, err error) {
 	mine := func(d *device) bool { return d != nil && d.Owner == owner(n) }
 	if mine(p.bridge) {
@@ -256,13 +257,13 @@ func planRelease(n fleet.Network, p present) (steps []step, moves bool, err erro
 			steps = append(steps, step{do: dropRoute, device: p.bridge.Name, route: r})
 		}
 		steps = append(steps, step{do: leave, device: nic.Name}, step{do: bringUp, device: nic.Name})
-		steps = append(steps, giveAll(nic.Name, p.bridge.Addresses, p.bridge.Routes)...)
+		steps = append(steps, addAddressesAndRoutes(nic.Name, p.bridge.Addresses, p.bridge.Routes)...)
 	}
 	return append(steps, step{do: removeLink, device: p.bridge.Name}), moves, nil
 }
 
-// planBack brings a host back to what it was before a change that did not stand, from wherever that was left.
-func planBack(n fleet.Network, before before, p present) (steps []step) {
+// planRollback returns the steps to roll back an unconfirmed change, from any point at which it was interrupted.
+func planRollback(n fleet.Network, before before, p present) (steps []step) {
 	bridge, nic := n.BridgeDevice(), n.Spec.Device
 	if p.uplink == nil {
 		return nil
@@ -274,7 +275,7 @@ func planBack(n fleet.Network, before before, p present) (steps []step) {
 	} else if stood && mine && p.bridge.STP != before.STP {
 		steps = append(steps, stp)
 	}
-	// The addresses go from where the change brings them; what was there before it stays.
+	// The addresses move back from the change's target; addresses that it had before stay there.
 	other := p.uplink
 	if !before.Bridged {
 		other = p.bridge
@@ -304,15 +305,15 @@ func planBack(n fleet.Network, before before, p present) (steps []step) {
 		steps = append(steps, step{do: bringUp, device: nic})
 	}
 	if before.Bridged {
-		return append(steps, giveAll(bridge, before.Addresses, before.Routes)...)
+		return append(steps, addAddressesAndRoutes(bridge, before.Addresses, before.Routes)...)
 	}
 	if stood {
-		steps = append(steps, giveAll(bridge, before.Own, before.OwnRoutes)...)
+		steps = append(steps, addAddressesAndRoutes(bridge, before.Own, before.OwnRoutes)...)
 	}
-	return append(steps, giveAll(nic, before.Addresses, before.Routes)...)
+	return append(steps, addAddressesAndRoutes(nic, before.Addresses, before.Routes)...)
 }
 
-// number is the kernel's word for a switch.
+// number is the kernel's value for a switch.
 func number(on bool) int {
 	if on {
 		return 1
@@ -320,7 +321,7 @@ func number(on bool) int {
 	return 0
 }
 
-// checkPresent refuses a host that lacks what a network is to be on.
+// checkPresent returns an error if the host lacks a device that the network needs.
 func checkPresent(n fleet.Network, p present, cards *fleet.NetworkNICs) error {
 	s := n.Spec
 	switch s.Mode {
@@ -349,5 +350,5 @@ func checkPresent(n fleet.Network, p present, cards *fleet.NetworkNICs) error {
 	return nil
 }
 
-// failed puts a step's failure into words, the kernel's own among them.
+// failed wraps the kernel's error of a step.
 func failed(s step, err error) error { return fmt.Errorf("%s: %w", s, err) }

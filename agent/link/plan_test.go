@@ -32,7 +32,7 @@ func words(steps []step) string {
 	return strings.Join(out, "; ")
 }
 
-// standing is an overlay as it stands on a host.
+// standing returns an existing overlay of a host.
 func standing(n fleet.Network, peers ...string) present {
 	return present{
 		bridge: &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: owner(n), MTU: 1450, Up: true},
@@ -41,7 +41,7 @@ func standing(n fleet.Network, peers ...string) present {
 	}
 }
 
-func TestAnOverlayIsPlanned(t *testing.T) {
+func TestPlanOverlay(t *testing.T) {
 	t.Parallel()
 	n := overlay("10.50.0.1", "10.50.0.2", "10.50.0.3", "192.0.2.1", "no address")
 	b, v := n.BridgeDevice(), n.TunnelDevice()
@@ -76,7 +76,7 @@ func TestAnOverlayIsPlanned(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
+func TestPlanRefusesForeignDevices(t *testing.T) {
 	t.Parallel()
 	n := overlay()
 	refused := func(what string, err error, want string) {
@@ -111,7 +111,7 @@ func TestWhatIsNotOursIsLeftAlone(t *testing.T) {
 	refused("the release of a bridge in use", err, "in use by vnet3")
 }
 
-// nic is the host's device with its address and the way out.
+// nic returns the host's device with its address and default route.
 func nic() *device {
 	return &device{
 		Name: "eth1", Kind: "device", MAC: "52:54:00:00:00:01", MTU: 1500, Up: true,
@@ -120,7 +120,7 @@ func nic() *device {
 	}
 }
 
-func TestABridgeOnADeviceIsPlanned(t *testing.T) {
+func TestPlanBridgeOnDevice(t *testing.T) {
 	t.Parallel()
 	n := uplink()
 	steps, moves, err := planUplink(n, present{uplink: nic()})
@@ -156,17 +156,17 @@ func TestABridgeOnADeviceIsPlanned(t *testing.T) {
 		}
 	}
 	auto := nic()
-	auto.Auto = true // it takes its addresses from routers, by whichever program: the bridge shall have them, too
+	auto.Auto = true // its addresses come from routers: the bridge must accept them, too
 	if steps, _, err := planUplink(n, present{uplink: auto}); err != nil || strings.Contains(words(steps), "IPv6") {
 		t.Errorf("a device with addresses of routers: %v %s", err, words(steps))
 	}
-	behind := giveAll("eth1", nil, []Route{{To: "::/0", Via: "fd00:aa::1"}, {To: "fd00:aa::1/128"}})
+	behind := addAddressesAndRoutes("eth1", nil, []Route{{To: "::/0", Via: "fd00:aa::1"}, {To: "fd00:aa::1/128"}})
 	if got := words(behind); got != "give a route to eth1 fd00:aa::1/128; give a route to eth1 ::/0" {
 		t.Errorf("a gateway behind a route of its own: %s", got)
 	}
 }
 
-func TestLoopsAndStrangeDevicesAreRefused(t *testing.T) {
+func TestPlanRefusesLoopsAndForeignPorts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*present)
@@ -192,8 +192,8 @@ func TestLoopsAndStrangeDevicesAreRefused(t *testing.T) {
 	}
 }
 
-// Wherever a change was left, it leads back to what was before.
-func TestAChangeLeadsBackFromEverywhere(t *testing.T) {
+// An interrupted change is rolled back to the previous state from every step.
+func TestPlanBackFromEveryStep(t *testing.T) {
 	t.Parallel()
 	n := uplink()
 	forth := func(f *fake) []step {
@@ -219,10 +219,10 @@ func TestAChangeLeadsBackFromEverywhere(t *testing.T) {
 		d := f.devices["eth1"]
 		c := change{Network: n, Before: beforeApply(present{uplink: d})}
 		f.all(forth(f)[:cut])
-		if errs := back(f, c); len(errs) > 0 || f.String() != was {
+		if errs := rollBack(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
 		}
-		if errs := back(f, c); len(errs) > 0 || f.String() != was {
+		if errs := rollBack(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("back a second time: %v\n%s", errs, f)
 		}
 	}
@@ -234,7 +234,7 @@ func TestAChangeLeadsBackFromEverywhere(t *testing.T) {
 		c := change{Network: n, Before: beforeRelease(present{uplink: f.devices["eth1"], bridge: d})}
 		steps := home(f)
 		f.all(steps[:min(cut, len(steps))])
-		if errs := back(f, c); len(errs) > 0 || f.String() != was {
+		if errs := rollBack(f, c); len(errs) > 0 || f.String() != was {
 			t.Errorf("a release, after %d steps and back: %v\n%s\nwant\n%s", cut, errs, f, was)
 		}
 	}

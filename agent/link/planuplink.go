@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// planUplink is what brings a bridge on a device about. moves: it takes the device's addresses with it, or cuts its traffic for a moment.
+// planUplink returns the steps to create or update a bridge on a device. moves: it takes the device's addresses, or
+// interrupts its traffic for a moment.
 func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error) {
 	bridge, nic := n.BridgeDevice(), n.Spec.Device
 	if err := ours(n, p.bridge, "bridge"); err != nil {
@@ -29,19 +30,20 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 	if p.bridge == nil {
 		made := step{do: addBridge, device: bridge, mtu: p.uplink.MTU, owner: owner(n)}
 		if n.Spec.VLAN == 0 {
-			made.to = p.uplink.MAC // so that the host keeps the one that its neighbours know
+			made.to = p.uplink.MAC // so that the neighbours' ARP entries stay valid
 		}
 		steps = append(steps, made)
 		switch {
 		case n.Spec.VLAN > 0:
 			steps = append(steps, step{do: quiet, device: bridge})
 		case !p.uplink.Auto:
-			steps = append(steps, step{do: likeIPv6, device: bridge, to: nic})
+			steps = append(steps, step{do: copyIPv6Settings, device: bridge, to: nic})
 		}
 	}
 	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
 		steps = append(steps, step{do: spanning, device: bridge, n: number(n.Spec.STP)})
-		moves = p.bridge != nil // its ports learn anew, and a switch may close the one that it hears a spanning tree on
+		// its ports learn again, and a switch may close a port on which it receives spanning tree packets
+		moves = p.bridge != nil
 	}
 	if p.bridge == nil || !p.bridge.Up {
 		steps = append(steps, step{do: bringUp, device: bridge})
@@ -67,14 +69,14 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 		steps = append(steps, step{do: bringUp, device: port})
 	}
 	if n.Spec.VLAN == 0 {
-		steps = append(steps, giveAll(bridge, now.Addresses, now.Routes)...)
+		steps = append(steps, addAddressesAndRoutes(bridge, now.Addresses, now.Routes)...)
 		moves = moves || len(now.Addresses) > 0
 	}
 	return steps, moves, nil
 }
 
-// giveAll gives a device addresses and then routes, those first by which the others are reached: a gateway may be behind a route of its own.
-func giveAll(to string, addresses []Address, routes []Route) (steps []step) {
+// addAddressesAndRoutes adds addresses and then routes to a device, sorted so that a route to a gateway precedes routes through it.
+func addAddressesAndRoutes(to string, addresses []Address, routes []Route) (steps []step) {
 	for _, a := range addresses {
 		steps = append(steps, step{do: giveAddress, device: to, addr: a})
 	}
@@ -88,10 +90,10 @@ func giveAll(to string, addresses []Address, routes []Route) (steps []step) {
 	return steps
 }
 
-// uplinkPort is the device that goes into the bridge, where it may.
+// uplinkPort returns the device to put into the bridge, if allowed.
 func uplinkPort(n fleet.Network, p present) (string, error) {
 	bridge, nic := n.BridgeDevice(), p.uplink
-	if other := strangeWay(n, p); other != "" {
+	if other := foreignPort(n, p); other != "" {
 		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two ways out of one bridge are a loop. Take that one out.", bridge, other)
 	}
 	if n.Spec.VLAN > 0 {
@@ -118,8 +120,8 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	return nic.Name, nil
 }
 
-// strangeWay is a device in the network's bridge that is neither its own way out nor a guest's; empty: there is none.
-func strangeWay(n fleet.Network, p present) string {
+// foreignPort returns a device in the network's bridge that is neither its uplink nor a guest's; empty: none.
+func foreignPort(n fleet.Network, p present) string {
 	own := []string{n.VLANDevice(), n.TunnelDevice(), n.Spec.Device}
 	if i := slices.IndexFunc(p.ways, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
 		return p.ways[i]
@@ -127,7 +129,8 @@ func strangeWay(n fleet.Network, p present) string {
 	return ""
 }
 
-// isGuest reports whether a port of a bridge is a VM's or a container's, by its kind and by the names that libvirt and others give.
+// isGuest reports whether a port of a bridge belongs to a VM or a container, by its kind and by the names that libvirt
+// and others use.
 func isGuest(port, kind string) bool {
 	return kind == "tuntap" || strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
 }

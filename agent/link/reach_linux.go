@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial dials out by one device only; empty: by any.
+// Dial returns a dialer that uses only the device; empty: any.
 func Dial(device string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{}
 	if device != "" {

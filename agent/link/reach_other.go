@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Dial dials out by any device.
+// Dial returns a dialer that uses any device.
 func Dial(string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext
 }

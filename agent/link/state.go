@@ -12,22 +12,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The files of a Keeper, in the agent's data directory.
+// Files of Devices in the agent's data directory.
 const (
-	stateFile   = "networks.json"        // what stands: it is made again at the next boot
-	journalFile = "networks-change.json" // a change that does not stand yet
+	stateFile   = "networks.json"        // applied networks, to recreate at the next boot
+	journalFile = "networks-change.json" // an unconfirmed change
 	undoneFile  = "networks-undone.json" // changes that were rolled back
-	lockFile    = "networks-change.lock" // held by who changes or undoes
+	lockFile    = "networks-change.lock" // held during a change or rollback
 )
 
-// before is what a device, or the bridge that it was in, was before a change.
+// before is the state before a change of a device, or of the bridge that it was in.
 type before struct {
-	Bridged   bool      `json:"bridged,omitempty"` // it was in the network's bridge, which had the addresses
+	// it was a port of the network's bridge, which had the addresses
+	Bridged   bool      `json:"bridged,omitempty"`
 	Up        bool      `json:"up,omitempty"`
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
 
-	// Of a bridge that was there already, which stays with the guests that are on it: whether the device was in it, and what it had itself.
+	// For an existing bridge, which stays with its guests: whether the device was its port, and its own addresses.
 	Stood     bool      `json:"stood,omitempty"`
 	Joined    bool      `json:"joined,omitempty"`
 	Own       []Address `json:"own,omitempty"`
@@ -35,7 +36,7 @@ type before struct {
 	STP       bool      `json:"stp,omitempty"`
 }
 
-// beforeApply is what a change that brings the network about finds.
+// beforeApply returns the state before an apply.
 func beforeApply(p present) before {
 	was := before{Up: p.uplink.Up, Addresses: p.uplink.Addresses, Routes: p.uplink.Routes}
 	if b := p.bridge; b != nil {
@@ -44,41 +45,42 @@ func beforeApply(p present) before {
 	return was
 }
 
-// beforeRelease is what a change that takes the network away finds.
+// beforeRelease returns the state before a release.
 func beforeRelease(p present) before {
 	return before{Bridged: true, Up: p.uplink.Up, Addresses: p.bridge.Addresses, Routes: p.bridge.Routes, STP: p.bridge.STP}
 }
 
-// kept is a network that stands on this host.
-type kept struct {
-	Network   fleet.Network `json:"network"`
-	Boot      string        `json:"boot"`                // in which it was last made
-	Addresses []Address     `json:"addresses,omitempty"` // of its bridge: those of the device, should it come up without
-	Routes    []Route       `json:"routes,omitempty"`
+// appliedNetwork is the record of an applied network.
+type appliedNetwork struct {
+	Network fleet.Network `json:"network"`
+	Boot    string        `json:"boot"` // the boot in which it was last created
+	// the device's addresses on the bridge, to restore if it comes up without
+	Addresses []Address `json:"addresses,omitempty"`
+	Routes    []Route   `json:"routes,omitempty"`
 }
 
-// state is all that stands.
+// state is the content of the networks file.
 type state struct {
-	Networks map[fleet.NetworkID]kept `json:"networks"`
+	Networks map[fleet.NetworkID]appliedNetwork `json:"networks"`
 }
 
-// change is the journal of one that does not stand yet: enough to undo it from wherever it was left, by whoever does.
+// change is the journal of an unconfirmed change: any process can roll it back from any step with it.
 type change struct {
 	ID      string        `json:"id"`
-	Order   string        `json:"order"` // of the portal, by which it was asked for
+	Order   string        `json:"order"` // the portal's order
 	Boot    string        `json:"boot"`
 	Network fleet.Network `json:"network"`
 	Before  before        `json:"before"`
 }
 
-// undone is a change that was rolled back.
+// undone is the record of a change that was rolled back.
 type undone struct {
 	Order string    `json:"order"`
 	At    time.Time `json:"at"`
 	Words string    `json:"words"`
 }
 
-// load reads a file; where there is none, into stays as it is.
+// load reads a file; if it does not exist, into stays unchanged.
 func load(dir, name string, into any) (found bool, err error) {
 	path := filepath.Join(dir, name)
 	data, err := os.ReadFile(path)
@@ -94,7 +96,7 @@ func load(dir, name string, into any) (found bool, err error) {
 	return true, nil
 }
 
-// save replaces a file as a whole, and returns when it is on the disk.
+// save replaces a file atomically, and returns once it is on disk.
 func save(dir, name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -128,12 +130,12 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	_ = d.Sync() // not every file system can
+	_ = d.Sync() // some file systems do not support it
 	return nil
 }
 
-// noteUndone keeps that a change was rolled back, and ends its journal.
-func noteUndone(dir string, c change, words string) error {
+// recordRollback records that a change was rolled back, and deletes its journal.
+func recordRollback(dir string, c change, words string) error {
 	all := map[fleet.NetworkID]undone{}
 	if _, err := load(dir, undoneFile, &all); err != nil {
 		all = map[fleet.NetworkID]undone{}

@@ -7,7 +7,7 @@ import (
 	"quantix/agent/hvtest"
 )
 
-func TestHostWithoutNICLimitsTellsGap(t *testing.T) {
+func TestHostWithoutNICLimitsReportsGap(t *testing.T) {
 	t.Parallel()
 	for _, can := range []bool{true, false} {
 		h := New(Options{Name: "mock-1"})

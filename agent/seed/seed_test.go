@@ -43,7 +43,7 @@ func read(t *testing.T, path string) (label string, files map[string]string) {
 	return strings.TrimRight(disc.Label(), " \x00"), files
 }
 
-func TestADiscHasItsFilesUnderTheirNames(t *testing.T) {
+func TestDiscContainsFilesByName(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[fleet.FirstBootKind]struct {
 		label string
@@ -82,7 +82,7 @@ func TestADiscHasItsFilesUnderTheirNames(t *testing.T) {
 	}
 }
 
-func TestIgnitionIsAFileAsItIs(t *testing.T) {
+func TestIgnitionIsPlainFile(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	of := fleet.VMFirstBoot{Kind: fleet.Ignition, Number: 1}
@@ -95,7 +95,7 @@ func TestIgnitionIsAFileAsItIs(t *testing.T) {
 	}
 }
 
-func TestWhatWasCutOffIsMadeAnewAndWhatIsNoMoreIsRemoved(t *testing.T) {
+func TestInterruptedSeedIsRecreatedAndUnusedRemoved(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	one, two := fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 2}
@@ -138,7 +138,7 @@ func TestWhatWasCutOffIsMadeAnewAndWhatIsNoMoreIsRemoved(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesFilesStay(t *testing.T) {
+func TestForeignFilesStay(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	path, _ := s.Path(vm, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1})
@@ -157,7 +157,7 @@ func TestSomebodyElsesFilesStay(t *testing.T) {
 	}
 }
 
-func TestNoNameLeadsElsewhere(t *testing.T) {
+func TestNamesCannotEscapeDirectory(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	good := map[string][]byte{"user-data": []byte("a")}

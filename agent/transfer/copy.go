@@ -10,20 +10,20 @@ import (
 	"os"
 )
 
-// blockBytes is how much is read and written at once.
+// blockBytes is the size of one read or write.
 const blockBytes = 1 << 20
 
-// holeBytes is how much of a hole is taken at once: its zeros are summed, too, and whoever waits is to hear of it.
+// holeBytes is the part of a hole that is hashed at once: hashing its zeros takes time, and progress must be reported.
 const holeBytes = 256 << 20
 
 // Sum is the SHA-256 of a file's bytes; holes count as zeros.
 type Sum [sha256.Size]byte
 
-// ErrDiffers is in the error of a copy whose bytes are not those of its source.
+// ErrDiffers is wrapped by the error of a copy whose bytes differ from its source.
 var ErrDiffers = errors.New("what was written is not what was read")
 
-// Copy writes all of src into dst, which must be empty, and returns the sum of what it read. Holes stay holes. The bytes have reached
-// the storage when it returns.
+// Copy writes all of src into dst, which must be empty, and returns the sum of the bytes read. Holes stay holes. The
+// data is synced to the storage when it returns.
 func Copy(ctx context.Context, dst, src *os.File, size int64, rate *Rate, meter *Meter) (Sum, error) {
 	sum := sha256.New()
 	err := eachExtent(ctx, src, size, func(at int64, block []byte, n int64) error {
@@ -50,7 +50,7 @@ func Copy(ctx context.Context, dst, src *os.File, size int64, rate *Rate, meter 
 	return Sum(sum.Sum(nil)), err
 }
 
-// Check reads size bytes of the file back from its storage, past the kernel's memory as far as that can be, and compares their sum.
+// Check reads size bytes of the file back from its storage, past the page cache if possible, and compares their sum.
 func Check(ctx context.Context, f *os.File, size int64, want Sum, meter *Meter) error {
 	got, err := sumOf(ctx, f, size, meter)
 	switch {
@@ -62,7 +62,7 @@ func Check(ctx context.Context, f *os.File, size int64, want Sum, meter *Meter) 
 	return nil
 }
 
-// sumOf reads the file.
+// sumOf returns the sum of the file.
 func sumOf(ctx context.Context, f *os.File, size int64, meter *Meter) (Sum, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -84,7 +84,7 @@ func sumOf(ctx context.Context, f *os.File, size int64, meter *Meter) (Sum, erro
 	return Sum(sum.Sum(nil)), err
 }
 
-// eachExtent reads the file in order: blocks of data, and with a nil block the n bytes of a hole.
+// eachExtent reads the file in order: blocks of data, and a nil block for a hole of n bytes.
 func eachExtent(ctx context.Context, f *os.File, size int64, do func(at int64, block []byte, n int64) error) error {
 	buf := make([]byte, blockBytes)
 	for at := int64(0); at < size; {

@@ -2,5 +2,5 @@ package transfer
 
 import "net"
 
-// Raw is the connection under what is sent.
+// Raw returns the underlying connection.
 func (o *Outgoing) Raw() net.Conn { return o.conn }

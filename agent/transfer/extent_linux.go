@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nextExtent is where data begins at or behind at, and where it ends. Where the storage does not tell, all is data.
+// nextExtent returns the start and end of the next data at or after at. If the storage does not report holes, all is
+// data.
 func nextExtent(f *os.File, at, size int64) (data, hole int64) {
 	data, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 	switch {
@@ -23,10 +24,11 @@ func nextExtent(f *os.File, at, size int64) (data, hole int64) {
 	return min(data, size), min(hole, size)
 }
 
-// forget has the kernel read the file from its storage again. Where it keeps pages all the same, it is read from those.
+// forget drops the file's page cache, so that the next read comes from the storage. Pages that the kernel keeps are
+// read from the cache.
 func forget(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
-// writeback has the kernel begin to write these bytes of the file to its storage. An error is Sync's to report.
+// writeback starts to write these bytes of the file to its storage. Sync reports errors.
 func writeback(f *os.File, at, n int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), at, n, unix.SYNC_FILE_RANGE_WRITE)
 }

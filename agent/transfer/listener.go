@@ -15,27 +15,27 @@ import (
 	"time"
 )
 
-// Bounds of a door.
+// Limits of a listener.
 const (
-	mostVisits = 32               // connections that it takes in all, strangers' too
-	visitTime  = 10 * time.Second // for the handshake and the ticket together
-	// FirstWord is how long a door stands open for its peer.
+	maxConnections = 32               // connections in all, including strangers'
+	handshakeTime  = 10 * time.Second // for the handshake and the ticket together
+	// FirstWord is how long a listener waits for its peer.
 	FirstWord = time.Minute
 )
 
-// ErrNobody is in the error of a door by which the peer did not come.
+// ErrNobody is wrapped by the error of a listener whose peer did not connect.
 var ErrNobody = errors.New("the other host did not come")
 
-// Listener is a port that is open for one transfer, and lets its peer in once, with its ticket.
+// Listener is a port that is open for one transfer. It admits its peer once, with its ticket.
 type Listener struct {
 	own    Self
 	peer   Peer
-	ticket string // its hash
+	ticket string // hash of the ticket
 	ln     net.Listener
 	closed sync.Once
 }
 
-// Open opens a door for the peer that has the ticket of that hash, on all of the host's addresses.
+// Open opens a listener on all of the host's addresses for the peer with the ticket of that hash.
 func Open(own Self, peer Peer, ticketHash string, ports Ports) (*Listener, error) {
 	ln, err := ports.listen()
 	if err != nil {
@@ -44,10 +44,10 @@ func Open(own Self, peer Peer, ticketHash string, ports Ports) (*Listener, error
 	return &Listener{own: own, peer: peer, ticket: ticketHash, ln: ln}, nil
 }
 
-// Ports are the first and the last on which a door may be; zero: on any.
+// Ports are the first and the last port allowed for listeners; zero: any.
 type Ports struct{ First, Last int }
 
-// None is where no door may be.
+// None allows no port.
 var None = Ports{-1, -1}
 
 func (p Ports) listen() (ln net.Listener, err error) {
@@ -59,13 +59,13 @@ func (p Ports) listen() (ln net.Listener, err error) {
 	return nil, err
 }
 
-// Port is where it is.
+// Port returns the listener's port.
 func (d *Listener) Port() int { return d.ln.Addr().(*net.TCPAddr).Port }
 
-// Close closes the door; whoever was let in stays.
+// Close closes the listener; admitted connections stay open.
 func (d *Listener) Close() { d.closed.Do(func() { d.ln.Close() }) }
 
-// Wait lets the peer in, and closes the door behind it: also where it does not come in time, and where too many others came.
+// Wait waits for the peer and closes the listener: also if the peer does not connect in time, or too many strangers do.
 func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, FirstWord, ErrNobody)
 	defer context.AfterFunc(ctx, d.Close)()
@@ -77,7 +77,7 @@ func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 		defer close(over)
 		var visits sync.WaitGroup
 		defer visits.Wait()
-		for range mostVisits {
+		for range maxConnections {
 			conn, err := d.ln.Accept()
 			if err != nil {
 				ended <- err
@@ -97,7 +97,7 @@ func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 		}
 		d.Close()
 		visits.Wait()
-		ended <- fmt.Errorf("%w: %d others did", ErrNobody, mostVisits)
+		ended <- fmt.Errorf("%w: %d others did", ErrNobody, maxConnections)
 	}()
 	select {
 	case in := <-came:
@@ -109,12 +109,12 @@ func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 	}
 }
 
-// Admit is the receiving end of a connection, whichever way it came: the peer alone, with the ticket of that hash.
+// Admit is the receiving end of a connection of any kind: it accepts only the peer, with the ticket of that hash.
 func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash string) (*Incoming, error) {
-	within, cancel := context.WithTimeout(ctx, visitTime)
+	within, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	defer context.AfterFunc(within, func() { conn.Close() })()
-	secure := tls.Server(&wide{Conn: conn}, settings(own, peer))
+	secure := tls.Server(&bufferedConn{Conn: conn}, settings(own, peer))
 	if err := secure.HandshakeContext(within); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -134,10 +134,11 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 		_ = conn.Close()
 		return nil, err
 	}
-	return &Incoming{conn: broad(secure)}, nil
+	return &Incoming{conn: buffered(secure)}, nil
 }
 
-// Dial goes to the first of the addresses at which the peer lets it in. Each gets a short time; all are tried at once.
+// Dial connects to the first of the addresses at which the peer accepts it. All are tried at once, each for a short
+// time.
 func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,7 +173,7 @@ func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket T
 	return nil, errors.Join(errs...)
 }
 
-// dialTime is how long an address may take to answer.
+// dialTime limits the attempt at one address.
 const dialTime = 3 * time.Second
 
 func greet(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, error) {
@@ -182,7 +183,7 @@ func greet(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, erro
 	if err != nil {
 		return nil, err
 	}
-	secure := tls.Client(&wide{Conn: conn}, settings(own, peer))
+	secure := tls.Client(&bufferedConn{Conn: conn}, settings(own, peer))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, fmt.Errorf("%s: %w", at, err)
@@ -190,12 +191,12 @@ func greet(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, erro
 	return secure, nil
 }
 
-// Enter is the sending end of a connection that was made otherwise.
+// Enter is the sending end of an existing connection.
 func Enter(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
-	ctx, cancel := context.WithTimeout(ctx, visitTime)
+	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	secure := tls.Client(&wide{Conn: conn}, settings(own, peer))
+	secure := tls.Client(&bufferedConn{Conn: conn}, settings(own, peer))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		_ = conn.Close()
 		return nil, err
@@ -204,7 +205,7 @@ func Enter(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticke
 }
 
 func enter(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
-	_ = conn.SetDeadline(time.Now().Add(visitTime))
+	_ = conn.SetDeadline(time.Now().Add(handshakeTime))
 	var word [1]byte
 	_, err := conn.Write(ticket[:])
 	if err == nil {
@@ -218,10 +219,10 @@ func enter(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 		return nil, fmt.Errorf("the other host does not take the ticket: %w", err)
 	}
 	_ = conn.SetDeadline(time.Time{})
-	return &Outgoing{conn: broad(conn)}, nil
+	return &Outgoing{conn: buffered(conn)}, nil
 }
 
-// Addresses are where other hosts may find a port of this one: neither this machine's own loopback nor what holds on one link alone.
+// Addresses returns the addresses of a port of this host for other hosts, without loopback and link-local addresses.
 func Addresses(port int) ([]string, error) {
 	all, err := net.InterfaceAddrs()
 	var out []string
@@ -234,5 +235,5 @@ func Addresses(port int) ([]string, error) {
 	return out, err
 }
 
-// MostAddresses is how many of a host's addresses are tried.
+// MostAddresses limits the addresses of a host that are tried.
 const MostAddresses = 16

@@ -67,7 +67,7 @@ func (a *authority) sign(name string, by *authority, life time.Duration) (*ecdsa
 	return key, cert
 }
 
-// host is one with a certificate of the authority, as itself and as others know it.
+// host returns a host with a certificate of the authority, as itself and as others know it.
 func (a *authority) host(name string, life time.Duration) (transfer.Self, transfer.Peer) {
 	key, cert := a.sign(name, a, life)
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
@@ -75,7 +75,7 @@ func (a *authority) host(name string, life time.Duration) (transfer.Self, transf
 		transfer.Peer{Host: fleet.HostID(name), KeyHash: hex.EncodeToString(sum[:])}
 }
 
-// opened is a door that somebody waits behind.
+// opened is a listener with a goroutine that waits for its peer.
 type opened struct {
 	at   []string
 	came chan *transfer.Incoming
@@ -101,13 +101,13 @@ func open(t *testing.T, ctx context.Context, own transfer.Self, peer transfer.Pe
 	return o
 }
 
-func TestADoorLetsItsPeerInOnce(t *testing.T) {
+func TestListenerAdmitsPeerOnce(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	a, peerA := ca.host("a", time.Hour)
 	b, peerB := ca.host("b", time.Hour)
 	thief, _ := ca.host("thief", time.Hour)
-	again, _ := ca.host("a", time.Hour) // the host's name, and another key
+	again, _ := ca.host("a", time.Hour) // the host's name with another key
 	old, peerOld := ca.host("old", -time.Minute)
 	foreign, _ := newAuthority(t).host("a", time.Hour)
 	ticket := transfer.NewTicket()
@@ -148,7 +148,7 @@ func TestADoorLetsItsPeerInOnce(t *testing.T) {
 	refused("a certificate that has ended", old, peerB, ticket)
 }
 
-func TestADoorClosesBehindStrangers(t *testing.T) {
+func TestListenerClosesAfterTooManyStrangers(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	b, _ := ca.host("b", time.Hour)
@@ -172,7 +172,7 @@ func TestADoorClosesBehindStrangers(t *testing.T) {
 	}
 }
 
-// joined are both ends of a connection.
+// joined returns both ends of a connection.
 func joined(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
 	t.Helper()
 	ca := newAuthority(t)
@@ -189,7 +189,7 @@ func joined(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
 	return out, in
 }
 
-// take receives into dst as a host does, and answers.
+// take receives into dst like a host, and answers.
 func take(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) (transfer.Sum, error) {
 	size, err := in.Size()
 	var sum transfer.Sum
@@ -201,7 +201,7 @@ func take(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room in
 	return sum, err
 }
 
-// began notes what its storage is set to work on before it is synced.
+// began records the writeback calls before the sync.
 type began struct {
 	transfer.FileSink
 	bytes  int64
@@ -246,7 +246,7 @@ func taking(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room 
 	return done
 }
 
-func TestAFileComesWholeAndSparse(t *testing.T) {
+func TestFileIsReceivedCompleteAndSparse(t *testing.T) {
 	t.Parallel()
 	out, in := joined(t)
 	src, dst := source(t, 3<<20+17), file(t, "dst")
@@ -277,7 +277,7 @@ func TestAFileComesWholeAndSparse(t *testing.T) {
 	}
 }
 
-func TestAnEmptyFileComes(t *testing.T) {
+func TestEmptyFileIsReceived(t *testing.T) {
 	t.Parallel()
 	out, in := joined(t)
 	src, dst := source(t, 0), file(t, "dst")
@@ -287,7 +287,7 @@ func TestAnEmptyFileComes(t *testing.T) {
 	}
 }
 
-func TestATransferKeepsItsRate(t *testing.T) {
+func TestTransferIsRateLimited(t *testing.T) {
 	t.Parallel()
 	out, in := joined(t)
 	const size = 3 << 20
@@ -302,12 +302,12 @@ func TestATransferKeepsItsRate(t *testing.T) {
 	}
 }
 
-// full is a file whose storage is.
+// full is a file on a full disk.
 type full struct{ transfer.FileSink }
 
 func (full) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space left on device") }
 
-func TestBothHearOfWhatIsNotWhole(t *testing.T) {
+func TestIncompleteTransferFailsOnBothSides(t *testing.T) {
 	t.Parallel()
 	const size = 5 << 20
 	t.Run("more than there is room for", func(t *testing.T) {
@@ -345,17 +345,18 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 			}
 		})
 	}
-	t.Run("holes without end", func(t *testing.T) {
+	t.Run("holes of unbounded size", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
-		if _, err := out.Raw().Write([]byte{64, 0, 0, 0, 0, 0, 0, 0}); err != nil { // 4 EiB, which would be summed for years
+		// 4 EiB, which would take years to hash
+		if _, err := out.Raw().Write([]byte{64, 0, 0, 0, 0, 0, 0, 0}); err != nil {
 			t.Fatal(err)
 		}
 		if size, err := in.Size(); err == nil || !strings.Contains(err.Error(), "longer than any file") {
 			t.Errorf("%d bytes are taken, %v", size, err)
 		}
 	})
-	t.Run("whole before it was sent", func(t *testing.T) {
+	t.Run("confirmed before it was sent", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
 		in.Answer(nil)
@@ -363,7 +364,7 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 			t.Error("half a file is taken for a whole one")
 		}
 	})
-	t.Run("taken back by the sender", func(t *testing.T) {
+	t.Run("cancelled by the sender", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -376,7 +377,7 @@ func TestBothHearOfWhatIsNotWhole(t *testing.T) {
 			t.Errorf("sent %v, received %v", err, got.err)
 		}
 	})
-	t.Run("taken back by the receiver", func(t *testing.T) {
+	t.Run("cancelled by the receiver", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
 		ctx, cancel := context.WithCancelCause(t.Context())

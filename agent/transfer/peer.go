@@ -14,38 +14,39 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Ticket opens one door once. Nobody but the sender has it until it is shown; everybody else knows its hash at most.
+// Ticket admits one connection at a listener. Only the sender has it until it is presented; everybody else knows only
+// its hash.
 type Ticket [32]byte
 
-// NewTicket makes one.
+// NewTicket returns a random ticket.
 func NewTicket() Ticket {
 	var t Ticket
 	_, _ = rand.Read(t[:]) // it never fails
 	return t
 }
 
-// Hash is what others are told of the ticket.
+// Hash returns the ticket's hash for others.
 func (t Ticket) Hash() string {
 	sum := sha256.Sum256(t[:])
 	return hex.EncodeToString(sum[:])
 }
 
-// Self is who this host is.
+// Self is this host's identity.
 type Self struct {
 	Certificate tls.Certificate
-	CA          *x509.CertPool // the portal's authority, and no other
+	CA          *x509.CertPool // only the portal's authority
 }
 
-// Peer is the one host that a transfer is with.
+// Peer is the other host of a transfer.
 type Peer struct {
 	Host    fleet.HostID
-	KeyHash string // hexadecimal SHA-256 of its public key: of that very key, and of no other that the authority has signed
+	KeyHash string // hexadecimal SHA-256 of its public key: no other key of the authority is accepted
 }
 
-// ErrStranger is in the error of a handshake with anybody but the peer.
+// ErrStranger is wrapped by the error of a handshake with a host other than the peer.
 var ErrStranger = errors.New("that is not the host which the portal named")
 
-// check lets nobody but the peer through: a certificate of the authority that is valid now, for that host, with that key.
+// check accepts only the peer: a certificate of the authority that is valid now, for that host, with that key.
 func (p Peer) check(ca *x509.CertPool, state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return fmt.Errorf("%w: it shows no certificate", ErrStranger)
@@ -61,15 +62,15 @@ func (p Peer) check(ca *x509.CertPool, state tls.ConnectionState) error {
 	return nil
 }
 
-// settings are TLS 1.3, both sides with their hosts' certificates. A host has no name by which another would know it, so that is not
-// asked for; who it is check says, for the key alone counts.
+// settings requires TLS 1.3 with certificates of both hosts. Hosts have no DNS names, so names are not verified; check
+// verifies the key instead.
 func settings(own Self, peer Peer) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,
 		Certificates:           []tls.Certificate{own.Certificate},
 		ClientAuth:             tls.RequireAnyClientCert,
 		InsecureSkipVerify:     true, //nolint:gosec // VerifyConnection asks for more than a name
-		SessionTicketsDisabled: true, // each transfer proves itself anew
+		SessionTicketsDisabled: true, // each transfer authenticates again
 		VerifyConnection:       func(s tls.ConnectionState) error { return peer.check(own.CA, s) },
 	}
 }

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	// aheadBlocks is how many pieces may wait for the hash and the storage together: a stage that is late for a moment
-	// holds up no other.
+	// aheadBlocks is the number of blocks that may wait for hashing and writing together: a short delay of one stage
+	// does not stop the others.
 	aheadBlocks = 8
-	// writebackBytes is how much is written before the storage is set to work on it. Left to the kernel, most of a file
-	// waits for the Sync at its end, and guests on the host wait behind that.
+	// writebackBytes is the amount written before writeback starts. Left to the kernel, most of a file is written only
+	// by the final Sync, and I/O of the host's guests waits behind it.
 	writebackBytes = 8 << 20
 )
 
-// pipeline hashes and writes a file's pieces behind whoever reads them: one goroutine hashes, and hands each piece to
+// pipeline hashes and writes a file's pieces behind its reader: one goroutine hashes and passes each piece to another
 // one that writes.
 type pipeline struct {
 	free   chan []byte
@@ -23,19 +23,19 @@ type pipeline struct {
 	writes chan piece
 	done   chan struct{} // closed when the last piece is written
 	fail   chan struct{} // closed at the first error
-	err    error         // that one; read once fail or done is closed
+	err    error         // the first error; valid once fail or done is closed
 	hash   hash.Hash
 	over   bool
 	cancel context.CancelFunc
 }
 
-// piece is a block of the file, and how long a hole is before it.
+// piece is a block of the file and the length of the hole before it.
 type piece struct {
 	block    []byte
 	at, hole int64
 }
 
-// newPipeline writes to dst. An end of ctx cuts off the hashing of a hole, and nothing else.
+// newPipeline returns a pipeline that writes to dst. ctx only interrupts the hashing of a hole.
 func newPipeline(ctx context.Context, dst Sink) *pipeline {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &pipeline{
@@ -44,7 +44,7 @@ func newPipeline(ctx context.Context, dst Sink) *pipeline {
 		done: make(chan struct{}), fail: make(chan struct{}), hash: sha256.New(),
 	}
 	for range aheadBlocks {
-		p.free <- nil // made when it is needed: few files are long
+		p.free <- nil // allocated when needed: few files are long
 	}
 	go p.hashAll(ctx)
 	go p.writeAll(dst)
@@ -54,7 +54,7 @@ func newPipeline(ctx context.Context, dst Sink) *pipeline {
 func (p *pipeline) hashAll(ctx context.Context) {
 	defer close(p.writes)
 	for x := range p.hashes {
-		_ = zeros(ctx, p.hash, x.hole) // it ends early only where nobody wants the sum any more
+		_ = zeros(ctx, p.hash, x.hole) // it fails only if nobody needs the sum any more
 		p.hash.Write(x.block)
 		p.writes <- x
 	}
@@ -62,7 +62,7 @@ func (p *pipeline) hashAll(ctx context.Context) {
 
 func (p *pipeline) writeAll(dst Sink) {
 	defer close(p.done)
-	var from, to int64 // written, and not yet on its way to the storage
+	var from, to int64 // range written but not in writeback yet
 	for x := range p.writes {
 		if len(x.block) > 0 && p.err == nil {
 			if _, p.err = dst.WriteAt(x.block, x.at); p.err != nil {
@@ -80,7 +80,7 @@ func (p *pipeline) writeAll(dst Sink) {
 	}
 }
 
-// block is room for a piece of n bytes.
+// block returns a buffer of n bytes.
 func (p *pipeline) block(n int64) ([]byte, error) {
 	select {
 	case <-p.fail:
@@ -95,8 +95,7 @@ func (p *pipeline) block(n int64) ([]byte, error) {
 
 func (p *pipeline) put(x piece) { p.hashes <- x }
 
-// end gives up what is not yet hashed of a hole, and waits until nothing is written any more. Once finish was called it
-// does nothing.
+// end abandons unhashed holes and waits until all writes have ended. After finish it does nothing.
 func (p *pipeline) end() {
 	p.cancel()
 	p.close()
@@ -110,7 +109,7 @@ func (p *pipeline) close() {
 	<-p.done
 }
 
-// finish is the sum of all pieces, once all are written.
+// finish returns the sum of all pieces once all are written.
 func (p *pipeline) finish() (Sum, error) {
 	p.close()
 	return Sum(p.hash.Sum(nil)), p.err

@@ -1,5 +1,5 @@
-// Package transfer brings a file from one place of a host to a new file in another. What was begun and not finished leaves the source as it
-// was, and nothing counts as there before its bytes were read back from where they lie.
+// Package transfer copies a file from one place of a host, or from another host, to a new file. An unfinished copy
+// leaves the source unchanged. A copy counts as complete only after its bytes were verified at the target.
 package transfer
 
 import (
@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// Rate holds several goroutines together to some bytes a second. The zero value holds nobody.
+// Rate limits several goroutines together to a number of bytes per second. The zero value does not limit.
 type Rate struct {
-	Bytes int64 // a second; 0: as fast as it goes
+	Bytes int64 // per second; 0: unlimited
 
 	mu   sync.Mutex
-	next time.Time // when all that was taken so far is paid for
+	next time.Time // when the rate allows the next bytes
 }
 
-// burst is how far ahead of its rate a transfer may be: a pause for each block would cost more than the block.
+// burst is how far a transfer may be ahead of its rate: a pause after each block would cost more than the block.
 const burst = 100 * time.Millisecond
 
-// Take waits until n more bytes may go.
+// Take waits until n more bytes are allowed.
 func (r *Rate) Take(ctx context.Context, n int) error {
 	if r == nil || r.Bytes <= 0 {
 		return context.Cause(ctx)
@@ -45,16 +45,16 @@ func (r *Rate) Take(ctx context.Context, n int) error {
 	}
 }
 
-// Meter tells how far a transfer is, at most twice a second.
+// Meter reports the progress of a transfer, at most twice a second.
 type Meter struct {
 	Total  int64
-	Report func(done, total, rate int64) // nil: nobody wants to know
+	Report func(done, total, rate int64) // nil: no reports
 
 	mu    sync.Mutex
 	done  int64
 	began time.Time
 	told  time.Time
-	was   int64 // done when it was told last
+	was   int64 // done at the last report
 	rate  int64
 }
 

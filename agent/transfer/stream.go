@@ -14,57 +14,59 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A transfer is one file: its size, then pieces of data, each with its place and its length, in order and with holes between them, then one
-// of no length. The receiver answers once. That what comes is what was sent TLS holds; the receiver alone sums it up.
+// A transfer is one file: its size, then pieces of data in order, each with its offset and length, with holes between
+// them, then one piece of length zero. The receiver answers once. TLS protects the data; only the receiver computes the
+// sum.
 const (
-	admitted = 0x51 // the ticket was taken
+	admitted = 0x51 // the ticket was accepted
 
-	isWhole  = 0 // answers: the file is there and is what was sent,
-	isWrong  = 1 // it is not: words follow,
-	isBusied = 2 // wait: it is being looked at
+	isComplete = 0 // answer: the file is complete and correct
+	isWrong    = 1 // answer: it is not; an error text follows
+	isBusy     = 2 // answer: the receiver is still checking
 
 	headBytes = 12
 	mostWords = 1000
 	silence   = 90 * time.Second // longest time without a byte
 
-	hearOutTime = 3 * time.Second // for a sender to hear that it is refused
+	drainTime = 3 * time.Second // time for a sender to read the refusal
 )
 
-// ErrLost is in the error of a transfer whose other end has gone: it may be tried again.
+// ErrLost is wrapped by the error of a transfer whose connection was lost: it may be retried.
 var ErrLost = errors.New("the connection to the other host was lost")
 
-// Pieces gives a file's bytes in order: blocks of data, and with a nil block the n bytes of a hole. No block is longer than 1 MiB.
+// Pieces delivers a file's bytes in order: blocks of data, and a nil block for a hole of n bytes. No block is longer
+// than 1 MiB.
 type Pieces func(ctx context.Context, do func(at int64, block []byte, n int64) error) error
 
-// File gives those of a file.
+// File returns the pieces of a file.
 func File(f *os.File, size int64) Pieces {
 	return func(ctx context.Context, do func(at int64, block []byte, n int64) error) error {
 		return eachExtent(ctx, f, size, do)
 	}
 }
 
-// Sink is where a file is written to.
+// Sink is the target of a file.
 type Sink interface {
 	io.WriterAt
-	// Writeback begins to bring these bytes to the storage, and waits for nothing.
+	// Writeback starts to write these bytes to the storage without waiting.
 	Writeback(at, n int64)
 	Truncate(size int64) error
 	Sync() error
 }
 
-// FileSink is a file as a Sink.
+// FileSink is a Sink that writes to a file.
 type FileSink struct{ *os.File }
 
 // Writeback implements Sink.
 func (f FileSink) Writeback(at, n int64) { writeback(f.File, at, n) }
 
-// Outgoing is a connection that one file is sent by.
+// Outgoing is a connection that sends one file.
 type Outgoing struct{ conn net.Conn }
 
 // Close ends the connection.
 func (o *Outgoing) Close() { o.conn.Close() }
 
-// Send sends the file and waits until the receiver has said that it is there and whole.
+// Send sends the file and waits until the receiver confirms that it is complete.
 func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	heard := make(chan error, 1)
 	go func() { heard <- o.answer() }()
@@ -78,7 +80,7 @@ func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Ra
 	return err
 }
 
-// send listens all the while: a receiver that refuses says so in the midst of it, and takes no more.
+// send reads answers in parallel: a receiver that refuses answers early and reads no more.
 func (o *Outgoing) send(ctx context.Context, heard <-chan error, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	var head [headBytes]byte
 	var refused error
@@ -101,7 +103,7 @@ func (o *Outgoing) send(ctx context.Context, heard <-chan error, pieces Pieces, 
 			}
 			binary.BigEndian.PutUint64(head[:8], uint64(at))
 			binary.BigEndian.PutUint32(head[8:], uint32(len(block)))
-			return together(o.conn, func() error { return cmp.Or(o.write(head[:]), o.write(block)) })
+			return coalesce(o.conn, func() error { return cmp.Or(o.write(head[:]), o.write(block)) })
 		})
 	}
 	if err == nil {
@@ -118,7 +120,7 @@ func (o *Outgoing) send(ctx context.Context, heard <-chan error, pieces Pieces, 
 	case !errors.Is(err, ErrLost):
 		return err
 	}
-	// What the receiver said before it went, where it said anything.
+	// Prefer the receiver's answer, if it sent one before it closed the connection.
 	_ = o.conn.SetReadDeadline(time.Now().Add(time.Second))
 	if said := <-heard; said != nil && !errors.Is(said, ErrLost) {
 		return said
@@ -126,7 +128,7 @@ func (o *Outgoing) send(ctx context.Context, heard <-chan error, pieces Pieces, 
 	return err
 }
 
-// errEarly is of a receiver that has a whole file before it was sent one.
+// errEarly is the error of a receiver that confirms a file before it was sent completely.
 var errEarly = errors.New("the other host answers before it has everything")
 
 func (o *Outgoing) write(p []byte) error {
@@ -137,7 +139,7 @@ func (o *Outgoing) write(p []byte) error {
 	return nil
 }
 
-// answer is the receiver's.
+// answer reads the receiver's answer.
 func (o *Outgoing) answer() error {
 	var head [3]byte
 	for {
@@ -149,7 +151,7 @@ func (o *Outgoing) answer() error {
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
 		switch head[0] {
-		case isWhole:
+		case isComplete:
 			return nil
 		case isWrong:
 			return fmt.Errorf("the other host says: %s", words)
@@ -158,17 +160,17 @@ func (o *Outgoing) answer() error {
 	}
 }
 
-// Incoming is a connection that one file comes by.
+// Incoming is a connection that receives one file.
 type Incoming struct{ conn net.Conn }
 
 // Close ends the connection.
 func (in *Incoming) Close() { in.conn.Close() }
 
-// MostBytes is how long a file may say that it is: the largest disk, with as much again for what its format keeps beside. What comes as a hole takes
-// no room, but is summed all the same.
+// MostBytes limits the announced size of a file: the largest disk, doubled for its format's metadata. Holes take no
+// space, but are hashed all the same.
 const MostBytes = 2 * fleet.MaxDiskBytes
 
-// Size is how long the file says that it is. It is asked once, and first.
+// Size returns the announced size of the file. It must be called once, before Into.
 func (in *Incoming) Size() (int64, error) {
 	var head [8]byte
 	if err := in.read(head[:]); err != nil {
@@ -189,8 +191,9 @@ func (in *Incoming) read(p []byte) error {
 	return nil
 }
 
-// Into writes the file of that size into dst, which must be empty, and returns the sum of what came, holes as zeros. room bounds the data that
-// is taken; what is not sent is a hole. The bytes have reached the storage when it returns.
+// Into writes the file of that size into dst, which must be empty, and returns the sum of the received data, holes as
+// zeros. room limits the received data; bytes that are not sent are holes. The data is synced to the storage when it
+// returns.
 func (in *Incoming) Into(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
 	stop := context.AfterFunc(ctx, in.Close)
 	sum, err := in.into(ctx, dst, size, room, meter)
@@ -242,29 +245,29 @@ func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter 
 	return sum, err
 }
 
-// Busy tells the sender that the file is still being looked at.
-func (in *Incoming) Busy() { _ = in.say(isBusied, "") }
+// Busy tells the sender that the file is still being checked.
+func (in *Incoming) Busy() { _ = in.reply(isBusy, "") }
 
-// Answer tells the sender how it ended, and ends the connection.
+// Answer sends the result to the sender and closes the connection.
 func (in *Incoming) Answer(err error) {
 	defer in.Close()
 	if err == nil {
-		_ = in.say(isWhole, "")
+		_ = in.reply(isComplete, "")
 		return
 	}
-	if in.say(isWrong, err.Error()) == nil {
-		in.hearOut()
+	if in.reply(isWrong, err.Error()) == nil {
+		in.drain()
 	}
 }
 
-// hearOut reads on until the sender has heard and gone: closed with bytes of it unread, the connection would be reset, and what was said to
-// the sender lost with it.
-func (in *Incoming) hearOut() {
-	_ = in.conn.SetReadDeadline(time.Now().Add(hearOutTime))
-	_, _ = io.Copy(io.Discard, in.conn) // that it ends is all that counts
+// drain reads until the sender has received the answer and closed: closing a connection with unread bytes would reset
+// it, and the answer would be lost.
+func (in *Incoming) drain() {
+	_ = in.conn.SetReadDeadline(time.Now().Add(drainTime))
+	_, _ = io.Copy(io.Discard, in.conn) // only the end matters
 }
 
-func (in *Incoming) say(what byte, words string) error {
+func (in *Incoming) reply(what byte, words string) error {
 	words = words[:min(len(words), mostWords)]
 	_ = in.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 	_, err := in.conn.Write(append([]byte{what, byte(len(words) >> 8), byte(len(words))}, words...))

@@ -12,7 +12,7 @@ import (
 	"quantix/agent/transfer"
 )
 
-// source is a file of random bytes of that size.
+// source returns a file of random bytes of that size.
 func source(t *testing.T, size int) *os.File {
 	t.Helper()
 	text := make([]byte, size)
@@ -34,7 +34,7 @@ func file(t *testing.T, name string) *os.File {
 	return f
 }
 
-func TestARateIsKept(t *testing.T) {
+func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	const size = 3 << 20
 	src, dst := source(t, size), file(t, "dst")
@@ -47,7 +47,7 @@ func TestARateIsKept(t *testing.T) {
 	}
 }
 
-func TestACopyIsCheckedByWhatLiesThere(t *testing.T) {
+func TestCopyIsCheckedAgainstStorage(t *testing.T) {
 	t.Parallel()
 	const size = 4<<20 + 5
 	src, dst := source(t, size), file(t, "dst")

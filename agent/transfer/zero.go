@@ -5,11 +5,11 @@ import (
 	"os"
 )
 
-// syncBytes is how much is written before the storage is waited for, so that whoever ends it waits for no more than that.
+// syncBytes is the amount written between two syncs, which limits the delay of a cancel.
 const syncBytes = 32 << 20
 
-// Zero writes zeros over all that the file has on its storage. Holes stay holes: there is nothing in them. The zeros have reached the storage
-// when it returns; where it ends early, what it has come to is gone.
+// Zero overwrites all data of the file with zeros. Holes stay holes. The zeros are synced to the storage when it
+// returns; after an early end, the data overwritten so far is gone.
 func Zero(ctx context.Context, f *os.File, size int64, meter *Meter) error {
 	block, waits := make([]byte, blockBytes), int64(0)
 	for at := int64(0); at < size; {

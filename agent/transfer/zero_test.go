@@ -11,7 +11,7 @@ import (
 	"quantix/agent/transfer"
 )
 
-// filled is a file of data, a hole and data again, of 8 MiB each.
+// filled returns a file of data, a hole and data again, of 8 MiB each.
 func filled(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "data"))
@@ -31,7 +31,7 @@ func filled(t *testing.T) *os.File {
 	return f
 }
 
-func TestZerosTakeThePlaceOfAllThereIs(t *testing.T) {
+func TestZeroOverwritesAllData(t *testing.T) {
 	t.Parallel()
 	f := filled(t)
 	if err := transfer.Zero(t.Context(), f, 24<<20, &transfer.Meter{}); err != nil {
@@ -43,8 +43,8 @@ func TestZerosTakeThePlaceOfAllThereIs(t *testing.T) {
 	}
 }
 
-// What is taken back ends at the next block: the rest is as it was.
-func TestZerosEndWhenTheyAreTakenBack(t *testing.T) {
+// A cancelled Zero ends at the next block: the rest is unchanged.
+func TestZeroEndsWhenCancelled(t *testing.T) {
 	t.Parallel()
 	f, back := filled(t), errors.New("taken back")
 	ctx, cancel := context.WithCancelCause(t.Context())

@@ -1,0 +1,87 @@
+package transfer
+
+import (
+	"bufio"
+	"crypto/tls"
+	"net"
+	"sync"
+)
+
+// bufferBytes is the buffer size for reads and writes of the kernel.
+const bufferBytes = 256 << 10
+
+// bufferedConn is the connection below TLS. TLS uses records of 16 KiB; after enableBuffers many of them share one read or write. It
+// is enabled only once the peer is admitted, so that strangers cost no memory.
+type bufferedConn struct {
+	net.Conn
+
+	in *bufio.Reader // nil until enableBuffers
+
+	mu      sync.Mutex // TLS writes during its close, too
+	out     *bufio.Writer
+	gathers bool
+}
+
+// enableBuffers enables buffering; it must be called while nobody reads or writes.
+func (w *bufferedConn) enableBuffers() {
+	w.in = bufio.NewReaderSize(w.Conn, bufferBytes)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.out = bufio.NewWriterSize(w.Conn, bufferBytes)
+}
+
+// Read implements net.Conn. It does not wait for a full buffer.
+func (w *bufferedConn) Read(p []byte) (int, error) {
+	if w.in == nil {
+		return w.Conn.Read(p)
+	}
+	return w.in.Read(p)
+}
+
+// Write implements net.Conn.
+func (w *bufferedConn) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.out == nil {
+		return w.Conn.Write(p)
+	}
+	n, err := w.out.Write(p)
+	if err == nil && !w.gathers {
+		err = w.out.Flush()
+	}
+	return n, err
+}
+
+func (w *bufferedConn) gather(on bool) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.gathers = on
+	if on || w.out == nil {
+		return nil
+	}
+	return w.out.Flush()
+}
+
+// coalesce buffers the writes of do into one.
+func coalesce(conn net.Conn, do func() error) error {
+	below, ok := conn.(*tls.Conn).NetConn().(*bufferedConn)
+	if !ok {
+		return do()
+	}
+	if err := below.gather(true); err != nil {
+		return err
+	}
+	err := do()
+	if flushed := below.gather(false); err == nil {
+		err = flushed
+	}
+	return err
+}
+
+// buffered enables buffering on the admitted peer's connection.
+func buffered(conn *tls.Conn) net.Conn {
+	if below, ok := conn.NetConn().(*bufferedConn); ok {
+		below.enableBuffers()
+	}
+	return conn
+}
