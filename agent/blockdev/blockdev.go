@@ -1,5 +1,5 @@
-// Package blockdev looks at the whole disks of a host that a guest could have for itself, by the names under which udev keeps them: they are the
-// disk's own, whatever it is plugged into.
+// Package blockdev finds the whole disks of a host that a guest could use, by their udev names, which do not depend on
+// the port.
 package blockdev
 
 import (
@@ -14,7 +14,7 @@ import (
 	"syscall"
 )
 
-// Dir is where udev keeps the names of disks, below the root.
+// Dir is udev's directory of disk names, below the root.
 const Dir = "dev/disk/by-id"
 
 // Device is a whole disk.
@@ -22,10 +22,10 @@ type Device struct {
 	Name      string // in Dir
 	Kernel    string // "sda"
 	SizeBytes int64
-	Busy      string // what the host does with it, as the end of "it is …"; empty: nothing that is known
+	Busy      string // how the host uses it, as the end of "it is …"; empty: no use is known
 }
 
-// form is of names that a guest can have a disk by. Others are of what stands on disks.
+// form matches names of disks that a guest can use. Other names belong to the disks' contents.
 var (
 	form    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
 	derived = regexp.MustCompile(`^(dm|md|lvm)-`)
@@ -48,12 +48,14 @@ func All(root string) (out []Device) {
 	return out
 }
 
-// Look is the disk of that name; false: there is none.
+// Look returns the disk of that name; false: it does not exist.
 func Look(root, name string) (Device, bool) { return (&tree{root: root}).device(name) }
 
-// Claimed reports whether the kernel holds the device for somebody: a file system on it or on a part of it, a RAID, a volume group.
+// Claimed reports whether the kernel has the device in use: a file system on it or on a partition, a RAID, a volume
+// group.
 func Claimed(path string) (bool, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_EXCL, 0) // of a device, "exclusive" asks for such a claim
+	// for block devices, O_EXCL fails while the kernel uses the device
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_EXCL, 0)
 	if errors.Is(err, syscall.EBUSY) {
 		return true, nil
 	}
@@ -99,7 +101,7 @@ func (m *tree) device(name string) (Device, bool) {
 	return d, true
 }
 
-// busy looks at the disk and at its partitions.
+// busy returns how the disk or one of its partitions is used.
 func (m *tree) busy(kernel string) string {
 	if m.text("sys/class/block", kernel, "ro") == "1" {
 		return "read-only"
@@ -135,7 +137,8 @@ func (m *tree) busy(kernel string) string {
 	return ""
 }
 
-// mounted is where a file system on the device is mounted: by the device's number, and by its name for file systems that have numbers of their own.
+// mounted returns the mount point of a file system on the device: by the device number, or by name for file systems
+// with numbers of their own.
 func (m *tree) mounted(name, number string) string {
 	for _, line := range m.mounts {
 		first, second, _ := strings.Cut(line, " - ")

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	dialLimit   = 15 * time.Second
-	mostLookups = 8 // addresses of one name that are tried
+	dialLimit  = 15 * time.Second
+	maxLookups = 8 // addresses tried per name
 )
 
-// closed are networks from which nothing is downloaded, beside those that netip knows by their kind.
+// closed are networks from which nothing is downloaded, in addition to those that netip classifies.
 var closed = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", // this network, carriers' NAT, protocols, benchmarks, reserved
 	"::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "fec0::/10", // IPv4-compatible and -translated, local NAT64, discard, Teredo, site-local
-	"168.63.129.16/32", // Azure's own services for its machines, at an address that looks like any other
+	"168.63.129.16/32", // Azure's platform services, at a public address
 )
 
-// Addresses of IPv6 that a router turns into one of IPv4, which is what counts.
+// IPv6 prefixes that a router translates to IPv4; the IPv4 address is checked.
 var (
 	nat64  = netip.MustParsePrefix("64:ff9b::/96")
 	sixTo4 = netip.MustParsePrefix("2002::/16")
@@ -38,7 +38,7 @@ func prefixes(all ...string) (out []netip.Prefix) {
 	return out
 }
 
-// plainAddress undoes the spellings of an IPv4 address as one of IPv6.
+// plainAddress returns the IPv4 address of an IPv4 address written as IPv6.
 func plainAddress(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	b := a.As16()
@@ -51,13 +51,13 @@ func plainAddress(a netip.Addr) netip.Addr {
 	return a
 }
 
-// inside reports whether the address is one that the Internet does not have.
+// inside reports whether the address is not on the public Internet.
 func inside(a netip.Addr) bool {
 	return !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
 		slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// refuse is why the address is not connected to; nil: it may be.
+// refuse returns the reason not to connect to the address; nil: it is allowed.
 func (c *Client) refuse(spelt netip.Addr) error {
 	a := plainAddress(spelt)
 	if slices.ContainsFunc(c.settings.From, func(p netip.Prefix) bool { return p.Contains(a) }) {
@@ -81,7 +81,7 @@ func (c *Client) refuse(spelt netip.Addr) error {
 	return nil
 }
 
-// control is asked by the dialer at the moment of connecting: no name, redirect or change of DNS leads past it.
+// control checks the address when the dialer connects, so no name, redirect or DNS change can bypass it.
 func (c *Client) control(_ context.Context, _, address string, _ syscall.RawConn) error {
 	to, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -104,7 +104,7 @@ func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, e
 	}
 	dialer := net.Dialer{Timeout: dialLimit, ControlContext: c.control}
 	err = errors.New("the name has no address")
-	for i, a := range all[:min(len(all), mostLookups)] {
+	for i, a := range all[:min(len(all), maxLookups)] {
 		conn, failed := dialer.DialContext(ctx, network, net.JoinHostPort(a.String(), port))
 		if failed == nil {
 			return conn, nil

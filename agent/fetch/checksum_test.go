@@ -12,11 +12,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A file of checksums is downloaded by the same rules as the image, and is small.
+// A checksum file is downloaded by the same rules as the image, and is small.
 func TestChecksumFileIsDownloaded(t *testing.T) {
 	t.Parallel()
 	digits := strings.TrimPrefix(sumOf(file), "sha256:")
-	var asked atomic.Int64 // for the image
+	var asked atomic.Int64 // requests for the image
 	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/SUMS":

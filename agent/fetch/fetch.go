@@ -1,5 +1,5 @@
-// Package fetch downloads one file by its address, from the Internet alone unless it is told otherwise, within bounds of size and time,
-// and says whether it is what its checksum promises.
+// Package fetch downloads one file by its URL, by default only from the public Internet, within limits of size and
+// time, and verifies its checksum.
 package fetch
 
 import (
@@ -25,25 +25,25 @@ import (
 	"quantix/internal/fleet"
 )
 
-// DefaultMost is the largest download where nothing else is set.
+// DefaultMost is the default limit of a download's size in bytes.
 const DefaultMost = 64 << 30
 
 const (
-	mostRedirects   = 5
-	mostHeaderBytes = 64 << 10
-	usualStall      = time.Minute
-	partBytes       = 1 << 20
+	maxRedirects   = 5
+	maxHeaderBytes = 64 << 10
+	usualStall     = time.Minute
+	partBytes      = 1 << 20
 )
 
-// Settings are what an administrator of the host lets it download.
+// Settings are the administrator's rules for downloads.
 type Settings struct {
-	From []netip.Prefix // private, reserved or own addresses that are reached all the same
-	Most int64          // bytes of one download; 0: DefaultMost
+	From []netip.Prefix // private, reserved or own addresses that are allowed
+	Most int64          // limit of one download in bytes; 0: DefaultMost
 
-	Roots *x509.CertPool // who vouches for servers; nil: whom the system trusts
+	Roots *x509.CertPool // trusted CAs of servers; nil: the system's
 }
 
-// Client downloads. No proxy, cookie or password of the host is used.
+// Client downloads files. It uses no proxy, cookie or password of the host.
 type Client struct {
 	settings Settings
 	stall    time.Duration
@@ -51,7 +51,7 @@ type Client struct {
 	lookup   func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
-// New makes a client.
+// New returns a client.
 func New(s Settings) *Client {
 	if s.Most <= 0 {
 		s.Most = DefaultMost
@@ -65,13 +65,13 @@ func New(s Settings) *Client {
 type Order struct {
 	URL      string
 	Checksum string // "sha256:…", "sha512:…", or empty
-	Room     int64  // that there is for it
+	Room     int64  // free space for it
 
-	ChecksumURL string // of a file that has the checksum under the last part of URL's path; with it Checksum is empty
+	ChecksumURL string // of a file with the checksum for the last part of URL's path; then Checksum is empty
 }
 
-// Get writes the download to w. tell is told now and then how much there is of it, of how much (0: the server does not say), and how fast it comes.
-// What fails has written a part: it is the caller's to remove.
+// Get writes the download to w. tell periodically receives the bytes done, the total (0: unknown) and the rate. After
+// an error the caller must remove the part that was written.
 func (c *Client) Get(ctx context.Context, o Order, w io.Writer, tell func(done, total, rate int64)) error {
 	algorithm, digest, ok := fleet.ParseChecksum(o.Checksum)
 	if !ok || digest != "" && o.ChecksumURL != "" {
@@ -91,7 +91,7 @@ func (c *Client) Get(ctx context.Context, o Order, w io.Writer, tell func(done, 
 	})
 }
 
-// watched gives up on a server that is silent for too long, and says in words what failed.
+// watched cancels do if the server is silent for too long, and returns the error as a sentence.
 func (c *Client) watched(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -102,10 +102,10 @@ func (c *Client) watched(ctx context.Context, at *url.URL, do func(context.Conte
 	if errors.Is(context.Cause(ctx), stalled) {
 		return stalled
 	}
-	return inWords(ctx, at, err)
+	return asSentence(ctx, at, err)
 }
 
-// checksum downloads a file of checksums, which is small and comes within the time that a server may be silent, and finds the one of the name.
+// checksum downloads a small checksum file within the silence limit, and returns the digest for the name.
 func (c *Client) checksum(ctx context.Context, address, name string) (algorithm, digest string, err error) {
 	at, err := fleet.ParseChecksumFile(address)
 	if err != nil {
@@ -191,12 +191,12 @@ func (c *Client) tooLarge(has string, most int64) error {
 	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.Bytes(most))
 }
 
-// NoRoom refuses what has more than the pool has room for.
+// NoRoom refuses a file that is larger than the pool's free space.
 func NoRoom(what, has string, room int64) error {
 	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.Bytes(max(room, 0)))
 }
 
-// Digest is what computes the checksum; nil where there is none of the name.
+// Digest returns the hash of that name; nil if it is unknown.
 func Digest(algorithm string) hash.Hash { return digestOf(algorithm) }
 
 func digestOf(algorithm string) hash.Hash {
@@ -216,13 +216,13 @@ func sumText(sum hash.Hash) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// open follows redirects to the answer that has the file.
+// open follows redirects and returns the response with the file.
 func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Response, error) {
 	transport := &http.Transport{
-		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialLimit, MaxResponseHeaderBytes: mostHeaderBytes,
+		Proxy: nil, DialContext: c.dial, TLSHandshakeTimeout: dialLimit, MaxResponseHeaderBytes: maxHeaderBytes,
 		DisableCompression: true, DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: c.settings.Roots, MinVersion: tls.VersionTLS12},
 	}
-	for range mostRedirects + 1 {
+	for range maxRedirects + 1 {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 		if err != nil {
 			return nil, err
@@ -251,10 +251,10 @@ func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Res
 		response.Body.Close()
 		return nil, err
 	}
-	return nil, fleet.Errorf(fleet.Conflict, "The server redirects more than %d times, so the download was given up.", mostRedirects)
+	return nil, fleet.Errorf(fleet.Conflict, "The server redirects more than %d times, so the download was given up.", maxRedirects)
 }
 
-// redirected is where the answer leads to, if that may be followed: never from https to http.
+// redirected returns the redirect's target, if it may be followed: never from https to http.
 func redirected(from *url.URL, location string, checked bool) (*url.URL, error) {
 	to, err := from.Parse(location)
 	if err == nil && location != "" {
@@ -270,7 +270,7 @@ func redirected(from *url.URL, location string, checked bool) (*url.URL, error) 
 	return to, nil
 }
 
-// cutOff is a download that ended in the middle.
+// cutOff is the error of a download that ended early.
 type cutOff struct {
 	error
 	done, total int64
@@ -278,8 +278,8 @@ type cutOff struct {
 
 func (c cutOff) Unwrap() error { return c.error }
 
-// inWords is what failed, as a sentence. No host tries again by itself: who asked may have another address.
-func inWords(ctx context.Context, at *url.URL, err error) error {
+// asSentence returns the error as a sentence. The host does not retry: the user may know another URL.
+func asSentence(ctx context.Context, at *url.URL, err error) error {
 	cut, isCut := errors.AsType[cutOff](err)
 	dns, isDNS := errors.AsType[*net.DNSError](err)
 	_, isDial := errors.AsType[*net.OpError](err)

@@ -25,7 +25,7 @@ import (
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-// file is what the servers have: an empty disk.
+// file is the servers' file: an empty disk.
 var file = append([]byte("\xeb\x63"), make([]byte, 3<<20)...)
 
 func sumOf(text []byte) string {
@@ -33,7 +33,7 @@ func sumOf(text []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// server answers over TLS; the client trusts it and may reach it.
+// server answers over TLS; the returned client trusts it and may reach it.
 func server(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *Client) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(answer)
@@ -129,7 +129,7 @@ func TestForbiddenAddressesAreRefused(t *testing.T) {
 	}
 }
 
-// Redirects and a DNS that changes its mind lead nowhere that the settings do not allow. 127.0.0.2 stands for the Internet here.
+// Redirects and changing DNS answers reach no address that the settings forbid. 127.0.0.2 simulates the Internet here.
 func TestRedirectsAndDNSCannotBypassAddressRules(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -200,7 +200,7 @@ func TestRedirectLimit(t *testing.T) {
 		case r.URL.Path == "/secret":
 			w.Header().Set("Location", "https://user:secret@"+r.Host+"/0")
 			w.WriteHeader(http.StatusFound)
-		case r.URL.Path == "/nowhere":
+		case r.URL.Path == "/deletedDir":
 			w.WriteHeader(http.StatusFound)
 		case r.URL.Path == "/file-scheme":
 			w.Header().Set("Location", "file:///etc/passwd")
@@ -218,7 +218,7 @@ func TestRedirectLimit(t *testing.T) {
 	wantErr(t, "six redirects", err, "more than 5")
 	_, err = c.get(t, s.URL+"/down", sumOf(file))
 	wantErr(t, "from https to http", err, "from https to http")
-	for _, path := range []string{"/secret", "/nowhere", "/file-scheme"} {
+	for _, path := range []string{"/secret", "/deletedDir", "/file-scheme"} {
 		_, err = c.get(t, s.URL+path, sumOf(file))
 		wantErr(t, path, err, "not taken")
 		if err != nil && strings.Contains(err.Error(), "secret") {
@@ -232,7 +232,7 @@ func TestRedirectLimit(t *testing.T) {
 	}
 }
 
-// raw answers with these bytes, then does what after says.
+// raw sends these bytes, then calls after.
 func raw(text string, after func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := w.(http.Hijacker).Hijack()
@@ -307,7 +307,7 @@ func TestMisbehavingServers(t *testing.T) {
 	}
 }
 
-// zipped is the text packed by gzip.
+// zipped returns the text compressed by gzip.
 func zipped(text []byte) []byte {
 	var out bytes.Buffer
 	w := gzip.NewWriter(&out)
@@ -316,7 +316,7 @@ func zipped(text []byte) []byte {
 	return out.Bytes()
 }
 
-// What arrives is what the server has: a bomb stays packed, and a page stays a page. Neither is an image.
+// The downloaded file is the server's: compressed data stays compressed, and a web page stays one. Neither is an image.
 func TestDownloadedContentIsInspected(t *testing.T) {
 	t.Parallel()
 	bomb := zipped(make([]byte, 64<<20))

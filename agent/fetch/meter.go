@@ -2,7 +2,7 @@ package fetch
 
 import "time"
 
-// meter tells how a download goes, twice a second at most.
+// meter reports the progress of a download, at most twice a second.
 type meter struct {
 	done, total int64
 	tell        func(done, total, rate int64)

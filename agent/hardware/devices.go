@@ -9,9 +9,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// devices lists what a guest could have for itself: PCI devices but for the bridges that hold others, USB devices but for hubs, the ports that those are
-// plugged into, whole disks, and types of mediated devices. A device that a host gives away keeps its name here, whichever driver has it. At most
-// fleet.MaxReportedDevices of them.
+// devices lists devices for passthrough: PCI devices except bridges, USB devices except hubs, USB ports, whole disks,
+// and mediated device types. A device keeps its name here, whichever driver it has. At most fleet.MaxReportedDevices
+// are listed.
 func (t tree) devices() (out []fleet.HostDevice) {
 	const pci, usb = "sys/bus/pci/devices", usbDevices
 	var names func(address string) (vendor, product string)
@@ -51,7 +51,7 @@ func (t tree) devices() (out []fleet.HostDevice) {
 	return out
 }
 
-// clip bounds a name that a device gives itself.
+// clip limits the length of a name that a device reports.
 func clip(name string) string {
 	name = strings.ToValidUTF8(name, "?")
 	if r := []rune(name); len(r) > 120 {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// disks lists block devices that hold data: no loop, RAM or optical devices, and none of device-mapper or empty readers.
+// disks lists block devices with data: no loop, RAM, optical or device-mapper devices, and no empty card readers.
 func (t tree) disks() (out []fleet.HostDisk) {
 	info, err := ghw.Block(ghw.WithChroot(string(t)), ghw.WithDisableWarnings(), ghw.WithDisableTools())
 	if err != nil {
@@ -54,7 +54,7 @@ func diskKind(d *ghw.Disk) string {
 	return "unknown"
 }
 
-// known drops ghw's word for what it could not find out.
+// known returns "" for ghw's placeholder of unknown values.
 func known(s string) string {
 	if s == "unknown" {
 		return ""

@@ -1,4 +1,4 @@
-// Package hardware discovers what a host is made of: processors, memory, disks, network cards, GPUs.
+// Package hardware discovers a host's hardware: processors, memory, disks, NICs, GPUs.
 package hardware
 
 import (
@@ -21,10 +21,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// Read discovers this machine's hardware. What the platform does not tell stays empty.
+// Read discovers this machine's hardware. Values that the platform does not report stay empty.
 func Read(ctx context.Context) (fleet.Inventory, error) { return readAt(ctx, "/") }
 
-// readAt reads the machine whose /sys, /proc and /etc lie below root.
+// readAt reads the machine whose /sys, /proc and /etc are below root.
 func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
 	here := tree(root)
 	if root != "/" {
@@ -41,7 +41,7 @@ func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
 		Hostname: name, OS: here.osName(ctx), Machine: here.machine(),
 		HugePages: here.hugePages(), NUMA: here.numa(), NICs: here.nics(), Disks: here.disks(), GPUs: here.gpus(), Devices: here.devices(),
 	}
-	// These differ by platform; one that is not told is no reason to know nothing.
+	// These differ by platform; an unavailable one is no error.
 	out.Arch, _ = host.KernelArch()
 	out.Kernel, _ = host.KernelVersionWithContext(ctx)
 	out.HostUUID, out.BootID = here.text("sys/class/dmi/id/product_uuid"), here.text("proc/sys/kernel/random/boot_id")
@@ -61,7 +61,7 @@ func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
 	return out, ctx.Err()
 }
 
-// processors counts by the topology where the platform has one, else as the scheduler sees them.
+// processors counts by the topology if the platform reports one, else by the scheduler's CPUs.
 func processors(ctx context.Context, here tree) fleet.CPU {
 	out := fleet.CPU{Sockets: 1, Threads: runtime.NumCPU(), Cores: runtime.NumCPU()}
 	if all, err := cpu.InfoWithContext(ctx); err == nil && len(all) > 0 {
@@ -75,7 +75,7 @@ func processors(ctx context.Context, here tree) fleet.CPU {
 	return out
 }
 
-// Memory is what of the machine's memory can still be had, and all of it, in bytes.
+// Memory returns the machine's available and total memory in bytes.
 func Memory(ctx context.Context) (available, total int64, err error) {
 	m, err := mem.VirtualMemoryWithContext(ctx)
 	if err != nil {
@@ -84,7 +84,7 @@ func Memory(ctx context.Context) (available, total int64, err error) {
 	return int64(m.Available), int64(m.Total), nil
 }
 
-// Load is the machine's load now: CPU use since the last call.
+// Load returns the machine's load: CPU use since the last call.
 func Load(ctx context.Context) (wire.HostMeter, error) {
 	busy, err := cpu.PercentWithContext(ctx, 0, false)
 	if err != nil {

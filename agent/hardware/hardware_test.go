@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// recorded is a server with what this machine may lack, as its kernel shows it: two NUMA nodes, NVMe and spinning disks,
-// an SR-IOV card with a function, a bridge with a guest's tap, an NVIDIA GPU that is passed through. "->" is a link.
+// recorded is the sysfs tree of a server: two NUMA nodes, NVMe and spinning disks, an SR-IOV NIC with a virtual
+// function, a bridge with a guest's tap, an NVIDIA GPU for passthrough. "->" is a link.
 const recorded = `
 etc/os-release: NAME="Debian GNU/Linux"
 VERSION_ID="12"

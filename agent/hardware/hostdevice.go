@@ -24,9 +24,9 @@ const (
 )
 
 var (
-	// ErrNothingPlugged is that there is no device at a USB port that a guest could have.
+	// ErrNothingPlugged means that the USB port has no device for a guest.
 	ErrNothingPlugged = errors.New("nothing is plugged in")
-	// ErrNoneFree is that no device of the host can make one more of a type.
+	// ErrNoneFree means that no device of the host can create another mediated device of a type.
 	ErrNoneFree = errors.New("none can be made")
 
 	usbPortForm  = regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)
@@ -34,18 +34,19 @@ var (
 	hubPort      = regexp.MustCompile(`^(usb([0-9]+)|[0-9]+-[0-9.]+)-port([0-9]+)$`)
 )
 
-// Devices are what guests have of the machine whose /sys lies below Root; empty: this one.
+// Devices manages the host devices of guests on the machine whose /sys is below Root; empty: this machine.
 type Devices struct{ Root string }
 
 func (d Devices) tree() tree { return tree(cmp.Or(d.Root, "/")) }
 
-// USBDevice is where the kernel has a device now, and what it is: four hexadecimal digits each. A device that comes back gets another number.
+// USBDevice is the kernel's current address of a device, and its IDs of four hexadecimal digits each. A replugged
+// device gets another number.
 type USBDevice struct {
 	Bus, Number     uint
 	Vendor, Product string
 }
 
-// USBAt is the device that is plugged in at the port, such as "1-2.3".
+// USBAt returns the device plugged into the port, such as "1-2.3".
 func (d Devices) USBAt(port string) (USBDevice, error) {
 	if !usbPortForm.MatchString(port) {
 		return USBDevice{}, fmt.Errorf("%q is no USB port", port)
@@ -61,7 +62,7 @@ func (d Devices) USBAt(port string) (USBDevice, error) {
 	return out, nil
 }
 
-// usbPorts lists the ports at which a guest could have whatever is plugged in: those with a device, and those of hubs that are free.
+// usbPorts lists USB ports for guests: those with a device, and free ports of hubs.
 func (t tree) usbPorts() (out []fleet.HostDevice) {
 	ports := map[string]bool{}
 	for _, at := range t.list(usbDevices) {
@@ -85,7 +86,7 @@ func (t tree) usbPorts() (out []fleet.HostDevice) {
 	}
 	numbers := func(port string) (out []int) {
 		for part := range strings.FieldsFuncSeq(port, func(r rune) bool { return r == '-' || r == '.' }) {
-			n, _ := strconv.Atoi(part) // three digits at most
+			n, _ := strconv.Atoi(part) // at most three digits
 			out = append(out, n)
 		}
 		return out
@@ -99,7 +100,7 @@ func (t tree) usbPorts() (out []fleet.HostDevice) {
 	return out
 }
 
-// usbName is what the device calls itself; empty: there is none.
+// usbName returns the name that the device reports; empty: none.
 func (t tree) usbName(at string) string {
 	vendor, product := t.text(usbDevices, at, "idVendor"), t.text(usbDevices, at, "idProduct")
 	if vendor == "" || product == "" {
@@ -108,7 +109,7 @@ func (t tree) usbName(at string) string {
 	return cmp.Or(strings.TrimSpace(t.text(usbDevices, at, "manufacturer")+" "+t.text(usbDevices, at, "product")), "USB "+vendor+":"+product)
 }
 
-// mdevTypes lists the types of mediated devices that the machine's devices can make for PCI guests, each once.
+// mdevTypes lists the mediated device types of the machine's devices for PCI guests, each once.
 func (t tree) mdevTypes() (out []fleet.HostDevice) {
 	made := map[string]int{}
 	for _, id := range t.list(mdevs) {
@@ -134,15 +135,16 @@ func (t tree) mdevTypes() (out []fleet.HostDevice) {
 	return out
 }
 
-// MdevID is the UUID of the VM's mediated device of that type: always the same.
+// MdevID returns the UUID of the VM's mediated device of that type: always the same.
 func MdevID(vm, kind string) string {
 	sum := sha256.Sum256([]byte("quantix mdev " + strings.ToLower(vm) + " " + kind))
-	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: a version and a variant of one's own
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: a custom version and variant
 	text := hex.EncodeToString(sum[:16])
 	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
-// MakeMdev lets there be the VM's mediated device of that type, made by the first of the machine's devices that can. Done twice it is one.
+// MakeMdev creates the VM's mediated device of that type on the first device of the machine that can. It does nothing
+// if the mediated device exists.
 func (d Devices) MakeMdev(vm, kind string) error {
 	if !mdevTypeForm.MatchString(kind) {
 		return fmt.Errorf("%q is no type of mediated devices", kind)
@@ -165,7 +167,7 @@ func (d Devices) MakeMdev(vm, kind string) error {
 	return failed
 }
 
-// KeepMdevs removes the mediated devices that were made for the VM but those of the types.
+// KeepMdevs removes the VM's mediated devices except those of the given types.
 func (d Devices) KeepMdevs(vm string, kinds ...string) error {
 	t := d.tree()
 	var failed []error
@@ -181,7 +183,7 @@ func (d Devices) KeepMdevs(vm string, kinds ...string) error {
 	return errors.Join(failed...)
 }
 
-// put gives the kernel a word. It never makes a file.
+// put writes a value to a kernel file. It never creates a file.
 func put(path, word string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

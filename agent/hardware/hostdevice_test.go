@@ -8,14 +8,15 @@ import (
 	"testing"
 )
 
-// What is plugged in at a port is found by the port alone; a hub is nothing that a guest could have.
+// A device is found by its port alone; a hub is no device for a guest.
 func TestUSBDeviceAtPort(t *testing.T) {
 	t.Parallel()
 	d := Devices{unpack(t, recorded)}
 	if got, err := d.USBAt("1-4.1"); err != nil || got != (USBDevice{1, 12, "0529", "0620"}) {
 		t.Errorf("at 1-4.1: %+v, %v", got, err)
 	}
-	for _, port := range []string{"1-4", "1-4.2", "1-10", "9-9", "1-1"} { // a hub, free ones, none, one without its number
+	// a hub, free ports, none, one without its number
+	for _, port := range []string{"1-4", "1-4.2", "1-10", "9-9", "1-1"} {
 		if got, err := d.USBAt(port); !errors.Is(err, ErrNothingPlugged) {
 			t.Errorf("at %s: %+v, %v", port, got, err)
 		}
@@ -27,7 +28,8 @@ func TestUSBDeviceAtPort(t *testing.T) {
 	}
 }
 
-// A mediated device is made once, by what can, and goes with all that its VM has no more. Those of others stay.
+// A mediated device is created once, by a device with capacity, and removed when its VM no longer has it. Other VMs'
+// devices stay.
 func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 	t.Parallel()
 	root := unpack(t, recorded)
@@ -61,7 +63,7 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 	if err := d.MakeMdev(vm, "nvidia-1147"); err != nil || asked(kind("0000:42:00.0", "nvidia-1147", "create")) != MdevID(vm, "nvidia-1147") {
 		t.Errorf("the second parent was asked for %q, %v", asked(kind("0000:42:00.0", "nvidia-1147", "create")), err)
 	}
-	for _, name := range []string{"nvidia-1148", "nvidia-9"} { // used up, unknown
+	for _, name := range []string{"nvidia-1148", "nvidia-9"} { // no capacity, unknown
 		if err := d.MakeMdev(vm, name); !errors.Is(err, ErrNoneFree) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// nics lists the network devices but for those that belong to guests and containers.
+// nics lists the network devices except those of guests and containers.
 func (t tree) nics() (out []fleet.HostNIC) {
 	const dir = "sys/class/net"
 	for _, name := range t.list(dir) {
@@ -23,7 +23,7 @@ func (t tree) nics() (out []fleet.HostNIC) {
 			VFs: int(t.number(dir, name, "device/sriov_numvfs")), VFsTotal: int(t.number(dir, name, "device/sriov_totalvfs")),
 		}
 		if kind != "physical" {
-			nic.SpeedMbps = 0 // bridges claim speeds that nothing has
+			nic.SpeedMbps = 0 // bridges report meaningless speeds
 		}
 		out = append(out, nic)
 	}
@@ -33,10 +33,10 @@ func (t tree) nics() (out []fleet.HostNIC) {
 	return out
 }
 
-// NICs lists this machine's network devices as they are now. It reads no more than it must: it is asked with every look at the host.
+// NICs lists this machine's current network devices. It is called for every report, so it reads only what is necessary.
 func NICs() []fleet.HostNIC { return tree("/").nics() }
 
-// over is the device below a VLAN.
+// over returns the device below a VLAN.
 func (t tree) over(name, kind string) string {
 	if kind != "vlan" {
 		return ""
@@ -49,7 +49,7 @@ func (t tree) over(name, kind string) string {
 	return ""
 }
 
-// nicKind is empty for loopback, virtual Ethernet pairs, taps and SR-IOV functions.
+// nicKind returns the kind of a NIC; empty for loopback, virtual Ethernet pairs, taps and SR-IOV functions.
 func (t tree) nicKind(name string) string {
 	const dir = "sys/class/net"
 	has := func(f string) bool { return t.exists(dir, name, f) }
@@ -72,7 +72,7 @@ func (t tree) nicKind(name string) string {
 	return "virtual"
 }
 
-// addresses are those of the running system; a tree elsewhere has none.
+// addresses returns the running system's addresses; a recorded tree has none.
 func (t tree) addresses(name string) []string {
 	if t != "/" {
 		return nil
@@ -98,7 +98,7 @@ func addressesOf(dev net.Interface) (out []string) {
 	return out
 }
 
-// platformNICs is what can be known without sysfs.
+// platformNICs lists what is known without sysfs.
 func platformNICs() (out []fleet.HostNIC) {
 	devs, err := net.Interfaces()
 	if err != nil {

@@ -12,14 +12,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// tree is the root below which /sys, /proc and /etc lie.
+// tree is the root of /sys, /proc and /etc.
 type tree string
 
 func (t tree) path(rel ...string) string {
 	return filepath.Join(append([]string{string(t)}, rel...)...)
 }
 
-// text is a file's content in one line; empty where there is none.
+// text returns a file's content as one line; empty if the file does not exist.
 func (t tree) text(rel ...string) string {
 	data, err := os.ReadFile(t.path(rel...))
 	if err != nil {
@@ -28,7 +28,7 @@ func (t tree) text(rel ...string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// number is a file's number; 0 where there is none.
+// number returns a file's number; 0 if the file does not exist.
 func (t tree) number(rel ...string) int64 {
 	n, _ := strconv.ParseInt(t.text(rel...), 10, 64)
 	return n
@@ -39,7 +39,7 @@ func (t tree) exists(rel ...string) bool {
 	return err == nil
 }
 
-// list is a folder's entries in order; none where there is no such folder.
+// list returns a directory's entries in order; none if it does not exist.
 func (t tree) list(rel ...string) []string {
 	entries, err := os.ReadDir(t.path(rel...))
 	if err != nil {
@@ -52,7 +52,7 @@ func (t tree) list(rel ...string) []string {
 	return out
 }
 
-// link is the last element of what a symbolic link names: a driver, a device.
+// link returns the last element of a symbolic link's target: a driver, a device.
 func (t tree) link(rel ...string) string {
 	to, err := os.Readlink(t.path(rel...))
 	if err != nil {
@@ -61,7 +61,7 @@ func (t tree) link(rel ...string) string {
 	return filepath.Base(to)
 }
 
-// osName is the operating system as it calls itself: "Debian GNU/Linux 12".
+// osName returns the operating system's name and version: "Debian GNU/Linux 12".
 func (t tree) osName(ctx context.Context) string {
 	field := map[string]string{}
 	for line := range strings.Lines(t.text("etc/os-release")) {
@@ -72,12 +72,12 @@ func (t tree) osName(ctx context.Context) string {
 	if field["NAME"] != "" {
 		return strings.TrimSpace(field["NAME"] + " " + field["VERSION_ID"])
 	}
-	// Elsewhere than on Linux the system itself is asked; what it does not tell stays empty.
+	// Other systems report it themselves; unknown values stay empty.
 	platform, _, version, _ := host.PlatformInformationWithContext(ctx)
 	return strings.TrimSpace(platform + " " + version)
 }
 
-// machine is vendor and product, without the words of boards that nobody filled in.
+// machine returns vendor and product, without placeholders of unconfigured boards.
 func (t tree) machine() string {
 	var out []string
 	for _, f := range []string{"sys_vendor", "product_name"} {
@@ -121,7 +121,7 @@ func (t tree) numa() (out []fleet.NUMANode) {
 	return out
 }
 
-// ranges reads the kernel's list form: "0-3,8".
+// ranges parses the kernel's list format: "0-3,8".
 func ranges(s string) []int {
 	out := []int{}
 	for part := range strings.SplitSeq(s, ",") {

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/ovf"
 )
 
-// ReadAppliance reads what machine a file is that claims by its name to be one; nil: it does not claim it. What is wrong with it is in its Error.
+// ReadAppliance parses a file whose name claims that it is an OVA or OVF appliance; nil: the name claims nothing.
+// Errors in its content are in its Error.
 func ReadAppliance(r io.ReaderAt, size int64, name string) (*fleet.Appliance, error) {
 	kind := fleet.ApplianceKind(name)
 	if kind == "" {
@@ -44,7 +45,7 @@ func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Applianc
 		if err != nil {
 			return a, err
 		}
-		d.SizeBytes = f.Size // the disk itself knows better than its description
+		d.SizeBytes = f.Size // the disk's header is more reliable than its description
 	}
 	return a, nil
 }
@@ -57,7 +58,7 @@ func diskIn(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
 	return f, f.Convertible(name, claimed)
 }
 
-// refusedRead is a refusal where the header itself is cut off.
+// refusedRead returns the error for a truncated header.
 func refusedRead(name string, err error) error {
 	if errors.Is(err, ErrCutOff) {
 		return fleet.Errorf(fleet.Invalid, "The disk %s is not whole: %s.", name, err)
@@ -65,15 +66,16 @@ func refusedRead(name string, err error) error {
 	return err
 }
 
-// VerifyAppliance reads all files of an OVA archive and compares them with its manifest, where it has one.
-func VerifyAppliance(ctx context.Context, r io.ReaderAt, size int64, told func(done int64)) error {
+// VerifyAppliance reads all files of an OVA archive and compares them with its manifest, if it has one. report receives
+// the bytes read so far.
+func VerifyAppliance(ctx context.Context, r io.ReaderAt, size int64, report func(done int64)) error {
 	_, files, err := ovf.Read(r, size)
 	if err != nil {
 		return err
 	}
 	before := int64(0)
 	for _, f := range append([]ovf.File{files.Descriptor}, files.Files...) {
-		if err := files.Verify(ctx, r, f, func(done int64) { told(before + done) }); err != nil {
+		if err := files.Verify(ctx, r, f, func(done int64) { report(before + done) }); err != nil {
 			return err
 		}
 		before += f.Size
@@ -81,7 +83,8 @@ func VerifyAppliance(ctx context.Context, r io.ReaderAt, size int64, told func(d
 	return nil
 }
 
-// Member is where a disk of an OVA archive lies, and what its header says; of a file that is the disk itself member is empty.
+// Member returns the place of a disk in an OVA archive and the facts of its header; member is empty for a file that is
+// the disk itself.
 func Member(r io.ReaderAt, size int64, name, member string) (at, length int64, f Facts, err error) {
 	claimed := ""
 	if member == "" {
@@ -105,8 +108,8 @@ func Member(r io.ReaderAt, size int64, name, member string) (at, length int64, f
 	return 0, 0, f, fleet.Errorf(fleet.Conflict, "The archive %s has no disk %s.", name, member)
 }
 
-// VerifyMember compares one file of an OVA archive with its manifest, where it has one.
-func VerifyMember(ctx context.Context, r io.ReaderAt, size int64, member string, told func(done int64)) error {
+// VerifyMember compares one file of an OVA archive with its manifest, if it has one.
+func VerifyMember(ctx context.Context, r io.ReaderAt, size int64, member string, report func(done int64)) error {
 	files, err := ovf.ReadArchive(r, size)
 	if err != nil {
 		return err
@@ -115,5 +118,5 @@ func VerifyMember(ctx context.Context, r io.ReaderAt, size int64, member string,
 	if !ok {
 		return fleet.Errorf(fleet.Conflict, "The archive has no file %s.", member)
 	}
-	return files.Verify(ctx, r, f, told)
+	return files.Verify(ctx, r, f, report)
 }

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// Part is a disk that lies in a file: all of it where At is 0, or a piece of an archive. It is read by its own number in the file, never by a path that it names.
+// Part is a disk in a file: the whole file if At is 0, else a part of an archive. It is read through an open file
+// descriptor, never by a path that it names.
 type Part struct {
 	File   *os.File
 	At     int64
@@ -23,10 +24,10 @@ type Part struct {
 
 const targetFile = "/proc/self/fd/4"
 
-// node is the disk as QEMU is to open it: the format is given, and nothing is found out.
+// node returns QEMU's block node for the disk: the format is explicit, so that QEMU never probes it.
 func (p Part) node() map[string]any {
 	file := map[string]any{"driver": "file", "filename": opinionFile}
-	if p.At > 0 { // QEMU takes pieces of 512 bytes, as which archives hold their files, too
+	if p.At > 0 { // QEMU needs multiples of 512 bytes, which archives use, too
 		file = map[string]any{"driver": "raw", "offset": p.At, "size": (p.Size + 511) / 512 * 512, "file": file}
 	}
 	out := map[string]any{"driver": p.Format, "file": file}
@@ -42,12 +43,13 @@ func (p Part) node() map[string]any {
 func graph(node map[string]any) string {
 	text, err := json.Marshal(node)
 	if err != nil {
-		panic(err) // plain text and numbers
+		panic(err) // plain text and numbers cannot fail
 	}
 	return "json:" + string(text)
 }
 
-// Look asks qemu-img about the disk, as nobody, and refuses what it takes for something else than its header says. need is how much it takes as qcow2.
+// Look inspects the disk with qemu-img as an unprivileged user, and refuses a disk whose format differs from its
+// header's. need is its size in bytes as qcow2.
 func (p Part) Look(ctx context.Context, f Facts) (need int64, err error) {
 	said, err := p.ask(ctx, "info", "--output=json", graph(p.node()))
 	if err != nil {
@@ -70,7 +72,7 @@ func needed(text []byte) (int64, error) {
 	return out.Required, nil
 }
 
-// ask runs qemu-img as nobody with the disk's file alone.
+// ask runs qemu-img as an unprivileged user with only the disk's file.
 func (p Part) ask(ctx context.Context, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -85,13 +87,14 @@ func (p Part) ask(ctx context.Context, args ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Convert writes the disk into to, an empty qcow2 image of its size that nobody else has, as nobody. told is told of the percent that are done.
-func (p Part) Convert(ctx context.Context, to *os.File, most int64, told func(percent int)) error {
+// Convert writes the disk into to, an empty qcow2 image of its size that nobody else uses, as an unprivileged user.
+// report receives the percentage.
+func (p Part) Convert(ctx context.Context, to *os.File, most int64, report func(percent int)) error {
 	limits := []string{"--as=2147483648", "--nofile=64", "--core=0", "--fsize=" + strconv.FormatInt(most, 10)}
-	return p.run(ctx, &percents{told: told}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", graph(p.node()), targetFile)
+	return p.run(ctx, &percents{report: report}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", graph(p.node()), targetFile)
 }
 
-// run runs qemu-img as nobody, with the disk's file and, where there is one, the one that it is to write.
+// run runs qemu-img as an unprivileged user with the disk's file and the optional output file.
 func (p Part) run(ctx context.Context, out io.Writer, limits []string, to *os.File, args ...string) (err error) {
 	call, err := qemuImg(ctx, limits, args...)
 	if err != nil {
@@ -114,10 +117,10 @@ func (p Part) run(ctx context.Context, out io.Writer, limits []string, to *os.Fi
 	return call.run(ctx)
 }
 
-// percents reads the progress that qemu-img writes: "    (12.34/100%)\r".
+// percents parses the progress output of qemu-img: "    (12.34/100%)\r".
 type percents struct {
-	told func(int)
-	last string
+	report func(int)
+	last   string
 }
 
 // Write implements io.Writer.
@@ -126,7 +129,7 @@ func (p *percents) Write(b []byte) (int, error) {
 	if i := strings.LastIndexByte(p.last, '('); i >= 0 {
 		if whole, _, ok := strings.Cut(p.last[i+1:], "."); ok {
 			if n, err := strconv.Atoi(whole); err == nil {
-				p.told(min(max(n, 0), 100))
+				p.report(min(max(n, 0), 100))
 			}
 		}
 	}
@@ -136,7 +139,8 @@ func (p *percents) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Layer is a file that a disk of this host consists of, with what it stands on. Whoever made it knows that each is a plain file of its pool.
+// Layer is a file of a disk of this host with its backing chain. The caller guarantees that each is a plain file of its
+// pool.
 type Layer struct {
 	Path, Format string
 	Below        *Layer
@@ -153,7 +157,7 @@ func (l *Layer) node() map[string]any {
 	return out
 }
 
-// Measure is how much of a disk of this host there is.
+// Measure returns the number of bytes of data in a disk of this host.
 func (l *Layer) Measure(ctx context.Context) (int64, error) {
 	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", graph(l.node()))
 	if err != nil {
@@ -167,13 +171,13 @@ func (l *Layer) Measure(ctx context.Context) (int64, error) {
 	return needed(out.Bytes())
 }
 
-// Pack writes a disk of this host into to, as the kind of VMDK that goes into archives. name is what its descriptor calls it.
-func (l *Layer) Pack(ctx context.Context, to *os.File, name string, told func(percent int)) error {
+// Pack writes a disk of this host into to, as a VMDK for archives. name is the file name in its descriptor.
+func (l *Layer) Pack(ctx context.Context, to *os.File, name string, report func(percent int)) error {
 	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", graph(l.node()), opinionFile)
 	if err != nil {
 		return err
 	}
-	call.Stdout, call.ExtraFiles = &percents{told: told}, []*os.File{to}
+	call.Stdout, call.ExtraFiles = &percents{report: report}, []*os.File{to}
 	if err := call.run(ctx); err != nil {
 		return err
 	}
@@ -181,7 +185,8 @@ func (l *Layer) Pack(ctx context.Context, to *os.File, name string, told func(pe
 	if _, err := to.ReadAt(text, sector); err != nil {
 		return fmt.Errorf("read what was packed: %w", err)
 	}
-	named := bytes.Replace(text, []byte(` SPARSE "3"`), []byte(` SPARSE "`+name+`"`), 1) // after the file's number, by which it was written
+	// qemu-img wrote the file descriptor's number
+	named := bytes.Replace(text, []byte(` SPARSE "3"`), []byte(` SPARSE "`+name+`"`), 1)
 	if n := len(bytes.TrimRight(named, "\x00")); n > vmdkDescriptor {
 		return fmt.Errorf("the name %q is too long for a descriptor", name)
 	}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ReadForeign is Read for what is to be converted: of disks in formats of other products it tells the size, and what they refer to.
+// ReadForeign is Read for images to convert: it also reads the size and references of disks in other products' formats.
 func ReadForeign(r io.ReaderAt, size int64) (Facts, error) {
 	f, err := Read(r, size, true)
 	if err != nil {
@@ -34,7 +34,8 @@ func ReadForeign(r io.ReaderAt, size int64) (Facts, error) {
 	return f, at.err
 }
 
-// Convertible refuses what is not converted into a disk, in a sentence about it. claimed is the format that it comes as; empty: any.
+// Convertible refuses a disk that cannot be converted; the error is a sentence about name. claimed is the expected
+// format; empty: any.
 func (f Facts) Convertible(name, claimed string) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, "The disk "+name+" "+format, args...)
@@ -62,7 +63,7 @@ func isForeign(format string) bool {
 	return slices.Contains(fleet.ForeignFormats, format)
 }
 
-// bytesAt reads little pieces of a file; what lies beyond its end is zeros.
+// bytesAt reads small parts of a file; bytes after its end are zeros.
 type bytesAt struct {
 	r    io.ReaderAt
 	size int64
@@ -82,7 +83,7 @@ func (b *bytesAt) read(at int64, n int) []byte {
 
 const (
 	sector         = 512
-	vmdkDescriptor = 20 * sector // what QEMU reads of one, right behind the header
+	vmdkDescriptor = 20 * sector // what QEMU reads of it, right after the header
 	vmdkAtEnd      = ^uint64(0)
 )
 
@@ -91,7 +92,8 @@ var (
 	vmdkParent = regexp.MustCompile(`(?mi)^\s*parentCID\s*=\s*([0-9a-f]*)`)
 )
 
-// vmdk is a sparse disk in one file. A descriptor that stands alone names other files, and so does one within a file whose header has no size.
+// vmdk reads a sparse disk in one file. A separate descriptor names other files, and so does an embedded one if the
+// header has no size.
 func (b *bytesAt) vmdk() Facts {
 	f := Facts{Format: "vmdk"}
 	head := b.read(0, sector)
@@ -135,7 +137,7 @@ func (b *bytesAt) vmdk() Facts {
 	return f
 }
 
-// The identifiers of what a VHDX is made of, as they lie in the file.
+// Identifiers of the parts of a VHDX, as stored in the file.
 var (
 	vhdxMetadata   = guid("06a27c8b90479a4bb8fe575f050f886e")
 	vhdxSize       = guid("2442a52f1bcd7648b2115dbed83bf4b8")
@@ -177,7 +179,7 @@ func (b *bytesAt) vhdx() Facts {
 	return f
 }
 
-// vhd reads a footer: of a dynamic disk a copy stands at the beginning.
+// vhd reads a footer: dynamic disks have a copy at the beginning.
 func (b *bytesAt) vhd(at int64) Facts {
 	f := Facts{Format: "vpc"}
 	foot := b.read(at, sector)

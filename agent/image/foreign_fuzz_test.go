@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Whole heads of disks of other products, each of 1 GiB.
+// foreignHeads are complete headers of other products' disks of 1 GiB.
 var foreignHeads = map[string]func() []byte{
 	"vmdk": func() []byte {
 		text := make([]byte, 64<<10)
@@ -70,7 +70,8 @@ func TestReadForeignHeaders(t *testing.T) {
 	}
 }
 
-// FuzzForeign reads disks of other products, and archives with such: none is taken that refers to something else or has no size, and each refusal has its words.
+// FuzzForeign parses other products' disks and archives: no accepted one refers to another file or lacks a size, and
+// each refusal has a text.
 func FuzzForeign(f *testing.F) {
 	for _, head := range foreignHeads {
 		f.Add(head())

@@ -1,5 +1,5 @@
-// Package image reads what a disk image says of itself, without opening it as QEMU would: tools that open an image follow what it
-// refers to, which may be any file of the host. Nothing here trusts a byte of it, and every read is bounded.
+// Package image inspects disk images without opening them like QEMU: tools that open an image follow its references,
+// which may name any file of the host. It trusts no byte of an image, and every read is bounded.
 package image
 
 import (
@@ -11,26 +11,26 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Facts are what an image's own bytes say.
+// Facts are the properties stored in an image.
 type Facts struct {
-	Format    string // "qcow2", "raw" for all that has no known magic, or a foreign format's name
-	Size      int64  // as a guest sees it; of raw: the file's
-	RefersTo  string // what it refers to outside itself, in words; empty: it is self-contained
+	Format    string // "qcow2", "raw" for everything without a known magic, or a foreign format's name
+	Size      int64  // the virtual size; of raw: the file's
+	RefersTo  string // a description of the outside file that it refers to; empty: self-contained
 	Encrypted bool
-	Disc      bool   // it has a volume descriptor of ISO 9660 or UDF at sector 16
-	Fault     string // what its header says that no sound image does, as a clause; empty: nothing
-	Content   string // of raw: what it is instead of a disk, as "a web page"; empty: it may well be a disk
-	Packed    bool   // Content is a packed file
+	Disc      bool   // it has an ISO 9660 or UDF volume descriptor at sector 16
+	Fault     string // an invalid property of the header, as a clause; empty: none
+	Content   string // of raw: what it is instead of a disk, as "a web page"; empty: it may be a disk
+	Packed    bool   // Content is a compressed or archive file
 }
 
-// headBytes hold every magic and the whole head of a qcow2 image but for long header extensions.
+// headBytes is enough for every magic and the header of a qcow2 image, except for long header extensions.
 const headBytes = 64 << 10
 
-// ErrCutOff is the fault of a header that ends before it is whole.
+// ErrCutOff is the error of an incomplete header.
 var ErrCutOff = errors.New("the qcow2 header is cut off")
 
-// Read reads the facts of an image of size bytes. Where only its head can be had, deep is false: then tables are not looked at, which a
-// running guest may be changing.
+// Read reads the facts of an image of size bytes. deep also checks the tables; it must be false while a running guest
+// may change them.
 func Read(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 	head := make([]byte, min(max(size, 0), headBytes))
 	n, err := r.ReadAt(head, 0)
@@ -62,7 +62,7 @@ func Read(r io.ReaderAt, size int64, deep bool) (Facts, error) {
 	return f, nil
 }
 
-// Clonable refuses what must not be copied as a disk, in a sentence about the volume.
+// Clonable refuses images that must not be copied as a disk; the error is a sentence about the volume.
 func (f Facts) Clonable(volume string) error {
 	switch {
 	case f.RefersTo != "":
@@ -77,7 +77,7 @@ func (f Facts) Clonable(volume string) error {
 	return nil
 }
 
-// Bootable is Clonable for what a VM is made from: a packed file or a web page is copied for nothing.
+// Bootable is Clonable for a VM's image: it also refuses compressed files and web pages.
 func (f Facts) Bootable(volume string) error {
 	if err := f.Clonable(volume); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (f Facts) Bootable(volume string) error {
 	return f.disk("The image "+volume, fleet.Conflict)
 }
 
-// Unsound says why the file is no image to make anything from, as a sentence; empty: nothing speaks against it.
+// Unsound returns a sentence with the reason why the file is no valid image; empty: none is known.
 func (f Facts) Unsound() string {
 	switch {
 	case f.RefersTo != "":
@@ -101,7 +101,7 @@ func (f Facts) Unsound() string {
 	return ""
 }
 
-// Medium refuses what is no disc for a drive.
+// Medium refuses files that are no ISO image.
 func (f Facts) Medium(volume string) error {
 	if f.Format != "raw" || !f.Disc {
 		return fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image: it has neither an ISO 9660 nor a UDF volume descriptor. Choose another.", volume)
@@ -109,13 +109,13 @@ func (f Facts) Medium(volume string) error {
 	return nil
 }
 
-// asOther is what to do with a disk in another product's format.
+// asOther is the advice for a disk in another product's format.
 const asOther = "A VMDK, VHDX, VHD or VDI disk is taken under a name with that ending, and then converted in its pool."
 
 // Fetched is Came for a download.
 func (f Facts) Fetched(iso bool) error { return f.Came("What was downloaded", iso) }
 
-// Came refuses what came from elsewhere and is no image that a VM can have. what: how people call it. iso: it is to be a disc.
+// Came refuses a received file that is no usable image. what is its name in the error. iso: it must be an ISO image.
 func (f Facts) Came(what string, iso bool) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, what+" "+format, args...)
@@ -151,5 +151,5 @@ func (f Facts) disk(what string, code fleet.Code) error {
 	return nil
 }
 
-// faultf is the fault of a header, as a clause.
+// faultf formats the fault of a header as a clause.
 func faultf(format string, args ...any) string { return fmt.Sprintf(format, args...) }

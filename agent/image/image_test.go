@@ -14,7 +14,7 @@ import (
 
 const cluster = 64 << 10
 
-// sound is a whole empty qcow2 image of 5 GiB; change may spoil it.
+// sound returns a complete empty qcow2 image of 5 GiB; change may corrupt it.
 func sound(version uint32, change func([]byte)) []byte {
 	text := make([]byte, 4*cluster)
 	copy(text, "QFI\xfb")
@@ -43,7 +43,7 @@ func u64(at int, v uint64) func([]byte) {
 	return func(text []byte) { binary.BigEndian.PutUint64(text[at:], v) }
 }
 
-// extension puts a part with a name behind the header.
+// extension adds a header extension with a name.
 func extension(kind uint32) func([]byte) {
 	return func(text []byte) {
 		binary.BigEndian.PutUint32(text[104:], kind)
@@ -52,7 +52,7 @@ func extension(kind uint32) func([]byte) {
 	}
 }
 
-// disk is a raw image that begins so.
+// disk returns a raw image with that beginning.
 func disk(begin string) []byte { return append([]byte(begin), make([]byte, 1<<20)...) }
 
 func at(where int, word string, text []byte) []byte {
@@ -64,7 +64,7 @@ func TestFetchedImages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text    []byte
-		refused string // empty: taken
+		refused string // empty: accepted
 		iso     bool
 	}{
 		"qcow2 version 3":              {text: sound(3, nil)},
@@ -146,7 +146,7 @@ func TestFetchedImages(t *testing.T) {
 	}
 }
 
-// What a guest writes to is read without its tables, and what people keep in raw volumes is theirs.
+// A disk in use is read without its tables, and raw volumes may have any content.
 func TestClonableImages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

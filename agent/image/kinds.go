@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// magics are those of formats that QEMU would find in a file that it is not told the format of. They may refer to other files.
+// magics are of formats that QEMU would detect by probing. They may refer to other files.
 var magics = []struct{ magic, format string }{
 	{"QED\x00", "qed"},
 	{"KDMV", "vmdk"},
@@ -30,7 +30,7 @@ const (
 	vdiSignature   = 0xbeda107f
 )
 
-// foreign is the format, but qcow2, that QEMU would take the file for; empty: none.
+// foreign returns the format, other than qcow2, that QEMU would detect; empty: none.
 func foreign(head []byte) string {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
@@ -46,7 +46,7 @@ func foreign(head []byte) string {
 	return ""
 }
 
-// isDescriptor reports whether QEMU would read the text as a VMDK descriptor, which names other files: any comments and blank lines,
+// isDescriptor reports whether QEMU would detect a VMDK descriptor, which names other files: comments and blank lines,
 // then a version.
 func isDescriptor(head []byte) bool {
 	for len(head) > 0 {
@@ -60,7 +60,7 @@ func isDescriptor(head []byte) bool {
 	return false
 }
 
-// packed are files that hold others.
+// packed are formats that contain other files.
 var packed = []struct {
 	at          int
 	magic, what string
@@ -78,10 +78,10 @@ var packed = []struct {
 	{257, "ustar", "a tar file"},
 }
 
-// textBytes are enough to tell text from a disk.
+// textBytes is enough to distinguish text from a disk.
 const textBytes = 4 << 10
 
-// contentOf is what a file without an image's magic is, where it is surely no disk.
+// contentOf returns what a file without a magic is if it is certainly no disk.
 func contentOf(head []byte) (what string, isPacked bool) {
 	for _, p := range packed {
 		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {
@@ -103,7 +103,7 @@ func contentOf(head []byte) (what string, isPacked bool) {
 	return "text", false
 }
 
-// isText reports whether all of it is text; a rune that the end cuts in two is none the worse.
+// isText reports whether all of it is text; an incomplete rune at the end is allowed.
 func isText(head []byte) bool {
 	if len(head) == 0 {
 		return false
@@ -126,7 +126,7 @@ const (
 	dmg      = "a DMG image"
 )
 
-// trailerOf is what the last 512 bytes say of a file whose head says nothing.
+// trailerOf returns the format identified by the last 512 bytes.
 func trailerOf(tail []byte) string {
 	switch {
 	case bytes.HasPrefix(tail, []byte("conectix")):
@@ -137,16 +137,16 @@ func trailerOf(tail []byte) string {
 	return ""
 }
 
-// A disc's volume descriptors begin at sector 16, each with its identifier at its second byte.
+// Volume descriptors of an ISO image begin at sector 16, each with its identifier at its second byte.
 const (
 	sectorBytes      = 2048
 	firstDescriptor  = 16
-	mostDescriptors  = 32
+	maxDescriptors   = 32
 	descriptorNameAt = 1
 )
 
 func readDisc(r io.ReaderAt) (bool, error) {
-	text := make([]byte, mostDescriptors*sectorBytes)
+	text := make([]byte, maxDescriptors*sectorBytes)
 	n, err := r.ReadAt(text, firstDescriptor*sectorBytes) // a short file has fewer descriptors
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
@@ -154,7 +154,7 @@ func readDisc(r io.ReaderAt) (bool, error) {
 	return isDisc(text[:n]), nil
 }
 
-// isDisc looks for the descriptor of ISO 9660 or UDF among those that stand before it.
+// isDisc searches for an ISO 9660 or UDF descriptor, after those that may precede it.
 func isDisc(text []byte) bool {
 	for ; len(text) >= descriptorNameAt+5; text = text[min(len(text), sectorBytes):] {
 		switch string(text[descriptorNameAt : descriptorNameAt+5]) {

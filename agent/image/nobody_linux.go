@@ -10,7 +10,8 @@ import (
 
 const nobody = 65534
 
-// asNobody lets the command run without any right but to read the file, which back takes away again. Who is not root has none to give up.
+// asNobody runs the command as an unprivileged user who may only read the file; back revokes that. Without root there
+// is nothing to drop.
 func asNobody(cmd *exec.Cmd, file *os.File) (back func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
@@ -22,7 +23,7 @@ func asNobody(cmd *exec.Cmd, file *os.File) (back func() error, err error) {
 	return back, nil
 }
 
-// lend gives nobody's group the rights on the file, which back takes away again.
+// lend gives the group of user nobody the rights to the file; back revokes them.
 func lend(file *os.File, rights os.FileMode) (back func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
@@ -42,16 +43,16 @@ func lend(file *os.File, rights os.FileMode) (back func() error, err error) {
 	return back, nil
 }
 
-// nowhere is a directory that has no name any more before anybody is in it: nothing can ever be in there, and nothing is left where this process is killed. leave
-// is called once the program runs.
-func nowhere() (dir string, leave func() error, err error) {
+// deletedDir returns a directory that is already deleted: it stays empty, and nothing is left if this process is killed.
+// leave must be called once the program runs.
+func deletedDir() (dir string, leave func() error, err error) {
 	name, err := os.MkdirTemp("", "quantix-image-")
 	if err != nil {
 		return "", nil, err
 	}
 	f, err := os.Open(name)
 	if err == nil {
-		err = f.Chmod(0o711) // who is nobody must be able to stand in it
+		err = f.Chmod(0o711) // the unprivileged user needs to enter it
 	}
 	if err = errors.Join(err, os.Remove(name)); err != nil {
 		f.Close()

@@ -13,7 +13,7 @@ func asNobody(*exec.Cmd, *os.File) (back func() error, err error) {
 
 func lend(*os.File, os.FileMode) (func() error, error) { return func() error { return nil }, nil }
 
-func nowhere() (dir string, leave func() error, err error) {
+func deletedDir() (dir string, leave func() error, err error) {
 	dir, err = os.MkdirTemp("", "quantix-image-")
 	return dir, func() error { return os.Remove(dir) }, err
 }

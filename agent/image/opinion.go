@@ -19,7 +19,8 @@ const (
 	opinionFile  = "/proc/self/fd/3"
 )
 
-// SecondOpinion asks qemu-img about an open file, as nobody, with few means. It must take the file for the same, and know of no other.
+// SecondOpinion inspects an open file with qemu-img, as an unprivileged user with low limits. qemu-img must report the
+// same facts and no other file.
 func SecondOpinion(ctx context.Context, file *os.File, f Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, opinionLimit)
 	defer cancel()
@@ -48,7 +49,7 @@ func doubt(format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "What came is not taken: "+format, args...)
 }
 
-// agrees compares what qemu-img said with the facts.
+// agrees compares qemu-img's output with the facts.
 func agrees(text []byte, f Facts) error {
 	var said map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -66,7 +67,8 @@ func agrees(text []byte, f Facts) error {
 	if f.Format == "raw" {
 		size = (size + 511) / 512 * 512
 	}
-	if number, _ := said["virtual-size"].(json.Number); number.String() != strconv.FormatInt(size, 10) && f.Format != "vpc" { // of which some products mean more than they write
+	// some products store less than the real size
+	if number, _ := said["virtual-size"].(json.Number); number.String() != strconv.FormatInt(size, 10) && f.Format != "vpc" {
 		return doubt("qemu-img gives it %v bytes, but its header %d.", said["virtual-size"], size)
 	}
 	if crypt, _ := said["encrypted"].(bool); crypt {
@@ -75,7 +77,7 @@ func agrees(text []byte, f Facts) error {
 	return nil
 }
 
-// names is a file, other than the one that was asked about, that is named anywhere in it.
+// names returns another file that is named anywhere in the value.
 func names(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -99,7 +101,7 @@ func names(v any) string {
 	return ""
 }
 
-// own reports whether the name is that of the file that was asked about, or says how that is read and nothing else.
+// own reports whether the name is that of the inspected file or only a protocol option.
 func own(name string) bool {
 	spelt, isGraph := strings.CutPrefix(name, "json:")
 	if !isGraph {

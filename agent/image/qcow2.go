@@ -15,7 +15,7 @@ const (
 	headerV2  = 72
 	headerV3  = 104
 
-	// Incompatible features: who does not know one must not open the image.
+	// Incompatible features: a reader that does not know one must not open the image.
 	featureDirty       = 1 << 0
 	featureCorrupt     = 1 << 1
 	featureDataFile    = 1 << 2
@@ -27,17 +27,17 @@ const (
 	extensionBacking  = 0xe2792aca // the format of the backing file
 	extensionDataFile = 0x44415441 // the name of the data file
 	extensionLUKS     = 0x0537be77
-	mostExtensions    = 64
+	maxExtensions     = 64
 
-	// QEMU's own bounds.
-	mostL1Bytes       = 32 << 20
-	mostRefcountBytes = 8 << 20
-	mostSnapshots     = 65536
+	// QEMU's own limits.
+	maxL1Bytes       = 32 << 20
+	maxRefcountBytes = 8 << 20
+	maxSnapshots     = 65536
 
 	offsetMask = 0x00fffffffffffe00 // of an entry of the L1 table
 )
 
-// qcow2 is the header as far as it matters. All numbers in it are big-endian.
+// qcow2 holds the header fields in use. All numbers in the file are big-endian.
 type qcow2 struct {
 	head    []byte
 	size    int64 // of the file
@@ -49,7 +49,7 @@ type qcow2 struct {
 func (q qcow2) u32(at int) int64  { return int64(binary.BigEndian.Uint32(q.head[at:])) }
 func (q qcow2) u64(at int) uint64 { return binary.BigEndian.Uint64(q.head[at:]) }
 
-// readQcow2 reads the facts of what begins with qcow's magic.
+// readQcow2 reads the facts of a file with qcow's magic.
 func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error) {
 	if len(head) < 8 {
 		return Facts{}, ErrCutOff
@@ -91,7 +91,7 @@ func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error)
 	return f, err
 }
 
-// geometry checks what the header's numbers are by themselves.
+// geometry validates the header's numbers.
 func (q *qcow2) geometry(virtual int64) string {
 	clusterBits := q.u32(20)
 	if clusterBits < 9 || clusterBits > 21 {
@@ -125,10 +125,10 @@ func (q *qcow2) geometry(virtual int64) string {
 	return ""
 }
 
-// extensions walks what follows the header for names of other files.
+// extensions searches the header extensions for names of other files.
 func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 	at := q.length
-	for range mostExtensions {
+	for range maxExtensions {
 		var text [8]byte
 		if at+8 > q.cluster {
 			return nil
@@ -158,7 +158,7 @@ func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 	return nil
 }
 
-// tables checks that the tables lie in the file, and that the first is large enough.
+// tables checks that the tables are inside the file, and that the L1 table is large enough.
 func (q *qcow2) tables(virtual int64) string {
 	perL2 := q.cluster / 8
 	if q.version == 3 && q.u64(72)&featureExtendedL2 != 0 {
@@ -167,17 +167,17 @@ func (q *qcow2) tables(virtual int64) string {
 	entries := q.u32(36)
 	span := q.cluster * perL2
 	switch need := (virtual-1)/span + 1; {
-	case entries*8 > mostL1Bytes:
+	case entries*8 > maxL1Bytes:
 		return faultf("its header gives a table of %d entries", entries)
 	case entries < need:
 		return faultf("its table has %d entries, fewer than the %d that its size takes", entries, need)
 	case !q.inside(q.u64(40), entries*8):
 		return q.outside("cluster table")
-	case q.u32(56)*q.cluster > mostRefcountBytes || q.u32(56) == 0:
+	case q.u32(56)*q.cluster > maxRefcountBytes || q.u32(56) == 0:
 		return faultf("its header gives a table of reference counts of %d clusters", q.u32(56))
 	case !q.inside(q.u64(48), q.u32(56)*q.cluster):
 		return q.outside("table of reference counts")
-	case q.u32(60) > mostSnapshots:
+	case q.u32(60) > maxSnapshots:
 		return faultf("its header gives %d snapshots", q.u32(60))
 	case q.u32(60) > 0 && !q.inside(q.u64(64), 40*q.u32(60)):
 		return q.outside("table of snapshots")
@@ -189,13 +189,14 @@ func (q *qcow2) outside(what string) string {
 	return faultf("its %s lies outside the file, which has %s. It may be cut off", what, fleet.Bytes(q.size))
 }
 
-// inside reports whether a table begins at a cluster behind the header and ends in the file, whose last cluster need not be whole.
+// inside reports whether a table begins at a cluster after the header and ends in the file, whose last cluster may be
+// incomplete.
 func (q *qcow2) inside(at uint64, length int64) bool {
 	end := (q.size + q.cluster - 1) / q.cluster * q.cluster
 	return at >= uint64(q.cluster) && at%uint64(q.cluster) == 0 && at < uint64(q.size) && length <= end-int64(at)
 }
 
-// level1 checks that every second table lies in the file.
+// level1 checks that every L2 table is inside the file.
 func (q *qcow2) level1(r io.ReaderAt) (string, error) {
 	left, at := q.u32(36)*8, int64(q.u64(40))
 	part := make([]byte, 64<<10)

@@ -7,17 +7,17 @@ import (
 	"math/bits"
 )
 
-// mostTables is how many bytes of the tables are read to find out whether a file is truncated.
-const mostTables = 1 << 30
+// maxTableBytes limits the bytes of tables read to detect a truncated file.
+const maxTableBytes = 1 << 30
 
 const (
 	entryCompressed = 1 << 62
 	entryZero       = 1
-	refcountMask    = ^uint64(0x1ff) // of an entry of the table of reference counts
+	refcountMask    = ^uint64(0x1ff) // of an entry of the refcount table
 )
 
-// data checks that the data that the tables name lies in the file. The reference counts say at once that it does; only where they count clusters
-// behind the file's end are the tables read.
+// data checks that all data clusters are inside the file. The reference counts usually prove it; the tables are read
+// only if clusters after the file's end are counted.
 func (q *qcow2) data(r io.ReaderAt) (string, error) {
 	last, err := q.lastCounted(r)
 	if err != nil || last < 0 || last*q.cluster < q.size {
@@ -38,7 +38,7 @@ func (q *qcow2) data(r io.ReaderAt) (string, error) {
 		if at == 0 {
 			continue
 		}
-		if read += q.cluster; read > mostTables {
+		if read += q.cluster; read > maxTableBytes {
 			return "", nil
 		}
 		n, err := r.ReadAt(table, at)
@@ -54,7 +54,7 @@ func (q *qcow2) data(r io.ReaderAt) (string, error) {
 	return "", nil
 }
 
-// beyond reports whether an entry of a second table names data behind the file's end.
+// beyond reports whether an L2 entry refers to data after the file's end.
 func (q *qcow2) beyond(entry uint64) bool {
 	if entry&entryCompressed != 0 {
 		shift := 62 - (q.u32(20) - 8)
@@ -63,7 +63,7 @@ func (q *qcow2) beyond(entry uint64) bool {
 	return entry&entryZero == 0 && entry&offsetMask >= uint64(q.size)
 }
 
-// lastCounted is the last cluster that is in use by the reference counts; below zero: none is.
+// lastCounted returns the last cluster with a reference count; negative: none.
 func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 	table := make([]byte, q.u32(56)*q.cluster)
 	n, err := r.ReadAt(table, int64(q.u64(48)))
@@ -81,7 +81,7 @@ func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 		if at == 0 {
 			continue
 		}
-		if at >= uint64(q.size) { // the counts themselves are behind the end
+		if at >= uint64(q.size) { // the counts themselves are after the file's end
 			return i * inBlock, nil
 		}
 		got, err := r.ReadAt(block, int64(at))
@@ -90,7 +90,8 @@ func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 		}
 		for k := got - 1; k >= 0; k-- {
 			if block[k] != 0 {
-				last := int64(k*8 + bits.Len8(block[k]) - 1) // counts of less than a byte begin at its lowest bit
+				// counts of less than a byte begin at its lowest bit
+				last := int64(k*8 + bits.Len8(block[k]) - 1)
 				return i*inBlock + last>>order, nil
 			}
 		}
@@ -98,7 +99,7 @@ func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 	return -1, nil
 }
 
-// tolerant is the error of a read, but for the file's end.
+// tolerant returns the error of a read, except for the file's end.
 func tolerant(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil

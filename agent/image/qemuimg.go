@@ -51,7 +51,7 @@ func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, er
 
 // run runs it in an empty directory, where no name stands for a file.
 func (c *imgCall) run(ctx context.Context) error {
-	dir, leave, err := nowhere()
+	dir, leave, err := deletedDir()
 	if err != nil {
 		return err
 	}
@@ -60,11 +60,11 @@ func (c *imgCall) run(ctx context.Context) error {
 	if err = errors.Join(err, leave()); c.Process == nil {
 		return err
 	}
-	return errors.Join(inWords(ctx, c.Wait(), &c.said), err)
+	return errors.Join(asSentence(ctx, c.Wait(), &c.said), err)
 }
 
-// inWords is the error of a program with what it said itself, which is all that people need.
-func inWords(ctx context.Context, err error, said *bounded) error {
+// asSentence is the error of a program with what it said itself, which is all that people need.
+func asSentence(ctx context.Context, err error, said *bounded) error {
 	var exit *exec.ExitError
 	switch text := strings.TrimSpace(said.String()); {
 	case err == nil:

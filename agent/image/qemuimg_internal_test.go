@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// The limits are those of what it reads, not of how long its threads wait for their turn: it begins one for each request that waits.
+// The memory limit must allow one qemu-img thread per waiting request, as for slow storage.
 func TestQemuImgLimitsApplyToAllThreads(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "busy.raw")
@@ -33,11 +33,11 @@ func TestQemuImgLimitsApplyToAllThreads(t *testing.T) {
 	}
 }
 
-// An agent that is killed while qemu-img runs leaves no directory of it.
+// An agent that is killed while qemu-img runs leaves no directory behind.
 func TestQemuImgWorkingDirectoryIsDeleted(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	never := filepath.Join(temp, "never.raw") // who opens it waits for somebody who writes
+	never := filepath.Join(temp, "never.raw") // a reader waits for a writer
 	if err := syscall.Mkfifo(never, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestQemuImgWorkingDirectoryIsDeleted(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- call.run(ctx) }()
 	deadline := time.After(30 * time.Second)
-	for tick := time.Tick(5 * time.Millisecond); !standsInNothing(temp); {
+	for tick := time.Tick(5 * time.Millisecond); !hasDeletedDir(temp); {
 		select {
 		case <-tick:
 		case err := <-ended:
@@ -64,8 +64,8 @@ func TestQemuImgWorkingDirectoryIsDeleted(t *testing.T) {
 	}
 }
 
-// standsInNothing reports whether a process is in a directory below that which is gone.
-func standsInNothing(below string) bool {
+// hasDeletedDir reports whether a process has a deleted working directory below that one.
+func hasDeletedDir(below string) bool {
 	all, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	return slices.ContainsFunc(all, func(link string) bool {
 		at, err := os.Readlink(link)

@@ -11,7 +11,7 @@ import (
 	"quantix/agent/image"
 )
 
-// unsoundOf is what the file is judged as.
+// unsoundOf returns the reason why the file is invalid.
 func unsoundOf(t *testing.T, text []byte) string {
 	t.Helper()
 	f, err := image.Read(bytes.NewReader(text), int64(len(text)), true)
@@ -21,7 +21,7 @@ func unsoundOf(t *testing.T, text []byte) string {
 	return f.Unsound()
 }
 
-// What QEMU's own tools write is sound as a whole, and is not when its end is missing, wherever that is.
+// Images written by QEMU's tools are valid, and invalid if they are truncated anywhere.
 func TestTruncatedImagesAreInvalid(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("qemu-img"); err != nil {
@@ -35,7 +35,7 @@ func TestTruncatedImagesAreInvalid(t *testing.T) {
 			t.Parallel()
 			raw, made := filepath.Join(t.TempDir(), "raw"), filepath.Join(t.TempDir(), "made")
 			text := make([]byte, 8<<20)
-			for i := range text { // data that cannot be packed to nothing
+			for i := range text { // incompressible data
 				text[i] = byte(i * i >> 7 * 31)
 			}
 			clear(text[2<<20 : 5<<20])
@@ -80,7 +80,7 @@ func TestNonImagesAreInvalid(t *testing.T) {
 		"no table":          {sound(3, nil)[:2*cluster], "It is not sound"},
 		"half a header":     {sound(3, nil)[:40], "cut off"},
 		"a packed file":     {disk("\x1f\x8b\x08"), "Unpack it first"},
-		"counts beyond":     {sound(3, u64(cluster, 1<<40)), ""}, // a table that nothing needs: QEMU repairs it
+		"counts beyond":     {sound(3, u64(cluster, 1<<40)), ""}, // an unused table: QEMU repairs it
 	} {
 		if why := unsoundOf(t, c.text); c.says == "" && why != "" || !strings.Contains(why, c.says) {
 			t.Errorf("%s: %q, want %q", name, why, c.says)

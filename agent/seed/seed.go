@@ -1,5 +1,5 @@
-// Package seed keeps what guests read when they first start: a disc, or a file as it is, for each VM and each time that it was given one.
-// They may hold secrets: only root, and the hypervisor for as long as the guest runs, reads them.
+// Package seed stores first-boot data of guests: an ISO image or a plain file for each VM and each version of the data.
+// It may contain secrets: only root and, while the guest runs, the hypervisor can read it.
 package seed
 
 import (
@@ -18,13 +18,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Dir is where they lie. QEMU, which runs as another user, goes through it by name and cannot list it.
+// Dir is the directory of the files. QEMU, which runs as another user, can open files in it by name but cannot list it.
 const Dir = "/var/lib/libvirt/quantix"
 
 const (
-	most    = 1 << 20 // bytes of all files of a disc
-	partial = ".part" // that is being written
-	working = ".work" // the directory of what goes into it
+	most    = 1 << 20 // limit of all files of a disc, in bytes
+	partial = ".part" // suffix of incomplete files
+	working = ".work" // suffix of the working directory of a disc
 )
 
 var (
@@ -33,7 +33,7 @@ var (
 	nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,31}$`)
 )
 
-// Store is a directory of them. The zero Store is Dir.
+// Store is a directory of first-boot data. The zero Store is Dir.
 type Store struct{ Dir string }
 
 func (s Store) of(id fleet.VMID) (string, error) {
@@ -47,7 +47,7 @@ func (s Store) of(id fleet.VMID) (string, error) {
 	return filepath.Join(dir, string(id)), nil
 }
 
-// Path is where the VM's is, be it there or not.
+// Path returns the path for the VM's first-boot data, whether it exists or not.
 func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 	dir, err := s.of(id)
 	if err != nil {
@@ -64,7 +64,7 @@ func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 	return filepath.Join(dir, name), nil
 }
 
-// Of is the first boot that a path is of; false: it is none.
+// Of returns the first-boot version of a path; false: it is no such path.
 func Of(path string) (fleet.VMFirstBoot, bool) {
 	m := fileForm.FindStringSubmatch(filepath.Base(path))
 	if m == nil || !idForm.MatchString(filepath.Base(filepath.Dir(path))) {
@@ -74,7 +74,7 @@ func Of(path string) (fleet.VMFirstBoot, bool) {
 	return fleet.VMFirstBoot{Kind: fleet.FirstBootKind(m[1]), Number: n}, err == nil
 }
 
-// Have reports whether the VM's is there, whole.
+// Have reports whether the VM's first-boot data exists and is complete.
 func (s Store) Have(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 	path, err := s.Path(id, of)
 	if err != nil {
@@ -90,7 +90,8 @@ func (s Store) Have(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 	return info.Mode().IsRegular() && info.Size() > 0, nil
 }
 
-// Make makes the VM's of these files. It has its name only once all of it is on the disk; what fails leaves nothing.
+// Make writes these files as the VM's first-boot data. The file gets its name only once it is synced; an error leaves
+// nothing.
 func (s Store) Make(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte) (err error) {
 	path, err := s.Path(id, of)
 	if err != nil {
@@ -106,7 +107,7 @@ func (s Store) Make(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte
 		}
 	}
 	temp := path + partial
-	if err := os.RemoveAll(temp); err != nil { // of a try that was cut off
+	if err := os.RemoveAll(temp); err != nil { // of an interrupted attempt
 		return err
 	}
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -149,7 +150,7 @@ func checkFiles(of fleet.VMFirstBoot, files map[string][]byte) error {
 	return nil
 }
 
-// label is what the disc is called, by which cloud-init knows its own.
+// label returns the disc's volume label, by which cloud-init finds it.
 func label(k fleet.FirstBootKind) string {
 	if k.ByCloudInit() {
 		return "cidata"
@@ -157,7 +158,7 @@ func label(k fleet.FirstBootKind) string {
 	return "UNATTEND"
 }
 
-// writeDisc writes an ISO 9660 image, with long names both as Linux and as Windows read them. What goes into it lies in work for that while.
+// writeDisc writes an ISO 9660 image with long names for Linux and Windows. Its files are temporarily in work.
 func writeDisc(f *os.File, work, label string, files map[string][]byte) (err error) {
 	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o700)); err != nil {
 		return err
@@ -175,7 +176,7 @@ func writeDisc(f *os.File, work, label string, files map[string][]byte) (err err
 	return disc.Finalize(iso9660.FinalizeOptions{RockRidge: true, Joliet: true, VolumeIdentifier: label})
 }
 
-// Keep removes all of the VM's but those at these paths; none of them: its directory, too.
+// Keep removes the VM's files except those at paths; without paths, its directory, too.
 func (s Store) Keep(id fleet.VMID, paths ...string) error {
 	dir, err := s.of(id)
 	if err != nil {
@@ -196,7 +197,7 @@ func (s Store) Keep(id fleet.VMID, paths ...string) error {
 			continue
 		}
 		if !fileForm.MatchString(strings.TrimSuffix(strings.TrimSuffix(e.Name(), partial), working)) {
-			kept = true // somebody else's
+			kept = true // a foreign file
 			continue
 		}
 		if err := os.RemoveAll(path); err != nil {

@@ -50,12 +50,12 @@ type Meter struct {
 	Total  int64
 	Report func(done, total, rate int64) // nil: no reports
 
-	mu    sync.Mutex
-	done  int64
-	began time.Time
-	told  time.Time
-	was   int64 // done at the last report
-	rate  int64
+	mu         sync.Mutex
+	done       int64
+	began      time.Time
+	reportedAt time.Time
+	was        int64 // done at the last report
+	rate       int64
 }
 
 const tellPeriod = 500 * time.Millisecond
@@ -68,16 +68,16 @@ func (m *Meter) Add(n int64) {
 	now := time.Now()
 	m.mu.Lock()
 	if m.began.IsZero() {
-		m.began, m.told = now, now
+		m.began, m.reportedAt = now, now
 	}
 	m.done += n
-	since := now.Sub(m.told)
+	since := now.Sub(m.reportedAt)
 	if since < tellPeriod {
 		m.mu.Unlock()
 		return
 	}
 	m.rate = int64(float64(m.done-m.was) / since.Seconds())
-	m.told, m.was = now, m.done
+	m.reportedAt, m.was = now, m.done
 	done, rate := m.done, m.rate
 	m.mu.Unlock()
 	m.Report(done, m.Total, rate)

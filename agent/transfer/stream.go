@@ -25,7 +25,7 @@ const (
 	isBusy     = 2 // answer: the receiver is still checking
 
 	headBytes = 12
-	mostWords = 1000
+	maxWords  = 1000
 	silence   = 90 * time.Second // longest time without a byte
 
 	drainTime = 3 * time.Second // time for a sender to read the refusal
@@ -146,7 +146,7 @@ func (o *Outgoing) answer() error {
 		if _, err := io.ReadFull(o.conn, head[:]); err != nil {
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
-		words := make([]byte, min(int(binary.BigEndian.Uint16(head[1:])), mostWords))
+		words := make([]byte, min(int(binary.BigEndian.Uint16(head[1:])), maxWords))
 		if _, err := io.ReadFull(o.conn, words); err != nil {
 			return fmt.Errorf("%w: %w", ErrLost, err)
 		}
@@ -268,7 +268,7 @@ func (in *Incoming) drain() {
 }
 
 func (in *Incoming) reply(what byte, words string) error {
-	words = words[:min(len(words), mostWords)]
+	words = words[:min(len(words), maxWords)]
 	_ = in.conn.SetWriteDeadline(time.Now().Add(5 * time.Second))
 	_, err := in.conn.Write(append([]byte{what, byte(len(words) >> 8), byte(len(words))}, words...))
 	return err

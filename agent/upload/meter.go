@@ -2,11 +2,11 @@ package upload
 
 import "time"
 
-// meter tells how an upload goes, twice a second at most; the rate is that of the connection.
+// meter reports the progress of an upload, at most twice a second; the rate is that of the connection.
 type meter struct {
 	total  int64
 	tell   func(done, total, rate int64)
-	began  int64 // what there was when the connection began
+	began  int64 // bytes present when the connection began
 	opened time.Time
 	said   time.Time
 }

@@ -1,5 +1,5 @@
-// Package upload takes in on a host what somebody sends through a portal: one connection after the other, each of which goes on where the
-// storage has the file. It knows neither pools nor images: see File.
+// Package upload receives on a host a file that somebody sends through a portal: by one connection after the other,
+// each of which continues where the file ends. It knows neither pools nor images: see File.
 package upload
 
 import (
@@ -13,20 +13,21 @@ import (
 	"quantix/internal/wire"
 )
 
-// usualFarewell is how long the last connection may take to ask for its answer.
-const usualFarewell = 10 * time.Second
+// farewellTime is how long the last connection may take to request its answer.
+const farewellTime = 10 * time.Second
 
-// File is where the bytes go, one after the other.
+// File receives the bytes in order.
 type File interface {
 	io.Writer
-	// Size is how much was written.
+	// Size returns the number of bytes written.
 	Size() int64
-	// Keep brings all of that to the storage: whoever opens the file again finds it, whatever is cut meanwhile.
+	// Keep syncs the written bytes to the storage: they survive a crash.
 	Keep() error
 }
 
-// Receive fills the file up to total bytes with what comes by the connections; each ends the one before, whose sender may be long gone.
-// tell is told now and then how much there is. It returns nil once all is kept, and the file's own error at once: a connection's is its own.
+// Receive fills the file up to total bytes with the data of the connections; each new one ends the one before, whose
+// sender may be gone. tell periodically receives the number of bytes done. It returns nil once all is synced. A file's
+// error is returned at once; connections' errors are not.
 func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, to File, tell func(done, total, rate int64)) error {
 	meter := &meter{total: total, tell: tell, began: to.Size()}
 	meter.say(to.Size())
@@ -64,12 +65,12 @@ func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, 
 	}
 }
 
-// visit is one connection. The file is its own until left is closed.
+// visit is one connection. It owns the file until left is closed.
 type visit struct {
 	conn  io.ReadWriteCloser
 	once  sync.Once
 	left  chan struct{}
-	fault error // the file's
+	fault error // the file's error
 }
 
 func visitOf(conn io.ReadWriteCloser, total int64, to File, m *meter) *visit {
@@ -79,13 +80,14 @@ func visitOf(conn io.ReadWriteCloser, total int64, to File, m *meter) *visit {
 		defer v.hangUp()
 		v.fault = v.serve(total, to, m)
 		if v.fault != nil {
-			_ = wire.WriteUploadAnswer(conn, wire.UploadAnswer{Offset: to.Size(), Error: v.fault.Error(), Final: true}) // where it is still heard
+			// if the sender is still connected
+			_ = wire.WriteUploadAnswer(conn, wire.UploadAnswer{Offset: to.Size(), Error: v.fault.Error(), Final: true})
 		}
 	}()
 	return v
 }
 
-// close ends the connection and waits until the file is free.
+// close ends the connection and waits until the file is released.
 func (v *visit) close() {
 	v.hangUp()
 	<-v.left
@@ -93,7 +95,7 @@ func (v *visit) close() {
 
 func (v *visit) hangUp() { v.once.Do(func() { v.conn.Close() }) }
 
-// serve returns the file's error; the connection's end is no error.
+// serve returns the file's error; a connection's end is no error.
 func (v *visit) serve(total int64, to File, m *meter) error {
 	answer := func() (bool, error) {
 		if err := to.Keep(); err != nil {
@@ -107,8 +109,8 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 	m.begin(to.Size())
 	piece := make([]byte, wire.MaxUploadPiece)
 	for {
-		if to.Size() == total { // all is here: what the sender asks yet is how much
-			defer time.AfterFunc(usualFarewell, v.hangUp).Stop()
+		if to.Size() == total { // complete: the sender only asks for the offset
+			defer time.AfterFunc(farewellTime, v.hangUp).Stop()
 		}
 		n, err := wire.ReadUploadHeader(v.conn)
 		switch {
@@ -137,7 +139,7 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 	}
 }
 
-// Differs refuses what is not what was promised.
+// Differs refuses data that does not match its checksum.
 func Differs(algorithm, got, want string) error {
 	return fleet.Errorf(fleet.Conflict, "The upload's %s is %s, but %s was expected. It is not the file that was meant, and nothing of it was kept.", algorithm, got, want)
 }
