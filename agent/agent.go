@@ -60,7 +60,7 @@ type timing struct {
 	calm time.Duration
 }
 
-var usual = timing{
+var defaultTiming = timing{
 	report: wire.ReportPeriod, snapshot: 5 * time.Second, spacing: 200 * time.Millisecond, lease: 8 * time.Second,
 	inventory: 10 * time.Minute, inventoryRead: 20 * time.Second, nics: 500 * time.Millisecond,
 	passive: 30 * time.Second,
@@ -113,7 +113,7 @@ type Agent struct {
 
 // New creates an agent and opens its files in the identity's directory.
 func New(o Options) (*Agent, error) {
-	return newAgent(o, usual)
+	return newAgent(o, defaultTiming)
 }
 
 func newAgent(o Options, times timing) (*Agent, error) {
@@ -207,7 +207,7 @@ func (a *Agent) watch(ctx context.Context) {
 				return
 			}
 			a.changed.ring()
-			a.reports.poke()
+			a.reports.trigger()
 		}
 	}
 }

@@ -171,7 +171,7 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 			if err := a.state.updateVM(id, keep); err != nil {
 				a.log.Error("The agent's memory cannot be written.", "error", err)
 			}
-			a.reports.pokeFull()
+			a.reports.triggerFull()
 		}
 	}
 }
@@ -212,5 +212,5 @@ func (a *Agent) noteTrouble(id fleet.VMID, err error) {
 	if err := a.state.updateVM(id, func(k *vmState) { k.Trouble = err.Error() }); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
-	a.reports.pokeFull()
+	a.reports.triggerFull()
 }

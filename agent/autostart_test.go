@@ -59,7 +59,7 @@ func (c *counted) power(id fleet.VMID) fleet.Power {
 	return s.Power
 }
 
-func policied(name string, p fleet.VMPolicy) *fleet.VM {
+func vmWithPolicy(name string, p fleet.VMPolicy) *fleet.VM {
 	vm := newVM(name)
 	vm.Spec.Policy = p
 	return vm
@@ -80,7 +80,7 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	p.runningCounted(p.join(), host)
-	never, failing, always := policied("never", fleet.VMPolicy{Autostart: "on"}), policied("failing", fleet.VMPolicy{Restart: "onFailure"}), policied("always", fleet.VMPolicy{Restart: "always"})
+	never, failing, always := vmWithPolicy("never", fleet.VMPolicy{Autostart: "on"}), vmWithPolicy("failing", fleet.VMPolicy{Restart: "onFailure"}), vmWithPolicy("always", fleet.VMPolicy{Restart: "always"})
 	all := []*fleet.VM{never, failing, always}
 	for _, vm := range all {
 		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
@@ -134,7 +134,7 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 		r, _ := vmIn(s, always.ID)
 		return slices.ContainsFunc(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultRestart })
 	})
-	from := p.heard()
+	from := p.reportCount()
 	if f := p.do(wire.Work{Kind: fleet.VMStop, VM: always, Epoch: 4}); f.Outcome != wire.Done {
 		t.Fatalf("stop: %+v", f)
 	}
@@ -147,7 +147,7 @@ func TestGuestsAreRestartedWithoutPortal(t *testing.T) {
 	p, host := newPortal(t), newCounted()
 	dir := p.join()
 	stop := p.runningCounted(dir, host)
-	vm := policied("web", fleet.VMPolicy{Restart: "onFailure"})
+	vm := vmWithPolicy("web", fleet.VMPolicy{Restart: "onFailure"})
 	p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
 	p.seenOn(host, vm)
 	stop()
@@ -167,8 +167,8 @@ func TestVMsAutostartWithHost(t *testing.T) {
 	dir := p.join()
 	stop := p.runningCounted(dir, host)
 	on := fleet.VMPolicy{Autostart: "on"}
-	third, second, first := policied("a-third", on), policied("b-second", fleet.VMPolicy{Autostart: "on", StartOrder: 2}), policied("c-first", fleet.VMPolicy{Autostart: "on", StartOrder: 1})
-	was, wasNot, plain, late := policied("was", fleet.VMPolicy{Autostart: "last", StartOrder: 3}), policied("was-not", fleet.VMPolicy{Autostart: "last"}), newVM("plain"), policied("late", fleet.VMPolicy{Autostart: "on", StartOrder: 4})
+	third, second, first := vmWithPolicy("a-third", on), vmWithPolicy("b-second", fleet.VMPolicy{Autostart: "on", StartOrder: 2}), vmWithPolicy("c-first", fleet.VMPolicy{Autostart: "on", StartOrder: 1})
+	was, wasNot, plain, late := vmWithPolicy("was", fleet.VMPolicy{Autostart: "last", StartOrder: 3}), vmWithPolicy("was-not", fleet.VMPolicy{Autostart: "last"}), newVM("plain"), vmWithPolicy("late", fleet.VMPolicy{Autostart: "on", StartOrder: 4})
 	all := []*fleet.VM{third, second, first, was, wasNot, plain, late}
 	for _, vm := range all {
 		kind := fleet.VMApply
@@ -220,7 +220,7 @@ func TestGuestThatShutsDownLateStaysOff(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
 	p.runningCounted(p.join(), host)
-	late, other := policied(mock.NoShutdown, fleet.VMPolicy{Restart: "always"}), policied("other", fleet.VMPolicy{Restart: "always"})
+	late, other := vmWithPolicy(mock.NoShutdown, fleet.VMPolicy{Restart: "always"}), vmWithPolicy("other", fleet.VMPolicy{Restart: "always"})
 	for _, vm := range []*fleet.VM{late, other} {
 		p.do(wire.Work{Kind: fleet.VMStart, VM: vm})
 		p.seenOn(host, vm)

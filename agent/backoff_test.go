@@ -8,7 +8,7 @@ import (
 	"quantix/agent"
 )
 
-// After a failover all agents come back within seconds, and not all at once.
+// After a failover all agents reconnect within seconds, but not all at once.
 func TestRetryWaitsAreShortAndRandomized(t *testing.T) {
 	t.Parallel()
 	var last []time.Duration

@@ -84,7 +84,7 @@ func (a *Agent) balloonLoop(ctx context.Context) {
 	if a.hostMemory == nil {
 		return
 	}
-	below, told := true, false // an earlier agent may have shrunk guests
+	below, warned := true, false // an earlier agent may have shrunk guests
 	for ctx.Err() == nil {
 		available, total, err := a.hostMemory(ctx)
 		scarce := err == nil && available < total/100*memoryScarce
@@ -98,12 +98,12 @@ func (a *Agent) balloonLoop(ctx context.Context) {
 		switch {
 		case err != nil:
 			a.log.Debug("The guests' balloons are as they were.", "error", err)
-		case scarce && below && !told:
+		case scarce && below && !warned:
 			a.log.Warn("The host is short of memory: guests that have a floor give some back.", "availableMiB", available>>20)
-			told = true
-		case !below && told:
+			warned = true
+		case !below && warned:
 			a.log.Info("All guests have their memory again.")
-			told = false
+			warned = false
 		}
 		pause(ctx, a.times.balloon)
 	}

@@ -87,12 +87,12 @@ func splice(ctx context.Context, a, b io.ReadWriteCloser) {
 	})
 	defer context.AfterFunc(ctx, end)()
 	var both sync.WaitGroup
-	both.Go(func() { defer end(); pour(a, b) })
-	both.Go(func() { defer end(); pour(b, a) })
+	both.Go(func() { defer end(); copyOneWay(a, b) })
+	both.Go(func() { defer end(); copyOneWay(b, a) })
 	both.Wait()
 }
 
-func pour(to io.Writer, from io.Reader) {
+func copyOneWay(to io.Writer, from io.Reader) {
 	buf := consoleBuffers.Get().(*[32 << 10]byte)
 	defer consoleBuffers.Put(buf)
 	_, _ = io.CopyBuffer(to, from, buf[:]) // the end of either side ends both

@@ -8,7 +8,7 @@ import (
 
 // RetryWaits returns the default agent's first waits between attempts to reach an offline portal.
 func RetryWaits(n int) (waits []time.Duration) {
-	wait := newBackoff(usual.retry, usual.retryMax)
+	wait := newBackoff(defaultTiming.retry, defaultTiming.retryMax)
 	for range n {
 		waits = append(waits, wait.NextBackOff())
 	}

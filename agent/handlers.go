@@ -226,12 +226,12 @@ func recordActed(a *Agent, j *job, out *wire.Finish, turned bool) error {
 	if j.VM == nil {
 		return nil
 	}
-	return a.state.vmActed(*j.VM, j.Generation, j.Kind, out.Error, turned, a.bootID())
+	return a.state.setVMResult(*j.VM, j.Generation, j.Kind, out.Error, turned, a.bootID())
 }
 
 func forgetVM(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM != nil && out.Outcome == wire.Done {
-		return a.state.vmGone(j.VM.ID)
+		return a.state.removeVM(j.VM.ID)
 	}
 	return recordVM(a, j, out)
 }
@@ -240,19 +240,19 @@ func recordPool(a *Agent, j *job, out *wire.Finish) error {
 	if j.Pool == nil {
 		return nil
 	}
-	return a.state.poolActed(j.Pool.Name, out.Error)
+	return a.state.setPoolResult(j.Pool.Name, out.Error)
 }
 
 func recordNetwork(a *Agent, j *job, out *wire.Finish) error {
 	if j.Network == nil {
 		return nil
 	}
-	return a.state.networkActed(*j.Network, out.Error, a.bootID())
+	return a.state.setNetworkResult(*j.Network, out.Error, a.bootID())
 }
 
 func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 	if j.Network != nil && out.Outcome == wire.Done {
-		return a.state.networkGone(j.Network.ID)
+		return a.state.removeNetwork(j.Network.ID)
 	}
 	return recordNetwork(a, j, out)
 }
@@ -260,7 +260,7 @@ func forgetNetwork(a *Agent, j *job, out *wire.Finish) error {
 // forgetHash deletes the checksum of a deleted volume.
 func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done {
-		return a.state.unhash(ref)
+		return a.state.removeHash(ref)
 	}
 	return nil
 }
@@ -268,7 +268,7 @@ func forgetHash(a *Agent, j *job, out *wire.Finish) error {
 // forgetOldName deletes the checksum under a renamed volume's old name.
 func forgetOldName(a *Agent, j *job, out *wire.Finish) error {
 	if ref, ok := j.Subject.Volume(); ok && out.Outcome == wire.Done && j.Args.Volume != nil {
-		return a.state.unhash(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
+		return a.state.removeHash(fleet.Volref{PoolID: ref.PoolID, Volume: j.Args.Volume.Source})
 	}
 	return nil
 }

@@ -21,18 +21,18 @@ func (h Hashed) Report(v *fleet.Volume, same bool) {
 	}
 }
 
-// maxHashed limits the number of stored checksums; the newest are kept.
+// maxHashed limits the number of stored checksums; the newest are all.
 const maxHashed = 512
 
 // noteHashed stores new checksums.
 func (m *stateFile) noteHashed(fresh ...Hashed) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o Hashed) bool {
+	all := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o Hashed) bool {
 		return slices.ContainsFunc(fresh, func(h Hashed) bool { return h.Ref == o.Ref })
 	})
-	kept = append(kept, fresh...)
-	m.data.Hashed = kept[max(0, len(kept)-maxHashed):]
+	all = append(all, fresh...)
+	m.data.Hashed = all[max(0, len(all)-maxHashed):]
 	return m.save()
 }
 
@@ -47,21 +47,21 @@ func (m *stateFile) hashed() map[fleet.Volref]Hashed {
 	return out
 }
 
-// unhash deletes the checksum of a deleted volume.
-func (m *stateFile) unhash(ref fleet.Volref) error {
+// removeHash deletes the checksum of a deleted volume.
+func (m *stateFile) removeHash(ref fleet.Volref) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o Hashed) bool { return o.Ref == ref })
-	if len(kept) == len(m.data.Hashed) {
+	all := slices.DeleteFunc(slices.Clone(m.data.Hashed), func(o Hashed) bool { return o.Ref == ref })
+	if len(all) == len(m.data.Hashed) {
 		return nil
 	}
-	m.data.Hashed = kept
+	m.data.Hashed = all
 	return m.save()
 }
 
 // CopyDiffers refuses a copy whose bytes differ from the order's checksum.
 func CopyDiffers(name, got, want string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, and the image's %s. Nothing of it was kept.", name, got, want)
+	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, and the image's %s. Nothing of it was all.", name, got, want)
 }
 
 // VerifyDiffers reports that a copy no longer matches its image.

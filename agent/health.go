@@ -188,7 +188,7 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 		changed = a.actOn(ctx, id, p, c) || changed
 	}
 	if changed {
-		a.reports.pokeFull()
+		a.reports.triggerFull()
 	}
 }
 
@@ -357,7 +357,7 @@ func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedV
 			k.Trouble = err.Error()
 		}
 	})
-	a.reports.pokeFull()
+	a.reports.triggerFull()
 }
 
 func (a *Agent) record(id fleet.VMID, change func(*vmState)) {

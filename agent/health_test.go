@@ -113,7 +113,7 @@ func TestHealthIsReportedWithoutAction(t *testing.T) {
 		return is(fleet.HealthFails)(s) && strings.Contains(s.Health[0].Said, "503") && s.Health[0].Since != nil &&
 			slices.ContainsFunc(s.Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultHealth && strings.Contains(f.Text, "503") })
 	})
-	from := p.heard()
+	from := p.reportCount()
 	host.Sicken(vm.ID, fleet.HealthHTTP, false)
 	p.stateSince(from, "well again", func(s wire.State) bool {
 		r, _ := vmIn(s, vm.ID)

@@ -79,7 +79,7 @@ func (a *Agent) inventoryLoop(ctx context.Context) {
 		} else {
 			wait.Reset()
 			if a.inventory.set(v) {
-				a.reports.poke()
+				a.reports.trigger()
 			}
 		}
 		t := time.NewTimer(next)

@@ -127,7 +127,7 @@ func (j *journal) write(e journalEntry, durable bool) error {
 	defer j.mu.Unlock()
 	n, err := j.file.Write(append(line, '\n'))
 	if err != nil {
-		// Half a line must not spoil the next one.
+		// A partly written line must not corrupt the next one.
 		return fmt.Errorf("write the journal: %w", errors.Join(err, j.file.Truncate(j.size)))
 	}
 	j.size += int64(n)

@@ -140,13 +140,13 @@ func TestStateFileIsWrittenOnlyOnChange(t *testing.T) {
 	m, err := openStateFile(path)
 	must(t, err)
 	vm := fleet.VM{Meta: fleet.Meta{ID: "1", Name: "web"}}
-	must(t, m.vmActed(vm, 2, fleet.VMStart, "no", true, ""))
+	must(t, m.setVMResult(vm, 2, fleet.VMStart, "no", true, ""))
 	must(t, os.Remove(path))
-	must(t, m.vmActed(vm, 1, fleet.VMStart, "no", true, ""))
+	must(t, m.setVMResult(vm, 1, fleet.VMStart, "no", true, ""))
 	if _, err := os.Stat(path); err == nil {
 		t.Error("an older generation was written")
 	}
-	must(t, m.vmActed(vm, 2, fleet.VMStart, "", true, ""))
+	must(t, m.setVMResult(vm, 2, fleet.VMStart, "", true, ""))
 	s := wire.State{VMs: []wire.VMReport{{ID: "1", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}}}}
 	m.complete(&s, "")
 	if s.VMs[0].Generation != 2 || s.VMs[0].Status.Error != "" {

@@ -58,7 +58,7 @@ func TestDevicesAreCreatedBeforeNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, run := newRun(t, id, host, host)
-	stop := p.greeted(id, run)
+	stop := p.waitHello(id, run)
 	wire1 := newNetwork("wire")
 	wire1.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth7"}
 	p.networks = []fleet.Network{wire1}

@@ -29,17 +29,17 @@ func planVM(ctx context.Context, a *Agent, j *job) error {
 		return fleet.Errorf(fleet.TooLarge, "The definition on the host has more than %s, which is too much to be shown.", fleet.Bytes(fleet.MaxDrawnText))
 	}
 	d := Draw(before, after)
-	j.drawn = &d
+	j.drawing = &d
 	return nil
 }
 
 // observePlan adds the plan, and reports that no generation was acted on.
 func observePlan(_ context.Context, _ *Agent, j *job, out *wire.Finish) {
-	out.Generation, out.Drawing = 0, j.drawn
+	out.Generation, out.Drawing = 0, j.drawing
 }
 
-// around is the number of unchanged lines shown before and after a change.
-const around = 3
+// contextLines is the number of unchanged lines shown before and after a change.
+const contextLines = 3
 
 // Draw returns the difference between two definitions; all of after if before is empty.
 func Draw(before, after string) fleet.Drawing {
@@ -73,7 +73,7 @@ func shown(all []fleet.DrawnLine) fleet.Drawing {
 	near := make([]bool, len(all))
 	for i, l := range all {
 		if l.Op != fleet.LineStays {
-			for k := max(0, i-around); k <= min(len(all)-1, i+around); k++ {
+			for k := max(0, i-contextLines); k <= min(len(all)-1, i+contextLines); k++ {
 				near[k] = true
 			}
 		}

@@ -165,7 +165,7 @@ func (p *portal) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refusal is an answer's status.
+// refusal is the status of a refused request.
 type refusal int
 
 func refuse(w http.ResponseWriter, status int) {
@@ -228,10 +228,10 @@ func (p *portal) answer(r *http.Request, name string) any {
 		}
 		return nil
 	case isJob && verb == "finish":
-		defer p.dawdle()
+		defer p.delayAck()
 		return p.finish(fleet.JobID(id), read[wire.Finish](p, r))
 	case name == "results":
-		defer p.dawdle()
+		defer p.delayAck()
 		var out wire.ResultsAnswer
 		for _, in := range read[wire.Results](p, r).Results {
 			var a wire.ResultAnswer
@@ -246,7 +246,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 	return nil
 }
 
-// finish takes a result, or refuses it.
+// finish accepts or refuses a result.
 func (p *portal) finish(id fleet.JobID, in wire.Finish) any {
 	defer p.change()()
 	if in.Seq>>32 != int64(p.session) {
@@ -263,7 +263,7 @@ func (p *portal) finish(id fleet.JobID, in wire.Finish) any {
 	return wire.FinishAnswer{}
 }
 
-func (p *portal) dawdle() {
+func (p *portal) delayAck() {
 	p.mu.Lock()
 	slow := p.slow
 	p.slow = nil

@@ -36,21 +36,21 @@ func newReporter(a *Agent, load func(context.Context) (wire.HostMeter, error)) *
 	return &reporter{a: a, load: load, wake: make(chan struct{}, 1)}
 }
 
-// poke triggers a report. It never blocks, and bursts are coalesced.
-func (r *reporter) poke() {
+// trigger requests a report. It never blocks, and bursts are coalesced.
+func (r *reporter) trigger() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-// pokeFull triggers a full report. It follows each finish: a report numbered before the finish but read after it was
+// triggerFull requests a full report. It follows each finish: a report numbered before the finish but read after it was
 // refused for that VM, and an unchanged digest would hide the difference forever.
-func (r *reporter) pokeFull() {
+func (r *reporter) triggerFull() {
 	r.mu.Lock()
 	r.force = true
 	r.mu.Unlock()
-	r.poke()
+	r.trigger()
 }
 
 func (r *reporter) newSession() {
@@ -59,7 +59,7 @@ func (r *reporter) newSession() {
 	r.mu.Unlock()
 }
 
-// loop reports at the start, each period, and at once when poked. Bursts of pokes are spaced; the first is sent at
+// loop reports at the start, each period, and at once when poked. Bursts of triggers are spaced; the first is sent at
 // once, so a single change is reported without delay.
 func (r *reporter) loop(ctx context.Context) error {
 	wait := newBackoff(r.a.times.retry, r.a.times.retryMax)
@@ -181,10 +181,10 @@ func (r *reporter) sent(out wire.Report, answer wire.ReportAnswer, err error) er
 	}
 	if answer.Resend {
 		r.force = true
-		r.poke()
+		r.trigger()
 	}
 	r.a.running.stop(answer.Stop)
-	r.a.running.lose(answer.Lost)
+	r.a.running.markLost(answer.Lost)
 	return nil
 }
 
@@ -205,7 +205,7 @@ func (r *reporter) setAssigned(on Assigned) {
 	}
 	if !same(on, r.on) {
 		r.on = on
-		r.poke()
+		r.trigger()
 	}
 }
 
@@ -225,7 +225,7 @@ func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
 		r.mu.Unlock()
 	}
 	if len(marks) > 0 && !failed {
-		r.poke()
+		r.trigger()
 	}
 }
 

@@ -148,7 +148,7 @@ func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 	}
 	a.log.Info("A job has ended.", "job", j.ID, "kind", j.Kind, "subject", j.Subject, "outcome", out.Outcome, "error", out.Error)
 	if !j.Kind.Is().Aside {
-		a.reports.pokeFull()
+		a.reports.triggerFull()
 	}
 	return taken
 }

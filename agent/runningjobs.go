@@ -29,7 +29,7 @@ type job struct {
 	notifier  notifier
 	stopReq   stopRequest        // a request to stop early
 	begun     bool               // something may have been done; used by the handler's goroutine
-	drawn     *fleet.Drawing     // result of a plan; used by the handler's goroutine
+	drawing   *fleet.Drawing     // result of a plan; used by the handler's goroutine
 	output    *fleet.GuestOutput // result of a program in the guest; used by the handler's goroutine
 }
 
@@ -76,7 +76,7 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 	}
 	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
 	if j.before != nil && j.before.ID != w.ID && j.before.Kind.Is().Waits {
-		j.before.lose()
+		j.before.markLost()
 		// single-shot jobs too: only the guest's shutdown is waitingUpload, and that continues
 		j.before.cancel(errLost)
 	}
@@ -109,19 +109,19 @@ func (b *runningJobs) remove(j *job, taken int64) (again *wire.Work) {
 	return again
 }
 
-// lose marks jobs whose lease has expired. Convergent jobs end at once, because the portal gives them out again.
+// markLost marks jobs whose lease has expired. Convergent jobs end at once, because the portal gives them out again.
 // Single-shot jobs that have begun run to their end, because stopping half-way helps nobody.
-func (b *runningJobs) lose(ids []fleet.JobID) {
+func (b *runningJobs) markLost(ids []fleet.JobID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, id := range ids {
 		if j, ok := b.jobs[id]; ok {
-			j.lose()
+			j.markLost()
 		}
 	}
 }
 
-func (j *job) lose() {
+func (j *job) markLost() {
 	j.lost.Store(true)
 	if !j.Kind.SingleShot(j.Args) {
 		j.cancel(errLost)

@@ -45,7 +45,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	order := *j.Args.Volume.Transfer
 	ctx, end := untilStopped(ctx, j)
 	defer end()
-	m := a.meet(j, order.ID, order.PeerName)
+	m := a.newRendezvous(j, order.ID, order.PeerName)
 	var in *transfer.Incoming
 	busy := func() {}
 	err := a.hypervisor.ReceiveVolume(ctx, VolumeWork{
@@ -112,7 +112,7 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	}
 	ctx, end := untilStopped(ctx, j)
 	defer end()
-	m := a.meet(j, v.Transfer.ID, v.Transfer.PeerName)
+	m := a.newRendezvous(j, v.Transfer.ID, v.Transfer.PeerName)
 	err := a.hypervisor.SendVolume(ctx, VolumeWork{
 		Pool: j.Pools[i], Name: v.Source, Order: *v,
 		Hashed: func(all ...Hashed) error { return a.state.noteHashed(all...) },
@@ -164,7 +164,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 		},
 		Send: func(ctx context.Context, d fleet.LeavingDisk, pieces transfer.Pieces, size int64) error {
 			n := slices.Index(order.Disks, d)
-			m := a.meet(j, d.Transfer, order.ToName)
+			m := a.newRendezvous(j, d.Transfer, order.ToName)
 			return m.send(ctx, pieces, size, rate, func(done, total, rate int64, way string) {
 				percent, note := Copied(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peer), done, total, rate)
 				j.notifier.notify((100*n+percent)/len(order.Disks), note+way)
@@ -172,7 +172,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 		},
 		Arrived: func(ctx context.Context) error {
 			for _, d := range order.Disks {
-				if _, err := a.meet(j, d.Transfer, order.ToName).until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Received }); err != nil {
+				if _, err := a.newRendezvous(j, d.Transfer, order.ToName).until(ctx, wire.Meet{}, "waiting for", func(o wire.MeetAnswer) bool { return o.Received }); err != nil {
 					return err
 				}
 			}
@@ -188,7 +188,7 @@ func recordMigrated(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done {
 		return nil
 	}
-	return a.state.vmGone(j.VM.ID)
+	return a.state.removeVM(j.VM.ID)
 }
 
 // sentDisk records the state of a disk's file before an order sends it.
@@ -205,8 +205,8 @@ const maxSent = 256
 func (m *stateFile) noteSent(id fleet.TransferID, stamp string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	kept := append(slices.DeleteFunc(slices.Clone(m.data.Sent), func(s sentDisk) bool { return s.Transfer == id }), sentDisk{id, stamp})
-	m.data.Sent = kept[max(0, len(kept)-maxSent):]
+	all := append(slices.DeleteFunc(slices.Clone(m.data.Sent), func(s sentDisk) bool { return s.Transfer == id }), sentDisk{id, stamp})
+	m.data.Sent = all[max(0, len(all)-maxSent):]
 	return m.save()
 }
 

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// join makes a data directory with an identity of the portal.
+// join returns a data directory with an identity of the portal.
 func (p *portal) join() string {
 	p.t.Helper()
 	dir := filepath.Join(p.t.TempDir(), "agent")
@@ -38,10 +38,10 @@ func (p *portal) running(dir string, hv agent.Hypervisor, host machine) (a *agen
 		p.t.Fatal(err)
 	}
 	a, run := newRun(p.t, id, hv, host)
-	return a, p.greeted(id, run)
+	return a, p.waitHello(id, run)
 }
 
-// runningOn is running on a host that tells of itself.
+// runningOn is running for a host with its own inventory.
 func (p *portal) runningOn(dir string, host *rebooted) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
@@ -49,12 +49,12 @@ func (p *portal) runningOn(dir string, host *rebooted) (a *agent.Agent, stop fun
 		p.t.Fatal(err)
 	}
 	a, run := newRun(p.t, id, host, host)
-	return a, p.greeted(id, run)
+	return a, p.waitHello(id, run)
 }
 
-// greeted is run, and returns when the agent has a session, or is refused one: from then on no claim of an agent that ran before takes what
-// is meant for it.
-func (p *portal) greeted(id *agent.Identity, run func(context.Context)) (stop func()) {
+// waitHello runs the agent and returns when it has a session or was refused one: from then on no earlier agent's claim
+// takes its jobs.
+func (p *portal) waitHello(id *agent.Identity, run func(context.Context)) (stop func()) {
 	p.t.Helper()
 	p.mu.Lock()
 	before, refused := p.session, p.refuse["hello"] != 0
@@ -81,7 +81,7 @@ func (p *portal) run(id *agent.Identity, run func(context.Context)) (stop func()
 	return stop
 }
 
-// machine is what a host tells of itself beside its hypervisor.
+// machine is the host's hardware for an agent.
 type machine interface {
 	Inventory(context.Context) (fleet.Inventory, error)
 	NICs() []fleet.HostNIC
@@ -120,7 +120,7 @@ func newRun(t *testing.T, id *agent.Identity, hv agent.Hypervisor, host machine)
 	}
 }
 
-// atWork is a portal with an agent over a simulated host.
+// atWork returns a portal with a running agent on a simulated host.
 func atWork(t *testing.T) (*portal, *mock.Host) {
 	t.Helper()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
@@ -135,7 +135,7 @@ func newVM(name string) *fleet.VM {
 	}
 }
 
-// vmIn finds a VM in a state.
+// vmIn returns the VM's report in a state.
 func vmIn(s wire.State, id fleet.VMID) (wire.VMReport, bool) {
 	for _, r := range s.VMs {
 		if r.ID == id {

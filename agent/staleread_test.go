@@ -49,17 +49,17 @@ func (l *lagging) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 	return s, err
 }
 
-// heard returns the number of reports received.
-func (p *portal) heard() int {
+// reportCount returns the number of reports received.
+func (p *portal) reportCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.reports)
 }
 
-// hears waits for that many more reports.
-func (p *portal) hears(n int) {
+// waitReports waits for that many more reports.
+func (p *portal) waitReports(n int) {
 	p.t.Helper()
-	from := p.heard()
+	from := p.reportCount()
 	p.wait("further reports", func() bool { return len(p.reports) >= from+n })
 }
 
@@ -70,7 +70,7 @@ func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
 	p, host := newPortal(t), &lagging{counted: newCounted()}
 	dir := p.join()
 	_, stop := p.running(dir, host, host)
-	always := policied("always", fleet.VMPolicy{Restart: "always", Autostart: "last"})
+	always := vmWithPolicy("always", fleet.VMPolicy{Restart: "always", Autostart: "last"})
 	p.do(wire.Work{Kind: fleet.VMStart, VM: always})
 	p.seenOn(host.counted, always)
 
@@ -79,18 +79,18 @@ func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
 	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("shut down: %+v", f)
 	}
-	from := p.heard()
+	from := p.reportCount()
 	look.free()
 	p.stateSince(from, "it is off", func(s wire.State) bool {
 		r, _ := vmIn(s, always.ID)
 		return r.Status.Power == fleet.Stopped
 	})
-	p.hears(5) // the policy would have restarted it by now
+	p.waitReports(5) // the policy would have restarted it by now
 	if n := host.starts(always.ID); n != 1 || host.power(always.ID) != fleet.Stopped {
 		t.Errorf("what was shut down is %s after %d starts", host.power(always.ID), n)
 	}
 
-	from = p.heard()
+	from = p.reportCount()
 	p.do(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
 	p.stateSince(from, "it is on again", func(s wire.State) bool {
 		r, _ := vmIn(s, always.ID)
@@ -106,7 +106,7 @@ func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
 	p.set(func() { p.reports = nil })
 	p.running(dir, host, host)
 	p.faults(always.ID, "after the reboot", func(codes []fleet.FaultCode) bool { return !slices.Contains(codes, fleet.FaultRebooted) })
-	p.hears(5)
+	p.waitReports(5)
 	if n := host.starts(always.ID); n != begun || host.power(always.ID) == fleet.Running {
 		t.Errorf("what was put off is %s, started %d times since", host.power(always.ID), n-begun)
 	}

@@ -95,21 +95,21 @@ const longestRead = time.Hour
 // is ignored.
 func (m *stateFile) notedSince(of any, begun time.Time) bool { return !m.notedAt[of].Before(begun) }
 
-// vmActed records that a generation was acted on; words is empty after a success. turned: a success has powered the
+// setVMResult records that a generation was acted on; errText is empty after a success. turned: a success has powered the
 // guest on or off.
-func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, words string, turned bool, boot string) error {
+func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKind, errText string, turned bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notedAt[vm.ID] = time.Now()
 	old := m.data.VMs[vm.ID]
 	next := old
-	next.Name, next.Generation, next.Error, next.ErrorOf = cmp.Or(vm.Name, old.Name), max(old.Generation, generation), words, ""
-	if words == "" {
+	next.Name, next.Generation, next.Error, next.ErrorOf = cmp.Or(vm.Name, old.Name), max(old.Generation, generation), errText, ""
+	if errText == "" {
 		next.ordered(kind, turned, boot)
 	} else {
 		next.ErrorOf = kind
 	}
-	if words == "" && kind.Is().Applies {
+	if errText == "" && kind.Is().Applies {
 		next.Generation = generation // may be lower: a portal's database was restored
 		next.Stamped, next.Policy, next.Checks = generation, vm.Spec.Policy, slices.Clone(vm.Spec.Health)
 		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
@@ -123,9 +123,9 @@ func (m *stateFile) vmActed(vm fleet.VM, generation int64, kind fleet.JobKind, w
 	return m.save()
 }
 
-// vmBegun records a VM before its definition is stamped, so that the stamp of an incomplete order is not taken for
+// noteVMBegun records a VM before its definition is stamped, so that the stamp of an incomplete order is not taken for
 // success.
-func (m *stateFile) vmBegun(vm fleet.VM) error {
+func (m *stateFile) noteVMBegun(vm fleet.VM) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notedAt[vm.ID] = time.Now()
@@ -184,8 +184,8 @@ func (m *stateFile) stamped(id fleet.VMID) int64 {
 	return m.data.VMs[id].Stamped
 }
 
-// vmGone deletes the entry of a deleted VM.
-func (m *stateFile) vmGone(id fleet.VMID) error {
+// removeVM deletes the entry of a deleted VM.
+func (m *stateFile) removeVM(id fleet.VMID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notedAt[id] = time.Now()
@@ -196,29 +196,29 @@ func (m *stateFile) vmGone(id fleet.VMID) error {
 	return m.save()
 }
 
-// poolActed records the error of a pool's last failure; empty after a success.
-func (m *stateFile) poolActed(name, words string) error {
+// setPoolResult records the error of a pool's last failure; empty after a success.
+func (m *stateFile) setPoolResult(name, errText string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notedAt[name] = time.Now()
-	if m.data.Pools[name] == words {
+	if m.data.Pools[name] == errText {
 		return nil
 	}
-	m.data.Pools[name] = words
-	if words == "" {
+	m.data.Pools[name] = errText
+	if errText == "" {
 		delete(m.data.Pools, name)
 	}
 	return m.save()
 }
 
-// networkActed records the error of a network's last failure; after a success, that it runs in this boot of the host.
-func (m *stateFile) networkActed(n fleet.Network, words, boot string) error {
+// setNetworkResult records the error of a network's last failure; after a success, that it runs in this boot of the host.
+func (m *stateFile) setNetworkResult(n fleet.Network, errText, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notedAt[n.ID] = time.Now()
 	old, known := m.data.Networks[n.ID]
-	next := networkState{Error: words, Ran: old.Ran}
-	if words == "" {
+	next := networkState{Error: errText, Ran: old.Ran}
+	if errText == "" {
 		next.Ran = boot
 	}
 	if known && old == next {
@@ -228,8 +228,8 @@ func (m *stateFile) networkActed(n fleet.Network, words, boot string) error {
 	return m.save()
 }
 
-// networkGone deletes the entry of a released network.
-func (m *stateFile) networkGone(id fleet.NetworkID) error {
+// removeNetwork deletes the entry of a released network.
+func (m *stateFile) removeNetwork(id fleet.NetworkID) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.notedAt[id] = time.Now()
@@ -290,13 +290,13 @@ func (m *stateFile) completePools(s *wire.State) {
 	for i := range s.Pools {
 		p := &s.Pools[i]
 		seen[p.Name] = true
-		if words := m.data.Pools[p.Name]; words != "" && p.Status.State == fleet.PoolInactive && !p.Status.ByOthers {
-			p.Status.State, p.Status.Error = fleet.PoolFailed, words
+		if errText := m.data.Pools[p.Name]; errText != "" && p.Status.State == fleet.PoolInactive && !p.Status.ByOthers {
+			p.Status.State, p.Status.Error = fleet.PoolFailed, errText
 		}
 	}
-	for name, words := range m.data.Pools {
+	for name, errText := range m.data.Pools {
 		if !seen[name] {
-			s.Pools = append(s.Pools, wire.PoolReport{Name: name, Status: fleet.PoolStatus{State: fleet.PoolFailed, Error: words}})
+			s.Pools = append(s.Pools, wire.PoolReport{Name: name, Status: fleet.PoolStatus{State: fleet.PoolFailed, Error: errText}})
 		}
 	}
 }

@@ -39,7 +39,7 @@ type rendezvous struct {
 	idleSince time.Time // since when the other host has not begun its part
 }
 
-func (a *Agent) meet(j *job, id fleet.TransferID, peer string) *rendezvous {
+func (a *Agent) newRendezvous(j *job, id fleet.TransferID, peer string) *rendezvous {
 	return &rendezvous{a: a, j: j, id: id, peer: peer, idleSince: time.Now()}
 }
 

@@ -113,7 +113,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	defer cancel(nil)
 	stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 	defer stalled.Stop()
-	if err := a.state.vmBegun(*j.VM); err != nil {
+	if err := a.state.noteVMBegun(*j.VM); err != nil {
 		a.log.Error("The agent's memory cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
@@ -148,7 +148,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Run == nil {
 		return errors.New("the portal sent this work without the run that is to end")
 	}
-	var blind, newer bool
+	var unknownStart, newer bool
 	var since time.Time // since when the host has not reported the run's start
 	err := a.untilOff(ctx, j, func(s fleet.VMStatus) (over, ask bool) {
 		switch {
@@ -160,8 +160,8 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 			if since.IsZero() {
 				since = time.Now()
 			}
-			blind = time.Since(since) >= a.times.askAgain
-			return blind, false
+			unknownStart = time.Since(since) >= a.times.askAgain
+			return unknownStart, false
 		}
 		since = time.Time{}
 		newer = s.StartedAt.Sub(*j.Args.Run) > sameRun
@@ -170,7 +170,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	switch {
 	case err != nil:
 		return err
-	case blind:
+	case unknownStart:
 		a.record(j.VM.ID, func(k *vmState) { k.StopRequested = false })
 		return fleet.Errorf(fleet.Conflict, "The host does not tell since when the VM runs, so that nobody could tell the new run from the old. Shut it down, then start it.")
 	case newer: // or it starts now: an agent that was killed leaves its start to the hypervisor
@@ -204,7 +204,7 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 	late := time.After(a.times.shutdown)
 	poll := time.NewTicker(a.times.poll)
 	defer poll.Stop()
-	var asked time.Time
+	var askedAt time.Time
 	for {
 		moved := a.changed.wait()
 		status, err := a.vmStatus(ctx, j.VM.ID)
@@ -215,11 +215,11 @@ func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) 
 		if over {
 			return nil
 		}
-		if ask && time.Since(asked) >= a.times.askAgain {
+		if ask && time.Since(askedAt) >= a.times.askAgain {
 			if err := a.within(ctx, func(ctx context.Context) error { return a.hypervisor.ShutdownVM(ctx, j.VM.ID) }); err != nil {
 				return err
 			}
-			asked = time.Now()
+			askedAt = time.Now()
 			j.notifier.notify(0, "Waiting for the guest")
 			continue
 		}

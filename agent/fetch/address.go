@@ -18,8 +18,8 @@ const (
 	maxLookups = 8 // addresses tried per name
 )
 
-// closed are networks from which nothing is downloaded, in addition to those that netip classifies.
-var closed = prefixes(
+// blockedNetworks are networks from which nothing is downloaded, in addition to those that netip classifies.
+var blockedNetworks = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", // this network, carriers' NAT, protocols, benchmarks, reserved
 	"::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "fec0::/10", // IPv4-compatible and -translated, local NAT64, discard, Teredo, site-local
 	"168.63.129.16/32", // Azure's platform services, at a public address
@@ -51,10 +51,10 @@ func plainAddress(a netip.Addr) netip.Addr {
 	return a
 }
 
-// inside reports whether the address is not on the public Internet.
-func inside(a netip.Addr) bool {
+// notPublic reports whether the address is not on the public Internet.
+func notPublic(a netip.Addr) bool {
 	return !a.IsValid() || a.IsUnspecified() || a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsMulticast() ||
-		slices.ContainsFunc(closed, func(p netip.Prefix) bool { return p.Contains(a) })
+		slices.ContainsFunc(blockedNetworks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // refuse returns the reason not to connect to the address; nil: it is allowed.
@@ -64,7 +64,7 @@ func (c *Client) refuse(spelt netip.Addr) error {
 		return nil
 	}
 	const mend = "Nothing is downloaded from there unless the agent's setting fetchFrom on the host allows it."
-	if inside(a) {
+	if notPublic(a) {
 		return fleet.Errorf(fleet.Conflict, "The address %s is in a private or reserved network. %s", spelt, mend)
 	}
 	own, err := c.own()

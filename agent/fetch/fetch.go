@@ -70,9 +70,9 @@ type Order struct {
 	ChecksumURL string // of a file with the checksum for the last part of URL's path; then Checksum is empty
 }
 
-// Get writes the download to w. tell periodically receives the bytes done, the total (0: unknown) and the rate. After
+// Get writes the download to w. report periodically receives the bytes done, the total (0: unknown) and the rate. After
 // an error the caller must remove the part that was written.
-func (c *Client) Get(ctx context.Context, o Order, w io.Writer, tell func(done, total, rate int64)) error {
+func (c *Client) Get(ctx context.Context, o Order, w io.Writer, report func(done, total, rate int64)) error {
 	algorithm, digest, ok := fleet.ParseChecksum(o.Checksum)
 	if !ok || digest != "" && o.ChecksumURL != "" {
 		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", o.Checksum)
@@ -86,13 +86,13 @@ func (c *Client) Get(ctx context.Context, o Order, w io.Writer, tell func(done, 
 			return err
 		}
 	}
-	return c.watched(ctx, at, func(ctx context.Context, watch *time.Timer) error {
-		return c.download(ctx, at, algorithm, digest, o.Room, w, watch, tell)
+	return c.withSilenceLimit(ctx, at, func(ctx context.Context, watch *time.Timer) error {
+		return c.download(ctx, at, algorithm, digest, o.Room, w, watch, report)
 	})
 }
 
-// watched cancels do if the server is silent for too long, and returns the error as a sentence.
-func (c *Client) watched(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
+// withSilenceLimit cancels do if the server is silent for too long, and returns the error as a sentence.
+func (c *Client) withSilenceLimit(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stalled := fleet.Errorf(fleet.Conflict, "The server %s sent nothing for %s, so the download was given up. Try again later.", at.Host, c.stall)
@@ -112,7 +112,7 @@ func (c *Client) checksum(ctx context.Context, address, name string) (algorithm,
 		return "", "", err
 	}
 	var text []byte
-	err = c.watched(ctx, at, func(ctx context.Context, _ *time.Timer) error {
+	err = c.withSilenceLimit(ctx, at, func(ctx context.Context, _ *time.Timer) error {
 		response, err := c.open(ctx, at, false)
 		if err != nil {
 			return err
@@ -134,7 +134,7 @@ func (c *Client) checksum(ctx context.Context, address, name string) (algorithm,
 	return algorithm, digest, err
 }
 
-func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest string, room int64, w io.Writer, watch *time.Timer, tell func(done, total, rate int64)) error {
+func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest string, room int64, w io.Writer, watch *time.Timer, report func(done, total, rate int64)) error {
 	response, err := c.open(ctx, at, digest != "")
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 		return c.tooLarge(fleet.Bytes(total), most)
 	}
 	sum := digestOf(algorithm)
-	meter := newMeter(max(total, 0), tell)
+	meter := newMeter(max(total, 0), report)
 	part := make([]byte, partBytes)
 	for {
 		n, err := response.Body.Read(part)

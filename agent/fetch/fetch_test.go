@@ -211,7 +211,8 @@ func TestRedirectLimit(t *testing.T) {
 			_, _ = w.Write(file)
 		}
 	})
-	if got, err := c.get(t, s.URL+"/5", ""); err != nil || !bytes.Equal(got, file) { // in chunks, of which the last says that it is
+	// chunked, without a Content-Length
+	if got, err := c.get(t, s.URL+"/5", ""); err != nil || !bytes.Equal(got, file) {
 		t.Errorf("five redirects: %v", err)
 	}
 	_, err := c.get(t, s.URL+"/6", sumOf(file))

@@ -5,12 +5,12 @@ import "time"
 // meter reports the progress of a download, at most twice a second.
 type meter struct {
 	done, total int64
-	tell        func(done, total, rate int64)
+	report      func(done, total, rate int64)
 	begun, said time.Time
 }
 
-func newMeter(total int64, tell func(done, total, rate int64)) *meter {
-	return &meter{total: total, tell: tell, begun: time.Now()}
+func newMeter(total int64, report func(done, total, rate int64)) *meter {
+	return &meter{total: total, report: report, begun: time.Now()}
 }
 
 func (m *meter) say() {
@@ -23,5 +23,5 @@ func (m *meter) say() {
 	if took := now.Sub(m.begun).Seconds(); took > 0.1 {
 		rate = int64(float64(m.done) / took)
 	}
-	m.tell(m.done, m.total, rate)
+	m.report(m.done, m.total, rate)
 }

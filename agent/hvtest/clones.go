@@ -47,7 +47,7 @@ func testFromSnapshot(t *testing.T, h *host) {
 		order.Made = []fleet.Volref{copied.Ref()}
 		h.must("make the VM", h.ApplyVM(h.ctx, order))
 		h.wantData(clone, c.want)
-		if v := h.told(known, c.to, copied.Volume); v.Backing != "" || v.CapacityBytes != source.SizeBytes || v.SHA256 == "" {
+		if v := h.reported(known, c.to, copied.Volume); v.Backing != "" || v.CapacityBytes != source.SizeBytes || v.SHA256 == "" {
 			t.Errorf("the disk from %s is %+v", c.of.Name, v)
 		}
 		h.must("start it", h.StartVM(h.ctx, clone.ID))
@@ -81,7 +81,7 @@ func testCopiedDisks(t *testing.T, h *host) {
 		name string
 		of   fleet.VM
 	}{{"an empty disk", h.made(disk(p))}, {"a linked one", h.made(linked)}} {
-		source := h.told(known, p, c.of.Spec.Disks[0].Volume)
+		source := h.reported(known, p, c.of.Spec.Disks[0].Volume)
 		for _, to := range []fleet.Pool{p, other} {
 			copied := disk(to)
 			copied.SizeBytes = source.CapacityBytes
@@ -103,13 +103,13 @@ func testCopiedDisks(t *testing.T, h *host) {
 				h.must("copy it once more", h.CopyVolume(h.ctx, w))
 			}
 			h.must("make the clone", h.ApplyVM(h.ctx, order))
-			v := h.told(known, to, copied.Volume)
+			v := h.reported(known, to, copied.Volume)
 			if v.Backing != "" || v.CapacityBytes != source.CapacityBytes || len(v.UsedBy) != 1 || v.UsedBy[0] != clone.ID {
 				t.Errorf("%s: the clone's disk is %+v", c.name, v)
 			}
 			h.must("start the clone", h.StartVM(h.ctx, clone.ID))
 		}
-		if now := h.told(known, p, c.of.Spec.Disks[0].Volume); now.Backing != source.Backing || now.CapacityBytes != source.CapacityBytes || len(now.StoodOn) != 0 {
+		if now := h.reported(known, p, c.of.Spec.Disks[0].Volume); now.Backing != source.Backing || now.CapacityBytes != source.CapacityBytes || len(now.StoodOn) != 0 {
 			t.Errorf("%s: the disk that was copied is %+v, and was %+v", c.name, now, source)
 		}
 		h.must("start what was cloned", h.StartVM(h.ctx, c.of.ID))

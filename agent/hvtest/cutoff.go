@@ -70,7 +70,7 @@ func (h *host) cutOff(act string, begin func() (order func(*steps) error, check 
 	}
 }
 
-func testMakingCutOff(t *testing.T, h *host) {
+func testCreateCutOff(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
 	golden := fleet.Volref{PoolID: p.ID, Volume: "golden.qcow2"}

@@ -135,9 +135,9 @@ func testPlugDisks(t *testing.T, h *host) {
 	}
 }
 
-// giveBack removes vCPUs and memory from the guest and adds them again. The guest may not release them, which must be
+// shrinkAndGrow removes vCPUs and memory from the guest and adds them again. The guest may not release them, which must be
 // reported; an emulated guest keeps its vCPUs.
-func (h *host) giveBack(vm *fleet.VM) {
+func (h *host) shrinkAndGrow(vm *fleet.VM) {
 	h.t.Helper()
 	was := h.status(vm.ID, vm.Generation)
 	if len(was.Modules) < 2 || was.Accelerator != "kvm" && was.MinCPUs != 0 {
@@ -201,7 +201,7 @@ func testGrowRunning(t *testing.T, h *host) {
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
 	edit(4, 1024, []string{"memoryMiB"}, func(s *fleet.VMSpec) { s.MemoryMiB = 200 }) // a part of a module
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 1024 })
-	h.giveBack(&vm)
+	h.shrinkAndGrow(&vm)
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"} })
 	in := func(slot int, volume string) func(s *fleet.VMSpec) {
 		return func(s *fleet.VMSpec) {

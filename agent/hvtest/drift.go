@@ -181,7 +181,7 @@ func testRestored(t *testing.T, h *host) {
 
 // After a restore of the portal's database it orders a generation older than the definition's, or another spec of the
 // same one. The applied spec stays and shows as drift; later edits are applied.
-func testUnrecorded(t *testing.T, h *host) {
+func testRestoredPortal(t *testing.T, h *host) {
 	vm := h.made()
 	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {
 		vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = generation, cpus, memoryMiB

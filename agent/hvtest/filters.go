@@ -21,8 +21,8 @@ func (h *host) group() fleet.FlatGroup {
 	return g
 }
 
-// in returns an order for the VM with its groups.
-func (h *host) in(vm fleet.VM, groups ...fleet.FlatGroup) agent.Apply {
+// withGroups returns an order for the VM with its groups.
+func (h *host) withGroups(vm fleet.VM, groups ...fleet.FlatGroup) agent.Apply {
 	return with(h.order(vm), func(o *agent.Apply) { o.Groups = groups })
 }
 
@@ -55,10 +55,10 @@ func testSecurityGroups(t *testing.T, h *host) {
 	grouped := card
 	grouped.SecurityGroups = []fleet.SecurityGroupID{g.ID, other.ID}
 	vm.Spec.NICs = []fleet.NIC{grouped}
-	if err := h.ApplyVM(h.ctx, h.in(vm, g)); err == nil {
+	if err := h.ApplyVM(h.ctx, h.withGroups(vm, g)); err == nil {
 		t.Error("a card in a group that the order does not bring was applied")
 	}
-	h.must("apply", h.ApplyVM(h.ctx, h.in(vm, g, other)))
+	h.must("apply", h.ApplyVM(h.ctx, h.withGroups(vm, g, other)))
 	filter := agent.FilterName(vm.ID, card.MAC)
 	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
 		t.Errorf("the card in groups: %+v", s)
@@ -77,7 +77,7 @@ func testSecurityGroups(t *testing.T, h *host) {
 	h.must("apply other rules", h.ApplySecurityGroup(h.ctx, g))
 	h.refused("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)
 	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{card}
-	h.must("take the card out", h.ApplyVM(h.ctx, h.in(vm)))
+	h.must("take the card out", h.ApplyVM(h.ctx, h.withGroups(vm)))
 	if s := h.status(vm.ID, 2); s.NICs[0].Filter != "" || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 		t.Errorf("the card in no group: %+v", s)
 	}
@@ -85,7 +85,7 @@ func testSecurityGroups(t *testing.T, h *host) {
 	guarded := card
 	guarded.AntiSpoofing = &guard
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{guarded}
-	h.must("guard the card", h.ApplyVM(h.ctx, h.in(vm)))
+	h.must("guard the card", h.ApplyVM(h.ctx, h.withGroups(vm)))
 	if s := h.status(vm.ID, 3); s.NICs[0].Filter != filter || len(s.NextBoot) != 0 {
 		t.Errorf("the guarded card: %+v", s)
 	}
@@ -100,7 +100,7 @@ func testFilterDrift(t *testing.T, h *host) {
 	vm := h.vm()
 	card := fleet.NIC{Network: h.h.Network, MAC: mac(), SecurityGroups: []fleet.SecurityGroupID{g.ID}}
 	vm.Spec.NICs = []fleet.NIC{card}
-	in := h.in(vm, g)
+	in := h.withGroups(vm, g)
 	h.must("apply", h.ApplyVM(h.ctx, in))
 	changed := func() string {
 		for _, x := range h.snapshot().Groups {

@@ -34,7 +34,7 @@ func testGuestAgent(t *testing.T, h *host) {
 		t.Errorf("the guest says %+v", g)
 	}
 	h.h.Prepare(t, vm.ID)
-	h.passes(vm.ID, fleet.HealthAgent)
+	h.wantHealthy(vm.ID, fleet.HealthAgent)
 
 	must := func(act string, err error) { h.t.Helper(); h.must(act, err) }
 	for range 2 {
@@ -122,8 +122,8 @@ func (h *host) programs(id fleet.VMID) {
 	}
 }
 
-// passes runs a health check with its defaults, which the guest must pass.
-func (h *host) passes(id fleet.VMID, kind fleet.HealthKind) agent.Sign {
+// wantHealthy runs a health check with its defaults, which the guest must pass.
+func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) agent.Sign {
 	h.t.Helper()
 	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.Usual())
 	h.must("check "+string(kind), err)
@@ -154,11 +154,11 @@ func testHealth(t *testing.T, h *host) {
 		}
 	}
 	want("made")
-	first := h.passes(vm.ID, fleet.HealthWatchdog)
-	if again := h.passes(vm.ID, fleet.HealthWatchdog); first.Mark == "" || again.Mark != first.Mark {
+	first := h.wantHealthy(vm.ID, fleet.HealthWatchdog)
+	if again := h.wantHealthy(vm.ID, fleet.HealthWatchdog); first.Mark == "" || again.Mark != first.Mark {
 		t.Errorf("a watchdog that nobody let down says %q, then %q", first.Mark, again.Mark)
 	}
-	if h.passes(vm.ID, fleet.HealthScreen).Mark == "" {
+	if h.wantHealthy(vm.ID, fleet.HealthScreen).Mark == "" {
 		t.Error("a guest with a screen shows nothing")
 	}
 	var unsure agent.Unsure

@@ -127,8 +127,8 @@ func (h *host) refused(act string, err error, word string) {
 	}
 }
 
-// namesNobody fails the test if err names the other VM.
-func (h *host) namesNobody(act string, err error, other fleet.VM) {
+// namesNoOther fails the test if err names the other VM.
+func (h *host) namesNoOther(act string, err error, other fleet.VM) {
 	h.t.Helper()
 	if err != nil && (strings.Contains(err.Error(), other.Name) || strings.Contains(err.Error(), string(other.ID))) {
 		h.t.Errorf("%s: the error names another VM: %v", act, err)

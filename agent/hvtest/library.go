@@ -27,8 +27,8 @@ func (s sums) of(w agent.VolumeWork) agent.VolumeWork {
 	return w
 }
 
-// told returns a volume as reported to an agent with these checksums.
-func (h *host) told(s sums, p fleet.Pool, name string) fleet.Volume {
+// reported returns a volume as reported to an agent with these checksums.
+func (h *host) reported(s sums, p fleet.Pool, name string) fleet.Volume {
 	h.t.Helper()
 	state, err := h.Snapshot(h.ctx, agent.Assigned{Pools: []fleet.Pool{p}, Hashed: s})
 	h.must("snapshot", err)
@@ -56,7 +56,7 @@ func testHash(t *testing.T, h *host) {
 	p, known := h.pool(), sums{}
 	img := Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20}
 	h.h.AddImage(t, p, img)
-	if v := h.told(known, p, img.Name); v.SHA256 != "" || v.Altered {
+	if v := h.reported(known, p, img.Name); v.SHA256 != "" || v.Altered {
 		t.Errorf("nobody computed its checksum, and it is %+v", v)
 	}
 	ref := fleet.Volref{PoolID: p.ID, Volume: img.Name}
@@ -65,7 +65,7 @@ func testHash(t *testing.T, h *host) {
 	if want := volumeSum(t, p, img.Name); want != "" && sum != want || len(sum) != 64 {
 		t.Errorf("the checksum is %q, want %q", sum, want)
 	}
-	if v := h.told(known, p, img.Name); v.SHA256 != sum || v.Altered {
+	if v := h.reported(known, p, img.Name); v.SHA256 != sum || v.Altered {
 		t.Errorf("told as %+v, want %s", v, sum)
 	}
 	bad := h.work(p, img.Name, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})
@@ -77,11 +77,11 @@ func testHash(t *testing.T, h *host) {
 	// A write that resets the modification time is noticed all the same: the checksum is unknown until the file is
 	// hashed again.
 	h.h.Touch(t, p, img.Name)
-	if v := h.told(known, p, img.Name); v.SHA256 != "" || v.Altered {
+	if v := h.reported(known, p, img.Name); v.SHA256 != "" || v.Altered {
 		t.Errorf("somebody touched it, and it is told as %+v", v)
 	}
 	h.must("hash once more", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
-	if v := h.told(known, p, img.Name); v.SHA256 != known[ref].SHA256 || v.SHA256 == "" {
+	if v := h.reported(known, p, img.Name); v.SHA256 != known[ref].SHA256 || v.SHA256 == "" {
 		t.Errorf("read once more, it is told as %+v", v)
 	}
 	h.h.AddImage(t, p, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
@@ -92,7 +92,7 @@ func testHash(t *testing.T, h *host) {
 	// A file put in its place is another one, and its checksum is unknown.
 	h.h.DeleteVolume(t, p, img.Name)
 	h.h.AddImage(t, p, Image{Name: img.Name, Kind: Qcow2, SizeBytes: 8 << 20})
-	if v := h.told(known, p, img.Name); v.SHA256 != "" || !v.Altered {
+	if v := h.reported(known, p, img.Name); v.SHA256 != "" || !v.Altered {
 		t.Errorf("another file bears its name, and it is told as %+v", v)
 	}
 	vm := h.started(disk(p))
@@ -119,7 +119,7 @@ func testCopyVolume(t *testing.T, h *host) {
 			t.Error("a refused copy is there")
 		}
 		h.must("copy "+name, h.CopyVolume(h.ctx, w))
-		source, own := h.told(known, from, name), h.told(known, to, "copy-"+name)
+		source, own := h.reported(known, from, name), h.reported(known, to, "copy-"+name)
 		if source.SHA256 == "" || source.SHA256 != own.SHA256 || own.Format != source.Format || own.CapacityBytes != source.CapacityBytes {
 			t.Errorf("the copy is %+v of %+v", own, source)
 		}
@@ -161,12 +161,12 @@ func testOverlay(t *testing.T, h *host) {
 			vm   fleet.VM
 			size int64
 		}{{first, 4 << 20}, {second, 16 << 20}} {
-			v := h.told(known, p, c.vm.Spec.Disks[0].Volume)
+			v := h.reported(known, p, c.vm.Spec.Disks[0].Volume)
 			if filepath.Base(v.Backing) != name || v.CapacityBytes != c.size || !slices.Equal(v.UsedBy, []fleet.VMID{c.vm.ID}) || len(v.StoodOn) != 0 {
 				t.Errorf("the overlay is %+v", v)
 			}
 		}
-		base := h.told(known, p, name)
+		base := h.reported(known, p, name)
 		want := []fleet.VMID{first.ID, second.ID}
 		slices.Sort(want)
 		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.StoodOn, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
@@ -176,7 +176,7 @@ func testOverlay(t *testing.T, h *host) {
 		full := over(p, 0)
 		full.Overlay = false
 		third := h.made(full)
-		if v := h.told(known, p, third.Spec.Disks[0].Volume); v.Backing != "" || v.CapacityBytes != 4<<20 {
+		if v := h.reported(known, p, third.Spec.Disks[0].Volume); v.Backing != "" || v.CapacityBytes != 4<<20 {
 			t.Errorf("the full copy is %+v", v)
 		}
 		w := known.of(h.work(other, name, fleet.VolumeOrder{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
@@ -195,12 +195,12 @@ func testOverlay(t *testing.T, h *host) {
 		w = known.of(h.work(other, "flat-"+name+".qcow2", fleet.VolumeOrder{Source: first.Spec.Disks[0].Volume, SourcePool: p.ID, Flatten: true}))
 		w.Source = &p
 		h.must("make an image of the disk", h.CopyVolume(h.ctx, w))
-		if v := h.told(known, other, w.Name); v.Backing != "" || v.Format != "qcow2" || v.CapacityBytes != 4<<20 || len(v.SHA256) != 64 {
+		if v := h.reported(known, other, w.Name); v.Backing != "" || v.Format != "qcow2" || v.CapacityBytes != 4<<20 || len(v.SHA256) != 64 {
 			t.Errorf("the image of the disk is %+v", v)
 		}
 		h.must("delete one with its disk", h.DeleteVM(h.ctx, first, h.pools, true))
 		h.must("delete the other with its disk", h.DeleteVM(h.ctx, second, h.pools, true))
-		if v := h.told(known, p, name); v.SHA256 != base.SHA256 || len(v.UsedBy) != 0 || len(v.BaseOf) != 0 {
+		if v := h.reported(known, p, name); v.SHA256 != base.SHA256 || len(v.UsedBy) != 0 || len(v.BaseOf) != 0 {
 			t.Errorf("after all that stood on it the image is %+v", v)
 		}
 	}

@@ -36,8 +36,8 @@ func (h *host) faultOf(id fleet.VMID, code fleet.FaultCode) (fleet.Fault, bool) 
 	return find(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == code })
 }
 
-// gone fails the test if the volume was created again.
-func (h *host) gone(p fleet.Pool, volume string) {
+// wantDeleted fails the test if the volume was created again.
+func (h *host) wantDeleted(p fleet.Pool, volume string) {
 	h.t.Helper()
 	h.must("look at the pool again", h.ApplyPool(h.ctx, p))
 	if v, ok := h.volume(p, volume); ok {
@@ -87,7 +87,7 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 		t.Errorf("a disk that is not there is told as whole: %+v", r.Status.Disks[i])
 	}
 	if back == nil {
-		h.gone(p, first.Volume)
+		h.wantDeleted(p, first.Volume)
 		// A user asks for a new disk with another name.
 		vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{disk(p), vm.Spec.Disks[1]}
 	} else {
@@ -114,7 +114,7 @@ func testMissingUndefined(t *testing.T, h *host) {
 			h.refused("apply", h.ApplyVM(h.ctx, in), isMissing(p, vm.Spec.Disks[0]))
 			h.wantPower(vm.ID, fleet.Absent)
 			if back == nil {
-				h.gone(p, vm.Spec.Disks[0].Volume)
+				h.wantDeleted(p, vm.Spec.Disks[0].Volume)
 				return
 			}
 			back()
@@ -153,7 +153,7 @@ func testUndefined(t *testing.T, h *host) {
 
 // The definition of a running guest is removed: it continues, reports that at once, and is not defined again without an
 // order.
-func testTransient(t *testing.T, h *host) {
+func testRunningUndefined(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.started(disk(p))
 	h.report(vm.ID)

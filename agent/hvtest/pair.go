@@ -27,7 +27,7 @@ func RunPair(t *testing.T, p Pair) {
 		name string
 		test func(*testing.T, *pair)
 	}{
-		{"a VM is on the host that has it, and nowhere else", testOneHost},
+		{"a VM is on the host that has it, and wantAbsent else", testOneHost},
 		{"a guest that somebody migrates is the same on the other host, and back", testMigrated},
 		{"applying where a guest has come to changes nothing", testApplyMigrated},
 		{"a guest that runs elsewhere is not started, and comes to no harm", testStartElsewhere},
@@ -77,8 +77,8 @@ func (p *pair) moved(leave bool) (fleet.VM, fleet.VMStatus) {
 	return vm, p.b.wantPower(vm.ID, fleet.Running)
 }
 
-// nowhere fails the test if the host knows the VM.
-func (h *host) nowhere(id fleet.VMID) {
+// wantAbsent fails the test if the host knows the VM.
+func (h *host) wantAbsent(id fleet.VMID) {
 	h.t.Helper()
 	h.wantPower(id, fleet.Absent)
 	if r, ok := h.report(id); ok {
@@ -100,13 +100,13 @@ func (h *host) same(when string, id fleet.VMID, before fleet.VMStatus) {
 func testOneHost(t *testing.T, p *pair) {
 	vm := p.guest()
 	p.a.wantMark("where it is", vm.ID, pairMark)
-	p.b.nowhere(vm.ID)
+	p.b.wantAbsent(vm.ID)
 	for act, err := range map[string]error{"start": p.b.StartVM(p.b.ctx, vm.ID), "mark": p.b.MarkVM(p.b.ctx, vm.ID, pairMark)} {
 		if err == nil {
 			t.Errorf("%s on a host that has no such VM went well", act)
 		}
 	}
-	p.b.nowhere(vm.ID)
+	p.b.wantAbsent(vm.ID)
 	if v, ok := p.b.volume(p.b.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) > 0 {
 		t.Errorf("the other host sees the disk as %+v, %v", v, ok)
 	}
@@ -129,12 +129,12 @@ func testMigrated(t *testing.T, p *pair) {
 	whole(p.a, fleet.Stopped)
 	p.Migrate(t, vm.ID, 1, 0, false)
 	whole(p.a, fleet.Running)
-	p.b.nowhere(vm.ID)
+	p.b.wantAbsent(vm.ID)
 }
 
 func testApplyMigrated(_ *testing.T, p *pair) {
 	vm, before := p.moved(false)
-	p.a.nowhere(vm.ID)
+	p.a.wantAbsent(vm.ID)
 	for _, vm.Generation = range []int64{1, 1, 2} {
 		p.b.apply(vm)
 		p.b.same("after an order of what it is,", vm.ID, before)
@@ -162,7 +162,7 @@ func testStartElsewhere(_ *testing.T, p *pair) {
 func testDeleteLeft(t *testing.T, p *pair) {
 	vm, before := p.moved(true)
 	p.a.must("delete", p.a.DeleteVM(p.a.ctx, vm, p.a.pools, false))
-	p.a.nowhere(vm.ID)
+	p.a.wantAbsent(vm.ID)
 	p.b.same("after the deletion", vm.ID, before)
 	if v, ok := p.b.volume(p.b.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 1 || v.UsedBy[0] != vm.ID {
 		t.Errorf("its disk is %+v, %v", v, ok)
@@ -174,12 +174,12 @@ func testDeletedElsewhere(_ *testing.T, p *pair) {
 	for range 2 {
 		p.b.must("delete with disks", p.b.DeleteVM(p.b.ctx, vm, p.b.pools, true))
 	}
-	p.b.nowhere(vm.ID)
+	p.b.wantAbsent(vm.ID)
 	p.a.eventually("the fault shows", func() bool { _, ok := p.a.faultOf(vm.ID, fleet.FaultDisk); return ok })
 	p.a.refused("start without its disk", p.a.StartVM(p.a.ctx, vm.ID), isMissing(p.a.pools[0], vm.Spec.Disks[0]))
 	p.a.wantPower(vm.ID, fleet.Stopped)
 	for range 2 {
 		p.a.must("delete with disks", p.a.DeleteVM(p.a.ctx, vm, p.a.pools, true))
 	}
-	p.a.nowhere(vm.ID)
+	p.a.wantAbsent(vm.ID)
 }

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drawn returns the plan of the VM's definition.
-func (h *host) drawn(vm fleet.VM) fleet.Drawing {
+// planned returns the plan of the VM's definition.
+func (h *host) planned(vm fleet.VM) fleet.Drawing {
 	h.t.Helper()
 	before, after, err := h.PlanVM(h.ctx, h.order(vm))
 	h.must("plan", err)
@@ -33,7 +33,7 @@ func testPlan(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.vm(disk(p))
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
-	fresh := h.drawn(vm)
+	fresh := h.planned(vm)
 	comes := linesOf(fresh, fleet.LineComes)
 	for _, want := range []string{"<name>" + vm.Name + "</name>", ">131072</memory>", vm.Spec.Disks[0].Volume, vm.Spec.NICs[0].MAC} {
 		if !strings.Contains(comes, want) {
@@ -51,7 +51,7 @@ func testPlan(t *testing.T, h *host) {
 	h.apply(vm)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	was := h.wantPower(vm.ID, fleet.Running)
-	if d := h.drawn(vm); len(d.Lines) != 0 {
+	if d := h.planned(vm); len(d.Lines) != 0 {
 		t.Errorf("nothing is to change, and the plan says %+v", d)
 	}
 	more := vm
@@ -60,7 +60,7 @@ func testPlan(t *testing.T, h *host) {
 	more.Spec.Disks = append([]fleet.Disk{}, more.Spec.Disks...)
 	more.Spec.Disks = append(more.Spec.Disks, disk(p))
 	more.Spec.NICs = nil
-	d := h.drawn(more)
+	d := h.planned(more)
 	comes, goes := linesOf(d, fleet.LineComes), linesOf(d, fleet.LineGoes)
 	if !strings.Contains(comes, ">196608</memory>") || !strings.Contains(comes, more.Spec.Disks[1].Volume) || !strings.Contains(goes, ">131072</memory>") || !strings.Contains(goes, vm.Spec.NICs[0].MAC) {
 		t.Errorf("the plan says + %s\n- %s", comes, goes)
@@ -68,7 +68,7 @@ func testPlan(t *testing.T, h *host) {
 	if strings.Contains(comes+goes, "quantix.dev") || strings.Contains(comes+goes, "generation") {
 		t.Errorf("the plan tells of Quantix's own stamp: + %s\n- %s", comes, goes)
 	}
-	if again := h.drawn(more); !reflect.DeepEqual(again, d) {
+	if again := h.planned(more); !reflect.DeepEqual(again, d) {
 		t.Errorf("asked again the plan is another: %+v", again)
 	}
 	if now := h.status(vm.ID, vm.Generation); !reflect.DeepEqual(now, was) {

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// grouped returns the network's next generation with these port groups.
-func grouped(n fleet.Network, all ...fleet.PortGroup) fleet.Network {
+// withPortGroups returns the network's next generation with these port groups.
+func withPortGroups(n fleet.Network, all ...fleet.PortGroup) fleet.Network {
 	spec := *n.Spec
 	spec.PortGroups, n.Spec = all, &spec
 	n.Generation++
@@ -27,7 +27,7 @@ func (h *host) wantGroups(n fleet.Network, want ...string) {
 
 func testPortGroups(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkIsolated)
-	n = grouped(n, fleet.PortGroup{Name: "voice"}, fleet.PortGroup{Name: "backup", ToGuest: &fleet.Rate{AverageKiB: 1024, PeakKiB: 2048, BurstKiB: 512}})
+	n = withPortGroups(n, fleet.PortGroup{Name: "voice"}, fleet.PortGroup{Name: "backup", ToGuest: &fleet.Rate{AverageKiB: 1024, PeakKiB: 2048, BurstKiB: 512}})
 	for range 2 {
 		h.must("apply port groups", h.ApplyNetwork(h.ctx, n))
 		h.wantGroups(n, "backup", "voice")
@@ -49,10 +49,10 @@ func testPortGroups(t *testing.T, h *host) {
 	if st := h.status(vm.ID, vm.Generation); !slices.Equal(st.NextBoot, []string{"nics"}) {
 		t.Errorf("a card that leaves its port group waits for %q", st.NextBoot)
 	}
-	n = grouped(n, fleet.PortGroup{Name: "voice", Description: "phones"}, fleet.PortGroup{Name: "guests"})
+	n = withPortGroups(n, fleet.PortGroup{Name: "voice", Description: "phones"}, fleet.PortGroup{Name: "guests"})
 	h.must("change them while a guest is on one", h.ApplyNetwork(h.ctx, n))
 	h.wantGroups(n, "guests", "voice")
-	n = grouped(n)
+	n = withPortGroups(n)
 	h.must("drop all", h.ApplyNetwork(h.ctx, n))
 	h.wantGroups(n)
 }

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// keeping returns the network's next generation with these reservations, each "MAC address name".
-func keeping(n fleet.Network, all ...string) fleet.Network {
+// withReservations returns the network's next generation with these reservations, each "MAC address name".
+func withReservations(n fleet.Network, all ...string) fleet.Network {
 	spec, v4, dhcp := *n.Spec, *n.Spec.IPv4, *n.Spec.IPv4.DHCP
 	dhcp.Leases = nil
 	for _, text := range all {
@@ -41,22 +41,22 @@ func testReservations(t *testing.T, h *host) {
 	vm := h.on(n)
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 
-	n = keeping(n, "52:54:00:00:00:09 "+at+"9 nine", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120 eleven")
+	n = withReservations(n, "52:54:00:00:00:09 "+at+"9 nine", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120 eleven")
 	for range 2 {
 		h.must("reserve two more", h.ApplyNetwork(h.ctx, n))
 		h.wantReserved(n, "52:54:00:00:00:09 "+at+"9", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120")
 	}
-	n = keeping(n, "52:54:00:00:00:0a "+at+"9", "52:54:00:00:00:09 "+at+"10 nine")
+	n = withReservations(n, "52:54:00:00:00:0a "+at+"9", "52:54:00:00:00:09 "+at+"10 nine")
 	h.must("exchange two and drop one", h.ApplyNetwork(h.ctx, n))
 	h.wantReserved(n, "52:54:00:00:00:09 "+at+"10", "52:54:00:00:00:0a "+at+"9")
-	n = keeping(n)
+	n = withReservations(n)
 	h.must("drop all", h.ApplyNetwork(h.ctx, n))
 	h.wantReserved(n)
 	if p := h.h.Power(t, vm.ID); p != fleet.Running {
 		t.Errorf("the guest on the network is %s", p)
 	}
 	h.h.StopNetwork(t, n.Name)
-	n = keeping(n, "52:54:00:00:00:0c "+at+"12")
+	n = withReservations(n, "52:54:00:00:00:0c "+at+"12")
 	h.must("reserve while it is stopped", h.ApplyNetwork(h.ctx, n))
 	h.wantReserved(n, "52:54:00:00:00:0c "+at+"12")
 }

@@ -28,17 +28,17 @@ func testCPUModels(t *testing.T, h *host) {
 		h.wantSettled(vm, when+", off")
 		h.must("start with "+when, h.StartVM(h.ctx, vm.ID))
 		h.wantSettled(vm, when+", started")
-		h.waits(&vm, when+", a feature more", func(s *fleet.VMSpec) { s.CPU.Features = "+aes -svm -x2apic" }, "cpu.features")
+		h.wantPending(&vm, when+", a feature more", func(s *fleet.VMSpec) { s.CPU.Features = "+aes -svm -x2apic" }, "cpu.features")
 		if features != "" {
-			h.waits(&vm, when+", no features", func(s *fleet.VMSpec) { s.CPU.Features = "" }, "cpu.features")
+			h.wantPending(&vm, when+", no features", func(s *fleet.VMSpec) { s.CPU.Features = "" }, "cpu.features")
 		}
-		h.waits(&vm, when+", no model", func(s *fleet.VMSpec) { s.CPU.Model = "" }, "cpu.model")
+		h.wantPending(&vm, when+", no model", func(s *fleet.VMSpec) { s.CPU.Model = "" }, "cpu.model")
 		h.must("stop", h.StopVM(h.ctx, vm.ID))
 	}
 }
 
-// waits edits a running VM, requires that the fields wait for its next start, and reverts the edit.
-func (h *host) waits(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields ...string) {
+// wantPending edits a running VM, requires that the fields wait for its next start, and reverts the edit.
+func (h *host) wantPending(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields ...string) {
 	h.t.Helper()
 	before := vm.Spec
 	edit(&vm.Spec)

@@ -294,7 +294,7 @@ func testSnapshotRefused(t *testing.T, h *host) {
 	h.wantVolumes(p, 0)
 }
 
-func testSnapshotOthers(t *testing.T, h *host) {
+func testForeignSnapshots(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.made(disk(p))
 	drop := h.h.ForeignSnapshot(t, vm.ID, "theirs")

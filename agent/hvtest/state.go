@@ -96,7 +96,7 @@ func testMeters(t *testing.T, h *host) {
 	})
 }
 
-func testSteady(t *testing.T, h *host) {
+func testUnchangedState(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.vm(disk(p))
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}

@@ -103,7 +103,7 @@ func testDiskInUse(t *testing.T, h *host) {
 		"give one disk to two VMs": h.ApplyVM(h.ctx, h.order(second)), "delete a disk of another VM": h.DeleteVM(h.ctx, second, h.pools, true),
 	} {
 		h.refused(act, err, "in use by another VM")
-		h.namesNobody(act, err, vm)
+		h.namesNoOther(act, err, vm)
 	}
 	if _, ok := h.volume(p, vm.Spec.Disks[0].Volume); !ok {
 		t.Error("the disk is gone")
@@ -111,7 +111,7 @@ func testDiskInUse(t *testing.T, h *host) {
 	h.must("delete the owner", h.DeleteVM(h.ctx, vm, h.pools, true))
 }
 
-func testFound(t *testing.T, h *host) {
+func testUnmanaged(t *testing.T, h *host) {
 	foreign := name("foreign")
 	id := h.h.Foreign(t, foreign)
 	state := h.snapshot()

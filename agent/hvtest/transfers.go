@@ -64,8 +64,8 @@ func (h *host) sent(p fleet.Pool, name string) *parcel {
 	return out
 }
 
-// taking returns the work that receives the parcel.
-func (h *host) taking(in *parcel, to fleet.Pool, name string, known sums, o fleet.VolumeOrder) agent.VolumeWork {
+// receiveWork returns the work that receives the parcel.
+func (h *host) receiveWork(in *parcel, to fleet.Pool, name string, known sums, o fleet.VolumeOrder) agent.VolumeWork {
 	w := known.of(h.work(to, name, o))
 	w.Arrive = in.unpack
 	return w
@@ -81,12 +81,12 @@ func testTransfer(t *testing.T, h *host) {
 		h.h.AddImage(t, from, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
 		in := h.sent(from, name)
 		h.must("hash", h.HashVolume(h.ctx, known.of(h.work(from, name, fleet.VolumeOrder{}))))
-		source := h.told(known, from, name)
-		w := h.taking(in, to, "copy-"+name, known, fleet.VolumeOrder{Checksum: "sha256:" + source.SHA256, Transfer: &fleet.TransferOrder{Check: true}})
+		source := h.reported(known, from, name)
+		w := h.receiveWork(in, to, "copy-"+name, known, fleet.VolumeOrder{Checksum: "sha256:" + source.SHA256, Transfer: &fleet.TransferOrder{Check: true}})
 		made := ""
 		w.Whole = func(file string) error { made = file; return nil }
 		h.must("receive "+name, h.ReceiveVolume(h.ctx, w))
-		own := h.told(known, to, "copy-"+name)
+		own := h.reported(known, to, "copy-"+name)
 		if own.SHA256 != source.SHA256 || own.Format != source.Format || own.CapacityBytes != source.CapacityBytes {
 			t.Errorf("what came is %+v of %+v", own, source)
 		}
@@ -113,17 +113,17 @@ func testTransfer(t *testing.T, h *host) {
 	h.refused("send what is not there", h.SendVolume(h.ctx, known.of(h.work(from, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
 }
 
-func testTransferJudged(t *testing.T, h *host) {
+func testTransferVerified(t *testing.T, h *host) {
 	from, to, known := h.pool(), h.pool(), sums{}
 	h.h.AddImage(t, from, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
 	in := h.sent(from, "golden.qcow2")
-	h.refused("other bytes than those of the image", h.ReceiveVolume(h.ctx, h.taking(in, to, "came.qcow2", known, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})), "other bytes")
+	h.refused("other bytes than those of the image", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})), "other bytes")
 	h.wantNoVolume(to, "came.qcow2")
 	page := &parcel{data: []byte("<html>no image at all</html>\n" + strings.Repeat("x", 600))}
 	page.size = int64(len(page.data))
-	h.refused("what is no image", h.ReceiveVolume(h.ctx, h.taking(page, to, "came.iso", known, fleet.VolumeOrder{})), "What was sent")
+	h.refused("what is no image", h.ReceiveVolume(h.ctx, h.receiveWork(page, to, "came.iso", known, fleet.VolumeOrder{})), "What was sent")
 	h.wantNoVolume(to, "came.iso")
-	lost := h.taking(in, to, "came.qcow2", known, fleet.VolumeOrder{})
+	lost := h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})
 	lost.Arrive = func(_ context.Context, dst transfer.Sink, _ int64) (agent.Arrived, error) {
 		_, err := dst.WriteAt(in.data[:len(in.data)/2], 0)
 		return agent.Arrived{}, errors.Join(err, errors.New("the connection to the other host was lost"))
@@ -133,7 +133,7 @@ func testTransferJudged(t *testing.T, h *host) {
 	if state, _ := find(h.snapshot(to).Pools, func(r wire.PoolReport) bool { return r.Name == to.Name }); slices.ContainsFunc(state.Status.Volumes, func(v fleet.Volume) bool { return strings.Contains(v.Name, "came") }) {
 		t.Errorf("something is left: %+v", state.Status.Volumes)
 	}
-	h.must("all of it, all the same", h.ReceiveVolume(h.ctx, h.taking(in, to, "came.qcow2", known, fleet.VolumeOrder{})))
+	h.must("all of it, all the same", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})))
 }
 
 // migrate returns the order to send the VM's disks into parcels.
@@ -180,7 +180,7 @@ func testMigrate(t *testing.T, h *host) {
 	next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
 	order := h.order(next)
 	for i, d := range in.Order.Disks {
-		h.must("receive", h.ReceiveVolume(h.ctx, h.taking(parcels[d.To], to, d.To.Volume, known, fleet.VolumeOrder{Transfer: &fleet.TransferOrder{Check: true}})))
+		h.must("receive", h.ReceiveVolume(h.ctx, h.receiveWork(parcels[d.To], to, d.To.Volume, known, fleet.VolumeOrder{Transfer: &fleet.TransferOrder{Check: true}})))
 		next.Spec.Disks[i].PoolID, next.Spec.Disks[i].Volume = d.To.PoolID, d.To.Volume
 		order.Made = append(order.Made, d.To)
 	}

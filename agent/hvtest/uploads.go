@@ -139,7 +139,7 @@ func testUploads(t *testing.T, h *host) {
 	}
 }
 
-func testUploadsJudged(t *testing.T, h *host) {
+func testUploadsVerified(t *testing.T, h *host) {
 	p := h.pool()
 	page := append([]byte("<!DOCTYPE html><title>Sign in</title>"), bytes.Repeat([]byte("<p>text"), 20_000)...)
 	for name, c := range map[string]struct {
@@ -157,7 +157,7 @@ func testUploadsJudged(t *testing.T, h *host) {
 	}
 }
 
-func testUploadGoesOn(t *testing.T, h *host) {
+func testUploadResumes(t *testing.T, h *host) {
 	p := h.pool()
 	text := sound(5 << 20)
 	u := h.upload(p, "image.raw", text, sumOf(text))

@@ -74,7 +74,7 @@ func testVolumes(t *testing.T, h *host) {
 }
 
 // An order is repeated after its result was lost; a different order with the same name is refused.
-func testVolumeMadeOnce(t *testing.T, h *host) {
+func testCreateVolumeOnce(t *testing.T, h *host) {
 	p := h.pool()
 	var made string
 	first := h.work(p, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 4 << 20})
@@ -162,7 +162,7 @@ func testVolumeInUse(t *testing.T, h *host) {
 	h.apply(h.vm()) // the host still accepts orders
 }
 
-func testVolumeOfOthers(t *testing.T, h *host) {
+func testVolumeWithBackingFile(t *testing.T, h *host) {
 	p := h.pool()
 	for _, kind := range []ImageKind{Qcow2Backing, Qcow2Data} {
 		name := "bad-" + string(kind)

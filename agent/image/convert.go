@@ -108,7 +108,7 @@ func (p Part) run(ctx context.Context, out io.Writer, limits []string, to *os.Fi
 	defer func() { err = errors.Join(err, back()) }()
 	if to != nil {
 		call.ExtraFiles = append(call.ExtraFiles, to)
-		taken, wrong := lend(to, 0o060)
+		taken, wrong := grant(to, 0o060)
 		if wrong != nil {
 			return wrong
 		}

@@ -16,15 +16,15 @@ func asNobody(cmd *exec.Cmd, file *os.File) (back func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
 	}
-	if back, err = lend(file, 0o040); err != nil {
+	if back, err = grant(file, 0o040); err != nil {
 		return nil, err
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}, Pdeathsig: syscall.SIGKILL}
 	return back, nil
 }
 
-// lend gives the group of user nobody the rights to the file; back revokes them.
-func lend(file *os.File, rights os.FileMode) (back func() error, err error) {
+// grant gives the group of user nobody the rights to the file; back revokes them.
+func grant(file *os.File, rights os.FileMode) (back func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
 	}

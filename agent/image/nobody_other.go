@@ -11,7 +11,7 @@ func asNobody(*exec.Cmd, *os.File) (back func() error, err error) {
 	return func() error { return nil }, nil
 }
 
-func lend(*os.File, os.FileMode) (func() error, error) { return func() error { return nil }, nil }
+func grant(*os.File, os.FileMode) (func() error, error) { return func() error { return nil }, nil }
 
 func deletedDir() (dir string, leave func() error, err error) {
 	dir, err = os.MkdirTemp("", "quantix-image-")

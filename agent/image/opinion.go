@@ -57,7 +57,7 @@ func agrees(text []byte, f Facts) error {
 	if err := d.Decode(&said); err != nil {
 		return fmt.Errorf("read what qemu-img says: %w", err)
 	}
-	if name := names(said); name != "" {
+	if name := referencedFile(said); name != "" {
 		return doubt("qemu-img finds that it refers to another file, %q.", name)
 	}
 	if said["format"] != f.Format {
@@ -77,23 +77,23 @@ func agrees(text []byte, f Facts) error {
 	return nil
 }
 
-// names returns another file that is named anywhere in the value.
-func names(v any) string {
+// referencedFile returns another file that is named anywhere in the value.
+func referencedFile(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, below := range v {
 			text, isText := below.(string)
 			switch {
-			case isText && strings.Contains(key, "filename") && !own(text), isText && key == "data-file":
+			case isText && strings.Contains(key, "filename") && !isOwnName(text), isText && key == "data-file":
 				return text
 			}
-			if name := names(below); name != "" {
+			if name := referencedFile(below); name != "" {
 				return name
 			}
 		}
 	case []any:
 		for _, below := range v {
-			if name := names(below); name != "" {
+			if name := referencedFile(below); name != "" {
 				return name
 			}
 		}
@@ -101,12 +101,12 @@ func names(v any) string {
 	return ""
 }
 
-// own reports whether the name is that of the inspected file or only a protocol option.
-func own(name string) bool {
+// isOwnName reports whether the name is that of the inspected file or only a protocol option.
+func isOwnName(name string) bool {
 	spelt, isGraph := strings.CutPrefix(name, "json:")
 	if !isGraph {
 		return name == opinionFile
 	}
 	var node any
-	return json.Unmarshal([]byte(spelt), &node) == nil && names(node) == ""
+	return json.Unmarshal([]byte(spelt), &node) == nil && referencedFile(node) == ""
 }

@@ -14,26 +14,27 @@ import (
 	"quantix/internal/fleet"
 )
 
-// errNoOpinion says that nobody else can be asked on this host.
+// errNoOpinion is returned if qemu-img is not installed.
 var errNoOpinion = errors.New("qemu-img is not installed here, so only Quantix itself has looked at the image")
 
-// NoOpinion reports whether the error is that qemu-img is missing: the own reading decides then.
+// NoOpinion reports whether err means that qemu-img is missing: then only this package's own checks apply.
 func NoOpinion(err error) bool { return errors.Is(err, errNoOpinion) }
 
 // imgCall is one run of qemu-img.
 type imgCall struct {
 	*exec.Cmd
-	said bounded // its own words
+	stderr bounded
 }
 
-// stackLimit is the room of each of its threads, in bytes. It begins as many as its disk keeps waiting, 64 at most: with the usual 8 MiB of each, and an arena of
-// 64 MiB, a busy host was over every limit of addresses.
+// stackLimit is the stack size of each thread of qemu-img in bytes. qemu-img starts one thread per waiting request, 64
+// at most. With the default stacks of 8 MiB and malloc arenas of 64 MiB, slow storage made it exceed every address
+// space limit.
 const stackLimit = 1 << 20
 
-// saidMost is how much is kept of what it writes, in bytes.
-const saidMost = 1 << 20
+// maxOutput limits the stored error output in bytes.
+const maxOutput = 1 << 20
 
-// qemuImg is a call of it within limits, those of prlimit where that is installed.
+// qemuImg returns a call of qemu-img within limits, which are arguments of prlimit if that is installed.
 func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, error) {
 	program, err := exec.LookPath("qemu-img")
 	if err != nil {
@@ -45,11 +46,11 @@ func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, er
 	}
 	c := &imgCall{Cmd: exec.CommandContext(ctx, all[0], all[1:]...)} //nolint:gosec // fixed words, and numbers
 	c.Env = []string{"LC_ALL=C", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MALLOC_ARENA_MAX=1"}
-	c.WaitDelay, c.Stderr = time.Second, &c.said
+	c.WaitDelay, c.Stderr = time.Second, &c.stderr
 	return c, nil
 }
 
-// run runs it in an empty directory, where no name stands for a file.
+// run runs qemu-img in an empty directory, so that no relative name refers to a file.
 func (c *imgCall) run(ctx context.Context) error {
 	dir, leave, err := deletedDir()
 	if err != nil {
@@ -60,13 +61,13 @@ func (c *imgCall) run(ctx context.Context) error {
 	if err = errors.Join(err, leave()); c.Process == nil {
 		return err
 	}
-	return errors.Join(asSentence(ctx, c.Wait(), &c.said), err)
+	return errors.Join(asSentence(ctx, c.Wait(), &c.stderr), err)
 }
 
-// asSentence is the error of a program with what it said itself, which is all that people need.
-func asSentence(ctx context.Context, err error, said *bounded) error {
+// asSentence returns the program's own error output as the error.
+func asSentence(ctx context.Context, err error, stderr *bounded) error {
 	var exit *exec.ExitError
-	switch text := strings.TrimSpace(said.String()); {
+	switch text := strings.TrimSpace(stderr.String()); {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
@@ -80,11 +81,11 @@ func asSentence(ctx context.Context, err error, said *bounded) error {
 	return err
 }
 
-// bounded keeps the beginning of what is written to it.
+// bounded stores the beginning of the data written to it.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {
-	room := saidMost - b.Len()
+	room := maxOutput - b.Len()
 	b.Buffer.Write(p[:min(len(p), max(room, 0))])
 	if room < len(p) {
 		return 0, io.ErrShortWrite

@@ -48,7 +48,7 @@ func (f *fake) read(n fleet.Network, _ bool) (p present, err error) {
 	for name, d := range f.devices {
 		if d.Master == n.BridgeDevice() {
 			if p.ports = append(p.ports, name); !isGuest(name, d.Kind) {
-				p.ways = append(p.ways, name)
+				p.outPorts = append(p.outPorts, name)
 			}
 		}
 	}

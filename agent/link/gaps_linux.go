@@ -61,7 +61,7 @@ func tryKernel(ctx context.Context) map[string]error {
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() != unix.Getpid() {
-			// locked for good: the thread ends with the goroutine, and the namespace with the thread
+			// the locked thread ends with the goroutine, and the namespace with the thread
 			done <- tryHere()
 			return
 		}

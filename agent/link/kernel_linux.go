@@ -34,7 +34,7 @@ func (l linux) do(s step) error {
 	case addTunnel:
 		a := netlink.NewLinkAttrs()
 		a.Name, a.MTU = s.device, s.mtu
-		return made(&netlink.Vxlan{LinkAttrs: a, VxlanId: s.n, SrcAddr: net.ParseIP(s.to), Learning: true, Port: fleet.VXLANPort}, s.owner)
+		return createDevice(&netlink.Vxlan{LinkAttrs: a, VxlanId: s.n, SrcAddr: net.ParseIP(s.to), Learning: true, Port: fleet.VXLANPort}, s.owner)
 	}
 	if s.do == addVLAN {
 		parent, err := netlink.LinkByName(s.to)
@@ -43,7 +43,7 @@ func (l linux) do(s step) error {
 		}
 		a := netlink.NewLinkAttrs()
 		a.Name, a.ParentIndex = s.device, parent.Attrs().Index
-		return made(&netlink.Vlan{LinkAttrs: a, VlanId: s.n}, s.owner)
+		return createDevice(&netlink.Vlan{LinkAttrs: a, VlanId: s.n}, s.owner)
 	}
 	x, err := netlink.LinkByName(s.device)
 	if s.do == removeLink && errors.As(err, &netlink.LinkNotFoundError{}) {
@@ -67,7 +67,7 @@ func (l linux) do(s step) error {
 		return netlink.LinkSetMTU(x, s.n)
 	case bringUp:
 		return netlink.LinkSetUp(x)
-	case quiet:
+	case disableIPv6:
 		err := os.WriteFile("/proc/sys/net/ipv6/conf/"+s.device+"/disable_ipv6", []byte("1"), 0)
 		if errors.Is(err, os.ErrNotExist) {
 			return nil // a kernel without IPv6
@@ -83,8 +83,8 @@ func (l linux) do(s step) error {
 	return move(x, s)
 }
 
-// made creates a device and marks it; it deletes one that it cannot mark.
-func made(x netlink.Link, owner string) error {
+// createDevice creates a device and marks it; it deletes one that it cannot mark.
+func createDevice(x netlink.Link, owner string) error {
 	if err := netlink.LinkAdd(x); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func makeBridge(s step) error {
 		a.HardwareAddr = mac
 	}
 	x := &netlink.Bridge{LinkAttrs: a}
-	if err := made(x, s.owner); err != nil {
+	if err := createDevice(x, s.owner); err != nil {
 		return err
 	}
 	return setBridge(x, 0)

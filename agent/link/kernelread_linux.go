@@ -30,7 +30,7 @@ func (l linux) read(n fleet.Network, routes bool) (p present, err error) {
 		a := x.Attrs()
 		if bridge != "" && names[a.MasterIndex] == bridge {
 			if p.ports = append(p.ports, a.Name); !isGuest(a.Name, x.Type()) {
-				p.ways = append(p.ways, a.Name)
+				p.outPorts = append(p.outPorts, a.Name)
 			}
 		}
 		if n.Spec.Device != "" && x.Type() == "macvtap" && names[a.ParentIndex] == n.Spec.Device {

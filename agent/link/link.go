@@ -296,16 +296,16 @@ func (k *Devices) Look(n fleet.Network, st *fleet.NetworkStatus) {
 	}
 	p, err := k.kernel.read(n, false)
 	if err != nil {
-		say(st, err.Error())
+		addFault(st, err.Error())
 		return
 	}
 	if !n.Spec.Mode.Is().Made && st.Active {
 		st.NICs = k.nics(n, p)
 		if err := checkPresent(n, p, st.NICs); err != nil {
-			say(st, err.Error())
+			addFault(st, err.Error())
 		}
 	}
-	tell(n, p, st)
+	addStatus(n, p, st)
 }
 
 // nics returns the network's NIC capacity on this host; nil: unlimited.
@@ -324,8 +324,8 @@ func (k *Devices) nics(n fleet.Network, p present) *fleet.NetworkNICs {
 	return &c
 }
 
-// tell adds the state of the devices for Look.
-func tell(n fleet.Network, p present, st *fleet.NetworkStatus) {
+// addStatus adds the state of the devices for Look.
+func addStatus(n fleet.Network, p present, st *fleet.NetworkStatus) {
 	if !n.Spec.Mode.Is().Made {
 		st.Uplink = n.Spec.Device
 		if p.bridge != nil {
@@ -337,7 +337,7 @@ func tell(n fleet.Network, p present, st *fleet.NetworkStatus) {
 	}
 	if p.bridge == nil || p.bridge.Owner != owner(n) {
 		if st.Active {
-			say(st, fmt.Sprintf("The bridge %s was removed on the host. Try again to make it anew.", n.BridgeDevice()))
+			addFault(st, fmt.Sprintf("The bridge %s was removed on the host. Try again to make it anew.", n.BridgeDevice()))
 		}
 		return
 	}
@@ -359,15 +359,15 @@ func tell(n fleet.Network, p present, st *fleet.NetworkStatus) {
 	}
 	switch {
 	case p.bridge.STP != n.Spec.STP && n.Spec.Mode == fleet.NetworkUplink:
-		say(st, fmt.Sprintf("The spanning tree of the bridge %s was switched %s on the host. Try again to switch it %s.", p.bridge.Name, onOff(p.bridge.STP), onOff(n.Spec.STP)))
+		addFault(st, fmt.Sprintf("The spanning tree of the bridge %s was switched %s on the host. Try again to switch it %s.", p.bridge.Name, onOff(p.bridge.STP), onOff(n.Spec.STP)))
 	case !p.bridge.Up:
-		say(st, fmt.Sprintf("The bridge %s was taken down on the host. Try again to bring it up.", p.bridge.Name))
+		addFault(st, fmt.Sprintf("The bridge %s was taken down on the host. Try again to bring it up.", p.bridge.Name))
 	case port == nil || port.Master != p.bridge.Name:
-		say(st, fmt.Sprintf("The way out of the bridge %s was removed on the host. Try again to make it anew.", p.bridge.Name))
+		addFault(st, fmt.Sprintf("The way out of the bridge %s was removed on the host. Try again to make it anew.", p.bridge.Name))
 	case port == p.uplink && len(port.Addresses) > 0:
-		say(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to give it to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
+		addFault(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to give it to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
 	case foreignPort(n, p) != "":
-		say(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: with two ways out it may be a loop. Take it out there.", foreignPort(n, p), p.bridge.Name))
+		addFault(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: with two ways out it may be a loop. Take it out there.", foreignPort(n, p), p.bridge.Name))
 	}
 }
 
@@ -378,8 +378,8 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// say appends a fault to the status.
-func say(st *fleet.NetworkStatus, words string) {
+// addFault appends a fault to the status.
+func addFault(st *fleet.NetworkStatus, words string) {
 	if st.Error == "" {
 		st.Error = words
 	}

@@ -58,7 +58,7 @@ type device struct {
 type present struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // of the bridge
-	ways                         []string // ports that are not guests'
+	outPorts                     []string // ports that are not guests'
 	taps                         int      // guests directly on the uplink
 	locals                       []local
 }
@@ -82,7 +82,7 @@ const (
 	leave            verb = "take from its bridge"
 	setMTU           verb = "set the MTU of"
 	bringUp          verb = "bring up"
-	quiet            verb = "keep the host's own IPv6 off" // guests must not reach the host through it
+	disableIPv6      verb = "keep the host's own IPv6 off" // guests must not reach the host through it
 	copyIPv6Settings verb = "give the IPv6 settings of its device to"
 	spanning         verb = "set the spanning tree of"
 	dropAddress      verb = "take an address from"
@@ -115,8 +115,8 @@ const ownerPrefix = "quantix:"
 
 func owner(n fleet.Network) string { return ownerPrefix + string(n.ID) }
 
-// ours returns an error for a device of another owner.
-func ours(n fleet.Network, d *device, kind string) error {
+// checkOwner returns an error for a device of another owner.
+func checkOwner(n fleet.Network, d *device, kind string) error {
 	switch {
 	case d == nil || d.Owner == owner(n) && d.Kind == kind:
 		return nil
@@ -129,10 +129,10 @@ func ours(n fleet.Network, d *device, kind string) error {
 // planOverlay returns the steps to create or update an overlay; none if it is up to date.
 func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	bridge, tunnel := n.BridgeDevice(), n.TunnelDevice()
-	if err := ours(n, p.bridge, "bridge"); err != nil {
+	if err := checkOwner(n, p.bridge, "bridge"); err != nil {
 		return nil, err
 	}
-	if err := ours(n, p.tunnel, "vxlan"); err != nil {
+	if err := checkOwner(n, p.tunnel, "vxlan"); err != nil {
 		return nil, err
 	}
 	at, err := underlay(n, p)
@@ -148,13 +148,13 @@ func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	}
 	have := p.tunnel
 	if p.bridge == nil {
-		steps = append(steps, step{do: addBridge, device: bridge, mtu: mtu, owner: owner(n)}, step{do: quiet, device: bridge})
+		steps = append(steps, step{do: addBridge, device: bridge, mtu: mtu, owner: owner(n)}, step{do: disableIPv6, device: bridge})
 	}
 	if have != nil && (have.VNI != n.Spec.VNI || have.Local != at.addr.String()) {
 		steps, have = append(steps, step{do: removeLink, device: tunnel}), nil
 	}
 	if have == nil {
-		steps = append(steps, step{do: addTunnel, device: tunnel, to: at.addr.String(), n: n.Spec.VNI, mtu: mtu, owner: owner(n)}, step{do: quiet, device: tunnel})
+		steps = append(steps, step{do: addTunnel, device: tunnel, to: at.addr.String(), n: n.Spec.VNI, mtu: mtu, owner: owner(n)}, step{do: disableIPv6, device: tunnel})
 		have = &device{MTU: mtu}
 	}
 	if have.Master != bridge {

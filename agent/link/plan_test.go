@@ -180,7 +180,7 @@ func TestPlanRefusesLoopsAndForeignPorts(t *testing.T) {
 		"an address by DHCP": {func(p *present) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
 		"several ways out":   {func(p *present) { p.uplink.Shared = true }, "several devices at once"},
 		"a second uplink": {func(p *present) {
-			p.bridge, p.ways = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
+			p.bridge, p.outPorts = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
 		}, "are a loop"},
 		"a bridge of others": {func(p *present) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
 	} {

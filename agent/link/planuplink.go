@@ -12,7 +12,7 @@ import (
 // interrupts its traffic for a moment.
 func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error) {
 	bridge, nic := n.BridgeDevice(), n.Spec.Device
-	if err := ours(n, p.bridge, "bridge"); err != nil {
+	if err := checkOwner(n, p.bridge, "bridge"); err != nil {
 		return nil, false, err
 	}
 	if p.uplink == nil {
@@ -23,7 +23,7 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 		return nil, false, err
 	}
 	if n.Spec.VLAN > 0 {
-		if err := ours(n, p.vlan, "vlan"); err != nil {
+		if err := checkOwner(n, p.vlan, "vlan"); err != nil {
 			return nil, false, err
 		}
 	}
@@ -35,7 +35,7 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 		steps = append(steps, made)
 		switch {
 		case n.Spec.VLAN > 0:
-			steps = append(steps, step{do: quiet, device: bridge})
+			steps = append(steps, step{do: disableIPv6, device: bridge})
 		case !p.uplink.Auto:
 			steps = append(steps, step{do: copyIPv6Settings, device: bridge, to: nic})
 		}
@@ -49,7 +49,7 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 		steps = append(steps, step{do: bringUp, device: bridge})
 	}
 	if n.Spec.VLAN > 0 && p.vlan == nil {
-		steps = append(steps, step{do: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)}, step{do: quiet, device: port})
+		steps = append(steps, step{do: addVLAN, device: port, to: nic, n: n.Spec.VLAN, owner: owner(n)}, step{do: disableIPv6, device: port})
 	}
 	now := p.uplink
 	if n.Spec.VLAN > 0 {
@@ -123,8 +123,8 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 // foreignPort returns a device in the network's bridge that is neither its uplink nor a guest's; empty: none.
 func foreignPort(n fleet.Network, p present) string {
 	own := []string{n.VLANDevice(), n.TunnelDevice(), n.Spec.Device}
-	if i := slices.IndexFunc(p.ways, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
-		return p.ways[i]
+	if i := slices.IndexFunc(p.outPorts, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
+		return p.outPorts[i]
 	}
 	return ""
 }

@@ -16,7 +16,7 @@ func (h *Host) address(n fleet.NIC) (string, []fleet.AddressSource) {
 		return fmt.Sprintf("10.20.%d.%d", byte(a>>8), 2+byte(a)%250), []fleet.AddressSource{fleet.FromAgent, fleet.FromARP}
 	}
 	if net := h.networks[n.Network]; net != nil && net.live.IPv4 != nil {
-		if ip, leased := net.gives(n.MAC); leased {
+		if ip, leased := net.dhcpAddress(n.MAC); leased {
 			return ip, []fleet.AddressSource{fleet.FromAgent, fleet.FromLease}
 		}
 		first := net.live.IPv4.Prefix().Addr().Next().Next()
@@ -25,8 +25,8 @@ func (h *Host) address(n fleet.NIC) (string, []fleet.AddressSource) {
 	return fmt.Sprintf("192.168.122.%d", 2+byte(a)%250), []fleet.AddressSource{fleet.FromAgent, fleet.FromLease}
 }
 
-// gives returns the DHCP address for a NIC: its reservation, else one of the ranges.
-func (n *network) gives(mac string) (string, bool) {
+// dhcpAddress returns the DHCP address for a NIC: its reservation, else one of the ranges.
+func (n *network) dhcpAddress(mac string) (string, bool) {
 	dhcp := n.live.IPv4.DHCP
 	if dhcp == nil {
 		return "", false

@@ -67,7 +67,7 @@ func (h *Host) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
 		if !ok {
 			return fleet.Volume{}, agent.NoVolume(in.Order.Source, of.Name)
 		}
-		if err := h.quiet(p, from); err != nil {
+		if err := h.checkNotRunning(p, from); err != nil {
 			return fleet.Volume{}, err
 		}
 		if misbehaves(in.Name, FailVolume) {
@@ -142,7 +142,7 @@ func (h *Host) archive(in agent.VolumeWork, e fleet.ExportOrder) ([]byte, error)
 		if f == nil {
 			return nil, agent.NoVolume(ref.Volume, p.spec.Path)
 		}
-		if err := h.quiet(p, f); err != nil {
+		if err := h.checkNotRunning(p, f); err != nil {
 			return nil, err
 		}
 		text := packed(f.CapacityBytes, f.whole(p))

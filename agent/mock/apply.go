@@ -19,7 +19,7 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
-	make, err := h.missing(in)
+	make, err := h.volumesToCreate(in)
 	if err == nil {
 		err = h.checkGroups(in)
 	}
@@ -34,7 +34,7 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 			return err
 		}
 	}
-	if err := h.put(in, make); err != nil { // the host may have changed during the copies
+	if err := h.addVolumes(in, make); err != nil { // the host may have changed during the copies
 		return err
 	}
 	for _, v := range make {
@@ -84,8 +84,8 @@ func (h *Host) growDisks(in agent.Apply) error {
 	return nil
 }
 
-// put adds the new volumes to their pools.
-func (h *Host) put(in agent.Apply, make []newVolume) error {
+// addVolumes adds the new volumes to their pools.
+func (h *Host) addVolumes(in agent.Apply, make []newVolume) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, err := h.check(in); err != nil {
@@ -107,8 +107,8 @@ type newVolume struct {
 	image bool
 }
 
-// missing checks the spec against the host and lists the volumes to create.
-func (h *Host) missing(in agent.Apply) ([]newVolume, error) {
+// volumesToCreate checks the spec against the host and lists the volumes to create.
+func (h *Host) volumesToCreate(in agent.Apply) ([]newVolume, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	make, err := h.check(in)
@@ -201,7 +201,7 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 		return nil, fleet.Errorf(fleet.Invalid, "The pool %s is not known to this host.", d.PoolID)
 	}
 	pools := agent.NewApplied(in, "", "", nil).Pools
-	switch why := h.absent(d.Ref(), pools); {
+	switch why := h.missingReason(d.Ref(), pools); {
 	case why == "":
 		if p, err := h.active(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Is().Files {
 			if f := p.dir.files[d.Volume]; f != nil && (f.Format != "raw" || f.CapacityBytes == 0) {
@@ -242,8 +242,8 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 		return v, noVolume(d.Image.Volume)
 	case len(h.diskUsers()[path.Join(dirOf(from.spec), img.Name)]) > 0 || d.VersionID == "" && h.backsDisk(from, img):
 		return v, someDisk(img.Name)
-	case img.alone() != nil:
-		return v, img.alone()
+	case img.checkSelfContained() != nil:
+		return v, img.checkSelfContained()
 	case d.SizeBytes != 0 && d.SizeBytes < img.CapacityBytes:
 		return v, fleet.Errorf(fleet.Invalid, "The image %s is larger than the disk. Give the disk at least %d bytes.", img.Name, img.CapacityBytes)
 	}

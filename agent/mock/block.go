@@ -42,8 +42,8 @@ func (h *Host) allowed(s fleet.PoolSpec) error {
 	return nil
 }
 
-// asked returns the storage's error for the pool's credentials, with libvirt's text.
-func (h *Host) asked(p fleet.Pool) error {
+// authError returns the storage's error for the pool's credentials, with libvirt's text.
+func (h *Host) authError(p fleet.Pool) error {
 	s := p.Spec
 	switch server := s.Portal + s.Monitors; {
 	case s.Kind.Is().Files:

@@ -33,7 +33,7 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 	h.mu.Unlock()
 	switch check.Kind {
 	case fleet.HealthExec:
-		if says := g.says(); sick || says.Agent != fleet.AgentAnswers {
+		if says := g.agentStatus(); sick || says.Agent != fleet.AgentAnswers {
 			return agent.Sign{}, errors.New("the program ended with exit code 1")
 		}
 		out, err := runs(ctx, check.Order())
@@ -42,7 +42,7 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 		}
 		return agent.Sign{Said: "It ended with exit code 0."}, err
 	case fleet.HealthAgent:
-		switch says := g.says(); {
+		switch says := g.agentStatus(); {
 		case says.Agent == fleet.AgentNone:
 			return agent.Sign{}, agent.Unsure("The guest that runs has no channel for an agent.")
 		case sick || says.Agent != fleet.AgentAnswers:

@@ -22,14 +22,14 @@ func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
 	}
 	for _, g := range h.guests {
 		if g.on() {
-			c.Used += h.takes(g.live.spec.NICs, s)
+			c.Used += h.countNICs(g.live.spec.NICs, s)
 		}
 	}
 	return c
 }
 
-// takes counts the NICs on networks of the same kind on the spec's device. h.mu must be held.
-func (h *Host) takes(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
+// countNICs counts the NICs on networks of the same kind on the spec's device. h.mu must be held.
+func (h *Host) countNICs(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
 	for _, n := range nics {
 		if o := h.networks[n.Network]; o != nil && o.spec.Counted() && o.spec.Mode == s.Mode && o.spec.Device == s.Device {
 			cards++
@@ -45,7 +45,7 @@ func (h *Host) checkFreeDevices(g *guest) error {
 		if o == nil || !o.spec.Counted() {
 			continue
 		}
-		if c := h.nics(o.spec); c.Used+h.takes(g.def.spec.NICs, o.spec) > c.Total {
+		if c := h.nics(o.spec); c.Used+h.countNICs(g.def.spec.NICs, o.spec) > c.Total {
 			return agent.NoDeviceFree(n.Network)
 		}
 	}

@@ -167,7 +167,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 			s.Domain = g.name
 		}
 		s.BalloonMiB = g.balloon
-		s.Guest, s.Policy, s.Checks = g.says(), g.applied.Spec.Policy, slices.Clone(g.applied.Spec.Health)
+		s.Guest, s.Policy, s.Checks = g.agentStatus(), g.applied.Spec.Policy, slices.Clone(g.applied.Spec.Health)
 	}
 	for i, spec := range now.spec.Disks {
 		ref := spec.Ref()
@@ -207,7 +207,7 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 		if !slices.ContainsFunc(g.def.spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
 			continue
 		}
-		if why := h.absent(d.Ref(), g.applied.Pools); why != "" {
+		if why := h.missingReason(d.Ref(), g.applied.Pools); why != "" {
 			out = append(out, agent.MissingDisk(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.opts.Name, why))
 		}
 	}
@@ -217,8 +217,8 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 	return out
 }
 
-// absent returns why a volume is missing; empty: it exists. h.mu must be held.
-func (h *Host) absent(ref fleet.Volref, pools map[fleet.PoolID]agent.AppliedPool) string {
+// missingReason returns why a volume is missing; empty: it exists. h.mu must be held.
+func (h *Host) missingReason(ref fleet.Volref, pools map[fleet.PoolID]agent.AppliedPool) string {
 	p := h.pools[pools[ref.PoolID].Name]
 	if p == nil || p.dir == nil || p.stopped {
 		return agent.PoolInactive

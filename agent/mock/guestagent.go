@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// says returns the guest agent's status; nil: the guest is off. The host's lock must be held.
-func (g *guest) says() *fleet.GuestStatus {
+// agentStatus returns the guest agent's status; nil: the guest is off. The host's lock must be held.
+func (g *guest) agentStatus() *fleet.GuestStatus {
 	switch {
 	case !g.on():
 		return nil
@@ -36,7 +36,7 @@ func (h *Host) GuestReadings(ctx context.Context) ([]agent.GuestReading, error) 
 	now := time.Now()
 	var out []agent.GuestReading
 	for _, g := range h.guests {
-		if !g.managed || !g.on() || g.says().Agent != fleet.AgentAnswers || g.power != fleet.Running {
+		if !g.managed || !g.on() || g.agentStatus().Agent != fleet.AgentAnswers || g.power != fleet.Running {
 			continue
 		}
 		seed := hash(string(g.id))
@@ -104,7 +104,7 @@ func (h *Host) toGuest(ctx context.Context, id fleet.VMID, f func(*guest) error)
 		return err
 	}
 	return h.change(id, func(g *guest) error {
-		says := g.says()
+		says := g.agentStatus()
 		switch {
 		case says == nil:
 			return agent.ErrNotRunning

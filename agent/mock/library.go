@@ -48,8 +48,8 @@ func (f *file) tell(v *fleet.Volume, sum agent.Hashed) {
 	}
 }
 
-// quiet refuses a file that a running guest uses. h.mu must be held.
-func (h *Host) quiet(p *pool, f *file) error {
+// checkNotRunning refuses a file that a running guest uses. h.mu must be held.
+func (h *Host) checkNotRunning(p *pool, f *file) error {
 	for _, host := range h.sharing(p) {
 		for _, g := range host.guests {
 			if g.on() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &f.Volume }) {
@@ -71,8 +71,8 @@ func (h *Host) backsDisk(p *pool, f *file) bool {
 	return false
 }
 
-// alone refuses a file that is no source for an image.
-func (f *file) alone() error {
+// checkSelfContained refuses a file that is no source for an image.
+func (f *file) checkSelfContained() error {
 	switch {
 	case f.Backing != "" || f.refers:
 		return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", f.Name)
@@ -89,11 +89,11 @@ func (h *Host) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 			if f == nil {
 				return agent.NoVolume(in.Name, in.Pool.Name)
 			}
-			if err := f.alone(); err != nil {
+			if err := f.checkSelfContained(); err != nil {
 				return err
 			}
 			*sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
-			return h.quiet(p, f)
+			return h.checkNotRunning(p, f)
 		}
 	}
 	var before, after agent.Hashed
@@ -158,7 +158,7 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 			return none, agent.NoVolume(name, of.Name)
 		}
 		// no guest writes to a snapshot's file
-		if err := h.quiet(p, from); err != nil && in.Order.Snapshot == nil {
+		if err := h.checkNotRunning(p, from); err != nil && in.Order.Snapshot == nil {
 			return none, err
 		}
 		want, has := strings.CutPrefix(in.Order.Checksum, "sha256:")

@@ -17,7 +17,7 @@ func (h *Host) PlanVM(ctx context.Context, in agent.Apply) (before, after string
 	if err := h.enter(ctx); err != nil {
 		return "", "", err
 	}
-	if _, err := h.missing(in); err != nil {
+	if _, err := h.volumesToCreate(in); err != nil {
 		return "", "", err
 	}
 	h.mu.Lock()

@@ -95,7 +95,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	}
 	err := h.allowed(p.Spec)
 	if err == nil {
-		err = h.asked(p)
+		err = h.authError(p)
 	}
 	if err == nil {
 		err = h.mount(ctx, p.Spec)

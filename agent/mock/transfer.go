@@ -35,8 +35,8 @@ func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
 	}, int64(len(text))
 }
 
-// came parses the output of simulated.
-func came(text []byte) (v fleet.Volume, data string, err error) {
+// parseSimulated parses the output of simulated.
+func parseSimulated(text []byte) (v fleet.Volume, data string, err error) {
 	line, rest, ok := bytes.Cut(text, []byte{'\n'})
 	if _, err := fmt.Sscanf(string(line), "%s %d %d", &v.Format, &v.CapacityBytes, &v.AllocBytes); err != nil || !ok {
 		return v, "", fleet.Errorf(fleet.Invalid, "What was sent is no image.")
@@ -72,12 +72,12 @@ func (h *Host) SendVolume(ctx context.Context, in agent.VolumeWork) error {
 		if f == nil {
 			return agent.NoVolume(in.Name, in.Pool.Name)
 		}
-		if err := f.alone(); err != nil {
+		if err := f.checkSelfContained(); err != nil {
 			return err
 		}
 		pieces, size = h.simulated(f)
 		sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
-		return h.quiet(p, f)
+		return h.checkNotRunning(p, f)
 	})
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func (h *Host) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
 	if _, err := in.Arrive(ctx, to, 1<<40); err != nil {
 		return err
 	}
-	v, data, err := came(to.data)
+	v, data, err := parseSimulated(to.data)
 	if err != nil {
 		return err
 	}

@@ -86,12 +86,12 @@ func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
 			return fleet.Volume{}, agent.NoVolume(in.Order.Source, in.Pool.Name)
 		case from.begins != "" && !fleet.IsRawName(in.Name):
 			return fleet.Volume{}, agent.VolumeEnding(in.Name, from.begins)
-		case from.begins == "" && from.alone() != nil:
-			return fleet.Volume{}, from.alone()
+		case from.begins == "" && from.checkSelfContained() != nil:
+			return fleet.Volume{}, from.checkSelfContained()
 		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Is().Files && !from.IsISO():
 			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned.", from.Name, from.Format)
 		}
-		if err := h.quiet(p, from); err != nil {
+		if err := h.checkNotRunning(p, from); err != nil {
 			return fleet.Volume{}, err
 		}
 		return fleet.Volume{Format: from.Format, CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
@@ -297,7 +297,7 @@ func (h *Host) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size
 			return agent.VolumeOnOthers(in.Name, "another file")
 		}
 		data = f.data()
-		return h.quiet(p, f)
+		return h.checkNotRunning(p, f)
 	}); err != nil {
 		return err
 	}

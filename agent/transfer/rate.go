@@ -58,7 +58,7 @@ type Meter struct {
 	rate       int64
 }
 
-const tellPeriod = 500 * time.Millisecond
+const reportPeriod = 500 * time.Millisecond
 
 // Add counts n more bytes.
 func (m *Meter) Add(n int64) {
@@ -72,7 +72,7 @@ func (m *Meter) Add(n int64) {
 	}
 	m.done += n
 	since := now.Sub(m.reportedAt)
-	if since < tellPeriod {
+	if since < reportPeriod {
 		m.mu.Unlock()
 		return
 	}

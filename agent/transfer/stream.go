@@ -68,10 +68,10 @@ func (o *Outgoing) Close() { o.conn.Close() }
 
 // Send sends the file and waits until the receiver confirms that it is complete.
 func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
-	heard := make(chan error, 1)
-	go func() { heard <- o.answer() }()
+	answers := make(chan error, 1)
+	go func() { answers <- o.answer() }()
 	stop := context.AfterFunc(ctx, o.Close)
-	err := o.send(ctx, heard, pieces, size, rate, meter)
+	err := o.send(ctx, answers, pieces, size, rate, meter)
 	stop()
 	o.Close()
 	if cause := context.Cause(ctx); cause != nil {
@@ -81,7 +81,7 @@ func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Ra
 }
 
 // send reads answers in parallel: a receiver that refuses answers early and reads no more.
-func (o *Outgoing) send(ctx context.Context, heard <-chan error, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
+func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	var head [headBytes]byte
 	var refused error
 	binary.BigEndian.PutUint64(head[:8], uint64(size))
@@ -89,7 +89,7 @@ func (o *Outgoing) send(ctx context.Context, heard <-chan error, pieces Pieces, 
 	if err == nil {
 		err = pieces(ctx, func(at int64, block []byte, n int64) error {
 			select {
-			case said := <-heard:
+			case said := <-answers:
 				refused = cmp.Or(said, errEarly)
 				return refused
 			default:
@@ -116,13 +116,13 @@ func (o *Outgoing) send(ctx context.Context, heard <-chan error, pieces Pieces, 
 		return refused
 	case err == nil:
 		_ = o.conn.SetReadDeadline(time.Now().Add(silence))
-		return <-heard
+		return <-answers
 	case !errors.Is(err, ErrLost):
 		return err
 	}
 	// Prefer the receiver's answer, if it sent one before it closed the connection.
 	_ = o.conn.SetReadDeadline(time.Now().Add(time.Second))
-	if said := <-heard; said != nil && !errors.Is(said, ErrLost) {
+	if said := <-answers; said != nil && !errors.Is(said, ErrLost) {
 		return said
 	}
 	return err

@@ -5,7 +5,7 @@ import "time"
 // meter reports the progress of an upload, at most twice a second; the rate is that of the connection.
 type meter struct {
 	total  int64
-	tell   func(done, total, rate int64)
+	report func(done, total, rate int64)
 	began  int64 // bytes present when the connection began
 	opened time.Time
 	said   time.Time
@@ -23,5 +23,5 @@ func (m *meter) say(done int64) {
 	if took := now.Sub(m.opened).Seconds(); !m.opened.IsZero() && took > 0.1 {
 		rate = int64(float64(done-m.began) / took)
 	}
-	m.tell(done, m.total, rate)
+	m.report(done, m.total, rate)
 }

@@ -8,7 +8,7 @@ import (
 
 // A disk with an overlay made outside Quantix is reported as such. Deleting the VM with its disks removes all files;
 // else all of them stay.
-func testOverlaidDisk(t *testing.T, h *host) {
+func testForeignOverlay(t *testing.T, h *host) {
 	p := h.pool()
 	for _, disks := range []bool{true, false} {
 		vm := h.made(disk(p), disk(p))
