@@ -81,7 +81,7 @@ func TestGuestsReturnMemoryToHost(t *testing.T) {
 			return ok && r.Status.Power == fleet.Running && r.Status.BalloonMiB == want && len(r.Status.Drift) == 0 && len(r.Status.NextBoot) == 0
 		})
 		if s, _, err := host.VM(t.Context(), keeper.ID); err != nil || s.BalloonMiB != 0 {
-			t.Errorf("%s: a guest without a floor is left %d MiB: %v", when, s.BalloonMiB, err)
+			t.Errorf("%s: a guest without a memory minimum is left %d MiB: %v", when, s.BalloonMiB, err)
 		}
 	}
 	becomes("the guest is at its floor", 1024, func() { host.percent.Store(5) })

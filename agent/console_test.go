@@ -29,7 +29,7 @@ func TestConsoleConnectsToVNC(t *testing.T) {
 	}
 	kind, hello, err := ws.ReadMessage()
 	if err != nil || kind != websocket.BinaryMessage || string(hello) != "RFB 003.008\n" {
-		t.Fatalf("the screen says %q, %v", hello, err)
+		t.Fatalf("the screen reports %q, %v", hello, err)
 	}
 	ws.WriteMessage(websocket.BinaryMessage, hello)
 	if _, types, err := ws.ReadMessage(); err != nil || !slices.Equal(types, []byte{1, 1}) {

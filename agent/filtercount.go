@@ -109,7 +109,7 @@ func (k *counted) add(chains map[string]map[string]fleet.PassCount) {
 	k.before = chains
 }
 
-// wasReset reports whether a chain was rewritten since before: a uploadWaiters is lower, or a rule is gone.
+// wasReset reports whether a chain was rewritten since before: a counter is lower, or a rule is gone.
 func wasReset(before, now map[string]fleet.PassCount) bool {
 	for rule, was := range before {
 		n, there := now[rule]

@@ -63,7 +63,7 @@ func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	tell(now, nil)
 	if out := tell(now, all); len(out.NICs) != fleet.MaxCountedNICs || out.Left != 10 {
-		t.Errorf("%d cards, %d left", len(out.NICs), out.Left)
+		t.Errorf("%d NICs, %d left", len(out.NICs), out.Left)
 	}
 	rules := map[string]fleet.PassCount{}
 	for i := range fleet.MaxCountedRules/2 + 1 {
@@ -74,7 +74,7 @@ func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	}
 	tell(now, nil)
 	if out := tell(now, all[:2]); len(out.NICs) != 1 || out.Left != 1 {
-		t.Errorf("of too many rules: %d cards, %d left", len(out.NICs), out.Left)
+		t.Errorf("of too many rules: %d NICs, %d left", len(out.NICs), out.Left)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestNICOfFilterName(t *testing.T) {
 	}
 	for _, name := range []string{"", "clean-traffic", "quantix-nic-", "quantix-nic-525400abcdef-x", "quantix-group-" + string(vm), "quantix-nic-52-" + string(vm)} {
 		if _, _, ok := agent.NICOfFilter(name); ok {
-			t.Errorf("%q is taken for a card's", name)
+			t.Errorf("%q is taken for a NIC's", name)
 		}
 	}
 }

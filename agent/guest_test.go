@@ -184,6 +184,6 @@ func TestGuestReadingsAreReported(t *testing.T) {
 	}
 	s := p.nextState("the VM", func(s wire.State) bool { return len(s.VMs) == 2 })
 	if r, _ := vmIn(s, silent.ID); r.Status.Error != "" || len(r.Status.Faults) != 0 {
-		t.Errorf("the VM whose guest failed says %+v", r.Status)
+		t.Errorf("the VM whose guest failed reports %+v", r.Status)
 	}
 }

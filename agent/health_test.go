@@ -188,7 +188,7 @@ func TestPausedAndStoppedGuestsAreNotChecked(t *testing.T) {
 	p.do(wire.Work{Kind: fleet.VMPause, VM: paused, Epoch: 2})
 	host.Sicken(off.ID, fleet.HealthHTTP, true)
 	host.Sicken(paused.ID, fleet.HealthHTTP, true)
-	p.health(paused, "not checkedVM", func(s fleet.VMStatus) bool {
+	p.health(paused, "not checked", func(s fleet.VMStatus) bool {
 		return is(fleet.HealthUnsure)(s) && strings.Contains(s.Health[0].Said, "paused") && len(s.Faults) == 0
 	})
 	before := host.asked(paused.ID)

@@ -44,7 +44,7 @@ type Hypervisor interface {
 	// spec into the persistent definition. It stamps the definition with the VM's id and generation and stores the
 	// applied spec there. Edits made on the host stay and show in VMStatus.Drift, unless the order is to reapply.
 	// ApplyVM never starts or stops the guest. Changes that a running guest gets only at its next start show in
-	// VMStatus.NextBoot; pending unplugs show in VMStatus.HeldBack too. A VM without a definition gets a new one that
+	// VMStatus.NextBoot; pending unplugs show in VMStatus.PendingUnplug too. A VM without a definition gets a new one that
 	// uses its existing disks. If a disk that was created before is missing, ApplyVM changes nothing and returns the
 	// text of VMStatus.Faults. Changes of a NIC's security groups and anti-spoofing take effect at once. ApplyVM never
 	// changes a security group that the host has already: only ApplySecurityGroup does. A network filter that somebody

@@ -182,7 +182,7 @@ func TestSteadyMicros(t *testing.T) {
 		{0, 0, 0},
 	} {
 		if got := SteadyMicros(c.told, c.now); got != c.want {
-			t.Errorf("after %d µs, %s is told as %d, want %d", c.told, c.now, got, c.want)
+			t.Errorf("after %d µs, %s is reported as %d, want %d", c.told, c.now, got, c.want)
 		}
 	}
 }

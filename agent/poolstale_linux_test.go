@@ -104,9 +104,9 @@ func TestStaleHandleIsReported(t *testing.T) {
 	forget()
 	said := strings.ToLower(syscall.ESTALE.Error())
 	if _, err := agent.ProbePlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
-		t.Errorf("the trial says %v", err)
+		t.Errorf("the trial reports %v", err)
 	}
 	if _, err := agent.SeePlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
-		t.Errorf("the look says %v", err)
+		t.Errorf("the look reports %v", err)
 	}
 }

@@ -37,7 +37,7 @@ func testAppliances(t *testing.T, h *host) {
 	linked.ImageID, linked.VersionID = fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
 	vm := h.made(linked)
 	status, _, err := h.VM(h.ctx, vm.ID)
-	h.must("look", err)
+	h.must("read", err)
 	h.h.WriteDisk(t, status.Disks[0].Path, 0x5a)
 
 	w := h.work(p, "out.ova", exportOf(vm))
@@ -64,7 +64,7 @@ func testAppliances(t *testing.T, h *host) {
 	u.end(h, "upload what was exported")
 	in, _ := h.volume(other, "in.ova")
 	if in.Appliance == nil || in.Appliance.Error != "" || len(in.Appliance.Disks) != 1 {
-		t.Fatalf("what came in is %+v", in)
+		t.Fatalf("the imported VM is %+v", in)
 	}
 	copied := disk(p)
 	copied.SizeBytes = in.Appliance.Disks[0].SizeBytes
@@ -76,9 +76,9 @@ func testAppliances(t *testing.T, h *host) {
 	made := h.vm(copied)
 	order := h.order(made)
 	order.Made = []fleet.Volref{copied.Ref()}
-	h.must("make a VM of it", h.ApplyVM(h.ctx, order))
+	h.must("create a VM of it", h.ApplyVM(h.ctx, order))
 	status, _, err = h.VM(h.ctx, made.ID)
-	h.must("look", err)
+	h.must("read", err)
 	if got := h.h.ReadDisk(t, status.Disks[0].Path); got != 0x5a {
 		t.Errorf("its disk begins with %#x", got)
 	}

@@ -20,10 +20,10 @@ func testBalloons(t *testing.T, h *host) {
 	tells := func(when string, want agent.Balloon) {
 		t.Helper()
 		all, err := h.Balloons(h.ctx)
-		h.must("look at balloons", err)
+		h.must("read balloons", err)
 		for _, id := range []fleet.VMID{other.ID, off.ID} {
 			if b, ok := find(all, func(b agent.Balloon) bool { return b.ID == id }); ok {
-				t.Errorf("%s: a guest that is off, or has no floor, is told of: %+v", when, b)
+				t.Errorf("%s: a guest that is off, or has no memory minimum, is listed: %+v", when, b)
 			}
 		}
 		b, ok := find(all, func(b agent.Balloon) bool { return b.ID == vm.ID })
@@ -34,8 +34,8 @@ func testBalloons(t *testing.T, h *host) {
 	}
 	tells("started", agent.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
 	h.must("ask for memory", h.SetBalloon(h.ctx, vm.ID, 200))
-	h.must("ask for less than the floor", h.SetBalloon(h.ctx, vm.ID, 128))
-	h.must("ask a guest without a floor", h.SetBalloon(h.ctx, other.ID, 100))
+	h.must("ask for less than the memory minimum", h.SetBalloon(h.ctx, vm.ID, 128))
+	h.must("ask a guest without a memory minimum", h.SetBalloon(h.ctx, other.ID, 100))
 	h.must("ask a guest that is off", h.SetBalloon(h.ctx, off.ID, 256))
 	tells("asked", agent.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
 	edit := func(change func(*fleet.VMMemory)) {

@@ -45,7 +45,7 @@ func testFromSnapshot(t *testing.T, h *host) {
 		h.must("copy "+c.of.Name, h.CopyVolume(h.ctx, w))
 		order := h.order(clone)
 		order.Made = []fleet.Volref{copied.Ref()}
-		h.must("make the VM", h.ApplyVM(h.ctx, order))
+		h.must("create the VM", h.ApplyVM(h.ctx, order))
 		h.wantData(clone, c.want)
 		if v := h.reported(known, c.to, copied.Volume); v.Backing != "" || v.CapacityBytes != source.SizeBytes || v.SHA256 == "" {
 			t.Errorf("the disk from %s is %+v", c.of.Name, v)
@@ -56,7 +56,7 @@ func testFromSnapshot(t *testing.T, h *host) {
 		}
 	}
 	if tree := h.tree(vm); len(tree.Snapshots) != 2 || tree.Current != two.ID || tree.Unfinished != "" {
-		t.Errorf("afterwards the VM tells %+v", tree)
+		t.Errorf("afterwards the VM reports %+v", tree)
 	}
 	h.wantVolumes(p, volumes)
 	h.drop(vm, one, true)
@@ -90,7 +90,7 @@ func testCopiedDisks(t *testing.T, h *host) {
 			order.Made = []fleet.Volref{copied.Ref()}
 			h.refused("make "+c.name+" whose copy failed", h.ApplyVM(h.ctx, order), "not on")
 			if _, ok := h.volume(to, copied.Volume); ok {
-				t.Fatalf("%s: an empty disk was made in the place of a copy", c.name)
+				t.Fatalf("%s: an empty disk was created instead of a copy", c.name)
 			}
 			w := known.of(h.work(to, copied.Volume, fleet.VolumeOrder{Source: c.of.Spec.Disks[0].Volume, Flatten: true}))
 			if to.ID != p.ID {
@@ -102,7 +102,7 @@ func testCopiedDisks(t *testing.T, h *host) {
 			if w.Made = file; file != "" {
 				h.must("copy it once more", h.CopyVolume(h.ctx, w))
 			}
-			h.must("make the clone", h.ApplyVM(h.ctx, order))
+			h.must("create the clone", h.ApplyVM(h.ctx, order))
 			v := h.reported(known, to, copied.Volume)
 			if v.Backing != "" || v.CapacityBytes != source.CapacityBytes || len(v.UsedBy) != 1 || v.UsedBy[0] != clone.ID {
 				t.Errorf("%s: the clone's disk is %+v", c.name, v)
@@ -112,7 +112,7 @@ func testCopiedDisks(t *testing.T, h *host) {
 		if now := h.reported(known, p, c.of.Spec.Disks[0].Volume); now.Backing != source.Backing || now.CapacityBytes != source.CapacityBytes || len(now.StoodOn) != 0 {
 			t.Errorf("%s: the disk that was copied is %+v, and was %+v", c.name, now, source)
 		}
-		h.must("start what was cloned", h.StartVM(h.ctx, c.of.ID))
+		h.must("start the cloned VM", h.StartVM(h.ctx, c.of.ID))
 	}
 }
 
@@ -156,7 +156,7 @@ func testCloneRunning(t *testing.T, h *host) {
 	h.wantVolumes(p, 2)
 	order := h.order(clone)
 	order.Made = []fleet.Volref{copied.Ref()}
-	h.must("make the clone", h.ApplyVM(h.ctx, order))
+	h.must("create the clone", h.ApplyVM(h.ctx, order))
 	if v, _ := h.volume(p, copied.Volume); v.Backing != "" {
 		t.Errorf("the clone's disk is backed by %s", v.Backing)
 	}

@@ -16,7 +16,7 @@ func (h *host) drift(id fleet.VMID) ([]fleet.Drift, bool) {
 	h.t.Helper()
 	r, _ := h.report(id)
 	s, _, err := h.VM(h.ctx, id)
-	h.must("look at the VM", err)
+	h.must("read the VM", err)
 	same := slices.EqualFunc(s.Drift, r.Status.Drift, func(a, b fleet.Drift) bool {
 		return a.Field == b.Field && a.Applied == b.Applied && a.Actual == b.Actual && string(a.Take) == string(b.Take)
 	})
@@ -101,7 +101,7 @@ func testDrift(t *testing.T, h *host) {
 
 func testReapply(t *testing.T, h *host) {
 	vm, _ := h.drifted()
-	h.must("put back", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })))
+	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })))
 	h.wantDrift(vm.ID, "after it was put back")
 	if s := h.status(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
 		t.Errorf("after it was put back: %+v", s)
@@ -149,9 +149,9 @@ func testDetached(t *testing.T, h *host) {
 	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
 	putBack := with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })
 	back := h.h.HideVolume(t, p, vm.Spec.Disks[1].Volume)
-	h.refused("put back a disk that is not there", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
+	h.refused("reapply a missing disk", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
 	back()
-	h.must("put back", h.ApplyVM(h.ctx, putBack))
+	h.must("reapply", h.ApplyVM(h.ctx, putBack))
 	h.wantDrift(vm.ID, "after it was put back")
 	if s := h.status(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.h.Network {
 		t.Errorf("after it was put back: %+v", s)

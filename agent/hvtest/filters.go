@@ -56,15 +56,15 @@ func testSecurityGroups(t *testing.T, h *host) {
 	grouped.SecurityGroups = []fleet.SecurityGroupID{g.ID, other.ID}
 	vm.Spec.NICs = []fleet.NIC{grouped}
 	if err := h.ApplyVM(h.ctx, h.withGroups(vm, g)); err == nil {
-		t.Error("a card in a group that the order does not bring was applied")
+		t.Error("a NIC in a group that the order does not bring was applied")
 	}
 	h.must("apply", h.ApplyVM(h.ctx, h.withGroups(vm, g, other)))
 	filter := agent.FilterName(vm.ID, card.MAC)
 	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
-		t.Errorf("the card in groups: %+v", s)
+		t.Errorf("the NIC in groups: %+v", s)
 	}
 	if h.counted(vm.ID) != nil {
-		t.Error("packets are counted at a card of a VM that is off")
+		t.Error("packets are counted at a NIC of a VM that is off")
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.eventually("the host counts what each rule lets through", func() bool {
@@ -77,17 +77,17 @@ func testSecurityGroups(t *testing.T, h *host) {
 	h.must("apply other rules", h.ApplySecurityGroup(h.ctx, g))
 	h.refused("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)
 	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{card}
-	h.must("take the card out", h.ApplyVM(h.ctx, h.withGroups(vm)))
+	h.must("take the NIC out", h.ApplyVM(h.ctx, h.withGroups(vm)))
 	if s := h.status(vm.ID, 2); s.NICs[0].Filter != "" || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-		t.Errorf("the card in no group: %+v", s)
+		t.Errorf("the NIC in no group: %+v", s)
 	}
 	guard := true
 	guarded := card
 	guarded.AntiSpoofing = &guard
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{guarded}
-	h.must("guard the card", h.ApplyVM(h.ctx, h.withGroups(vm)))
+	h.must("guard the NIC", h.ApplyVM(h.ctx, h.withGroups(vm)))
 	if s := h.status(vm.ID, 3); s.NICs[0].Filter != filter || len(s.NextBoot) != 0 {
-		t.Errorf("the guarded card: %+v", s)
+		t.Errorf("the guarded NIC: %+v", s)
 	}
 	h.must("release", h.ReleaseSecurityGroup(h.ctx, g))
 	h.must("release it again", h.ReleaseSecurityGroup(h.ctx, g))
@@ -125,21 +125,21 @@ func testFilterDrift(t *testing.T, h *host) {
 	h.h.EditFilter(t, filter)
 	h.wantDrift(vm.ID, "after the card's filter was changed", "nics")
 	if s := h.status(vm.ID, 1); s.NICs[0].FilterDrift != agent.FilterChanged(filter) || s.Drift[0].Take != nil {
-		t.Errorf("the card: %+v, the drift: %+v", s.NICs, s.Drift)
+		t.Errorf("the NIC: %+v, the drift: %+v", s.NICs, s.Drift)
 	}
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
 	h.must("change something else", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after another edit", "nics")
 	in.Reapply = true
-	h.must("put back", h.ApplyVM(h.ctx, in))
+	h.must("reapply", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after it was put back")
 	in.Reapply = false
 	h.h.UndefineFilter(t, filter)
-	h.eventually("the card shows that its filter is gone", func() bool {
+	h.eventually("the NIC shows that its filter is gone", func() bool {
 		s, _, err := h.VM(h.ctx, vm.ID)
 		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == agent.FilterGone(filter)
 	})
 	in.Reapply = true
-	h.must("put back", h.ApplyVM(h.ctx, in))
+	h.must("reapply", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after its filter was made again")
 }

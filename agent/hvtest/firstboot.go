@@ -116,7 +116,7 @@ func (h *host) firstBoot(kind fleet.FirstBootKind, from *seeds) {
 	if s := h.status(vm.ID, vm.Generation); len(s.Drift) != 1 {
 		t.Errorf("%s: what was taken away came back by the way: %+v", kind, s.Drift)
 	}
-	h.must("put back", give(vm, true))
+	h.must("reapply", give(vm, true))
 	h.wantSettled(vm, "put back")
 	reads("put back", textsOf(next))
 

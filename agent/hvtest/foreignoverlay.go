@@ -14,7 +14,7 @@ func testForeignOverlay(t *testing.T, h *host) {
 		vm := h.made(disk(p), disk(p))
 		own, over := vm.Spec.Disks[0], name("over")
 		h.h.ForeignOverlay(t, p, vm, over)
-		h.must("look at the pool again", h.ApplyPool(h.ctx, p))
+		h.must("apply the pool again", h.ApplyPool(h.ctx, p))
 		h.eventually("the overlay shows", func() bool {
 			r, _ := h.report(vm.ID)
 			s := r.Status.Snapshots
@@ -22,7 +22,7 @@ func testForeignOverlay(t *testing.T, h *host) {
 		})
 		h.refused("a snapshot of Quantix", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "on the host")
 		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, disks))
-		h.must("look at the pool again", h.ApplyPool(h.ctx, p))
+		h.must("apply the pool again", h.ApplyPool(h.ctx, p))
 		for _, file := range []string{own.Volume, vm.Spec.Disks[1].Volume, over} {
 			if _, there := h.volume(p, file); there == disks {
 				t.Errorf("deleted with its disks: %v; %s is there: %v", disks, file, there)

@@ -31,7 +31,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	}
 	h.eventually("the guest's agent answers", func() bool { return says().Agent == fleet.AgentAnswers })
 	if g := says(); g.Version == "" || g.Hostname == "" || g.Frozen {
-		t.Errorf("the guest says %+v", g)
+		t.Errorf("the guest reports %+v", g)
 	}
 	h.h.Prepare(t, vm.ID)
 	h.wantHealthy(vm.ID, fleet.HealthAgent)
@@ -40,13 +40,13 @@ func testGuestAgent(t *testing.T, h *host) {
 	for range 2 {
 		must("freeze", h.FreezeGuest(h.ctx, vm.ID))
 		if g := says(); !h.h.Frozen(t, vm.ID) || !g.Frozen {
-			t.Fatalf("a frozen guest says %+v", g)
+			t.Fatalf("a frozen guest reports %+v", g)
 		}
 	}
 	for range 2 {
 		must("thaw", h.ThawGuest(h.ctx, vm.ID))
 		if g := says(); h.h.Frozen(t, vm.ID) || g.Frozen {
-			t.Fatalf("a thawed guest says %+v", g)
+			t.Fatalf("a thawed guest reports %+v", g)
 		}
 	}
 	must("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", `it's "new" – €`))
@@ -56,7 +56,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	must("set the clock", h.SyncGuestTime(h.ctx, vm.ID))
 	must("trim", h.TrimGuest(h.ctx, vm.ID))
 	h.programs(vm.ID)
-	h.eventually("the guest's file systems and clock are told", func() bool {
+	h.eventually("the guest's file systems and clock are reported", func() bool {
 		h.snapshot()
 		all, err := h.GuestReadings(h.ctx)
 		must("read", err)
@@ -70,7 +70,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	h.refused("run a program in a paused guest", err, "paused")
 	must("stop", h.StopVM(h.ctx, vm.ID))
 	if s := h.status(vm.ID, vm.Generation); s.Guest != nil {
-		t.Errorf("a guest that is off says %+v", s.Guest)
+		t.Errorf("a guest that is off reports %+v", s.Guest)
 	}
 	must("thaw what is off", h.ThawGuest(h.ctx, vm.ID))
 	for act, err := range map[string]error{"freeze": h.FreezeGuest(h.ctx, vm.ID), "trim": h.TrimGuest(h.ctx, vm.ID), "set the clock": h.SyncGuestTime(h.ctx, vm.ID)} {
@@ -156,24 +156,24 @@ func testHealth(t *testing.T, h *host) {
 	want("made")
 	first := h.wantHealthy(vm.ID, fleet.HealthWatchdog)
 	if again := h.wantHealthy(vm.ID, fleet.HealthWatchdog); first.Mark == "" || again.Mark != first.Mark {
-		t.Errorf("a watchdog that nobody let down says %q, then %q", first.Mark, again.Mark)
+		t.Errorf("a watchdog that nobody let down reports %q, then %q", first.Mark, again.Mark)
 	}
 	if h.wantHealthy(vm.ID, fleet.HealthScreen).Mark == "" {
 		t.Error("a guest with a screen shows nothing")
 	}
 	var unsure agent.Unsure
 	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
-		t.Errorf("a guest without a card is asked at some address: %v", err)
+		t.Errorf("a guest without a NIC is asked at some address: %v", err)
 	}
 	if err := check(fleet.HealthHTTP); !errors.As(err, &unsure) {
-		t.Errorf("a guest without a card is asked at some address: %v", err)
+		t.Errorf("a guest without a NIC is asked at some address: %v", err)
 	}
 	vm.Spec.Health = []fleet.HealthCheck{{Kind: fleet.HealthAgent, Interval: 30}}
 	vm.Generation++
 	h.apply(vm)
 	want("changed while it runs")
 	if _, err := h.CheckGuest(h.ctx, fleet.NewID[fleet.VMID](), vm.Spec.Health[0].Usual()); err == nil {
-		t.Errorf("a VM that is not there: %v", err)
+		t.Errorf("a missing VM: %v", err)
 	}
 }
 
@@ -185,14 +185,14 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, silent.ID))
 	h.snapshot()
 	if g := h.status(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNotResponding}) {
-		t.Errorf("a guest that boots from nothing says %+v", g)
+		t.Errorf("a guest that boots from nothing reports %+v", g)
 	}
 	none := h.vm()
 	none.Spec.Devices.GuestAgent = "none"
 	h.apply(none)
 	h.must("start", h.StartVM(h.ctx, none.ID))
 	if g := h.status(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
-		t.Errorf("a guest without a channel says %+v", g)
+		t.Errorf("a guest without a channel reports %+v", g)
 	}
 	var unsure agent.Unsure
 	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.Usual()
@@ -200,7 +200,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 		t.Errorf("a silent agent passes its check: %v", err)
 	}
 	if _, err := h.CheckGuest(h.ctx, none.ID, ping); !errors.As(err, &unsure) {
-		t.Errorf("without a channel, the check says %v", err)
+		t.Errorf("without a channel, the check reports %v", err)
 	}
 	for vm, word := range map[*fleet.VM]string{&silent: "qemu-guest-agent", &none: "channel"} {
 		h.refused("freeze", h.FreezeGuest(h.ctx, vm.ID), word)
@@ -242,6 +242,6 @@ func testPolicy(t *testing.T, h *host) {
 	h.apply(vm)
 	want("changed while it runs")
 	if s, ok := h.report(vm.ID); !ok || s.Status.Policy != vm.Spec.Policy {
-		t.Errorf("the report says %+v", s.Status.Policy)
+		t.Errorf("the report has %+v", s.Status.Policy)
 	}
 }

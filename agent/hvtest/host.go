@@ -157,7 +157,7 @@ func with(in agent.Apply, f func(*agent.Apply)) agent.Apply {
 func (h *host) status(id fleet.VMID, want int64) fleet.VMStatus {
 	h.t.Helper()
 	s, generation, err := h.VM(h.ctx, id)
-	h.must("look at the VM", err)
+	h.must("read the VM", err)
 	if generation != want {
 		h.t.Fatalf("generation is %d, want %d", generation, want)
 	}
@@ -167,7 +167,7 @@ func (h *host) status(id fleet.VMID, want int64) fleet.VMStatus {
 func (h *host) wantPower(id fleet.VMID, want fleet.Power) fleet.VMStatus {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, id)
-	h.must("look at the VM", err)
+	h.must("read the VM", err)
 	if s.Power != want {
 		h.t.Fatalf("power is %q (%s), want %q", s.Power, s.Reason, want)
 	}

@@ -65,7 +65,7 @@ func testUnsoundImages(t *testing.T, h *host) {
 	for name, want := range says {
 		v, ok := h.volume(p, name)
 		if !ok || want == "" && v.Unsound != "" || !strings.Contains(v.Unsound, want) {
-			t.Errorf("%s is %+v, want one that says %q", name, v, want)
+			t.Errorf("%s is %+v, want one that reports %q", name, v, want)
 		}
 	}
 }

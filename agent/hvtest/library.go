@@ -66,34 +66,34 @@ func testHash(t *testing.T, h *host) {
 		t.Errorf("the checksum is %q, want %q", sum, want)
 	}
 	if v := h.reported(known, p, img.Name); v.SHA256 != sum || v.Altered {
-		t.Errorf("told as %+v, want %s", v, sum)
+		t.Errorf("reported as %+v, want %s", v, sum)
 	}
 	bad := h.work(p, img.Name, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})
 	h.refused("verify other bytes", h.HashVolume(h.ctx, known.of(bad)), "other bytes than the image")
 	if known[ref].SHA256 != sum {
-		t.Error("what was read is not told")
+		t.Error("what was read is not reported")
 	}
 
 	// A write that resets the modification time is noticed all the same: the checksum is unknown until the file is
 	// hashed again.
 	h.h.Touch(t, p, img.Name)
 	if v := h.reported(known, p, img.Name); v.SHA256 != "" || v.Altered {
-		t.Errorf("somebody touched it, and it is told as %+v", v)
+		t.Errorf("somebody touched it, and it is reported as %+v", v)
 	}
 	h.must("hash once more", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
 	if v := h.reported(known, p, img.Name); v.SHA256 != known[ref].SHA256 || v.SHA256 == "" {
-		t.Errorf("read once more, it is told as %+v", v)
+		t.Errorf("read once more, it is reported as %+v", v)
 	}
 	h.h.AddImage(t, p, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
-	h.refused("verify what refers to another", h.HashVolume(h.ctx, known.of(h.work(p, "layer.qcow2", fleet.VolumeOrder{}))), "refers to")
-	h.refused("hash what is not there", h.HashVolume(h.ctx, known.of(h.work(p, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
-	h.refused("hash what is no name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "no name of a volume")
+	h.refused("verify a volume with a backing file", h.HashVolume(h.ctx, known.of(h.work(p, "layer.qcow2", fleet.VolumeOrder{}))), "refers to")
+	h.refused("hash a missing volume", h.HashVolume(h.ctx, known.of(h.work(p, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
+	h.refused("hash an invalid name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "no name of a volume")
 
 	// A file put in its place is another one, and its checksum is unknown.
 	h.h.DeleteVolume(t, p, img.Name)
 	h.h.AddImage(t, p, Image{Name: img.Name, Kind: Qcow2, SizeBytes: 8 << 20})
 	if v := h.reported(known, p, img.Name); v.SHA256 != "" || !v.Altered {
-		t.Errorf("another file bears its name, and it is told as %+v", v)
+		t.Errorf("another file bears its name, and it is reported as %+v", v)
 	}
 	vm := h.started(disk(p))
 	h.refused("hash a disk of a guest that runs", h.HashVolume(h.ctx, known.of(h.work(p, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{}))), vm.Name)
@@ -124,7 +124,7 @@ func testCopyVolume(t *testing.T, h *host) {
 			t.Errorf("the copy is %+v of %+v", own, source)
 		}
 		if sum := volumeSum(t, to, "copy-"+name); sum != "" && sum != own.SHA256 {
-			t.Errorf("%s has the checksum %s, and is told to have %s", name, sum, own.SHA256)
+			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
 		}
 		w.Made, w.Order.Checksum = made, "sha256:"+own.SHA256
 		h.must("copy again", h.CopyVolume(h.ctx, w))
@@ -134,9 +134,9 @@ func testCopyVolume(t *testing.T, h *host) {
 	h.h.AddImage(t, from, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
 	w := known.of(h.work(to, "layer.qcow2", fleet.VolumeOrder{Source: "layer.qcow2", SourcePool: from.ID}))
 	w.Source = &from
-	h.refused("copy what refers to another", h.CopyVolume(h.ctx, w), "refers to")
+	h.refused("copy a volume with a backing file", h.CopyVolume(h.ctx, w), "refers to")
 	w.Order.Flatten = true
-	h.refused("flatten what stands on a file of the host", h.CopyVolume(h.ctx, w), "no file of the pool")
+	h.refused("flatten a volume backed by a file of the host", h.CopyVolume(h.ctx, w), "no file of the pool")
 	vm := h.started(disk(from))
 	w = known.of(h.work(to, "running.qcow2", fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, SourcePool: from.ID, Flatten: true}))
 	w.Source = &from
@@ -170,7 +170,7 @@ func testOverlay(t *testing.T, h *host) {
 		want := []fleet.VMID{first.ID, second.ID}
 		slices.Sort(want)
 		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.StoodOn, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
-			t.Errorf("what both stand on is %+v", base)
+			t.Errorf("the shared backing file is %+v", base)
 		}
 		// One more overlay, a full copy, and a copy in another pool, while a guest runs on the image.
 		full := over(p, 0)
@@ -185,7 +185,7 @@ func testOverlay(t *testing.T, h *host) {
 		// A volume that is no image of the library may still belong to somebody.
 		plain := full
 		plain.Volume, plain.VersionID = name+"-plain.qcow2", ""
-		h.refused("clone what others stand on, and the library has not", h.ApplyVM(h.ctx, h.order(h.vm(plain))), "disk of a VM")
+		h.refused("clone a volume that backs others and is not in the library", h.ApplyVM(h.ctx, h.order(h.vm(plain))), "disk of a VM")
 		h.refused("an overlay in another pool", h.ApplyVM(h.ctx, h.order(h.vm(over(other, 0)))), "another pool")
 		h.refused("too small an overlay", h.ApplyVM(h.ctx, h.order(h.vm(over(p, 1<<20)))), "at least")
 		h.refused("delete the base", h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})), "")

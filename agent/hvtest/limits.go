@@ -20,7 +20,7 @@ func checkNICLimits(h *host) (gap bool) {
 		return slices.ContainsFunc(told, func(g fleet.VMGap) bool { return g.Field == field && g.Why != "" })
 	}
 	if gap = tells(fleet.NICLimitIn); tells(fleet.NICLimitOut) != gap {
-		h.t.Fatalf("only one direction is told as a gap: %+v", told)
+		h.t.Fatalf("only one direction is reported as a gap: %+v", told)
 	}
 	check := func(act string, err error) {
 		h.t.Helper()

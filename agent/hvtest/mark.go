@@ -57,7 +57,7 @@ func testMark(t *testing.T, h *host) {
 	h.wantMark("marked without a definition", vm.ID, second)
 
 	if err := h.MarkVM(h.ctx, fleet.NewID[fleet.VMID](), first); err == nil {
-		t.Error("a VM that is not there is marked")
+		t.Error("a missing VM is marked")
 	}
 	h.refused("mark a stranger", h.MarkVM(h.ctx, h.h.Foreign(t, name("foreign")), first), "not made by Quantix")
 }

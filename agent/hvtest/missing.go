@@ -19,7 +19,7 @@ var missing = []struct {
 	{"pool stopped", func(t *testing.T, h *host, p fleet.Pool, _ string) func() {
 		h.h.StopPool(t, p)
 		fresh := h.vm(disk(p))
-		h.refused("make a disk in a pool that is not active", h.ApplyVM(h.ctx, h.order(fresh)), "not active")
+		h.refused("create a disk in a pool that is not active", h.ApplyVM(h.ctx, h.order(fresh)), "not active")
 		h.wantPower(fresh.ID, fleet.Absent)
 		return func() { h.must("apply pool", h.ApplyPool(h.ctx, p)) }
 	}},
@@ -39,7 +39,7 @@ func (h *host) faultOf(id fleet.VMID, code fleet.FaultCode) (fleet.Fault, bool) 
 // wantDeleted fails the test if the volume was created again.
 func (h *host) wantDeleted(p fleet.Pool, volume string) {
 	h.t.Helper()
-	h.must("look at the pool again", h.ApplyPool(h.ctx, p))
+	h.must("apply the pool again", h.ApplyPool(h.ctx, p))
 	if v, ok := h.volume(p, volume); ok {
 		h.t.Errorf("the volume is there again: %+v", v)
 	}
@@ -74,7 +74,7 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 	h.refused("apply", h.ApplyVM(h.ctx, h.order(vm)), words)
 	h.refused("apply another description", h.ApplyVM(h.ctx, h.order(described)), words)
 	h.refused("apply more memory", h.ApplyVM(h.ctx, h.order(memory)), words)
-	h.refused("put back", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })), words)
+	h.refused("restore", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })), words)
 	if s := h.wantPower(vm.ID, fleet.Stopped); s.MemoryMiB != 128 {
 		t.Errorf("the refused order changed the definition: %+v", s)
 	}
@@ -84,7 +84,7 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 	})
 	r, _ := h.report(vm.ID)
 	if i := slices.IndexFunc(r.Status.Disks, func(d fleet.DiskState) bool { return d.Target == "vda" }); i >= 0 && r.Status.Disks[i].Volume != nil {
-		t.Errorf("a disk that is not there is told as whole: %+v", r.Status.Disks[i])
+		t.Errorf("a missing disk is reported as whole: %+v", r.Status.Disks[i])
 	}
 	if back == nil {
 		h.wantDeleted(p, first.Volume)
@@ -164,7 +164,7 @@ func testRunningUndefined(t *testing.T, h *host) {
 	edited := vm
 	edited.Generation, edited.Spec.CPUs = 2, 2
 	h.refused("an edit", h.ApplyVM(h.ctx, h.order(edited)), "definition was removed")
-	h.must("put back", h.ApplyVM(h.ctx, with(h.order(edited), func(in *agent.Apply) { in.Reapply = true })))
+	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(edited), func(in *agent.Apply) { in.Reapply = true })))
 	if s := h.status(vm.ID, 2); len(s.Faults) != 0 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
 		t.Errorf("after it was put back: %+v", s)
 	}

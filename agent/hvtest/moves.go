@@ -128,12 +128,12 @@ func testMoveRefused(t *testing.T, h *host) {
 		forgetful := h.move(vm, to)
 		forgetful.Order.To.Volume = "forgotten.qcow2"
 		forgetful.Begun = func(string) error { return errors.New("no room for a word") }
-		h.refused("move what nobody can keep in mind", h.MoveDisk(h.ctx, forgetful), "no room for a word")
+		h.refused("move what cannot be recorded", h.MoveDisk(h.ctx, forgetful), "no room for a word")
 		h.wantNoVolume(to, "forgotten.qcow2")
 		unkept := h.move(vm, to)
 		unkept.Order.To.Volume = "unkept.qcow2"
 		unkept.Whole = func(fleet.Volref) error { return errors.New("no room for another word") }
-		h.refused("change over to what nobody can keep in mind", h.MoveDisk(h.ctx, unkept), "no room for another word")
+		h.refused("change over to what cannot be recorded", h.MoveDisk(h.ctx, unkept), "no room for another word")
 		h.wantNoVolume(to, "unkept.qcow2")
 		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
 	}
@@ -144,6 +144,6 @@ func testMoveRefused(t *testing.T, h *host) {
 	stranger := h.move(h.vm(disk(from)), from)
 	stranger.Order.To.Volume = "new.qcow2"
 	if err := h.MoveDisk(h.ctx, stranger); err == nil {
-		t.Error("the disk of a VM that is not there was moved")
+		t.Error("the disk of a missing VM was moved")
 	}
 }

@@ -53,7 +53,7 @@ func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 		h.t.Fatalf("the assigned network %s is left out of the snapshot", n.Name)
 	}
 	if lacks := strings.Contains(r.Status.Error, agent.NetworkMissing); r.ID == n.ID && r.Absent != lacks {
-		h.t.Errorf("the network is told as absent: %v, %+v", r.Absent, r.Status)
+		h.t.Errorf("the network is reported as absent: %v, %+v", r.Absent, r.Status)
 	}
 	return r.Status, r.ID == n.ID
 }
@@ -154,7 +154,7 @@ func testNetworkTaken(t *testing.T, h *host) {
 	h.h.ForeignNetwork(t, n.Name)
 	h.refused("apply", h.ApplyNetwork(h.ctx, n), "was not made by Quantix")
 	h.must("release", h.ReleaseNetwork(h.ctx, n))
-	h.eventually("the other network is told as one of others, and goes on", func() bool {
+	h.eventually("the other network is reported as one of others, and goes on", func() bool {
 		st, own := h.netStatus(n)
 		return !own && st.Active
 	})

@@ -85,7 +85,7 @@ func (h *host) wantAbsent(id fleet.VMID) {
 		h.t.Fatalf("the VM is reported as %+v", r)
 	}
 	if got := h.h.Power(h.t, id); got != fleet.Absent {
-		h.t.Fatalf("the host itself says %q", got)
+		h.t.Fatalf("the host itself reports %q", got)
 	}
 }
 

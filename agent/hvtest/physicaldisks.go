@@ -19,7 +19,7 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	release := use()
 	h.refused("a disk that the host uses", h.ApplyVM(h.ctx, h.order(on(device))), "The host uses "+device+" itself")
 	release()
-	h.refused("a disk that is not there", h.ApplyVM(h.ctx, h.order(on("blk/none"))), "has no disk blk/none")
+	h.refused("a missing disk", h.ApplyVM(h.ctx, h.order(on("blk/none"))), "has no disk blk/none")
 
 	vm := h.started(disk(p))
 	edit := func(devices ...fleet.VMHostDevice) error {

@@ -37,7 +37,7 @@ func testPlan(t *testing.T, h *host) {
 	comes := linesOf(fresh, fleet.LineComes)
 	for _, want := range []string{"<name>" + vm.Name + "</name>", ">131072</memory>", vm.Spec.Disks[0].Volume, vm.Spec.NICs[0].MAC} {
 		if !strings.Contains(comes, want) {
-			t.Errorf("of a new VM %q is not told:\n%s", want, comes)
+			t.Errorf("of a new VM %q is not reported:\n%s", want, comes)
 		}
 	}
 	if linesOf(fresh, fleet.LineStays)+linesOf(fresh, fleet.LineGoes) != "" {
@@ -52,7 +52,7 @@ func testPlan(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	was := h.wantPower(vm.ID, fleet.Running)
 	if d := h.planned(vm); len(d.Lines) != 0 {
-		t.Errorf("nothing is to change, and the plan says %+v", d)
+		t.Errorf("nothing is to change, and the plan reports %+v", d)
 	}
 	more := vm
 	more.Generation++
@@ -66,7 +66,7 @@ func testPlan(t *testing.T, h *host) {
 		t.Errorf("the plan says + %s\n- %s", comes, goes)
 	}
 	if strings.Contains(comes+goes, "quantix.dev") || strings.Contains(comes+goes, "generation") {
-		t.Errorf("the plan tells of Quantix's own stamp: + %s\n- %s", comes, goes)
+		t.Errorf("the plan contains Quantix's own stamp: + %s\n- %s", comes, goes)
 	}
 	if again := h.planned(more); !reflect.DeepEqual(again, d) {
 		t.Errorf("asked again the plan is another: %+v", again)
@@ -88,7 +88,7 @@ func testPlan(t *testing.T, h *host) {
 	grouped.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0]}
 	grouped.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{fleet.NewID[fleet.SecurityGroupID]()}
 	if _, _, err := h.PlanVM(h.ctx, h.order(grouped)); err != nil {
-		t.Errorf("a card that comes into a group: %v", err)
+		t.Errorf("a NIC that joins a group: %v", err)
 	}
 
 	gone := more

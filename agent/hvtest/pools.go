@@ -54,7 +54,7 @@ func testPoolMisplaced(t *testing.T, h *host) {
 			kept := h.made(disk(p))
 			back := h.h.Misplace(t, p, how)
 			vm := h.vm(disk(p))
-			h.refused("make a disk", h.ApplyVM(h.ctx, h.order(vm)), words)
+			h.refused("create a disk", h.ApplyVM(h.ctx, h.order(vm)), words)
 			h.refused("apply the pool", h.ApplyPool(h.ctx, p), words)
 			h.waitPool(p, "failed in words", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolFailed && strings.Contains(s.Error, words) && strings.Contains(s.Error, p.Spec.Path) && len(s.Volumes) == 0
@@ -109,7 +109,7 @@ func testVolumeUnnamed(t *testing.T, h *host) {
 	h.h.AddImage(t, p, Image{Name: "bad\xff.img", Kind: Raw, SizeBytes: 1 << 20})
 	for _, name := range []string{"first.img", "second.img"} {
 		h.h.AddImage(t, p, Image{Name: name, Kind: Raw, SizeBytes: 1 << 20})
-		h.must("look again", h.ApplyPool(h.ctx, p))
+		h.must("read again", h.ApplyPool(h.ctx, p))
 		h.waitPool(p, "listed with "+name, func(s fleet.PoolStatus) bool {
 			return slices.ContainsFunc(s.Volumes, func(v fleet.Volume) bool { return v.Name == name && v.Fault == "" && v.IsImage() })
 		})

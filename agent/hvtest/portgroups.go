@@ -47,7 +47,7 @@ func testPortGroups(t *testing.T, h *host) {
 	vm.Spec.NICs[0].PortGroup = ""
 	h.apply(vm)
 	if st := h.status(vm.ID, vm.Generation); !slices.Equal(st.NextBoot, []string{"nics"}) {
-		t.Errorf("a card that leaves its port group waits for %q", st.NextBoot)
+		t.Errorf("a NIC that leaves its port group waits for %q", st.NextBoot)
 	}
 	n = withPortGroups(n, fleet.PortGroup{Name: "voice", Description: "phones"}, fleet.PortGroup{Name: "guests"})
 	h.must("change them while a guest is on one", h.ApplyNetwork(h.ctx, n))

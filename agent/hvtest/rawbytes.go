@@ -26,14 +26,14 @@ func testRawBytes(t *testing.T, h *host) {
 	for _, name := range raw {
 		h.h.GuestWrites(t, p, name, "image.qcow2")
 	}
-	h.must("look at the pool again", h.ApplyPool(h.ctx, p))
+	h.must("apply the pool again", h.ApplyPool(h.ctx, p))
 	for _, name := range raw {
 		if v, ok := h.volume(p, name); !ok || v.Format != fleet.Raw || v.Backing != "" || v.CapacityBytes != 4<<20 {
-			t.Errorf("%s is told as %+v", name, v)
+			t.Errorf("%s is reported as %+v", name, v)
 		}
 	}
 	if v, _ := h.volume(p, "image.qcow2"); len(v.BaseOf)+len(v.UsedBy)+len(v.StoodOn) > 0 {
-		t.Errorf("the volume that the guest names is told as %+v", v)
+		t.Errorf("the volume that the guest names is reported as %+v", v)
 	}
 	for i, s := range h.status(vm.ID, 1).Disks {
 		if s.SizeBytes != 4<<20 {

@@ -36,7 +36,7 @@ func testSharedDisks(t *testing.T, h *host) {
 	h.refused("the same disk for itself", h.ApplyVM(h.ctx, h.order(h.vm(alone))), "in use by another VM")
 	missing, other := shared, shared
 	missing.Volume, other.Volume = "nothing.raw", "image.qcow2"
-	h.refused("what is not there", h.ApplyVM(h.ctx, h.order(h.vm(missing))), "nothing.raw")
+	h.refused("a missing volume", h.ApplyVM(h.ctx, h.order(h.vm(missing))), "nothing.raw")
 	h.refused("what is not raw", h.ApplyVM(h.ctx, h.order(h.vm(other))), "raw volumes alone")
 	if _, there := h.volume(p, "nothing.raw"); there {
 		t.Error("a volume was made that was to be there")

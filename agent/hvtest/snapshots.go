@@ -23,7 +23,7 @@ func (h *host) take(vm fleet.VM, name string, memory bool) fleet.Snapshot {
 	t := h.tree(vm)
 	got := t.Of(o.ID)
 	if got == nil || got.Name != name || got.Description != o.Description || got.By != "anna" || got.At.IsZero() || t.Current != o.ID {
-		h.t.Fatalf("after taking %s the VM tells %+v", name, t)
+		h.t.Fatalf("after taking %s the VM reports %+v", name, t)
 	}
 	return *got
 }
@@ -32,7 +32,7 @@ func (h *host) revert(vm fleet.VM, s fleet.Snapshot) {
 	h.t.Helper()
 	h.must("go back to "+s.Name, h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: s.ID})))
 	if t := h.tree(vm); t.Current != s.ID || t.Unfinished != "" {
-		h.t.Fatalf("back at %s the VM tells %+v", s.Name, t)
+		h.t.Fatalf("back at %s the VM reports %+v", s.Name, t)
 	}
 	h.sound(vm)
 }
@@ -50,7 +50,7 @@ func (h *host) drop(vm fleet.VM, s fleet.Snapshot, subtree bool) {
 func (h *host) tree(vm fleet.VM) fleet.SnapshotTree {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, vm.ID)
-	h.must("look at the VM", err)
+	h.must("read the VM", err)
 	if len(s.Faults)+len(s.Drift) > 0 {
 		h.t.Fatalf("the VM has faults %v, drift %v", s.Faults, s.Drift)
 	}
@@ -64,7 +64,7 @@ func (h *host) tree(vm fleet.VM) fleet.SnapshotTree {
 func (h *host) file(vm fleet.VM) string {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, vm.ID)
-	h.must("look at the VM", err)
+	h.must("read the VM", err)
 	if len(s.Disks) == 0 {
 		h.t.Fatal("the VM has no disk")
 	}

@@ -45,7 +45,7 @@ func testConsole(t *testing.T, h *host) {
 		conn.SetDeadline(time.Now().Add(patience))
 		hello := make([]byte, 12)
 		if _, err := io.ReadFull(conn, hello); err != nil || !strings.HasPrefix(string(hello), "RFB 003") {
-			t.Errorf("the console says %q, %v", hello, err)
+			t.Errorf("the console reports %q, %v", hello, err)
 		}
 		h.must("close", conn.Close())
 	}

@@ -92,7 +92,7 @@ func testUnsafeImages(t *testing.T, h *host) {
 	}
 	d := disk(p)
 	d.Image = &fleet.Volref{PoolID: p.ID, Volume: "no-such-image"}
-	h.refused("clone what is not there", h.ApplyVM(h.ctx, h.order(h.vm(d))), "no-such-image")
+	h.refused("clone a missing volume", h.ApplyVM(h.ctx, h.order(h.vm(d))), "no-such-image")
 }
 
 func testDiskInUse(t *testing.T, h *host) {
@@ -178,7 +178,7 @@ func testPoolClash(t *testing.T, h *host) {
 	other := p
 	other.ID, other.Spec.Path = fleet.NewID[fleet.PoolID](), h.h.PoolPath(t)
 	h.refused("apply another source", h.ApplyPool(h.ctx, other), p.Spec.Path)
-	h.must("release what was never made", h.ReleasePool(h.ctx, other))
+	h.must("release a network that was never created", h.ReleasePool(h.ctx, other))
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || s.MountPath != p.Spec.Path {
 		t.Errorf("the first pool is %+v", s)
 	}

@@ -88,10 +88,10 @@ func testTransfer(t *testing.T, h *host) {
 		h.must("receive "+name, h.ReceiveVolume(h.ctx, w))
 		own := h.reported(known, to, "copy-"+name)
 		if own.SHA256 != source.SHA256 || own.Format != source.Format || own.CapacityBytes != source.CapacityBytes {
-			t.Errorf("what came is %+v of %+v", own, source)
+			t.Errorf("the received file is %+v of %+v", own, source)
 		}
 		if sum := volumeSum(t, to, "copy-"+name); sum != "" && sum != own.SHA256 {
-			t.Errorf("%s has the checksum %s, and is told to have %s", name, sum, own.SHA256)
+			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
 		}
 		w.Arrive = func(context.Context, transfer.Sink, int64) (agent.Arrived, error) {
 			t.Error("what is there comes again")
@@ -109,8 +109,8 @@ func testTransfer(t *testing.T, h *host) {
 	h.h.AddImage(t, from, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
 	w = known.of(h.work(from, "layer.qcow2", fleet.VolumeOrder{}))
 	w.Send = (&parcel{}).pack
-	h.refused("send what refers to another", h.SendVolume(h.ctx, w), "refers to")
-	h.refused("send what is not there", h.SendVolume(h.ctx, known.of(h.work(from, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
+	h.refused("send a volume with a backing file", h.SendVolume(h.ctx, w), "refers to")
+	h.refused("send a missing volume", h.SendVolume(h.ctx, known.of(h.work(from, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
 }
 
 func testTransferVerified(t *testing.T, h *host) {
@@ -121,7 +121,7 @@ func testTransferVerified(t *testing.T, h *host) {
 	h.wantNoVolume(to, "came.qcow2")
 	page := &parcel{data: []byte("<html>no image at all</html>\n" + strings.Repeat("x", 600))}
 	page.size = int64(len(page.data))
-	h.refused("what is no image", h.ReceiveVolume(h.ctx, h.receiveWork(page, to, "came.iso", known, fleet.VolumeOrder{})), "What was sent")
+	h.refused("no image", h.ReceiveVolume(h.ctx, h.receiveWork(page, to, "came.iso", known, fleet.VolumeOrder{})), "What was sent")
 	h.wantNoVolume(to, "came.iso")
 	lost := h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})
 	lost.Arrive = func(_ context.Context, dst transfer.Sink, _ int64) (agent.Arrived, error) {
@@ -231,7 +231,7 @@ func testMigrateAgain(t *testing.T, h *host) {
 		t.Error("it is sent all the same")
 		return nil
 	}
-	h.refused("send what nobody can keep in mind", h.MigrateVM(h.ctx, in), "no room for a word")
+	h.refused("send what cannot be recorded", h.MigrateVM(h.ctx, in), "no room for a word")
 }
 
 func testMigrateRefused(t *testing.T, h *host) {

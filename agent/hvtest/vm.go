@@ -35,13 +35,13 @@ func testCreate(t *testing.T, h *host) {
 		}
 	}
 	if len(s.NICs) != 1 || s.NICs[0].MAC != vm.Spec.NICs[0].MAC || s.NICs[0].Source != "network "+h.h.Network {
-		t.Errorf("network cards are %+v", s.NICs)
+		t.Errorf("NICs are %+v", s.NICs)
 	}
 
 	state := h.snapshot(p)
 	r, ok := find(state.VMs, func(r wire.VMReport) bool { return r.ID == vm.ID })
 	if !ok || r.Name != vm.Name || r.Generation != 7 || !reflect.DeepEqual(r.Status, s) {
-		t.Errorf("the snapshot says %+v, VM says %+v", r, s)
+		t.Errorf("the snapshot reports %+v, VM reports %+v", r, s)
 	}
 	if _, ok := find(state.Discovered, func(f fleet.DiscoveredVM) bool { return f.ID == vm.ID }); ok {
 		t.Error("a VM of Quantix is listed as found")
@@ -109,7 +109,7 @@ func testPower(t *testing.T, h *host) {
 	}
 	h.must("shut down a stopped guest", h.ShutdownVM(h.ctx, vm.ID))
 	if got := h.h.Power(t, vm.ID); got != fleet.Stopped {
-		t.Errorf("the host itself says %q", got)
+		t.Errorf("the host itself reports %q", got)
 	}
 }
 
@@ -187,20 +187,20 @@ func testHotPlug(t *testing.T, h *host) {
 		h.apply(vm)
 		s := h.status(vm.ID, 2)
 		if len(s.NICs) != 2 || s.NICs[1].MAC != second.MAC || s.NICs[1].Source != "network "+h.h.Network || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-			t.Fatalf("with another card: %+v", s)
+			t.Fatalf("with another NIC: %+v", s)
 		}
 	}
 	h.must("pause", h.PauseVM(h.ctx, vm.ID)) // a paused guest does not react
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{second}
 	h.apply(vm)
 	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "nics", What: "network card " + first.MAC}}) {
-		t.Errorf("paused, without the first card: %+v", s)
+		t.Errorf("paused, without the first NIC: %+v", s)
 	}
 	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
 	s := h.status(vm.ID, 3)
 	held := slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == first.MAC })
 	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.PendingUnplug, fleet.PendingUnplug{Field: "nics", What: "network card " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
-		t.Errorf("without the first card: %+v", s)
+		t.Errorf("without the first NIC: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	h.must("start again", h.StartVM(h.ctx, vm.ID))
@@ -243,7 +243,7 @@ func testDelete(t *testing.T, h *host) {
 		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, false))
 		h.wantPower(vm.ID, fleet.Absent)
 		if got := h.h.Power(t, vm.ID); got != fleet.Absent {
-			t.Fatalf("the host itself says %q", got)
+			t.Fatalf("the host itself reports %q", got)
 		}
 	}
 	if v, ok := h.volume(p, vol); !ok || v.Format != "qcow2" || v.CapacityBytes != 8<<20 {

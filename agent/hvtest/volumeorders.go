@@ -20,7 +20,7 @@ func testRenameVolume(t *testing.T, h *host) {
 		h.must("rename", h.RenameVolume(h.ctx, order))
 		h.wantVolume(p, "new."+format, format, 4<<20)
 		h.wantNoVolume(p, "old."+format)
-		h.refused("rename what is not there any more", h.RenameVolume(h.ctx, rename("old."+format, "other")), "old."+format)
+		h.refused("rename a missing volume any more", h.RenameVolume(h.ctx, rename("old."+format, "other")), "old."+format)
 		order.Made = made
 		h.must("the same order again", h.RenameVolume(h.ctx, order))
 		h.wantVolume(p, "new."+format, format, 4<<20)
@@ -37,7 +37,7 @@ func testRenameVolume(t *testing.T, h *host) {
 	}
 	forgetful := rename("new.raw", "lost.raw")
 	forgetful.Whole = func(string) error { return errors.New("no room for a word") }
-	h.refused("rename what nobody can keep in mind", h.RenameVolume(h.ctx, forgetful), "no room for a word")
+	h.refused("rename what cannot be recorded", h.RenameVolume(h.ctx, forgetful), "no room for a word")
 	h.wantVolume(p, "new.raw", "raw", 4<<20)
 
 	vm := h.vm(disk(p))
@@ -48,8 +48,8 @@ func testRenameVolume(t *testing.T, h *host) {
 		h.refused("rename what a stopped VM has", h.RenameVolume(h.ctx, rename(name, "taken-away")), vm.Name)
 	}
 	h.h.AddOverlay(t, p, "top.qcow2", "new.qcow2")
-	h.refused("rename what another stands on", h.RenameVolume(h.ctx, rename("new.qcow2", "base.qcow2")), "top.qcow2")
-	h.must("rename what stands on another", h.RenameVolume(h.ctx, rename("top.qcow2", "upper.qcow2")))
+	h.refused("rename a volume that backs another", h.RenameVolume(h.ctx, rename("new.qcow2", "base.qcow2")), "top.qcow2")
+	h.must("rename a volume with a backing file", h.RenameVolume(h.ctx, rename("top.qcow2", "upper.qcow2")))
 	if v, ok := h.volume(p, "upper.qcow2"); !ok || v.Backing == "" {
 		t.Errorf("it is %+v", v)
 	}

@@ -88,7 +88,7 @@ func testCreateVolumeOnce(t *testing.T, h *host) {
 
 	forgetful := h.work(p, "lost.raw", first.Order)
 	forgetful.Whole = func(string) error { return errors.New("no room for a word") }
-	h.refused("create what nobody can keep in mind", h.CreateVolume(h.ctx, forgetful), "no room for a word")
+	h.refused("create what cannot be recorded", h.CreateVolume(h.ctx, forgetful), "no room for a word")
 	h.wantNoVolume(p, "lost.raw")
 	h.must("delete", h.DeleteVolume(h.ctx, again))
 }
