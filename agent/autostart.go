@@ -16,7 +16,7 @@ import (
 // off by themselves.
 type autostarter struct {
 	mu     sync.Mutex
-	looked time.Time // when the reporter last read the host
+	readAt time.Time // when the reporter last read the host
 
 	due    map[fleet.VMID]time.Time // when a stopped guest is restarted; used by the loop only, like the rest
 	on     map[fleet.VMID]time.Time // since when restarted guests are seen on
@@ -33,7 +33,7 @@ const maxBootTries = 20
 func (a *Agent) noteFreshState() {
 	a.autostart.mu.Lock()
 	defer a.autostart.mu.Unlock()
-	a.autostart.looked = time.Now()
+	a.autostart.readAt = time.Now()
 }
 
 // autostartLoop runs the autostart loop until ctx ends.
@@ -56,7 +56,7 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 // is unknown.
 func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
-	fresh := time.Since(a.autostart.looked) < 2*a.times.report
+	fresh := time.Since(a.autostart.readAt) < 2*a.times.report
 	a.autostart.mu.Unlock()
 	if fresh {
 		return true
@@ -76,7 +76,7 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 		}
 	}
 	if err := a.state.seen(state, a.bootID(), begun); err != nil {
-		a.log.Error("The agent's memory cannot be written.", "error", err)
+		a.log.Error("The agent's state file cannot be written.", "error", err)
 		return false
 	}
 	a.noteFreshState()
@@ -122,7 +122,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 			k.Ran, k.Trouble = boot, ""
 		}
 	}); err != nil {
-		a.log.Error("The agent's memory cannot be written.", "error", err)
+		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 }
 
@@ -169,7 +169,7 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 				}
 			}
 			if err := a.state.updateVM(id, keep); err != nil {
-				a.log.Error("The agent's memory cannot be written.", "error", err)
+				a.log.Error("The agent's state file cannot be written.", "error", err)
 			}
 			a.reports.triggerFull()
 		}
@@ -190,7 +190,7 @@ func (a *Agent) resetRestarts(id fleet.VMID, vm vmState, now time.Time) {
 	case now.Sub(since) > a.times.calm:
 		delete(k.on, id)
 		if err := a.state.updateVM(id, func(k *vmState) { k.Restarts = 0 }); err != nil {
-			a.log.Error("The agent's memory cannot be written.", "error", err)
+			a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func (a *Agent) startByItself(ctx context.Context, id fleet.VMID) error {
 func (a *Agent) noteTrouble(id fleet.VMID, err error) {
 	a.log.Warn("A VM could not be started with its host.", "vm", id, "error", err)
 	if err := a.state.updateVM(id, func(k *vmState) { k.Trouble = err.Error() }); err != nil {
-		a.log.Error("The agent's memory cannot be written.", "error", err)
+		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 	a.reports.triggerFull()
 }

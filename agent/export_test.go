@@ -36,9 +36,9 @@ var MemoryShares = memoryShares
 
 // Counting sums up the counters of each reading.
 func Counting() func(time.Time, []CountedNIC) *fleet.FilterCounts {
-	var t counts
+	var t filterCounter
 	return func(now time.Time, all []CountedNIC) *fleet.FilterCounts {
 		t.add(now, all)
-		return t.counts(now)
+		return t.totals(now)
 	}
 }

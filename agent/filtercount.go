@@ -50,11 +50,11 @@ func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
 	return fleet.VMID(id), strings.Join(parts, ":"), true
 }
 
-// counts sums up counters. The host rewrites the rules with each change of a group and resets their counters; earlier
+// filterCounter sums up counters. The host rewrites the rules with each change of a group and resets their counters; earlier
 // counts stay in the sum. Packets between the last read and such a change are not counted.
-type counts struct {
-	nics   map[nicKey]*counted
-	looked time.Time // the newest look; zero: none yet
+type filterCounter struct {
+	nics   map[nicKey]*nicCounter
+	readAt time.Time // time of the newest reading; zero: none yet
 }
 
 type nicKey struct {
@@ -62,34 +62,34 @@ type nicKey struct {
 	mac string
 }
 
-// counted is a NIC with packet counters.
-type counted struct {
+// nicCounter is a NIC with packet counters.
+type nicCounter struct {
 	since  time.Time
-	before map[string]map[string]fleet.PassCount // counters of its chains at the newest read
+	before map[string]map[string]fleet.PassCount // counters of its chains at the newest reading
 	sum    map[string]fleet.PassCount
 }
 
 // add takes one reading. A NIC present at the first reading is counted from that reading on, a later one from the
 // reading before.
-func (t *counts) add(now time.Time, all []CountedNIC) {
-	next := make(map[nicKey]*counted, len(all))
+func (t *filterCounter) add(now time.Time, all []CountedNIC) {
+	next := make(map[nicKey]*nicCounter, len(all))
 	for _, c := range all {
 		key := nicKey{c.VM, c.MAC}
 		k := t.nics[key]
 		switch {
 		case k != nil:
-		case t.looked.IsZero():
-			k = &counted{since: now, before: c.Chains, sum: map[string]fleet.PassCount{}}
+		case t.readAt.IsZero():
+			k = &nicCounter{since: now, before: c.Chains, sum: map[string]fleet.PassCount{}}
 		default:
-			k = &counted{since: t.looked, sum: map[string]fleet.PassCount{}}
+			k = &nicCounter{since: t.readAt, sum: map[string]fleet.PassCount{}}
 		}
 		k.add(c.Chains)
 		next[key] = k
 	}
-	t.nics, t.looked = next, now
+	t.nics, t.readAt = next, now
 }
 
-func (k *counted) add(chains map[string]map[string]fleet.PassCount) {
+func (k *nicCounter) add(chains map[string]map[string]fleet.PassCount) {
 	there := map[string]bool{}
 	for name, chain := range chains {
 		before := k.before[name]
@@ -120,9 +120,9 @@ func wasReset(before, now map[string]fleet.PassCount) bool {
 	return false
 }
 
-// counts returns the sums, within the limits of a report.
-func (t *counts) counts(now time.Time) *fleet.FilterCounts {
-	out := &fleet.FilterCounts{AgoMs: now.Sub(t.looked).Milliseconds(), NICs: []fleet.NICCount{}}
+// totals returns the sums, within the limits of a report.
+func (t *filterCounter) totals(now time.Time) *fleet.FilterCounts {
+	out := &fleet.FilterCounts{AgoMs: now.Sub(t.readAt).Milliseconds(), NICs: []fleet.NICCount{}}
 	keys := slices.SortedFunc(maps.Keys(t.nics), func(a, b nicKey) int {
 		if a.vm != b.vm {
 			return strings.Compare(string(a.vm), string(b.vm))
@@ -148,8 +148,8 @@ func (t *counts) counts(now time.Time) *fleet.FilterCounts {
 	return out
 }
 
-// counts reads the counters and adds them up; nil: no NIC has counters.
-func (r *reporter) counts(ctx context.Context) *fleet.FilterCounts {
+// readFilterCounts reads the counters and adds them up; nil: no NIC has counters.
+func (r *reporter) readFilterCounts(ctx context.Context) *fleet.FilterCounts {
 	ctx, cancel := context.WithTimeout(ctx, r.a.times.snapshot/2)
 	defer cancel()
 	all, err := r.a.hypervisor.FilterCounts(ctx)
@@ -161,8 +161,8 @@ func (r *reporter) counts(ctx context.Context) *fleet.FilterCounts {
 	}
 	if now := time.Now(); len(all) > 0 || len(r.filterCounts.nics) > 0 {
 		r.filterCounts.add(now, all)
-		return r.filterCounts.counts(now)
+		return r.filterCounts.totals(now)
 	}
-	r.filterCounts.looked = time.Now()
+	r.filterCounts.readAt = time.Now()
 	return nil
 }

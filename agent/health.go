@@ -295,7 +295,7 @@ func (a *Agent) actOn(ctx context.Context, id fleet.VMID, p *checkedVM, c *check
 			k.Again, k.AgainAt = boot, time.Now()
 		}
 	}); err != nil {
-		a.log.Error("The agent's memory cannot be written.", "error", err)
+		a.log.Error("The agent's state file cannot be written.", "error", err)
 		return false
 	}
 	a.log.Info("A guest fails a health check.", "vm", k.Name, "check", c.Check.Says(), "said", c.Said, "action", c.Check.Action, "time", k.Acted+1)
@@ -362,7 +362,7 @@ func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedV
 
 func (a *Agent) record(id fleet.VMID, change func(*vmState)) {
 	if err := a.state.updateVM(id, change); err != nil {
-		a.log.Error("The agent's memory cannot be written.", "error", err)
+		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 }
 

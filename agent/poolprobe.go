@@ -79,10 +79,10 @@ func probe(root *os.Root, name string) (p Probe, err error) {
 
 // SteadyMicros returns a duration in microseconds for reports. The previously reported value stays until it is wrong by
 // a factor of two, so that busy storage does not change each report.
-func SteadyMicros(told int64, now time.Duration) int64 {
+func SteadyMicros(previous int64, now time.Duration) int64 {
 	us := now.Microseconds()
-	if told > 0 && us > told/2 && us < told*2 {
-		return told
+	if previous > 0 && us > previous/2 && us < previous*2 {
+		return previous
 	}
 	return us
 }

@@ -22,8 +22,8 @@ type reporter struct {
 	wake         chan struct{} // buffer of one
 	on           Assigned      // the portal's newest assignment to this host; used by the loop only
 	last         wire.State    // the hypervisor's newest state; used by the loop only
-	filterCounts counts        // packet counts of NICs; used by the loop only
-	news         guestNews     // used by the loop only
+	filterCounts filterCounter // packet counts of NICs; used by the loop only
+	guestReports guestReports  // used by the loop only
 
 	mu     sync.Mutex
 	readAt time.Time // when the read for last began; zero: none has succeeded
@@ -130,7 +130,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	out := wire.Report{Seq: r.a.next()} // before the read: see Agent.next
 	if periodic {
 		out.Meters, out.Load = r.meters(ctx)
-		out.Filters = r.counts(ctx)
+		out.Filters = r.readFilterCounts(ctx)
 		out.Guests = r.guests(ctx)
 	}
 	state := r.readState(ctx)
@@ -250,7 +250,7 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 		r.readAt = begun
 		r.mu.Unlock()
 		if err := errors.Join(r.a.state.forget(state, r.a.running.busy(), begun), r.a.state.seen(state, r.a.bootID(), begun)); err != nil {
-			r.a.log.Error("The agent's memory cannot be written.", "error", err)
+			r.a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
 		r.a.noteFreshState()
 	}

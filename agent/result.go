@@ -33,7 +33,7 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 		out.Retry = !single && out.Outcome == wire.Failed && isRetryable(err)
 	}
 	if kept := handlerOf(j).record(a, j, out); kept != nil {
-		a.log.Error("The agent's memory cannot be written.", "error", kept)
+		a.log.Error("The agent's state file cannot be written.", "error", kept)
 	}
 	a.observe(j, out)
 	return out
@@ -68,7 +68,7 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 		}
 		if err := handlerOf(j).record(a, j, out); err != nil {
-			a.log.Error("The agent's memory cannot be written.", "error", err)
+			a.log.Error("The agent's state file cannot be written.", "error", err)
 		}
 	}
 	a.observe(j, out)

@@ -19,9 +19,9 @@ type Sent <-chan io.ReadWriteCloser
 
 // uploadWaiters connects waiting uploads with incoming connections.
 type uploadWaiters struct {
-	mu   sync.Mutex
-	open map[fleet.UploadID]*waitingUpload
-	came bell
+	mu         sync.Mutex
+	open       map[fleet.UploadID]*waitingUpload
+	registered bell
 }
 
 type waitingUpload struct {
@@ -43,7 +43,7 @@ func (c *uploadWaiters) wait(id fleet.UploadID) (*waitingUpload, error) {
 	}
 	at := &waitingUpload{conns: make(chan io.ReadWriteCloser), over: make(chan struct{})}
 	c.open[id] = at
-	c.came.ring()
+	c.registered.ring()
 	return at, nil
 }
 
@@ -57,7 +57,7 @@ func (c *uploadWaiters) leave(id fleet.UploadID, at *waitingUpload) {
 // find waits until the upload is registered: its order may have arrived a moment ago.
 func (c *uploadWaiters) find(ctx context.Context, id fleet.UploadID) (*waitingUpload, error) {
 	for {
-		came := c.came.wait()
+		registered := c.registered.wait()
 		c.mu.Lock()
 		at := c.open[id]
 		c.mu.Unlock()
@@ -65,7 +65,7 @@ func (c *uploadWaiters) find(ctx context.Context, id fleet.UploadID) (*waitingUp
 			return at, nil
 		}
 		select {
-		case <-came:
+		case <-registered:
 		case <-ctx.Done():
 			return nil, fleet.Errorf(fleet.Conflict, "The host is not taking this upload in now.")
 		}

@@ -114,7 +114,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 	defer stalled.Stop()
 	if err := a.state.noteVMBegun(*j.VM); err != nil {
-		a.log.Error("The agent's memory cannot be written.", "error", err)
+		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
 		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: putBack,
