@@ -37,16 +37,16 @@ func TestPlanIsThreeWayComparison(t *testing.T) {
 		cpus          bool
 		disks, drop   string
 	}{
-		"nothing differs":           {specOf(1, "a"), specOf(1, "a"), specOf(1, "a"), false, false, "a", ""},
-		"a person's edit":           {specOf(1), specOf(1), specOf(2), false, true, "", ""},
-		"somebody's change stays":   {specOf(1), specOf(4), specOf(1), false, false, "", ""},
-		"both, the person's counts": {specOf(1), specOf(4), specOf(2), false, true, "", ""},
-		"taken over":                {specOf(1), specOf(4), specOf(4), false, false, "", ""},
-		"put back":                  {specOf(1, "a"), specOf(4), specOf(1, "a"), true, true, "a", ""},
-		"detached by hand, and another added": {
+		"nothing differs":              {specOf(1, "a"), specOf(1, "a"), specOf(1, "a"), false, false, "a", ""},
+		"user's edit":                  {specOf(1), specOf(1), specOf(2), false, true, "", ""},
+		"host's edit is kept":          {specOf(1), specOf(4), specOf(1), false, false, "", ""},
+		"both edited: the user's wins": {specOf(1), specOf(4), specOf(2), false, true, "", ""},
+		"drift accepted":               {specOf(1), specOf(4), specOf(4), false, false, "", ""},
+		"drift reapplied":              {specOf(1, "a"), specOf(4), specOf(1, "a"), true, true, "a", ""},
+		"detached on the host, and another added": {
 			specOf(1, "a", "b"), specOf(1, "a"), specOf(1, "a", "b", "c"), false, false, "a c", "",
 		},
-		"detached by a person": {specOf(1, "a", "b"), specOf(1, "a", "b"), specOf(1, "b"), false, false, "b", "a"},
+		"detached by the user": {specOf(1, "a", "b"), specOf(1, "a", "b"), specOf(1, "b"), false, false, "b", "a"},
 	} {
 		e := agent.Plan(agent.Applied{Name: "web", Spec: c.was}, agent.Defined{Spec: c.is}, vmOf(c.want), c.putBack)
 		if e.Has("cpus") != c.cpus || volumes(e.Disks) != c.disks || volumes(e.DropDisks) != c.drop || e.Name || e.Has("memoryMiB") || e.Strays != c.putBack {

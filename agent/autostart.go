@@ -52,8 +52,8 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 	}
 }
 
-// refreshPolicyVMs makes sure that the state file is fresh, also while the portal accepts no reports; false: the VMs' state
-// is unknown.
+// refreshPolicyVMs makes sure that the state file is fresh, also while the portal accepts no reports; false: the VMs'
+// state is unknown.
 func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
 	fresh := time.Since(a.autostart.readAt) < 2*a.times.report

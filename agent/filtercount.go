@@ -50,8 +50,8 @@ func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
 	return fleet.VMID(id), strings.Join(parts, ":"), true
 }
 
-// filterCounter sums up counters. The host rewrites the rules with each change of a group and resets their counters; earlier
-// counts stay in the sum. Packets between the last read and such a change are not counted.
+// filterCounter sums up counters. The host rewrites the rules with each change of a group and resets their counters;
+// earlier counts stay in the sum. Packets between the last read and such a change are not counted.
 type filterCounter struct {
 	nics   map[nicKey]*nicCounter
 	readAt time.Time // time of the newest reading; zero: none yet

@@ -27,8 +27,8 @@ func (u Unsure) Error() string { return string(u) }
 // checksAtOnce limits the concurrent checks of a host; a guest has one at a time, so a slow guest blocks only one slot.
 const checksAtOnce = 8
 
-// healthChecker runs health checks and acts on guests that fail. All its state but the number of actions is lost when the agent
-// restarts.
+// healthChecker runs health checks and acts on guests that fail. All its state but the number of actions is lost when
+// the agent restarts.
 type healthChecker struct {
 	mu     sync.Mutex
 	all    map[fleet.VMID]*checkedVM
@@ -315,8 +315,8 @@ func (a *Agent) actOn(ctx context.Context, id fleet.VMID, p *checkedVM, c *check
 	return true
 }
 
-// restartUnhealthy forces off the run that failed and starts the guest again. The next round, or the next agent, finishes an
-// incomplete restart.
+// restartUnhealthy forces off the run that failed and starts the guest again. The next round, or the next agent,
+// finishes an incomplete restart.
 func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM) {
 	a.health.mu.Lock()
 	p.acted = time.Now()

@@ -21,14 +21,14 @@ func TestListsAreMergedThreeWay(t *testing.T) {
 		putBack       bool
 		written       []fleet.VMDrive
 	}{
-		"a new drive":              {drives(), drives(), drives(empty("cdrom2")), false, []fleet.VMDrive{empty("cdrom2")}},
-		"a medium":                 {drives(empty("cdrom2")), drives(empty("cdrom2")), drives(disc("cdrom2", "a")), false, []fleet.VMDrive{disc("cdrom2", "a")}},
-		"beside another's medium":  {drives(empty("cdrom2"), empty("cdrom3")), drives(empty("cdrom2"), disc("cdrom3", "theirs")), drives(disc("cdrom2", "a"), empty("cdrom3")), false, []fleet.VMDrive{disc("cdrom2", "a"), disc("cdrom3", "theirs")}},
-		"a place, not the medium":  {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs")), drives(fleet.VMDrive{Slot: "cdrom2", BootOrder: 3}), false, []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 3, Medium: disc("", "theirs").Medium}}},
-		"one that is gone there":   {drives(empty("cdrom2")), drives(), drives(empty("cdrom2"), empty("floppy1")), false, []fleet.VMDrive{empty("floppy1")}},
-		"one that came there":      {drives(), drives(empty("cdrom4")), drives(empty("cdrom2")), false, []fleet.VMDrive{empty("cdrom2"), empty("cdrom4")}},
-		"one taken out":            {drives(empty("cdrom2"), empty("floppy1")), drives(empty("cdrom2"), empty("floppy1")), drives(empty("floppy1")), false, []fleet.VMDrive{empty("floppy1")}},
-		"put back, whatever it is": {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs"), empty("cdrom4")), drives(empty("cdrom2")), true, []fleet.VMDrive{empty("cdrom2")}},
+		"a new drive":                         {drives(), drives(), drives(empty("cdrom2")), false, []fleet.VMDrive{empty("cdrom2")}},
+		"a medium":                            {drives(empty("cdrom2")), drives(empty("cdrom2")), drives(disc("cdrom2", "a")), false, []fleet.VMDrive{disc("cdrom2", "a")}},
+		"host changed another drive's medium": {drives(empty("cdrom2"), empty("cdrom3")), drives(empty("cdrom2"), disc("cdrom3", "theirs")), drives(disc("cdrom2", "a"), empty("cdrom3")), false, []fleet.VMDrive{disc("cdrom2", "a"), disc("cdrom3", "theirs")}},
+		"boot order only, medium kept":        {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs")), drives(fleet.VMDrive{Slot: "cdrom2", BootOrder: 3}), false, []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 3, Medium: disc("", "theirs").Medium}}},
+		"drive removed on the host":           {drives(empty("cdrom2")), drives(), drives(empty("cdrom2"), empty("floppy1")), false, []fleet.VMDrive{empty("floppy1")}},
+		"drive added on the host":             {drives(), drives(empty("cdrom4")), drives(empty("cdrom2")), false, []fleet.VMDrive{empty("cdrom2"), empty("cdrom4")}},
+		"drive removed by the user":           {drives(empty("cdrom2"), empty("floppy1")), drives(empty("cdrom2"), empty("floppy1")), drives(empty("floppy1")), false, []fleet.VMDrive{empty("floppy1")}},
+		"reapply overwrites all":              {drives(empty("cdrom2")), drives(disc("cdrom2", "theirs"), empty("cdrom4")), drives(empty("cdrom2")), true, []fleet.VMDrive{empty("cdrom2")}},
 	} {
 		plan := agent.Plan(agent.Applied{Spec: c.was}, agent.Defined{Spec: c.is}, fleet.VM{Spec: c.want}, c.putBack)
 		if got := plan.Wanted(c.want).Drives; !plan.Has("drives") || !reflect.DeepEqual(got, c.written) {

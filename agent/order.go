@@ -31,8 +31,8 @@ type Apply struct {
 	Progress Progress
 }
 
-// Unknown reports whether the definition with this generation is no base for a three-way merge: an administrator restored
-// an older definition, or the portal's database was restored and has no record of the spec that was applied.
+// Unknown reports whether the definition with this generation is no base for a three-way merge: an administrator
+// restored an older definition, or the portal's database was restored and has no record of the spec that was applied.
 func (in Apply) Unknown(stamped int64, was Applied) bool {
 	return stamped < in.Stamped || stamped > in.VM.Generation ||
 		stamped == in.VM.Generation && in.SpecHash != "" && was.SpecHash != "" && was.SpecHash != in.SpecHash

@@ -26,23 +26,23 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 		now   Sighting
 		want  string
 	}{
-		"never used, not there":              {nil, Sighting{}, ""},
-		"never used, there":                  {nil, Sighting{There: true, Mount: root, Inode: 1}, ""},
-		"never used, its own marker":         {nil, Sighting{There: true, Marker: mine}, ""},
-		"never used, another pool's":         {nil, Sighting{There: true, Marker: theirs}, string(theirs)},
-		"its marker":                         {marked, Sighting{true, mine, disk, 7, "", nil}, ""},
-		"its marker on another device":       {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
-		"another pool's marker":              {marked, Sighting{true, theirs, disk, 7, "", nil}, "belongs to another pool"},
-		"gone":                               {marked, Sighting{}, "is gone"},
-		"made again":                         {marked, Sighting{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
-		"the marker alone is gone":           {marked, Sighting{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
-		"not mounted":                        {marked, Sighting{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
-		"another file system over it":        {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, "", nil}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
-		"another file system at its mount":   {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, "", nil}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
-		"no marker could be written":         {unmarked, Sighting{true, "", nas, 7, "", nil}, ""},
-		"no marker, another directory":       {unmarked, Sighting{true, "", nas, 8, "", nil}, "not the one"},
-		"no marker, not mounted":             {unmarked, Sighting{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
-		"no marker, marked by another since": {unmarked, Sighting{true, theirs, nas, 7, "", nil}, "belongs to another pool"},
+		"never used, missing":                     {nil, Sighting{}, ""},
+		"never used, exists":                      {nil, Sighting{There: true, Mount: root, Inode: 1}, ""},
+		"never used, its own marker":              {nil, Sighting{There: true, Marker: mine}, ""},
+		"never used, another pool's":              {nil, Sighting{There: true, Marker: theirs}, string(theirs)},
+		"its marker":                              {marked, Sighting{true, mine, disk, 7, "", nil}, ""},
+		"its marker on another device":            {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
+		"another pool's marker":                   {marked, Sighting{true, theirs, disk, 7, "", nil}, "belongs to another pool"},
+		"gone":                                    {marked, Sighting{}, "is gone"},
+		"recreated directory":                     {marked, Sighting{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
+		"only the marker is missing":              {marked, Sighting{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
+		"not mounted":                             {marked, Sighting{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
+		"another file system mounted over it":     {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, "", nil}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
+		"another file system at its mount":        {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, "", nil}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
+		"no marker could be written":              {unmarked, Sighting{true, "", nas, 7, "", nil}, ""},
+		"no marker, another directory":            {unmarked, Sighting{true, "", nas, 8, "", nil}, "not the one"},
+		"no marker, not mounted":                  {unmarked, Sighting{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
+		"no marker, marked by another pool since": {unmarked, Sighting{true, theirs, nas, 7, "", nil}, "belongs to another pool"},
 	} {
 		err := RecordedPool{ID: mine, Path: "/srv/vm", Place: c.place}.Judge(c.now)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
@@ -62,9 +62,9 @@ func TestPoolStoppedBySomebodyElse(t *testing.T) {
 	}{
 		"never active":                         {RecordedPool{}, true, false},
 		"active before, same boot":             {RecordedPool{Place: used, Boot: "now"}, true, true},
-		"it failed":                            {RecordedPool{Place: used, Boot: "now", Failing: true}, true, false},
+		"failed":                               {RecordedPool{Place: used, Boot: "now", Failing: true}, true, false},
 		"the host booted":                      {RecordedPool{Place: used, Boot: "before"}, true, false},
-		"booted, autostart taken away":         {RecordedPool{Place: used, Boot: "before"}, false, true},
+		"booted, autostart removed":            {RecordedPool{Place: used, Boot: "before"}, false, true},
 		"stopped by others before the boot":    {RecordedPool{Place: used, Boot: "before", ByOthers: true}, true, false},
 		"failed before the boot, no autostart": {RecordedPool{Place: used, Boot: "before", Failing: true}, false, false},
 	} {

@@ -91,12 +91,12 @@ func openStateFile(path string) (*stateFile, error) {
 // longestRead is longer than any read of the host takes: entries older than that are contained in every read.
 const longestRead = time.Hour
 
-// notedSince reports whether an entry was written after a read of the host began. The read is then older than the entry and
-// is ignored.
+// notedSince reports whether an entry was written after a read of the host began. The read is then older than the entry
+// and is ignored.
 func (m *stateFile) notedSince(of any, begun time.Time) bool { return !m.notedAt[of].Before(begun) }
 
-// setVMResult records that a generation was acted on; errText is empty after a success. turned: a success has powered the
-// guest on or off.
+// setVMResult records that a generation was acted on; errText is empty after a success. turned: a success has powered
+// the guest on or off.
 func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKind, errText string, turned bool, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -211,7 +211,8 @@ func (m *stateFile) setPoolResult(name, errText string) error {
 	return m.save()
 }
 
-// setNetworkResult records the error of a network's last failure; after a success, that it runs in this boot of the host.
+// setNetworkResult records the error of a network's last failure; after a success, that it runs in this boot of the
+// host.
 func (m *stateFile) setNetworkResult(n fleet.Network, errText, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -184,8 +184,8 @@ func (k vmState) addPolicyState(status *fleet.VMStatus, boot string) {
 	}
 }
 
-// noteStopRequest records, before it happens, that somebody wants the VM off; the VM then no longer autostarts in this boot of
-// the host.
+// noteStopRequest records, before it happens, that somebody wants the VM off; the VM then no longer autostarts in this
+// boot of the host.
 func (m *stateFile) noteStopRequest(id fleet.VMID, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

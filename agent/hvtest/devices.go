@@ -135,8 +135,8 @@ func testPlugDisks(t *testing.T, h *host) {
 	}
 }
 
-// shrinkAndGrow removes vCPUs and memory from the guest and adds them again. The guest may not release them, which must be
-// reported; an emulated guest keeps its vCPUs.
+// shrinkAndGrow removes vCPUs and memory from the guest and adds them again. The guest may not release them, which must
+// be reported; an emulated guest keeps its vCPUs.
 func (h *host) shrinkAndGrow(vm *fleet.VM) {
 	h.t.Helper()
 	was := h.status(vm.ID, vm.Generation)

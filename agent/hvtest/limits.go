@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RunNICLimits checks that a host reports whether it supports NIC limits, and returns true if it reports that it does not.
+// RunNICLimits checks that a host reports whether it supports NIC limits, and returns true if it reports that it does
+// not.
 func RunNICLimits(t *testing.T, h Harness) (gap bool) { return checkNICLimits(open(t, h)) }
 
 func testNICLimits(_ *testing.T, h *host) { checkNICLimits(h) }

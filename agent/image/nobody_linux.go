@@ -43,8 +43,8 @@ func grant(file *os.File, rights os.FileMode) (back func() error, err error) {
 	return back, nil
 }
 
-// deletedDir returns a directory that is already deleted: it stays empty, and nothing is left if this process is killed.
-// leave must be called once the program runs.
+// deletedDir returns a directory that is already deleted: it stays empty, and nothing is left if this process is
+// killed. leave must be called once the program runs.
 func deletedDir() (dir string, leave func() error, err error) {
 	name, err := os.MkdirTemp("", "quantix-image-")
 	if err != nil {

@@ -75,7 +75,8 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 	return steps, moves, nil
 }
 
-// addAddressesAndRoutes adds addresses and then routes to a device, sorted so that a route to a gateway precedes routes through it.
+// addAddressesAndRoutes adds addresses and then routes to a device, sorted so that a route to a gateway precedes routes
+// through it.
 func addAddressesAndRoutes(to string, addresses []Address, routes []Route) (steps []step) {
 	for _, a := range addresses {
 		steps = append(steps, step{do: giveAddress, device: to, addr: a})

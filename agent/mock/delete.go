@@ -47,8 +47,8 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	return nil
 }
 
-// volumesToDelete lists the volumes to delete with the VM. It refuses a disk of another VM. It also refuses a missing pool,
-// unless the VM does not exist: then its disks there count as deleted, too.
+// volumesToDelete lists the volumes to delete with the VM. It refuses a disk of another VM. It also refuses a missing
+// pool, unless the VM does not exist: then its disks there count as deleted, too.
 func (h *Host) volumesToDelete(vm fleet.VM, pools []fleet.Pool, disks bool) (out []newVolume, _ error) {
 	if !disks {
 		return nil, nil

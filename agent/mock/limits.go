@@ -20,7 +20,8 @@ func (h *Host) SetNICLimits(can bool) {
 
 func isLimit(g fleet.VMGap) bool { return g.Field == fleet.NICLimitIn || g.Field == fleet.NICLimitOut }
 
-// checkNICLimits refuses NIC limits that the kernel does not support, with the text of libvirt and tc. h.mu must be held.
+// checkNICLimits refuses NIC limits that the kernel does not support, with the text of libvirt and tc. h.mu must be
+// held.
 func (h *Host) checkNICLimits(nics []fleet.NIC) error {
 	limited := func(n fleet.NIC) bool {
 		if n.Limits != (fleet.NICLimits{}) || h.networks[n.Network] == nil {

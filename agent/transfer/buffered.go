@@ -10,8 +10,8 @@ import (
 // bufferBytes is the buffer size for reads and writes of the kernel.
 const bufferBytes = 256 << 10
 
-// bufferedConn is the connection below TLS. TLS uses records of 16 KiB; after enableBuffers many of them share one read or write. It
-// is enabled only once the peer is admitted, so that strangers cost no memory.
+// bufferedConn is the connection below TLS. TLS uses records of 16 KiB; after enableBuffers many of them share one read
+// or write. It is enabled only once the peer is admitted, so that strangers cost no memory.
 type bufferedConn struct {
 	net.Conn
 

@@ -26,8 +26,8 @@ type File interface {
 }
 
 // Receive fills the file up to total bytes with the data of the connections; each new one ends the one before, whose
-// sender may be gone. report periodically receives the number of bytes done. It returns nil once all is synced. A file's
-// error is returned at once; connections' errors are not.
+// sender may be gone. report periodically receives the number of bytes done. It returns nil once all is synced. A
+// file's error is returned at once; connections' errors are not.
 func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, to File, report func(done, total, rate int64)) error {
 	meter := &meter{total: total, report: report, began: to.Size()}
 	meter.say(to.Size())
