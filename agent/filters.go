@@ -11,12 +11,12 @@ import (
 
 // FilterInUse refuses to remove a group that a NIC on the host is still in.
 func FilterInUse(group, domain string) error {
-	return fleet.Errorf(fleet.Conflict, "The security group %s is at a network card of %s still. Take the card out of it first.", group, domain)
+	return fleet.Errorf(fleet.Conflict, "The security group %s is used by a NIC of %s. Remove the NIC from it first.", group, domain)
 }
 
 // MissingGroup refuses a NIC in a group that the order does not contain.
 func MissingGroup() error {
-	return fleet.Errorf(fleet.Conflict, "The portal sent this work without a security group that a network card is in. Try again.")
+	return fleet.Errorf(fleet.Conflict, "The portal sent this work without a security group that a NIC is in. Try again.")
 }
 
 // PacketsUnseen reports that the kernel setting keeps bridged packets from the firewall, so that no security group has

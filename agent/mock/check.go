@@ -64,7 +64,7 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 	return agent.AskPort(ctx, check, func(context.Context, int) (net.Conn, error) {
 		switch {
 		case len(g.live.spec.NICs) == 0:
-			return nil, agent.Unsure("Its host knows no address of its cards, by a lease or by having heard it.")
+			return nil, agent.Unsure("Its host knows no address of its NICs, neither from a lease nor from traffic.")
 		case sick && check.Kind == fleet.HealthTCP:
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 		}
