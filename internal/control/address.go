@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SetAgentAddress notes where agents reach this portal, for programs that make join commands on the database beside it. It is no
-// change that people ask for, and so has no audit line.
+// SetAgentAddress records the URL where agents reach this portal. Programs beside the portal's database read it to
+// make join commands. The portal writes it by itself, so there is no audit line.
 func (c *Control) SetAgentAddress(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -19,7 +19,7 @@ func (c *Control) SetAgentAddress(ctx context.Context, a fleet.Actor) error {
 	return store.Err(c.store.SetAgentAddress(ctx, c.opts.AgentURL))
 }
 
-// ForgetAddress takes SetAgentAddress back, at the portal's end.
+// ForgetAddress removes the address recorded by SetAgentAddress. The portal calls it at shutdown.
 func (c *Control) ForgetAddress(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -27,7 +27,7 @@ func (c *Control) ForgetAddress(ctx context.Context, a fleet.Actor) error {
 	return store.Err(c.store.ForgetAddress(ctx, c.opts.AgentURL))
 }
 
-// AgentAddress is where agents reach the portal that runs on this database; empty where none does.
+// AgentAddress returns the URL where agents reach the portal that uses this database, or "" if no portal runs.
 func (c *Control) AgentAddress(ctx context.Context, a fleet.Actor) (string, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return "", err

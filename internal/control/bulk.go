@@ -17,11 +17,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// MaxAtOnce is how many things one order may be about.
+// MaxAtOnce limits the objects in one bulk order.
 const MaxAtOnce = 500
 
-// ActVMs asks for a power action of many VMs, each once. It writes a task with a child for each VM and returns it at once; what is
-// plainly refused has ended so already. BeginTasks asks for the others, behind the request, with the rights that the person has then.
+// ActVMs orders a power action for many VMs, each once. It writes a task with one child per VM and returns the task
+// at once. Children refused by the portal's own checks have already ended. BeginTasks starts the others later, with
+// the permissions that the person has then.
 func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
@@ -39,15 +40,15 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	})
 }
 
-// many is an order about many VMs.
+// bulkOrder is an order for many VMs.
 type many struct {
 	kind   fleet.JobKind
-	action string // in the audit
+	action string // audit action
 	right  policy.Permission
 	ids    []fleet.VMID
-	judge  func(fleet.VMView) error                       // refuses what can be judged at once
-	place  func(fleet.VMPolicy) (place, wait int)         // in which order they are begun; nil: all at once
-	also   func(q *db.Queries, parent fleet.TaskID) error // is kept with the task; nil: nothing
+	judge  func(fleet.VMView) error                       // refuses a VM by what the portal knows when ordered
+	place  func(fleet.VMPolicy) (place, wait int)         // start order (stage and wait in seconds); nil: all at once
+	also   func(q *db.Queries, parent fleet.TaskID) error // stores what belongs to the task; nil: nothing
 }
 
 func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in many) (fleet.Task, error) {
@@ -95,7 +96,7 @@ func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in many) (fleet.
 	return store.TaskFor(a, task), nil
 }
 
-// namedVMs are those of the VMs that the actor sees, by id.
+// namedVMs returns the given VMs that the actor sees, by id.
 func namedVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMID) (map[fleet.VMID]fleet.VMView, error) {
 	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: store.Texts(ids), AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
 	if err != nil {
@@ -112,7 +113,8 @@ func namedVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMI
 	return vms, nil
 }
 
-// stepsOf makes a child for each VM, with the refusal of those that can be judged at once, and gives the first one for want of a right.
+// childSteps makes one child per VM. Children that judge refuses, or for which a permission is missing, carry the
+// refusal. forbidden is the first refusal for a missing permission.
 func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
 	vms, err := namedVMs(ctx, q, a, in.ids)
 	if err != nil {
@@ -123,7 +125,7 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps 
 		projects[vm.ProjectID] = true
 	}
 	for id := range projects {
-		if len(projects) == 1 { // otherwise it is of none, and its parts stand in the lists of theirs
+		if len(projects) == 1 { // otherwise the task belongs to no project and only its children are listed in theirs
 			steps.ProjectID = &id
 		}
 	}
@@ -161,9 +163,10 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps 
 	return steps, forbidden, nil
 }
 
-// stages puts what was not refused in order: those of one place begin together, when all before them have ended, and the longest wait of those is over.
+// stages orders the children that were not refused. Children of one stage start together, once all earlier children
+// have ended and the longest wait among them is over.
 func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, place func(fleet.VMPolicy) (place, wait int)) {
-	waits := map[int]int{} // by place
+	waits := map[int]int{} // seconds, by stage
 	at := make([]int, len(steps.Ids))
 	for i, subject := range steps.Subjects {
 		if steps.Errors[i] != "" {
@@ -184,9 +187,9 @@ func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, place fun
 	}
 }
 
-// BeginTasks asks for what children of tasks wait for, until none is left: each as the person who ordered it, by the same use case as
-// if that person asked for it now. Order and child are one transaction, so that nothing is lost or done twice, however it ends. Any
-// number of portals may do so at once.
+// BeginTasks starts the pending children of tasks until none is left. Each child runs the use case of one VM as the
+// person who ordered it. Order and child share one transaction, so a crash loses and repeats nothing. Several portals
+// may run it at once.
 func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -202,7 +205,7 @@ func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 	}
 }
 
-// beginSome begins a few, and says how many.
+// beginSome starts a few pending children and returns their number.
 func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
@@ -210,7 +213,7 @@ func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 		if n = len(pending); err != nil {
 			return err
 		}
-		// Of two that begin orders about the same VMs, both take them in one order.
+		// A fixed lock order of the VMs prevents deadlocks between portals.
 		slices.SortFunc(pending, func(x, y db.PendingTasksRow) int { return strings.Compare(string(x.Subject), string(y.Subject)) })
 		people := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
@@ -231,7 +234,7 @@ func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-// dropOrders forgets what was asked for in tasks of which nothing waits any more.
+// dropOrders deletes the stored input of tasks without pending children.
 func dropOrders(ctx context.Context, q *db.Queries, begun []db.PendingTasksRow) error {
 	var parents []string
 	for _, p := range begun {
@@ -261,7 +264,7 @@ func (c *Control) beginOne(ctx context.Context, q *db.Queries, people map[fleet.
 	return err
 }
 
-// personNow is who ordered the child, with present rights.
+// currentActor returns the person who ordered the child, with that person's current permissions.
 func personNow(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
 	gone := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is gone or disabled.", p.CreatedBy)
 	if p.UserID == nil {
@@ -286,8 +289,8 @@ func personNow(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet
 	return a, nil
 }
 
-// judged says in which words a child ended that could not be asked for; none: it was asked for. Not refused is what concerns all of
-// them, and passes: they are tried again.
+// judged returns the note with which a refused child ends. refused is false for faults that are temporary or concern
+// all children: those are retried.
 func (c *Control) judged(ctx context.Context, p db.PendingTasksRow, err error) (said string, refused bool) {
 	var known *fleet.Error
 	var pg *pgconn.PgError

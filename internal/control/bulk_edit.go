@@ -15,7 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// EditVMs changes many VMs alike, each once. As ActVMs does, it writes a task with a child for each VM and returns it at once; BeginTasks does the rest.
+// EditVMs applies the same edit to many VMs, each once. It writes a task with one child per VM and returns at once;
+// BeginTasks does the rest, as for ActVMs.
 func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -39,7 +40,7 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 	})
 }
 
-// checkMany refuses an order about VMs that is of nobody's, or of none or too many.
+// checkMany refuses an order without a person, without VMs, or with more than MaxAtOnce.
 func checkMany(a fleet.Actor, ids []fleet.VMID) error {
 	switch {
 	case a.UserID == "":
@@ -54,7 +55,8 @@ func checkMany(a fleet.Actor, ids []fleet.VMID) error {
 	return nil
 }
 
-// editedBy is the VM after the edit, and what of it changes. It refuses what no edit of this VM may be, without asking its host.
+// editedBy returns the VM after the edit and the changed fields. It refuses edits that are never allowed for this VM,
+// without asking the host.
 func editedBy(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
 		return vm, nil, fleet.Errorf(fleet.Conflict, "%s", why)
@@ -67,19 +69,20 @@ func editedBy(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes [
 	return vm, changes, checkEditable(old, vm, changes)
 }
 
-// BulkPreview is what an edit of many VMs would do.
+// BulkPreview is the predicted outcome of an edit of many VMs.
 type BulkPreview struct {
-	Now      int             `json:"now"`      // VMs of which all changes count at once
-	NextBoot int             `json:"nextBoot"` // VMs of which something waits for the next start
-	Same     int             `json:"same"`     // VMs that are so already
-	Refused  []fleet.Refused `json:"refused"`  // the first of those that would be refused, with why
-	Left     int             `json:"left"`     // how many more would be
+	Now      int             `json:"now"`      // VMs where all changes apply at once
+	NextBoot int             `json:"nextBoot"` // VMs where some change needs a restart
+	Same     int             `json:"same"`     // VMs that need no change
+	Refused  []fleet.Refused `json:"refused"`  // the first refusals, with reasons
+	Left     int             `json:"left"`     // number of further refusals
 }
 
-// mostRefused is how many refusals a preview tells one by one.
+// mostRefused limits the refusals listed in a preview.
 const mostRefused = 50
 
-// PreviewEdit says what EditVMs of the same input would do, as far as the portal can tell. What only a host knows, its room for a part, is judged when it is done.
+// PreviewEdit predicts the outcome of EditVMs with the same input, by what the portal knows. Checks against the host,
+// such as free memory, run when the edit is applied.
 func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (out BulkPreview, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return out, err
@@ -133,7 +136,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	return out, nil
 }
 
-// editPart does a child of EditVMs. One whose VM is so already has ended.
+// editPart runs one child of EditVMs. A child whose VM needs no change ends at once.
 func editPart(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {

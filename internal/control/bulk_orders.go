@@ -11,12 +11,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// DeleteVMs deletes many VMs, each as DeleteVM does.
+// DeleteVMs deletes many VMs, each as by DeleteVM.
 func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, disks bool) (fleet.Task, error) {
 	return c.orderAlike(ctx, a, policy.VMChange, "vms.delete", fleet.VMDelete, ids, disks, func(vm fleet.VMView) error { return mayRemove(vm, disks) })
 }
 
-// SnapshotVMs takes a snapshot of many VMs, each as TakeSnapshot does. Memory is kept of those that run.
+// SnapshotVMs takes a snapshot of many VMs, each as by TakeSnapshot. Memory is included only for running VMs.
 func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in NewSnapshot) (fleet.Task, error) {
 	if err := in.check(); err != nil {
 		return fleet.Task{}, err
@@ -24,7 +24,7 @@ func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	return c.orderAlike(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsTake(nil)) })
 }
 
-// MigrateVMs sends many VMs that are off to another host, each as MigrateVM does.
+// MigrateVMs migrates many VMs that are off to another host, each as by MigrateVM.
 func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, in MigrateVM) (fleet.Task, error) {
 	if err := in.check(); err != nil {
 		return fleet.Task{}, err
@@ -32,7 +32,7 @@ func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMI
 	return c.orderAlike(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsMigrate(nil, nil)) })
 }
 
-// orderAlike writes a task with a child for each VM, and keeps what was asked for until their turns come: see parts.
+// orderAlike writes a task with one child per VM and stores the input until the children run: see parts.
 func (c *Control) orderAlike(ctx context.Context, a fleet.Actor, right policy.Permission, action string, kind fleet.JobKind, ids []fleet.VMID, asked any,
 	judge func(fleet.VMView) error,
 ) (fleet.Task, error) {
@@ -54,7 +54,7 @@ func (c *Control) orderAlike(ctx context.Context, a fleet.Actor, right policy.Pe
 	})
 }
 
-// parts ask for one child of orderAlike by the use case of one VM. name is the VM's when the task was ordered.
+// parts runs one child of orderAlike through the use case of one VM. name is the VM's name when the task was ordered.
 var parts = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, asked json.RawMessage) error{
 	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, asked json.RawMessage) error {
 		return part(asked, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
@@ -76,7 +76,7 @@ func part[T any](asked json.RawMessage, do func(T) (fleet.Task, error)) error {
 	return inFull(err)
 }
 
-// beginPart asks for a child of orderAlike.
+// beginPart runs one child of orderAlike.
 func (c *Control) beginPart(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
@@ -86,7 +86,8 @@ func (c *Control) beginPart(ctx context.Context, q *db.Queries, a fleet.Actor, p
 	return parts[p.Kind](c, store.AsChild(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
 }
 
-// NamedVMs are those of the VMs that the actor sees, in this order: what an order about many is about.
+// NamedVMs returns the given VMs that the actor sees, in the given order. Pages use it to show the VMs of a bulk
+// order.
 func (c *Control) NamedVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID) ([]fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return nil, err

@@ -15,13 +15,13 @@ import (
 	"quantix/internal/placement"
 )
 
-// candidates reads what placement asks about hosts: of all, or of one that somebody has named. Until the transaction ends, the
-// pools of the spec are released from no host.
+// candidates reads the facts about hosts that placement needs: of all hosts, or of the named one. Until the
+// transaction ends, no host can release the spec's pools.
 func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
 	return candidatesWith(ctx, q, a, host, spec, nil)
 }
 
-// candidatesWith is candidates, which are asked of other pools too.
+// candidatesWith is candidates with further pools to read and lock.
 func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
 	ids := store.Texts(append(spec.Pools(), others...))
 	slices.Sort(ids)
@@ -129,7 +129,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	return hosts, nil
 }
 
-// coming is what disks and volumes that are asked for and not made yet will take, by pool and host.
+// pendingBytes is the space that ordered disks and volumes will take, by pool and host.
 type coming map[fleet.PoolID]map[fleet.HostID]int64
 
 func disksToCome(ctx context.Context, q *db.Queries, pools []string) (coming, error) {
@@ -158,7 +158,7 @@ func (c coming) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
 	c[id][host] += bytes
 }
 
-// of is what will be taken of the pool as this host sees it: of a shared one, by all hosts.
+// of returns the pending bytes of the pool as the host sees it: for a shared pool, those of all hosts.
 func (c coming) of(p db.Pool, host fleet.HostID) int64 {
 	if !p.Spec.Shared {
 		return c[p.ID][host]
@@ -170,7 +170,8 @@ func (c coming) of(p db.Pool, host fleet.HostID) int64 {
 	return n
 }
 
-// hostDevices are those of the devices that a spec asks for that the hosts have. Until the transaction ends nobody else gives one to a VM.
+// hostDevices returns the requested devices that each host has. Until the transaction ends, no other transaction can
+// assign a host device to a VM.
 func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []fleet.VMHostDevice) (map[fleet.HostID]map[string]placement.Device, error) {
 	if len(asked) == 0 {
 		return nil, nil
@@ -195,7 +196,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []
 	return out, err
 }
 
-// onHost are the devices, those of no named host on that one.
+// onHost returns the devices, with host filled in where a device names no host.
 func onHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/relay"
 )
 
-// maxTickets is how many unused tickets a person may hold at once.
+// maxTickets limits a person's unused tickets.
 const maxTickets = 32
 
 // ConsoleTicket lets one browser session open one console once, within 30 s.
@@ -26,8 +26,8 @@ type ConsoleTicket struct {
 	Secret string       `json:"secret"` // 256 bit, base64url; only its hash is stored
 }
 
-// OpenConsole makes a ticket for the screen of a VM. The host hears of it when the ticket is redeemed: only then is it known at
-// which portal the browser waits.
+// OpenConsole makes a ticket for a VM's console. The host gets its job when the ticket is redeemed, because only then
+// is the portal known that holds the browser's connection.
 func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID) (ConsoleTicket, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return ConsoleTicket{}, err
@@ -74,14 +74,14 @@ func hashTicket(secret string) []byte {
 	return hash[:]
 }
 
-// ConsoleEnd is a person's end of a console, and the VM whose screen it is.
+// ConsoleEnd is the browser's side of a console connection, and the console's VM.
 type ConsoleEnd struct {
 	relay.End
 	VM fleet.VMID
 }
 
-// RedeemConsole uses a ticket up, asks the host to dial this very portal, and lets the person in. What is wrong with a ticket
-// reads alike: wrong, used, late, or made for another person or session.
+// RedeemConsole uses up a ticket, asks the host to dial this portal, and returns the browser's side of the relay. All
+// bad tickets give the same error: unknown, used, expired, or made for another person or session.
 func (c *Control) RedeemConsole(ctx context.Context, a fleet.Actor, id fleet.PairID, secret string) (ConsoleEnd, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return ConsoleEnd{}, err

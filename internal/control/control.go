@@ -1,7 +1,9 @@
-// Package control is the door: every use case of Quantix, for people, agents and the portal itself. Each exported method
-// of Control takes the actor second, asks policy before anything else, and writes its audit line in the same transaction
-// as the change. What changes intent stands here; the rest in control's rooms, whose use cases are Control's too. They and it are the
-// only importers of package db; rows never leave them.
+// Package control holds every use case of Quantix, for people, agents and the portal itself. All changes of intent
+// pass through it. Each exported method of Control takes the actor second, checks the permission first, and writes
+// its audit line in the transaction of the change.
+//
+// Use cases that change intent are in this package, the others in its subpackages, which Control embeds. Only these
+// packages import package db; database rows never leave them.
 package control
 
 import (
@@ -17,36 +19,37 @@ import (
 	"quantix/internal/notify"
 )
 
-// Control runs the use cases over one PostgreSQL.
+// Control runs the use cases on one PostgreSQL database.
 type Control struct {
 	*identity.Identity
 	*agentapi.API
 	*query.Queries
-	store *store.Store // a field: embedded, all that it can do would be a use case
+	store *store.Store // not embedded: its methods are no use cases
 	log   *slog.Logger
 	opts  Options
 }
 
-// JobWaiter is where an agent's claims wait for work.
+// JobWaiter lets an agent's claims wait for new jobs.
 type JobWaiter = agentapi.JobWaiter
 
-// Options are what use cases need to know of the portal they run in.
+// Options are the settings of the portal that use cases need.
 type Options struct {
 	Log      *slog.Logger
-	Hub      *notify.Hub // wakes parked claims; nil: claims find new work only when asked again
-	AgentURL string      // what agents dial, a balancer perhaps; it goes into join commands
-	PairURL  string      // where hosts find this very portal; it goes into console jobs. Empty: where their agents call
+	Hub      *notify.Hub // wakes parked claims; nil: claims see new work only when repeated
+	AgentURL string      // the URL that agents dial, possibly a load balancer's; part of join commands
+	PairURL  string      // the URL of this portal itself, part of console jobs; empty: AgentURL
 
-	Vault     auth.Vault // seals credentials of pools, first boots and the authority's key; without a key none of the first two are taken
-	MACPrefix string     // of addresses for new cards, checked by config; empty: that of QEMU's guests
+	// Seals pool secrets, first boots and the CA key. Without a key, pool secrets and first boots are refused.
+	Vault     auth.Vault
+	MACPrefix string // prefix of new NICs' MAC addresses, checked by config; empty: QEMU's 52:54:00
 
-	AuditMonths int // how many whole months the audit is kept; 0: for ever
+	AuditMonths int // whole months of audit to retain; 0: all
 }
 
-// WarmUp makes a portal's new connection ready for its agents (db.OpenReady).
+// WarmUp prepares a new database connection for agents' requests (db.OpenReady).
 var WarmUp = store.WarmUp
 
-// New makes a Control over pool. It starts nothing.
+// New returns a Control that uses pool. It starts no goroutine.
 func New(pool *pgxpool.Pool, o Options) *Control {
 	if o.Log == nil {
 		o.Log = slog.Default()

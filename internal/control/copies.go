@@ -14,32 +14,33 @@ import (
 	"quantix/internal/policy"
 )
 
-// ImageCopy names a copy of an image: a file of a pool.
+// ImageCopy identifies a copy of an image: a file in a pool.
 type ImageCopy struct {
 	ImageID fleet.ImageID
 	PoolID  fleet.PoolID
 	Volume  string
-	HostID  fleet.HostID // of a local pool: whose file
+	HostID  fleet.HostID // the file's host, for a local pool
 }
 
-// NewCopy asks for a copy of an image in another pool.
+// NewCopy is the input of CopyImage.
 type NewCopy struct {
 	VersionID fleet.ImageVersionID `json:"versionId,omitempty"` // empty: the newest
 	PoolID    fleet.PoolID         `json:"poolId"`
-	HostID    fleet.HostID         `json:"hostId,omitempty"` // of a local pool: on which
+	HostID    fleet.HostID         `json:"hostId,omitempty"` // the destination, for a local pool
 }
 
-// noCopyToSend is why nothing is copied to a pool.
+// noCopyToSend is the reason when no host can supply a copy.
 const noCopyToSend = "No host that is heard has a copy of the image that is as it was, or none has the pool"
 
-// copyImage is an order for a copy: which host reads which copy into which pool, or which sends it to which.
+// copyImage is an order for an image copy: one host copies between its own pools, or receives the file from another
+// host.
 type copyImage struct {
 	version fleet.ImageVersion
 	source  query.CopyOn
-	host    query.HostRef // where it comes
-	from    query.HostRef // who sends it; empty: its host reads the source itself
+	host    query.HostRef // the destination host
+	from    query.HostRef // the sending host; empty: the destination host reads the source itself
 	ref     fleet.Volref
-	shared  bool // of the pool that it comes to
+	shared  bool // whether the destination pool is shared
 }
 
 func (o copyImage) job() volumeJob {
@@ -64,7 +65,7 @@ func (o copyImage) checksum() string {
 	return "sha256:" + o.version.SHA256
 }
 
-// on is whose file it becomes, of a local pool; empty: of a shared one.
+// on returns the host that will own the file in a local pool; empty for a shared pool.
 func (o copyImage) on() fleet.HostID {
 	if o.shared {
 		return ""
@@ -72,13 +73,14 @@ func (o copyImage) on() fleet.HostID {
 	return o.host.ID
 }
 
-// add notes the copy that is to come.
+// add records the pending copy.
 func (o copyImage) add(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	_, err := q.AddImageCopy(ctx, db.AddImageCopyParams{VersionID: o.version.ID, PoolID: o.ref.PoolID, Host: string(o.on()), Volume: o.ref.Volume, AddedBy: a.Name})
 	return err
 }
 
-// CopyImage asks for a copy of a version in a pool. Where the pool has a file with its bytes already, that is the copy, and there is no task.
+// CopyImage orders a copy of an image version in a pool. If the pool already has a file with the same bytes,
+// CopyImage registers that file as the copy and returns no task.
 func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, in NewCopy) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -126,7 +128,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		return fleet.Task{}, err
 	}
 	order.shared, order.ref = pool.Spec.Shared, fleet.Volref{PoolID: in.PoolID}
-	if old != nil { // it was lost, or never came: it comes again
+	if old != nil { // replace a copy that is missing or was never completed
 		order.ref.Volume = old.Volume
 	}
 	way, to := transferOf(&order), fleet.Volref{}
@@ -152,7 +154,8 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	})
 }
 
-// there is the copy that the pool has already, and refuses one that is good or coming; nil: none, or one that is another file by now.
+// existingCopy returns the copy that the pool already has, and refuses one that is good or pending. nil: there is
+// none, or its file was replaced by another.
 func there(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
 	for i, c := range copies {
 		if c.VersionID != version || c.PoolID != in.PoolID || c.HostID != in.HostID {
@@ -170,7 +173,7 @@ func there(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*quer
 	return nil, nil
 }
 
-// sameBytes is a volume that holds the very bytes of the version, as its host says, and that nobody writes to.
+// sameBytes returns a volume with the version's checksum as reported by its host, without writers; nil: none.
 func sameBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *query.VolumeOn {
 	for i, o := range all {
 		if v.SHA256 != "" && o.SHA256 == v.SHA256 && o.On() == host && o.Unfit == "" && o.Published == nil && len(o.Hosts) > 0 {
@@ -180,7 +183,7 @@ func sameBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *q
 	return nil
 }
 
-// adopt makes a file that has the version's bytes a copy of it.
+// adopt registers a file with the version's bytes as a copy.
 func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageView, v fleet.ImageVersion, file query.VolumeOn) error {
 	return assign.Pools.Change(ctx, c.store, a, string(file.PoolID), func(q *db.Queries, pool assign.Object) error {
 		if err := idle(ctx, q, file); err != nil {
@@ -193,7 +196,8 @@ func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageVie
 	})
 }
 
-// findCopy finds a host that has the pool and a copy of the version that can be read, else one that sends a copy to one that has the pool.
+// findCopy finds a host with the pool and a readable copy of the version, else a host that can send a copy to one
+// with the pool.
 func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.ImageVersion, pool fleet.PoolID, host fleet.HostID) (copyImage, error) {
 	var best *copyImage
 	better := func(o copyImage) {
@@ -238,7 +242,7 @@ func readable(from query.CopyOn, v fleet.ImageVersionID) bool {
 	return from.VersionID == v && from.Offered() && (from.Work == "" || from.State == fleet.CopyReady)
 }
 
-// senderOf is a host that is heard and has the copy, and is not the one that it goes to; nil: none.
+// senderOf returns an online host that has the copy and is not the receiver; nil: none.
 func senderOf(from query.CopyOn, to fleet.HostID) *query.HostRef {
 	if from.On == nil {
 		return nil
@@ -251,7 +255,7 @@ func senderOf(from query.CopyOn, to fleet.HostID) *query.HostRef {
 	return nil
 }
 
-// freeVolume is a name for a new copy that no volume of the pool has, and none of those that are to come with it.
+// freeVolume returns a file name for the new copy that no existing or pending volume of the pool has.
 func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool, beside ...string) (string, error) {
 	plain := fleet.CopyName(image, v.Number, v.Format)
 	name := plain
@@ -264,7 +268,7 @@ func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageV
 	}
 }
 
-// VerifyCopy asks a host that has a copy to compute its checksum.
+// VerifyCopy asks a host that has the copy to compute its checksum.
 func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (fleet.Task, error) {
 	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActVerify)
 	if err != nil {
@@ -279,7 +283,7 @@ func (c *Control) VerifyCopy(ctx context.Context, a fleet.Actor, of ImageCopy) (
 	})
 }
 
-// ForgetCopy takes a copy out of the library; its file stays.
+// ForgetCopy removes a copy from the library; its file stays.
 func (c *Control) ForgetCopy(ctx context.Context, a fleet.Actor, of ImageCopy) error {
 	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActForget)
 	if err != nil {
@@ -293,7 +297,8 @@ func (c *Control) ForgetCopy(ctx context.Context, a fleet.Actor, of ImageCopy) e
 	})
 }
 
-// DeleteCopy asks for the file of a copy to be deleted; confirm must be its name. The task is empty where there is no file.
+// DeleteCopy orders the deletion of a copy's file; confirm must be the file's name. Without a file the returned task
+// id is empty.
 func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, confirm string) (task fleet.TaskID, err error) {
 	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActDelete)
 	if err != nil {
@@ -327,7 +332,7 @@ func letGo(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
 	return err
 }
 
-// copyNamed is the copy that is meant, which allows the action.
+// copyNamed returns the named copy if it allows the action.
 func (c *Control) copyNamed(ctx context.Context, a fleet.Actor, of ImageCopy, act fleet.Action) (fleet.ImageView, query.CopyOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.ImageView{}, query.CopyOn{}, err
@@ -349,7 +354,7 @@ func (c *Control) copyNamed(ctx context.Context, a fleet.Actor, of ImageCopy, ac
 	copy, version := copies[i], v.Version(copies[i].VersionID)
 	for _, told := range version.Copies {
 		if told.Ref() == copy.Ref() && told.HostID == copy.HostID {
-			copy.ImageCopy = told // with what stands on it
+			copy.ImageCopy = told // with its dependent overlays
 		}
 	}
 	if ok, why := version.CopyAllows(copy.ImageCopy, act); !ok {

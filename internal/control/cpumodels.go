@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// settleModel puts a model's name where the baseline of all hosts is asked for.
+// settleModel fills in the CPU model if the spec asks for the baseline of all hosts.
 func settleModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
 	if spec.CPU.Model != fleet.BaselineModel {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// GivenFirstBoot is a VM's first boot as those see it who may change the VM.
+// GivenFirstBoot is a VM's first boot as shown to people who may change the VM.
 type GivenFirstBoot struct {
 	fleet.VMFirstBoot
 	Content fleet.FirstBoot `json:"content"`
@@ -23,13 +23,13 @@ type GivenFirstBoot struct {
 	SetBy   string          `json:"setBy"`
 }
 
-// CustomizationInput is a customization spec as people write it.
+// CustomizationInput is the input for a customization spec.
 type CustomizationInput struct {
-	ProjectID    fleet.ProjectID `json:"projectId,omitempty"` // of a new one; empty: the fleet's, which every project may use
+	ProjectID    fleet.ProjectID `json:"projectId,omitempty"` // of a new spec; empty: global, for all projects
 	Name         string          `json:"name"`
 	Description  string          `json:"description,omitempty"`
 	FirstBoot    fleet.FirstBoot `json:"firstBoot"`
-	IfGeneration int64           `json:"ifGeneration,omitempty"` // refuse where it is at another generation; 0: do not ask
+	IfGeneration int64           `json:"ifGeneration,omitempty"` // expected generation; 0: not checked
 }
 
 func customizationLabel(id fleet.CustomizationID) string { return "customization " + string(id) }
@@ -46,7 +46,7 @@ func (in CustomizationInput) check() error {
 	return checks.Err()
 }
 
-// CreateCustomization keeps a new customization spec. It names no VM, and changes none.
+// CreateCustomization stores a new customization spec. No VM changes.
 func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in CustomizationInput) (fleet.Customization, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Customization{}, err
@@ -93,7 +93,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	return c.GetCustomization(ctx, a, id)
 }
 
-// sealCustomization checks what was written, and seals it with the passwords that stay.
+// sealCustomization checks and seals the input, with the unchanged passwords of had.
 func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationInput, had fleet.FirstBoot) (boot fleet.FirstBoot, key string, sealed []byte, err error) {
 	in.FirstBoot = in.FirstBoot.WithoutBOM().WithUnchangedPasswords(had)
 	if err := in.check(); err != nil {
@@ -115,7 +115,7 @@ func customizationTaken(err error, name string) error {
 	return err
 }
 
-// UpdateCustomization changes a spec; VMs that were made with it stay as they are.
+// UpdateCustomization changes a spec. VMs created with it do not change.
 func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID, in CustomizationInput) (fleet.Customization, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Customization{}, err
@@ -150,7 +150,7 @@ func (c *Control) UpdateCustomization(ctx context.Context, a fleet.Actor, id fle
 	return c.GetCustomization(ctx, a, id)
 }
 
-// DeleteCustomization removes a spec; VMs that were made with it stay as they are.
+// DeleteCustomization removes a spec. VMs created with it do not change.
 func (c *Control) DeleteCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
@@ -163,7 +163,7 @@ func (c *Control) DeleteCustomization(ctx context.Context, a fleet.Actor, id fle
 	})
 }
 
-// lockCustomization does something to a spec that the actor may change.
+// lockCustomization runs do with a locked spec that the actor may change.
 func (c *Control) lockCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID, do func(*db.Queries, db.Customization) error) error {
 	if err := store.CheckID(id, "customization spec"); err != nil {
 		return err
@@ -190,7 +190,7 @@ func projectOf(row db.Customization) fleet.ProjectID {
 	return *row.ProjectID
 }
 
-// getCustomization is one that the actor sees.
+// getCustomization returns a spec that the actor sees.
 func getCustomization(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.CustomizationID) (db.GetCustomizationRow, error) {
 	all, projects := policy.AllProjects(a), store.ProjectsOf(a)
 	row, err := q.GetCustomization(ctx, db.GetCustomizationParams{ID: id, AllProjects: all, Projects: projects})
@@ -200,7 +200,7 @@ func getCustomization(ctx context.Context, q *db.Queries, a fleet.Actor, id flee
 	return row, err
 }
 
-// GetCustomization is one spec; what it says is there for those alone who may change it.
+// GetCustomization returns one spec. Its content is included only for people who may change it.
 func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.CustomizationID) (fleet.Customization, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Customization{}, err
@@ -219,7 +219,7 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 	var boot fleet.FirstBoot
 	if err := (sealer{c.opts.Vault}).open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); err != nil {
 		if fleet.CodeOf(err) == fleet.Conflict {
-			out.Unreadable, err = err.Error(), nil // it can be deleted all the same
+			out.Unreadable, err = err.Error(), nil // an unreadable spec can still be deleted
 		}
 		return out, err
 	}
@@ -228,7 +228,7 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 	return out, nil
 }
 
-// ListCustomizations are the fleet's specs and those of the actor's projects, by name, without what they say.
+// ListCustomizations returns the global specs and those of the actor's projects by name, without their content.
 func (c *Control) ListCustomizations(ctx context.Context, a fleet.Actor) ([]fleet.Customization, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return nil, err
@@ -253,7 +253,7 @@ func customizationOf(row db.Customization, project string) fleet.Customization {
 	}
 }
 
-// customizationFor is what a spec says, for a VM of a project that may use it: the fleet's and its own.
+// customizationFor returns the content of a spec that a VM of the project may use: a global one or the project's own.
 func (s sealer) customizationFor(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.CustomizationID) (fleet.FirstBoot, error) {
 	var out fleet.FirstBoot
 	none := func() error {

@@ -11,7 +11,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// VMDefaults are the pool and the network of a new VM of the project where none is chosen; of those of the host, where one is named.
+// VMDefaults returns the default pool and network for a new VM of the project. If a host is named, only its pools and
+// networks count.
 func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.ProjectID, host fleet.HostID) (fleet.VMDefaults, error) {
 	pools, networks, err := c.poolsAndNetworks(ctx, host)
 	if err != nil {
@@ -20,7 +21,7 @@ func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.P
 	return c.VMDefaultsOf(ctx, a, project, pools, networks)
 }
 
-// VMDefaultsOf is VMDefaults of lists that were read already: see fleet.VMDefaults.Or.
+// VMDefaultsOf is VMDefaults for pools and networks already read: see fleet.VMDefaults.Or.
 func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
 		return fleet.VMDefaults{}, store.NoProject(err)
@@ -36,7 +37,8 @@ func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet
 	return set.Or(project, pools, networks), nil
 }
 
-// poolsAndNetworks are all of them with their health, or those of the host with the host's part of it.
+// poolsAndNetworks returns all pools and networks with their health, or those of the named host with the host's
+// status.
 func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pools []fleet.PoolView, networks []fleet.NetworkView, err error) {
 	if !fleet.IsID(string(host)) {
 		if pools, err = query.Every(ctx, fleet.SystemActor, fleet.Query{}, c.ListPools); err == nil {
@@ -57,7 +59,8 @@ func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pool
 	return pools, networks, err
 }
 
-// withDefaults is what is asked for with the default pool for each disk without one, and the default network for each NIC without one.
+// withDefaults returns the input with the default pool for each disk without one, and the default network for each
+// NIC without one.
 func (c *Control) withDefaults(ctx context.Context, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	noPool := func(d fleet.Disk) bool { return d.PoolID == "" && !d.Existing }
 	noNetwork := func(n fleet.NIC) bool {
@@ -84,8 +87,8 @@ func (c *Control) withDefaults(ctx context.Context, a fleet.Actor, in CreateVM) 
 	return in, nil
 }
 
-// ofAppliance are the NICs that an appliance proposes: each on the network that has the name of its own, else on the default network. Where there is
-// neither, the NIC is left out.
+// applianceNICs returns the NICs proposed by an appliance. Each gets the network of the same name, else the default
+// network. A NIC is left out if there is neither.
 func (c *Control) ofAppliance(ctx context.Context, a fleet.Actor, in CreateVM, from fleet.Appliance, nics []fleet.NIC) ([]fleet.NIC, error) {
 	if len(nics) == 0 || in.ProjectID == "" {
 		return nil, nil

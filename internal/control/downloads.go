@@ -13,14 +13,14 @@ import (
 	"quantix/internal/relay"
 )
 
-// How many volumes may be on their way to people at once.
+// Limits of concurrent volume downloads.
 const (
 	maxReadsOfUser = 4
 	maxReadsOfHost = 8
 )
 
-// ReadVolume asks a host to bring a volume's file to this very portal, and lets the person's end in. It is at work until all has come or the
-// connection has ended.
+// ReadVolume asks a host to send a volume's file to this portal, and returns the person's side of the relay. The
+// volume counts as in use until the transfer or the connection ends.
 func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return end, "", err
@@ -28,7 +28,8 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 	return c.readVolume(ctx, a, a, of)
 }
 
-// readVolume is ReadVolume where somebody else than the person answers for it that the file is read: whoever calls has asked what the person may.
+// readVolume is ReadVolume with a separate actor that is allowed to read the pool. The caller has checked the
+// person's permission.
 func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
@@ -77,7 +78,7 @@ func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Vol
 	return end, on.Name, err
 }
 
-// MigrateVolume says that the person, whose the pair is, does not wait for the host there any more.
+// MigrateVolume ends the person's wait for the host on a relay of ReadVolume or ContinueUpload.
 func (c *Control) MigrateVolume(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err

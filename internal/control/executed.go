@@ -8,7 +8,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// executed is the noun of a subject that hosts execute (a pool, a network), and the object's id.
+// executed returns the assignable resource type (pool or network) of a subject, and the object's id.
 func executed(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign.Assignable, string, error) {
 	if err := policy.Check(a, right, ""); err != nil {
 		return nil, "", err
@@ -20,7 +20,7 @@ func executed(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign
 	return nil, "", fleet.Errorf(fleet.NotFound, "Nothing of that kind is assigned to hosts.")
 }
 
-// Assign puts an object on more hosts. Hosts that have it already stay as they are.
+// Assign assigns an object to further hosts. Existing assignments do not change.
 func (c *Control) Assign(ctx context.Context, a fleet.Actor, of fleet.Subject, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -29,7 +29,7 @@ func (c *Control) Assign(ctx context.Context, a fleet.Actor, of fleet.Subject, h
 	return n.Assign(ctx, c.store, a, id, hosts)
 }
 
-// Release takes an object from one host; data stays. It is refused while VMs of that host need it.
+// Release removes an object's assignment to a host; data stays. It is refused while VMs on that host use the object.
 func (c *Control) Release(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -38,7 +38,7 @@ func (c *Control) Release(ctx context.Context, a fleet.Actor, of fleet.Subject, 
 	return n.Release(ctx, c.store, a, id, host)
 }
 
-// Retry sets an object up on a host again, at once.
+// Retry sets up an object on a host again, at once.
 func (c *Control) Retry(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -47,7 +47,7 @@ func (c *Control) Retry(ctx context.Context, a fleet.Actor, of fleet.Subject, ho
 	return n.Retry(ctx, c.store, a, id, host)
 }
 
-// RetryEverywhere sets an object up again on all hosts where it failed.
+// RetryEverywhere sets up an object again on all hosts where it failed.
 func (c *Control) RetryEverywhere(ctx context.Context, a fleet.Actor, of fleet.Subject) (fleet.Retried, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -56,8 +56,9 @@ func (c *Control) RetryEverywhere(ctx context.Context, a fleet.Actor, of fleet.S
 	return n.RetryAll(ctx, c.store, a, id)
 }
 
-// DeleteEverywhere releases an object on all its hosts; its row goes with the last of them, and data stays. It is refused while VMs need
-// it. No task: it was on no host and is gone.
+// DeleteEverywhere releases an object on all its hosts; data stays. The object's row is deleted with its last
+// assignment. It is refused while VMs use the object. Without any assignment the row is deleted at once and no task
+// is returned.
 func (c *Control) DeleteEverywhere(ctx context.Context, a fleet.Actor, of fleet.Subject) ([]fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -66,7 +67,8 @@ func (c *Control) DeleteEverywhere(ctx context.Context, a fleet.Actor, of fleet.
 	return n.Delete(ctx, c.store, a, id)
 }
 
-// AssignByLabel says which labels a host must have to get an object by itself; none: no host does. Those that have them get it at once.
+// AssignByLabel sets the label selector by which hosts get an object automatically; empty: no host does. Matching
+// hosts get the object at once.
 func (c *Control) AssignByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.ByLabel, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -75,7 +77,7 @@ func (c *Control) AssignByLabel(ctx context.Context, a fleet.Actor, of fleet.Sub
 	return n.Select(ctx, c.store, a, id, selector)
 }
 
-// ByLabel tells how an object comes to hosts by their labels.
+// ByLabel returns how an object is assigned to hosts by their labels.
 func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) (fleet.ByLabel, error) {
 	n, id, err := executed(a, of, policy.InfraSee)
 	if err != nil {
@@ -84,7 +86,8 @@ func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) 
 	return n.ByLabel(ctx, c.store, a, id)
 }
 
-// LabelledHosts tells which hosts a selector matches, and which of them have the object; without an id it is a new one.
+// LabelledHosts returns the hosts that a selector matches, and which of them have the object. A subject without an id
+// is a new object.
 func (c *Control) LabelledHosts(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.Labelled, error) {
 	n, id, err := executed(a, of, policy.InfraSee)
 	if err != nil {

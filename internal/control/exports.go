@@ -13,15 +13,15 @@ import (
 	"quantix/internal/relay"
 )
 
-// NewExport asks for a file of a VM that is off.
+// NewExport is the input of ExportVM.
 type NewExport struct {
 	Format string       `json:"format" enum:"ova,qcow2" doc:"All of it as an OVA archive, or one disk as a qcow2 image"`
 	Disk   int          `json:"disk,omitempty" doc:"Of qcow2: which of the VM's disks, from 1; 0: the first"`
 	PoolID fleet.PoolID `json:"poolId,omitempty" doc:"Where the file lies until it is fetched or deleted; empty: the pool of the disk. Others can be named by those who may change infrastructure"`
 }
 
-// ExportVM has the VM's host make the file, in a pool, where it lies for somebody to fetch it. The portal answers for the change of the pool, for members
-// may not ask that; so the pool is one that the VM uses.
+// ExportVM asks the host of a VM that is off to export it to a file in a pool, for download. Members may not change
+// pools, so the portal orders the file as the system actor; the pool must be one that the VM uses.
 func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewExport) (fleet.Export, error) {
 	none := fleet.Export{}
 	vm, err := c.GetVM(ctx, a, id)
@@ -105,7 +105,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	return out, err
 }
 
-// exportName is the file's, which nothing else is called.
+// exportName returns an unused name for the export's file.
 func exportName(vm fleet.VMView, id fleet.ExportID, in NewExport) string {
 	part := ""
 	if in.Disk > 0 {
@@ -114,7 +114,7 @@ func exportName(vm fleet.VMView, id fleet.ExportID, in NewExport) string {
 	return fmt.Sprintf("%s%s-%s.%s", vm.Name, part, id[len(id)-6:], in.Format)
 }
 
-// exportJob is the order: for an archive of all disks, or for a copy of one.
+// exportJob returns the order for an archive of all disks, or for a copy of one disk.
 func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.ExportID, in NewExport) (volumeJob, error) {
 	j := volumeJob{
 		kind: fleet.VolumeExport, ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, told: true, project: &vm.ProjectID,
@@ -142,7 +142,8 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 			return j, err
 		}
 		e.Disks = append(e.Disks, d.Ref())
-		j.order.TakesBytes += min(vm.DiskBytes(d), 2*allocOf(vm, d.Ref())+1<<30) // the host measures it before it begins
+		// An upper estimate; the host measures before it starts.
+		j.order.TakesBytes += min(vm.DiskBytes(d), 2*allocOf(vm, d.Ref())+1<<30)
 	}
 	if in.Disk == 0 {
 		j.order.Export = &e
@@ -155,7 +156,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 	return j, nil
 }
 
-// allocOf is what the disk takes on its storage, as its host said.
+// allocOf returns the disk's allocated bytes as reported by its host.
 func allocOf(vm fleet.VMView, disk fleet.Volref) int64 {
 	if vm.Status != nil {
 		for _, d := range vm.Status.Disks {
@@ -178,7 +179,8 @@ func exportOf(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, 
 	return e
 }
 
-// GetExport is one of a project in which the person may change VMs: a file that holds a whole disk is for nobody else.
+// GetExport returns an export. The person must be allowed to change VMs of its project, because the file holds a
+// whole disk.
 func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (fleet.Export, error) {
 	none := fleet.Export{}
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
@@ -197,7 +199,7 @@ func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportI
 	return exportOf(a, r.Export, r.State, r.Progress, r.Note, r.Error), nil
 }
 
-// ListExports lists those of a VM, the newest first.
+// ListExports returns a VM's exports, newest first.
 func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.Export, error) {
 	vm, err := c.GetVM(ctx, a, id)
 	if err != nil {
@@ -214,7 +216,7 @@ func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	return out, store.Err(err)
 }
 
-// DeleteExport has the file deleted. One that is being made is taken back first.
+// DeleteExport orders the deletion of an export's file. An export in progress is cancelled first.
 func (c *Control) DeleteExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) error {
 	e, err := c.GetExport(ctx, a, id)
 	if err != nil {
@@ -226,7 +228,7 @@ func (c *Control) DeleteExport(ctx context.Context, a fleet.Actor, id fleet.Expo
 	return c.store.Tx(ctx, func(q *db.Queries) error { return dropExport(ctx, q, a, id) })
 }
 
-// dropExport forgets the export, and asks its host to delete the file. Gone already: nothing.
+// dropExport deletes the export's row and orders the deletion of its file. An unknown export is no error.
 func dropExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.ExportID) error {
 	rows, err := q.DropExport(ctx, id)
 	if err != nil || len(rows) == 0 {
@@ -242,7 +244,7 @@ func dropExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Expo
 	return store.Audit(ctx, q, a, string(fleet.VolumeDelete), subject, e.Volume, "an export of a VM")
 }
 
-// EndExports deletes those that are at their end, and forgets those that were never made.
+// EndExports deletes stale exports: expired ones, and those whose task failed.
 func (c *Control) EndExports(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "end exports", func(q *db.Queries) error {
 		ids, err := q.StaleExports(ctx)
@@ -258,7 +260,7 @@ func (c *Control) EndExports(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-// ReadExport is ReadVolume for the file of an export, for those who may have it.
+// ReadExport is ReadVolume for an export's file, for people who may read the export.
 func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (end relay.End, host, name string, err error) {
 	e, err := c.GetExport(ctx, a, id)
 	if err != nil {

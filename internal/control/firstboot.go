@@ -17,29 +17,32 @@ import (
 	"quantix/internal/wire"
 )
 
-// FirstBootInput is what a VM's guest is to be told when it first starts: in itself, or by a customization spec with the values of its variables.
+// FirstBootInput is the guest initialization of a VM: its content, or a customization spec with values for its
+// variables.
 type FirstBootInput struct {
-	Kind            fleet.FirstBootKind   `json:"kind,omitempty"` // empty with a customization spec, or to take away what there is
+	// Empty: use the customization spec, or remove the first boot.
+	Kind            fleet.FirstBootKind   `json:"kind,omitempty"`
 	CloudInit       *fleet.CloudInitForm  `json:"cloudInit,omitempty"`
 	UserData        string                `json:"userData,omitempty"`
 	NetworkConfig   string                `json:"networkConfig,omitempty"`
 	CustomizationID fleet.CustomizationID `json:"customizationId,omitempty"`
-	Variables       map[string]string     `json:"variables,omitempty"`    // of {{var.…}}
-	Again           bool                  `json:"again,omitempty"`        // what there is, given once more: the guest does it all again at its next start
-	IfGeneration    int64                 `json:"ifGeneration,omitempty"` // refuse where the VM is at another generation; 0: do not ask
+	Variables       map[string]string     `json:"variables,omitempty"` // values of {{var.…}}
+	Again           bool                  `json:"again,omitempty"`     // run the same first boot again at the next start
+	// Expected generation of the VM; 0: not checked.
+	IfGeneration int64 `json:"ifGeneration,omitempty"`
 }
 
 func (in FirstBootInput) content() fleet.FirstBoot {
 	return fleet.FirstBoot{Kind: in.Kind, CloudInit: in.CloudInit, UserData: in.UserData, NetworkConfig: in.NetworkConfig}.WithoutBOM()
 }
 
-// keptBoot is what is sealed: the first boot as it was made for the VM, and the name that the VM had then.
+// sealedBoot is the sealed content: the first boot rendered for the VM, and the VM's name at that time.
 type keptBoot struct {
 	fleet.FirstBoot
 	Name string `json:"name"`
 }
 
-// sealer keeps first boots with a key that the database does not have.
+// sealer encrypts stored input with a key that the database does not have.
 type sealer struct{ vault auth.Vault }
 
 func (s sealer) seal(label string, v any) (key string, sealed []byte, err error) {
@@ -61,10 +64,10 @@ func (s sealer) open(label, key string, sealed []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// What is sealed is of one VM: moved to another one's row nobody reads it.
+// The label binds the sealed first boot to one VM: another VM's row cannot open it.
 func firstBootLabel(id fleet.VMID) string { return "first boot of VM " + string(id) }
 
-// source is what the VM is to be told, before its own values are in it.
+// source returns the first boot before the VM's own values are inserted.
 func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
 	firstboot.CheckVars(&checks, "firstBoot.variables", in.Variables)
@@ -84,7 +87,8 @@ func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, projec
 	return out, checks.Err()
 }
 
-// forNew is what a new VM is to be told; nil: nothing. Its spec says which kind that is from here on, as not every host's agent knows each.
+// forNew returns the first boot of a new VM; nil: none. It also sets the kind in the VM's spec, because not every
+// agent supports each kind.
 func (s sealer) forNew(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
 	if in.FirstBoot == nil {
 		return nil, nil
@@ -97,7 +101,8 @@ func (s sealer) forNew(ctx context.Context, q *db.Queries, a fleet.Actor, in *Cr
 	return &boot, nil
 }
 
-// madeBoot is the first boot with the VM's own values in it, whole and checked. The VM's cards have their addresses by now.
+// renderBoot returns the complete, checked first boot with the VM's values inserted. The VM's NICs must have their
+// addresses.
 func madeBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (keptBoot, error) {
 	mac, ip, err := firstBootNIC(ctx, q, vm.Spec.NICs)
 	if err != nil {
@@ -131,7 +136,7 @@ func madeBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM
 	return keptBoot{f, vm.Name}, err
 }
 
-// within is err with its fields below prefix.
+// prefixFields returns err with its field names below prefix.
 func within(err error, prefix string) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {
@@ -145,7 +150,7 @@ func within(err error, prefix string) error {
 	return &out
 }
 
-// firstBootNIC is the address of the VM's first card, and the IPv4 address that is reserved for it.
+// firstBootNIC returns the MAC address of the VM's first NIC, and the IPv4 address reserved for it.
 func firstBootNIC(ctx context.Context, q *db.Queries, nics []fleet.NIC) (mac, ip string, err error) {
 	if len(nics) == 0 {
 		return "", "", nil
@@ -191,7 +196,7 @@ func (s sealer) kept(ctx context.Context, q *db.Queries, id fleet.VMID) (keptBoo
 	return out, row, s.open(firstBootLabel(id), row.ByKey, row.Sealed, &out)
 }
 
-// settleFirstBoot sees to what an edit of the whole spec makes of the first boot: it can take it away, and nothing else.
+// settleFirstBoot applies an edit of the whole spec to the first boot. Such an edit can only remove it.
 func settleFirstBoot(ctx context.Context, q *db.Queries, old, vm fleet.VM) error {
 	switch vm.Spec.FirstBoot {
 	case old.Spec.FirstBoot:
@@ -204,8 +209,8 @@ func settleFirstBoot(ctx context.Context, q *db.Queries, old, vm fleet.VM) error
 	return checks.Err()
 }
 
-// SetFirstBoot says what the VM's guest is told when it next starts, as if it were for the first time; a zero Kind takes away what there is. A
-// guest that runs gets it at its next start. The content itself is in no answer, job or audit line.
+// SetFirstBoot sets the guest initialization for the VM's next start; a zero Kind removes it. A running guest gets it
+// at its next start. The content appears in no answer, job or audit line.
 func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID, in FirstBootInput) (fleet.VMView, fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, "", err
@@ -251,7 +256,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return store.VMFor(a, vm), job, nil
 }
 
-// give keeps what is asked for as the VM's next first boot.
+// give stores the input as the VM's next first boot.
 func (s sealer) give(ctx context.Context, q *db.Queries, a fleet.Actor, vm *fleet.VMView, in FirstBootInput) error {
 	number := vm.Spec.FirstBoot.Number
 	had, _, err := s.kept(ctx, q, vm.ID)
@@ -273,12 +278,12 @@ func (s sealer) give(ctx context.Context, q *db.Queries, a fleet.Actor, vm *flee
 	return s.keep(ctx, q, a, vm.VM, kept)
 }
 
-// restore puts the passwords that stay back into what is asked for.
+// restore copies the unchanged passwords of had into the input.
 func (in *FirstBootInput) restore(had fleet.FirstBoot) {
 	in.CloudInit = in.content().WithUnchangedPasswords(had).CloudInit
 }
 
-// FirstBoot is what the VM's guest is told when it first starts, for those who may change the VM; passwords are not shown.
+// FirstBoot returns the VM's first boot for people who may change the VM; passwords are left out.
 func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (GivenFirstBoot, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return GivenFirstBoot{}, err
@@ -300,7 +305,7 @@ func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	return GivenFirstBoot{VMFirstBoot: vm.Spec.FirstBoot, Content: kept.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
 }
 
-// FirstBootFor is what the guest of a VM reads when it first starts, for the VM's own host. Nobody else is given it.
+// FirstBootFor returns the complete first boot to the VM's own host; all other callers are refused.
 func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID, in wire.FirstBootRequest) (wire.FirstBoot, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.FirstBoot{}, err

@@ -12,15 +12,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// UpdateHost changes what is not nil.
+// UpdateHost is the input of Control.UpdateHost. nil fields do not change.
 type UpdateHost struct {
-	Labels       map[string]string // nil: as it is; otherwise the whole set
+	Labels       map[string]string // the complete set
 	Description  *string
-	Taints       []string // nil: as they are; otherwise all of them
-	IfGeneration int64    // refuse where the host is at another generation; 0: do not ask
+	Taints       []string // the complete set
+	IfGeneration int64    // expected generation; 0: not checked
 }
 
-// UpdateHost changes a host's labels, taints and description. Nothing on the host changes by it, and no VM leaves it.
+// UpdateHost changes a host's labels, taints and description. Nothing changes on the host and no VM leaves it.
 func (c *Control) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID, in UpdateHost) (fleet.HostView, error) {
 	err := c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		if in.IfGeneration != 0 && in.IfGeneration != h.Generation {
@@ -75,9 +75,9 @@ func (c *Control) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 	})
 }
 
-// DeleteHost forgets a host that has no VMs, or is not heard and has only VMs whose deletion was asked for: those go with it.
-// Nothing on the machine is touched: its domains, pools and agent stay as they are, and its certificate is worth nothing from
-// then on.
+// DeleteHost removes a host that has no VMs, or that is offline and has only VMs with a pending deletion; these are
+// removed too. Nothing changes on the machine: its domains, pools and agent stay. The host's certificate is no longer
+// accepted.
 func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
 	return c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		row, err := q.GetHost(ctx, id)
@@ -104,7 +104,7 @@ func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 	})
 }
 
-// ClearConflict takes back the mark that a second agent showed the host's identity, once a person has looked into it.
+// ClearConflict removes the mark that a second agent used the host's identity, after a person has checked.
 func (c *Control) ClearConflict(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
 	return c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		n, err := q.ClearConflict(ctx, id)

@@ -17,20 +17,24 @@ import (
 
 const (
 	maxKey    = 200     // bytes of an Idempotency-Key
-	maxAnswer = 1 << 20 // bytes of an answer that is kept
+	maxAnswer = 1 << 20 // bytes of a stored answer
 )
 
-// Key is an Idempotency-Key with what was asked under it.
+// Key is an Idempotency-Key and its request.
 type Key struct {
 	Name    string
-	Request []byte // the operation and its input; only a hash of it is kept
-	Secret  string // the API token that came with it. The answer may hold secrets: it is kept sealed by the token, which the database never holds
+	Request []byte // the operation and its input; only their hash is stored
+	// The request's API token. The stored answer is encrypted with it, because answers may hold secrets; the database
+	// never has the token.
+	Secret string
 }
 
-// Once runs do, which calls other use cases with the context that it gets, and keeps the answer for 24 h. All that do changes,
-// the key and the answer are one transaction: after a crash there is all of it or nothing. The same person's same request under
-// the same key gets that answer again, also while the first is still at work; another request under it is a Conflict. What was
-// refused is not kept. After a deadlock do runs anew.
+// Once runs do at most once per key and stores its answer for 24 h. do must call use cases with the context it gets.
+// All changes of do, the key and the answer share one transaction, so a crash leaves all or nothing.
+//
+// The same request of the same person under the same key gets the stored answer, and waits if the first is still
+// running. A different request under the key is a Conflict. Refused requests are not stored. After a deadlock do runs
+// again.
 func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 	return answer, nil
 }
 
-// answered is what the request got that came first.
+// storedAnswer returns the answer of the first request with the key.
 func answered(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []byte) ([]byte, error) {
 	before, err := q.KeyInUse(ctx, db.KeyInUseParams{UserID: a.UserID, Key: k.Name})
 	if err != nil {
@@ -87,7 +91,8 @@ func answered(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []b
 	return answer, nil
 }
 
-// digest tells one request from another. A request may bear a password, so nobody without the asker's own secret can try which it was.
+// digest identifies a request. It includes the caller's secret, so nobody else can guess a password in the request
+// from the hash.
 func (k Key) digest() []byte {
 	mac := hmac.New(sha256.New, []byte(k.Secret))
 	mac.Write(k.Request)

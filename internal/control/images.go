@@ -16,23 +16,24 @@ import (
 	"quantix/internal/policy"
 )
 
-// Image names a volume that is to be published or withdrawn.
+// Image identifies a volume to publish or withdraw.
 type Image struct {
 	PoolID fleet.PoolID
 	Volume string
-	HostID fleet.HostID // of a local pool: whose file; empty: every host's that has it
+	HostID fleet.HostID // the file's host, for a local pool; empty: all hosts with the file
 }
 
-// PublishImage puts a volume into the library as it is now, as an image of its name, and publishes that to every project.
+// PublishImage adds a volume in its current state to the library, as an image named after it, and publishes it to
+// every project.
 func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) error {
 	lines, err := c.fitVolumes(ctx, a, in)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(lines, func(v query.VolumeOn) bool { return !v.OfferedTo(nil) }) {
-		return nil // to all it is already
+		return nil // already published to all
 	}
-	for _, v := range lines { // to whom it is open, that image says: publishing the file would open it to all
+	for _, v := range lines { // an image decides who sees its versions; publishing the file would publish them to all
 		if v.Published != nil && v.Published.Stale == "" {
 			return fleet.Errorf(fleet.Conflict, "%s is a copy of the image %s already. Publish that one to those who may use it.", v.Name, v.Published.Image)
 		}
@@ -41,10 +42,10 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 		if err := noOverlays(ctx, q, in); err != nil {
 			return err
 		}
-		if _, err := forget(ctx, q, in); err != nil { // what was seen of it before is replaced by what is seen now
+		if _, err := forget(ctx, q, in); err != nil { // replace the facts read earlier
 			return err
 		}
-		byFacts := map[string]fleet.ImageVersionID{} // files that look alike are copies of one version
+		byFacts := map[string]fleet.ImageVersionID{} // files with equal facts are copies of one version
 		for _, v := range lines {
 			if err := idle(ctx, q, v); err != nil {
 				return err
@@ -69,7 +70,7 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 	})
 }
 
-// WithdrawImage takes a volume out of the library; its file stays. Clones and drives that have it keep it.
+// WithdrawImage removes a volume from the library; its file stays. Existing clones and drives keep using it.
 func (c *Control) WithdrawImage(ctx context.Context, a fleet.Actor, in Image) error {
 	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
 		if err := noOverlays(ctx, q, in); err != nil {
@@ -93,7 +94,7 @@ func (in Image) words() string {
 	return in.Volume + " on host " + string(in.HostID)
 }
 
-// fitVolumes are the volumes meant, each fit to be an image, and on a host that is heard.
+// fitVolumes returns the matching volumes, each usable as an image and on an online host.
 func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -119,7 +120,7 @@ func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]qu
 	return lines, nil
 }
 
-// idle refuses what is being made or changed; its pool is locked.
+// idle refuses a volume with running or queued work. Its pool must be locked.
 func idle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
 	work, err := workOn(ctx, q, v.PoolID, v.Name, v.On())
 	if err == nil && work != "" {
@@ -128,7 +129,7 @@ func idle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
 	return err
 }
 
-// forget takes files out of the library, with versions and images of which they were the last copies.
+// forget removes files from the library, with versions and images that have no other copy.
 func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
 	if err != nil || len(at) == 0 {
@@ -145,7 +146,7 @@ func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 	return n, q.DropEmptyImages(ctx, versions)
 }
 
-// noOverlays refuses to let go of a file on which VMs' disks stand as people asked.
+// noOverlays refuses the removal of a file that backs VMs' disks, including ordered ones.
 func noOverlays(ctx context.Context, q *db.Queries, in Image) error {
 	on, err := query.Standing(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
@@ -154,7 +155,7 @@ func noOverlays(ctx context.Context, q *db.Queries, in Image) error {
 	return err
 }
 
-// freshImage makes an image of the fleet that is published to every project, under the first name that is free.
+// freshImage makes a global image, published to every project, under the first free name.
 func freshImage(ctx context.Context, q *db.Queries, a fleet.Actor, name string) (fleet.ImageID, error) {
 	id := fleet.NewID[fleet.ImageID]()
 	free, err := q.FreeImageName(ctx, name)

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// CreateJoinToken makes a token with which one machine can join within 15 minutes: as a new host, or, where host is not
-// empty, as that one again. The answer is the only place where its secret, and the command to paste on the machine, are shown.
+// CreateJoinToken makes a token with which one machine can join within 15 minutes: as a new host, or again as the
+// given host. The secret and the join command are only in this answer.
 func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet.HostID) (fleet.JoinToken, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return fleet.JoinToken{}, err
@@ -65,7 +65,7 @@ func (c *Control) CreateJoinToken(ctx context.Context, a fleet.Actor, host fleet
 	return token, nil
 }
 
-// RevokeJoinToken ends a token that was not used; revoking it twice is no error.
+// RevokeJoinToken ends an unused token. Revoking it twice is no error.
 func (c *Control) RevokeJoinToken(ctx context.Context, a fleet.Actor, id fleet.JoinTokenID) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err

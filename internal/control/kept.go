@@ -2,14 +2,15 @@ package control
 
 import "encoding/json"
 
-// kept is how what somebody asked for is kept until it is done: sealed where it holds a first boot, which may have secrets in it.
+// storedInput is stored user input, until its order is done. It is encrypted if it has a first boot, which may
+// contain secrets.
 type kept struct {
 	Plain  json.RawMessage `json:"plain,omitempty"`
 	Key    string          `json:"key,omitempty"`
 	Sealed []byte          `json:"sealed,omitempty"`
 }
 
-// keepAs writes v for the row that the label names: sealed, it is read from no other.
+// encodeInput encodes v for the row that label identifies. Sealed input can be opened only with the same label.
 func (s sealer) keepAs(label string, v any, secret bool) (out []byte, err error) {
 	var k kept
 	if secret {
@@ -23,7 +24,7 @@ func (s sealer) keepAs(label string, v any, secret bool) (out []byte, err error)
 	return json.Marshal(k)
 }
 
-// keptAs reads what keepAs has written.
+// decodeInput decodes the output of encodeInput.
 func (s sealer) keptAs(label string, text []byte, into any) error {
 	var k kept
 	if err := json.Unmarshal(text, &k); err != nil {

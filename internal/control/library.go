@@ -12,40 +12,41 @@ import (
 	"quantix/internal/policy"
 )
 
-// ImageSource is where a version of an image comes from: a file that lies in a pool, an address from which a host downloads it into the pool, or a
-// disk of a VM that is off, which is copied into the pool with all that it stands on.
+// ImageSource is the source of an image version: a file in a pool, a URL that a host downloads, or a disk of a VM
+// that is off. A disk is copied into the pool with its whole backing chain.
 type ImageSource struct {
 	PoolID fleet.PoolID `json:"poolId"`
-	HostID fleet.HostID `json:"hostId,omitempty"` // of a local pool: on which
-	Volume string       `json:"volume,omitempty"` // the file; of what is to come, its name: empty, one is made
+	HostID fleet.HostID `json:"hostId,omitempty"` // the file's host, for a local pool
+	Volume string       `json:"volume,omitempty"` // the file's name; empty for a new file: generated
 
 	URL      string `json:"url,omitempty"`
 	Checksum string `json:"checksum,omitempty" doc:"Of the download: as for a volume"`
-	// ChecksumURL is the address of a file that has the checksum.
+	// ChecksumURL is the URL of a file that contains the checksum.
 	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Of the download: as for a volume"`
 
 	VMID fleet.VMID `json:"vmId,omitempty"`
 	Disk int        `json:"disk,omitempty" doc:"Which of the VM's disks, from 1; 0: the first"`
 }
 
-// NewImage asks for an entry of the library.
+// NewImage is the input of AddImage.
 type NewImage struct {
-	Name        string          `json:"name"`
-	ProjectID   fleet.ProjectID `json:"projectId,omitempty"` // whose it is, and to whom it is published; empty: the fleet's, and published to nobody yet
+	Name string `json:"name"`
+	// Owner, to which the image is published; empty: global and not yet published.
+	ProjectID   fleet.ProjectID `json:"projectId,omitempty"`
 	Description string          `json:"description,omitempty"`
 	OS          fleet.OSFacts   `json:"os,omitzero"`
-	Public      bool            `json:"public,omitempty"` // publish it to every project
+	Public      bool            `json:"public,omitempty"` // publish to every project
 	Source      ImageSource     `json:"source"`
 }
 
-// EditImage changes what is not nil.
+// EditImage is the input of Control.EditImage. nil fields do not change.
 type EditImage struct {
 	Name        *string        `json:"name,omitempty"`
 	Description *string        `json:"description,omitempty"`
 	OS          *fleet.OSFacts `json:"os,omitempty"`
 }
 
-// AddImage makes an image with its first version. The task is what a host has to do for it.
+// AddImage makes an image with its first version. The task is the host's work for it.
 func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id fleet.ImageID, task fleet.Task, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", task, err
@@ -83,7 +84,7 @@ func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id 
 	return id, task, err
 }
 
-// AddImageVersion adds a version to an image, which is the newest from then on.
+// AddImageVersion adds a version to an image and makes it the newest.
 func (c *Control) AddImageVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -115,7 +116,7 @@ func (s ImageSource) words() string {
 	return "from the volume " + s.Volume
 }
 
-// EditImage changes what people say of an image.
+// EditImage changes an image's name and description.
 func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, in EditImage) error {
 	return c.changeImage(ctx, a, id, func(q *db.Queries, image db.Image) error {
 		if err := noTemplates(image); err != nil {
@@ -145,7 +146,7 @@ func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	})
 }
 
-// noTemplates refuses to change what a template decides.
+// noTemplates refuses changes of an image that its template controls.
 func noTemplates(image db.Image) error {
 	if image.TemplateID == nil {
 		return nil
@@ -153,7 +154,7 @@ func noTemplates(image db.Image) error {
 	return fleet.Errorf(fleet.Conflict, "The image %s belongs to a template: it is published, called and versioned as that is. Change the template.", image.Name)
 }
 
-// changeImage locks an image.
+// changeImage runs do with the locked image.
 func (c *Control) changeImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, do func(*db.Queries, db.Image) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -170,14 +171,15 @@ func (c *Control) changeImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	})
 }
 
-// GrantImage publishes an image to a project, or to all where project is empty.
+// GrantImage publishes an image to a project, or to all projects if project is empty.
 func (c *Control) GrantImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, project fleet.ProjectID) error {
 	return c.setImageGrant(ctx, a, id, project, "image.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantImage(ctx, db.GrantImageParams{ImageID: id, ProjectID: of, GrantedBy: a.Name})
 	})
 }
 
-// RevokeImage takes an image from a project, or from all that have it by being any. What was made from it stays.
+// RevokeImage ends the publication of an image to a project, or the publication to all projects if project is empty.
+// Clones and disks made from it stay.
 func (c *Control) RevokeImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, project fleet.ProjectID) error {
 	return c.setImageGrant(ctx, a, id, project, "image.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokeImage(ctx, db.RevokeImageParams{ImageID: id, ProjectID: of})
@@ -205,8 +207,9 @@ func (c *Control) setImageGrant(ctx context.Context, a fleet.Actor, id fleet.Ima
 	})
 }
 
-// DeleteImage takes an image out of the library with all its versions; confirm must be its name. files: the copies' files are deleted too, by a
-// task for each. It is refused while disks stand on one as overlays. Members of a project delete its own, always with their files.
+// DeleteImage removes an image with all its versions from the library; confirm must be its name. If files is set, it
+// also orders the deletion of each copy's file, one task per file. It is refused while a copy backs disks. Project
+// members delete their own project's images, always with the files.
 func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, confirm string, files bool) ([]fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return nil, err
@@ -220,7 +223,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 		if err := mayDelete(a, v); err != nil {
 			return nil, err
 		}
-		answers, files = fleet.SystemActor, true // nobody else would ever delete them
+		answers, files = fleet.SystemActor, true // members cannot delete the files later
 		if v, err = c.GetImage(ctx, answers, id); err != nil {
 			return nil, err
 		}
@@ -250,7 +253,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 		}
 		for _, copy := range copies {
 			if !files || copy.On == nil || member && copy.State == fleet.CopyChanged && v.Version(copy.VersionID).Format != "" {
-				continue // what took the place of a copy is not the project's: who runs the hosts put it there
+				continue // an administrator replaced the copy's file, so the file is not the project's
 			}
 			task, err := queueFileDeletion(ctx, q, a, copy)
 			if err != nil {
@@ -263,7 +266,8 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	return tasks, inUse(a, err)
 }
 
-// mayDelete refuses who may not delete the image: those who run the hosts may, and of a project's own its members.
+// mayDelete refuses actors who may not delete the image. Administrators may delete any image, members those of their
+// projects.
 func mayDelete(a fleet.Actor, v fleet.ImageView) error {
 	if v.ProjectID == "" {
 		return policy.Check(a, policy.InfraChange, "")
@@ -271,7 +275,7 @@ func mayDelete(a fleet.Actor, v fleet.ImageView) error {
 	return policy.Check(a, policy.VMChange, v.ProjectID)
 }
 
-// inUse says no more than that to those who see no hosts: VMs of others and their pools are none of theirs.
+// inUse hides the details of err from actors who see no hosts, because it may name VMs and pools of other projects.
 func inUse(a fleet.Actor, err error) error {
 	if fleet.CodeOf(err) != fleet.Conflict || store.SeesHosts(a) {
 		return err
@@ -279,8 +283,8 @@ func inUse(a fleet.Actor, err error) error {
 	return fleet.Errorf(fleet.Conflict, "It cannot be deleted now: disks stand on it as overlays, a copy of it is at work, or its host does not answer. Try again later, or ask an administrator.")
 }
 
-// queueFileDeletion asks a host that has the copy to delete its file; the library has it no more. What else keeps the file keeps the copy in the library:
-// without it nobody would delete the file any more.
+// queueFileDeletion removes a copy from the library and asks a host to delete its file. If the file is in use, the
+// copy stays in the library, because otherwise the file would never be deleted.
 func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy query.CopyOn) (fleet.TaskID, error) {
 	if len(copy.On.Hosts) == 0 {
 		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no host that is heard has it. Delete the image alone, and the file later.", copy.Where())

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// takeIn adds a version to the image, which first makes or locks, and asks a host for what is to be done for it.
+// takeIn adds a version to the image that first makes or locks, and orders the host's work for it.
 func (c *Control) takeIn(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	switch {
 	case from.URL != "" && from.VMID != "":
@@ -30,7 +30,7 @@ func (c *Control) takeIn(ctx context.Context, a fleet.Actor, id fleet.ImageID, n
 	return c.takeFile(ctx, a, id, from, first)
 }
 
-// takeFile makes a version of a file that lies in a pool, of which its host computes the checksum.
+// takeFile makes a version of a file in a pool. The file's host computes its checksum.
 func (c *Control) takeFile(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	lines, err := c.fitVolumes(ctx, a, Image{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
 	switch {
@@ -58,7 +58,7 @@ func (c *Control) takeFile(ctx context.Context, a fleet.Actor, id fleet.ImageID,
 	})
 }
 
-// addComing notes a version whose file a host is to make: what it is, the host says when it is whole.
+// addComing records a version whose file a host will make. The host reports its facts when the file is complete.
 func addComing(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, source string, j volumeJob, shared bool) error {
 	version, err := addVersion(ctx, q, a, image, fleet.ImageVersion{Source: source})
 	if err != nil {
@@ -67,7 +67,7 @@ func addComing(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.Im
 	return copyComing(ctx, q, a, version, j, shared)
 }
 
-// copyComing notes the copy of the version that the host is to make.
+// copyComing records the copy that the host will make.
 func copyComing(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, j volumeJob, shared bool) error {
 	on := j.host.ID
 	if shared {
@@ -156,7 +156,7 @@ func (c *Control) takeDisk(ctx context.Context, a fleet.Actor, id fleet.ImageID,
 	})
 }
 
-// below moves the fields of a refusal under another.
+// below returns err with its field names below prefix.
 func below(prefix string, err error) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {

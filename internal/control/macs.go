@@ -15,13 +15,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// macPool is the addresses that new cards get: all that begin with its prefix.
+// macPool is the MAC prefix of new NICs: the pool holds all addresses with this prefix.
 type macPool string
 
 func (c *Control) macs() macPool { return macPool(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
 
-// choose gives each of the VM's cards without an address a free one, and refuses those that are new and another machine's. Who does
-// not run hosts chooses among addresses of the project alone: from any others, a refusal would tell which VMs other projects have.
+// choose gives a free address to each NIC without one, and refuses new addresses that another machine has. Actors who
+// do not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal
+// other projects' VMs.
 func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
 	given, fresh := map[string]bool{}, map[string]int{}
 	var checks fleet.Checks
@@ -69,21 +70,22 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 	return nil
 }
 
-// checkMAC notes an address that card i was given and that is none of the project's.
+// checkMAC records a fault if NIC i has a chosen address outside the project's range.
 func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, mac string) {
 	if own := fleet.ProjectMACs(project); !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
 		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Addresses that are chosen in this project begin with %s. Leave it out to get a free one.", own)
 	}
 }
 
-// Addresses are tried so many at once, from anywhere in the pool on; mostTries of them are all of a pool of four bytes or five.
+// The search tries a batch of addresses at a time, from a random start. mostTries covers all addresses of a prefix of
+// four or five bytes.
 const (
 	triedAtOnce = 256
 	mostTries   = 1 << 16
 )
 
-// free is an address of the pool that no machine has. Of a small pool nobody is given it at the same moment; of a large one that is so unlikely that
-// the database refuses the second.
+// free returns an address of the pool that no machine has. Small pools are locked against concurrent choice. In large
+// pools a collision is so unlikely that the unique index may refuse the second VM.
 func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, given map[string]bool) (string, error) {
 	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
 	var start [4]byte
@@ -115,7 +117,7 @@ func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, given m
 	return "", fleet.Errorf(fleet.Conflict, "No MAC address that begins with %s is free for a new network card. An administrator can give the portal another macPrefix.", p)
 }
 
-// hold promises a VM an address until the transaction ends, unless somebody else is promised it or has got it meanwhile.
+// hold reserves an address for a VM until the transaction ends. It returns false if another VM has or reserves it.
 func hold(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (bool, error) {
 	if mine, err := q.TryMAC(ctx, mac); err != nil || !mine {
 		return false, err
@@ -124,7 +126,7 @@ func hold(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (bool, 
 	return len(taken) == 0, err
 }
 
-// address is the one of that number.
+// address returns the pool's n-th address.
 func (p macPool) address(n uint32) string {
 	var b [4]byte
 	binary.BigEndian.PutUint32(b[:], n)

@@ -9,14 +9,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// GrantNetwork opens a restricted network to the VMs of a project, or of all projects where project is empty.
+// GrantNetwork makes a restricted network available to the VMs of a project, or of all projects if project is empty.
 func (c *Control) GrantNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID) error {
 	return c.setGrant(ctx, a, id, project, "network.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantNetwork(ctx, db.GrantNetworkParams{NetworkID: id, ProjectID: of})
 	})
 }
 
-// RevokeNetwork takes a grant back. VMs that are on the network stay on it.
+// RevokeNetwork removes a grant. VMs on the network stay on it.
 func (c *Control) RevokeNetwork(ctx context.Context, a fleet.Actor, id fleet.NetworkID, project fleet.ProjectID) error {
 	return c.setGrant(ctx, a, id, project, "network.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokeNetwork(ctx, db.RevokeNetworkParams{NetworkID: id, ProjectID: of})

@@ -13,16 +13,18 @@ import (
 	"quantix/internal/policy"
 )
 
-// CreateNetwork asks for a new network on some hosts.
+// CreateNetwork is the input of Control.CreateNetwork.
 type CreateNetwork struct {
 	Name    string            `json:"name"`
 	Spec    fleet.NetworkSpec `json:"spec"`
 	HostIDs []fleet.HostID    `json:"hostIds"`
 
-	Selector string `json:"selector,omitempty"` // labels of hosts that get it by themselves, now and later: "rack=4, ssd"
+	// Label selector of hosts that get it automatically, now and later: "rack=4, ssd".
+	Selector string `json:"selector,omitempty"`
 }
 
-// CreateNetwork writes a new network and queues its set-up on each host. A name that hosts have found is refused: theirs is another one.
+// CreateNetwork writes a new network and queues its set-up on each host. It refuses the name of a network discovered
+// on hosts, because that is a different network.
 func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNetwork) (fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.NetworkView{}, err
@@ -59,7 +61,7 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 	return c.GetNetwork(ctx, a, id)
 }
 
-// freeName refuses a name that another of libvirt's networks has. One that is found a moment later the database refuses.
+// freeName refuses the name of another libvirt network. The database refuses one that is discovered concurrently.
 func freeName(ctx context.Context, q *db.Queries, name string) error {
 	taken, err := q.NetworkNamed(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -83,7 +85,7 @@ func freeName(ctx context.Context, q *db.Queries, name string) error {
 	return checks.Err()
 }
 
-// describe is the spec in the audit.
+// describe formats the spec for the audit.
 func describe(s fleet.NetworkSpec) string {
 	words := []string{string(s.Mode)}
 	for _, p := range s.Prefixes() {

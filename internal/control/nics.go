@@ -10,8 +10,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// nicRoom is what room hosts have for the VM's cards that take something of their host each for itself. Until the transaction ends, nobody else is
-// promised any of it.
+// nicRoom returns the free capacity of hosts for NICs that take a host device each. Until the transaction ends, no
+// other transaction can reserve it.
 func nicRoom(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICs, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
@@ -51,7 +51,7 @@ func nicRoom(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet
 	for _, t := range told {
 		i := slices.IndexFunc(counted, func(n db.CountedNetworksRow) bool { return string(n.ID) == t.NetworkID })
 		n := counted[i]
-		key := string(t.HostID) + " " + n.Mode + " " + n.Device // networks on one device have one and the same room
+		key := string(t.HostID) + " " + n.Mode + " " + n.Device // networks on one device share its capacity
 		c := shared[key]
 		if c == nil {
 			c = &placement.NICs{Device: n.Device, Functions: n.Mode == string(fleet.NetworkSRIOV), Total: int(t.Total), Used: int(t.Used)}
@@ -71,7 +71,7 @@ func nicRoom(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet
 	return out, nil
 }
 
-// handBack takes the VM's own cards that an edit takes away out of what is promised.
+// handBack adds the capacity of NICs that an edit removes to the host's free capacity.
 func handBack(h *placement.Host, gone []fleet.NIC) {
 	for _, n := range gone {
 		if c := h.NICs[n.NetworkID]; c != nil {
@@ -80,7 +80,7 @@ func handBack(h *placement.Host, gone []fleet.NIC) {
 	}
 }
 
-// limitedNICs are the NICs, by their place, whose port group limits their bandwidth.
+// limitedNICs returns the indexes of NICs whose port group limits their bandwidth.
 func limitedNICs(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[int]bool, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {

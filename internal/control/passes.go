@@ -12,10 +12,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The passes below are input-free and idempotent; package reconcile runs them by event and by period. Where several
-// portals share a database, one of them runs a pass at a time and the others find nothing to do.
+// The passes below take no input and are idempotent. Package reconcile runs them on events and periodically. If
+// several portals share a database, one of them runs a pass at a time and the others skip it.
 
-// QueueDrifted queues the work that brings hosts to the newest intent where nothing is on its way.
+// QueueDrifted queues jobs for objects whose hosts have not applied the newest generation and have no job for it.
 func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "drift", func(q *db.Queries) error {
 		vms, err := q.DriftedVMs(ctx, fleet.Freshness)
@@ -37,26 +37,27 @@ func (c *Control) QueueDrifted(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-// AssignLabelled puts pools and networks on the hosts whose labels ask for them.
+// AssignLabelled assigns pools and networks to hosts whose labels match their selectors.
 func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
 	return assign.Labelled(ctx, c.store, a)
 }
 
-// GatherPeers tells the hosts of each overlay of one another, where they are others than before.
+// GatherPeers updates the peer lists of overlay networks' hosts if they changed.
 func (c *Control) GatherPeers(ctx context.Context, a fleet.Actor) error {
 	return assign.GatherPeers(ctx, c.store, a)
 }
 
-// SettleSecurityGroups brings security groups to the hosts that have cards in them, with the addresses that their members have now.
+// SettleSecurityGroups sends security groups, with their members' current addresses, to the hosts whose NICs use
+// them.
 func (c *Control) SettleSecurityGroups(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "security groups", func(q *db.Queries) error { return assign.SettleSecurityGroups(ctx, q, a) })
 }
 
-// sweptAtOnce is how many rows of a table go in one transaction.
+// sweptAtOnce is the number of rows deleted from a table per transaction.
 const sweptAtOnce = 5000
 
-// Sweep deletes what has served its time: tickets, idempotency keys, throttles, browsers that do not come any more,
-// lost networks, old tasks and the jobs of none. It ends when nothing is left, or after 20 s: then the next one goes on.
+// Sweep deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, lost networks,
+// old tasks and jobs without a task. It stops when nothing is left, or after 20 s; the next run continues.
 func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	more := true
 	for until := time.Now().Add(20 * time.Second); more && time.Now().Before(until); {
@@ -91,13 +92,13 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 	return nil
 }
 
-// KeepAudit makes the tables of the months to come and drops those that need not be kept any more.
+// KeepAudit creates the audit partitions of coming months and drops those past the retention period.
 func (c *Control) KeepAudit(ctx context.Context, a fleet.Actor) error {
 	months := cmp.Or(c.opts.AuditMonths, 1200)
 	return c.store.Pass(ctx, a, "keep the audit", func(q *db.Queries) error { return q.KeepAudit(ctx, int32(months)) })
 }
 
-// VMsOf lists the VMs of hosts.
+// VMsOf returns the ids of VMs on the hosts.
 func (c *Control) VMsOf(ctx context.Context, a fleet.Actor, hosts []fleet.HostID) ([]fleet.VMID, error) {
 	if err := store.OnlySystem(a); err != nil || len(hosts) == 0 {
 		return nil, err
@@ -106,10 +107,10 @@ func (c *Control) VMsOf(ctx context.Context, a fleet.Actor, hosts []fleet.HostID
 	return ids, store.Err(err)
 }
 
-// HostLiveness is what is believed of a host now: that it is there, and what it says about its hypervisor.
+// HostLiveness reports whether a host is online, and whether its state of the hypervisor is fresh.
 type HostLiveness struct{ Online, Looked bool }
 
-// HostsNotFresh tells of the joined hosts of which not all is within fleet.Freshness what is.
+// HostsNotFresh returns the liveness of joined hosts whose contact or state is older than fleet.Freshness.
 func (c *Control) HostsNotFresh(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err

@@ -10,14 +10,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// CreatePool asks for a new pool on some hosts.
+// CreatePool is the input of Control.CreatePool.
 type CreatePool struct {
 	Name    string         `json:"name"`
 	Spec    fleet.PoolSpec `json:"spec"`
 	HostIDs []fleet.HostID `json:"hostIds"`
 	Secret  string         `json:"secret,omitempty" doc:"What proves to the storage that spec.user asks: a CHAP password, or a Ceph key. It is in no answer"`
 
-	Selector string `json:"selector,omitempty"` // labels of hosts that get it by themselves, now and later: "rack=4, ssd"
+	// Label selector of hosts that get it automatically, now and later: "rack=4, ssd".
+	Selector string `json:"selector,omitempty"`
 }
 
 // CreatePool writes a new pool and queues its set-up on each host.

@@ -14,8 +14,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// ChangePoolSecret gives a pool's storage another proof of who asks. Its hosts fetch it when they set the pool up anew, which is asked of
-// all of them; a guest that runs has it from its next start on. The secret itself is in no answer, job or audit line.
+// ChangePoolSecret replaces the secret with which hosts log in to a pool's storage. All hosts of the pool are asked
+// to set it up again, and fetch the secret then. A running guest uses it from its next start. The secret appears in
+// no answer, job or audit line.
 func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID, secret string) ([]fleet.TaskID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -44,7 +45,7 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 	return tasks, err
 }
 
-// keepPoolSecret seals the secret with a key that the database does not have.
+// keepPoolSecret stores the secret, sealed with a key that the database does not have.
 func (c *Control) keepPoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
 	by := c.opts.Vault.ID()
 	if by == "" {
@@ -57,10 +58,10 @@ func (c *Control) keepPoolSecret(ctx context.Context, q *db.Queries, a fleet.Act
 	return q.SetPoolSecret(ctx, db.SetPoolSecretParams{PoolID: id, ByKey: by, Sealed: sealed, SetBy: a.Name})
 }
 
-// A sealed secret is of one pool: moved to another one's row nobody reads it.
+// The label binds a sealed secret to one pool: another pool's row cannot open it.
 func poolSecretLabel(id fleet.PoolID) string { return "secret of pool " + string(id) }
 
-// PoolSecret is the secret of a pool for a host that is to have that pool. Nobody else is given it.
+// PoolSecret returns a pool's secret to a host that has the pool assigned. All other callers are refused.
 func (c *Control) PoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID) (wire.PoolSecret, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.PoolSecret{}, err

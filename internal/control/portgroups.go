@@ -13,8 +13,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// SetPortGroup gives a network that is defined here a port group, or changes the one of that name; fresh: there must be none. Each host of the
-// network is asked to go by it at once, also for the cards that are on it.
+// SetPortGroup adds a port group to a defined network, or changes the one of that name. If fresh is set, the name
+// must be unused. Each host of the network applies the change at once, also to existing NICs.
 func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.PortGroup, fresh bool) ([]fleet.TaskID, error) {
 	if in.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(in.SecurityGroups))); len(in.SecurityGroups) == 0 {
 		in.SecurityGroups = nil
@@ -40,10 +40,11 @@ func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.Netw
 	})
 }
 
-// checkDefaults refuses security groups that not every project may use: cards of all may be on a port group.
+// checkDefaults refuses default security groups that are not global, because a port group serves NICs of all
+// projects.
 func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroupID) error {
 	if len(ids) > fleet.MaxNICGroups {
-		return nil // it is refused with the spec
+		return nil // the spec's check refuses it
 	}
 	held, err := assign.HeldSecurityGroups(ctx, q, "", ids)
 	if err != nil {
@@ -58,7 +59,7 @@ func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroup
 	return checks.Err()
 }
 
-// DropPortGroup takes a port group from its network, unless VMs have cards on it.
+// DropPortGroup removes a port group from its network. It is refused while VMs have NICs on it.
 func (c *Control) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, name string) ([]fleet.TaskID, error) {
 	return assign.ChangeNetwork(ctx, c.store, a, id, "portgroup.drop", func(q *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.Group(name) == nil {
@@ -83,14 +84,15 @@ func noPortGroup() error {
 	return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
 }
 
-// GrantPortGroup opens a port group to the VMs of a project, or of all projects where project is empty: also one of a network that is not open.
+// GrantPortGroup makes a port group available to the VMs of a project, or of all projects if project is empty, even
+// if its network is restricted.
 func (c *Control) GrantPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
 	return c.setGroupGrant(ctx, a, id, group, project, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantPortGroup(ctx, db.GrantPortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
 	})
 }
 
-// RevokePortGroup takes a grant back. VMs that are on the port group stay on it.
+// RevokePortGroup removes a grant. VMs on the port group stay on it.
 func (c *Control) RevokePortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
 	return c.setGroupGrant(ctx, a, id, group, project, "network.portgroup.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokePortGroup(ctx, db.RevokePortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
@@ -121,8 +123,8 @@ func (c *Control) setGroupGrant(ctx context.Context, a fleet.Actor, id fleet.Net
 	})
 }
 
-// checkGroups refuses cards on port groups that there are not, or that are not open to the project. granted: which of the cards are on one that is
-// open to it by its own grant, whatever their network is.
+// checkGroups refuses NICs on port groups that do not exist or are not available to the project. granted has the NICs
+// whose port group is granted to the project itself, whatever the network's grants are.
 func checkGroups(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
 	ask := db.GroupsForParams{ProjectID: string(project)}
 	for _, n := range nics {
@@ -146,7 +148,8 @@ func checkGroups(ctx context.Context, q *db.Queries, a fleet.Actor, project flee
 		}
 		k := slices.IndexFunc(rows, func(r db.GroupsForRow) bool { return r.ID == n.NetworkID && r.Name == n.PortGroup })
 		switch {
-		case k < 0 || rows[k].Restricted && !rows[k].Granted && !all: // said alike: what is not open is not known
+		// The same error for unavailable and unknown groups hides which exist.
+		case k < 0 || rows[k].Restricted && !rows[k].Granted && !all:
 			checks.Add(fmt.Sprintf("spec.nics[%d].portGroup", i), "The network has no port group %s that is open to this project.", n.PortGroup)
 		default:
 			granted[i] = rows[k].Granted

@@ -8,9 +8,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-const pulseEvery = 5 * time.Second // between the proofs that nobody asks for
+const pulseEvery = 5 * time.Second // interval of background checks
 
-// Ready proves that the portal can do its work: that the database takes changes. It writes at most once a second.
+// Ready returns nil if the database accepts writes. It writes at most once a second.
 func (c *Control) Ready(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -18,7 +18,8 @@ func (c *Control) Ready(ctx context.Context, a fleet.Actor) error {
 	return c.store.Ready(ctx)
 }
 
-// KeepPulse proves the database now and then until ctx ends, so that a lost one is left also where nobody asks for readiness.
+// KeepPulse checks the database periodically until ctx ends, so that a lost database is noticed without readiness
+// requests.
 func (c *Control) KeepPulse(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err

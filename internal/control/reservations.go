@@ -14,9 +14,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// ReserveAddress keeps an IPv4 address of a network that is defined here for the card with a MAC address; another one that was kept for it is
-// free again. Without an address it is the one that the card has, or else the next that nobody has. Each host of the network is asked to go by
-// it at once, under its running guests.
+// ReserveAddress reserves an IPv4 address of a defined network for a NIC's MAC address; an earlier reservation for
+// the MAC ends. Without an address in the input, it chooses the NIC's current lease, else the next free address. Each
+// host of the network applies it at once, also for running guests.
 func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.StaticLease) (fleet.StaticLease, []fleet.TaskID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.StaticLease{}, nil, err
@@ -44,7 +44,7 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 			return "", noDHCP()
 		}
 		leases := &s.IPv4.DHCP.Leases
-		if in = asked; book != nil { // chosen under the network's lock: of two that ask at once, each gets another one
+		if in = asked; book != nil { // chosen under the network's lock, so concurrent requests get different addresses
 			in.IP = free(book(*s), in.MAC)
 		}
 		if slices.Contains(*leases, in) {
@@ -63,7 +63,7 @@ func noDHCP() error {
 	return fleet.Errorf(fleet.Conflict, "The hosts give out no IPv4 addresses in this network, so none can be reserved.")
 }
 
-// checkLease refuses in the words of the whole definition, at the fields of the one lease that is new.
+// checkLease checks the whole network definition and reports faults at the fields of the one new lease.
 func checkLease(s fleet.NetworkSpec) error {
 	var all, checks fleet.Checks
 	s.Check(&all, "spec")
@@ -75,7 +75,8 @@ func checkLease(s fleet.NetworkSpec) error {
 	return checks.Err()
 }
 
-// free is the address that is kept for a card already, or that it has and no other, or else the next free one; empty: there is none.
+// free returns the address already reserved for the MAC, else its only current lease, else the next free address;
+// empty: none is free.
 func free(known fleet.NetworkAddresses, mac string) string {
 	if i := slices.IndexFunc(known.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
 		return known.Reservations[i].IP
@@ -89,7 +90,7 @@ func free(known fleet.NetworkAddresses, mac string) string {
 	return known.Next
 }
 
-// FreeAddress gives the address back that is kept for a card. A guest that has it keeps it until its lease ends.
+// FreeAddress ends the reservation for a MAC address. A guest keeps the address until its lease ends.
 func (c *Control) FreeAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, mac string) ([]fleet.TaskID, error) {
 	return assign.ChangeNetwork(ctx, c.store, a, id, "unreserve", func(_ *db.Queries, s *fleet.NetworkSpec) (string, error) {
 		if s.IPv4 == nil || s.IPv4.DHCP == nil {

@@ -14,7 +14,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// allRules are the rules that the VM has, once the actor wants these: who sees no hosts reads none that name them, and changes none.
+// allRules merges the wanted rules with those that the actor cannot see. Actors without access to hosts neither see
+// nor change rules that name hosts.
 func allRules(a fleet.Actor, had, want []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
 	if store.SeesHosts(a) {
 		return want, nil
@@ -32,10 +33,10 @@ func allRules(a fleet.Actor, had, want []fleet.PlacementRule) ([]fleet.Placement
 	return append(hosts, want...), checks.Err()
 }
 
-// mate is one question to the VMs of a project.
+// mate is a query for VMs of a project, by name or by labels.
 type mate struct {
 	project     fleet.ProjectID
-	name        string // of a VM; empty: by labels
+	name        string // a VM's name; empty: match by labels
 	pairs, keys string
 }
 
@@ -48,7 +49,7 @@ func mateOf(project fleet.ProjectID, r fleet.PlacementRule) (mate, error) {
 	return mate{project, "", string(pairs), strings.Join(s.Keys, ",")}, err
 }
 
-// mates are what rules name, by the host where it is.
+// mates holds the VMs that match each query, by host.
 type mates map[mate]map[fleet.HostID]db.RuleMatesRow
 
 func findMates(ctx context.Context, q *db.Queries, asked map[mate]bool) (mates, error) {
@@ -73,7 +74,7 @@ func findMates(ctx context.Context, q *db.Queries, asked map[mate]bool) (mates, 
 	return out, err
 }
 
-// of is what a VM's rule names on that host, but for the VM itself, which is on its own.
+// of returns the VMs on the host that match the rule, without the VM itself.
 func (all mates) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.Mates, error) {
 	var out placement.Mates
 	if r.OnHosts() {
@@ -97,8 +98,8 @@ func (all mates) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (pl
 	return out, nil
 }
 
-// rule has the hosts say what they are for the rules of a VM that is placed, and for those of others about it. Until the transaction ends, no other VM
-// of the project is placed that rules are about.
+// rule adds to each host what the placement rules need: the rules of the VM, and other VMs' rules about it. Until the
+// transaction ends, no other VM of the project with rules or labels is placed.
 func rule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
 		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {
@@ -135,7 +136,7 @@ func rule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.Place
 	return nil
 }
 
-// shunnedBy are the VMs of the project that are required to be apart from this one, by host.
+// shunnedBy returns the project's VMs, by host, whose required anti-affinity rules match this VM.
 func shunnedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
 	rows, err := q.RulesOfProject(ctx, vm.ProjectID)
 	if err != nil {
@@ -158,7 +159,7 @@ func shunnedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.Hos
 	return out, nil
 }
 
-// SettleRules writes down which VMs are where a required rule of theirs does not want them.
+// SettleRules records which VMs are on a host that violates one of their required rules.
 func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "settle rules", func(q *db.Queries) error {
 		rows, err := q.RuledVMs(ctx)

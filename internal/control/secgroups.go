@@ -16,21 +16,22 @@ import (
 	"quantix/internal/policy"
 )
 
-// CreateSecurityGroup asks for a new security group.
+// CreateSecurityGroup is the input of Control.CreateSecurityGroup.
 type CreateSecurityGroup struct {
-	ProjectID fleet.ProjectID         `json:"projectId,omitempty"` // empty: the fleet's, which every project may use
+	ProjectID fleet.ProjectID         `json:"projectId,omitempty"` // empty: global, for all projects
 	Name      string                  `json:"name"`
-	Spec      fleet.SecurityGroupSpec `json:"spec"` // rules left out: all may go out, and nothing come in
+	Spec      fleet.SecurityGroupSpec `json:"spec"` // without rules: all egress and no ingress is allowed
 }
 
-// UpdateSecurityGroup changes what is not nil.
+// UpdateSecurityGroup is the input of Control.UpdateSecurityGroup. nil fields do not change.
 type UpdateSecurityGroup struct {
 	Name         *string                  `json:"name,omitempty"`
-	Spec         *fleet.SecurityGroupSpec `json:"spec,omitempty"`         // the whole spec; a rule without an id is a new one
-	IfGeneration int64                    `json:"ifGeneration,omitempty"` // refuse where the group is at another generation; 0: do not ask
+	Spec         *fleet.SecurityGroupSpec `json:"spec,omitempty"`         // the complete spec; a rule without an id is new
+	IfGeneration int64                    `json:"ifGeneration,omitempty"` // expected generation; 0: not checked
 }
 
-// mayGroups refuses who may not change the groups of the project, or the fleet's.
+// mayGroups refuses actors who may not change the security groups of the project, or the global ones if project is
+// empty.
 func mayGroups(a fleet.Actor, project fleet.ProjectID) error {
 	if project == "" {
 		return policy.Check(a, policy.InfraChange, "")
@@ -38,7 +39,7 @@ func mayGroups(a fleet.Actor, project fleet.ProjectID) error {
 	return policy.Check(a, policy.VMChange, project)
 }
 
-// CreateSecurityGroup writes a new group. No card is in it yet.
+// CreateSecurityGroup writes a new group without NICs.
 func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in CreateSecurityGroup) (fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -79,7 +80,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	return c.GetSecurityGroup(ctx, a, id)
 }
 
-// roomForGroup refuses one more where a project, or the fleet, has as many as it may.
+// roomForGroup refuses one more group if the project, or the global scope, has reached its limit.
 func roomForGroup(ctx context.Context, q *db.Queries, project *fleet.ProjectID) error {
 	whose := ""
 	if project != nil {
@@ -102,8 +103,8 @@ func checkGroup(name string, spec fleet.SecurityGroupSpec) error {
 	return checks.Err()
 }
 
-// ownRules is the spec with new ids for rules that are not the group's yet: two groups of a card must not have rules of one id, as packets are
-// counted by it.
+// ownRules returns the spec with new ids for rules that are not in the old spec. Packet counters use the id, so two
+// groups of a NIC must not share one.
 func ownRules(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 	s.Rules = slices.Clone(s.Rules)
 	for i, r := range s.Rules {
@@ -114,7 +115,8 @@ func ownRules(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 	return s
 }
 
-// checkRemotes refuses rules that name a group which the project may not: those of the fleet may name the fleet's alone. A group may name itself.
+// checkRemotes refuses rules that name a group not available to the project. Rules of global groups may only name
+// global groups. A group may name itself.
 func checkRemotes(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec fleet.SecurityGroupSpec) error {
 	held, err := assign.HeldSecurityGroups(ctx, q, project, spec.Refers())
 	if err != nil {
@@ -138,7 +140,7 @@ func groupNameTaken(err error, name string) error {
 	return err
 }
 
-// inRules is a spec in the audit.
+// inRules formats the number of rules for the audit.
 func inRules(s fleet.SecurityGroupSpec) string {
 	words := make([]string, len(s.Rules))
 	for i, r := range s.Rules {
@@ -150,7 +152,7 @@ func inRules(s fleet.SecurityGroupSpec) string {
 	return strings.Join(words, ", ")
 }
 
-// changeGroup runs do with the locked group of somebody who may change it.
+// changeGroup runs do with the locked group if the actor may change it.
 func (c *Control) changeGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, do func(*db.Queries, db.SecurityGroup) error) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
@@ -177,7 +179,7 @@ func (c *Control) changeGroup(ctx context.Context, a fleet.Actor, id fleet.Secur
 	})
 }
 
-// UpdateSecurityGroup changes a group. Hosts with cards in it take new rules at once, also for guests that run.
+// UpdateSecurityGroup changes a group. Hosts with NICs in it apply new rules at once, also to running guests.
 func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID, in UpdateSecurityGroup) (fleet.SecurityGroupView, error) {
 	err := c.changeGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if in.IfGeneration != 0 && in.IfGeneration != old.Generation {
@@ -211,7 +213,7 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 	return c.GetSecurityGroup(ctx, a, id)
 }
 
-// DeleteSecurityGroup deletes a group that no card is in and no other group's rules name.
+// DeleteSecurityGroup deletes a group without NICs that no other group's rules name.
 func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) error {
 	return c.changeGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		rows, err := q.SecurityGroupNeeded(ctx, id)
@@ -228,7 +230,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 	})
 }
 
-// groupNeeded refuses to delete a group, and names what needs it as far as the actor may see that.
+// groupNeeded returns the refusal to delete a group. It names those dependents that the actor may see.
 func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
 	var vms, groups, nets []string
 	hidden := false
@@ -260,7 +262,7 @@ func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) e
 	return fleet.Errorf(fleet.Conflict, "The security group %s is needed. %s. Take it out there first.", name, strings.Join(why, "; "))
 }
 
-// RetrySecurityGroup has all hosts where the group could not be applied try again.
+// RetrySecurityGroup asks all hosts that failed to apply the group to try again.
 func (c *Control) RetrySecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) error {
 	return c.changeGroup(ctx, a, id, func(q *db.Queries, old db.SecurityGroup) error {
 		if err := q.ReviseSecurityGroup(ctx, id); err != nil {

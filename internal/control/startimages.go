@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// NewStartImage is an entry of the list of well-known images, as people write it.
+// NewStartImage is the input for an entry of the image catalog.
 type NewStartImage struct {
 	Name        string        `json:"name"`
 	OS          fleet.OSFacts `json:"os,omitzero"`
@@ -24,7 +24,7 @@ type NewStartImage struct {
 	ChecksumURL string        `json:"checksumUrl,omitempty" doc:"Or the https address of a file that has it, as sha256sum or BSD's sha256 write them: the host reads it first"`
 }
 
-// EditStartImage changes what is not nil.
+// EditStartImage is the input of Control.EditStartImage. nil fields do not change.
 type EditStartImage struct {
 	Name        *string        `json:"name,omitempty"`
 	OS          *fleet.OSFacts `json:"os,omitempty"`
@@ -34,7 +34,7 @@ type EditStartImage struct {
 	ChecksumURL *string        `json:"checksumUrl,omitempty"`
 }
 
-// AddStartImage adds an entry to the well-known images.
+// AddStartImage adds an entry to the image catalog.
 func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartImage) (fleet.StartImageID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", err
@@ -65,7 +65,7 @@ func checkedStart(i fleet.StartImage) (fleet.StartImage, error) {
 	return i, checks.Err()
 }
 
-// auditStart leaves out what follows the path of an address, as for downloads: there is nothing.
+// auditStart writes an audit line for a catalog entry. The URL needs no redaction: a catalog URL has no query.
 func auditStart(ctx context.Context, q *db.Queries, a fleet.Actor, action string, i fleet.StartImage) error {
 	detail := "from " + i.URL
 	if sum := i.Checksum + i.ChecksumURL; sum != "" {
@@ -78,7 +78,7 @@ func startSubject(id fleet.StartImageID) fleet.Subject {
 	return fleet.SubjectOf(fleet.TypeImage, id)
 }
 
-// EditStartImage changes an entry of the well-known images. What was pulled before stays as it is.
+// EditStartImage changes an entry of the image catalog. Images already pulled do not change.
 func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in EditStartImage) error {
 	return c.onStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
 		for _, part := range []struct {
@@ -106,7 +106,7 @@ func (c *Control) EditStartImage(ctx context.Context, a fleet.Actor, id fleet.St
 	})
 }
 
-// RemoveStartImage takes an entry from the list. What was pulled of it stays in the library.
+// RemoveStartImage removes an entry from the image catalog. Images pulled from it stay in the library.
 func (c *Control) RemoveStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID) error {
 	return c.onStartImage(ctx, a, id, func(q *db.Queries, i fleet.StartImage) error {
 		if _, err := q.RemoveStartImage(ctx, id); err != nil {
@@ -116,7 +116,7 @@ func (c *Control) RemoveStartImage(ctx context.Context, a fleet.Actor, id fleet.
 	})
 }
 
-// RestoreStartImages brings back the entries that came with Quantix, as they came. Those that people added stay.
+// RestoreStartImages resets the entries shipped with Quantix and adds missing ones. Entries added by people stay.
 func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int64, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return 0, err
@@ -130,7 +130,7 @@ func (c *Control) RestoreStartImages(ctx context.Context, a fleet.Actor) (n int6
 	return n, err
 }
 
-// onStartImage locks an entry.
+// onStartImage runs do with the locked entry.
 func (c *Control) onStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, do func(*db.Queries, fleet.StartImage) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -167,15 +167,15 @@ func startNameTaken(err error, name string) error {
 	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
 }
 
-// Pull says where a well-known image is to be downloaded to.
+// Pull is the destination for the download of a catalog image.
 type Pull struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; empty: the host with the most room is chosen"`
 	Public bool         `json:"public,omitempty" doc:"Publish the image to every project, where it is a new one"`
 }
 
-// PullStartImage asks a host to download a well-known image into the pool: as the first version of a new image of the library, or as one more of the
-// image that was pulled before.
+// PullStartImage asks a host to download a catalog image into the pool. The first pull makes a new image in the
+// library, later pulls add versions to it.
 func (c *Control) PullStartImage(ctx context.Context, a fleet.Actor, id fleet.StartImageID, in Pull) (fleet.ImageID, fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", fleet.Task{}, err

@@ -15,15 +15,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// pull is one order to pull a well-known image.
+// pull is one order to download a catalog image.
 type pull struct {
 	Pull
 	a     fleet.Actor
 	of    fleet.StartImageID
-	image fleet.ImageID // the library's, once it is known
+	image fleet.ImageID // the library image, once known
 }
 
-// decide finds or makes the image, and says what a host is to download. The pool is locked, and then the entry.
+// decide finds or makes the library image and returns the host's download order. The pool must be locked; decide
+// locks the entry.
 func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (volumeJob, error) {
 	return func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		entry, err := lockStart(ctx, q, p.of)
@@ -72,7 +73,7 @@ func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (vol
 	}
 }
 
-// imageOf is the image that was pulled before, or a new one with the entry's name and facts.
+// imageOf sets the library image of an earlier pull, or a new one with the entry's name and facts.
 func (p *pull) imageOf(ctx context.Context, q *db.Queries, entry fleet.StartImage) error {
 	was, err := q.ImageOfStart(ctx, &p.of)
 	if err == nil {
@@ -100,7 +101,7 @@ func (p *pull) imageOf(ctx context.Context, q *db.Queries, entry fleet.StartImag
 	return err
 }
 
-// newBytes refuses to download what the image has already, where that can be told beforehand.
+// newBytes refuses a download of bytes that the image already has, if the checksum is known in advance.
 func (p *pull) newBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
 	if !ok {
@@ -116,7 +117,8 @@ func (p *pull) newBytes(ctx context.Context, q *db.Queries, entry fleet.StartIma
 	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has these very bytes already. Copy it to the pool on the image's page.", number, image)
 }
 
-// freeFile is the volume's name, or it with the first number behind it that no volume of the pool has, and no copy of the library that is lost there.
+// freeFile returns the volume's name, with a numeric suffix if needed, that is not used by the pool's volumes or by a
+// missing copy of the library.
 func freeFile(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)

@@ -10,8 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// CancelTask takes back an order that no host has begun, and one that its host can undo; a deletion is undone with it. Of a task with children it takes back those
-// that nobody has begun. What brings a host to the intent that people gave cannot be cancelled: it would be queued again.
+// CancelTask cancels a task that no host has begun, or that its host can undo. Cancelling a deletion restores the VM.
+// For a task with children, it cancels the children not yet begun. Jobs that apply the current intent cannot be
+// cancelled, because the drift pass would queue them again.
 func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return fleet.Task{}, err
@@ -44,7 +45,7 @@ func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID
 	return store.TaskFor(a, t), nil
 }
 
-// stoppable is all work that a host which has begun it ends when it is asked to.
+// stoppable lists the job kinds that a host stops on request after it has begun.
 var stoppable = fleet.KindsWhere(func(k fleet.Kind) bool { return k.Stoppable })
 
 func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
@@ -57,7 +58,7 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 	if t.Kind.Is().TakenBack {
 		return stopTask(ctx, q, a, t, cancelledBy(a))
 	}
-	if t.Kind.Is().Stoppable && t.Attempt > 0 { // a host has begun it, and leaves all as it was
+	if t.Kind.Is().Stoppable && t.Attempt > 0 { // a host has begun it and undoes it on request
 		n, err := q.StopParts(ctx, db.StopPartsParams{TaskID: &t.ID, Error: cancelledBy(a), Kinds: store.Texts(stoppable)})
 		if err == nil && n == 0 {
 			err = fleet.Errorf(fleet.Conflict, "It is being cancelled already.")
@@ -77,7 +78,8 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 	return nil
 }
 
-// cancelSteps takes back what the portal has not asked for before what no host has begun: the one may become the other meanwhile.
+// cancelSteps cancels the pending children before the queued jobs, because a pending child may become a queued job
+// meanwhile.
 func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
 	projects, err := q.StepProjects(ctx, &t.ID)
 	if err != nil {
@@ -102,12 +104,12 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 	if unasked+waiting == 0 {
 		return fleet.Errorf(fleet.Conflict, "Nothing of this task waits any more, so nothing of it can be cancelled.")
 	}
-	return q.SettleParent(ctx, string(t.ID)) // for the answer; otherwise the transaction's end does it
+	return q.SettleParent(ctx, string(t.ID)) // for the answer; otherwise the trigger at commit does it
 }
 
 func cancelledBy(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", a.Name) }
 
-// mayCancel asks for the right that the task itself took, and whether cancelling would have any effect.
+// mayCancel checks the permission that the task itself needs, and whether cancelling has any effect.
 func mayCancel(a fleet.Actor, t fleet.Task) error {
 	if err := policy.Check(a, policy.ToCancel(t), t.ProjectID); err != nil {
 		return err

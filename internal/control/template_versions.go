@@ -11,13 +11,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TemplateVersion names a version of a template.
+// TemplateVersion identifies a version of a template.
 type TemplateVersion struct {
 	TemplateID fleet.TemplateID
 	VersionID  fleet.TemplateVersionID
 }
 
-// DeprecateTemplateVersion says that no VM is made from the version any more, or that VMs are again. What was made from it stays.
+// DeprecateTemplateVersion sets or clears the deprecated flag. No new VM is created from a deprecated version;
+// existing VMs stay.
 func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, deprecated bool) error {
 	act, by := fleet.ActOffer, ""
 	if deprecated {
@@ -39,8 +40,8 @@ func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, o
 	})
 }
 
-// DeleteTemplateVersion deletes a version with the images that were made for it, and their files: a task for each. confirm must be the template's name. It
-// is refused while linked clones stand on it.
+// DeleteTemplateVersion deletes a version with its own images, and orders the deletion of their files, one task per
+// file. confirm must be the template's name. It is refused while the images back linked clones.
 func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, confirm string) ([]fleet.TaskID, error) {
 	v, version, err := c.versionNamed(ctx, a, of, fleet.ActDelete)
 	if err != nil {
@@ -73,7 +74,7 @@ func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of T
 	return tasks, inUse(a, err)
 }
 
-// DeleteTemplate deletes a template with all its versions, likewise.
+// DeleteTemplate deletes a template with all its versions, under the conditions of DeleteTemplateVersion.
 func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, confirm string) ([]fleet.TaskID, error) {
 	v, err := c.ownTemplate(ctx, a, id)
 	if err != nil {
@@ -114,7 +115,7 @@ func confirmed(confirm, name, what string) error {
 	return checks.Err()
 }
 
-// versionNamed is the version that is meant, which allows the action, of a template that the actor may change.
+// versionNamed returns the named version of a template that the actor may change, if the version allows the action.
 func (c *Control) versionNamed(ctx context.Context, a fleet.Actor, of TemplateVersion, act fleet.Action) (fleet.TemplateView, fleet.TemplateVersion, error) {
 	v, err := c.ownTemplate(ctx, a, of.TemplateID)
 	if err != nil {
@@ -130,7 +131,8 @@ func (c *Control) versionNamed(ctx context.Context, a fleet.Actor, of TemplateVe
 	return v, v.Versions[i], nil
 }
 
-// ownCopies are the copies of the images that were made for a version, or for any where none is named, and the ids of those images' versions.
+// ownCopies returns the copies of images made for the version, or for any version if empty, and the ids of their
+// image versions.
 func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
 	var out query.Copies
 	ids := []string{}
@@ -160,7 +162,7 @@ func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version f
 	return out, ids, nil
 }
 
-// mayGo locks the template with its images, and refuses while disks stand on one of the copies or a host is at it.
+// mayGo locks the template with its images. It refuses while a copy backs disks or is in use by a host's job.
 func mayGo(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query.Copies) error {
 	if _, err := q.LockTemplateImages(ctx, &id); err != nil {
 		return err
@@ -181,7 +183,7 @@ func mayGo(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query
 	return nil
 }
 
-// deleteFiles asks for the files of the copies that hosts have, which the library has no more.
+// deleteFiles removes the copies from the library and orders the deletion of their files.
 func deleteFiles(ctx context.Context, q *db.Queries, a fleet.Actor, copies query.Copies) ([]fleet.TaskID, error) {
 	tasks := []fleet.TaskID{}
 	for _, o := range copies {

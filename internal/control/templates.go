@@ -15,14 +15,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// OfVM is what a version of a template is made of.
+// OfVM is the source of a template version.
 type OfVM struct {
 	VMID     fleet.VMID `json:"vmId" doc:"The VM; its project is the template's"`
 	OfImages bool       `json:"ofImages,omitempty" doc:"Not its disks as they are, but the images of the library that they were made from: then the VM may run"`
 	Note     string     `json:"note,omitempty" doc:"What is to be said of the version"`
 }
 
-// NewTemplate asks for a template with its first version. It is its project's own: others get it by being granted.
+// NewTemplate is the input of AddTemplate. The template belongs to the VM's project; other projects need a grant.
 type NewTemplate struct {
 	Name        string        `json:"name"`
 	Description string        `json:"description,omitempty"`
@@ -30,14 +30,15 @@ type NewTemplate struct {
 	OfVM
 }
 
-// EditTemplate changes what is not nil.
+// EditTemplate is the input of Control.EditTemplate. nil fields do not change.
 type EditTemplate struct {
 	Name        *string        `json:"name,omitempty"`
 	Description *string        `json:"description,omitempty"`
 	OS          *fleet.OSFacts `json:"os,omitempty"`
 }
 
-// AddTemplate makes a template of a VM. The task is what its host has to do for it; there is none for a VM without disks, or of images.
+// AddTemplate makes a template from a VM. The task is the host's work for it; the task is empty for a VM without
+// disks, or if the template uses existing images.
 func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate) (fleet.TemplateID, fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return "", fleet.Task{}, err
@@ -74,7 +75,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 	return id, task, nil
 }
 
-// AddTemplateVersion adds a version to a template, which is the newest from then on. The VM is one of the template's own project.
+// AddTemplateVersion adds a version to a template and makes it the newest. The VM must be in the template's project.
 func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id fleet.TemplateID, in OfVM) (fleet.Task, error) {
 	v, err := c.ownTemplate(ctx, a, id)
 	if err != nil {
@@ -106,7 +107,7 @@ func (in OfVM) check(c *fleet.Checks) {
 	fleet.CheckDescription(c, "note", in.Note)
 }
 
-// takeVersion makes a version of the VM, for the template that is made or locked first.
+// takeVersion makes a version of the VM for the template that first makes or locks.
 func (c *Control) takeVersion(ctx context.Context, a fleet.Actor, in OfVM, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
 	was, err := c.GetVM(ctx, a, in.VMID)
 	if err != nil {
@@ -117,7 +118,7 @@ func (c *Control) takeVersion(ctx context.Context, a fleet.Actor, in OfVM, first
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		task = fleet.Task{}
-		if err := q.LockPools(ctx, poolIDs(was.Spec)); err != nil { // before the VM, as everybody does
+		if err := q.LockPools(ctx, poolIDs(was.Spec)); err != nil { // pools before VMs: the global lock order
 			return err
 		}
 		vm, err := store.LockVM(ctx, q, a, in.VMID, policy.VMChange)
@@ -158,7 +159,8 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 		number = int(versions[len(versions)-1].Number) + 1
 	}
 	bare := vm.Spec.Bare()
-	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels }) // others name what is of here alone
+	// Rules about hosts and VMs name local objects.
+	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels })
 	spec, err := stored(ctx, q, vm.ProjectID, bare)
 	if err != nil {
 		return task, err
@@ -177,7 +179,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	return task, err
 }
 
-// imagesOfVM takes the images that the VM's disks were made from.
+// imagesOfVM uses the images that the VM's disks were made from.
 func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template, vm fleet.VMView, _ int, disks []fleet.Disk) (task fleet.Task, err error) {
 	var ids []string
 	for i, d := range vm.Spec.Disks {
@@ -201,7 +203,7 @@ func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template
 	return task, nil
 }
 
-// imagesOfDisks has the VM's host copy its disks, with all that they stand on, each in its pool: one task of a part for each.
+// imagesOfDisks orders a full copy of each disk in its pool, without a backing file: one task with one job per disk.
 func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, number int, disks []fleet.Disk) (task fleet.Task, err error) {
 	own, err := q.LockTemplateImages(ctx, &t.ID)
 	if err != nil {
@@ -233,10 +235,11 @@ func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Templ
 	return task, shot.await(ctx, q, task.ID)
 }
 
-// roleDisk is the part of a task that makes the n-th disk of something.
+// roleDisk is the role of the job that makes the n-th disk.
 func roleDisk(n int) string { return fmt.Sprintf("disk-%02d", n) }
 
-// copyForTemplate queues the copy of disk i of the VM, as it is in shot, as a version of the image: as a task, or as a part of the one that there is.
+// copyForTemplate queues a copy of the VM's disk i, from the snapshot shot if any, as a version of the image. It adds
+// the job to the given task, or makes a new task.
 func copyForTemplate(
 	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, shot temporary, task fleet.Task,
 ) (fleet.Task, fleet.ImageVersionID, error) {
@@ -286,7 +289,7 @@ func copyForTemplate(
 	return task, version, err
 }
 
-// ownTemplate is a template that the actor may change: a member of its project, or who runs the hosts.
+// ownTemplate returns a template that the actor may change: as a member of its project or as an administrator.
 func (c *Control) ownTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID) (fleet.TemplateView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.TemplateView{}, err
@@ -295,13 +298,13 @@ func (c *Control) ownTemplate(ctx context.Context, a fleet.Actor, id fleet.Templ
 	if err != nil {
 		return v, err
 	}
-	if v.ProjectID == "" { // that of a project which the actor does not see
+	if v.ProjectID == "" { // the actor does not see the template's project
 		return v, policy.Check(a, policy.InfraChange, "")
 	}
 	return v, policy.Check(a, policy.VMChange, v.ProjectID)
 }
 
-// EditTemplate changes what people say of a template.
+// EditTemplate changes a template's name and description.
 func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, in EditTemplate) error {
 	v, err := c.ownTemplate(ctx, a, id)
 	if err != nil {
@@ -338,14 +341,15 @@ func (c *Control) EditTemplate(ctx context.Context, a fleet.Actor, id fleet.Temp
 	})
 }
 
-// GrantTemplate publishes a template, with its images, to a project, or to all where project is empty.
+// GrantTemplate publishes a template with its images to a project, or to all projects if project is empty.
 func (c *Control) GrantTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, project fleet.ProjectID) error {
 	return c.setTemplateGrant(ctx, a, id, project, "template.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantTemplate(ctx, db.GrantTemplateParams{TemplateID: id, ProjectID: of, GrantedBy: a.Name})
 	})
 }
 
-// RevokeTemplate takes a template from a project, or from all that have it by being any. What was made from it stays.
+// RevokeTemplate ends the publication of a template to a project, or the publication to all projects if project is
+// empty. VMs created from it stay.
 func (c *Control) RevokeTemplate(ctx context.Context, a fleet.Actor, id fleet.TemplateID, project fleet.ProjectID) error {
 	return c.setTemplateGrant(ctx, a, id, project, "template.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokeTemplate(ctx, db.RevokeTemplateParams{TemplateID: id, ProjectID: of})
@@ -360,7 +364,7 @@ func (c *Control) setTemplateGrant(ctx context.Context, a fleet.Actor, id fleet.
 		return err
 	}
 	return c.store.Tx(ctx, func(q *db.Queries) error {
-		images, err := q.LockTemplateImages(ctx, &id) // before the template, as who makes a VM of it holds them
+		images, err := q.LockTemplateImages(ctx, &id) // images before the template: the lock order of VM creation
 		if err != nil {
 			return err
 		}

@@ -8,16 +8,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostTransfers is how many transfers a host is a part of at once, as sender and as receiver.
+// mostTransfers limits a host's concurrent transfers, as sender and receiver together.
 const mostTransfers = 16
 
-// The parts of a transfer, and of a VM's way to another host.
+// Roles of the jobs of a transfer and of a migration.
 const (
 	roleReceive = "receive"
 	roleSend    = "send"
 )
 
-// between is the way of a file from one host to another; empty: it needs none.
+// between is the route of a file from one host to another; the zero value: no transfer is needed.
 type between struct {
 	id       fleet.TransferID
 	from, to query.HostRef
@@ -26,7 +26,7 @@ type between struct {
 	checksum string
 }
 
-// transferOf is the way of a copy that one host sends to another.
+// transferOf returns the route of a copy that one host sends to another.
 func transferOf(o *copyImage) between {
 	if o.from.ID == "" {
 		return between{}
@@ -34,14 +34,14 @@ func transferOf(o *copyImage) between {
 	return between{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
 }
 
-// received makes the order one for the receiver.
+// received makes the order that of the receiving host.
 func (b between) received(j *volumeJob) {
 	if b.id != "" {
 		j.order.Transfer = &fleet.TransferOrder{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.rate}
 	}
 }
 
-// send adds the sender's part to the receiver's task.
+// send adds the sender's job to the receiver's task.
 func (b between) send(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
 	if b.id == "" {
 		return nil
@@ -53,8 +53,8 @@ func (b between) send(ctx context.Context, q *db.Queries, task fleet.TaskID, rec
 	return q.NameStep(ctx, db.NameStepParams{Role: roleReceive, TaskID: &task, Steps: []string{string(sender)}})
 }
 
-// sendBeside adds the sender's part to a task that the receiver's job is a part of. The sender's job is about what comes to be: it hinders
-// nobody who reads the source.
+// sendBeside adds the sender's job to the task that has the receiver's job. The subject is the destination volume, so
+// the source stays readable for other jobs.
 func (b between) sendBeside(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) (fleet.JobID, error) {
 	if err := roomForTransfer(ctx, q, b.from.ID, b.to.ID); err != nil {
 		return "", err

@@ -14,23 +14,23 @@ import (
 	"quantix/internal/relay"
 )
 
-// How many uploads may be open at once.
+// Limits of concurrent uploads.
 const (
 	maxUploadsOfUser = 8
 	maxUploadsOfHost = 32
 )
 
-// NewUpload asks for a volume that somebody sends.
+// NewUpload is the input of CreateUpload.
 type NewUpload struct {
 	Name      string
-	HostID    fleet.HostID // of a local pool: on which; of a shared one empty: one is chosen
+	HostID    fleet.HostID // the destination, for a local pool; empty for a shared pool: chosen
 	SizeBytes int64
-	Checksum  string // SHA-256 or SHA-512; empty: none is known
-	File      string // what tells the sender's own file from others
+	Checksum  string // SHA-256 or SHA-512; empty: unknown
+	File      string // identifies the sender's local file
 }
 
-// CreateUpload asks a host to take a file in. Whoever asks for the same of the same file again goes on with it. Whether there is room,
-// the host says when it looks.
+// CreateUpload asks a host to receive a file. A repeated request for the same local file and destination returns the
+// existing upload, to resume it. The host checks the free space when it begins.
 func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Upload{}, err
@@ -64,7 +64,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	_, err := c.orderVolumeThen(ctx, a, pool, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		ref := fleet.Volref{PoolID: pool, Volume: in.Name}
 		j := volumeJob{kind: fleet.VolumeUpload, ref: ref, order: order, detail: fleet.Bytes(in.SizeBytes)}
-		j, err := newVolumeOn(ctx, q, a, j, in.HostID, true) // the host sees what room there is
+		j, err := newVolumeOn(ctx, q, a, j, in.HostID, true) // the host checks free space
 		host = j.host.ID
 		return j, err
 	}, func(q *db.Queries, task fleet.TaskID) error {
@@ -86,7 +86,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	return c.GetUpload(ctx, a, id)
 }
 
-// sameUpload is the person's own upload of that very file to that very place, which has not ended; empty: there is none.
+// sameUpload returns the person's unfinished upload of the same file to the same destination; the zero value: none.
 func (c *Control) sameUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
 	if in.File == "" {
 		return fleet.Upload{}, nil
@@ -111,7 +111,7 @@ func uploadOf(u db.Upload, host string, state fleet.JobState, progress int32, no
 	}
 }
 
-// GetUpload is one of the person's own; another's does not exist.
+// GetUpload returns one of the person's own uploads; those of others are NotFound.
 func (c *Control) GetUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Upload{}, err
@@ -126,7 +126,7 @@ func (c *Control) GetUpload(ctx context.Context, a fleet.Actor, id fleet.UploadI
 	return uploadOf(r.Upload, r.HostName, r.State, r.Progress, r.Note, r.Error), nil
 }
 
-// ListUploads lists the person's own that have not ended; pool empty: of all pools.
+// ListUploads returns the person's unfinished uploads in a pool, or in all pools if pool is empty.
 func (c *Control) ListUploads(ctx context.Context, a fleet.Actor, pool fleet.PoolID) ([]fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -139,7 +139,8 @@ func (c *Control) ListUploads(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	return out, store.Err(err)
 }
 
-// ContinueUpload asks the upload's host to come to this very portal for what the person sends, and lets the person's end in.
+// ContinueUpload asks the upload's host to connect to this portal for the next bytes, and returns the person's side
+// of the relay.
 func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (relay.End, error) {
 	u, err := c.GetUpload(ctx, a, id)
 	if err != nil {
@@ -171,7 +172,7 @@ func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.Up
 	return agentapi.UploadPair(at, a.UserID, a.Session, u.HostID).Admit(relay.PartyOf(a))
 }
 
-// KeepUpload notes that somebody continues it still.
+// KeepUpload records that the upload is still in progress.
 func (c *Control) KeepUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
 	u, err := c.GetUpload(ctx, a, id)
 	switch {
@@ -183,7 +184,7 @@ func (c *Control) KeepUpload(ctx context.Context, a fleet.Actor, id fleet.Upload
 	return store.Err(c.store.TouchUpload(ctx, u.ID))
 }
 
-// CancelUpload takes one of the person's own back, with all that came of it.
+// CancelUpload cancels one of the person's own uploads and deletes what was uploaded.
 func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
 	u, err := c.GetUpload(ctx, a, id)
 	if err != nil || u.State.Ended() {
@@ -193,7 +194,7 @@ func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.Uplo
 	return err
 }
 
-// stopTask takes back what a host may be at already, and has it remove what it has made so far.
+// stopTask cancels a task that a host may have begun, and makes the host remove partial results.
 func stopTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, why string) error {
 	stops := fleet.KindsWhere(func(k fleet.Kind) bool { return k.TakenBack })
 	jobs, err := q.StopTask(ctx, db.StopTaskParams{ID: &t.ID, Error: why, Kinds: store.Texts(stops)})
@@ -219,7 +220,7 @@ func stopTask(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task, w
 	return nil
 }
 
-// EndUploads takes back what nobody continues.
+// EndUploads cancels abandoned uploads.
 func (c *Control) EndUploads(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "end uploads", func(q *db.Queries) error {
 		tasks, err := q.StaleUploads(ctx, db.StaleUploadsParams{Patience: fleet.UploadPatience, Life: fleet.UploadLife})

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// powerWords lists the actions that ask for them: "start, stop or reset".
+// powerWords lists the actions for the error text: "start, stop or reset".
 var powerWords = func() string {
 	var words []string
 	for _, k := range store.PowerOrders {
@@ -22,16 +22,16 @@ var powerWords = func() string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }()
 
-// vmChanges is all work that changes a VM, but its deletion, and what a host undoes.
+// vmChanges lists the job kinds that change a VM, without its deletion and kinds that a host undoes.
 var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool {
 	return k.Type == fleet.TypeVM && !k.Aside && !k.Stoppable && k.Name != fleet.VMDelete
 })
 
-// guestWaits is all work that waits for a guest.
+// guestWaits lists the job kinds that wait for a guest.
 var guestWaits = store.Texts(fleet.KindsWhere(func(k fleet.Kind) bool { return k.Waits }))
 
-// ActVM asks for a power action. It queues the job and returns its task at once; fleet.VMView.Allows says when an action is
-// possible, and the refusal (Conflict) says why it is not. Waiting orders that the new one contradicts are cancelled.
+// ActVM orders a power action. It queues the job and returns its task at once. fleet.VMView.Allows decides if the
+// action is possible; the refusal (Conflict) has the reason. Waiting jobs that contradict the action are cancelled.
 func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
@@ -62,7 +62,8 @@ func checkPower(act fleet.Action) error {
 	return checks.Err()
 }
 
-// actVM is ActVM within a transaction. child is the part of a task that asks; empty: the order is a task of its own, or joins one.
+// actVM is ActVM within a transaction. child is the task's child that runs the action; empty: the action is a task of
+// its own or joins a queued one.
 func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)
 	if err != nil {
@@ -116,8 +117,8 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 	return err
 }
 
-// overtake cancels the waiting power orders but those of the kind itself, which coalesce. What forces also breaks off a shutdown
-// that waits for its guest.
+// overtake cancels waiting power jobs of other kinds; jobs of the same kind coalesce. A forced action also aborts a
+// shutdown that waits for its guest.
 func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, word string) error {
 	kinds := slices.DeleteFunc(store.Texts(store.PowerOrders), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
@@ -136,7 +137,7 @@ func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobK
 	})
 }
 
-// queueVM queues a job about a VM at its generation.
+// queueVM queues a job for a VM at its current generation.
 func queueVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) (fleet.Task, error) {
 	id, err := store.Queue(ctx, q, a, orderOf(vm, kind, args))
 	if err != nil {
@@ -152,8 +153,9 @@ func orderOf(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.JoinQue
 	}
 }
 
-// DeleteVM asks the host to remove a VM, with its disks where disks is set; then confirmName must be the VM's name. Waiting
-// work of the VM is cancelled. A VM that no host has ever acted on is gone at once, and its job is already done.
+// DeleteVM asks the host to remove a VM. If disks is set, its disks are deleted too, and confirmName must be the VM's
+// name. Waiting jobs of the VM are cancelled. A VM that no host has ever seen is removed at once, and the returned
+// task is done.
 func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, disks bool, confirmName string) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -195,7 +197,7 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	return store.TaskFor(a, job), err
 }
 
-// mayRemove refuses what a VM is not deleted with, or without.
+// mayRemove refuses a deletion that the VM's disks, snapshots or protection forbid.
 func mayRemove(vm fleet.VMView, disks bool) error {
 	if ok, why := vm.Allows(fleet.ActDelete); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s", why)
@@ -215,7 +217,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	made, err := q.HasCreatedDisks(ctx, vm.ID) // also of one that was never defined: its disks came as copies of another's
+	made, err := q.HasCreatedDisks(ctx, vm.ID) // an undefined VM may have disks too: copies made before its definition
 	if err != nil {
 		return fleet.Task{}, err
 	}

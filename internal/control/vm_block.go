@@ -12,8 +12,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// disksInKinds refuses disks that their pools' kinds cannot have, and names those as the kinds do. A volume that is given to a VM as it is
-// is nobody else's: until the transaction ends its pool is locked.
+// disksInKinds refuses disks that their pools' kinds do not support, and sets their volume names by kind. For disks
+// on existing volumes it locks the pool, so that no other VM gets the volume until the transaction ends.
 func disksInKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
 	ids := store.Texts(fleet.VMSpec{Disks: disks}.Pools())
 	slices.Sort(ids)
@@ -32,7 +32,7 @@ func disksInKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fle
 	for i := range disks {
 		k := slices.IndexFunc(rows, func(p db.Pool) bool { return p.ID == disks[i].PoolID })
 		if k < 0 {
-			continue // placement says that there is none
+			continue // placement reports the missing pool
 		}
 		if err := diskInKind(ctx, q, a, &checks, fmt.Sprintf("spec.disks[%d]", i), disks, i, rows[k]); err != nil {
 			return err
@@ -52,7 +52,7 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 		c.Add(at+".encryption", "Disks in pool %s are no files: let its storage encrypt them.", pool.Name)
 	case !d.Existing:
 		if !is.Files {
-			d.Format = "" // it is that anyway
+			d.Format = "" // a block volume is always raw
 		}
 		d.Volume = d.VolumeNamed(d.Volume, pool.Spec.Kind)
 	case d.Existing && is.Makes && !d.Shareable:
@@ -65,7 +65,7 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 	return nil
 }
 
-// volumeFree refuses a volume that another disk is, of this VM or of any.
+// volumeFree refuses a volume that is already a disk of this or another VM.
 func volumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, before []fleet.Disk, d fleet.Disk) error {
 	if slices.ContainsFunc(before, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
 		c.Add(at+".volume", "%s is another disk of this VM already.", d.Volume)
@@ -88,7 +88,7 @@ func volumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, 
 	return nil
 }
 
-// volumeSharable refuses a volume that some VM has for itself, or that is read as it is.
+// volumeSharable refuses to share a volume that a VM uses exclusively, or that backs other volumes.
 func volumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, held fleet.VolumeInUse) error {
 	switch {
 	case held.Published:
@@ -105,7 +105,8 @@ func volumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at stri
 	return err
 }
 
-// sharedElsewhere are the VMs with which the spec's shareable disks of local pools are shared, by the volume: such a volume is one host's.
+// sharedElsewhere returns, by volume, the VMs that use the spec's shareable disks in local pools. Such a volume
+// exists on one host only.
 func sharedElsewhere(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
 	out := map[fleet.Volref][]db.VolumeSharersRow{}
 	for _, d := range spec.Disks {
@@ -122,8 +123,8 @@ func sharedElsewhere(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pool
 	return out, nil
 }
 
-// checkUnshared refuses to take a volume for one VM alone that others have, and in a pool that makes a volume for each disk. Until the transaction
-// ends no other VM gets it.
+// checkUnshared refuses to make a disk exclusive if other VMs share its volume, or if its pool provisions a volume
+// per disk. Until the transaction ends no other VM gets the volume.
 func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var checks fleet.Checks
 	for i, d := range to.Disks {
@@ -151,7 +152,7 @@ func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to flee
 	return checks.Err()
 }
 
-// fits refuses to make what the pool's kind cannot have.
+// fits refuses a volume that the pool's kind does not support.
 func (j volumeJob) fits(spec fleet.PoolSpec) error {
 	is := spec.Kind.Is()
 	var checks fleet.Checks

@@ -14,18 +14,20 @@ import (
 	"quantix/internal/policy"
 )
 
-// CreateVMs asks for several VMs that are alike. The name counts: {n} in it is the number, {nn} the number with two digits at least.
+// CreateVMs is the input of Control.CreateVMs: several equal VMs. In the name, {n} is the VM's number, and {nn} the
+// number with at least two digits.
 type CreateVMs struct {
 	CreateVM
 	fleet.BulkNames
 }
 
-// errTried ends the transaction of a VM that was only tried.
+// errTried rolls back the transaction of a trial creation.
 var errTried = errors.New("only tried")
 
-// CreateVMs writes a task with a child for each VM and returns it at once. What keeps the first from being made, or one of the names, refuses all; then
-// BeginTasks makes one after the other, with the rights that the person has then, and a child says why its VM could not be made. A single one without a
-// counter is made at once: its task has no children.
+// CreateVMs writes a task with one child per VM and returns it at once. A fault of the first VM or of any name
+// refuses all. BeginTasks then creates one VM after the other with the person's permissions at that time; a child
+// reports why its VM could not be created. A single VM without a counter is created at once, by a task without
+// children.
 func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (fleet.Task, error) {
 	none := fleet.Task{}
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
@@ -58,7 +60,7 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 
 func bulkLabel(id fleet.TaskID) string { return "order of task " + string(id) }
 
-// onlyOnce notes what two VMs cannot both have.
+// onlyOnce refuses settings that two VMs cannot share.
 func (in CreateVMs) onlyOnce(c *fleet.Checks) {
 	for i, n := range in.Spec.NICs {
 		if n.MAC != "" {
@@ -128,8 +130,8 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
-// try makes a VM and takes it back: what is wrong with it is said at its fields, before anything is made. It gives what is asked for with all that
-// stands for it now: the version of a template, the spec of a VM.
+// try creates a VM and rolls back, to report faults at their fields in advance. It returns the input with defaults
+// resolved now: the template's version, or the source VM's spec.
 func (c *Control) try(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	asked := in
 	err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error {
@@ -145,7 +147,7 @@ func (c *Control) try(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM
 	return asked, err
 }
 
-// makeVM is CreateVM within a transaction, which the context is in.
+// makeVM is CreateVM within the context's transaction.
 func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, in CreateVM, child fleet.TaskID) (CreateVM, fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return in, fleet.VMView{}, err
@@ -158,14 +160,14 @@ func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id f
 	return whole, vm, err
 }
 
-// beginVM makes the VM of a child that waits, as the person who asked for it would now.
+// beginVM creates the VM of a pending child as the person who ordered it.
 func (c *Control) beginVM(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	if p.ParentID == nil {
 		return fleet.Errorf(fleet.Conflict, "Not done: nobody knows any more what was asked for.")
 	}
 	text, err := q.VMOrder(ctx, *p.ParentID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return editPart(ctx, q, a, c.macs(), p) // nothing was to be made: it is an edit of many
+		return editPart(ctx, q, a, c.macs(), p) // without a stored creation it is the child of a bulk edit
 	}
 	if err != nil {
 		return err
@@ -180,7 +182,7 @@ func (c *Control) beginVM(ctx context.Context, q *db.Queries, a fleet.Actor, p d
 	return inFull(err)
 }
 
-// inFull says in one line what is wrong at each field: there is no form at which it could be said.
+// inFull joins the errors of all fields into one sentence, because a task has no form to show them.
 func inFull(err error) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok || len(e.Fields) < 2 {
@@ -203,7 +205,7 @@ func namesTaken(taken []string, project string) error {
 	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
 }
 
-// creationOf is the task that makes the VM.
+// creationOf returns the task that creates the VM.
 func creationOf(ctx context.Context, q *db.Queries, id fleet.VMID) (fleet.Task, error) {
 	rows, err := q.VMTasks(ctx, fleet.SubjectVM(id))
 	if err != nil {

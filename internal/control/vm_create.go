@@ -18,27 +18,30 @@ import (
 	"quantix/internal/policy"
 )
 
-// CreateVM asks for a new VM.
+// CreateVM is the input of Control.CreateVM.
 type CreateVM struct {
 	ProjectID   fleet.ProjectID   `json:"projectId"`
 	Name        string            `json:"name"`
 	HostID      fleet.HostID      `json:"hostId,omitempty"` // empty: placement chooses
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
-	Spec        fleet.VMSpec      `json:"spec,omitzero"`        // power, firmware, MACs, pools of disks and networks of NICs may be left out; disks[].volume must be. With from, all of it may
-	From        *From             `json:"from,omitempty"`       // nil: what the spec says alone
-	Start       bool              `json:"start,omitempty"`      // the same as spec.power "running"
-	FirstBoot   *FirstBootInput   `json:"firstBoot,omitempty"`  // what the guest is told when it first starts
-	Overcommit  bool              `json:"overcommit,omitempty"` // promise more storage, memory or processors than there are: for those who may change infrastructure
+	// Power, firmware, MAC addresses, pools and networks may be empty; disks[].volume must be empty. With From, all
+	// may be empty.
+	Spec      fleet.VMSpec    `json:"spec,omitzero"`
+	From      *From           `json:"from,omitempty"`      // nil: from the spec alone
+	Start     bool            `json:"start,omitempty"`     // same as spec.power "running"
+	FirstBoot *FirstBootInput `json:"firstBoot,omitempty"` // guest initialization at the first start
+	// Allow more storage, memory or CPUs than exist; needs the permission to change infrastructure.
+	Overcommit bool `json:"overcommit,omitempty"`
 }
 
-// CreateVM is OrderVM for who does not wait for the task.
+// CreateVM is OrderVM without the task.
 func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.VMView, error) {
 	vm, _, err := c.OrderVM(ctx, a, in)
 	return vm, err
 }
 
-// OrderVM writes a new VM and queues its creation, which is the task, and its start where that is asked for.
+// OrderVM writes a new VM and queues its creation, and its start if wanted. The returned task is the creation.
 func (c *Control) OrderVM(ctx context.Context, a fleet.Actor, in CreateVM) (vm fleet.VMView, task fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return fleet.VMView{}, "", err
@@ -58,7 +61,7 @@ func (c *Control) OrderVM(ctx context.Context, a fleet.Actor, in CreateVM) (vm f
 	return store.VMFor(a, vm), task, nil
 }
 
-// complete checks the input, and fills in what the portal decides: power, firmware, volumes and MACs.
+// complete checks the input and fills in defaults: power, firmware, volumes and MAC addresses.
 func (in *CreateVM) complete(id fleet.VMID) error {
 	var checks fleet.Checks
 	if in.ProjectID == "" {
@@ -114,7 +117,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 	return nil
 }
 
-// meta is the VM that is asked for, as rules know it.
+// meta returns the new VM's metadata for placement rules.
 func (in CreateVM) meta() fleet.Meta {
 	return fleet.Meta{Name: in.Name, ProjectID: in.ProjectID, Labels: in.Labels}
 }
@@ -134,7 +137,7 @@ func (in *CreateVM) fill(id fleet.VMID) {
 	}
 }
 
-// plainMACs are the cards with their addresses as libvirt writes them.
+// plainMACs returns the NICs with MAC addresses in libvirt's spelling.
 func plainMACs(nics []fleet.NIC) []fleet.NIC {
 	out := make([]fleet.NIC, len(nics))
 	for i, n := range nics {
@@ -146,10 +149,11 @@ func plainMACs(nics []fleet.NIC) []fleet.NIC {
 	return out
 }
 
-// createVM makes the VM that was asked for and planned. child is the part of a task that makes it; empty: its creation is a task of its own.
+// createVM creates the planned VM. child is the task's child that creates it; empty: the creation is a task of its
+// own.
 func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, keeps sealer, id fleet.VMID, asked CreateVM, from planned, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	plans, in := from.images, asked
-	if err := in.complete(id); err != nil { // anew each time: a transaction that runs again begins with what was asked
+	if err := in.complete(id); err != nil { // on a copy, because the transaction may run again
 		return fleet.VMView{}, "", err
 	}
 	project, err := q.ProjectName(ctx, in.ProjectID)
@@ -230,8 +234,8 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.words, overcommitted(in.Overcommit)))
 }
 
-// queueCreation queues what makes the VM: what has to be done first, its definition, and its start where that is asked for. All of it is one part of
-// a task where there is a child; else the start is a task of its own. The task is that of the definition.
+// queueCreation queues the jobs that create the VM: preparations, definition, and start if wanted. With a child they
+// are all jobs of its task, otherwise the start is a task of its own. It returns the task of the definition.
 func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first steps, from planned, child fleet.TaskID) (fleet.TaskID, error) {
 	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
 		o := orderOf(vm, kind, fleet.JobArgs{})
@@ -263,7 +267,7 @@ func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	return task, q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &child, Steps: []string{}})
 }
 
-// nameTaken names both where the refusal is about a VM's name.
+// nameTaken adds the VM's name and project to a unique violation of VM names.
 func nameTaken(err error, name, project string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.ConstraintName == "vm_name_taken" {
@@ -273,8 +277,8 @@ func nameTaken(err error, name, project string) error {
 	return err
 }
 
-// chooseHost is the named host, if it can take the VM, or the one that placement chooses.
-// others: pools that are read beside.
+// chooseHost returns the named host if it can run the VM, otherwise placement's choice. others are further pools to
+// read.
 func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, plans []imagePlan, others ...fleet.PoolID) (placement.Host, error) {
 	var checks fleet.Checks
 	may := policy.May(a, policy.InfraChange, "")
@@ -328,13 +332,14 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	return placement.Host{}, checks.Err()
 }
 
-// tellOvercommit says that there is a way on, to those who may take it.
+// tellOvercommit tells administrators how to proceed in spite of too little storage.
 const tellOvercommit = "Say that a pool may be promised more than it has, to go on all the same."
 
-// tellOvercommitHost is tellOvercommit for memory and processors.
+// tellOvercommitHost is tellOvercommit for memory and CPUs.
 const tellOvercommitHost = "Say that the host may be promised more than it has, to go on all the same."
 
-// told is the fault as the actor may read it: who sees no hosts reads neither their names nor their own words.
+// faultFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
+// own error texts.
 func told(a fleet.Actor, f placement.Fault) string {
 	if policy.May(a, policy.InfraSee, "") {
 		return f.Message

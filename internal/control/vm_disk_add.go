@@ -12,13 +12,13 @@ import (
 	"quantix/internal/policy"
 )
 
-// newDisks are the disks that an edit gives a VM. They are chosen, named and refused as those of a new VM are.
+// newDisks are the disks that an edit adds. They get pools, names and checks like those of a new VM.
 type newDisks struct {
-	at   []int        // of the edited spec's disks
-	spec fleet.VMSpec // with these disks alone
+	at   []int        // their indexes in the edited spec
+	spec fleet.VMSpec // a spec with only these disks
 }
 
-// freshDisks are the disks of to that was has not.
+// freshDisks returns the disks in to that was does not have.
 func freshDisks(was, to fleet.VMSpec) newDisks {
 	out := newDisks{}
 	for i, d := range to.Disks {
@@ -29,7 +29,7 @@ func freshDisks(was, to fleet.VMSpec) newDisks {
 	return out
 }
 
-// field is where the edit has what is said of a field of these disks alone.
+// field maps a field of the spec of new disks to the field in the edited spec.
 func (n newDisks) field(name string) string {
 	for k, i := range n.at {
 		if rest, ok := strings.CutPrefix(name, fmt.Sprintf("spec.disks[%d]", k)); ok {
@@ -39,7 +39,7 @@ func (n newDisks) field(name string) string {
 	return name
 }
 
-// moved is the refusal with its fields where the edit has them.
+// moved maps a refusal's fields to those of the edited spec.
 func (n newDisks) moved(err error) error {
 	wrong, ok := err.(*fleet.Error) //nolint:errorlint // one that is wrapped has no fields
 	if !ok {
@@ -53,7 +53,7 @@ func (n newDisks) moved(err error) error {
 	return &out
 }
 
-// planNewDisks finds, before anything is held, what new disks of an edit may be made from.
+// planNewDisks finds the image copies for the new disks of an edit. It runs before anything is locked.
 func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID, to *fleet.VMSpec) ([]imagePlan, error) {
 	if to == nil || !slices.ContainsFunc(to.Disks, func(d fleet.Disk) bool { return d.Volume == "" && d.ImageID != "" }) {
 		return nil, nil
@@ -67,7 +67,8 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return plans, fresh.moved(err)
 }
 
-// addDisks completes the disks that the edit gives the VM, and says what has to be done before its host can make them.
+// addDisks completes the disks that an edit adds, and returns the steps that must run before the host can create
+// them.
 func addDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (steps, error) {
 	fresh := freshDisks(old.Spec, *to)
 	if len(fresh.at) == 0 {
@@ -97,7 +98,8 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 		case d.Volume != "":
 			checks.Add(at+".volume", "The VM has no disk of this name. Leave the name out for a new disk; it gets one.")
 		default:
-			d.Volume = fmt.Sprintf("%s-%s-%d-%d.qcow2", old.Name, old.ID[len(old.ID)-12:], old.Generation+1, k+1) // as no disk was called that it has had
+			// A name that no earlier disk of the VM had.
+			d.Volume = fmt.Sprintf("%s-%s-%d-%d.qcow2", old.Name, old.ID[len(old.ID)-12:], old.Generation+1, k+1)
 		}
 	}
 	n.spec.Firmware = to.Firmware
@@ -146,7 +148,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 	return settleImages(ctx, q, plans, &n.spec, hosts[0])
 }
 
-// checkGone refuses to take out disks that something is about. Their data stays where it is.
+// checkGone refuses the removal of disks that have running work. Data of removed disks stays.
 func checkGone(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var gone []fleet.Disk
 	for _, d := range old.Spec.Disks {
@@ -173,7 +175,7 @@ func checkGone(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VM
 	return nil
 }
 
-// partsChanged are the fields of disks that the edit changes and that are not as usual, as a spec: the rest of each disk is left out.
+// partsChanged returns a spec with only those disk fields that the edit changes to a value other than the default.
 func partsChanged(old, to fleet.VMSpec) fleet.VMSpec {
 	out := fleet.VMSpec{Disks: make([]fleet.Disk, len(to.Disks))}
 	for i, d := range to.Disks {

@@ -12,15 +12,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// DiskImage asks for an image of a VM's disk.
+// DiskImage is the input of ImageOfDisk.
 type DiskImage struct {
 	Name        string        `json:"name"`
 	Description string        `json:"description,omitempty"`
 	OS          fleet.OSFacts `json:"os,omitzero"`
 }
 
-// ImageOfDisk makes an image of the disk of a VM that is off, for the VM's own project: it lies in the disk's pool, stands on nothing, and is published to
-// that project alone. Its host inspects what it has made, and tells its checksum.
+// ImageOfDisk makes an image from a disk of a VM that is off, in the disk's pool. The image has no backing file,
+// belongs to the VM's project and is published only to it. The host inspects the new file and reports its checksum.
 func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in DiskImage) (fleet.ImageID, fleet.Task, error) {
 	none := fleet.Task{}
 	vm, err := c.GetVM(ctx, a, id)
@@ -86,7 +86,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return image, task, err
 }
 
-// projectImage makes an image that is a project's own.
+// projectImage makes an image owned by a project.
 func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, id fleet.ImageID, in DiskImage) error {
 	n, err := q.CountProjectImages(ctx, string(project))
 	switch {
@@ -102,7 +102,7 @@ func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fle
 	return err
 }
 
-// diskJob is the order for an image of the VM's disk, in the disk's own pool.
+// diskJob returns the order for an image of the VM's disk, in the disk's own pool.
 func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (volumeJob, error) {
 	disk := vm.Spec.Disks[i]
 	work, err := workOn(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
@@ -115,7 +115,7 @@ func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name st
 	}, err
 }
 
-// noRoomFor says no more of hosts to those who do not see them than that there is no room.
+// noRoomFor replaces err with a sentence without host names for actors who do not see hosts.
 func noRoomFor(a fleet.Actor, err error) error {
 	if err == nil || store.SeesHosts(a) || fleet.CodeOf(err) != fleet.Invalid && fleet.CodeOf(err) != fleet.Conflict {
 		return err

@@ -14,15 +14,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// NewDisk is what takes the place of a disk that is not there.
+// NewDisk is the replacement for a missing disk.
 type NewDisk struct {
-	Volume    string `json:"volume"`              // the new disk's name; it must be free
-	SizeBytes int64  `json:"sizeBytes,omitempty"` // 0: as large as the one before
-	Clone     bool   `json:"clone,omitempty"`     // copy the image again that the one before was made of; otherwise it is blank
+	Volume    string `json:"volume"`              // the new disk's name, which must be free
+	SizeBytes int64  `json:"sizeBytes,omitempty"` // 0: the missing disk's size
+	Clone     bool   `json:"clone,omitempty"`     // copy the missing disk's image again; otherwise blank
 }
 
-// DetachDisk takes a disk that is not on its host out of the VM. No data is deleted: where the file turns up again, it stays
-// where it is. Only a disk that a fault names can be detached so.
+// DetachDisk removes a disk that is missing on its host from the VM. No data is deleted: a file that reappears stays.
+// Only a disk that a reported fault names can be detached this way.
 func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) (fleet.VMView, fleet.TaskID, error) {
 	return c.mendDisk(ctx, a, id, disk, func(_ *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		vm.Spec.Disks = slices.Delete(slices.Clone(vm.Spec.Disks), i, i+1)
@@ -30,8 +30,8 @@ func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, 
 	})
 }
 
-// ReplaceDisk asks for a new disk in the place of one that is not on its host, under a name of its own: what the old name stands
-// for is never made anew. Only a disk that a fault names can be replaced.
+// ReplaceDisk replaces a disk that is missing on its host by a new disk with a new name. The old name is never
+// reused. Only a disk that a reported fault names can be replaced.
 func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in NewDisk) (fleet.VMView, fleet.TaskID, error) {
 	return c.mendDisk(ctx, a, id, disk, func(q *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		d := vm.Spec.Disks[i]
@@ -51,7 +51,8 @@ func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	})
 }
 
-// mendDisk changes a locked VM's disk i, which a fault says is not there, as an edit of the actor; do says how that is called.
+// mendDisk runs do on disk i of a locked VM, whose fault says that the disk is missing, and applies the result as an
+// edit. do returns the audit action.
 func (c *Control) mendDisk(
 	ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, do func(q *db.Queries, vm *fleet.VMView, i int) (action string, err error),
 ) (vm fleet.VMView, job fleet.TaskID, err error) {
@@ -89,12 +90,12 @@ func (c *Control) mendDisk(
 	return store.VMFor(a, vm), job, err
 }
 
-// applyChange writes a locked VM's new spec and name, queues what brings them to its host, and notes who did it.
+// applyChange writes a locked VM's new spec and name, queues vm.apply and writes the audit line.
 func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string) (fleet.VMView, fleet.TaskID, error) {
 	return applyPart(ctx, q, a, vm, action, detail, "")
 }
 
-// applyPart is applyChange for the child of a task; empty: the order is a task of its own, or joins one.
+// applyPart is applyChange for a task's child; empty: the edit is a task of its own or joins a queued one.
 func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	if err := changeVM(ctx, q, &vm); err != nil {
 		return vm, "", nameTaken(err, vm.Name, vm.ProjectName)
@@ -114,7 +115,7 @@ func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVie
 	return vm, task, err
 }
 
-// checkNewDisk asks whether the disk's name is free, and whether the VM's host can make it.
+// checkNewDisk checks that the disk's name is free and that the VM's host can create the disk.
 func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, d fleet.Disk, in NewDisk) error {
 	var checks fleet.Checks
 	spec, err := sharedOf(ctx, q, d.PoolID)
@@ -159,8 +160,8 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	return openTo(ctx, q, a, vm.ProjectID, map[string]fleet.Volref{"clone": *d.Image})
 }
 
-// NewDiskName is a name for a new disk in the place of one: like those that the portal gives. Its number is above the VM's
-// generation, so that it is none that a disk bore which was replaced before.
+// NewDiskName returns a generated name for the replacement of a disk. Its number is above the VM's generation, so no
+// earlier replacement had it.
 func NewDiskName(vm fleet.VMView, old fleet.Disk) string {
 	name := diskName(vm.Name, vm.ID, max(len(vm.Spec.Disks), int(vm.Generation))+1)
 	if path.Ext(old.Volume) == "."+fleet.Raw {
@@ -169,7 +170,8 @@ func NewDiskName(vm fleet.VMView, old fleet.Disk) string {
 	return name
 }
 
-// diskName is the name of a VM's n-th disk. The end of the id is random; its beginning is a clock, which VMs of the same minute share.
+// diskName returns the name of a VM's n-th disk. It uses the random end of the UUIDv7, because VMs created in the
+// same minute share the beginning.
 func diskName(vm string, id fleet.VMID, n int) string {
 	return fmt.Sprintf("%s-%s-%d.qcow2", vm, id[len(id)-12:], n)
 }

@@ -15,9 +15,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// AcceptDrift makes what somebody changed on the host the intent: the named fields, each with the actual value as it was shown to
-// the actor. It is checked as an edit of the actor's, for a host's word grants nobody anything: a Conflict where the host says
-// something else by now.
+// AcceptDrift makes the host's actual values of the given fields the intent. seen has the values shown to the actor;
+// a Conflict if the host reports others by now. The change is checked as an edit of the actor, because a host's
+// report grants no permissions.
 func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (vm fleet.VMView, job fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return vm, "", err
@@ -70,7 +70,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return store.VMFor(a, vm), job, err
 }
 
-// taken is the VM's name and spec with the host's values of these fields.
+// takenOver returns the VM's name and spec with the host's values of the given fields.
 func taken(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error) {
 	stale := fleet.Errorf(fleet.Conflict, "The VM was changed on its host again meanwhile. Reload and look at what it is like now.")
 	name, spec := vm.Name, vm.Spec
@@ -95,7 +95,7 @@ func taken(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error
 	}
 	if _, ok := seen["nics"]; ok {
 		for i := range spec.NICs {
-			spec.NICs[i].NetworkID = "" // a host knows networks by their names
+			spec.NICs[i].NetworkID = "" // hosts know networks only by name
 		}
 	}
 	return name, spec, nil
@@ -105,7 +105,7 @@ func unreadable(field string) error {
 	return fleet.Errorf(fleet.Conflict, "What the host says about %s is no value that a VM can have. Put it back, or change it on the host.", field)
 }
 
-// checkTaken refuses what only a person can bring about: other disks than the VM's own, and cards that Quantix would give an address.
+// checkTaken refuses differences that need an edit: disks that are not the VM's own, and NICs without an address.
 func checkTaken(old, vm fleet.VMView) error {
 	var checks fleet.Checks
 	for i, d := range vm.Spec.Disks {
@@ -122,7 +122,7 @@ func checkTaken(old, vm fleet.VMView) error {
 	return checks.Err()
 }
 
-// sameDisk reports whether two disks differ in nothing but what an edit changes of one.
+// sameDisk reports whether two disks are equal apart from editable fields.
 func sameDisk(a, b fleet.Disk) bool {
 	for _, f := range fleet.DiskFields {
 		f.Copy(&a, b)
@@ -130,7 +130,7 @@ func sameDisk(a, b fleet.Disk) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// Reapply asks the host to undo what somebody changed there beside Quantix: the VM becomes what was last applied and asked for.
+// Reapply asks the host to undo changes made outside Quantix: the VM returns to the last applied spec.
 func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID) (job fleet.Task, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return job, err

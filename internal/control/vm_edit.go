@@ -13,21 +13,21 @@ import (
 	"quantix/internal/policy"
 )
 
-// UpdateVM changes what is not nil.
+// UpdateVM is the input of Control.UpdateVM. nil fields do not change.
 type UpdateVM struct {
 	Name         *string
-	Labels       map[string]string // the whole set
+	Labels       map[string]string // the complete set
 	Description  *string
-	Spec         *fleet.VMSpec // the whole spec; a network card without an address gets one, and a disk without a volume
-	Overcommit   bool          // promise more storage, memory or processors than there are: for those who may change infrastructure
-	IfGeneration int64         // refuse where the VM is at another generation; 0: do not ask
+	Spec         *fleet.VMSpec // the complete spec; missing MAC addresses and volumes are filled in
+	Overcommit   bool          // allow more storage, memory or CPUs than exist; needs the permission to change infrastructure
+	IfGeneration int64         // expected generation; 0: not checked
 
-	grow  *diskGrowth // of the spec, the size of one disk
-	plans []imagePlan // what new disks of the spec may be made from
+	grow  *diskGrowth // the growth of one disk, instead of a whole spec
+	plans []imagePlan // sources for the spec's new disks
 }
 
-// UpdateVM changes a VM, raises its generation once and queues vm.apply. Where nothing would change it writes nothing, and the
-// job's id is empty. A stale IfGeneration is a Conflict.
+// UpdateVM changes a VM, raises its generation by one and queues vm.apply. If nothing changes, it writes nothing and
+// the job's id is empty. A stale IfGeneration is a Conflict.
 func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in UpdateVM) (fleet.VMView, fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, "", err
@@ -51,7 +51,8 @@ func (c *Control) UpdateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	return store.VMFor(a, vm), job, nil
 }
 
-// updateVM is UpdateVM within a transaction. old is the VM before; child is the part of a task that asks, see applyPart.
+// updateVM is UpdateVM within a transaction. old is the VM before the change. child is the task's child that runs the
+// edit: see applyPart.
 func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, id fleet.VMID, in UpdateVM, child fleet.TaskID) (old, vm fleet.VMView, job fleet.TaskID, err error) {
 	if old, err = store.LockVM(ctx, q, a, id, policy.VMChange); err != nil {
 		return old, vm, "", err
@@ -110,7 +111,7 @@ func changedMeanwhile(noun string, now, had int64) error {
 	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", noun, now, had)
 }
 
-// on is the VM with the changes made.
+// on returns the VM with the changes applied.
 func (in UpdateVM) on(vm fleet.VMView) fleet.VMView {
 	if in.Name != nil {
 		vm.Name = *in.Name
@@ -128,7 +129,7 @@ func (in UpdateVM) on(vm fleet.VMView) fleet.VMView {
 	return vm
 }
 
-// checkEditable refuses what no edit may change, or not as the VM is now, and what breaks a rule.
+// checkEditable refuses changes that no edit allows, changes that need the VM off, and invalid values.
 func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	var checks fleet.Checks
 	if vm.Spec.Power != old.Spec.Power {
@@ -170,7 +171,7 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	return checks.Err()
 }
 
-// fixed is why no edit changes that field of a spec; empty: it says nothing of its own.
+// fixed returns why no edit changes the field; empty: no specific reason.
 func fixed(field string) string {
 	f, _ := fleet.FieldOf(strings.TrimPrefix(field, "spec."))
 	return f.Fixed
@@ -184,8 +185,8 @@ func inWords(changes []fleet.Change) string {
 	return strings.Join(words, ", ")
 }
 
-// checkEdit refuses what the VM's host cannot give of what is new, and what the actor may not have for the project. It gives
-// new network cards their addresses. typed: the cards as they were asked for, which is all that a refusal may speak of.
+// checkEdit refuses new values that the VM's host does not support or that the project may not use, and gives new
+// NICs their addresses. typed has the NICs as entered: errors may only mention these.
 func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, typed []fleet.NIC, overcommit bool) error {
 	if err := mayOvercommit(a, overcommit); err != nil {
 		return err
@@ -200,12 +201,12 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	isFresh := func(field string) bool {
 		return slices.ContainsFunc(fresh, func(f string) bool { return f == field || strings.HasPrefix(field, f+".") })
 	}
-	isChanged := func(field string) bool { // a list's name stands for all that it has
+	isChanged := func(field string) bool { // a list's name covers its elements
 		return isFresh(field) || slices.ContainsFunc(fresh, func(f string) bool { return strings.HasPrefix(f, field+"[") })
 	}
-	// Rules count where a host is chosen: what its own one breaks of them is shown.
+	// Rules only apply when placement chooses a host; violations on the current host are shown instead.
 	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
-	// What the VM may have of its host's memory and processors is known while the host is silent; all else is not.
+	// Memory and CPU promises are known while the host is offline; its other facts are not.
 	heard := isFresh("spec.firmware")
 	for _, f := range fleet.Parts() {
 		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && !f.Portal {
@@ -233,7 +234,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	if vm.Spec.ReservedCPU() > old.Spec.ReservedCPU() {
 		asked.CPUs, asked.CPU.Reserved, more = vm.Spec.CPUs, vm.Spec.CPU.Reserved, true
 	}
-	if asked.Memory.HugePageKiB > 0 { // all of the memory is of them
+	if asked.Memory.HugePageKiB > 0 { // huge pages back all of the memory
 		asked.MemoryMiB, more = vm.Spec.MemoryMiB, true
 	}
 	if err := checkReserved(a, old.Spec, vm.Spec); err != nil || !heard && !more {
@@ -276,7 +277,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	return allocation(ctx, q, a, asked, hosts[0], old.Spec)
 }
 
-// checkReserved refuses parts that only who runs the hosts may choose, where they are new.
+// checkReserved refuses new values of fields that only administrators may set.
 func checkReserved(a fleet.Actor, was, want fleet.VMSpec) error {
 	var checks fleet.Checks
 	for _, f := range fleet.Parts() {

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// keepRun keeps what is to be run: with the task what everybody may read of it, and sealed, until the job ends, all that its host needs.
+// keepRun stores a program to run: the public part with the task, and the complete input sealed until the job ends.
 func (c *Control) keepRun(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestOrder, seconds int) error {
 	text, err := json.Marshal(in.runs())
 	if err != nil {
@@ -29,7 +29,8 @@ func (c *Control) keepRun(ctx context.Context, q *db.Queries, task fleet.TaskID,
 	return q.DropGuestRuns(ctx, db.DropGuestRunsParams{VMID: vm, Keep: fleet.MaxGuestRuns})
 }
 
-// GuestRun is a program that the task had run in a guest, and how it ended. What it wrote is for those who may have it run.
+// GuestRun returns the program that the task ran in a guest, and its result. The output is only for people who may
+// run programs there.
 func (c *Control) GuestRun(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.GuestRun, error) {
 	none := fleet.GuestRun{}
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// bareNetworks are the names of those networks of the cards on which hosts can filter nothing.
+// bareNetworks returns the names of the NICs' networks on which hosts cannot filter traffic.
 func bareNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NIC) (map[fleet.NetworkID]string, error) {
 	var ids []string
 	for _, n := range slices.Concat(old, nics) {
@@ -32,8 +32,9 @@ func bareNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NIC) (ma
 	return out, err
 }
 
-// unfiltered is a card on a network on which hosts can filter nothing: what would only seem to protect is refused, unless the card has had it
-// there all along. A guard that was on where the card comes from ends, for the network was opened to the project as it is.
+// unfiltered returns a NIC for a network without traffic filters. New security groups or anti-spoofing are refused
+// there, because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing from the
+// NIC's former network is switched off, since the network was granted to the project unfiltered.
 func unfiltered(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
 	if was != nil && was.NetworkID == n.NetworkID {
 		if n.AntiSpoofing == nil {
@@ -55,9 +56,9 @@ func unfiltered(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.
 	return n
 }
 
-// settleFilters decides what passes each card where whoever asks for it left that out: a card stays as it was, and the guest of a new one may
-// use no other address unless it is made by those who run hosts. They alone may let a guest use others. Groups are the project's own or the
-// fleet's; which another project has is told to nobody.
+// settleFilters fills in the filter settings that the input left out: an existing NIC keeps its own, a new NIC gets
+// anti-spoofing unless an administrator creates it. Only administrators may switch anti-spoofing off. Security groups
+// must be the project's own or global; other projects' groups look unknown.
 func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, old, nics []fleet.NIC) error {
 	runs := policy.May(a, policy.InfraChange, "") || a.System
 	bare, err := bareNetworks(ctx, q, old, nics)
@@ -81,10 +82,10 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 			continue
 		}
 		if k >= 0 && bare[old[k].NetworkID] != "" {
-			k = -1 // nobody could filter it where it was: it is a new one to who does now
+			k = -1 // the old network had no filters, so treat it as a new NIC
 		}
 		was := k >= 0 && old[k].Guarded()
-		// A port group that lets guests use other addresses does so there alone: elsewhere the card is like a new one.
+		// A port group's permission to use other addresses ends when the NIC leaves it: treat it as a new NIC.
 		fresh := k < 0 || old[k].DefaultAntiSpoofing && (old[k].NetworkID != n.NetworkID || old[k].PortGroup != n.PortGroup)
 		var before *fleet.NIC
 		if k >= 0 {
@@ -101,7 +102,7 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		}
 		nics[i].AntiSpoofing = &guard
 		if len(n.SecurityGroups) > fleet.MaxNICGroups {
-			continue // it is refused with the spec
+			continue // the spec's check refuses it
 		}
 		asked = append(asked, n.SecurityGroups...)
 	}
@@ -111,7 +112,7 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	}
 	for i, n := range nics {
 		if bare[n.NetworkID] != "" {
-			continue // they are refused, or there as before
+			continue // refused by the spec's check, or unchanged
 		}
 		for j, id := range n.SecurityGroups {
 			if !held[id] {
@@ -123,20 +124,21 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		return err
 	}
 	for i, n := range nics {
-		if distinct := slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups))); len(distinct) == len(n.SecurityGroups) { // else it is refused with the spec
+		// Duplicates are refused by the spec's check.
+		if distinct := slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups))); len(distinct) == len(n.SecurityGroups) {
 			nics[i] = n.TidyFilter()
 		}
 	}
 	return nil
 }
 
-// portGroupOf names a port group.
+// portGroupOf identifies a port group.
 type portGroupOf struct {
 	network fleet.NetworkID
 	name    string
 }
 
-// defaultsOf are the port groups that the cards are on.
+// defaultsOf returns the port groups of the NICs.
 func defaultsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portGroupOf]*fleet.PortGroup, error) {
 	var ids []string
 	for _, n := range nics {
@@ -150,7 +152,7 @@ func defaultsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portG
 	}
 	rows, err := q.NetworkSpecs(ctx, ids)
 	for _, r := range rows {
-		if r.Spec == nil { // it is found on hosts, and not defined here
+		if r.Spec == nil { // a discovered network, without a definition
 			continue
 		}
 		for i, g := range r.Spec.PortGroups {
@@ -160,11 +162,11 @@ func defaultsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portG
 	return out, err
 }
 
-// followedAtOnce is how many VMs follow their port groups in one pass.
+// followedAtOnce limits the VMs updated by one pass of FollowPortGroups.
 const followedAtOnce = 200
 
-// FollowPortGroups gives cards what their port groups give by default now, where they name nothing of their own. Each VM is changed as by an edit;
-// one that cannot be edited now is looked at again later.
+// FollowPortGroups applies changed defaults of port groups to NICs without settings of their own. Each VM is changed
+// as by an edit. A VM that cannot be edited now is retried later.
 func (c *Control) FollowPortGroups(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "port groups' defaults", func(q *db.Queries) error {
 		ids, err := q.NICsOffDefault(ctx, followedAtOnce)
@@ -195,7 +197,7 @@ func followPortGroups(ctx context.Context, q *db.Queries, a fleet.Actor, id flee
 	vm.Spec.NICs = slices.Clone(old.NICs)
 	err = settleFilters(ctx, q, a, vm.ProjectID, old.NICs, vm.Spec.NICs)
 	if fleet.CodeOf(err) == fleet.Invalid {
-		return nil // what another card asks for is for people to mend
+		return nil // a fault of another NIC needs a person
 	}
 	if err != nil {
 		return err

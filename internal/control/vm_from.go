@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// From is what new VMs are made from, beside the images that a spec names: a template, or another VM.
+// From is the source of new VMs besides images in the spec: a template, a VM or an appliance.
 type From struct {
 	TemplateID fleet.TemplateID        `json:"templateId,omitempty"`
 	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"Of the template; empty: the newest that is not deprecated"`
@@ -24,18 +24,19 @@ type From struct {
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each in the one that the template or the VM has it in. Where no spec is given"`
 }
 
-// planned is what a new VM is made from, as far as it was found before its transaction.
+// planned is the source of a new VM, as found before the transaction.
 type planned struct {
 	images []imagePlan
-	vm     *fleet.VMView    // whose disks are copied; nil: nobody's
-	moment fleet.SnapshotID // in which they are copied; empty: as they are now
-	disks  []fleet.Disk     // those that are copied
+	vm     *fleet.VMView    // the VM whose disks are copied; nil: none
+	moment fleet.SnapshotID // the snapshot to copy from; empty: the current state
+	disks  []fleet.Disk     // the disks to copy
 	file   *query.VolumeOn  // the appliance whose disks are converted; nil: none
 	id     fleet.VMID       // of the new VM
 	words  string           // for the audit: " from template web, version 2"
 }
 
-// planFrom completes what is asked for from what it is made from, and finds the images that its disks name. Asked again for what it gave, it gives the same.
+// planFrom completes the input from its source, and finds the images of its disks. It is idempotent: its own output
+// as input gives the same result.
 func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, planned, error) {
 	from := planned{id: id}
 	var err error
@@ -71,7 +72,7 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	return in, from, err
 }
 
-// noSpec reports whether the spec was left out.
+// noSpec reports whether the spec is empty.
 func noSpec(s fleet.VMSpec) bool {
 	return s.CPUs == 0 && s.MemoryMiB == 0 && s.Firmware == "" && len(s.Disks)+len(s.NICs) == 0
 }
@@ -99,7 +100,7 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 		return fleet.Errorf(fleet.Conflict, "Version %d of %s: %s", version.Number, v.Name, why)
 	}
 	at := *in.From
-	at.VersionID = version.ID // of many, all are made from the one that was newest when they were asked for
+	at.VersionID = version.ID // a bulk order uses the version that was newest when ordered
 	in.From = &at
 	if noSpec(in.Spec) {
 		in.Spec = SpecOf(*version, at.Full, at.PoolID)
@@ -113,7 +114,8 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 	return nil
 }
 
-// SpecOf is the spec of a new VM from the version: its disks overlays, or full copies, in the pool, or each where the template has it.
+// SpecOf returns the spec of a new VM from the version. Its disks are overlays, or full copies, in the given pool, or
+// in the template's pools if empty.
 func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
 	spec := v.Spec.Bare()
 	for i, d := range v.Spec.Disks {
@@ -126,7 +128,8 @@ func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec 
 	return spec
 }
 
-// ownGroups are the cards without the security groups that the project does not have: they are those of the project that the template was made in.
+// ownGroups returns the NICs without security groups of other projects, because a template may come from another
+// project.
 func (c *Control) ownGroups(ctx context.Context, project fleet.ProjectID, nics []fleet.NIC) ([]fleet.NIC, error) {
 	var asked []fleet.SecurityGroupID
 	for _, n := range nics {
@@ -198,7 +201,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 	return checks.Err()
 }
 
-// taken are the disks of the VM that are copied, and how people call what they are of. It refuses a VM of which nothing can be copied now.
+// copied returns the VM's disks to copy and a description of the source. It refuses a VM that cannot be copied now.
 func (p planned) taken(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, told string, err error) {
 	if p.moment == "" {
 		return vm.Spec.Disks, vm.Name, refusalOf(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
@@ -224,7 +227,7 @@ func refusalOf(words string) func(ok bool, why string) error {
 	}
 }
 
-// CloneOf is the spec of a clone of the VM with these of its disks, in the pool, or each in the VM's.
+// CloneOf returns the spec of a clone with the given disks, in the given pool, or in the VM's pools if empty.
 func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
 	of := vm.Spec
 	of.Disks = disks
@@ -238,7 +241,7 @@ func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpe
 	return spec
 }
 
-// pools are those that are read beside those of the new VM's spec.
+// pools returns the source's pools, which are read besides those of the new VM's spec.
 func (p planned) pools() []fleet.PoolID {
 	switch {
 	case p.file != nil:
@@ -249,7 +252,7 @@ func (p planned) pools() []fleet.PoolID {
 	return p.vm.Spec.Pools()
 }
 
-// hold locks the VM whose disks are copied, and refuses where it is another one by now. Its pools are held.
+// hold locks the VM whose disks are copied, and refuses if it changed since it was planned. Its pools must be locked.
 func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if p.file != nil {
 		return p.holdFile(ctx, q)
@@ -268,7 +271,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	if vm.Generation != p.vm.Generation || vm.HostID != p.vm.HostID {
 		return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Look at it, and try again.", vm.Name)
 	}
-	p.vm = &vm // it may have been started since it was planned
+	p.vm = &vm // it may have started since it was planned
 	for i, d := range disks {
 		spec, err := sharedOf(ctx, q, d.PoolID)
 		switch {
@@ -284,7 +287,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	return nil
 }
 
-// sources is how many things it names.
+// sources returns the number of sources named.
 func (f From) sources() (n int) {
 	for _, named := range []bool{f.TemplateID != "", f.VMID != "", f.Appliance != nil} {
 		if named {
@@ -294,7 +297,7 @@ func (f From) sources() (n int) {
 	return n
 }
 
-// CloneName proposes a name for a clone of the VM, which no VM of its project has; empty: all that it tries are taken.
+// CloneName proposes an unused name for a clone of the VM; empty: all candidates are taken.
 func (c *Control) CloneName(ctx context.Context, a fleet.Actor, id fleet.VMID) (string, error) {
 	vm, err := c.GetVM(ctx, a, id)
 	if err != nil {

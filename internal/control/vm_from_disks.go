@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// orders are those that make the VM's disks before it is made, by the disks' places. moment: the snapshot that they are copied from; nil: none.
+// orders returns the orders that make the VM's disks before its creation, by disk index. moment is the snapshot to
+// copy from; nil: none.
 func (p planned) orders(vm fleet.VMView, moment *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeOrder) {
 	out := map[int]fleet.VolumeOrder{}
 	if p.file != nil {
@@ -27,7 +28,7 @@ func (p planned) orders(vm fleet.VMView, moment *fleet.SnapshotOf) (fleet.JobKin
 	return fleet.VolumeCopy, out
 }
 
-// snapshot is what the VM's disks are copied from; the zero value: as they are.
+// snapshot returns the temporary snapshot to copy from; the zero value: copy the current state.
 func (p planned) snapshot(ctx context.Context, q *db.Queries, task fleet.TaskID) (temporary, error) {
 	switch {
 	case p.vm == nil:
@@ -38,8 +39,8 @@ func (p planned) snapshot(ctx context.Context, q *db.Queries, task fleet.TaskID)
 	return sharedTemporary(ctx, q, *p.vm, task)
 }
 
-// queue has the VM's host make the disks, as parts of the task that makes the VM, which waits for them. From now on they count as made: should one
-// fail, the host says that the disk is missing, and makes no empty one.
+// queue adds jobs that make the disks to the VM's creation task; the creation waits for them. The disks count as
+// created from now on, so that a host reports a failed one as missing and never replaces it by an empty disk.
 func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, task fleet.TaskID) error {
 	shot, err := p.snapshot(ctx, q, task)
 	if err != nil {
@@ -81,7 +82,8 @@ func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fle
 	return q.WaitFor(ctx, db.WaitForParams{Others: ids, TaskID: &task, Kind: fleet.VMApply})
 }
 
-// endCopies takes back the copies that wait to become disks of the VM, which is to be deleted. One that its host has begun would lie there for nobody.
+// endCopies cancels the waiting copies for disks of a VM that is about to be deleted. It refuses while a host runs
+// one, because its file would be left over.
 func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	var subjects []string
 	for _, d := range vm.Spec.Disks {
@@ -103,7 +105,7 @@ func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	return nil
 }
 
-// stillWhole refuses a disk that is itself being made or changed. Others may read it, too.
+// stillWhole refuses a disk that a job makes or changes. Other readers are allowed.
 func stillWhole(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fleet.Volref) error {
 	rows, err := q.VolumesAtWork(ctx, string(disk.PoolID))
 	for _, r := range rows {

@@ -13,13 +13,13 @@ import (
 	"quantix/internal/policy"
 )
 
-// GrowDisk says how large a disk of a VM is to be.
+// GrowDisk is the input of Control.GrowDisk.
 type GrowDisk struct {
 	SizeBytes  int64 `json:"sizeBytes" doc:"Of the disk as its guest sees it; more than it has. Less than was asked for before, and no less than its host has, takes back what no host could make"`
 	Overcommit bool  `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has: for those who may change infrastructure"`
 }
 
-// GrowDisk asks for a disk of a VM to be made larger, which a guest that runs sees at once. It is an edit of the VM.
+// GrowDisk enlarges a disk of a VM; a running guest sees the new size at once. It is an edit of the VM.
 func (c *Control) GrowDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in GrowDisk) (fleet.VMView, fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, "", err
@@ -36,13 +36,13 @@ func (c *Control) GrowDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	return vm, task, err
 }
 
-// diskGrowth is the edit of one disk's size.
+// diskGrowth is an edit of one disk's size.
 type diskGrowth struct {
 	disk fleet.Volref
 	GrowDisk
 }
 
-// on is the spec with the disk in its new size.
+// on returns the spec with the disk's new size.
 func (g diskGrowth) on(spec fleet.VMSpec) (fleet.VMSpec, error) {
 	i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == g.disk })
 	if i < 0 {
@@ -53,7 +53,8 @@ func (g diskGrowth) on(spec fleet.VMSpec) (fleet.VMSpec, error) {
 	return spec, nil
 }
 
-// checkGrowth refuses disks that cannot grow, or not as far as is asked. of: the one disk that was asked for; nil: it is an edit of the spec.
+// checkGrowth refuses disks that cannot grow to the requested size. of is the one disk to grow; nil: the edit is a
+// whole spec.
 func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to fleet.VMSpec, of *diskGrowth) error {
 	growing := old.GrowingDisks(to)
 	if len(growing) == 0 {
@@ -89,7 +90,8 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		return err
 	}
 	pools := slices.DeleteFunc(slices.Clone(more), func(d fleet.Disk) bool { return d.PoolID == "" })
-	hosts, err := candidates(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools}) // it holds the pools: no order for a volume comes meanwhile
+	// Locks the pools, so no new volume job comes meanwhile.
+	hosts, err := candidates(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools})
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
@@ -116,13 +118,13 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 			}
 		}
 		on := h.Pools[d.PoolID]
-		on.FreeBytes -= d.SizeBytes // the next disk finds less
+		on.FreeBytes -= d.SizeBytes // less is left for the next disk
 		h.Pools[d.PoolID] = on
 	}
 	return checks.Err()
 }
 
-// growsAlone refuses disks on which others stand, and those that an order is about or reads. more has those that grow.
+// growsAlone refuses disks that back others, or that running jobs change or read. more has the growing disks.
 func growsAlone(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
 	var ask db.VolumesNamedParams
 	for i, d := range to.Disks {
@@ -154,7 +156,7 @@ func growsAlone(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VM
 	return nil
 }
 
-// shrinks reports whether the change at field asks for less of a disk.
+// shrinks reports whether the change at field reduces a disk's size.
 func shrinks(old, vm fleet.VMView, field string) bool {
 	for i, d := range vm.Spec.Disks {
 		if fmt.Sprintf("spec.disks[%d]", i) != field {
@@ -166,7 +168,7 @@ func shrinks(old, vm fleet.VMView, field string) bool {
 	return false
 }
 
-// editName is what the audit calls the edit.
+// editName returns the audit action of the edit.
 func (in UpdateVM) editName() string {
 	if in.grow != nil {
 		return "vm.disk.grow"
@@ -174,7 +176,7 @@ func (in UpdateVM) editName() string {
 	return "vm.edit"
 }
 
-// spec is the spec that the edit asks for; nil: it is to stay.
+// spec returns the edited spec; nil: no change.
 func (in UpdateVM) spec(old fleet.VMView) (*fleet.VMSpec, error) {
 	if in.grow == nil {
 		return in.Spec, nil

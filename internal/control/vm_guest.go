@@ -15,7 +15,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// GuestOrder is what a guest's agent is asked for.
+// GuestOrder is a request to a guest agent.
 type GuestOrder struct {
 	Action   fleet.Action `json:"action" enum:"freeze,thaw,clock,trim,guestpassword,exec"`
 	Seconds  int          `json:"seconds,omitempty" doc:"Of freeze: after how many the host thaws the guest by itself; 1 to 600, 0: 60. Of exec: that its host waits for the program; 1 to 300, 0: 30"`
@@ -25,7 +25,7 @@ type GuestOrder struct {
 	Args     []string     `json:"args,omitempty" nullable:"false" doc:"Of exec: the program's arguments. They are in no answer, task or audit line"`
 }
 
-// order is what its job bears.
+// order returns the request as stored with its job.
 func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
 	switch in.Action {
 	case fleet.ActFreeze:
@@ -52,17 +52,17 @@ func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
 	return nil
 }
 
-// runs is what is run of exec.
+// runs returns the public part of a program to run.
 func (in GuestOrder) runs() fleet.GuestProgram {
 	return fleet.GuestProgram{Program: in.Program, Args: in.Args}
 }
 
-// detail is what the audit says of it.
+// detail returns the audit detail.
 func (in GuestOrder) detail(o *fleet.GuestOrder) string {
 	switch {
 	case in.Action == fleet.ActFreeze:
 		return fmt.Sprintf("for %d s", o.Seconds)
-	case in.Action == fleet.ActExec: // its arguments may be secrets
+	case in.Action == fleet.ActExec: // the arguments may be secrets
 		return fmt.Sprintf("%s, arguments: %d", in.Program, len(in.Args))
 	case o != nil:
 		return "of " + o.User
@@ -70,8 +70,8 @@ func (in GuestOrder) detail(o *fleet.GuestOrder) string {
 	return ""
 }
 
-// ActGuest asks the guest's agent for something, and returns the task at once. A password goes sealed to the portal's database, from there to the
-// host that works on the task, and nowhere else.
+// ActGuest sends a request to the guest's agent and returns its task at once. A password is stored sealed in the
+// database, and sent only to the host that runs the job.
 func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestOrder) (task fleet.Task, err error) {
 	right := policy.VMUse
 	if in.Action.Job().Is().Permission == fleet.MayChangeVMs {
@@ -97,7 +97,8 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err := allowed(vm, in.Action); err != nil {
 			return err
 		}
-		if kind == fleet.VMPassword || kind == fleet.VMExec { // of two, the second would take the place of the first while that waits
+		// They do not coalesce: a second one would replace the first.
+		if kind == fleet.VMPassword || kind == fleet.VMExec {
 			open, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(id), Kind: kind})
 			if err != nil {
 				return err
@@ -127,7 +128,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	return store.TaskFor(a, task), err
 }
 
-// keepGuestSecret seals what a job bears to its guest.
+// keepGuestSecret stores the sealed secret of a job.
 func (c *Control) keepGuestSecret(ctx context.Context, q *db.Queries, job fleet.JobID, secret string) error {
 	by := c.opts.Vault.ID()
 	if by == "" {
@@ -140,10 +141,10 @@ func (c *Control) keepGuestSecret(ctx context.Context, q *db.Queries, job fleet.
 	return q.SetGuestSecret(ctx, db.SetGuestSecretParams{JobID: job, ByKey: by, Sealed: sealed})
 }
 
-// A sealed secret is of one job: moved to another one's row nobody reads it.
+// The label binds a sealed secret to one job: another job's row cannot open it.
 func guestSecretLabel(job fleet.JobID) string { return "secret of job " + string(job) }
 
-// GuestSecret is what a job bears to its guest, for the host that works on it. Nobody else is given it.
+// GuestSecret returns a job's secret to the host that runs the job. All other callers are refused.
 func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID) (wire.GuestSecret, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.GuestSecret{}, err
@@ -165,7 +166,7 @@ func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID
 	return wire.GuestSecret{Secret: string(secret)}, nil
 }
 
-// VMGuest is what the VM's guest said last of what changes by itself.
+// VMGuest returns the guest's last report of values that change by themselves.
 func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.GuestView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.GuestView{}, err
@@ -184,7 +185,8 @@ func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fl
 		return out, nil
 	case err != nil:
 		return out, store.Err(err)
-	case vm.Status == nil || vm.Status.StartedAt != nil && row.At.Before(*vm.Status.StartedAt): // of a run before
+	// Reported before the VM's last start.
+	case vm.Status == nil || vm.Status.StartedAt != nil && row.At.Before(*vm.Status.StartedAt):
 		return out, nil
 	}
 	out.At = &row.At

@@ -12,28 +12,29 @@ import (
 	"quantix/internal/policy"
 )
 
-// imagePlan is a disk that is to be made from an image of the library, and from which copies that may be.
+// imagePlan is a disk to be made from a library image, with the copies that can serve as its source.
 type imagePlan struct {
 	disk    int
 	image   fleet.ImageView
 	version fleet.ImageVersion
 	copies  query.Copies
-	shared  bool       // the disk's pool is
-	step    *copyImage // of a shared pool without a copy: what brings one there; nil: nothing does
+	shared  bool       // whether the disk's pool is shared
+	step    *copyImage // for a shared pool without a copy: the order that brings one; nil: none
 	pools   []fleet.PoolID
 }
 
-// origin is what a disk is made from on one host.
+// origin is the source of a disk on one host.
 type origin struct {
 	ref  fleet.Volref
-	on   fleet.HostID // of a local pool: whose file
-	wait bool         // a host is at it
-	step *copyImage   // what has to be done first
+	on   fleet.HostID // the file's host, for a local pool
+	wait bool         // some job must end first
+	step *copyImage   // the copy to make first
 
-	verify *query.CopyOn // nobody has told its checksum, as it is now: it is read first
+	verify *query.CopyOn // its checksum is not verified yet: verify first
 }
 
-// planImages finds what the disks that name images of the library may be made from. Who does not run hosts takes what is published to the project.
+// planImages finds sources for the disks that name library images. Actors who do not administer hosts may use images
+// published to the project.
 func (c *Control) planImages(ctx context.Context, a fleet.Actor, project fleet.ProjectID, spec fleet.VMSpec) ([]imagePlan, error) {
 	var plans []imagePlan
 	var checks fleet.Checks
@@ -83,7 +84,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 		p.pools = append(p.pools, o.PoolID)
 	}
 	pool, err := c.GetPool(ctx, fleet.SystemActor, d.PoolID)
-	if err != nil || !pool.Spec.Shared { // that there is no such pool, placement says
+	if err != nil || !pool.Spec.Shared { // placement reports a missing pool
 		return p, nil //nolint:nilerr
 	}
 	p.shared = true
@@ -94,7 +95,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 	return p, nil
 }
 
-// on is what the disk is made from on the host; nil: nothing there.
+// on returns the disk's source on the host; nil: none.
 func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 	here := func(c query.CopyOn) bool {
 		pool := h.Pools[c.PoolID]
@@ -124,7 +125,7 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		return &origin{ref: late.Ref(), on: late.HostID, wait: true}
 	case p.step != nil:
 		return &origin{step: p.step, wait: true}
-	case any != nil && !p.shared: // what stands on it must be beside it
+	case any != nil && !p.shared: // an overlay needs its backing file on the same host, in the same pool
 		return &origin{wait: true, step: &copyImage{version: p.version, source: *any, host: query.HostRef{ID: h.ID, Name: h.Name}}}
 	case !p.shared:
 		return p.sent(h)
@@ -132,7 +133,7 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 	return nil
 }
 
-// sent is a copy that another host sends first; nil: none does.
+// sent returns a copy that another host sends first; nil: none.
 func (p imagePlan) sent(h placement.Host) *origin {
 	var best *copyImage
 	for _, c := range p.copies {
@@ -149,7 +150,7 @@ func (p imagePlan) sent(h placement.Host) *origin {
 	return &origin{wait: true, step: best}
 }
 
-// fromCopy is a copy that there is. One that nobody has verified is read first.
+// fromCopy returns an existing copy as source. An unverified copy is verified first.
 func fromCopy(c *query.CopyOn) *origin {
 	if c.State == fleet.CopyReady {
 		return &origin{ref: c.Ref(), on: c.HostID}
@@ -157,7 +158,7 @@ func fromCopy(c *query.CopyOn) *origin {
 	return &origin{ref: c.Ref(), on: c.HostID, wait: true, verify: c}
 }
 
-// offer tells placement what the host can make the VM's disks from.
+// offerImages adds to the host the sources from which it can make the VM's disks.
 func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {
@@ -173,7 +174,7 @@ func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	}
 }
 
-// poolsOf are the pools in which copies lie.
+// poolsOf returns the pools of the plans' copies.
 func poolsOf(plans []imagePlan) (out []fleet.PoolID) {
 	for _, p := range plans {
 		out = append(out, p.pools...)
@@ -181,7 +182,7 @@ func poolsOf(plans []imagePlan) (out []fleet.PoolID) {
 	return out
 }
 
-// lockImages keeps the images until the transaction ends, and refuses those that were withdrawn meanwhile.
+// holdImages locks the images until the transaction ends, and refuses those no longer available to the project.
 func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, plans []imagePlan) error {
 	if len(plans) == 0 {
 		return nil
@@ -203,7 +204,7 @@ func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 	return holdVersions(ctx, q, plans)
 }
 
-// holdVersions refuses versions that were deleted meanwhile. Their images are held.
+// holdVersions refuses versions deleted since they were planned. Their images must be locked.
 func holdVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
 	var ids []string
 	for _, p := range plans {
@@ -221,7 +222,7 @@ func holdVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
 	return nil
 }
 
-// openTo refuses volumes that a spec names and that are not published to the project, to those who do not run hosts.
+// openTo refuses volumes in a spec that are not published to the project, unless the actor administers hosts.
 func openTo(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, refs map[string]fleet.Volref) error {
 	if len(refs) == 0 || policy.May(a, policy.InfraChange, "") {
 		return nil
@@ -245,7 +246,7 @@ func openTo(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.Pro
 	return checks.Err()
 }
 
-// readFrom are the volumes that a new VM's spec names, by their fields.
+// readFrom returns the volumes that a new VM's spec reads, by field.
 func readFrom(spec fleet.VMSpec) map[string]fleet.Volref {
 	refs := map[string]fleet.Volref{}
 	for i, d := range spec.Disks {

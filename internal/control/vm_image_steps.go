@@ -10,20 +10,21 @@ import (
 	"quantix/internal/placement"
 )
 
-// steps are what has to be done before the VM's disks can be made on its host.
+// steps are the jobs that must end before the host can make the VM's disks.
 type steps struct {
 	copies []copyImage
 	verify []volumeJob
 	wait   []awaited
 }
 
-// awaited is a file that the VM is made from when its host is done with it.
+// awaited is a source file that a host still works on.
 type awaited struct {
 	ref fleet.Volref
-	on  fleet.HostID // of a local pool: whose file, for others have their own of that name; empty: of a shared one
+	// The file's host, for a local pool, because other hosts may have files of that name; empty: shared.
+	on fleet.HostID
 }
 
-// settleImages says in the spec what each disk is made from on the chosen host, and what has to be done first.
+// settleImages writes each disk's source on the chosen host into the spec, and returns the steps before.
 func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (steps, error) {
 	var out steps
 	for _, p := range plans {
@@ -72,8 +73,8 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 	return out, nil
 }
 
-// nameIn is what the copy is called in the pool: as one that was lost there, or a name that is free. coming: somebody else has ordered it since the plan
-// was made. beside: the copies that the VM has made already.
+// nameIn returns the copy's file name in the pool: that of a missing copy, or a free name. coming reports that
+// another order has been made since the plan. beside has the copies already ordered for this VM.
 func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage, beside []copyImage) (name string, coming bool, err error) {
 	on := o.on()
 	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
@@ -104,14 +105,14 @@ func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID,
 	return name, false, err
 }
 
-// The parts of a VM's creation that brings an image to its pool first.
+// Roles of jobs that prepare an image for a VM's creation.
 const (
 	roleCopy   = "copy"
 	roleVerify = "verify"
 	roleVM     = "vm"
 )
 
-// verifyJob is the order to read a copy: on the VM's host, or on another that has the file.
+// verifyJob returns the order to verify a copy, on the VM's host or on another one with the file.
 func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
 	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {
@@ -129,7 +130,8 @@ func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volum
 	return j, nil
 }
 
-// queue makes the copies a part of the task that makes the VM, which waits for them, and for those that others have ordered.
+// queue adds the copies' jobs to the task that creates the VM. The creation waits for them and for the copies that
+// others have ordered.
 func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
 	if len(s.wait) == 0 {
 		return nil
@@ -138,7 +140,7 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 	type part struct {
 		volumeJob
 		role string
-		copy *copyImage // of which it is the job; nil: it reads a copy that there is
+		copy *copyImage // the copy to make; nil: verify an existing one
 	}
 	var parts []part
 	for _, j := range s.verify {
@@ -154,7 +156,7 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 			return err
 		}
 		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == p.host.ID }) {
-			continue // somebody else came first
+			continue // another order was first
 		}
 		if p.copy != nil {
 			if err := p.copy.add(ctx, q, a); err != nil {

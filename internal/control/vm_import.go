@@ -11,14 +11,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// OfAppliance names a file of a pool of which a VM is made.
+// OfAppliance identifies a pool's file that a VM is imported from.
 type OfAppliance struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: whose file; it may be left out where one host alone has it"`
 	Volume string       `json:"volume"`
 }
 
-// GetAppliance is a file of which a VM can be made, as its host has read it.
+// GetAppliance returns a file that a VM can be imported from, as inspected by its host.
 func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfAppliance) (query.VolumeOn, error) {
 	v, err := c.VolumeOn(ctx, a, Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
 	if err == nil && v.Appliance == nil {
@@ -27,10 +27,10 @@ func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfApplianc
 	return v, err
 }
 
-// mostAppliances bounds the files that are listed.
+// mostAppliances limits the list of appliances.
 const mostAppliances = 500
 
-// ListAppliances lists the files of all pools of which a VM can be made, by pool and name.
+// ListAppliances returns the importable files of all pools, by pool and name.
 func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.Vo
 	for _, pool := range pools {
 		all, err := c.PoolVolumes(ctx, a, fleet.PoolID(pool))
 		if fleet.CodeOf(err) == fleet.NotFound {
-			continue // deleted since
+			continue // deleted meanwhile
 		}
 		if err != nil {
 			return nil, err
@@ -57,7 +57,7 @@ func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.Vo
 	return out, nil
 }
 
-// planAppliance completes what is asked for from the file. Its disks are made on the host that has it.
+// planAppliance completes the input from the appliance's file. The VM's disks are made on the file's host.
 func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM, from *planned) error {
 	at := *in.From.Appliance
 	v, err := c.GetAppliance(ctx, a, at)
@@ -73,7 +73,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 		checks.Add("hostId", "Its disks are converted on a host that has the file. Choose one of those, and move the VM afterwards.")
 		return checks.Err()
 	case in.HostID == "":
-		in.HostID = v.Hosts[0].ID // one that is heard: the use says so
+		in.HostID = v.Hosts[0].ID // an online host: v.Use checked that
 	}
 	if noSpec(in.Spec) {
 		in.Spec = v.Appliance.Spec(at.PoolID)
@@ -96,13 +96,13 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 		if asked.Image != nil || asked.ImageID != "" || asked.Existing {
 			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "It is disk %d of %s, and nothing else.", i+1, v.Name)
 		}
-		asked.SizeBytes = d.SizeBytes // it grows when it is there
+		asked.SizeBytes = d.SizeBytes // grown after the conversion
 	}
 	from.file, from.words = &v, ", from "+v.Name
 	return checks.Err()
 }
 
-// holdFile refuses where the file is another one by now, or is being changed. Its pool is held.
+// holdFile refuses if the file changed since it was planned, or has running work. Its pool must be locked.
 func (p planned) holdFile(ctx context.Context, q *db.Queries) error {
 	use, err := usedNow(ctx, q, *p.file)
 	if err != nil {
@@ -114,7 +114,7 @@ func (p planned) holdFile(ctx context.Context, q *db.Queries) error {
 	return nil
 }
 
-// conversions are the orders for those of the VM's disks that the file holds; the others are empty.
+// conversions returns the orders for the VM's disks that the file holds, by disk index.
 func (p planned) conversions(vm fleet.VMView) map[int]fleet.VolumeOrder {
 	out := map[int]fleet.VolumeOrder{}
 	for i, d := range p.file.Appliance.Disks {
@@ -130,7 +130,8 @@ func (p planned) conversions(vm fleet.VMView) map[int]fleet.VolumeOrder {
 	return out
 }
 
-// ConvertVolume asks for a qcow2 image of a volume in another product's format, in the same pool and on the same host. The volume itself stays.
+// ConvertVolume orders a qcow2 image of a volume in a foreign format, in the same pool and on the same host. The
+// source volume stays.
 func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, fleet.ActConvert, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// MigrateVM says where a VM that is off is to go.
+// MigrateVM is the destination of a VM that is off.
 type MigrateVM struct {
 	HostID     fleet.HostID `json:"hostId" doc:"Another host"`
 	PoolID     fleet.PoolID `json:"poolId,omitempty" doc:"The pool there for its disks; empty: each disk's own pool. Disks in a shared pool that the host has stay where they are"`
@@ -30,8 +30,8 @@ func (in MigrateVM) check() error {
 	return checks.Err()
 }
 
-// MigrateVM asks the VM's host to send it to another host, while it is off. The VM stays its host's until that one says that all of it was
-// sent, that it has no definition of it any more, and the other host that all of it is there and whole.
+// MigrateVM orders a cold migration. The VM belongs to the source host until both hosts report success: the source
+// that everything was sent and its definition removed, the target that the VM is complete and intact.
 func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in MigrateVM) (task fleet.Task, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return task, err
@@ -47,7 +47,8 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 		return task, err
 	}
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
-		if err := q.LockPools(ctx, poolIDs(was.Spec, in.PoolID)); err != nil { // before the VM, as everybody does
+		// Pools before VMs: the global lock order.
+		if err := q.LockPools(ctx, poolIDs(was.Spec, in.PoolID)); err != nil {
 			return err
 		}
 		vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
@@ -72,12 +73,12 @@ func poolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
 	return slices.Compact(ids)
 }
 
-// decideMigration is the order for a locked VM.
+// decideMigration returns the migration order for a locked VM.
 func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrateOrder, host string, err error) {
 	if err := mayMigrate(ctx, q, vm); err != nil {
 		return order, "", err
 	}
-	if vm.Spec.ReservedCPU() > 0 { // it counts there from now on
+	if vm.Spec.ReservedCPU() > 0 { // the reservation moves to the target host
 		if err := q.LockMemory(ctx, string(in.HostID)); err != nil {
 			return order, "", err
 		}
@@ -121,7 +122,7 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	return order, order.ToName, err
 }
 
-// newDiskIn is a name for a disk of the VM that no volume of the pool has or had, and its number, which is above the last.
+// newDiskIn returns a disk name that no volume of the pool has or had, and its number, which is above last.
 func newDiskIn(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
 	for next := last + 1; next <= last+50; next++ {
 		to := fleet.Volref{PoolID: pool, Volume: diskName(vm.Name, vm.ID, next)}
@@ -132,7 +133,7 @@ func newDiskIn(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.P
 	return fleet.Volref{}, last, fleet.Errorf(fleet.Conflict, "The pool has too many volumes that are named as disks of %s. Rename or delete some.", vm.Name)
 }
 
-// mayMigrate refuses what cannot go now.
+// mayMigrate refuses a VM that cannot migrate now.
 func mayMigrate(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	moving, err := movesOf(ctx, q, vm.ID)
 	if err != nil {
@@ -148,7 +149,7 @@ func mayMigrate(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	return nil
 }
 
-// queueMigration makes one task of the sender's job and the receiver's, one a disk.
+// queueMigration makes one task with the sender's job and the receiver's jobs, one per disk.
 func queueMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, order fleet.MigrateOrder) (fleet.Task, error) {
 	task, err := queueVM(ctx, q, a, vm, fleet.VMMigrate, fleet.JobArgs{Migrate: &order})
 	if err != nil {
@@ -186,7 +187,7 @@ func queueMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.
 	return task, err
 }
 
-// MigrationTargets are the hosts and pools that the VM could go to, each with why not.
+// MigrationTargets returns the hosts and pools that the VM could migrate to; each unsuitable one with a reason.
 func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MigrationTarget, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -204,7 +205,8 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 		targets, err := migrationTargets(ctx, q, a, vm, "", append(pools, ""), false)
 		out = nil
 		for _, t := range targets {
-			if t.sends == (t.asked != "") && (t.asked == "" || t.has) { // a host that sends nothing is said once, and no pool that the host has not
+			// List a host once if no disk is sent, and no pools that the host lacks.
+			if t.sends == (t.asked != "") && (t.asked == "" || t.has) {
 				out = append(out, t.target)
 			}
 		}
@@ -216,17 +218,18 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 	return out, err
 }
 
-// migrationTarget is a host, with where each disk goes there.
+// migrationTarget is a host, with the destination pool of each disk.
 type migrationTarget struct {
 	target fleet.MigrationTarget
-	asked  fleet.PoolID   // for the disks that are sent; empty: each disk's own
-	pools  []fleet.PoolID // of each disk; empty: it stays
+	asked  fleet.PoolID   // one pool for all sent disks; empty: each disk's own
+	pools  []fleet.PoolID // by disk; empty: the disk is not sent
 	stay   []fleet.Volref
 	sends  bool // some disk is sent
 	has    bool // the host has the pool
 }
 
-// migrationTargets says of each other host, or of the named one, whether the VM can go there, its disks into each of the pools, or each disk into its own.
+// migrationTargets checks, for each other host or the named one, whether the VM can migrate there: with its disks in
+// each of the pools, and with each disk in its own pool.
 func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, named fleet.HostID, pools []fleet.PoolID, overcommit bool) ([]migrationTarget, error) {
 	bare := vm.Spec
 	bare.Disks = nil
@@ -295,7 +298,7 @@ func migrateTo(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[f
 	return t
 }
 
-// LeavingVM is the VM's way to another host; nil: it has none.
+// LeavingVM returns the VM's migration in progress; nil: none.
 func (c *Control) LeavingVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.LeavingVM, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

@@ -13,15 +13,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// MoveDisk says where a disk is to go.
+// MoveDisk is the destination of a disk migration.
 type MoveDisk struct {
 	PoolID     fleet.PoolID `json:"poolId" doc:"Another pool that the VM's host has"`
 	RateBytes  int64        `json:"rateBytes,omitempty" doc:"A second, at most; 0: as fast as it goes"`
 	Overcommit bool         `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
 }
 
-// MoveDisk asks the VM's host to bring one of its disks into another pool, while its guest runs or is off. The intent follows when the host
-// says that the disk is there; until then nothing else changes it.
+// MoveDisk asks the VM's host to migrate a disk to another pool, while the VM is running or off. The spec changes
+// when the host reports success; until then the disk cannot be edited.
 func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in MoveDisk) (task fleet.Task, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return task, err
@@ -53,7 +53,7 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	return store.TaskFor(a, task), err
 }
 
-// decideMove is the order for a locked VM, whose new pool is locked too.
+// decideMove returns the order for a locked VM. The destination pool must be locked too.
 func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveOrder, error) {
 	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 	if i < 0 {
@@ -93,7 +93,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
 }
 
-// MoveTargets are the pools that the VM's host has, each with why the disk cannot go there.
+// MoveTargets returns the host's pools, each unsuitable one with a reason.
 func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) ([]fleet.MoveTarget, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return out, err
 }
 
-// moveTargets says of each pool whether disk i of the VM can go there.
+// moveTargets checks for each pool whether the VM's disk i can move there.
 func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools []fleet.PoolID, overcommit bool) ([]fleet.MoveTarget, error) {
 	own, size := vm.Spec.Disks[i], vm.DiskBytes(vm.Spec.Disks[i])
 	disks := make([]fleet.Disk, len(pools))
@@ -142,7 +142,7 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	}
 	files := func(id fleet.PoolID) bool {
 		k := slices.IndexFunc(kinds, func(p db.Pool) bool { return p.ID == id })
-		return k < 0 || kinds[k].Spec.Kind.Is().Files // placement says where there is none
+		return k < 0 || kinds[k].Spec.Kind.Is().Files // placement reports a missing pool
 	}
 	h := hosts[0]
 	h.Overcommit = overcommit
@@ -165,7 +165,7 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	return out, nil
 }
 
-// MovingDisks are the VM's disks that are on their way to another pool.
+// MovingDisks returns the VM's disk migrations in progress.
 func (c *Control) MovingDisks(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MovingDisk, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

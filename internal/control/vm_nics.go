@@ -11,10 +11,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// A stored spec names the network of a card by its id alone. Everywhere else a card is whole: it has the network's name too.
+// A stored spec has only the id of a NIC's network. Everywhere else a complete NIC has the network's name too.
 
-// findNetworks makes cards whole that somebody asks for. Networks that nobody has reported are not found; the others stay until the
-// transaction ends. closed: those that are not open to the project.
+// findNetworks fills in the NICs' networks by id or name. Unknown networks stay unresolved; the others are locked
+// until the transaction ends. closed has the networks that are not available to the project.
 func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
 	ask := db.FindNetworksParams{ProjectID: string(project)}
 	for _, n := range nics {
@@ -49,7 +49,7 @@ func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, n
 	return closed, checks.Err()
 }
 
-// noNetwork says it alike of one that is not there and of one that whoever asks may not know.
+// noNetwork is the same error for missing and for unavailable networks, so that it does not reveal which exist.
 func noNetwork(name string) string {
 	if name == "" {
 		return "There is no such network."
@@ -57,8 +57,8 @@ func noNetwork(name string) string {
 	return fmt.Sprintf("There is no such network that is named %s. Give its id or its name.", name)
 }
 
-// checkNetworks makes cards whole, and refuses those on networks that are not open to the project. Who runs hosts may put a VM
-// anywhere.
+// checkNetworks fills in the NICs' networks, and refuses networks that are not available to the project.
+// Administrators may use any network.
 func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
 	asked := slices.Clone(nics)
 	closed, err := findNetworks(ctx, q, project, nics)
@@ -71,7 +71,7 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	}
 	var checks fleet.Checks
 	for i, n := range nics {
-		// Whether a bridge is there is told to nobody who may not use it.
+		// The existence of a bridge is hidden from actors who may not use it.
 		if granted[i] || !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
 			continue
 		}
@@ -86,7 +86,8 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	return checks.Err()
 }
 
-// changedNIC is the NIC without the fields that the VM's NIC of its MAC has already: those are not asked of the host again.
+// changedNIC returns the NIC without the fields that its previous version already had. The host need not check those
+// again.
 func changedNIC(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 	for _, f := range fleet.NICFields {
@@ -97,7 +98,7 @@ func changedNIC(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	return n
 }
 
-// stored is the spec as it is kept.
+// stored returns the spec as written to the database.
 func stored(ctx context.Context, q *db.Queries, project fleet.ProjectID, spec fleet.VMSpec) (fleet.VMSpec, error) {
 	spec.NICs = slices.Clone(spec.NICs)
 	if slices.ContainsFunc(spec.NICs, func(n fleet.NIC) bool { return n.NetworkID == "" }) {

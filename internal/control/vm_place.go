@@ -10,8 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// PlaceVM records where a VM is, when hosts disagree: a person has looked. The domains that other hosts have of it are shown for
-// what they are and left alone. Only a host that has the VM, with its mark, can be chosen; a Conflict says why another cannot.
+// PlaceVM resolves a conflict between hosts: a person chooses the host where the VM is. Other hosts' domains of the
+// VM are shown as unmanaged and left alone. The chosen host must have the VM's domain with Quantix's mark; otherwise
+// a Conflict.
 func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, host fleet.HostID) (vm fleet.VMView, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return vm, err
@@ -55,9 +56,10 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 	return store.VMFor(a, vm), err
 }
 
-// moveByHand also settles what all others run, the host before among them: a person has said that it is not the VM.
+// moveByHand also marks the copies on all other hosts, the former one included, as not being the VM.
 func moveByHand(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
-	if own := vm.Places()[0]; !own.Offline && own.Power != fleet.Absent { // else, should it turn out to run there as well, that is news
+	// Otherwise it must raise an alarm if it runs there too.
+	if own := vm.Places()[0]; !own.Offline && own.Power != fleet.Absent {
 		if err := q.KeepAsDiscovered(ctx, vm.ID); err != nil {
 			return err
 		}

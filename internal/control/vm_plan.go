@@ -12,13 +12,13 @@ import (
 	"quantix/internal/policy"
 )
 
-// How many plans a person may wait for at once, and how many are kept for one.
+// Limits of a person's plans: pending ones, and all that are stored.
 const (
 	maxPlansAsked = 8
 	maxPlansKept  = 20
 )
 
-// PlanOrder is what a plan was asked with: one of them.
+// PlanOrder is the input of a plan; one field is set.
 type PlanOrder struct {
 	VM     fleet.VMID `json:"-"`
 	Update *UpdateVM  `json:"update,omitempty"`
@@ -27,11 +27,12 @@ type PlanOrder struct {
 
 func planLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
 
-// errDry ends a part of a transaction whose work is not to stay.
+// errDry rolls back a trial run.
 var errDry = errors.New("only tried")
 
-// PlanVM tells what UpdateVM of the same input would do, and does nothing. It is refused as UpdateVM is. The VM's host is asked what its definition would
-// become: GetPlan has the answer when it has come. Where nothing would change no host is asked, and the plan has no id.
+// PlanVM predicts the effect of UpdateVM with the same input, and changes nothing. It is refused as UpdateVM is. The
+// VM's host computes the new domain definition: GetPlan returns it once it is ready. Without changes no host is asked
+// and the plan has no id.
 func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in UpdateVM) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Plan{}, err
@@ -51,14 +52,14 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 		}); err != nil {
 			return want, order, err
 		}
-		in.IfGeneration = old.Generation // what was shown is what is done
+		in.IfGeneration = old.Generation // the plan is only valid for this generation
 		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VMID: (*string)(&id), VM: vm.VM, Changes: old.Diff(vm.VM)}
 		return want, PlanOrder{Update: &in}, nil
 	})
 }
 
-// PlanNewVM is PlanVM for a VM that CreateVM would make. The host is the one that it would be made on. What is chosen when the VM is made, its id and the
-// addresses of its cards, is others then.
+// PlanNewVM is PlanVM for CreateVM. The plan names the host of the creation. The VM's id and its NICs' addresses are
+// chosen anew at creation.
 func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return fleet.Plan{}, err
@@ -76,14 +77,14 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 		}); err != nil {
 			return want, order, err
 		}
-		order.Create = &whole // with the defaults and the versions that were shown
+		order.Create = &whole // with the defaults and versions shown in the plan
 		order.Create.HostID = vm.HostID
 		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VM: vm.VM, Changes: []fleet.Change{}}
 		return want, order, nil
 	})
 }
 
-// dry runs do and takes back all that it has done. So what is planned is judged by the very code that does it.
+// dry runs do and rolls back. So plans use the code of the real operation.
 func dry(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error {
 	err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error {
 		if err := do(db.New(part)); err != nil {
@@ -116,7 +117,7 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 			return err
 		}
 		want.UserID, want.Patience, want.Most = a.UserID, fleet.PlanPatience, maxPlansAsked
-		want.VM.Status, want.VM.Elsewhere = nil, nil // the host knows better
+		want.VM.Status, want.VM.Elsewhere = nil, nil // only the host knows these
 		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxPlansKept - 1}); err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 	return out, err
 }
 
-// GetPlan is a person's own plan, for fleet.PlanLife after it was asked for.
+// GetPlan returns a person's own plan, up to fleet.PlanLife after the request.
 func (c *Control) GetPlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Plan{}, err
@@ -194,7 +195,7 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	return out, nil
 }
 
-// PlanOrder is what a person's own plan was asked with, to be changed.
+// PlanOrder returns the input of a person's own plan, for editing.
 func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID) (out PlanOrder, err error) {
 	if _, err := c.GetPlan(ctx, a, id); err != nil {
 		return out, err
@@ -216,7 +217,8 @@ func planGone() error {
 	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
 }
 
-// CarryOut does what a plan says, once: it edits the VM, if nobody has changed it since, or makes the new one. It returns the VM.
+// CarryOut carries out a plan once: it edits the VM, unless it changed since, or creates the new VM. It returns the
+// VM's id.
 func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) (vm fleet.VMID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return "", err

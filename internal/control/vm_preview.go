@@ -14,31 +14,31 @@ import (
 	"quantix/internal/policy"
 )
 
-// mostPreviewed is how many hosts a preview tells of.
+// mostPreviewed limits the hosts in a preview.
 const mostPreviewed = 40
 
-// Preview is where a VM would be made.
+// Preview is the predicted placement of a VM.
 type Preview struct {
-	Placed bool              `json:"placed"`          // some host can take it
-	Host   string            `json:"host,omitempty"`  // which, by name: told to those who see hosts
-	Hosts  []PreviewedHost   `json:"hosts,omitempty"` // all others, each with why it is not that one: likewise
-	More   int               `json:"more,omitempty"`  // how many more there are
-	Why    string            `json:"why,omitempty"`   // why none can, in words for everybody
-	Spec   fleet.VMSpec      `json:"-"`               // as it would be asked for
-	Images map[int]string    `json:"-"`               // by disk, the image's name
+	Placed bool              `json:"placed"`          // some host can run it
+	Host   string            `json:"host,omitempty"`  // the chosen host's name; only for actors who see hosts
+	Hosts  []PreviewedHost   `json:"hosts,omitempty"` // the other hosts with reasons; only for actors who see hosts
+	More   int               `json:"more,omitempty"`  // number of further hosts
+	Why    string            `json:"why,omitempty"`   // why no host can run it, without host names
+	Spec   fleet.VMSpec      `json:"-"`               // the completed spec
+	Images map[int]string    `json:"-"`               // image names, by disk index
 	Start  bool              `json:"-"`
 	Labels map[string]string `json:"-"`
 }
 
-// PreviewedHost is one that a VM would not be made on.
+// PreviewedHost is a host that was not chosen.
 type PreviewedHost struct {
 	Name  string `json:"name"`
-	Could bool   `json:"could"` // it could take it; another is better
+	Could bool   `json:"could"` // suitable, but another host is better
 	Why   string `json:"why"`
 }
 
-// PreviewVM says where CreateVM of the same input would make the VM, and why not elsewhere. It is refused as CreateVM is, but that no host can take the VM is
-// an answer. Nothing is promised by it.
+// PreviewVM predicts where CreateVM with the same input would place the VM, and why not elsewhere. It is refused as
+// CreateVM is, except that having no suitable host is an answer. It reserves nothing.
 func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (out Preview, err error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return out, err
@@ -98,7 +98,7 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 	return out, nil
 }
 
-// choose says which of the hosts it is.
+// choose sets the chosen host and the reasons against the others.
 func (p *Preview) choose(in CreateVM, hosts []placement.Host, sees bool) {
 	choice := placement.Place(in.Spec, hosts)
 	chosen := choice.Host

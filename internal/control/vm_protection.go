@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// ProtectVM is what guards a VM from now on: all of it.
+// ProtectVM is the complete protection of a VM.
 type ProtectVM struct {
 	Protected   bool       `json:"protected" doc:"It is not deleted"`
 	Locked      bool       `json:"locked" doc:"Nobody but who sets this, and administrators, changes it or orders its power"`
@@ -22,7 +22,7 @@ type ProtectVM struct {
 	ExpiryStops bool       `json:"expiryStops,omitempty" doc:"Then it is asked to shut down; else it is only told"`
 }
 
-// protection is what is to be, for a VM that has another.
+// protection returns the new protection, based on the old one.
 func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.Time) (fleet.VMProtection, error) {
 	var checks fleet.Checks
 	out := fleet.VMProtection{Protected: in.Protected, ExpiresAt: in.ExpiresAt, ExpiryStops: in.ExpiryStops}
@@ -43,7 +43,7 @@ func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.T
 				f.Field = "reason"
 			}
 			if f.Field == "expiresAt" && was.ExpiresAt != nil && in.ExpiresAt != nil && was.ExpiresAt.Equal(*in.ExpiresAt) {
-				continue // it is over, and stays so
+				continue // an expired end stays unchanged
 			}
 			checks.Add(f.Field, "%s", f.Message)
 		}
@@ -51,7 +51,7 @@ func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.T
 	return out.At(now), checks.Err()
 }
 
-// ProtectVM sets what guards a VM. No host is asked for anything.
+// GuardVM sets the VM's protection. No job is queued.
 func (c *Control) GuardVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in ProtectVM) (fleet.VMView, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, err
@@ -89,7 +89,7 @@ func (c *Control) GuardVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in 
 	return store.VMFor(a, vm), err
 }
 
-// guardWords say what has changed.
+// guardWords describes the changes for the audit.
 func guardWords(was, is fleet.VMProtection) string {
 	var out []string
 	if was.Protected != is.Protected {
@@ -114,7 +114,8 @@ func guardWords(was, is fleet.VMProtection) string {
 	return strings.Join(out, ", ")
 }
 
-// ExpireVMs tells of VMs that are near their end, and asks those that are at it to shut down where people wanted that. A lock goes before it.
+// ExpireVMs announces VMs near their expiry, and shuts down expired ones if their protection says so. A locked VM is
+// not shut down.
 func (c *Control) ExpireVMs(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "expire VMs", func(q *db.Queries) error {
 		rows, err := q.ExpiringVMs(ctx, fleet.ExpiryNotice)

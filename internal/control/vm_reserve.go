@@ -9,7 +9,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// reservedCPU is what is kept of the processors of each host, or of one, in percent of one.
+// reservedCPU returns the CPU reservations on each host, or on the given one, in percent of one CPU.
 func reservedCPU(ctx context.Context, q *db.Queries, host fleet.HostID) (map[fleet.HostID]int64, error) {
 	out := map[fleet.HostID]int64{}
 	rows, err := q.ReservedCPU(ctx, string(host))
@@ -19,9 +19,9 @@ func reservedCPU(ctx context.Context, q *db.Queries, host fleet.HostID) (map[fle
 	return out, err
 }
 
-// allocation refuses to promise memory and processors that the host does not have, unless h.Overcommit is set, and to reserve processors
-// that it does not have. had is what the VM itself was promised before. The host's sums are read anew, and until the transaction ends
-// nobody else is promised a part of them.
+// allocation refuses more memory or CPUs than the host can promise, unless h.Overcommit is set, and CPU reservations
+// beyond the host's CPUs. had is the VM's spec before the change. It locks the host and reads the sums again, so no
+// other transaction can promise the same capacity.
 func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, had fleet.VMSpec) error {
 	more, reserves := spec.MemoryMiB > had.MemoryMiB || spec.CPUs > had.CPUs, spec.ReservedCPU() > had.ReservedCPU()
 	if !more && !reserves {
@@ -41,7 +41,7 @@ func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VM
 			h.CommittedMiB += sum.Mib
 			h.CommittedCPUs += sum.Cpus
 		}
-		asked := spec // what the VM was promised before is not asked for again
+		asked := spec // check only what exceeds the previous promise
 		if spec.MemoryMiB <= had.MemoryMiB {
 			asked.MemoryMiB = 0
 		}
@@ -68,7 +68,7 @@ func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VM
 	return checks.Err()
 }
 
-// mayOvercommit refuses the choice of overcommit to those who do not run the hosts.
+// mayOvercommit refuses overcommit to actors who may not change infrastructure.
 func mayOvercommit(a fleet.Actor, chosen bool) error {
 	var checks fleet.Checks
 	if chosen && !policy.May(a, policy.InfraChange, "") {
@@ -77,7 +77,7 @@ func mayOvercommit(a fleet.Actor, chosen bool) error {
 	return checks.Err()
 }
 
-// overcommitted is the end of an audit line: people see there who promised more than there is.
+// overcommitted returns the suffix of an audit line that marks an overcommit.
 func overcommitted(chosen bool) string {
 	if chosen {
 		return ", overcommit chosen"

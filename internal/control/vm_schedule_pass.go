@@ -16,17 +16,18 @@ import (
 	"quantix/internal/policy"
 )
 
-// How soon a schedule is looked at again.
+// Delays until a schedule is checked again.
 const (
-	scheduleSoon  = 20 * time.Second // while it waits for an order of its own
-	scheduleLater = time.Minute      // while it waits for something else
-	mostTidyWait  = time.Hour        // between two tries to delete what is not to be kept
+	scheduleSoon  = 20 * time.Second // while its own job runs
+	scheduleLater = time.Minute      // while it waits for anything else
+	mostTidyWait  = time.Hour        // between two attempts to delete old snapshots
 )
 
-// schedulesAtOnce bounds one pass over schedules.
+// schedulesAtOnce limits one pass over the schedules.
 const schedulesAtOnce = 100
 
-// TakeScheduled asks for the snapshots that are due, and has those deleted that their schedules keep no longer. One schedule's failure is no other's.
+// TakeScheduled orders the due snapshots, and the deletion of snapshots beyond their schedules' retention. A failure
+// of one schedule does not affect others.
 func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 	for range schedulesAtOnce {
 		var at db.ScheduleToCheckRow
@@ -57,16 +58,16 @@ func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 	return nil
 }
 
-// scheduling is one schedule that is looked at.
+// scheduling is one schedule during its check.
 type scheduling struct {
 	q    *db.Queries
 	a    fleet.Actor
 	vm   fleet.VMView
 	row  db.SnapshotSchedule
-	runs []db.ScheduleRunsOfRow // its own, newest first
+	runs []db.ScheduleRunsOfRow // of this schedule, newest first
 	busy []fleet.JobKind
 	now  time.Time
-	look time.Time // when it is looked at next; zero: when it is due
+	look time.Time // time of the next check; zero: when the schedule is due
 }
 
 func lookAtSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMID, id fleet.ScheduleID) error {
@@ -75,7 +76,7 @@ func lookAtSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.
 	if s.vm, err = store.LockVM(ctx, q, a, vm, policy.VMChange); err != nil {
 		return err
 	}
-	rows, err := q.SchedulesOf(ctx, vm) // after the lock: whoever changes them has it
+	rows, err := q.SchedulesOf(ctx, vm) // read after the lock, which every change of schedules takes
 	if err != nil {
 		return err
 	}
@@ -113,14 +114,14 @@ func lookAtSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.
 	return q.SetScheduleTrouble(ctx, vm)
 }
 
-// again has it looked at after so long.
+// again plans the next check after the delay, unless an earlier one is planned.
 func (s *scheduling) again(after time.Duration) {
 	if at := s.now.Add(after); s.look.IsZero() || at.Before(s.look) {
 		s.look = at
 	}
 }
 
-// trouble says why it waits, or what went wrong. attention: only a person can help.
+// trouble sets the reason for a delay or failure. attention: it needs a person.
 func (s *scheduling) trouble(attention bool, format string, args ...any) {
 	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
 }
@@ -130,7 +131,7 @@ func open(state string) bool {
 	return state == string(fleet.JobQueued) || state == string(fleet.JobRunning)
 }
 
-// settle notes what has ended, and how the last one did.
+// settle records ended runs and the outcome of the last one.
 func (s *scheduling) settle(ctx context.Context) error {
 	s.row.Trouble, s.row.Attention = "", false
 	for i, r := range s.runs {
@@ -151,7 +152,7 @@ func (s *scheduling) settle(ctx context.Context) error {
 	return nil
 }
 
-// take asks for the newest snapshot that is due, and for none of those that were missed before.
+// take orders the newest due snapshot. Earlier missed ones are skipped.
 func (s *scheduling) take(ctx context.Context) error {
 	if s.row.NextAt == nil || s.row.NextAt.After(s.now) {
 		return nil
@@ -163,7 +164,7 @@ func (s *scheduling) take(ctx context.Context) error {
 	tree := s.tree()
 	switch {
 	case slices.ContainsFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.Due.Equal(due) }):
-		s.row.NextAt = &next // it was asked for before
+		s.row.NextAt = &next // already ordered
 		return nil
 	case s.vm.Protection.Lock != nil:
 		s.trouble(false, "It waits: %s", s.vm.Protection.Lock.Bars())
@@ -206,7 +207,8 @@ func (s *scheduling) tree() *fleet.SnapshotTree {
 	return s.vm.Status.Snapshots
 }
 
-// tidy has the oldest of its own snapshots deleted that it does not keep any more: one at a time, and only when the newest is there.
+// tidy orders the deletion of the schedule's oldest snapshot beyond its retention: one at a time, and only after the
+// newest was taken.
 func (s *scheduling) tidy(ctx context.Context) error {
 	if !s.row.Spec.Enabled || len(s.busy) > 0 || len(s.runs) == 0 {
 		if len(s.busy) > 0 && len(s.runs) > 0 {
@@ -214,7 +216,8 @@ func (s *scheduling) tidy(ctx context.Context) error {
 		}
 		return nil
 	}
-	if ok, _ := s.vm.AllowsSnapshots(s.busy); !ok || s.vm.Protection.Lock != nil { // what it has now is not known, or nothing is changed
+	// Snapshots are unknown, or the VM is locked.
+	if ok, _ := s.vm.AllowsSnapshots(s.busy); !ok || s.vm.Protection.Lock != nil {
 		s.again(5 * scheduleLater)
 		return nil
 	}
@@ -224,7 +227,7 @@ func (s *scheduling) tidy(ctx context.Context) error {
 		switch {
 		case s.tree().Of(r.SnapshotID) != nil:
 			mine = append(mine, fleet.Scheduled{ID: r.SnapshotID, Due: r.Due})
-		case r.Settled && i > 0: // the newest stays, so that people see when it was
+		case r.Settled && i > 0: // the newest stays, to show its time
 			gone = append(gone, r.Due)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// SnapshotSchedules are when snapshots of the VM are taken by themselves, and what became of that.
+// SnapshotSchedules returns the VM's snapshot schedules with their last results.
 func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.ScheduleView, error) {
 	vm, err := c.GetVM(ctx, a, id)
 	if err != nil {
@@ -46,7 +46,7 @@ func (c *Control) SnapshotSchedules(ctx context.Context, a fleet.Actor, id fleet
 	return out, nil
 }
 
-// AddSnapshotSchedule has snapshots of the VM be taken by themselves from now on.
+// AddSnapshotSchedule adds a snapshot schedule to the VM.
 func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, in fleet.SnapshotSchedule) (fleet.ScheduleID, error) {
 	made := fleet.NewID[fleet.ScheduleID]()
 	err := c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
@@ -65,7 +65,7 @@ func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fle
 	return made, nil
 }
 
-// EditSnapshotSchedule changes all of a schedule. What it has taken stays its own.
+// EditSnapshotSchedule replaces a schedule's settings. Its snapshots stay under its retention.
 func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID, in fleet.SnapshotSchedule) error {
 	return c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
 		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
@@ -77,7 +77,7 @@ func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fl
 			return "", err
 		}
 		look := next
-		if in.Enabled { // what it keeps may be less by now
+		if in.Enabled { // the retention may be lower now
 			look = &now
 			if was := rows[i]; was.Spec.Enabled && was.NextAt != nil && sameTimes(was.Spec.Times, in.Times) {
 				next = was.NextAt
@@ -88,7 +88,7 @@ func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fl
 	})
 }
 
-// DeleteSnapshotSchedule ends a schedule. The snapshots that it took stay, as people's own.
+// DeleteSnapshotSchedule deletes a schedule. Its snapshots stay as ordinary ones.
 func (c *Control) DeleteSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID) error {
 	return c.onSchedules(ctx, a, id, func(q *db.Queries, _ fleet.VMView, rows []db.SnapshotSchedule, _ time.Time) (string, error) {
 		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
@@ -104,7 +104,7 @@ func noSchedule() error {
 	return fleet.Errorf(fleet.NotFound, "The VM has no such schedule any more. Reload the page.")
 }
 
-// onSchedules changes what schedules a VM has. No host is asked for anything.
+// onSchedules runs do with the VM locked. No job is queued.
 func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID, do func(*db.Queries, fleet.VMView, []db.SnapshotSchedule, time.Time) (told string, err error)) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
@@ -139,7 +139,8 @@ func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	})
 }
 
-// scheduleFor is the schedule as it is kept, and when it is first due; nil: it is not enabled. rows are those that the VM has.
+// scheduleFor checks a schedule and returns it as stored, with its first due time; nil: disabled. rows has the VM's
+// other schedules.
 func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (fleet.SnapshotSchedule, *time.Time, error) {
 	in.Name, in.NameAs, in.Times.Zone = strings.TrimSpace(in.Name), strings.TrimSpace(in.NameAs), strings.TrimSpace(in.Times.Zone)
 	var checks fleet.Checks

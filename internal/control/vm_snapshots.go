@@ -11,7 +11,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// NewSnapshot says what is to be kept of a VM, and under which name.
+// NewSnapshot is the input of TakeSnapshot.
 type NewSnapshot struct {
 	Name        string `json:"name" doc:"At most 80 bytes, in one line"`
 	Description string `json:"description,omitempty" doc:"At most 1024 bytes, in one line"`
@@ -28,12 +28,12 @@ func (in NewSnapshot) check() error {
 	return checks.Err()
 }
 
-// RevertSnapshot says how a VM is brought back to a snapshot.
+// RevertSnapshot is the input of Control.RevertSnapshot.
 type RevertSnapshot struct {
 	Start bool `json:"start,omitempty" doc:"Start the VM afterwards, where the snapshot has no memory"`
 }
 
-// TakeSnapshot asks the VM's host to keep the VM as it is when the order's turn comes.
+// TakeSnapshot asks the VM's host to take a snapshot of the VM when the job runs.
 func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewSnapshot) (fleet.Task, error) {
 	return c.onSnapshots(ctx, a, id, fleet.VMSnapshot, in.check(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
 		order := fleet.SnapshotOrder{
@@ -51,7 +51,7 @@ func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID
 	})
 }
 
-// RevertSnapshot asks the VM's host to bring the VM back to the snapshot. What it is now, and in no other snapshot, is lost.
+// RevertSnapshot asks the VM's host to revert the VM to the snapshot. Changes since the VM's last snapshot are lost.
 func (c *Control) RevertSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, in RevertSnapshot) (fleet.Task, error) {
 	return c.onSnapshots(ctx, a, id, fleet.VMRevert, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
 		s, err := snapshotOf(vm, snapshot)
@@ -62,7 +62,8 @@ func (c *Control) RevertSnapshot(ctx context.Context, a fleet.Actor, id fleet.VM
 	})
 }
 
-// DeleteSnapshot asks the VM's host to delete the snapshot, with all that came after it where subtree is set. The VM stays as it is.
+// DeleteSnapshot asks the VM's host to delete the snapshot, and all its descendants if subtree is set. The VM's
+// current state does not change.
 func (c *Control) DeleteSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, subtree bool) (fleet.Task, error) {
 	return c.onSnapshots(ctx, a, id, fleet.VMSnapshotDelete, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
 		s, err := snapshotOf(vm, snapshot)
@@ -77,14 +78,14 @@ func (c *Control) DeleteSnapshot(ctx context.Context, a fleet.Actor, id fleet.VM
 	})
 }
 
-// ConsolidateVM asks the VM's host to merge what deleted snapshots have left.
+// ConsolidateVM asks the VM's host to merge overlays left by deleted snapshots.
 func (c *Control) ConsolidateVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.Task, error) {
 	return c.onSnapshots(ctx, a, id, fleet.VMConsolidate, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
 		return fleet.SnapshotOrder{}, "", refusal(vm.AllowsMerge(busy))
 	})
 }
 
-// SnapshotWork is what is asked about the VM's snapshots and has not ended.
+// SnapshotWork returns the kinds of the VM's unfinished snapshot jobs.
 func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.JobKind, error) {
 	if _, err := c.GetVM(ctx, a, id); err != nil {
 		return nil, err
@@ -92,7 +93,7 @@ func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return c.store.SnapshotWork(ctx, fleet.SubjectVM(id))
 }
 
-// onSnapshots queues one order about a VM's snapshots. wrong is what is wrong with what was asked for, told only to those who may ask.
+// onSnapshots queues one snapshot job. wrong is a fault of the input, returned only to actors with the permission.
 func (c *Control) onSnapshots(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, wrong error,
 	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotOrder, told string, err error),
 ) (task fleet.Task, err error) {

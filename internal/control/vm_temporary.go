@@ -14,18 +14,19 @@ import (
 	"quantix/internal/policy"
 )
 
-// roleSnapshot is the part of a task that takes the snapshot which its disks are copied from.
+// roleSnapshot is the role of the job that takes the snapshot for a task's disk copies.
 const roleSnapshot = "snapshot"
 
-// temporary is the snapshot from which a task copies the disks of a locked VM. The zero value is none: the disks are copied as they are.
+// temporary is the snapshot from which a task copies a locked VM's disks. With the zero value, the disks are copied
+// without a snapshot.
 type temporary struct {
 	vm    fleet.VMView
 	id    fleet.SnapshotID
-	take  fleet.JobID // the job that takes it, for which the copies wait; empty: it is taken, or not asked for yet
-	there bool        // it is asked for
+	take  fleet.JobID // the job that takes it, for which the copies wait; empty: already taken, or not yet ordered
+	there bool        // whether it is ordered
 }
 
-// of is the snapshot as a copy names it; nil: none.
+// of returns the snapshot reference for a copy order; nil: none.
 func (t temporary) of() *fleet.SnapshotOf {
 	if t.id == "" {
 		return nil
@@ -33,7 +34,8 @@ func (t temporary) of() *fleet.SnapshotOf {
 	return &fleet.SnapshotOf{VMID: t.vm.ID, ID: t.id}
 }
 
-// newTemporary names a snapshot for copies of the VM's disks, where they need one. It refuses where none can be taken now.
+// newTemporary names a snapshot for copies of the VM's disks, if they need one. It refuses if no snapshot can be
+// taken now.
 func newTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView) (temporary, error) {
 	if !vm.CopiedFromSnapshot() {
 		return temporary{}, nil
@@ -45,7 +47,8 @@ func newTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView) (temporar
 	return temporary{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalOf(vm.Name + " cannot be copied now: ")(vm.AllowsTake(busy))
 }
 
-// sharedTemporary is newTemporary, or the snapshot that the task's order of many VMs has already: all of them are copied from one moment.
+// sharedTemporary returns the snapshot of the task's bulk order, so that all its copies share one moment, else a
+// newTemporary.
 func sharedTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) (temporary, error) {
 	if !vm.CopiedFromSnapshot() {
 		return temporary{}, nil
@@ -59,10 +62,10 @@ func sharedTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView, task f
 	case err == nil && vm.Status.Snapshots.Of(row.SnapshotID) != nil:
 		return temporary{vm: vm, id: row.SnapshotID, there: true}, nil
 	}
-	return newTemporary(ctx, q, vm) // there is none, or somebody deleted it
+	return newTemporary(ctx, q, vm) // none, or it was deleted
 }
 
-// queue has the VM's host take the snapshot, as a part of the task. of: what is copied from it.
+// queue adds the snapshot's job to the task. of describes the copy, for the snapshot's name.
 func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, of string) error {
 	if t.id == "" || t.there {
 		return nil
@@ -85,7 +88,7 @@ func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, tas
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshot), subject, t.vm.Name, order.Name)
 }
 
-// await has the task's copies begin when the snapshot is taken.
+// await makes the task's copies wait for the snapshot.
 func (t temporary) await(ctx context.Context, q *db.Queries, task fleet.TaskID) error {
 	if t.take == "" {
 		return nil
@@ -94,12 +97,12 @@ func (t temporary) await(ctx context.Context, q *db.Queries, task fleet.TaskID) 
 }
 
 const (
-	temporarySoon  = 5 * time.Second  // while something is copied from a temporary snapshot, or it is deleted
+	temporarySoon  = 5 * time.Second  // while disks are copied from the snapshot, or it is being deleted
 	temporaryLater = time.Minute      // while it cannot be deleted
-	temporaryAgain = 15 * time.Second // between its first two deletions; then twice as long each time
+	temporaryAgain = 15 * time.Second // after the first failed deletion; doubled after each further one
 )
 
-// temporaryAtOnce bounds one pass over temporary snapshots.
+// temporaryAtOnce limits one pass over temporary snapshots.
 const temporaryAtOnce = 100
 
 // DropTemporary orders the deletion of temporary snapshots from which no disk is being copied, and repeats failed deletions.

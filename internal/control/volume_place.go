@@ -14,7 +14,7 @@ import (
 	"quantix/internal/placement"
 )
 
-// usedNow is what keeps the volume from being changed, with what people may have asked since it was read. The pool is locked.
+// usedNow returns the current uses of the volume, including orders made since it was read. The pool must be locked.
 func usedNow(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
 	use := v.Use()
 	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.On())})
@@ -32,7 +32,8 @@ func usedNow(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.Volume
 	return use, err
 }
 
-// workOn is the order that has not ended about a volume, or that reads it; empty: none. on: of a local pool, whose file.
+// workOn returns the verb of an unfinished job that changes or reads the volume; empty: none. on limits it to one
+// host, for a local pool.
 func workOn(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
@@ -44,8 +45,8 @@ func workOn(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, 
 	return "", err
 }
 
-// volumesFree refuses a spec that reads from a volume that is just being made, changed or deleted. Its pools are held: no order for a
-// volume comes meanwhile.
+// volumesFree refuses a spec that reads a volume which a job makes, changes or deletes. The volumes' pools must be
+// locked, so that no new job comes meanwhile.
 func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {
@@ -72,7 +73,8 @@ func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 		}
 		for _, w := range works[ref.PoolID] {
 			about, _ := w.Subject.Volume()
-			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume { // these two only read it, too
+			// These two only read.
+			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume {
 				return fleet.Errorf(fleet.Conflict, "The volume %s is at work now: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
 			}
 		}
@@ -91,8 +93,9 @@ func sharedOf(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.Pool
 	return rows[0].Spec, nil
 }
 
-// nameFree refuses a name that a volume of the pool has, had as a VM's disk, or is being given, and one of which a host is still to remove what is half
-// made: that host would remove what another makes there. on: the host, where only its files count.
+// nameFree refuses a name that is, was or will be used by a volume of the pool. It also refuses a name with a partial
+// file that a host has yet to remove, because that removal would hit the new file. on limits it to one host, if only
+// that host's files count.
 func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
 	of := string(on)
 	if shared {
@@ -114,14 +117,14 @@ func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.Hos
 	return err
 }
 
-// nameRefused reports whether it is a refusal of nameFree's: another name may be free.
+// nameRefused reports whether err is nameFree's refusal, so another name may work.
 func nameRefused(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict
 }
 
-// roomFor is the host that can do the work: the one that is named, or one of those that are heard, have the pool active and have room.
-// among: those that have the volume; nil: any.
+// roomFor returns the host for the job: the named one, or an online host with the pool active and enough space. among
+// limits it to hosts with the volume; nil: any.
 func roomFor(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.order.TakesBytes}}
 	hosts, err := candidates(ctx, q, a, named, fleet.VMSpec{Disks: disks})
@@ -150,7 +153,7 @@ func roomFor(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, nam
 	return query.HostRef{}, noRoom(j, faults, named)
 }
 
-// noRoom puts into words why no host does the work.
+// noRoom returns the error that explains why no host can run the job.
 func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 	var checks fleet.Checks
 	for _, f := range faults {
@@ -170,7 +173,7 @@ func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 	return checks.Err()
 }
 
-// anyHost is the one that is named, or the first that is heard and has the volume.
+// anyHost returns the named host, or the first online host with the volume.
 func anyHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
 	for _, h := range v.Hosts {
 		if named == "" || h.ID == named {

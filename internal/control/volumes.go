@@ -15,21 +15,21 @@ import (
 	"quantix/internal/policy"
 )
 
-// NewVolume asks for a volume of a pool.
+// NewVolume is the input of CreateVolume.
 type NewVolume struct {
 	Name       string       `json:"name"`
 	Format     string       `json:"format" enum:"qcow2,raw"`
 	SizeBytes  int64        `json:"sizeBytes"`
-	Full       bool         `json:"full,omitempty"`       // take all of its room at once
-	HostID     fleet.HostID `json:"hostId,omitempty"`     // of a local pool: on which; of a shared one empty: one is chosen
-	Overcommit bool         `json:"overcommit,omitempty"` // also where the pool would be promised more than it has
+	Full       bool         `json:"full,omitempty"`       // allocate the full size at once
+	HostID     fleet.HostID `json:"hostId,omitempty"`     // the host, for a local pool; empty for a shared pool: chosen
+	Overcommit bool         `json:"overcommit,omitempty"` // allow more than the pool's capacity
 }
 
-// Volume names one volume of a pool.
+// Volume identifies a volume of a pool.
 type Volume struct {
 	PoolID fleet.PoolID
 	Volume string
-	HostID fleet.HostID // of a local pool: whose file; it may be left out where one host alone has it
+	HostID fleet.HostID // the file's host, for a local pool; may be empty if only one host has the file
 }
 
 // CreateVolume asks a host to make a volume.
@@ -56,7 +56,7 @@ func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 	})
 }
 
-// GrowVolume asks for a volume to be made larger.
+// GrowVolume orders the growth of a volume to size bytes.
 func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size int64, overcommit bool) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
@@ -74,7 +74,7 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 	})
 }
 
-// CloneVolume asks for a copy of a volume, in its format, in the same pool and on the same host.
+// CloneVolume orders a copy of a volume, in the same format, pool and host.
 func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, fleet.ActClone, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
@@ -91,8 +91,8 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 	})
 }
 
-// RenameVolume asks for another name for a volume, in its pool. The order is one for the new name, and has the old one at work: nobody can give
-// either to a VM meanwhile.
+// RenameVolume renames a volume within its pool. The job's subject is the new name and its source the old one, so no
+// VM can get either meanwhile.
 func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to string) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
@@ -112,18 +112,18 @@ func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to
 	})
 }
 
-// NewDownload asks for a volume that a host downloads.
+// NewDownload is the input of FetchVolume.
 type NewDownload struct {
 	URL      string `json:"url" doc:"https, or http where the checksum is given; without user and password"`
 	Checksum string `json:"checksum,omitempty" doc:"SHA-256 or SHA-512, its digits in hexadecimal; needed for http, and without it nobody can tell whether https served what was meant"`
-	// ChecksumURL is the address of a file that has the checksum.
+	// ChecksumURL is the URL of a file that contains the checksum.
 	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Instead of the checksum: the https address of a file that has it, as sha256sum or BSD's sha256 write them. The host reads it first"`
 
 	Name   string       `json:"name,omitempty" doc:"Empty: the last part of the address's path"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; of a shared one empty: one is chosen"`
 }
 
-// FetchVolume asks a host to download a volume. How large it is, its server says, so the host alone can tell whether there is room.
+// FetchVolume asks a host to download a volume. Only the server knows the size, so the host checks the free space.
 func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewDownload) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -137,7 +137,7 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	})
 }
 
-// download is the order for a download, which has no host yet.
+// download returns the order for a download, without a host.
 func download(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	var checks fleet.Checks
 	fleet.CheckDownload(&checks, in.URL, in.Checksum, in.ChecksumURL)
@@ -155,7 +155,7 @@ func download(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	}, nil
 }
 
-// newVolumeOn finds the host of a volume that is to come.
+// newVolumeOn chooses the host of a new volume.
 func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, overcommit bool) (volumeJob, error) {
 	spec, err := sharedOf(ctx, q, j.ref.PoolID)
 	if err != nil {
@@ -176,12 +176,12 @@ func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob,
 	return j, err
 }
 
-// WipeVolume asks for zeros in the place of all that is in a volume; confirm must be its name.
+// WipeVolume orders zeros over a volume's content; confirm must be its name.
 func (c *Control) WipeVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
 	return c.destroyVolume(ctx, a, of, fleet.ActWipe, fleet.VolumeWipe, confirm, "wipe")
 }
 
-// DeleteVolume asks for a volume to be deleted; confirm must be its name.
+// DeleteVolume orders a volume's deletion; confirm must be its name.
 func (c *Control) DeleteVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
 	return c.destroyVolume(ctx, a, of, fleet.ActDelete, fleet.VolumeDelete, confirm, "delete")
 }
@@ -198,31 +198,32 @@ func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, a
 	})
 }
 
-// volumeJob is an order that a host is to get.
+// volumeJob is a volume job to queue.
 type volumeJob struct {
 	kind  fleet.JobKind
 	ref   fleet.Volref
 	host  query.HostRef
 	order fleet.VolumeOrder
-	data  bool // its data goes
-	told  bool // whoever decides writes the line of the audit
+	data  bool // deletes its data
+	told  bool // the caller writes the audit line
 
-	project *fleet.ProjectID // whose members see the task; nil: those who run the hosts alone
+	project *fleet.ProjectID // whose members see the task; nil: only administrators
 	detail  string
 }
 
-// orderVolume queues what decide says, under the pool's lock: whoever gives one of its volumes to a VM, or publishes it, waits.
+// orderVolume queues the job that decide returns, under the pool's lock. Transactions that give a volume of the pool
+// to a VM or publish it wait.
 func (c *Control) orderVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error)) (task fleet.Task, err error) {
 	return c.orderVolumeThen(ctx, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 }
 
-// orderVolumeThen is orderVolume with what belongs to the order's task.
+// orderVolumeThen is orderVolume with a callback for rows that belong to the task.
 func (c *Control) orderVolumeThen(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	return c.orderVolumeBy(ctx, a, a, pool, decide, then)
 }
 
-// orderVolumeBy is orderVolumeThen where somebody else than the person answers for it that the pool is changed: whoever calls has asked what the person
-// may.
+// orderVolumeBy is orderVolumeThen with a separate actor that is allowed to change the pool. The caller has checked
+// the person's permission.
 func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	err = assign.Pools.Change(ctx, c.store, answers, string(pool), func(q *db.Queries, on assign.Object) error {
 		j, err := decide(q, on)
@@ -251,7 +252,7 @@ func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, poo
 	return store.TaskFor(a, task), err
 }
 
-// changeVolume is orderVolume for a volume that there is and that allows the action.
+// changeVolume is orderVolume for an existing volume that allows the action.
 func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, decide func(*db.Queries, query.VolumeOn) (volumeJob, error)) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -272,7 +273,7 @@ func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, ac
 	})
 }
 
-// VolumeOn is one volume, with all that keeps it from being changed.
+// VolumeOn returns a volume with everything that blocks its change.
 func (c *Control) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return query.VolumeOn{}, err
