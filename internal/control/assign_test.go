@@ -26,7 +26,8 @@ func (r *rig) assignments() string {
 		FROM assignments a JOIN objects o ON o.noun = a.noun AND o.id = a.object_id`)
 }
 
-// A pool counts only where it was given to the host, by its id or, from an older agent, by its name. A network counts where it is found.
+// A pool counts only where it was given to the host, by its id or, from an older agent, by its name. A network counts
+// where it is found.
 func TestWhatAHostExecutesIsKnownByIdOrName(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"fast", "slow", "others"} {
@@ -131,8 +132,9 @@ func TestACardNamesItsNetworkByID(t *testing.T) {
 		by  fleet.Actor
 		nic fleet.NIC
 	}{
-		"There is no such network.":            {chief, fleet.NIC{NetworkID: fleet.NewID[fleet.NetworkID]()}},
-		"There is no such net":                 {s.member, fleet.NIC{NetworkID: bridge}}, // nor is a tenant told that there is
+		"There is no such network.": {chief, fleet.NIC{NetworkID: fleet.NewID[fleet.NetworkID]()}},
+		// Nor is a tenant told that there is.
+		"There is no such net":                 {s.member, fleet.NIC{NetworkID: bridge}},
 		"There is no such":                     {chief, fleet.NIC{NetworkID: "default"}},
 		"no such network that is named lan.":   {chief, fleet.NIC{NetworkID: id, Network: "lan"}},
 		"br0 is not open to this project":      {s.member, fleet.NIC{Bridge: "br0"}},

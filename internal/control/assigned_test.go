@@ -57,7 +57,8 @@ func TestHeartbeatsReadAssignmentsOnce(t *testing.T) {
 	r := newRig(t)
 	c, asked := recorded(t, r.pool.Config().ConnString())
 	first := len(asked.about(t, "name: AssignedPools", func() error {
-		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); { // longer than changes are gathered for
+		// Longer than changes are gathered for.
+		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); {
 			if _, err := c.Report(t.Context(), r.agent, wire.Report{Seq: r.seq, Digest: "d"}); err != nil {
 				return err
 			}

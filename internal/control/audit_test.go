@@ -10,7 +10,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The audit is a table a month. What has served its time goes as a whole, what has not stays, and no line is refused for want of a table.
+// The audit is a table a month. What has served its time goes as a whole, what has not stays, and no line is refused
+// for want of a table.
 func TestTheAuditIsKeptForItsMonths(t *testing.T) {
 	r := newRig(t)
 	keep := func(months int) {
@@ -35,7 +36,8 @@ func TestTheAuditIsKeptForItsMonths(t *testing.T) {
 		r.exec(`SELECT make_audit($1)`, away)
 		r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month($1), 'ann', $2, ''), (audit_month($1 + 1) - interval '1 ms', 'ann', $2, '')`, away, strconv.Itoa(away))
 	}
-	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(-40), 'ann', 'lost long ago', ''), (audit_month(5), 'ann', 'ahead', '')`) // their tables were not made in time
+	// Their tables were not made in time.
+	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(-40), 'ann', 'lost long ago', ''), (audit_month(5), 'ann', 'ahead', '')`)
 	keep(24)
 	for action, want := range map[string]int{"lost long ago": 0, "-36": 0, "-25": 0, "-24": 2, "-1": 2, "0": 2, "ahead": 1} {
 		if n := one[int](r, `SELECT count(*) FROM audit WHERE action = $1`, action); n != want {

@@ -11,7 +11,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Whoever reads the database cannot sign hosts' certificates: the authority's key is sealed, also one that an older release left in clear.
+// Whoever reads the database cannot sign hosts' certificates: the authority's key is sealed, also one that an older
+// release left in clear.
 func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 	t.Parallel()
 	pool, vault := testkit.DB(t), auth.NewVault()
@@ -40,7 +41,8 @@ func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 		t.Errorf("a portal with another key: %v", err)
 	}
 
-	beside := control.New(pool, control.Options{AgentURL: "https://portal.example:8444"}) // "quantix host token" has no key
+	// "quantix host token" has no key.
+	beside := control.New(pool, control.Options{AgentURL: "https://portal.example:8444"})
 	if _, err := beside.CreateJoinToken(t.Context(), chief, ""); err != nil {
 		t.Errorf("a join token without the key: %v", err)
 	}

@@ -198,7 +198,8 @@ var peopleCases = map[string]useCase{
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
 	"NamedVMs": {may: but(someUse, "system"), with: func(w *world) []any { return []any{[]fleet.VMID{w.vm()}} }},
-	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any { // each VM is judged for itself: see TestABulkIsJudgedOneByOne
+	// Each VM is judged for itself: see TestABulkIsJudgedOneByOne.
+	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},
 

@@ -17,8 +17,9 @@ import (
 	"quantix/internal/notify"
 )
 
-// useCase is one line of the table: who may call it, as names of world.actors (one with "?" is not asked), and with what. The arguments name real objects,
-// made anew for every call: of project red, where they are of a project, and mia's, where they are of a person.
+// useCase is one line of the table: who may call it, as names of world.actors (one with "?" is not asked), and with
+// what. The arguments name real objects, made anew for every call: of project red, where they are of a project, and
+// mia's, where they are of a person.
 type useCase struct {
 	may  string
 	with func(w *world) []any
@@ -28,9 +29,10 @@ type useCase struct {
 
 // Who may call what. These lists are the specification; they do not ask package policy.
 const (
-	everybody   = "nobody newcomer roleless stranger viewer member watcher operator admin agent alien system"
-	persons     = "newcomer roleless stranger viewer member watcher operator admin system" // for themselves
-	somewhere   = "stranger viewer member watcher operator admin system"                   // see some project, and what is of none
+	everybody = "nobody newcomer roleless stranger viewer member watcher operator admin agent alien system"
+	persons   = "newcomer roleless stranger viewer member watcher operator admin system" // for themselves
+	// See some project, and what is of none.
+	somewhere   = "stranger viewer member watcher operator admin system"
 	someUse     = "stranger member operator admin system"
 	redSeen     = "viewer member watcher operator admin system"
 	redUse      = "member operator admin system"
@@ -59,7 +61,8 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{site: newSite(t)}
-	w.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`) // room for every line
+	// Room for every line.
+	w.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`)
 	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	w.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
 	w.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'found-1', '{"power":"running"}')`, w.h1, foundID)
@@ -82,9 +85,9 @@ func newWorld(t *testing.T) *world {
 
 const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 
-// TestEveryUseCaseAsksForItsRight calls every exported method of control and of its rooms as everybody, with objects that exist. A method without a line in
-// the table fails, and so does one that lets anybody pass who is not in its line, does anything before it refuses, or shows a
-// stranger what is of another project.
+// TestEveryUseCaseAsksForItsRight calls every exported method of control and of its rooms as everybody, with objects
+// that exist. A method without a line in the table fails, and so does one that lets anybody pass who is not in its
+// line, does anything before it refuses, or shows a stranger what is of another project.
 func TestEveryUseCaseAsksForItsRight(t *testing.T) {
 	w := newWorld(t)
 	v := reflect.ValueOf(w.Control)
@@ -113,8 +116,8 @@ func TestEveryUseCaseAsksForItsRight(t *testing.T) {
 	}
 }
 
-// TestNoRoomHidesAUseCase demands that the door shows each exported method of each room: one that bears the name of another room's,
-// or of the door's own, would stand behind it, asked by no line of the table.
+// TestNoRoomHidesAUseCase demands that the door shows each exported method of each room: one that bears the name of
+// another room's, or of the door's own, would stand behind it, asked by no line of the table.
 func TestNoRoomHidesAUseCase(t *testing.T) {
 	t.Parallel()
 	door, rooms := reflect.TypeFor[*control.Control](), 0
@@ -140,8 +143,8 @@ func TestNoRoomHidesAUseCase(t *testing.T) {
 	}
 }
 
-// line calls the method as everybody: first as all who are refused, with one and the same objects, for nothing may become of
-// them; then as those who may, each with objects of their own.
+// line calls the method as everybody: first as all who are refused, with one and the same objects, for nothing may
+// become of them; then as those who may, each with objects of their own.
 func (w *world) line(name string, method reflect.Value, line useCase) {
 	w.t.Helper()
 	may := strings.Fields(line.may)

@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Where hosts cannot filter, nothing is promised that would only seem to protect; and no card comes out of there unguarded.
+// Where hosts cannot filter, nothing is promised that would only seem to protect; and no card comes out of there
+// unguarded.
 func TestCardsThatHostsCannotFilter(t *testing.T) {
 	s := newSite(t)
 	group := s.group(chief, s.red, "web")

@@ -33,31 +33,32 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	if err := checkMany(a, ids); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderMany(ctx, a, many{
+	return c.orderMany(ctx, a, bulkOrder{
 		kind: act.Job(), action: "vms." + string(act), right: policy.VMUse, ids: ids,
-		judge: func(vm fleet.VMView) error { return allowed(vm, act) },
-		place: fleet.PlaceIn(act),
+		check:      func(vm fleet.VMView) error { return allowed(vm, act) },
+		startOrder: fleet.PlaceIn(act),
 	})
 }
 
 // bulkOrder is an order for many VMs.
-type many struct {
+type bulkOrder struct {
 	kind   fleet.JobKind
 	action string // audit action
 	right  policy.Permission
 	ids    []fleet.VMID
-	judge  func(fleet.VMView) error                       // refuses a VM by what the portal knows when ordered
-	place  func(fleet.VMPolicy) (place, wait int)         // start order (stage and wait in seconds); nil: all at once
-	also   func(q *db.Queries, parent fleet.TaskID) error // stores what belongs to the task; nil: nothing
+	check  func(fleet.VMView) error // refuses a VM by what the portal knows when ordered
+	// Start order (stage and wait in seconds); nil: all at once.
+	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
+	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores what belongs to the task; nil: nothing
 }
 
-func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in many) (fleet.Task, error) {
+func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in bulkOrder) (fleet.Task, error) {
 	var task fleet.Task
 	var forbidden *fleet.Error
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
 		var steps db.AddStepsParams
 		var err error
-		if steps, forbidden, err = stepsOf(ctx, q, a, in); err != nil {
+		if steps, forbidden, err = childSteps(ctx, q, a, in); err != nil {
 			return err
 		}
 		id := fleet.NewID[fleet.TaskID]()
@@ -68,8 +69,8 @@ func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in many) (fleet.
 		if err := q.AddSteps(ctx, steps); err != nil {
 			return err
 		}
-		if in.also != nil {
-			if err := in.also(q, id); err != nil {
+		if in.afterInsert != nil {
+			if err := in.afterInsert(q, id); err != nil {
 				return err
 			}
 		}
@@ -96,8 +97,8 @@ func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in many) (fleet.
 	return store.TaskFor(a, task), nil
 }
 
-// namedVMs returns the given VMs that the actor sees, by id.
-func namedVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMID) (map[fleet.VMID]fleet.VMView, error) {
+// visibleVMs returns the given VMs that the actor sees, by id.
+func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMID) (map[fleet.VMID]fleet.VMView, error) {
 	rows, err := q.VMsNamed(ctx, db.VMsNamedParams{Ids: store.Texts(ids), AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
 	if err != nil {
 		return nil, store.Err(err)
@@ -115,8 +116,8 @@ func namedVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.VMI
 
 // childSteps makes one child per VM. Children that judge refuses, or for which a permission is missing, carry the
 // refusal. forbidden is the first refusal for a missing permission.
-func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
-	vms, err := namedVMs(ctx, q, a, in.ids)
+func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
+	vms, err := visibleVMs(ctx, q, a, in.ids)
 	if err != nil {
 		return steps, nil, err
 	}
@@ -136,25 +137,25 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps 
 			continue
 		}
 		seen[id] = true
-		vm, found := vms[id]
+		vm, visible := vms[id]
 		subject, name, project := fleet.SubjectVM(id), vm.Name, vm.ProjectID
 		err := store.NotFound(pgx.ErrNoRows, "VM")
-		if found {
-			err = store.FirstError(policy.Check(a, in.right, project), func() error { return in.judge(vm) })
+		if visible {
+			err = store.FirstError(policy.Check(a, in.right, project), func() error { return in.check(vm) })
 		} else if subject, name = "", string(id); steps.ProjectID != nil {
 			project = *steps.ProjectID
 		}
-		said := ""
+		note := ""
 		if refused, ok := errors.AsType[*fleet.Error](err); ok {
-			if said = refused.Error(); refused.Code == fleet.Forbidden && forbidden == nil {
+			if note = refused.Error(); refused.Code == fleet.Forbidden && forbidden == nil {
 				forbidden = refused
 			}
 		}
 		steps.Ids, steps.Subjects = append(steps.Ids, string(fleet.NewID[fleet.TaskID]())), append(steps.Subjects, string(subject))
-		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, string(project)), append(steps.Errors, said)
+		steps.Names, steps.Projects, steps.Errors = append(steps.Names, name), append(steps.Projects, string(project)), append(steps.Errors, note)
 	}
-	if in.place != nil {
-		stages(&steps, vms, in.place)
+	if in.startOrder != nil {
+		stages(&steps, vms, in.startOrder)
 	}
 	steps.Name = fmt.Sprintf("%d VMs", len(seen))
 	if len(seen) == 1 {
@@ -165,7 +166,7 @@ func stepsOf(ctx context.Context, q *db.Queries, a fleet.Actor, in many) (steps 
 
 // stages orders the children that were not refused. Children of one stage start together, once all earlier children
 // have ended and the longest wait among them is over.
-func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, place func(fleet.VMPolicy) (place, wait int)) {
+func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
 	waits := map[int]int{} // seconds, by stage
 	at := make([]int, len(steps.Ids))
 	for i, subject := range steps.Subjects {
@@ -173,14 +174,14 @@ func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, place fun
 			continue
 		}
 		_, id := fleet.Subject(subject).Split()
-		p, wait := place(vms[fleet.VMID(id)].Spec.Policy)
+		p, wait := startOrder(vms[fleet.VMID(id)].Spec.Policy)
 		at[i], waits[p] = p, max(waits[p], wait)
 	}
 	order := slices.Sorted(maps.Keys(waits))
 	steps.Stages, steps.Waits = make([]int32, len(at)), make([]int32, len(at))
 	for i, p := range at {
-		stage, there := slices.BinarySearch(order, p)
-		if steps.Errors[i] != "" || !there || stage == 0 {
+		stage, found := slices.BinarySearch(order, p)
+		if steps.Errors[i] != "" || !found || stage == 0 {
 			continue
 		}
 		steps.Stages[i], steps.Waits[i] = int32(stage), int32(waits[order[stage-1]]) //nolint:gosec // far below
@@ -198,15 +199,15 @@ func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 		return err
 	}
 	for {
-		n, err := c.beginSome(ctx)
+		n, err := c.startSome(ctx)
 		if err != nil || n == 0 {
 			return err
 		}
 	}
 }
 
-// beginSome starts a few pending children and returns their number.
-func (c *Control) beginSome(ctx context.Context) (n int, err error) {
+// startSome starts a few pending children and returns their number.
+func (c *Control) startSome(ctx context.Context) (n int, err error) {
 	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		pending, err := q.PendingTasks(ctx)
@@ -215,29 +216,29 @@ func (c *Control) beginSome(ctx context.Context) (n int, err error) {
 		}
 		// A fixed lock order of the VMs prevents deadlocks between portals.
 		slices.SortFunc(pending, func(x, y db.PendingTasksRow) int { return strings.Compare(string(x.Subject), string(y.Subject)) })
-		people := map[fleet.UserID]fleet.Actor{}
+		actors := map[fleet.UserID]fleet.Actor{}
 		for _, p := range pending {
-			err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error { return c.beginOne(store.Within(ctx, part), db.New(part), people, p) })
-			said, refused := c.judged(ctx, p, store.Err(err))
+			err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error { return c.startChild(store.Within(ctx, sub), db.New(sub), actors, p) })
+			note, refused := c.refusalNote(ctx, p, store.Err(err))
 			if !refused {
 				return err
 			}
-			if said == "" {
+			if note == "" {
 				continue
 			}
-			if err := q.RefuseTask(ctx, db.RefuseTaskParams{ID: p.ID, Error: said}); err != nil {
+			if err := q.RefuseTask(ctx, db.RefuseTaskParams{ID: p.ID, Error: note}); err != nil {
 				return err
 			}
 		}
-		return dropOrders(ctx, q, pending)
+		return deleteVMOrders(ctx, q, pending)
 	})
 	return n, err
 }
 
-// dropOrders deletes the stored input of tasks without pending children.
-func dropOrders(ctx context.Context, q *db.Queries, begun []db.PendingTasksRow) error {
+// deleteVMOrders deletes the stored input of tasks without pending children.
+func deleteVMOrders(ctx context.Context, q *db.Queries, children []db.PendingTasksRow) error {
 	var parents []string
-	for _, p := range begun {
+	for _, p := range children {
 		if p.Kind == fleet.VMApply && p.ParentID != nil && !slices.Contains(parents, string(*p.ParentID)) {
 			parents = append(parents, string(*p.ParentID))
 		}
@@ -248,16 +249,16 @@ func dropOrders(ctx context.Context, q *db.Queries, begun []db.PendingTasksRow) 
 	return q.DropVMOrders(ctx, parents)
 }
 
-func (c *Control) beginOne(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
-	a, err := personNow(ctx, q, people, p)
+func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) error {
+	a, err := currentActor(ctx, q, actors, p)
 	if err != nil {
 		return err
 	}
 	if p.Kind == fleet.VMApply {
 		return c.beginVM(ctx, q, a, p)
 	}
-	if _, alike := parts[p.Kind]; alike {
-		return c.beginPart(ctx, q, a, p)
+	if _, alike := childRunners[p.Kind]; alike {
+		return c.runChild(ctx, q, a, p)
 	}
 	_, id := p.Subject.Split()
 	_, err = actVM(ctx, q, a, fleet.VMID(id), fleet.ActionOf(p.Kind), p.ID)
@@ -265,16 +266,16 @@ func (c *Control) beginOne(ctx context.Context, q *db.Queries, people map[fleet.
 }
 
 // currentActor returns the person who ordered the child, with that person's current permissions.
-func personNow(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
-	gone := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is gone or disabled.", p.CreatedBy)
+func currentActor(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
+	noAccount := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is gone or disabled.", p.CreatedBy)
 	if p.UserID == nil {
-		return fleet.Actor{}, gone
+		return fleet.Actor{}, noAccount
 	}
-	a, known := people[*p.UserID]
-	if !known {
+	a, refusal := actors[*p.UserID]
+	if !refusal {
 		row, err := q.UserNow(ctx, *p.UserID)
 		if errors.Is(err, pgx.ErrNoRows) {
-			return a, gone
+			return a, noAccount
 		}
 		if err != nil {
 			return a, err
@@ -283,24 +284,24 @@ func personNow(ctx context.Context, q *db.Queries, people map[fleet.UserID]fleet
 		if a.Projects, err = store.ProjectRoles(row.Projects); err != nil {
 			return a, err
 		}
-		people[row.ID] = a
+		actors[row.ID] = a
 	}
 	a.Address = p.Address
 	return a, nil
 }
 
-// judged returns the note with which a refused child ends. refused is false for faults that are temporary or concern
-// all children: those are retried.
-func (c *Control) judged(ctx context.Context, p db.PendingTasksRow, err error) (said string, refused bool) {
-	var known *fleet.Error
+// refusalNote returns the note with which a refused child ends. refused is false for faults that are temporary or
+// concern all children: those are retried.
+func (c *Control) refusalNote(ctx context.Context, p db.PendingTasksRow, err error) (note string, refused bool) {
+	var refusal *fleet.Error
 	var pg *pgconn.PgError
 	const deadlock = "40P01"
 	switch {
 	case err == nil:
 		return "", true
-	case errors.As(err, &known) && known.Code != fleet.Unavailable:
-		return known.Error(), true
-	case known != nil, ctx.Err() != nil, errors.As(err, &pg) && pg.Code == deadlock:
+	case errors.As(err, &refusal) && refusal.Code != fleet.Unavailable:
+		return refusal.Error(), true
+	case refusal != nil, ctx.Err() != nil, errors.As(err, &pg) && pg.Code == deadlock:
 		return "", false
 	}
 	c.log.Error("a part of a task could not be asked for", "task", p.ID, "error", err)

@@ -31,10 +31,10 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderMany(ctx, a, many{
+	return c.orderMany(ctx, a, bulkOrder{
 		kind: fleet.VMApply, action: "vms.edit", right: policy.VMChange, ids: ids,
-		judge: func(vm fleet.VMView) error { _, _, err := editedBy(edit, vm); return err },
-		also: func(q *db.Queries, id fleet.TaskID) error {
+		check: func(vm fleet.VMView) error { _, _, err := editedBy(edit, vm); return err },
+		afterInsert: func(q *db.Queries, id fleet.TaskID) error {
 			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
 		},
 	})
@@ -78,8 +78,8 @@ type BulkPreview struct {
 	Left     int             `json:"left"`     // number of further refusals
 }
 
-// mostRefused limits the refusals listed in a preview.
-const mostRefused = 50
+// maxRefused limits the refusals listed in a preview.
+const maxRefused = 50
 
 // PreviewEdit predicts the outcome of EditVMs with the same input, by what the portal knows. Checks against the host,
 // such as free memory, run when the edit is applied.
@@ -93,7 +93,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	if err := edit.Check(); err != nil {
 		return out, err
 	}
-	vms, err := namedVMs(ctx, c.store.Queries, a, ids)
+	vms, err := visibleVMs(ctx, c.store.Queries, a, ids)
 	if err != nil {
 		return out, err
 	}
@@ -103,11 +103,11 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 			continue
 		}
 		seen[id] = true
-		vm, found := vms[id]
+		vm, visible := vms[id]
 		name := vm.Name
 		err := store.NotFound(pgx.ErrNoRows, "VM")
 		var changes []fleet.Change
-		if found {
+		if visible {
 			err = store.FirstError(policy.Check(a, policy.VMChange, vm.ProjectID), func() (err error) {
 				var to fleet.VMView
 				if to, changes, err = editedBy(edit, vm); err == nil {
@@ -119,7 +119,7 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 			name = string(id)
 		}
 		switch refused, ok := errors.AsType[*fleet.Error](err); {
-		case ok && len(out.Refused) == mostRefused:
+		case ok && len(out.Refused) == maxRefused:
 			out.Left++
 		case ok:
 			out.Refused = append(out.Refused, fleet.Refused{VMID: id, Name: name, Why: refused.Error()})
@@ -136,8 +136,8 @@ func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	return out, nil
 }
 
-// editPart runs one child of EditVMs. A child whose VM needs no change ends at once.
-func editPart(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, p db.PendingTasksRow) error {
+// runEditChild runs one child of EditVMs. A child whose VM needs no change ends at once.
+func runEditChild(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
 		return fmt.Errorf("read what task %s is to change: %w", p.ID, err)

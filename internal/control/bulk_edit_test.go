@@ -20,7 +20,8 @@ func fields(pairs ...string) fleet.BulkEdit {
 
 func TestManyVMsAreEditedAlike(t *testing.T) {
 	s := newSite(t)
-	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID) // asked again when it is done
+	// Asked again when it is done.
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	on, off, so := s.vm("on", fleet.Running), s.vm("off", fleet.Stopped), s.vm("so", fleet.Stopped)
 	prod := "prod"
 	edit := fields("cpus", "3")
@@ -78,7 +79,8 @@ func TestManyVMsAreEditedAlike(t *testing.T) {
 
 func TestEditsOfManyAreJudgedOneByOne(t *testing.T) {
 	s := newSite(t)
-	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID) // asked again when it is done
+	// Asked again when it is done.
+	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	mine, others := s.vm("mine", fleet.Running), s.vm("others", fleet.Stopped)
 	s.exec(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, others.ID)
 	ids := []fleet.VMID{mine.ID, others.ID}
@@ -100,9 +102,9 @@ func TestEditsOfManyAreJudgedOneByOne(t *testing.T) {
 		t.Errorf("another project's VM has %d vCPUs", got)
 	}
 
-	many := make([]fleet.VMID, 501)
-	for i := range many {
-		many[i] = fleet.NewID[fleet.VMID]()
+	bulkOrder := make([]fleet.VMID, 501)
+	for i := range bulkOrder {
+		bulkOrder[i] = fleet.NewID[fleet.VMID]()
 	}
 	bad := "not a value\n"
 	for name, c := range map[string]struct {
@@ -115,7 +117,7 @@ func TestEditsOfManyAreJudgedOneByOne(t *testing.T) {
 		"nobody":             {fleet.Actor{}, ids, fields("cpus", "2"), fleet.Unauthorized, ""},
 		"who may look":       {s.viewer, ids, fields("cpus", "2"), fleet.Forbidden, ""},
 		"no VMs":             {s.member, nil, fields("cpus", "2"), fleet.Malformed, "Select VMs first"},
-		"too many":           {s.member, many, fields("cpus", "2"), fleet.TooLarge, "at most 500"},
+		"too many":           {s.member, bulkOrder, fields("cpus", "2"), fleet.TooLarge, "at most 500"},
 		"no id":              {s.member, []fleet.VMID{"x"}, fields("cpus", "2"), fleet.Malformed, "UUID"},
 		"nothing":            {s.member, ids, fleet.BulkEdit{}, fleet.Invalid, "Choose what to change"},
 		"disks":              {s.member, ids, fields("disks", "[]"), fleet.Invalid, "no field that many VMs"},

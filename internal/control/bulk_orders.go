@@ -13,7 +13,7 @@ import (
 
 // DeleteVMs deletes many VMs, each as by DeleteVM.
 func (c *Control) DeleteVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, disks bool) (fleet.Task, error) {
-	return c.orderAlike(ctx, a, policy.VMChange, "vms.delete", fleet.VMDelete, ids, disks, func(vm fleet.VMView) error { return mayRemove(vm, disks) })
+	return c.orderEach(ctx, a, policy.VMChange, "vms.delete", fleet.VMDelete, ids, disks, func(vm fleet.VMView) error { return checkRemovableVM(vm, disks) })
 }
 
 // SnapshotVMs takes a snapshot of many VMs, each as by TakeSnapshot. Memory is included only for running VMs.
@@ -21,7 +21,7 @@ func (c *Control) SnapshotVMs(ctx context.Context, a fleet.Actor, ids []fleet.VM
 	if err := in.check(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderAlike(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsTake(nil)) })
+	return c.orderEach(ctx, a, policy.VMChange, "vms.snapshot", fleet.VMSnapshot, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsTake(nil)) })
 }
 
 // MigrateVMs migrates many VMs that are off to another host, each as by MigrateVM.
@@ -29,12 +29,12 @@ func (c *Control) MigrateVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMI
 	if err := in.check(); err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderAlike(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsMigrate(nil, nil)) })
+	return c.orderEach(ctx, a, policy.InfraChange, "vms.leave", fleet.VMMigrate, ids, in, func(vm fleet.VMView) error { return refusal(vm.AllowsMigrate(nil, nil)) })
 }
 
-// orderAlike writes a task with one child per VM and stores the input until the children run: see parts.
-func (c *Control) orderAlike(ctx context.Context, a fleet.Actor, right policy.Permission, action string, kind fleet.JobKind, ids []fleet.VMID, asked any,
-	judge func(fleet.VMView) error,
+// orderEach writes a task with one child per VM and stores the input until the children run: see parts.
+func (c *Control) orderEach(ctx context.Context, a fleet.Actor, right policy.Permission, action string, kind fleet.JobKind, ids []fleet.VMID, input any,
+	check func(fleet.VMView) error,
 ) (fleet.Task, error) {
 	if err := policy.Check(a, right, ""); err != nil {
 		return fleet.Task{}, err
@@ -42,48 +42,49 @@ func (c *Control) orderAlike(ctx context.Context, a fleet.Actor, right policy.Pe
 	if err := checkMany(a, ids); err != nil {
 		return fleet.Task{}, err
 	}
-	text, err := json.Marshal(asked)
+	text, err := json.Marshal(input)
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.orderMany(ctx, a, many{
-		kind: kind, action: action, right: policy.VMChange, ids: ids, judge: judge,
-		also: func(q *db.Queries, id fleet.TaskID) error {
+	return c.orderMany(ctx, a, bulkOrder{
+		kind: kind, action: action, right: policy.VMChange, ids: ids, check: check,
+		afterInsert: func(q *db.Queries, id fleet.TaskID) error {
 			return q.AddTaskEdit(ctx, db.AddTaskEditParams{TaskID: id, Edit: text})
 		},
 	})
 }
 
-// parts runs one child of orderAlike through the use case of one VM. name is the VM's name when the task was ordered.
-var parts = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, asked json.RawMessage) error{
-	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, asked json.RawMessage) error {
-		return part(asked, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
+// childRunners runs one child of orderEach through the use case of one VM. name is the VM's name when the task was
+// ordered.
+var childRunners = map[fleet.JobKind]func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error{
+	fleet.VMDelete: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, name string, input json.RawMessage) error {
+		return runWith(input, func(disks bool) (fleet.Task, error) { return c.DeleteVM(ctx, a, id, disks, name) })
 	},
-	fleet.VMSnapshot: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, asked json.RawMessage) error {
-		return part(asked, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
+	fleet.VMSnapshot: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, input json.RawMessage) error {
+		return runWith(input, func(in NewSnapshot) (fleet.Task, error) { return c.TakeSnapshot(ctx, a, id, in) })
 	},
-	fleet.VMMigrate: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, asked json.RawMessage) error {
-		return part(asked, func(in MigrateVM) (fleet.Task, error) { return c.MigrateVM(ctx, a, id, in) })
+	fleet.VMMigrate: func(c *Control, ctx context.Context, a fleet.Actor, id fleet.VMID, _ string, input json.RawMessage) error {
+		return runWith(input, func(in MigrateVM) (fleet.Task, error) { return c.MigrateVM(ctx, a, id, in) })
 	},
 }
 
-func part[T any](asked json.RawMessage, do func(T) (fleet.Task, error)) error {
+func runWith[T any](input json.RawMessage, do func(T) (fleet.Task, error)) error {
 	var in T
-	if err := json.Unmarshal(asked, &in); err != nil {
+	if err := json.Unmarshal(input, &in); err != nil {
 		return err
 	}
 	_, err := do(in)
-	return inFull(err)
+	return joinFieldErrors(err)
 }
 
-// beginPart runs one child of orderAlike.
-func (c *Control) beginPart(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
+// runChild runs one child of orderEach.
+func (c *Control) runChild(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	text, err := q.TaskEdit(ctx, p.ID)
 	if err != nil {
 		return fmt.Errorf("read what task %s is to do: %w", p.ID, err)
 	}
 	_, id := p.Subject.Split()
-	return parts[p.Kind](c, store.AsChild(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
+	return childRunners[p.Kind](c, store.AsChild(ctx, p.ID), a, fleet.VMID(id), p.SubjectName, text)
 }
 
 // NamedVMs returns the given VMs that the actor sees, in the given order. Pages use it to show the VMs of a bulk
@@ -95,13 +96,13 @@ func (c *Control) NamedVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID)
 	if err := checkMany(a, ids); err != nil {
 		return nil, err
 	}
-	vms, err := namedVMs(ctx, c.store.Queries, a, ids)
+	vms, err := visibleVMs(ctx, c.store.Queries, a, ids)
 	if err != nil {
 		return nil, err
 	}
 	out := make([]fleet.VMView, 0, len(vms))
 	for _, id := range ids {
-		if vm, seen := vms[id]; seen {
+		if vm, ok := vms[id]; ok {
 			out = append(out, vm)
 			delete(vms, id)
 		}

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// taskSite is a site whose database also says what mia may do: she is asked for again when the turn of what she ordered comes.
+// taskSite is a site whose database also says what mia may do: she is asked for again when the turn of what she
+// ordered comes.
 func taskSite(t *testing.T) *site {
 	s := newSite(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
@@ -222,8 +223,9 @@ func TestABulkIsJudgedOneByOne(t *testing.T) {
 	}
 }
 
-// A start of many is judged by what is heard now of each VM's places, as the start of one is: a guest that runs elsewhere holds it
-// back, also on a host that is not heard any more if it is the VM by its mark and nobody has decided about it.
+// A start of many is judged by what is heard now of each VM's places, as the start of one is: a guest that runs
+// elsewhere holds it back, also on a host that is not heard any more if it is the VM by its mark and nobody has
+// decided about it.
 func TestAStartOfManyHearsWhereTheVMsAre(t *testing.T) {
 	s := taskSite(t)
 	heard, silent := s.host("h3", 4096), s.h2
@@ -260,7 +262,8 @@ func TestAStartOfManyHearsWhereTheVMsAre(t *testing.T) {
 		t.Fatalf("%+v %v", page.Items, err)
 	}
 	for _, part := range page.Items {
-		held := strings.HasPrefix(part.Error, "Start is not possible: Another host says that it has a guest of this UUID, ") // mia sees no hosts
+		// Mia sees no hosts.
+		held := strings.HasPrefix(part.Error, "Start is not possible: Another host says that it has a guest of this UUID, ")
 		if held != want[part.SubjectName] || held != part.Refused() || part.State.Ended() != held {
 			t.Errorf("%s is %s: %q", part.SubjectName, part.State, part.Error)
 		}

@@ -29,7 +29,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	if err := q.LockPools(ctx, ids); err != nil {
 		return nil, err
 	}
-	if err := volumesFree(ctx, q, spec); err != nil {
+	if err := checkVolumesIdle(ctx, q, spec); err != nil {
 		return nil, err
 	}
 	pools, err := q.PoolsForWork(ctx, ids)
@@ -56,15 +56,15 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	for _, sum := range sums {
 		committed[sum.HostID] = sum
 	}
-	reserved, err := reservedCPU(ctx, q, host)
+	reserved, err := cpuReservations(ctx, q, host)
 	if err != nil {
 		return nil, err
 	}
-	toCome, err := disksToCome(ctx, q, ids)
+	pending, err := pendingDiskBytes(ctx, q, ids)
 	if err != nil {
 		return nil, err
 	}
-	room, err := nicRoom(ctx, q, host, spec.NICs)
+	room, err := nicCapacity(ctx, q, host, spec.NICs)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 		}
 		for _, p := range pools {
 			if on := h.Pools[p.ID]; p.DeletedAt == nil {
-				on.Name, on.FreeBytes = p.Name, on.FreeBytes-toCome.of(p, r.ID)
+				on.Name, on.FreeBytes = p.Name, on.FreeBytes-pending.of(p, r.ID)
 				h.Pools[p.ID] = on
 			}
 		}
@@ -130,10 +130,10 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 }
 
 // pendingBytes is the space that ordered disks and volumes will take, by pool and host.
-type coming map[fleet.PoolID]map[fleet.HostID]int64
+type pendingBytes map[fleet.PoolID]map[fleet.HostID]int64
 
-func disksToCome(ctx context.Context, q *db.Queries, pools []string) (coming, error) {
-	out := coming{}
+func pendingDiskBytes(ctx context.Context, q *db.Queries, pools []string) (pendingBytes, error) {
+	out := pendingBytes{}
 	if len(pools) == 0 {
 		return out, nil
 	}
@@ -151,7 +151,7 @@ func disksToCome(ctx context.Context, q *db.Queries, pools []string) (coming, er
 	return out, err
 }
 
-func (c coming) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
+func (c pendingBytes) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
 	if c[id] == nil {
 		c[id] = map[fleet.HostID]int64{}
 	}
@@ -159,7 +159,7 @@ func (c coming) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
 }
 
 // of returns the pending bytes of the pool as the host sees it: for a shared pool, those of all hosts.
-func (c coming) of(p db.Pool, host fleet.HostID) int64 {
+func (c pendingBytes) of(p db.Pool, host fleet.HostID) int64 {
 	if !p.Spec.Shared {
 		return c[p.ID][host]
 	}
@@ -172,15 +172,15 @@ func (c coming) of(p db.Pool, host fleet.HostID) int64 {
 
 // hostDevices returns the requested devices that each host has. Until the transaction ends, no other transaction can
 // assign a host device to a VM.
-func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []fleet.VMHostDevice) (map[fleet.HostID]map[string]placement.Device, error) {
-	if len(asked) == 0 {
+func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requested []fleet.VMHostDevice) (map[fleet.HostID]map[string]placement.Device, error) {
+	if len(requested) == 0 {
 		return nil, nil
 	}
 	if err := q.LockHostDevices(ctx); err != nil {
 		return nil, err
 	}
-	names := make([]string, len(asked))
-	for i, d := range asked {
+	names := make([]string, len(requested))
+	for i, d := range requested {
 		names[i] = d.Device
 	}
 	rows, err := q.HostDevicesOn(ctx, db.HostDevicesOnParams{Host: string(host), Devices: names})
@@ -196,8 +196,8 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, asked []
 	return out, err
 }
 
-// onHost returns the devices, with host filled in where a device names no host.
-func onHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
+// withHost returns the devices, with host filled in where a device names no host.
+func withHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {
 		out[i].HostID = cmp.Or(out[i].HostID, host)

@@ -116,7 +116,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 		checks.Add("hostId", "Each host has its own files in this pool. Choose the host.")
 		return fleet.Task{}, checks.Err()
 	}
-	old, err := there(copies, version.ID, in)
+	old, err := existingCopy(copies, version.ID, in)
 	if err != nil {
 		return fleet.Task{}, err
 	}
@@ -143,7 +143,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 			}
 		}
 		j := o.job()
-		if j.host, err = roomFor(ctx, q, a, j, o.host.ID, nil, false); err != nil {
+		if j.host, err = findHost(ctx, q, a, j, o.host.ID, nil, false); err != nil {
 			return j, err
 		}
 		way.received(&j)
@@ -156,7 +156,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 
 // existingCopy returns the copy that the pool already has, and refuses one that is good or pending. nil: there is
 // none, or its file was replaced by another.
-func there(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
+func existingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
 	for i, c := range copies {
 		if c.VersionID != version || c.PoolID != in.PoolID || c.HostID != in.HostID {
 			continue
@@ -206,7 +206,7 @@ func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.Ima
 		}
 	}
 	for _, from := range copies {
-		if !readable(from, v.ID) || host != "" && from.HostID != "" && from.HostID != host {
+		if !copyReadable(from, v.ID) || host != "" && from.HostID != "" && from.HostID != host {
 			continue
 		}
 		on, err := c.HostWithBoth(ctx, fleet.SystemActor, from.PoolID, pool, cmp.Or(host, from.HostID))
@@ -225,7 +225,7 @@ func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.Ima
 		return copyImage{}, err
 	}
 	for _, from := range copies {
-		if to == nil || !readable(from, v.ID) {
+		if to == nil || !copyReadable(from, v.ID) {
 			continue
 		}
 		if sender := senderOf(from, to.ID); sender != nil {
@@ -238,7 +238,7 @@ func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.Ima
 	return *best, nil
 }
 
-func readable(from query.CopyOn, v fleet.ImageVersionID) bool {
+func copyReadable(from query.CopyOn, v fleet.ImageVersionID) bool {
 	return from.VersionID == v && from.Offered() && (from.Work == "" || from.State == fleet.CopyReady)
 }
 
@@ -256,12 +256,12 @@ func senderOf(from query.CopyOn, to fleet.HostID) *query.HostRef {
 }
 
 // freeVolume returns a file name for the new copy that no existing or pending volume of the pool has.
-func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool, beside ...string) (string, error) {
+func freeVolume(ctx context.Context, q *db.Queries, image string, v fleet.ImageVersion, in NewCopy, shared bool, reserved ...string) (string, error) {
 	plain := fleet.CopyName(image, v.Number, v.Format)
 	name := plain
 	for n := 2; ; n++ {
-		err := nameFree(ctx, q, fleet.Volref{PoolID: in.PoolID, Volume: name}, in.HostID, shared)
-		if err != nil && (!nameRefused(err) || n > 50) || err == nil && !slices.Contains(beside, name) {
+		err := checkNameFree(ctx, q, fleet.Volref{PoolID: in.PoolID, Volume: name}, in.HostID, shared)
+		if err != nil && (!nameRefused(err) || n > 50) || err == nil && !slices.Contains(reserved, name) {
 			return name, err
 		}
 		name = fmt.Sprintf("%d-%s", n, plain)
@@ -290,7 +290,7 @@ func (c *Control) ForgetCopy(ctx context.Context, a fleet.Actor, of ImageCopy) e
 		return err
 	}
 	return c.changeImage(ctx, a, of.ImageID, func(q *db.Queries, image db.Image) error {
-		if err := letGo(ctx, q, copy); err != nil {
+		if err := forgetCopy(ctx, q, copy); err != nil {
 			return err
 		}
 		return store.Audit(ctx, q, a, "image.copy.forget", fleet.SubjectImage(v.ID), image.Name, copy.Volume+" in "+copy.Where())
@@ -310,7 +310,7 @@ func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, c
 		return "", checks.Err()
 	}
 	err = c.changeImage(ctx, a, of.ImageID, func(q *db.Queries, image db.Image) error {
-		if err := letGo(ctx, q, copy); err != nil {
+		if err := forgetCopy(ctx, q, copy); err != nil {
 			return err
 		}
 		if copy.On != nil {
@@ -323,9 +323,9 @@ func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, c
 	return task, err
 }
 
-func letGo(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
+func forgetCopy(ctx context.Context, q *db.Queries, copy query.CopyOn) error {
 	in := Image{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}
-	if err := noOverlays(ctx, q, in); err != nil {
+	if err := checkNoOverlays(ctx, q, in); err != nil {
 		return err
 	}
 	_, err := forget(ctx, q, in)
@@ -352,9 +352,9 @@ func (c *Control) copyNamed(ctx context.Context, a fleet.Actor, of ImageCopy, ac
 		return v, query.CopyOn{}, fleet.Errorf(fleet.NotFound, "The image has no such copy.")
 	}
 	copy, version := copies[i], v.Version(copies[i].VersionID)
-	for _, told := range version.Copies {
-		if told.Ref() == copy.Ref() && told.HostID == copy.HostID {
-			copy.ImageCopy = told // with its dependent overlays
+	for _, listed := range version.Copies {
+		if listed.Ref() == copy.Ref() && listed.HostID == copy.HostID {
+			copy.ImageCopy = listed // with its dependent overlays
 		}
 	}
 	if ok, why := version.CopyAllows(copy.ImageCopy, act); !ok {

@@ -37,16 +37,16 @@ func (r *rig) heldUp() {
 	}
 }
 
-// atOnce runs do for each host, while the first one's, which came before, is held up by the row that sql locks. All others are through before
-// it is let go, and it has not failed.
+// atOnce runs do for each host, while the first one's, which came before, is held up by the row that sql locks. All
+// others are through before it is let go, and it has not failed.
 func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 	r.t.Helper()
 	tx, err := r.pool.Begin(r.t.Context())
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	letGo := sync.OnceFunc(func() { tx.Rollback(r.t.Context()) })
-	defer letGo()
+	forgetCopy := sync.OnceFunc(func() { tx.Rollback(r.t.Context()) })
+	defer forgetCopy()
 	if _, err := tx.Exec(r.t.Context(), sql, arg); err != nil {
 		r.t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 		r.t.Error("the first one was not held up")
 	default:
 	}
-	letGo()
+	forgetCopy()
 	<-first
 	<-others
 }

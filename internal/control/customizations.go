@@ -51,7 +51,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Customization{}, err
 	}
-	if err := mayGroups(a, in.ProjectID); err != nil {
+	if err := checkGroupPermission(a, in.ProjectID); err != nil {
 		return fleet.Customization{}, err
 	}
 	id := fleet.NewID[fleet.CustomizationID]()
@@ -176,7 +176,7 @@ func (c *Control) lockCustomization(ctx context.Context, a fleet.Actor, id fleet
 		if err != nil {
 			return store.NotFound(err, "customization spec")
 		}
-		if err := mayGroups(a, projectOf(row)); err != nil {
+		if err := checkGroupPermission(a, projectOf(row)); err != nil {
 			return err
 		}
 		return do(q, row)
@@ -213,7 +213,7 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 		return fleet.Customization{}, store.Err(err)
 	}
 	out := customizationOf(row.Customization, row.ProjectName)
-	if refused := mayGroups(a, out.ProjectID); refused != nil {
+	if refused := checkGroupPermission(a, out.ProjectID); refused != nil {
 		return out, nil //nolint:nilerr // who may not change it sees that it is there
 	}
 	var boot fleet.FirstBoot

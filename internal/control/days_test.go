@@ -34,7 +34,8 @@ func TestACellTellsItsDay(t *testing.T) {
 	// before puts all that was noted so far back in time, as if so many quarters had passed.
 	before := func(quarters int) {
 		t.Helper()
-		r.exec(`UPDATE cell_quarters SET quarter = quarter - interval '100 years'`) // away from those that are at the new time yet
+		// Away from those that are at the new time yet.
+		r.exec(`UPDATE cell_quarters SET quarter = quarter - interval '100 years'`)
 		r.exec(`UPDATE cell_quarters SET quarter = quarter + interval '100 years' - $1 * interval '15 minutes'`, quarters)
 		r.exec(`UPDATE host_silences SET since = since - $1 * interval '15 minutes', until = until - $1 * interval '15 minutes'`, quarters)
 	}
@@ -45,7 +46,8 @@ func TestACellTellsItsDay(t *testing.T) {
 			t.Fatalf("%s: %v, want %v at its end", where, got, want)
 		}
 		for i, part := range got[len(got)-len(want):] {
-			if part.Severity != want[i].Severity || max(part.Quarters-want[i].Quarters, want[i].Quarters-part.Quarters) > 1 { // a quarter may end between two looks
+			// A quarter may end between two looks.
+			if part.Severity != want[i].Severity || max(part.Quarters-want[i].Quarters, want[i].Quarters-part.Quarters) > 1 {
 				t.Errorf("%s: %v, want %v at its end", where, got, want)
 				return
 			}

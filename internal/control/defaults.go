@@ -50,9 +50,9 @@ func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pool
 		networks, err = c.NetworksOn(ctx, fleet.SystemActor, host)
 	}
 	for i := range pools {
-		for _, cell := range pools[i].Hosts {
-			if cell.Assigned && cell.StateAt(time.Now()) == fleet.PoolActive {
-				pools[i].Health = fleet.PoolHealth{Healthy: 1, AvailableBytes: cell.Status.AvailableBytes, ProvisionedBytes: cell.Status.ProvisionedBytes}
+		for _, status := range pools[i].Hosts {
+			if status.Assigned && status.StateAt(time.Now()) == fleet.PoolActive {
+				pools[i].Health = fleet.PoolHealth{Healthy: 1, AvailableBytes: status.Status.AvailableBytes, ProvisionedBytes: status.Status.ProvisionedBytes}
 			}
 		}
 	}
@@ -89,7 +89,7 @@ func (c *Control) withDefaults(ctx context.Context, a fleet.Actor, in CreateVM) 
 
 // applianceNICs returns the NICs proposed by an appliance. Each gets the network of the same name, else the default
 // network. A NIC is left out if there is neither.
-func (c *Control) ofAppliance(ctx context.Context, a fleet.Actor, in CreateVM, from fleet.Appliance, nics []fleet.NIC) ([]fleet.NIC, error) {
+func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM, from fleet.Appliance, nics []fleet.NIC) ([]fleet.NIC, error) {
 	if len(nics) == 0 || in.ProjectID == "" {
 		return nil, nil
 	}

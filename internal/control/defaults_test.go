@@ -17,7 +17,8 @@ func (s *site) everywhere(kind fleet.NetworkKind, name, forward string) fleet.Ne
 	return id
 }
 
-// newDefaults is a site whose first pool and first network in the order of names are not those that a new VM should get.
+// newDefaults is a site whose first pool and first network in the order of names are not those that a new VM should
+// get.
 func newDefaults(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -118,7 +119,8 @@ func TestProjectsDefaultPoolAndNetworkAreUsed(t *testing.T) {
 		t.Errorf("%+v %v", d, err)
 	}
 
-	// A network that is closed again is no default any more, and the project can be renamed all the same. What is deleted is forgotten.
+	// A network that is closed again is no default any more, and the project can be renamed all the same. What is
+	// deleted is forgotten.
 	if err := s.RevokeNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Vol
 		return end, "", err
 	}
 	err = assign.Pools.Change(ctx, c.store, answers, string(of.PoolID), func(q *db.Queries, pool assign.Object) error {
-		use, err := usedNow(ctx, q, v)
+		use, err := currentUse(ctx, q, v)
 		if err != nil {
 			return err
 		}

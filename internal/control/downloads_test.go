@@ -125,7 +125,8 @@ func TestDownloadsAndUploadsAreCounted(t *testing.T) {
 	}
 }
 
-// Pools are locked each for itself. Who opens something in two of them at once is counted behind a lock of their own, and each waits for it.
+// Pools are locked each for itself. Who opens something in two of them at once is counted behind a lock of their own,
+// and each waits for it.
 func TestWhoOpensTwoAtOnceIsCountedOnce(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")

@@ -10,11 +10,13 @@ import (
 // outdated says what the host says of a job that it refuses for its epoch.
 func outdated(newest int64) wire.Finish { return wire.Finish{Outcome: wire.Outdated, Newest: newest} }
 
-// A database that was restored gives epochs that its hosts have seen. The host says so, and the job comes again above them, as often as it takes.
+// A database that was restored gives epochs that its hosts have seen. The host says so, and the job comes again above
+// them, as often as it takes.
 func TestJobWithOutdatedEpochIsGivenAgainAboveWhatItsHostHasSeen(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
-	ahead := one[int64](r, `SELECT setval('job_epoch', 5000) << 28`) // where the sequence was when it was backed up is behind
+	// Where the sequence was when it was backed up is behind.
+	ahead := one[int64](r, `SELECT setval('job_epoch', 5000) << 28`)
 	r.exec(`SELECT setval('job_epoch', 7)`)
 	for n := range 7 {
 		w := r.claim()[0]

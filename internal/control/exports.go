@@ -79,8 +79,8 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if !spec.Kind.Is().Files {
 			return j, fleet.Errorf(fleet.Conflict, "The pool %s has no files, so no file can lie there. Choose another pool.", pool.Name)
 		}
-		if j.host, err = roomFor(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-			return j, noRoomFor(a, err)
+		if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+			return j, hideHosts(a, err)
 		}
 		host = j.host.ID
 		return j, store.Audit(ctx, q, a, "vm.export", fleet.SubjectVM(id), vm.Name, fmt.Sprintf("as %s, %s in pool %s", in.Format, j.ref.Volume, pool.Name))
@@ -117,7 +117,7 @@ func exportName(vm fleet.VMView, id fleet.ExportID, in NewExport) string {
 // exportJob returns the order for an archive of all disks, or for a copy of one disk.
 func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.ExportID, in NewExport) (volumeJob, error) {
 	j := volumeJob{
-		kind: fleet.VolumeExport, ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, told: true, project: &vm.ProjectID,
+		kind: fleet.VolumeExport, ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, audited: true, project: &vm.ProjectID,
 	}
 	networks := make([]string, len(vm.Spec.NICs))
 	for i, n := range vm.Spec.NICs {
@@ -138,7 +138,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 		case !spec.Kind.Is().Files:
 			return j, fleet.Errorf(fleet.Conflict, "Disk %d of %s lies in a pool that has no files, from which nothing is exported. Move the disk to another pool first.", i+1, vm.Name)
 		}
-		if err := stillWhole(ctx, q, vm, d.Ref()); err != nil {
+		if err := checkDiskIdle(ctx, q, vm, d.Ref()); err != nil {
 			return j, err
 		}
 		e.Disks = append(e.Disks, d.Ref())
@@ -168,10 +168,10 @@ func allocOf(vm fleet.VMView, disk fleet.Volref) int64 {
 	return 0
 }
 
-func exportOf(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, note, words string) fleet.Export {
+func exportOf(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, note, errText string) fleet.Export {
 	e := fleet.Export{
 		ID: r.ID, VMID: r.VMID, ProjectID: r.ProjectID, TaskID: r.TaskID, Format: r.Format, Disk: int(r.Disk), Volume: r.Volume, PoolID: r.PoolID, HostID: r.HostID,
-		State: state, Progress: int(progress), Note: note, Error: words, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+		State: state, Progress: int(progress), Note: note, Error: errText, CreatedBy: r.CreatedBy, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 	}
 	if !store.SeesHosts(a) {
 		e.HostID = ""
@@ -225,11 +225,11 @@ func (c *Control) DeleteExport(ctx context.Context, a fleet.Actor, id fleet.Expo
 	if !e.State.Ended() {
 		return fleet.Errorf(fleet.Conflict, "It is being made. Cancel its task first, or wait until it is done.")
 	}
-	return c.store.Tx(ctx, func(q *db.Queries) error { return dropExport(ctx, q, a, id) })
+	return c.store.Tx(ctx, func(q *db.Queries) error { return removeExport(ctx, q, a, id) })
 }
 
-// dropExport deletes the export's row and orders the deletion of its file. An unknown export is no error.
-func dropExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.ExportID) error {
+// removeExport deletes the export's row and orders the deletion of its file. An unknown export is no error.
+func removeExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.ExportID) error {
 	rows, err := q.DropExport(ctx, id)
 	if err != nil || len(rows) == 0 {
 		return err
@@ -252,7 +252,7 @@ func (c *Control) EndExports(ctx context.Context, a fleet.Actor) error {
 			return err
 		}
 		for _, id := range ids {
-			if err := dropExport(ctx, q, a, id); err != nil {
+			if err := removeExport(ctx, q, a, id); err != nil {
 				return err
 			}
 		}

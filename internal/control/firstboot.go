@@ -27,7 +27,8 @@ type FirstBootInput struct {
 	NetworkConfig   string                `json:"networkConfig,omitempty"`
 	CustomizationID fleet.CustomizationID `json:"customizationId,omitempty"`
 	Variables       map[string]string     `json:"variables,omitempty"` // values of {{var.…}}
-	Again           bool                  `json:"again,omitempty"`     // run the same first boot again at the next start
+	// Run the same first boot again at the next start.
+	Again bool `json:"again,omitempty"`
 	// Expected generation of the VM; 0: not checked.
 	IfGeneration int64 `json:"ifGeneration,omitempty"`
 }
@@ -37,7 +38,7 @@ func (in FirstBootInput) content() fleet.FirstBoot {
 }
 
 // sealedBoot is the sealed content: the first boot rendered for the VM, and the VM's name at that time.
-type keptBoot struct {
+type sealedBoot struct {
 	fleet.FirstBoot
 	Name string `json:"name"`
 }
@@ -77,11 +78,11 @@ func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, projec
 			checks.Add("firstBoot.customizationId", "Give a first boot or name a customization spec, not both.")
 			return out, checks.Err()
 		}
-		kept, err := s.customizationFor(ctx, q, a, project, in.CustomizationID)
+		storedBoot, err := s.customizationFor(ctx, q, a, project, in.CustomizationID)
 		if err != nil {
 			return out, err
 		}
-		return kept, checks.Err()
+		return storedBoot, checks.Err()
 	}
 	firstboot.Check(&checks, "firstBoot", out, true)
 	return out, checks.Err()
@@ -103,41 +104,41 @@ func (s sealer) forNew(ctx context.Context, q *db.Queries, a fleet.Actor, in *Cr
 
 // renderBoot returns the complete, checked first boot with the VM's values inserted. The VM's NICs must have their
 // addresses.
-func madeBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (keptBoot, error) {
+func renderBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (sealedBoot, error) {
 	mac, ip, err := firstBootNIC(ctx, q, vm.Spec.NICs)
 	if err != nil {
-		return keptBoot{}, err
+		return sealedBoot{}, err
 	}
 	f, err = firstboot.Fill(f, firstboot.Vars{VM: firstboot.VMVars(vm.ID, vm.Name, project, mac, ip), Own: own})
 	if err != nil {
-		return keptBoot{}, within(err, "firstBoot.")
+		return sealedBoot{}, prefixFields(err, "firstBoot.")
 	}
 	var checks fleet.Checks
 	if form := f.CloudInit; form != nil {
-		cards := append([]fleet.FirstBootNIC(nil), form.Network...)
-		for i := range cards {
+		networks := append([]fleet.FirstBootNIC(nil), form.Network...)
+		for i := range networks {
 			if i >= len(vm.Spec.NICs) {
 				checks.Add("firstBoot.cloudInit.network", "The VM has fewer network cards than are set up here. Add a card, or leave the last ones out.")
 				break
 			}
-			cards[i].MAC = vm.Spec.NICs[i].MAC
+			networks[i].MAC = vm.Spec.NICs[i].MAC
 		}
 		filled := *form
-		if filled.Network = cards; filled.Hostname == "" {
+		if filled.Network = networks; filled.Hostname == "" {
 			filled.Hostname = vm.Name
 		}
 		f.CloudInit = &filled
 	}
 	firstboot.Check(&checks, "firstBoot", f, false)
 	if err := checks.Err(); err != nil {
-		return keptBoot{}, err
+		return sealedBoot{}, err
 	}
 	f, err = firstboot.Hash(f)
-	return keptBoot{f, vm.Name}, err
+	return sealedBoot{f, vm.Name}, err
 }
 
 // prefixFields returns err with its field names below prefix.
-func within(err error, prefix string) error {
+func prefixFields(err error, prefix string) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {
 		return err
@@ -176,16 +177,16 @@ func firstBootNIC(ctx context.Context, q *db.Queries, nics []fleet.NIC) (mac, ip
 	return mac, ip, nil
 }
 
-func (s sealer) keep(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM, kept keptBoot) error {
-	key, sealed, err := s.seal(firstBootLabel(vm.ID), kept)
+func (s sealer) storeFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM, storedBoot sealedBoot) error {
+	key, sealed, err := s.seal(firstBootLabel(vm.ID), storedBoot)
 	if err != nil {
 		return err
 	}
 	return q.SetFirstBoot(ctx, db.SetFirstBootParams{VMID: vm.ID, Number: int64(vm.Spec.FirstBoot.Number), ByKey: key, Sealed: sealed, SetBy: a.Name})
 }
 
-func (s sealer) kept(ctx context.Context, q *db.Queries, id fleet.VMID) (keptBoot, db.FirstBoot, error) {
-	var out keptBoot
+func (s sealer) loadFirstBoot(ctx context.Context, q *db.Queries, id fleet.VMID) (sealedBoot, db.FirstBoot, error) {
+	var out sealedBoot
 	row, err := q.GetFirstBoot(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return out, row, fleet.Errorf(fleet.NotFound, "The VM's guest is told nothing when it first starts.")
@@ -241,13 +242,13 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 			if err := q.DropFirstBoot(ctx, id); err != nil {
 				return err
 			}
-		} else if err := s.give(ctx, q, a, &vm, in); err != nil {
+		} else if err := s.setFirstBoot(ctx, q, a, &vm, in); err != nil {
 			return err
 		}
 		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, vm.Spec.NICs, false); err != nil {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vm, "vm.firstboot", inWords(old.Diff(vm.VM)))
+		vm, job, err = applyChange(ctx, q, a, vm, "vm.firstboot", describeChanges(old.Diff(vm.VM)))
 		return err
 	})
 	if err != nil {
@@ -256,26 +257,26 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return store.VMFor(a, vm), job, nil
 }
 
-// give stores the input as the VM's next first boot.
-func (s sealer) give(ctx context.Context, q *db.Queries, a fleet.Actor, vm *fleet.VMView, in FirstBootInput) error {
+// setFirstBoot stores the input as the VM's next first boot.
+func (s sealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, vm *fleet.VMView, in FirstBootInput) error {
 	number := vm.Spec.FirstBoot.Number
-	had, _, err := s.kept(ctx, q, vm.ID)
+	had, _, err := s.loadFirstBoot(ctx, q, vm.ID)
 	if err != nil && (in.Again || fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict) {
 		return err
 	}
-	kept := had
+	storedBoot := had
 	if !in.Again {
 		in.restore(had.FirstBoot)
 		from, err := s.source(ctx, q, a, vm.ProjectID, in)
 		if err != nil {
 			return err
 		}
-		if kept, err = madeBoot(ctx, q, from, vm.VM, vm.ProjectName, in.Variables); err != nil {
+		if storedBoot, err = renderBoot(ctx, q, from, vm.VM, vm.ProjectName, in.Variables); err != nil {
 			return err
 		}
 	}
-	vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: kept.Kind, Number: number + 1}
-	return s.keep(ctx, q, a, vm.VM, kept)
+	vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: storedBoot.Kind, Number: number + 1}
+	return s.storeFirstBoot(ctx, q, a, vm.VM, storedBoot)
 }
 
 // restore copies the unchanged passwords of had into the input.
@@ -298,11 +299,11 @@ func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
 		return GivenFirstBoot{}, err
 	}
-	kept, row, err := sealer{c.opts.Vault}.kept(ctx, c.store.Queries, id)
+	storedBoot, row, err := sealer{c.opts.Vault}.loadFirstBoot(ctx, c.store.Queries, id)
 	if err != nil {
 		return GivenFirstBoot{}, err
 	}
-	return GivenFirstBoot{VMFirstBoot: vm.Spec.FirstBoot, Content: kept.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
+	return GivenFirstBoot{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
 }
 
 // FirstBootFor returns the complete first boot to the VM's own host; all other callers are refused.
@@ -323,10 +324,10 @@ func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID
 	if now := (fleet.VMFirstBoot{Kind: fleet.FirstBootKind(row.Kind), Number: int(row.Number)}); now != in.FirstBoot {
 		return wire.FirstBoot{}, fleet.Errorf(fleet.Conflict, "The VM's first boot was changed meanwhile. The next task brings it.")
 	}
-	var kept keptBoot
-	if err := (sealer{c.opts.Vault}).open(firstBootLabel(id), row.ByKey, row.Sealed, &kept); err != nil {
+	var storedBoot sealedBoot
+	if err := (sealer{c.opts.Vault}).open(firstBootLabel(id), row.ByKey, row.Sealed, &storedBoot); err != nil {
 		return wire.FirstBoot{}, err
 	}
-	files, err := firstboot.Files(kept.FirstBoot, firstboot.Instance{ID: id, Name: kept.Name, Number: int(row.Number)})
+	files, err := firstboot.Files(storedBoot.FirstBoot, firstboot.Instance{ID: id, Name: storedBoot.Name, Number: int(row.Number)})
 	return wire.FirstBoot{Files: files}, err
 }

@@ -154,7 +154,8 @@ func TestByteOrderMarkIsTakenOffUserData(t *testing.T) {
 	}
 }
 
-// Given again, the guest is a new instance; passwords that are not given anew stay; a host with an older order gets nothing.
+// Given again, the guest is a new instance; passwords that are not given anew stay; a host with an older order gets
+// nothing.
 func TestAFirstBootIsGivenAgain(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()
@@ -266,7 +267,8 @@ func TestFirstBootsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A spec is for the VMs of its project, or of all; each gets its own values, and later changes of the spec leave it alone.
+// A spec is for the VMs of its project, or of all; each gets its own values, and later changes of the spec leave it
+// alone.
 func TestACustomizationSpecIsForManyVMs(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()

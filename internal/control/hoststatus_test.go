@@ -49,8 +49,8 @@ func (s *site) scatter(r *rand.Rand) {
 	}
 }
 
-// What PostgreSQL adds up is judged as each cell by itself would be, whatever the hosts say; and the matrix shows each cell once, those
-// first that want a person.
+// What PostgreSQL adds up is judged as each cell by itself would be, whatever the hosts say; and the matrix shows
+// each cell once, those first that want a person.
 func TestAPoolsHealthIsThatOfItsCells(t *testing.T) {
 	s := newSite(t)
 	seed := rand.Uint64()

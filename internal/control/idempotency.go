@@ -54,7 +54,7 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 			return err
 		}
 		if mine == 0 {
-			answer, err = answered(ctx, q, a, k, hash)
+			answer, err = storedAnswer(ctx, q, a, k, hash)
 			return err
 		}
 		if answer, err = do(store.Within(ctx, tx)); err != nil {
@@ -76,7 +76,7 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 }
 
 // storedAnswer returns the answer of the first request with the key.
-func answered(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []byte) ([]byte, error) {
+func storedAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []byte) ([]byte, error) {
 	before, err := q.KeyInUse(ctx, db.KeyInUseParams{UserID: a.UserID, Key: k.Name})
 	if err != nil {
 		return nil, err

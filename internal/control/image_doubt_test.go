@@ -8,7 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host that has made an image, and could not look at its pool just then, is asked to read it: else nobody would ever know what it is.
+// A host that has made an image, and could not look at its pool just then, is asked to read it: else nobody would
+// ever know what it is.
 func TestAnImageThatItsHostDidNotSeeIsReadOnceMore(t *testing.T) {
 	s := newShelf(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2"}}
@@ -34,7 +35,8 @@ func TestAnImageThatItsHostDidNotSeeIsReadOnceMore(t *testing.T) {
 	}
 }
 
-// The files of an image stay as long as a VM is being made from one: their image would be gone, and nobody deleted them after that.
+// The files of an image stay as long as a VM is being made from one: their image would be gone, and nobody deleted
+// them after that.
 func TestAnImagesFilesStayWhileAVMIsMadeFromThem(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)

@@ -40,7 +40,8 @@ func TestVMsMadeAtOnceHaveTheirImageReadOnce(t *testing.T) {
 	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	const n = 6
 	s.together(id, n, func(name string) (fleet.VMView, error) {
-		return s.from(chief, s.red, name, fleet.Disk{PoolID: s.local, ImageID: id}) // nobody counts the memory of who runs the hosts
+		// Nobody counts the memory of who runs the hosts.
+		return s.from(chief, s.red, name, fleet.Disk{PoolID: s.local, ImageID: id})
 	})
 	if reads, wait := s.count("jobs WHERE kind = 'volume.hash'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); reads != 1 || wait != n {
 		t.Errorf("it is read %d times, and %d of %d VMs wait for that", reads, wait, n)

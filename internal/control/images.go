@@ -26,34 +26,34 @@ type Image struct {
 // PublishImage adds a volume in its current state to the library, as an image named after it, and publishes it to
 // every project.
 func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) error {
-	lines, err := c.fitVolumes(ctx, a, in)
+	files, err := c.usableVolumes(ctx, a, in)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(lines, func(v query.VolumeOn) bool { return !v.OfferedTo(nil) }) {
+	if !slices.ContainsFunc(files, func(v query.VolumeOn) bool { return !v.OfferedTo(nil) }) {
 		return nil // already published to all
 	}
-	for _, v := range lines { // an image decides who sees its versions; publishing the file would publish them to all
+	for _, v := range files { // an image decides who sees its versions; publishing the file would publish them to all
 		if v.Published != nil && v.Published.Stale == "" {
 			return fleet.Errorf(fleet.Conflict, "%s is a copy of the image %s already. Publish that one to those who may use it.", v.Name, v.Published.Image)
 		}
 	}
 	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
-		if err := noOverlays(ctx, q, in); err != nil {
+		if err := checkNoOverlays(ctx, q, in); err != nil {
 			return err
 		}
 		if _, err := forget(ctx, q, in); err != nil { // replace the facts read earlier
 			return err
 		}
 		byFacts := map[string]fleet.ImageVersionID{} // files with equal facts are copies of one version
-		for _, v := range lines {
+		for _, v := range files {
 			if err := idle(ctx, q, v); err != nil {
 				return err
 			}
 			key := fmt.Sprint(v.Format, v.CapacityBytes)
-			version, known := byFacts[key]
-			if !known {
-				id, err := freshImage(ctx, q, a, v.Name)
+			version, found := byFacts[key]
+			if !found {
+				id, err := addPublicImage(ctx, q, a, v.Name)
 				if err != nil {
 					return err
 				}
@@ -66,14 +66,14 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 				return err
 			}
 		}
-		return store.Audit(ctx, q, a, "image.publish", pool.Subject(), pool.Name, in.words())
+		return store.Audit(ctx, q, a, "image.publish", pool.Subject(), pool.Name, in.describe())
 	})
 }
 
 // WithdrawImage removes a volume from the library; its file stays. Existing clones and drives keep using it.
 func (c *Control) WithdrawImage(ctx context.Context, a fleet.Actor, in Image) error {
 	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
-		if err := noOverlays(ctx, q, in); err != nil {
+		if err := checkNoOverlays(ctx, q, in); err != nil {
 			return err
 		}
 		n, err := forget(ctx, q, in)
@@ -83,19 +83,19 @@ func (c *Control) WithdrawImage(ctx context.Context, a fleet.Actor, in Image) er
 		if n == 0 {
 			return fleet.Errorf(fleet.NotFound, "%q is not published.", in.Volume)
 		}
-		return store.Audit(ctx, q, a, "image.withdraw", pool.Subject(), pool.Name, in.words())
+		return store.Audit(ctx, q, a, "image.withdraw", pool.Subject(), pool.Name, in.describe())
 	})
 }
 
-func (in Image) words() string {
+func (in Image) describe() string {
 	if in.HostID == "" {
 		return in.Volume
 	}
 	return in.Volume + " on host " + string(in.HostID)
 }
 
-// fitVolumes returns the matching volumes, each usable as an image and on an online host.
-func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]query.VolumeOn, error) {
+// usableVolumes returns the matching volumes, each usable as an image and on an online host.
+func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
@@ -103,13 +103,13 @@ func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]qu
 	if err != nil {
 		return nil, err
 	}
-	lines := slices.DeleteFunc(all, func(v query.VolumeOn) bool {
+	files := slices.DeleteFunc(all, func(v query.VolumeOn) bool {
 		return v.Name != in.Volume || in.HostID != "" && v.On() != "" && v.On() != in.HostID
 	})
-	if len(lines) == 0 {
+	if len(files) == 0 {
 		return nil, fleet.Errorf(fleet.NotFound, "The pool has no volume %q there.", in.Volume)
 	}
-	for _, v := range lines {
+	for _, v := range files {
 		switch {
 		case v.Unfit != "":
 			return nil, fleet.Errorf(fleet.Conflict, "%s cannot be published. %s", v.Name, v.Unfit)
@@ -117,12 +117,12 @@ func (c *Control) fitVolumes(ctx context.Context, a fleet.Actor, in Image) ([]qu
 			return nil, fleet.Errorf(fleet.Conflict, "%s cannot be published now: no host that is heard has it.", v.Name)
 		}
 	}
-	return lines, nil
+	return files, nil
 }
 
 // idle refuses a volume with running or queued work. Its pool must be locked.
 func idle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
-	work, err := workOn(ctx, q, v.PoolID, v.Name, v.On())
+	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.On())
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another order for it has not ended (%s).", v.Name, work)
 	}
@@ -146,8 +146,8 @@ func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 	return n, q.DropEmptyImages(ctx, versions)
 }
 
-// noOverlays refuses the removal of a file that backs VMs' disks, including ordered ones.
-func noOverlays(ctx context.Context, q *db.Queries, in Image) error {
+// checkNoOverlays refuses the removal of a file that backs VMs' disks, including ordered ones.
+func checkNoOverlays(ctx context.Context, q *db.Queries, in Image) error {
 	on, err := query.Standing(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
 		err = fleet.Errorf(fleet.Conflict, "Disks stand on %s as overlays, so it stays in the library: %s. Delete those first.", in.Volume, on[0])
@@ -155,8 +155,8 @@ func noOverlays(ctx context.Context, q *db.Queries, in Image) error {
 	return err
 }
 
-// freshImage makes a global image, published to every project, under the first free name.
-func freshImage(ctx context.Context, q *db.Queries, a fleet.Actor, name string) (fleet.ImageID, error) {
+// addPublicImage makes a global image, published to every project, under the first free name.
+func addPublicImage(ctx context.Context, q *db.Queries, a fleet.Actor, name string) (fleet.ImageID, error) {
 	id := fleet.NewID[fleet.ImageID]()
 	free, err := q.FreeImageName(ctx, name)
 	if err != nil {

@@ -218,7 +218,8 @@ func TestALocalImageIsPublishedOnItsHost(t *testing.T) {
 	}
 }
 
-// A host's word about files counts for its own files: it takes no image away on another host, and names no VM of another.
+// A host's word about files counts for its own files: it takes no image away on another host, and names no VM of
+// another.
 func TestAHostsWordAboutFilesIsItsOwn(t *testing.T) {
 	s := newSite(t)
 	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
@@ -233,7 +234,8 @@ func TestAHostsWordAboutFilesIsItsOwn(t *testing.T) {
 	}
 }
 
-// A file of the library is opened to others as its image: to publish it as a file would make another image of it, which is everybody's.
+// A file of the library is opened to others as its image: to publish it as a file would make another image of it,
+// which is everybody's.
 func TestACopyIsPublishedAsItsImage(t *testing.T) {
 	s := newSite(t)
 	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":1048576}`)

@@ -82,8 +82,8 @@ func (s *site) marks() string {
 
 var rack4 = map[string]string{"rack": "4", "ssd": "yes"}
 
-// A pool comes to the hosts whose labels ask for it: at once to those that there are, by the pass to those that join or are relabelled. Who
-// loses the labels keeps it.
+// A pool comes to the hosts whose labels ask for it: at once to those that there are, by the pass to those that join
+// or are relabelled. Who loses the labels keeps it.
 func TestAPoolComesToHostsByLabel(t *testing.T) {
 	s := newSite(t)
 	s.labelled(s.h1, rack4)
@@ -340,7 +340,8 @@ func TestAllFailedHostsAreRetriedTogether(t *testing.T) {
 	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.says(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
 	s.says(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
-	if r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil || len(r.Tasks) != 1 { // what somebody stopped is theirs to start
+	// What somebody stopped is theirs to start.
+	if r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil || len(r.Tasks) != 1 {
 		t.Errorf("%+v %v", r, err)
 	}
 }

@@ -59,7 +59,7 @@ func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id 
 		return "", task, err
 	}
 	id = fleet.NewID[fleet.ImageID]()
-	task, err = c.takeIn(ctx, a, id, in.Name, in.Source, func(q *db.Queries) error {
+	task, err = c.addSourceVersion(ctx, a, id, in.Name, in.Source, func(q *db.Queries) error {
 		var of *fleet.ProjectID
 		if in.ProjectID != "" {
 			if _, err := q.ProjectName(ctx, in.ProjectID); err != nil {
@@ -79,7 +79,7 @@ func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id 
 				return err
 			}
 		}
-		return store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(id), in.Name, in.Source.words())
+		return store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(id), in.Name, in.Source.describe())
 	})
 	return id, task, err
 }
@@ -93,19 +93,19 @@ func (c *Control) AddImageVersion(ctx context.Context, a fleet.Actor, id fleet.I
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	return c.takeIn(ctx, a, id, v.Name, from, func(q *db.Queries) error {
+	return c.addSourceVersion(ctx, a, id, v.Name, from, func(q *db.Queries) error {
 		image, err := q.LockImage(ctx, id)
 		if err != nil {
 			return store.NotFound(err, "image")
 		}
-		if err := noTemplates(image); err != nil {
+		if err := checkNotTemplated(image); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "image.version", fleet.SubjectImage(id), image.Name, from.words())
+		return store.Audit(ctx, q, a, "image.version", fleet.SubjectImage(id), image.Name, from.describe())
 	})
 }
 
-func (s ImageSource) words() string {
+func (s ImageSource) describe() string {
 	switch {
 	case s.URL != "":
 		at, _, _ := strings.Cut(s.URL, "?")
@@ -119,7 +119,7 @@ func (s ImageSource) words() string {
 // EditImage changes an image's name and description.
 func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, in EditImage) error {
 	return c.changeImage(ctx, a, id, func(q *db.Queries, image db.Image) error {
-		if err := noTemplates(image); err != nil {
+		if err := checkNotTemplated(image); err != nil {
 			return err
 		}
 		name, description, os := image.Name, image.Description, image.Os
@@ -146,8 +146,8 @@ func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	})
 }
 
-// noTemplates refuses changes of an image that its template controls.
-func noTemplates(image db.Image) error {
+// checkNotTemplated refuses changes of an image that its template controls.
+func checkNotTemplated(image db.Image) error {
 	if image.TemplateID == nil {
 		return nil
 	}
@@ -188,7 +188,7 @@ func (c *Control) RevokeImage(ctx context.Context, a fleet.Actor, id fleet.Image
 
 func (c *Control) setImageGrant(ctx context.Context, a fleet.Actor, id fleet.ImageID, project fleet.ProjectID, action string, set func(*db.Queries, *fleet.ProjectID) (int64, error)) error {
 	return c.changeImage(ctx, a, id, func(q *db.Queries, image db.Image) error {
-		if err := noTemplates(image); err != nil {
+		if err := checkNotTemplated(image); err != nil {
 			return err
 		}
 		name, of := "all projects", (*fleet.ProjectID)(nil)
@@ -244,7 +244,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	err = c.changeImage(ctx, answers, id, func(q *db.Queries, image db.Image) error {
 		tasks = nil
 		for _, copy := range copies {
-			if err := noOverlays(ctx, q, Image{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}); err != nil {
+			if err := checkNoOverlays(ctx, q, Image{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}); err != nil {
 				return err
 			}
 		}
@@ -289,7 +289,7 @@ func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy q
 	if len(copy.On.Hosts) == 0 {
 		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no host that is heard has it. Delete the image alone, and the file later.", copy.Where())
 	}
-	use, err := usedNow(ctx, q, *copy.On)
+	use, err := currentUse(ctx, q, *copy.On)
 	if err != nil {
 		return "", err
 	}

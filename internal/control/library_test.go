@@ -252,7 +252,8 @@ func TestAnImageIsCopiedBeforeItsVM(t *testing.T) {
 		t.Errorf("after a copy that failed: %+v", w)
 	}
 
-	// Where no host has both, a host that has a copy would send it; where none is heard that has one, that is the reason.
+	// Where no host has both, a host that has a copy would send it; where none is heard that has one, that is the
+	// reason.
 	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)

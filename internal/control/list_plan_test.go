@@ -20,8 +20,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// A portal keeps a statement's plan for as long as its connection. What was planned when the fleet was empty must serve a full one, and
-// what is planned each time must be planned well before the tables are analysed anew.
+// A portal keeps a statement's plan for as long as its connection. What was planned when the fleet was empty must
+// serve a full one, and what is planned each time must be planned well before the tables are analysed anew.
 func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -34,7 +34,8 @@ func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
 	pool := r.open(t, url, 1) // so that what is planned first is what runs later
 	c := control.New(pool, control.Options{})
 	for _, table := range []string{"vms", "vm_words", "host_meters", "tasks", "hosts", "host_sessions", "projects", "users", "networks"} {
-		for _, sql := range []string{`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`, `ANALYZE ` + table} { // nothing has it planned anew
+		// Nothing has it planned anew.
+		for _, sql := range []string{`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`, `ANALYZE ` + table} {
 			if _, err := admin.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
 			}
@@ -102,8 +103,8 @@ func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
 			}
 		}
 	}
-	const many = 30_000
-	testkit.Fill(t, admin, 300, many)
+	const bulkOrder = 30_000
+	testkit.Fill(t, admin, 300, bulkOrder)
 	testkit.KeepOnline(t, admin)
 	for _, sql := range []string{
 		`UPDATE vms SET labels = '{"rare": "yes"}' WHERE name = 'vm-000777'`,
@@ -133,12 +134,14 @@ func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
 	}
 }
 
-// read counts the blocks of 8 KiB that PostgreSQL looks at for what do asks, each statement by the plan that pool's connection has.
+// read counts the blocks of 8 KiB that PostgreSQL looks at for what do asks, each statement by the plan that pool's
+// connection has.
 func (r *recorder) read(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
 	t.Helper()
 	var all []string
 	for _, q := range r.about(t, "SELECT", do) {
-		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") { // as the questions that travel with it are planned
+		// As the questions that travel with it are planned.
+		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") {
 			if _, err := pool.Exec(t.Context(), "SET plan_cache_mode = force_custom_plan"); err != nil {
 				t.Fatal(err)
 			}

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// said is a host's word about a running VM, looked at some time before it was sent, and sent some time before it arrived.
+// said is a host's word about a running VM, looked at some time before it was sent, and sent some time before it
+// arrived.
 func (r *rig) said(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
 	r.t.Helper()
 	in := wire.Report{

@@ -24,22 +24,22 @@ func (c *Control) macs() macPool { return macPool(cmp.Or(c.opts.MACPrefix, "52:5
 // do not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal
 // other projects' VMs.
 func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
-	given, fresh := map[string]bool{}, map[string]int{}
+	chosen, added := map[string]bool{}, map[string]int{}
 	var checks fleet.Checks
 	for i, n := range nics {
-		if given[n.MAC] && n.MAC != "" {
+		if chosen[n.MAC] && n.MAC != "" {
 			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Another card of this VM has the same address.")
 		}
-		given[n.MAC] = true
+		chosen[n.MAC] = true
 		if n.MAC != "" && !slices.ContainsFunc(vm.Spec.NICs, func(o fleet.NIC) bool { return o.MAC == n.MAC }) {
-			fresh[n.MAC] = i
+			added[n.MAC] = i
 			checkMAC(&checks, a, vm.ProjectID, i, n.MAC)
 		}
 	}
 	if err := checks.Err(); err != nil {
 		return err
 	}
-	macs := slices.Collect(maps.Keys(fresh))
+	macs := slices.Collect(maps.Keys(added))
 	if err := q.LockMACs(ctx, macs); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		return err
 	}
 	for _, t := range taken {
-		field := fmt.Sprintf("spec.nics[%d].mac", fresh[t.Mac])
+		field := fmt.Sprintf("spec.nics[%d].mac", added[t.Mac])
 		if t.Name != "" && policy.May(a, policy.InfraSee, "") {
 			checks.Add(field, "%s on %s, which Quantix did not make, has this address already. Leave it out to get a free one.", t.Name, t.HostName)
 		} else {
@@ -62,10 +62,10 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 		if nics[i].MAC != "" {
 			continue
 		}
-		if nics[i].MAC, err = p.free(ctx, q, vm.ID, given); err != nil {
+		if nics[i].MAC, err = p.free(ctx, q, vm.ID, chosen); err != nil {
 			return err
 		}
-		given[nics[i].MAC] = true
+		chosen[nics[i].MAC] = true
 	}
 	return nil
 }
@@ -77,22 +77,22 @@ func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, ma
 	}
 }
 
-// The search tries a batch of addresses at a time, from a random start. mostTries covers all addresses of a prefix of
+// The search tries a batch of addresses at a time, from a random start. maxTries covers all addresses of a prefix of
 // four or five bytes.
 const (
-	triedAtOnce = 256
-	mostTries   = 1 << 16
+	macBatch = 256
+	maxTries = 1 << 16
 )
 
 // free returns an address of the pool that no machine has. Small pools are locked against concurrent choice. In large
 // pools a collision is so unlikely that the unique index may refuse the second VM.
-func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, given map[string]bool) (string, error) {
+func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen map[string]bool) (string, error) {
 	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
 	var start [4]byte
 	rand.Read(start[:])
 	at := binary.BigEndian.Uint32(start[:])
-	for range min(size, mostTries) / triedAtOnce {
-		macs := make([]string, triedAtOnce)
+	for range min(size, maxTries) / macBatch {
+		macs := make([]string, macBatch)
 		for i := range macs {
 			macs[i] = p.address(at % size)
 			at++
@@ -102,12 +102,12 @@ func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, given m
 			return "", err
 		}
 		for _, mac := range macs {
-			if given[mac] || slices.ContainsFunc(taken, func(t db.MACsOfOthersRow) bool { return t.Mac == mac }) {
+			if chosen[mac] || slices.ContainsFunc(taken, func(t db.MACsOfOthersRow) bool { return t.Mac == mac }) {
 				continue
 			}
-			mine, err := size > mostTries, error(nil)
+			mine, err := size > maxTries, error(nil)
 			if !mine {
-				mine, err = hold(ctx, q, vm, mac)
+				mine, err = reserveMAC(ctx, q, vm, mac)
 			}
 			if err != nil || mine {
 				return mac, err
@@ -117,8 +117,9 @@ func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, given m
 	return "", fleet.Errorf(fleet.Conflict, "No MAC address that begins with %s is free for a new network card. An administrator can give the portal another macPrefix.", p)
 }
 
-// hold reserves an address for a VM until the transaction ends. It returns false if another VM has or reserves it.
-func hold(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (bool, error) {
+// reserveMAC reserves an address for a VM until the transaction ends. It returns false if another VM has or reserves
+// it.
+func reserveMAC(ctx context.Context, q *db.Queries, vm fleet.VMID, mac string) (bool, error) {
 	if mine, err := q.TryMAC(ctx, mac); err != nil || !mine {
 		return false, err
 	}

@@ -100,7 +100,8 @@ func TestASmallPoolOfMACsIsForAll(t *testing.T) {
 	}
 }
 
-// New cards get addresses of the pool that no machine has, also none that Quantix did not make; one that is named is told with its machine.
+// New cards get addresses of the pool that no machine has, also none that Quantix did not make; one that is named is
+// told with its machine.
 func TestMACsComeFromThePool(t *testing.T) {
 	s := newSite(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})

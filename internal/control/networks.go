@@ -39,7 +39,7 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 	}
 	id := fleet.NewID[fleet.NetworkID]()
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
-		if err := freeName(ctx, q, in.Name); err != nil {
+		if err := checkNetworkName(ctx, q, in.Name); err != nil {
 			return err
 		}
 		if err := q.AddNetwork(ctx, db.AddNetworkParams{ID: id, Name: in.Name, Spec: &in.Spec}); err != nil {
@@ -61,8 +61,9 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 	return c.GetNetwork(ctx, a, id)
 }
 
-// freeName refuses the name of another libvirt network. The database refuses one that is discovered concurrently.
-func freeName(ctx context.Context, q *db.Queries, name string) error {
+// checkNetworkName refuses the name of another libvirt network. The database refuses one that is discovered
+// concurrently.
+func checkNetworkName(ctx context.Context, q *db.Queries, name string) error {
 	taken, err := q.NetworkNamed(ctx, name)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
@@ -87,14 +88,14 @@ func freeName(ctx context.Context, q *db.Queries, name string) error {
 
 // describe formats the spec for the audit.
 func describe(s fleet.NetworkSpec) string {
-	words := []string{string(s.Mode)}
+	parts := []string{string(s.Mode)}
 	for _, p := range s.Prefixes() {
-		words = append(words, p.String())
+		parts = append(parts, p.String())
 	}
 	for _, w := range []string{s.Device, s.Bridge, s.Underlay} {
 		if w != "" && !s.Mode.Is().Served {
-			words = append(words, w)
+			parts = append(parts, w)
 		}
 	}
-	return strings.Join(words, " ")
+	return strings.Join(parts, " ")
 }

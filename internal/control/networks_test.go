@@ -252,7 +252,8 @@ func TestWhatTenantsSeeOfANetwork(t *testing.T) {
 	}
 }
 
-// A host's job brings the network, its end what the host saw; another network of that name counts as such, on whichever host.
+// A host's job brings the network, its end what the host saw; another network of that name counts as such, on
+// whichever host.
 func TestAHostExecutesANetwork(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
@@ -326,7 +327,8 @@ func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
 	}
 	s.refused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
 	s.says(v.ID, s.h1, `{"active":true,"foreign":true}`)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2) // nobody asked it to
+	// Nobody asked it to.
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
 	s.refused("where others of its name are", fleet.Invalid, "no active network", func() error { return create() })
 	s.says(v.ID, s.h1, `{"active":true}`)
 	if err := create(); err != nil {
@@ -344,7 +346,8 @@ func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
 	}
 }
 
-// A host that nobody gave the network to closes it to nobody: what it calls by that name is another one, on which no VM comes.
+// A host that nobody gave the network to closes it to nobody: what it calls by that name is another one, on which no
+// VM comes.
 func TestAHostWithoutTheNetworkDoesNotCloseIt(t *testing.T) {
 	s := newSite(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)

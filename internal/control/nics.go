@@ -10,9 +10,9 @@ import (
 	"quantix/internal/placement"
 )
 
-// nicRoom returns the free capacity of hosts for NICs that take a host device each. Until the transaction ends, no
+// nicCapacity returns the free capacity of hosts for NICs that take a host device each. Until the transaction ends, no
 // other transaction can reserve it.
-func nicRoom(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICs, error) {
+func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICs, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
 		if n.NetworkID != "" && !slices.Contains(ids, n.NetworkID) {
@@ -38,7 +38,7 @@ func nicRoom(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet
 			return nil, err
 		}
 	}
-	told, err := q.NICsReported(ctx, db.NICsReportedParams{Ids: store.Texts(ids), Host: string(host)})
+	networks, err := q.NICsReported(ctx, db.NICsReportedParams{Ids: store.Texts(ids), Host: string(host)})
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +48,7 @@ func nicRoom(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet
 	}
 	out := map[fleet.HostID]map[fleet.NetworkID]*placement.NICs{}
 	shared := map[string]*placement.NICs{}
-	for _, t := range told {
+	for _, t := range networks {
 		i := slices.IndexFunc(counted, func(n db.CountedNetworksRow) bool { return string(n.ID) == t.NetworkID })
 		n := counted[i]
 		key := string(t.HostID) + " " + n.Mode + " " + n.Device // networks on one device share its capacity
@@ -71,9 +71,9 @@ func nicRoom(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet
 	return out, nil
 }
 
-// handBack adds the capacity of NICs that an edit removes to the host's free capacity.
-func handBack(h *placement.Host, gone []fleet.NIC) {
-	for _, n := range gone {
+// returnCapacity adds the capacity of NICs that an edit removes to the host's free capacity.
+func returnCapacity(h *placement.Host, removed []fleet.NIC) {
+	for _, n := range removed {
 		if c := h.NICs[n.NetworkID]; c != nil {
 			c.Allocated, c.Used = max(0, c.Allocated-1), max(0, c.Used-1)
 		}

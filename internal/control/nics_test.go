@@ -13,7 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Virtual functions are promised to no more cards than there are, whoever asks at once; a VM that goes, or gives its card back, frees one.
+// Virtual functions are promised to no more cards than there are, whoever asks at once; a VM that goes, or gives its
+// card back, frees one.
 func TestVirtualFunctionsArePromisedOnce(t *testing.T) {
 	s := newSite(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
@@ -115,7 +116,8 @@ func TestVirtualFunctionsArePromisedOnce(t *testing.T) {
 	}
 }
 
-// What a host says of its virtual functions, however absurd, is about itself, and counts only where the network is assigned to it.
+// What a host says of its virtual functions, however absurd, is about itself, and counts only where the network is
+// assigned to it.
 func TestAHostsWordAboutItsFunctionsIsItsOwn(t *testing.T) {
 	s := newSite(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Naming a host is no way round its memory and processors: whoever runs the hosts must say that they may be promised twice.
+// Naming a host is no way round its memory and processors: whoever runs the hosts must say that they may be promised
+// twice.
 func TestHostRefusedBeyondItsMemoryAndProcessorsUnlessOvercommitChosen(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 2}') WHERE id = $1`, s.h1)

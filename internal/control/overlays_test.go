@@ -108,7 +108,8 @@ func TestNetworksOnOneDeviceAreRefused(t *testing.T) {
 	s.define("published-too", bridge, s.h1)
 }
 
-// Guests are not put into the subnet in which hosts carry overlays to one another: a host would take their packets by its address among the guests.
+// Guests are not put into the subnet in which hosts carry overlays to one another: a host would take their packets by
+// its address among the guests.
 func TestGuestsAreNotBetweenTheHosts(t *testing.T) {
 	s := newSite(t)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {

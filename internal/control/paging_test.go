@@ -16,8 +16,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// walk goes through a list to its end and back to its start by the pages' cursors. It demands the same pages both ways, and
-// returns the rows by what key says of them.
+// walk goes through a list to its end and back to its start by the pages' cursors. It demands the same pages both
+// ways, and returns the rows by what key says of them.
 func walk[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), q fleet.Query, key func(T) string) []string {
 	t.Helper()
 	read := func(q fleet.Query) (fleet.Page[T], []string) {

@@ -53,8 +53,8 @@ func (c *Control) SettleSecurityGroups(ctx context.Context, a fleet.Actor) error
 	return c.store.Pass(ctx, a, "security groups", func(q *db.Queries) error { return assign.SettleSecurityGroups(ctx, q, a) })
 }
 
-// sweptAtOnce is the number of rows deleted from a table per transaction.
-const sweptAtOnce = 5000
+// sweepBatch is the number of rows deleted from a table per transaction.
+const sweepBatch = 5000
 
 // Sweep deletes expired rows: tickets, idempotency keys, throttle counters, unused browser sessions, lost networks,
 // old tasks and jobs without a task. It stops when nothing is left, or after 20 s; the next run continues.
@@ -69,20 +69,20 @@ func (c *Control) Sweep(ctx context.Context, a fleet.Actor) error {
 					return err
 				}
 			}
-			tasks, err := q.SweepTasks(ctx, sweptAtOnce)
+			tasks, err := q.SweepTasks(ctx, sweepBatch)
 			if err != nil {
 				return err
 			}
-			jobs, err := q.SweepJobs(ctx, sweptAtOnce)
+			jobs, err := q.SweepJobs(ctx, sweepBatch)
 			if err != nil {
 				return err
 			}
-			plans, err := q.SweepPlans(ctx, db.SweepPlansParams{Life: fleet.PlanLife, Most: sweptAtOnce})
+			plans, err := q.SweepPlans(ctx, db.SweepPlansParams{Life: fleet.PlanLife, Most: sweepBatch})
 			if err != nil {
 				return err
 			}
-			quarters, err := q.SweepQuarters(ctx, sweptAtOnce)
-			more = max(tasks, jobs, plans, quarters) == sweptAtOnce
+			quarters, err := q.SweepQuarters(ctx, sweepBatch)
+			more = max(tasks, jobs, plans, quarters) == sweepBatch
 			return err
 		})
 		if err != nil {

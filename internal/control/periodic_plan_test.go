@@ -10,8 +10,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// What the portal asks all the time looks at what it answers with, not at the fleet, also on a connection that planned it when the portal
-// was new.
+// What the portal asks all the time looks at what it answers with, not at the fleet, also on a connection that
+// planned it when the portal was new.
 func TestPeriodicPassesLookAtWhatChanged(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // so that what is planned first is what runs later
@@ -38,7 +38,8 @@ func TestPeriodicPassesLookAtWhatChanged(t *testing.T) {
 	}
 	const vms = 20_000
 	fill(t, r, 500, vms)
-	ids := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM vms WHERE name LIKE 'vm-0001%') v`) // 100 of them
+	// 100 of them.
+	ids := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM vms WHERE name LIKE 'vm-0001%') v`)
 	hosts := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM hosts ORDER BY name LIMIT 20) h`)
 	for name, x := range map[string]struct {
 		args string

@@ -148,7 +148,8 @@ func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
 		return s.jobs(fleet.SubjectPool(s.local))
 	}
 	for status, want := range map[string]string{
-		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "", // the agent's to heal
+		// The agent's to heal.
+		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "",
 		`{"state":"inactive","error":"no storage pool with matching name"}`: "pool.apply queued",
 	} {
 		s.exec(`UPDATE assignments SET status = $2 WHERE pool_id = $1`, s.local, status)

@@ -44,7 +44,7 @@ func (c *Control) CreatePool(ctx context.Context, a fleet.Actor, in CreatePool) 
 			return err
 		}
 		if in.Secret != "" {
-			if err := c.keepPoolSecret(ctx, q, a, id, in.Secret); err != nil {
+			if err := c.storePoolSecret(ctx, q, a, id, in.Secret); err != nil {
 				return err
 			}
 		}

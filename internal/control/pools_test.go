@@ -55,7 +55,8 @@ func TestPoolHealthComesFromItsHosts(t *testing.T) {
 	}
 }
 
-// A pool that is active somewhere with something wrong is degraded there: counted so, found so, and told in its host's words.
+// A pool that is active somewhere with something wrong is degraded there: counted so, found so, and told in its
+// host's words.
 func TestADegradedPool(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
@@ -78,7 +79,8 @@ func TestADegradedPool(t *testing.T) {
 	}
 }
 
-// What a fault touches is told of each cell that is not healthy: that host's VMs and their disks in that pool, no other's.
+// What a fault touches is told of each cell that is not healthy: that host's VMs and their disks in that pool, no
+// other's.
 func TestWhatStandsBehindACell(t *testing.T) {
 	s := newSite(t)
 	disks := func(pools ...fleet.PoolID) (out []fleet.Disk) {

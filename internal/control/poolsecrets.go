@@ -34,7 +34,7 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 		if spec.CheckSecret(&checks, "secret", secret); checks.Err() != nil {
 			return checks.Err()
 		}
-		if err := c.keepPoolSecret(ctx, q, a, id, secret); err != nil {
+		if err := c.storePoolSecret(ctx, q, a, id, secret); err != nil {
 			return err
 		}
 		if tasks, err = o.ApplyAnew(ctx, q, a); err != nil {
@@ -45,8 +45,8 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 	return tasks, err
 }
 
-// keepPoolSecret stores the secret, sealed with a key that the database does not have.
-func (c *Control) keepPoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
+// storePoolSecret stores the secret, sealed with a key that the database does not have.
+func (c *Control) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
 	by := c.opts.Vault.ID()
 	if by == "" {
 		return fleet.Errorf(fleet.Conflict, "This portal has no key to keep credentials with. Set secretsKey in its settings.")

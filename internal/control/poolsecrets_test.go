@@ -59,7 +59,8 @@ func (s *site) holding(text string) string {
 	return found
 }
 
-// The secret goes to hosts that are to have the pool, and is nowhere else: in no column, answer, job or line of the audit.
+// The secret goes to hosts that are to have the pool, and is nowhere else: in no column, answer, job or line of the
+// audit.
 func TestASecretIsForThePoolsHostsAlone(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()

@@ -24,7 +24,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// life is that of a portal's process, as its database sees it: when it is over, nothing more comes from it, whichever request or loop of it would send that.
+// life is that of a portal's process, as its database sees it: when it is over, nothing more comes from it, whichever
+// request or loop of it would send that.
 type life struct {
 	mu    sync.Mutex
 	left  int // statements until it ends, before the last of them; 0: it does not
@@ -83,7 +84,8 @@ func (l *life) sends(message []byte) bool {
 	return false
 }
 
-// executes reports whether what goes to PostgreSQL has it do something: messages are a letter, their length and what they say.
+// executes reports whether what goes to PostgreSQL has it do something: messages are a letter, their length and what
+// they say.
 func executes(message []byte) bool {
 	for len(message) >= 5 && message[0] != 0 {
 		if message[0] == 'E' || message[0] == 'Q' {
@@ -146,7 +148,8 @@ func (m *mortal) same(when string, before []string) {
 	m.t.Fatalf("%s: there is\n%s\nand was\n%s", when, other(now, before), other(before, now))
 }
 
-// portal is one whose process ends before its nth statement; 0: it does not. end ends it in any case, and reports whether it had ended before.
+// portal is one whose process ends before its nth statement; 0: it does not. end ends it in any case, and reports
+// whether it had ended before.
 func (m *mortal) portal(n int) (portal *control.Control, end func() (killed bool)) {
 	m.t.Helper()
 	l := &life{}
@@ -179,8 +182,9 @@ func (m *mortal) portal(n int) (portal *control.Control, end func() (killed bool
 // shortPart is how many statements of a part a portal ends before each of which, in any order.
 const shortPart = 6
 
-// survives has a part of the order done, each time by a portal that ends one statement later, until one does not end, or only when it has done all. A part
-// that is one transaction leaves nothing of itself; a pass, which is several, may leave those that were whole.
+// survives has a part of the order done, each time by a portal that ends one statement later, until one does not end,
+// or only when it has done all. A part that is one transaction leaves nothing of itself; a pass, which is several,
+// may leave those that were whole.
 func (m *mortal) survives(what string, pass bool, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	for n := min(1, m.every); ; n++ {
@@ -277,7 +281,8 @@ func (m *mortal) carryOut() {
 	m.t.Fatalf("%d rounds later there is still work", mostRounds)
 }
 
-// claimed is the work that the host gets. What it got of a portal that ended before it answered comes back when the leases have run out.
+// claimed is the work that the host gets. What it got of a portal that ended before it answered comes back when the
+// leases have run out.
 func (m *mortal) claimed(host fleet.HostID) []wire.Work {
 	m.t.Helper()
 	if m.count("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
@@ -295,7 +300,8 @@ func (m *mortal) claimed(host fleet.HostID) []wire.Work {
 		m.survives("what was taken is given back", true, func(ctx context.Context, portal *control.Control) error {
 			return portal.RescueJobs(ctx, fleet.SystemActor)
 		})
-		m.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`) // a while later
+		// A while later.
+		m.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`)
 		m.survives("work is taken", false, claim)
 		if len(work) != len(lost) {
 			m.t.Fatalf("of %+v that was taken it is given %+v again", lost, work)

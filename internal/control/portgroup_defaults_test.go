@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Cards on a port group are in the groups that it gives, also those that are there already, until they name their own; what it gives is followed live.
+// Cards on a port group are in the groups that it gives, also those that are there already, until they name their
+// own; what it gives is followed live.
 func TestCardsFollowTheirPortGroup(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)

@@ -46,13 +46,13 @@ func checkDefaults(ctx context.Context, q *db.Queries, ids []fleet.SecurityGroup
 	if len(ids) > fleet.MaxNICGroups {
 		return nil // the spec's check refuses it
 	}
-	held, err := assign.HeldSecurityGroups(ctx, q, "", ids)
+	usable, err := assign.HeldSecurityGroups(ctx, q, "", ids)
 	if err != nil {
 		return err
 	}
 	var checks fleet.Checks
 	for i, id := range ids {
-		if !held[id] {
+		if !usable[id] {
 			checks.Add(fmt.Sprintf("securityGroups[%d]", i), "The fleet has no such security group. A port group gives only groups that every project may use.")
 		}
 	}
@@ -126,17 +126,17 @@ func (c *Control) setGroupGrant(ctx context.Context, a fleet.Actor, id fleet.Net
 // checkGroups refuses NICs on port groups that do not exist or are not available to the project. granted has the NICs
 // whose port group is granted to the project itself, whatever the network's grants are.
 func checkGroups(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
-	ask := db.GroupsForParams{ProjectID: string(project)}
+	params := db.GroupsForParams{ProjectID: string(project)}
 	for _, n := range nics {
 		if n.PortGroup != "" && n.NetworkID != "" {
-			ask.Ids = append(ask.Ids, string(n.NetworkID))
+			params.Ids = append(params.Ids, string(n.NetworkID))
 		}
 	}
 	granted = map[int]bool{}
-	if len(ask.Ids) == 0 && !slices.ContainsFunc(nics, func(n fleet.NIC) bool { return n.PortGroup != "" }) {
+	if len(params.Ids) == 0 && !slices.ContainsFunc(nics, func(n fleet.NIC) bool { return n.PortGroup != "" }) {
 		return granted, nil
 	}
-	rows, err := q.GroupsFor(ctx, ask)
+	rows, err := q.GroupsFor(ctx, params)
 	if err != nil {
 		return nil, err
 	}

@@ -16,8 +16,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A portal keeps a statement's plan for as long as its connection. One that was made when the portal was new, or while nothing waited, must serve
-// a full queue.
+// A portal keeps a statement's plan for as long as its connection. One that was made when the portal was new, or
+// while nothing waited, must serve a full queue.
 func TestAQueueThatFilledAfterItsPlanIsServed(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]int{"when the portal was new": 0, "while nothing waited": 60_000} {
@@ -43,7 +43,8 @@ func TestAQueueThatFilledAfterItsPlanIsServed(t *testing.T) {
 			r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
 			r.exec(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
 			r.queued(others, 0, history)
-			for _, sql := range []string{`UPDATE jobs SET state = 'done', ended_at = now()`, `VACUUM jobs`, `ANALYZE`} { // indexes that were large hold nothing now
+			// Indexes that were large hold nothing now.
+			for _, sql := range []string{`UPDATE jobs SET state = 'done', ended_at = now()`, `VACUUM jobs`, `ANALYZE`} {
 				if _, err := others.Exec(t.Context(), sql); err != nil {
 					t.Fatal(err)
 				}
@@ -78,8 +79,8 @@ func TestAQueueThatFilledAfterItsPlanIsServed(t *testing.T) {
 	}
 }
 
-// queued adds so many jobs, those after the first ones: a quarter waits for the rig's host, a quarter is at work elsewhere, the rest is over;
-// and consoles that are. Nobody need be told, and no plan is thrown away.
+// queued adds so many jobs, those after the first ones: a quarter waits for the rig's host, a quarter is at work
+// elsewhere, the rest is over; and consoles that are. Nobody need be told, and no plan is thrown away.
 func (r *rig) queued(others *pgx.Conn, after, n int) {
 	r.t.Helper()
 	_, err := others.Exec(r.t.Context(), `SET session_replication_role = replica`)

@@ -15,7 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// begin opens a transaction of the test's own, which gives up a lock that it waits for and never falls to a deadlock itself.
+// begin opens a transaction of the test's own, which gives up a lock that it waits for and never falls to a deadlock
+// itself.
 func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())

@@ -135,7 +135,8 @@ func (n node) visited() int {
 	return rows
 }
 
-// planned runs a statement as its connection has it planned, and undoes it. read is how many blocks of 8 KiB it looks at.
+// planned runs a statement as its connection has it planned, and undoes it. read is how many blocks of 8 KiB it looks
+// at.
 func (r *rig) planned(name, args string) (read int, plan string) {
 	r.t.Helper()
 	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)

@@ -29,7 +29,7 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 		return fleet.StaticLease{}, nil, checks.Err()
 	}
 	in.MAC = mac.String()
-	asked := in
+	request := in
 	var book func(fleet.NetworkSpec) fleet.NetworkAddresses
 	if in.IP == "" {
 		if err := store.CheckID(id, "network"); err != nil {
@@ -44,8 +44,9 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 			return "", noDHCP()
 		}
 		leases := &s.IPv4.DHCP.Leases
-		if in = asked; book != nil { // chosen under the network's lock, so concurrent requests get different addresses
-			in.IP = free(book(*s), in.MAC)
+		// Chosen under the network's lock, so concurrent requests get different addresses.
+		if in = request; book != nil {
+			in.IP = nextAddress(book(*s), in.MAC)
 		}
 		if slices.Contains(*leases, in) {
 			return "", nil
@@ -75,19 +76,19 @@ func checkLease(s fleet.NetworkSpec) error {
 	return checks.Err()
 }
 
-// free returns the address already reserved for the MAC, else its only current lease, else the next free address;
-// empty: none is free.
-func free(known fleet.NetworkAddresses, mac string) string {
-	if i := slices.IndexFunc(known.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
-		return known.Reservations[i].IP
+// nextAddress returns the address already reserved for the MAC, else its only current lease, else the next free
+// address; empty: none is free.
+func nextAddress(addresses fleet.NetworkAddresses, mac string) string {
+	if i := slices.IndexFunc(addresses.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
+		return addresses.Reservations[i].IP
 	}
-	for _, u := range known.InUse {
+	for _, u := range addresses.InUse {
 		taken := func(o fleet.AddressInUse) bool { return o.IP == u.IP && o.MAC != mac }
-		if u.MAC == mac && !u.Reserved && !strings.Contains(u.IP, ":") && !slices.ContainsFunc(known.InUse, taken) {
+		if u.MAC == mac && !u.Reserved && !strings.Contains(u.IP, ":") && !slices.ContainsFunc(addresses.InUse, taken) {
 			return u.IP
 		}
 	}
-	return known.Next
+	return addresses.Next
 }
 
 // FreeAddress ends the reservation for a MAC address. A guest keeps the address until its lease ends.

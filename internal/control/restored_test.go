@@ -13,7 +13,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// restored is a portal on a copy of the database as it was when dump was made, with the host's agent in the session that it had.
+// restored is a portal on a copy of the database as it was when dump was made, with the host's agent in the session
+// that it had.
 func (r *rig) restored(dump string) *rig {
 	r.t.Helper()
 	url := testkit.EmptyURL(r.t)
@@ -43,8 +44,9 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 	}
 }
 
-// The database is dumped, the host works on, and the dump is restored: the session is the same, and epochs and generations fall. The next order
-// comes above the epochs that the host has seen, and an edit that is lost with the database is found by the next report.
+// The database is dumped, the host works on, and the dump is restored: the session is the same, and epochs and
+// generations fall. The next order comes above the epochs that the host has seen, and an edit that is lost with the
+// database is found by the next report.
 func TestRestoredDatabaseGivesEpochsAboveWhatItsHostHasSeen(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

@@ -54,7 +54,8 @@ func TestWhatTheHypervisorDidNotAnswerIsTriedAgain(t *testing.T) {
 		t.Errorf("it waits %v, want %v", waits, want)
 	}
 	last := r.claim()[0]
-	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`) // an agent that dies of it now does so for the first time
+	// An agent that dies of it now does so for the first time.
+	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}

@@ -16,50 +16,50 @@ import (
 
 // allRules merges the wanted rules with those that the actor cannot see. Actors without access to hosts neither see
 // nor change rules that name hosts.
-func allRules(a fleet.Actor, had, want []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
+func allRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
 	if store.SeesHosts(a) {
-		return want, nil
+		return edited, nil
 	}
 	var checks fleet.Checks
-	for i, r := range want {
+	for i, r := range edited {
 		if r.OnHosts() {
 			checks.Add(fmt.Sprintf("spec.rules[%d].of", i), "Only those who see hosts name them in a rule.")
 		}
 	}
-	plain, hosts := fleet.WithoutHosts(had)
-	if slices.Equal(plain, want) {
-		return had, checks.Err()
+	plain, hosts := fleet.WithoutHosts(old)
+	if slices.Equal(plain, edited) {
+		return old, checks.Err()
 	}
-	return append(hosts, want...), checks.Err()
+	return append(hosts, edited...), checks.Err()
 }
 
-// mate is a query for VMs of a project, by name or by labels.
-type mate struct {
+// vmQuery is a query for VMs of a project, by name or by labels.
+type vmQuery struct {
 	project     fleet.ProjectID
 	name        string // a VM's name; empty: match by labels
 	pairs, keys string
 }
 
-func mateOf(project fleet.ProjectID, r fleet.PlacementRule) (mate, error) {
+func vmQueryOf(project fleet.ProjectID, r fleet.PlacementRule) (vmQuery, error) {
 	if r.Of == fleet.RuleVM {
-		return mate{project, r.Name, "{}", ""}, nil
+		return vmQuery{project, r.Name, "{}", ""}, nil
 	}
 	s := r.Labels()
 	pairs, err := json.Marshal(s.Pairs)
-	return mate{project, "", string(pairs), strings.Join(s.Keys, ",")}, err
+	return vmQuery{project, "", string(pairs), strings.Join(s.Keys, ",")}, err
 }
 
-// mates holds the VMs that match each query, by host.
-type mates map[mate]map[fleet.HostID]db.RuleMatesRow
+// queryMatches holds the VMs that match each query, by host.
+type queryMatches map[vmQuery]map[fleet.HostID]db.RuleMatesRow
 
-func findMates(ctx context.Context, q *db.Queries, asked map[mate]bool) (mates, error) {
-	out := mates{}
-	if len(asked) == 0 {
+func findMatches(ctx context.Context, q *db.Queries, queries map[vmQuery]bool) (queryMatches, error) {
+	out := queryMatches{}
+	if len(queries) == 0 {
 		return out, nil
 	}
-	var all []mate
+	var all []vmQuery
 	var p db.RuleMatesParams
-	for m := range maps.Keys(asked) {
+	for m := range maps.Keys(queries) {
 		all = append(all, m)
 		p.Projects, p.Names, p.Pairs, p.Keys = append(p.Projects, string(m.project)), append(p.Names, m.name), append(p.Pairs, m.pairs), append(p.Keys, m.keys)
 	}
@@ -75,12 +75,12 @@ func findMates(ctx context.Context, q *db.Queries, asked map[mate]bool) (mates, 
 }
 
 // of returns the VMs on the host that match the rule, without the VM itself.
-func (all mates) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.Mates, error) {
+func (all queryMatches) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (placement.Mates, error) {
 	var out placement.Mates
 	if r.OnHosts() {
 		return out, nil
 	}
-	m, err := mateOf(vm.ProjectID, r)
+	m, err := vmQueryOf(vm.ProjectID, r)
 	if err != nil {
 		return out, err
 	}
@@ -98,29 +98,29 @@ func (all mates) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.HostID) (pl
 	return out, nil
 }
 
-// rule adds to each host what the placement rules need: the rules of the VM, and other VMs' rules about it. Until the
-// transaction ends, no other VM of the project with rules or labels is placed.
-func rule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
+// addRulings adds to each host what the placement rules need: the rules of the VM, and other VMs' rules about it.
+// Until the transaction ends, no other VM of the project with rules or labels is placed.
+func addRulings(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
 		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {
 			return err
 		}
 	}
-	asked := map[mate]bool{}
+	queries := map[vmQuery]bool{}
 	for _, r := range rules {
-		m, err := mateOf(vm.ProjectID, r)
+		m, err := vmQueryOf(vm.ProjectID, r)
 		if err != nil {
 			return err
 		}
 		if !r.OnHosts() {
-			asked[m] = true
+			queries[m] = true
 		}
 	}
-	all, err := findMates(ctx, q, asked)
+	all, err := findMatches(ctx, q, queries)
 	if err != nil {
 		return err
 	}
-	shunned, err := shunnedBy(ctx, q, vm)
+	shunned, err := excludedBy(ctx, q, vm)
 	if err != nil {
 		return err
 	}
@@ -136,8 +136,8 @@ func rule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.Place
 	return nil
 }
 
-// shunnedBy returns the project's VMs, by host, whose required anti-affinity rules match this VM.
-func shunnedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
+// excludedBy returns the project's VMs, by host, whose required anti-affinity rules match this VM.
+func excludedBy(ctx context.Context, q *db.Queries, vm fleet.Meta) (map[fleet.HostID][]string, error) {
 	rows, err := q.RulesOfProject(ctx, vm.ProjectID)
 	if err != nil {
 		return nil, err
@@ -179,22 +179,22 @@ func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
 			on[h.ID] = placement.Host{ID: h.ID, Name: h.Name, Labels: labels}
 		}
 		ruled := make([][]fleet.PlacementRule, len(rows))
-		asked := map[mate]bool{}
+		queries := map[vmQuery]bool{}
 		for i, r := range rows {
 			if err := json.Unmarshal(r.Rules, &ruled[i]); err != nil {
 				return fmt.Errorf("read the rules of VM %s: %w", r.ID, err)
 			}
 			for _, one := range ruled[i] {
-				m, err := mateOf(r.ProjectID, one)
+				m, err := vmQueryOf(r.ProjectID, one)
 				if err != nil {
 					return err
 				}
 				if !one.OnHosts() && !one.Preferred {
-					asked[m] = true
+					queries[m] = true
 				}
 			}
 		}
-		all, err := findMates(ctx, q, asked)
+		all, err := findMatches(ctx, q, queries)
 		if err != nil {
 			return err
 		}
@@ -208,7 +208,7 @@ func (c *Control) SettleRules(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-func settleRule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, was []int32, h placement.Host, all mates) error {
+func settleRule(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, was []int32, h placement.Host, all queryMatches) error {
 	h.Rules = &placement.Ruling{Labels: h.Labels, Mates: make([]placement.Mates, len(rules)), Self: vm}
 	var err error
 	for k, r := range rules {

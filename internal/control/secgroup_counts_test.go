@@ -23,8 +23,8 @@ func (s *site) beat(a fleet.Actor, counts fleet.FilterCounts) error {
 	return err
 }
 
-// What hosts count at cards is summed up at the group's rules, and told at each card; what a host says of cards that are not its own, or said too
-// long ago, is not counted, and nowhere taken for nothing.
+// What hosts count at cards is summed up at the group's rules, and told at each card; what a host says of cards that
+// are not its own, or said too long ago, is not counted, and nowhere taken for nothing.
 func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 	s := newSite(t)
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)
@@ -80,7 +80,8 @@ func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 	if told.String() != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || cards[0].Hits.Dropped.Bytes != 120 {
 		t.Errorf("the card: %s %+v", told.String(), cards[0].Hits)
 	}
-	// Another host's word about these cards is worth nothing, though it has the group too, and nor are negative or absurd counts.
+	// Another host's word about these cards is worth nothing, though it has the group too, and nor are negative or
+	// absurd counts.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
 	if err := s.beat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
@@ -92,11 +93,11 @@ func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.NICs != 1 || v.Count.Of != 2 {
 		t.Errorf("a host that counts absurdly: %+v %v", v.Count, err)
 	}
-	many := make([]fleet.NICCount, 5)
-	for i := range many {
-		many[i] = fleet.NICCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]fleet.RuleCount, 1000)}
+	bulkOrder := make([]fleet.NICCount, 5)
+	for i := range bulkOrder {
+		bulkOrder[i] = fleet.NICCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]fleet.RuleCount, 1000)}
 	}
-	if err := s.beat(h1, fleet.FilterCounts{NICs: many}); fleet.CodeOf(err) != fleet.Invalid {
+	if err := s.beat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("more rules than a report has: %v", err)
 	}
 	// What was said too long ago is unknown, and so is what cannot be counted.
@@ -132,8 +133,8 @@ func TestRulesHaveIdsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// A group that somebody changed on a host does not count as applied there: at the group, at its cards, in what needs attention. It stays until a
-// person has it put back, and nothing is done about it meanwhile.
+// A group that somebody changed on a host does not count as applied there: at the group, at its cards, in what needs
+// attention. It stays until a person has it put back, and nothing is done about it meanwhile.
 func TestAGroupThatWasChangedOnAHost(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Two groups whose rules name one another: each follows the members of the other, in one step, and neither goes while the other names it.
+// Two groups whose rules name one another: each follows the members of the other, in one step, and neither goes while
+// the other names it.
 func TestTwoGroupsThatReferToOneAnother(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)

@@ -25,14 +25,15 @@ type CreateSecurityGroup struct {
 
 // UpdateSecurityGroup is the input of Control.UpdateSecurityGroup. nil fields do not change.
 type UpdateSecurityGroup struct {
-	Name         *string                  `json:"name,omitempty"`
-	Spec         *fleet.SecurityGroupSpec `json:"spec,omitempty"`         // the complete spec; a rule without an id is new
+	Name *string `json:"name,omitempty"`
+	// The complete spec; a rule without an id is new.
+	Spec         *fleet.SecurityGroupSpec `json:"spec,omitempty"`
 	IfGeneration int64                    `json:"ifGeneration,omitempty"` // expected generation; 0: not checked
 }
 
-// mayGroups refuses actors who may not change the security groups of the project, or the global ones if project is
-// empty.
-func mayGroups(a fleet.Actor, project fleet.ProjectID) error {
+// checkGroupPermission refuses actors who may not change the security groups of the project, or the global ones if
+// project is empty.
+func checkGroupPermission(a fleet.Actor, project fleet.ProjectID) error {
 	if project == "" {
 		return policy.Check(a, policy.InfraChange, "")
 	}
@@ -44,7 +45,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	if err := mayGroups(a, in.ProjectID); err != nil {
+	if err := checkGroupPermission(a, in.ProjectID); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
 	if in.Spec.Rules == nil {
@@ -53,7 +54,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	if err := checkGroup(in.Name, in.Spec); err != nil {
 		return fleet.SecurityGroupView{}, err
 	}
-	in.Spec = ownRules(in.Spec, fleet.SecurityGroupSpec{}).Tidy()
+	in.Spec = withRuleIDs(in.Spec, fleet.SecurityGroupSpec{}).Tidy()
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	add := db.AddSecurityGroupParams{ID: id, Name: in.Name, Spec: in.Spec}
 	err := c.store.Tx(ctx, func(q *db.Queries) error {
@@ -63,7 +64,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 			}
 			add.ProjectID = &in.ProjectID
 		}
-		if err := roomForGroup(ctx, q, add.ProjectID); err != nil {
+		if err := checkGroupLimit(ctx, q, add.ProjectID); err != nil {
 			return err
 		}
 		if err := checkRemotes(ctx, q, in.ProjectID, id, in.Spec); err != nil {
@@ -72,7 +73,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 		if err := q.AddSecurityGroup(ctx, add); err != nil {
 			return groupNameTaken(err, in.Name)
 		}
-		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, inRules(in.Spec))
+		return store.Audit(ctx, q, a, "secgroup.create", fleet.SubjectOf(fleet.TypeSecurityGroup, id), in.Name, describeRules(in.Spec))
 	})
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -80,13 +81,13 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	return c.GetSecurityGroup(ctx, a, id)
 }
 
-// roomForGroup refuses one more group if the project, or the global scope, has reached its limit.
-func roomForGroup(ctx context.Context, q *db.Queries, project *fleet.ProjectID) error {
-	whose := ""
+// checkGroupLimit refuses one more group if the project, or the global scope, has reached its limit.
+func checkGroupLimit(ctx context.Context, q *db.Queries, project *fleet.ProjectID) error {
+	owner := ""
 	if project != nil {
-		whose = string(*project)
+		owner = string(*project)
 	}
-	if err := q.AddSecurityGroupsAlone(ctx, whose); err != nil {
+	if err := q.AddSecurityGroupsAlone(ctx, owner); err != nil {
 		return err
 	}
 	n, err := q.CountSecurityGroups(ctx, (*string)(project))
@@ -103,9 +104,9 @@ func checkGroup(name string, spec fleet.SecurityGroupSpec) error {
 	return checks.Err()
 }
 
-// ownRules returns the spec with new ids for rules that are not in the old spec. Packet counters use the id, so two
+// withRuleIDs returns the spec with new ids for rules that are not in the old spec. Packet counters use the id, so two
 // groups of a NIC must not share one.
-func ownRules(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
+func withRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 	s.Rules = slices.Clone(s.Rules)
 	for i, r := range s.Rules {
 		if !slices.ContainsFunc(old.Rules, func(o fleet.SecurityRule) bool { return o.ID == r.ID }) {
@@ -118,13 +119,13 @@ func ownRules(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 // checkRemotes refuses rules that name a group not available to the project. Rules of global groups may only name
 // global groups. A group may name itself.
 func checkRemotes(ctx context.Context, q *db.Queries, project fleet.ProjectID, self fleet.SecurityGroupID, spec fleet.SecurityGroupSpec) error {
-	held, err := assign.HeldSecurityGroups(ctx, q, project, spec.Refers())
+	usable, err := assign.HeldSecurityGroups(ctx, q, project, spec.Refers())
 	if err != nil {
 		return err
 	}
 	var checks fleet.Checks
 	for i, r := range spec.Rules {
-		if r.GroupID != "" && r.GroupID != self && !held[r.GroupID] {
+		if r.GroupID != "" && r.GroupID != self && !usable[r.GroupID] {
 			checks.Add(fmt.Sprintf("spec.rules[%d].groupId", i), "There is no such security group.")
 		}
 	}
@@ -140,16 +141,16 @@ func groupNameTaken(err error, name string) error {
 	return err
 }
 
-// inRules formats the number of rules for the audit.
-func inRules(s fleet.SecurityGroupSpec) string {
-	words := make([]string, len(s.Rules))
+// describeRules formats the number of rules for the audit.
+func describeRules(s fleet.SecurityGroupSpec) string {
+	rules := make([]string, len(s.Rules))
 	for i, r := range s.Rules {
-		words[i] = r.Words("group " + string(r.GroupID))
+		rules[i] = r.Words("group " + string(r.GroupID))
 	}
-	if len(words) == 0 {
+	if len(rules) == 0 {
 		return "no rules"
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(rules, ", ")
 }
 
 // changeGroup runs do with the locked group if the actor may change it.
@@ -169,7 +170,7 @@ func (c *Control) changeGroup(ctx context.Context, a fleet.Actor, id fleet.Secur
 		if of != "" && !policy.May(a, policy.VMSee, of) {
 			return store.NotFound(store.NoRows, "security group")
 		}
-		if err := mayGroups(a, of); err != nil {
+		if err := checkGroupPermission(a, of); err != nil {
 			return err
 		}
 		if row.DeletedAt != nil {
@@ -195,7 +196,7 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 		if err := checkGroup(name, spec); err != nil {
 			return err
 		}
-		spec = ownRules(spec, old.Spec).Tidy()
+		spec = withRuleIDs(spec, old.Spec).Tidy()
 		if err := checkRemotes(ctx, q, store.ProjectOf(old.ProjectID), id, spec); err != nil {
 			return err
 		}
@@ -205,7 +206,7 @@ func (c *Control) UpdateSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 		if err := assign.PushSecurityGroups(ctx, q, a, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.TypeSecurityGroup, id), name, inRules(spec))
+		return store.Audit(ctx, q, a, "secgroup.update", fleet.SubjectOf(fleet.TypeSecurityGroup, id), name, describeRules(spec))
 	})
 	if err != nil {
 		return fleet.SecurityGroupView{}, err
@@ -221,7 +222,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 			return err
 		}
 		if len(rows) > 0 {
-			return groupNeeded(a, old.Name, rows)
+			return groupInUse(a, old.Name, rows)
 		}
 		if err := assign.DeleteSecurityGroup(ctx, q, id); err != nil {
 			return err
@@ -230,8 +231,8 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 	})
 }
 
-// groupNeeded returns the refusal to delete a group. It names those dependents that the actor may see.
-func groupNeeded(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
+// groupInUse returns the refusal to delete a group. It names those dependents that the actor may see.
+func groupInUse(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
 	var vms, groups, nets []string
 	hidden := false
 	for _, r := range rows {

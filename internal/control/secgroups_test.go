@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A group follows the cards that are in it: to the host that has one, with the addresses of members, and away with the last.
+// A group follows the cards that are in it: to the host that has one, with the addresses of members, and away with
+// the last.
 func TestASecurityGroupFollowsItsCards(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
@@ -288,7 +289,8 @@ func TestWhatTenantsMayDoWithSecurityGroups(t *testing.T) {
 	}
 }
 
-// Anti-spoofing is on for what tenants make, and off for what those make who run hosts, unless they say otherwise; what is there stays.
+// Anti-spoofing is on for what tenants make, and off for what those make who run hosts, unless they say otherwise;
+// what is there stays.
 func TestAntiSpoofingIsOnForTenants(t *testing.T) {
 	s := newSite(t)
 	make := func(a fleet.Actor, name string, on *bool) fleet.VMView {

@@ -11,8 +11,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// site is a house with projects red and blue, hosts h1 and h2 that are heard, the shared pool "nfs" on both with an image and
-// an ISO that are published, the local pool "local" on h1 alone, and the network "default" on both. Tests write what agents would report.
+// site is a house with projects red and blue, hosts h1 and h2 that are heard, the shared pool "nfs" on both with an
+// image and an ISO that are published, the local pool "local" on h1 alone, and the network "default" on both. Tests
+// write what agents would report.
 type site struct {
 	*house
 	red, blue      fleet.ProjectID
@@ -96,7 +97,8 @@ func shelved(volume string, pool fleet.PoolID) string {
 	}, string(pool))
 }
 
-// shelve makes a volume of the pool an image of the library, published to every project, with a copy on each of the hosts that has its own.
+// shelve makes a volume of the pool an image of the library, published to every project, with a copy on each of the
+// hosts that has its own.
 func (s *site) shelve(pool fleet.PoolID, hosts []fleet.HostID, volume, format string, capacity int64) (fleet.ImageID, fleet.ImageVersionID) {
 	s.t.Helper()
 	image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()

@@ -97,7 +97,8 @@ func TestTheStartSetIsChangedAndRestored(t *testing.T) {
 	}
 }
 
-// A pull makes an image with the entry's facts; the next one a version of it. One that failed says why at its entry, and leaves no version.
+// A pull makes an image with the entry's facts; the next one a version of it. One that failed says why at its entry,
+// and leaves no version.
 func TestAWellKnownImageIsPulled(t *testing.T) {
 	s := newShelf(t)
 	debian := s.start("Debian 12")

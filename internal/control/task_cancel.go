@@ -52,7 +52,7 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 	if err := q.LockOf(ctx, string(t.Subject)); err != nil {
 		return err
 	}
-	if err := mayCancel(a, t); err != nil {
+	if err := checkCancellable(a, t); err != nil {
 		return err
 	}
 	if t.Kind.Is().TakenBack {
@@ -86,7 +86,7 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 		return err
 	}
 	for _, id := range projects {
-		if err := mayCancel(a, fleet.Task{Kind: t.Kind, State: fleet.JobQueued, ProjectID: fleet.ProjectID(id)}); err != nil {
+		if err := checkCancellable(a, fleet.Task{Kind: t.Kind, State: fleet.JobQueued, ProjectID: fleet.ProjectID(id)}); err != nil {
 			return err
 		}
 	}
@@ -109,8 +109,8 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 
 func cancelledBy(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", a.Name) }
 
-// mayCancel checks the permission that the task itself needs, and whether cancelling has any effect.
-func mayCancel(a fleet.Actor, t fleet.Task) error {
+// checkCancellable checks the permission that the task itself needs, and whether cancelling has any effect.
+func checkCancellable(a fleet.Actor, t fleet.Task) error {
 	if err := policy.Check(a, policy.ToCancel(t), t.ProjectID); err != nil {
 		return err
 	}

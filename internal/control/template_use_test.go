@@ -126,7 +126,8 @@ func TestWhatIsMadeFromNoTemplate(t *testing.T) {
 	if tasks, err := s.DeleteTemplateVersion(t.Context(), s.member, control.TemplateVersion{TemplateID: other.ID, VersionID: told.ID}, "Other"); err != nil || len(tasks) != 0 {
 		t.Errorf("%v %v", tasks, err)
 	}
-	if err := with(control.From{TemplateID: other.ID})(); fleet.CodeOf(err) != fleet.Conflict { // the name is taken; the older version is offered
+	// The name is taken; the older version is offered.
+	if err := with(control.From{TemplateID: other.ID})(); fleet.CodeOf(err) != fleet.Conflict {
 		t.Error(err)
 	}
 }

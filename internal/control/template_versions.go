@@ -57,7 +57,7 @@ func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of T
 	var tasks []fleet.TaskID
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		tasks = nil
-		if err := mayGo(ctx, q, v.ID, copies); err != nil {
+		if err := checkRemovable(ctx, q, v.ID, copies); err != nil {
 			return err
 		}
 		if err := q.DeleteImageVersions(ctx, db.DeleteImageVersionsParams{Ids: ids, TemplateID: string(v.ID)}); err != nil {
@@ -93,7 +93,7 @@ func (c *Control) DeleteTemplate(ctx context.Context, a fleet.Actor, id fleet.Te
 	var tasks []fleet.TaskID
 	err = c.store.Tx(ctx, func(q *db.Queries) error {
 		tasks = nil
-		if err := mayGo(ctx, q, id, copies); err != nil {
+		if err := checkRemovable(ctx, q, id, copies); err != nil {
 			return err
 		}
 		if err := q.DeleteTemplate(ctx, id); err != nil {
@@ -162,8 +162,8 @@ func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version f
 	return out, ids, nil
 }
 
-// mayGo locks the template with its images. It refuses while a copy backs disks or is in use by a host's job.
-func mayGo(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query.Copies) error {
+// checkRemovable locks the template with its images. It refuses while a copy backs disks or is in use by a host's job.
+func checkRemovable(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query.Copies) error {
 	if _, err := q.LockTemplateImages(ctx, &id); err != nil {
 		return err
 	}
@@ -171,10 +171,10 @@ func mayGo(ctx context.Context, q *db.Queries, id fleet.TemplateID, copies query
 		return store.NotFound(err, "template")
 	}
 	for _, o := range copies {
-		if err := noOverlays(ctx, q, Image{PoolID: o.PoolID, Volume: o.Volume, HostID: o.HostID}); err != nil {
+		if err := checkNoOverlays(ctx, q, Image{PoolID: o.PoolID, Volume: o.Volume, HostID: o.HostID}); err != nil {
 			return err
 		}
-		if work, err := workOn(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
+		if work, err := unfinishedWork(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
 			return store.FirstError(err, func() error {
 				return fleet.Errorf(fleet.Conflict, "The file %s is at work now: %s. Wait until that has ended.", o.Volume, work)
 			})

@@ -52,7 +52,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 		return "", fleet.Task{}, err
 	}
 	id := fleet.NewID[fleet.TemplateID]()
-	task, err := c.takeVersion(ctx, a, in.OfVM, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
+	task, err := c.makeVersion(ctx, a, in.OfVM, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
 		n, err := q.CountProjectTemplates(ctx, string(vm.ProjectID))
 		switch {
 		case err != nil:
@@ -85,7 +85,7 @@ func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id flee
 	if in.check(&checks); checks.Err() != nil {
 		return fleet.Task{}, checks.Err()
 	}
-	return c.takeVersion(ctx, a, in, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
+	return c.makeVersion(ctx, a, in, func(q *db.Queries, vm fleet.VMView) (db.Template, error) {
 		t, err := q.LockTemplate(ctx, id)
 		switch {
 		case err != nil:
@@ -107,8 +107,8 @@ func (in OfVM) check(c *fleet.Checks) {
 	fleet.CheckDescription(c, "note", in.Note)
 }
 
-// takeVersion makes a version of the VM for the template that first makes or locks.
-func (c *Control) takeVersion(ctx context.Context, a fleet.Actor, in OfVM, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
+// makeVersion makes a version of the VM for the template that first makes or locks.
+func (c *Control) makeVersion(ctx context.Context, a fleet.Actor, in OfVM, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
 	was, err := c.GetVM(ctx, a, in.VMID)
 	if err != nil {
 		return task, err
@@ -260,14 +260,14 @@ func copyForTemplate(
 		return task, "", err
 	}
 	j.order.TakesBytes, j.order.Snapshot = vm.DiskBytes(disk), shot.of()
-	if j.host, err = roomFor(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-		return task, "", noRoomFor(a, err)
+	if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+		return task, "", hideHosts(a, err)
 	}
 	version, err := addVersion(ctx, q, a, image, fleet.ImageVersion{Source: fmt.Sprintf("disk %d of VM %s", i+1, vm.Name)})
 	if err != nil {
 		return task, "", err
 	}
-	if err := copyComing(ctx, q, a, version, j, spec.Shared); err != nil {
+	if err := addPendingCopy(ctx, q, a, version, j, spec.Shared); err != nil {
 		return task, "", err
 	}
 	subject, args := fleet.SubjectVolume(j.ref), fleet.JobArgs{Volume: &j.order}

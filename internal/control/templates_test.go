@@ -61,7 +61,8 @@ func (s *shelf) copied(host fleet.HostID, sum string) {
 	}
 }
 
-// A member makes a template of a VM that is off: each disk becomes an image of the template's, and the spec is kept without what made it that VM.
+// A member makes a template of a VM that is off: each disk becomes an image of the template's, and the spec is kept
+// without what made it that VM.
 func TestMembersMakeTemplates(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostTransfers limits a host's concurrent transfers, as sender and receiver together.
-const mostTransfers = 16
+// maxTransfers limits a host's concurrent transfers, as sender and receiver together.
+const maxTransfers = 16
 
 // Roles of the jobs of a transfer and of a migration.
 const (
@@ -17,8 +17,8 @@ const (
 	roleSend    = "send"
 )
 
-// between is the route of a file from one host to another; the zero value: no transfer is needed.
-type between struct {
+// route is the route of a file from one host to another; the zero value: no transfer is needed.
+type route struct {
 	id       fleet.TransferID
 	from, to query.HostRef
 	source   fleet.Volref
@@ -27,36 +27,36 @@ type between struct {
 }
 
 // transferOf returns the route of a copy that one host sends to another.
-func transferOf(o *copyImage) between {
+func transferOf(o *copyImage) route {
 	if o.from.ID == "" {
-		return between{}
+		return route{}
 	}
-	return between{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
+	return route{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
 }
 
 // received makes the order that of the receiving host.
-func (b between) received(j *volumeJob) {
+func (b route) received(j *volumeJob) {
 	if b.id != "" {
 		j.order.Transfer = &fleet.TransferOrder{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.rate}
 	}
 }
 
 // send adds the sender's job to the receiver's task.
-func (b between) send(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
+func (b route) send(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
 	if b.id == "" {
 		return nil
 	}
-	sender, err := b.sendBeside(ctx, q, task, receiver, to)
+	sender, err := b.sendWith(ctx, q, task, receiver, to)
 	if err != nil {
 		return err
 	}
 	return q.NameStep(ctx, db.NameStepParams{Role: roleReceive, TaskID: &task, Steps: []string{string(sender)}})
 }
 
-// sendBeside adds the sender's job to the task that has the receiver's job. The subject is the destination volume, so
+// sendWith adds the sender's job to the task that has the receiver's job. The subject is the destination volume, so
 // the source stays readable for other jobs.
-func (b between) sendBeside(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) (fleet.JobID, error) {
-	if err := roomForTransfer(ctx, q, b.from.ID, b.to.ID); err != nil {
+func (b route) sendWith(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) (fleet.JobID, error) {
+	if err := checkTransferLimit(ctx, q, b.from.ID, b.to.ID); err != nil {
 		return "", err
 	}
 	sender := fleet.NewID[fleet.JobID]()
@@ -73,9 +73,9 @@ func (b between) sendBeside(ctx context.Context, q *db.Queries, task fleet.TaskI
 	return sender, err
 }
 
-func roomForTransfer(ctx context.Context, q *db.Queries, from, to fleet.HostID) error {
+func checkTransferLimit(ctx context.Context, q *db.Queries, from, to fleet.HostID) error {
 	n, err := q.CountTransfers(ctx, db.CountTransfersParams{FromHost: from, ToHost: to})
-	if err == nil && n >= mostTransfers {
+	if err == nil && n >= maxTransfers {
 		err = fleet.Errorf(fleet.TooMany, "One of both hosts sends or receives %d files already. Wait for some of them.", n)
 	}
 	return err

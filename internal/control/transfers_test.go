@@ -178,7 +178,8 @@ func TestATransferIsTakenBackOnBothSides(t *testing.T) {
 	}
 }
 
-// A VM that is placed where the image is not has it sent there first, as a part of its task; a host that has it goes before others.
+// A VM that is placed where the image is not has it sent there first, as a part of its task; a host that has it goes
+// before others.
 func TestAnImageIsSentBeforeItsVM(t *testing.T) {
 	s := newShelf(t)
 	id := s.lonely()
@@ -196,7 +197,8 @@ func TestAnImageIsSentBeforeItsVM(t *testing.T) {
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("the VM is made before its image is there: %+v", w)
 	}
-	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`) // as before that look
+	// As before that look.
+	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`)
 	w, out := s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
 	if w.Args.Volume.Transfer.ID != out.Args.Volume.Transfer.ID {
 		t.Error("they are two transfers")

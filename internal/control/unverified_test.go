@@ -8,7 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// What nobody has verified, or what was touched since, is read before a VM is made from it. Of what has other bytes, none is made.
+// What nobody has verified, or what was touched since, is read before a VM is made from it. Of what has other bytes,
+// none is made.
 func TestWhatNobodyVerifiedIsReadFirst(t *testing.T) {
 	s := newShelf(t)
 	id := s.start("Debian 12").ID

@@ -41,8 +41,8 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	var checks fleet.Checks
 	fleet.CheckNewVolume(&checks, "name", in.Name)
 	fleet.CheckVolumeSize(&checks, "sizeBytes", in.SizeBytes)
-	algorithm, digest, known := fleet.ParseChecksum(in.Checksum)
-	if !known {
+	algorithm, digest, ok := fleet.ParseChecksum(in.Checksum)
+	if !ok {
 		checks.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
 	}
 	if in.File = strings.ToValidUTF8(strings.ReplaceAll(in.File, "\x00", ""), ""); len(in.File) > fleet.MaxFile {
@@ -100,14 +100,14 @@ func (c *Control) sameUpload(ctx context.Context, a fleet.Actor, pool fleet.Pool
 	return fleet.Upload{}, err
 }
 
-func uploadOf(u db.Upload, host string, state fleet.JobState, progress int32, note, words string) fleet.Upload {
+func uploadOf(u db.Upload, host string, state fleet.JobState, progress int32, note, errText string) fleet.Upload {
 	ends := u.HeardAt.Add(fleet.UploadPatience)
 	if last := u.CreatedAt.Add(fleet.UploadLife); last.Before(ends) {
 		ends = last
 	}
 	return fleet.Upload{
 		ID: u.ID, TaskID: u.TaskID, PoolID: u.PoolID, HostID: u.HostID, HostName: host, Volume: u.Volume, SizeBytes: u.SizeBytes, Checksum: u.Checksum,
-		File: u.File, State: state, Progress: int(progress), Note: note, Error: words, CreatedAt: u.CreatedAt, EndsAt: ends,
+		File: u.File, State: state, Progress: int(progress), Note: note, Error: errText, CreatedAt: u.CreatedAt, EndsAt: ends,
 	}
 }
 

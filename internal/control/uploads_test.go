@@ -156,8 +156,8 @@ func TestUploadsThatNobodyContinuesEnd(t *testing.T) {
 	s.refused("to continue it", fleet.Invalid, "Nobody continued it", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
 }
 
-// That its host is asked to come for what a person sends may be on its way when the upload has ended: who made a VM of it at once was told that the volume is
-// at work, though nothing was done to it any more.
+// That its host is asked to come for what a person sends may be on its way when the upload has ended: who made a VM
+// of it at once was told that the volume is at work, though nothing was done to it any more.
 func TestAnUploadThatHasEndedIsFree(t *testing.T) {
 	s := newSite(t)
 	uploading, h1 := s.sender("sender", fleet.RoleOperator), s.greet(s.h1)
@@ -208,8 +208,8 @@ func TestAnUploadDoesNotWearOut(t *testing.T) {
 	}
 }
 
-// What is half made of an upload is nobody else's to remove while its sender pauses, and what a host is to remove of one is not made anew by another
-// host of the pool: it would remove that.
+// What is half made of an upload is nobody else's to remove while its sender pauses, and what a host is to remove of
+// one is not made anew by another host of the pool: it would remove that.
 func TestHalfMadeUploadsOfASharedPool(t *testing.T) {
 	s := newSite(t)
 	uploading := s.sender("sender", fleet.RoleOperator)

@@ -12,14 +12,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// powerWords lists the actions for the error text: "start, stop or reset".
-var powerWords = func() string {
-	var words []string
+// powerActionList lists the actions for the error text: "start, stop or reset".
+var powerActionList = func() string {
+	var texts []string
 	for _, k := range store.PowerOrders {
-		words = append(words, string(fleet.ActionOf(k)))
+		texts = append(texts, string(fleet.ActionOf(k)))
 	}
-	last := len(words) - 1
-	return strings.Join(words[:last], ", ") + " or " + words[last]
+	last := len(texts) - 1
+	return strings.Join(texts[:last], ", ") + " or " + texts[last]
 }()
 
 // vmChanges lists the job kinds that change a VM, without its deletion and kinds that a host undoes.
@@ -57,7 +57,7 @@ func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act f
 func checkPower(act fleet.Action) error {
 	var checks fleet.Checks
 	if !slices.Contains(store.PowerOrders, act.Job()) {
-		checks.Add("action", "There is no power action %q. Use %s.", string(act), powerWords)
+		checks.Add("action", "There is no power action %q. Use %s.", string(act), powerActionList)
 	}
 	return checks.Err()
 }
@@ -119,21 +119,21 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 
 // overtake cancels waiting power jobs of other kinds; jobs of the same kind coalesce. A forced action also aborts a
 // shutdown that waits for its guest.
-func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, word string) error {
+func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, action string) error {
 	kinds := slices.DeleteFunc(store.Texts(store.PowerOrders), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
 	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
-		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was asked for before its turn came.", word),
+		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was asked for before its turn came.", action),
 	})
 	if err == nil && by == fleet.VMStop {
-		_, err = q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: fmt.Sprintf("Broken off: %q was asked for.", word)})
+		_, err = q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: fmt.Sprintf("Broken off: %q was asked for.", action)})
 	}
 	if err != nil || !by.Is().Forces {
 		return err
 	}
 	return q.BreakOffWaits(ctx, db.BreakOffWaitsParams{
 		Kinds:   guestWaits,
-		Subject: subject, HostID: vm.HostID, Error: fmt.Sprintf("Broken off: %q was asked for.", word),
+		Subject: subject, HostID: vm.HostID, Error: fmt.Sprintf("Broken off: %q was asked for.", action),
 	})
 }
 
@@ -169,7 +169,7 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 		if err != nil {
 			return err
 		}
-		if err := mayRemove(vm, disks); err != nil {
+		if err := checkRemovableVM(vm, disks); err != nil {
 			return err
 		}
 		if disks && confirmName != vm.Name {
@@ -197,8 +197,8 @@ func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	return store.TaskFor(a, job), err
 }
 
-// mayRemove refuses a deletion that the VM's disks, snapshots or protection forbid.
-func mayRemove(vm fleet.VMView, disks bool) error {
+// checkRemovableVM refuses a deletion that the VM's disks, snapshots or protection forbid.
+func checkRemovableVM(vm fleet.VMView, disks bool) error {
 	if ok, why := vm.Allows(fleet.ActDelete); !ok {
 		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
@@ -217,7 +217,8 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	made, err := q.HasCreatedDisks(ctx, vm.ID) // an undefined VM may have disks too: copies made before its definition
+	// An undefined VM may have disks too: copies made before its definition.
+	hasDisks, err := q.HasCreatedDisks(ctx, vm.ID)
 	if err != nil {
 		return fleet.Task{}, err
 	}
@@ -233,7 +234,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: guestWaits, Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {
 		return fleet.Task{}, err
 	}
-	if touched || made || vm.ObservedGeneration > 0 || vm.Status != nil {
+	if touched || hasDisks || vm.ObservedGeneration > 0 || vm.Status != nil {
 		if err := q.MarkVMDeleted(ctx, vm.ID); err != nil {
 			return fleet.Task{}, err
 		}
@@ -243,13 +244,13 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err := q.DropVM(ctx, vm.ID); err != nil {
 		return fleet.Task{}, err
 	}
-	const unmade = "Its host had never made it."
+	const neverCreated = "Its host had never made it."
 	if child := store.ChildOf(ctx); child != "" {
-		return fleet.Task{}, q.EndUnchanged(ctx, db.EndUnchangedParams{ID: child, Note: unmade})
+		return fleet.Task{}, q.EndUnchanged(ctx, db.EndUnchangedParams{ID: child, Note: neverCreated})
 	}
-	done, err := q.NoteDone(ctx, db.NoteDoneParams{
+	task, err := q.NoteDone(ctx, db.NoteDoneParams{
 		ID: fleet.NewID[fleet.TaskID](), HostID: &vm.HostID, ProjectID: &vm.ProjectID, Kind: fleet.VMDelete, Subject: subject, SubjectName: vm.Name,
-		Generation: vm.Generation, Note: unmade, CreatedBy: a.Name, UserID: store.UserIDOf(a),
+		Generation: vm.Generation, Note: neverCreated, CreatedBy: a.Name, UserID: store.UserIDOf(a),
 	})
-	return store.TaskOf(done, vm.HostName), err
+	return store.TaskOf(task, vm.HostName), err
 }

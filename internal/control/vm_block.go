@@ -60,13 +60,13 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 	case d.Existing && !policy.May(a, policy.InfraChange, ""):
 		c.Add(at+".volume", "Only those who run the hosts give a VM a volume that is there already.")
 	case d.Existing:
-		return volumeFree(ctx, q, c, at, disks[:i], *d)
+		return checkVolumeFree(ctx, q, c, at, disks[:i], *d)
 	}
 	return nil
 }
 
-// volumeFree refuses a volume that is already a disk of this or another VM.
-func volumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, before []fleet.Disk, d fleet.Disk) error {
+// checkVolumeFree refuses a volume that is already a disk of this or another VM.
+func checkVolumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, before []fleet.Disk, d fleet.Disk) error {
 	if slices.ContainsFunc(before, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
 		c.Add(at+".volume", "%s is another disk of this VM already.", d.Volume)
 		return nil
@@ -75,28 +75,28 @@ func volumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, 
 	if err != nil {
 		return err
 	}
-	var held fleet.VolumeInUse
-	if err := json.Unmarshal(text, &held); err != nil {
+	var users fleet.VolumeInUse
+	if err := json.Unmarshal(text, &users); err != nil {
 		return fmt.Errorf("read who has the volume %s: %w", d.Volume, err)
 	}
 	switch {
 	case d.Shareable:
-		return volumeSharable(ctx, q, c, at, d, held)
-	case held.Disk != "":
-		c.Add(at+".volume", "%s is a disk of the VM %s already: two guests on one volume destroy it.", d.Volume, held.Disk)
+		return checkVolumeSharable(ctx, q, c, at, d, users)
+	case users.Disk != "":
+		c.Add(at+".volume", "%s is a disk of the VM %s already: two guests on one volume destroy it.", d.Volume, users.Disk)
 	}
 	return nil
 }
 
-// volumeSharable refuses to share a volume that a VM uses exclusively, or that backs other volumes.
-func volumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, held fleet.VolumeInUse) error {
+// checkVolumeSharable refuses to share a volume that a VM uses exclusively, or that backs other volumes.
+func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, d fleet.Disk, users fleet.VolumeInUse) error {
 	switch {
-	case held.Published:
+	case users.Published:
 		c.Add(at+".volume", "%s is published: the library of images has it. Copy it, and share the copy.", d.Volume)
-	case held.Making != "":
-		c.Add(at+".volume", "The VM %s is being made from %s. Wait until that is done.", held.Making, d.Volume)
-	case held.Drive != "":
-		c.Add(at+".volume", "The VM %s reads %s, in a drive or when it starts. Take it out there first.", held.Drive, d.Volume)
+	case users.Making != "":
+		c.Add(at+".volume", "The VM %s is being made from %s. Wait until that is done.", users.Making, d.Volume)
+	case users.Drive != "":
+		c.Add(at+".volume", "The VM %s reads %s, in a drive or when it starts. Take it out there first.", users.Drive, d.Volume)
 	}
 	all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
 	if err == nil && len(all) > 0 && !all[0].Shares {

@@ -21,8 +21,8 @@ type CreateVMs struct {
 	fleet.BulkNames
 }
 
-// errTried rolls back the transaction of a trial creation.
-var errTried = errors.New("only tried")
+// errTrial rolls back the transaction of a trial creation.
+var errTrial = errors.New("only tried")
 
 // CreateVMs writes a task with one child per VM and returns it at once. A fault of the first VM or of any name
 // refuses all. BeginTasks then creates one VM after the other with the person's permissions at that time; a child
@@ -45,7 +45,7 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 		checks.Add("projectId", "Choose the project.")
 	}
 	if len(names) > 1 {
-		in.onlyOnce(&checks)
+		in.checkUnique(&checks)
 	}
 	if err := checks.Err(); err != nil {
 		return none, err
@@ -60,8 +60,8 @@ func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (f
 
 func bulkLabel(id fleet.TaskID) string { return "order of task " + string(id) }
 
-// onlyOnce refuses settings that two VMs cannot share.
-func (in CreateVMs) onlyOnce(c *fleet.Checks) {
+// checkUnique refuses settings that two VMs cannot share.
+func (in CreateVMs) checkUnique(c *fleet.Checks) {
 	for i, n := range in.Spec.NICs {
 		if n.MAC != "" {
 			c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Several VMs cannot have one address. Leave it out: each gets its own.")
@@ -94,14 +94,14 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 		if err != nil {
 			return none, err
 		}
-		return creationOf(ctx, q, vm.ID)
+		return creationTask(ctx, q, vm.ID)
 	}
-	asked, err := c.try(ctx, tx, a, first)
+	completed, err := c.try(ctx, tx, a, first)
 	if err != nil {
 		return none, err
 	}
 	id := fleet.NewID[fleet.TaskID]()
-	request, err := sealer{c.opts.Vault}.keepAs(bulkLabel(id), asked, asked.FirstBoot != nil)
+	sealedInput, err := sealer{c.opts.Vault}.encodeInput(bulkLabel(id), completed, completed.FirstBoot != nil)
 	if err != nil {
 		return none, err
 	}
@@ -115,7 +115,7 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 	if err := q.AddSteps(ctx, steps); err != nil {
 		return none, err
 	}
-	if err := q.AddVMOrder(ctx, db.AddVMOrderParams{TaskID: id, Request: request}); err != nil {
+	if err := q.AddVMOrder(ctx, db.AddVMOrderParams{TaskID: id, Request: sealedInput}); err != nil {
 		return none, err
 	}
 	if err := q.SettleParent(ctx, string(id)); err != nil {
@@ -133,18 +133,18 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 // try creates a VM and rolls back, to report faults at their fields in advance. It returns the input with defaults
 // resolved now: the template's version, or the source VM's spec.
 func (c *Control) try(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM) (CreateVM, error) {
-	asked := in
-	err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error {
+	completed := in
+	err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error {
 		var err error
-		if asked, _, err = c.makeVM(store.Within(ctx, part), db.New(part), a, fleet.NewID[fleet.VMID](), in, ""); err != nil {
+		if completed, _, err = c.makeVM(store.Within(ctx, sub), db.New(sub), a, fleet.NewID[fleet.VMID](), in, ""); err != nil {
 			return err
 		}
-		return errTried
+		return errTrial
 	})
-	if errors.Is(err, errTried) {
+	if errors.Is(err, errTrial) {
 		err = nil
 	}
-	return asked, err
+	return completed, err
 }
 
 // makeVM is CreateVM within the context's transaction.
@@ -152,12 +152,12 @@ func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id f
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return in, fleet.VMView{}, err
 	}
-	whole, from, err := c.planFrom(ctx, a, id, in)
+	completed, from, err := c.planFrom(ctx, a, id, in)
 	if err != nil {
-		return whole, fleet.VMView{}, err
+		return completed, fleet.VMView{}, err
 	}
-	vm, _, err := createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, from, child)
-	return whole, vm, err
+	vm, _, err := createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, completed, from, child)
+	return completed, vm, err
 }
 
 // beginVM creates the VM of a pending child as the person who ordered it.
@@ -167,23 +167,23 @@ func (c *Control) beginVM(ctx context.Context, q *db.Queries, a fleet.Actor, p d
 	}
 	text, err := q.VMOrder(ctx, *p.ParentID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return editPart(ctx, q, a, c.macs(), p) // without a stored creation it is the child of a bulk edit
+		return runEditChild(ctx, q, a, c.macs(), p) // without a stored creation it is the child of a bulk edit
 	}
 	if err != nil {
 		return err
 	}
 	var in CreateVM
-	if err := (sealer{c.opts.Vault}).keptAs(bulkLabel(*p.ParentID), text, &in); err != nil {
+	if err := (sealer{c.opts.Vault}).decodeInput(bulkLabel(*p.ParentID), text, &in); err != nil {
 		return err
 	}
 	in.Name = p.SubjectName
 	_, id := p.Subject.Split()
 	_, _, err = c.makeVM(ctx, q, a, fleet.VMID(id), in, p.ID)
-	return inFull(err)
+	return joinFieldErrors(err)
 }
 
-// inFull joins the errors of all fields into one sentence, because a task has no form to show them.
-func inFull(err error) error {
+// joinFieldErrors joins the errors of all fields into one sentence, because a task has no form to show them.
+func joinFieldErrors(err error) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok || len(e.Fields) < 2 {
 		return err
@@ -205,8 +205,8 @@ func namesTaken(taken []string, project string) error {
 	return &fleet.Error{Code: fleet.Conflict, Message: text, Fields: []fleet.FieldError{{Field: "name", Message: text}}}
 }
 
-// creationOf returns the task that creates the VM.
-func creationOf(ctx context.Context, q *db.Queries, id fleet.VMID) (fleet.Task, error) {
+// creationTask returns the task that creates the VM.
+func creationTask(ctx context.Context, q *db.Queries, id fleet.VMID) (fleet.Task, error) {
 	rows, err := q.VMTasks(ctx, fleet.SubjectVM(id))
 	if err != nil {
 		return fleet.Task{}, err

@@ -26,7 +26,8 @@ func TestManyAtOnce(t *testing.T) {
 	if n := s.count("vms"); n != 1 {
 		t.Errorf("%d VMs are there before their turn", n)
 	}
-	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1) // somebody was faster
+	// Somebody was faster.
+	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1)
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +120,8 @@ func TestManyThatAreRefused(t *testing.T) {
 	}
 }
 
-// Of those who lost the right meanwhile, nothing more is made; the version is the one that was newest when all were asked for.
+// Of those who lost the right meanwhile, nothing more is made; the version is the one that was newest when all were
+// asked for.
 func TestManyAreMadeAsAskedAndWithPresentRights(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)

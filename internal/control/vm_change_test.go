@@ -182,7 +182,8 @@ func TestAVMThatNoHostHasSeenIsGoneAtOnce(t *testing.T) {
 	}
 }
 
-// An agent that does not know a part would leave it out in silence, and a host that lacks something for it fails at the start.
+// An agent that does not know a part would leave it out in silence, and a host that lacks something for it fails at
+// the start.
 func TestPartsOfAVMNeedAHostThatHasThem(t *testing.T) {
 	s := newSite(t)
 	v, admin := s.vm("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)

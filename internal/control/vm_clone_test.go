@@ -14,7 +14,8 @@ func (s *shelf) fails(host fleet.HostID, w wire.Work, words string) {
 	s.end(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
 }
 
-// A clone's disks are copied by the VM's host, which makes the clone when they are whole and never an empty disk in their place.
+// A clone's disks are copied by the VM's host, which makes the clone when they are whole and never an empty disk in
+// their place.
 func TestAVMIsCloned(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -113,7 +114,8 @@ func TestWhatIsNotCloned(t *testing.T) {
 	s.refused("of a host that is not heard", fleet.Conflict, "not heard", ask(s.member, s.red, control.CreateVM{}))
 }
 
-// A VM is made from a snapshot of one that runs: its host copies the disks as they were then, and meanwhile nothing of those snapshots is changed.
+// A VM is made from a snapshot of one that runs: its host copies the disks as they were then, and meanwhile nothing
+// of those snapshots is changed.
 func TestAVMIsMadeFromASnapshot(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})

@@ -91,8 +91,8 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 		checks.Add("spec.firstBoot", "The first boot is not given with the VM's other values: give it as firstBoot.")
 		s.FirstBoot = fleet.VMFirstBoot{}
 	}
-	s.NICs = plainMACs(s.NICs)
-	s.HostDevices = onHost(s.HostDevices, in.HostID)
+	s.NICs = normalizeMACs(s.NICs)
+	s.HostDevices = withHost(s.HostDevices, in.HostID)
 	for i, d := range s.HostDevices {
 		if k, _ := d.Kind(); d.HostID == "" && k.Place {
 			checks.Add(fmt.Sprintf("spec.hostDevices[%d].device", i), "Choose the host whose device it is.")
@@ -137,8 +137,8 @@ func (in *CreateVM) fill(id fleet.VMID) {
 	}
 }
 
-// plainMACs returns the NICs with MAC addresses in libvirt's spelling.
-func plainMACs(nics []fleet.NIC) []fleet.NIC {
+// normalizeMACs returns the NICs with MAC addresses in libvirt's spelling.
+func normalizeMACs(nics []fleet.NIC) []fleet.NIC {
 	out := make([]fleet.NIC, len(nics))
 	for i, n := range nics {
 		if mac, err := net.ParseMAC(n.MAC); err == nil {
@@ -151,8 +151,8 @@ func plainMACs(nics []fleet.NIC) []fleet.NIC {
 
 // createVM creates the planned VM. child is the task's child that creates it; empty: the creation is a task of its
 // own.
-func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, keeps sealer, id fleet.VMID, asked CreateVM, from planned, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
-	plans, in := from.images, asked
+func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, seals sealer, id fleet.VMID, input CreateVM, from planned, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
+	plans, in := from.images, input
 	if err := in.complete(id); err != nil { // on a copy, because the transaction may run again
 		return fleet.VMView{}, "", err
 	}
@@ -163,7 +163,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 	if err := settleModel(ctx, q, &in.Spec); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	boot, err := keeps.forNew(ctx, q, a, &in)
+	boot, err := seals.forNew(ctx, q, a, &in)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
@@ -182,20 +182,20 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 	if err := settleFilters(ctx, q, a, in.ProjectID, nil, in.Spec.NICs); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := holdImages(ctx, q, a, in.ProjectID, plans); err != nil {
+	if err := lockImages(ctx, q, a, in.ProjectID, plans); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	host, err := chooseHost(ctx, q, a, in, plans, from.pools()...)
 	if err != nil {
 		return fleet.VMView{}, "", err
 	}
-	if err := openTo(ctx, q, a, in.ProjectID, readFrom(in.Spec)); err != nil {
+	if err := checkPublished(ctx, q, a, in.ProjectID, sourceVolumes(in.Spec)); err != nil {
 		return fleet.VMView{}, "", err
 	}
 	if err := from.hold(ctx, q, a); err != nil {
 		return fleet.VMView{}, "", err
 	}
-	in.Spec.HostDevices = onHost(in.Spec.HostDevices, host.ID)
+	in.Spec.HostDevices = withHost(in.Spec.HostDevices, host.ID)
 	first, err := settleImages(ctx, q, plans, &in.Spec, host)
 	if err != nil {
 		return fleet.VMView{}, "", err
@@ -214,12 +214,12 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 		return fleet.VMView{}, "", nameTaken(err, in.Name, project)
 	}
 	if boot != nil {
-		made := fleet.VM{Meta: fleet.Meta{ID: id, Name: in.Name, ProjectID: in.ProjectID}, Spec: spec}
-		kept, err := madeBoot(ctx, q, *boot, made, project, in.FirstBoot.Variables)
+		vmWithID := fleet.VM{Meta: fleet.Meta{ID: id, Name: in.Name, ProjectID: in.ProjectID}, Spec: spec}
+		boxed, err := renderBoot(ctx, q, *boot, vmWithID, project, in.FirstBoot.Variables)
 		if err != nil {
 			return fleet.VMView{}, "", err
 		}
-		if err := keeps.keep(ctx, q, a, made, kept); err != nil {
+		if err := seals.storeFirstBoot(ctx, q, a, vmWithID, boxed); err != nil {
 			return fleet.VMView{}, "", err
 		}
 	}
@@ -231,7 +231,7 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, k
 	if err != nil {
 		return vm, "", err
 	}
-	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.words, overcommitted(in.Overcommit)))
+	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.detail, overcommitted(in.Overcommit)))
 }
 
 // queueCreation queues the jobs that create the VM: preparations, definition, and start if wanted. With a child they
@@ -289,7 +289,7 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	if err != nil {
 		return placement.Host{}, err
 	}
-	if err := rule(ctx, q, in.meta(), in.Spec.Rules, hosts); err != nil {
+	if err := addRulings(ctx, q, in.meta(), in.Spec.Rules, hosts); err != nil {
 		return placement.Host{}, err
 	}
 	for i := range hosts {
@@ -303,10 +303,10 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 		}
 		faults := placement.Fit(in.Spec, hosts[0])
 		for _, f := range faults {
-			checks.Add(f.Field, "%s", told(a, f))
+			checks.Add(f.Field, "%s", faultFor(a, f))
 		}
 		if may && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Room }) {
-			checks.Add("overcommit", tellOvercommit)
+			checks.Add("overcommit", overcommitHint)
 		}
 		if err := checks.Err(); err != nil {
 			return placement.Host{}, err
@@ -323,24 +323,24 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	}
 	checks.Add("hostId", "%s", why(10))
 	if i := slices.IndexFunc(choice.Refused, func(r placement.Refusal) bool { return r.Room }); may && i >= 0 {
-		tell := tellOvercommitHost
+		hint := hostOvercommitHint
 		if strings.HasPrefix(choice.Refused[i].Field, "spec.disks") {
-			tell = tellOvercommit
+			hint = overcommitHint
 		}
-		checks.Add("overcommit", "%s", tell)
+		checks.Add("overcommit", "%s", hint)
 	}
 	return placement.Host{}, checks.Err()
 }
 
-// tellOvercommit tells administrators how to proceed in spite of too little storage.
-const tellOvercommit = "Say that a pool may be promised more than it has, to go on all the same."
+// overcommitHint tells administrators how to proceed in spite of too little storage.
+const overcommitHint = "Say that a pool may be promised more than it has, to go on all the same."
 
-// tellOvercommitHost is tellOvercommit for memory and CPUs.
-const tellOvercommitHost = "Say that the host may be promised more than it has, to go on all the same."
+// hostOvercommitHint is overcommitHint for memory and CPUs.
+const hostOvercommitHint = "Say that the host may be promised more than it has, to go on all the same."
 
 // faultFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
 // own error texts.
-func told(a fleet.Actor, f placement.Fault) string {
+func faultFor(a fleet.Actor, f placement.Fault) string {
 	if policy.May(a, policy.InfraSee, "") {
 		return f.Message
 	}

@@ -251,7 +251,8 @@ func TestADeviceIsOneVMs(t *testing.T) {
 	}
 }
 
-// A disk that two hosts reach under one name is one disk: one VM has it, which holds that VM on its host and has no snapshots.
+// A disk that two hosts reach under one name is one disk: one VM has it, which holds that VM on its host and has no
+// snapshots.
 func TestAPhysicalDiskIsOneVMs(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -305,8 +306,8 @@ func TestDrivesReadPools(t *testing.T) {
 	}
 }
 
-// A value of a disk that a host cannot give is refused where it is asked for, in a new VM and in an edit; what a VM has is not asked for again. Its machine
-// stays what it was.
+// A value of a disk that a host cannot give is refused where it is asked for, in a new VM and in an edit; what a VM
+// has is not asked for again. Its machine stays what it was.
 func TestAHostMayLackAValueOfADisk(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)

@@ -18,8 +18,8 @@ type newDisks struct {
 	spec fleet.VMSpec // a spec with only these disks
 }
 
-// freshDisks returns the disks in to that was does not have.
-func freshDisks(was, to fleet.VMSpec) newDisks {
+// addedDisks returns the disks in to that was does not have.
+func addedDisks(was, to fleet.VMSpec) newDisks {
 	out := newDisks{}
 	for i, d := range to.Disks {
 		if d.Volume == "" || !slices.ContainsFunc(was.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
@@ -62,7 +62,7 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 	if err != nil {
 		return nil, err
 	}
-	fresh := freshDisks(vm.Spec, *to)
+	fresh := addedDisks(vm.Spec, *to)
 	plans, err := c.planImages(ctx, a, vm.ProjectID, fresh.spec)
 	return plans, fresh.moved(err)
 }
@@ -70,7 +70,7 @@ func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID
 // addDisks completes the disks that an edit adds, and returns the steps that must run before the host can create
 // them.
 func addDisks(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to *fleet.VMSpec, plans []imagePlan, overcommit bool) (steps, error) {
-	fresh := freshDisks(old.Spec, *to)
+	fresh := addedDisks(old.Spec, *to)
 	if len(fresh.at) == 0 {
 		return steps{}, nil
 	}
@@ -110,7 +110,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 		return first, err
 	}
 	if len(plans) > 0 {
-		if err := holdImages(ctx, q, a, old.ProjectID, plans); err != nil {
+		if err := lockImages(ctx, q, a, old.ProjectID, plans); err != nil {
 			return first, err
 		}
 	}
@@ -125,15 +125,15 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 	offerImages(plans, n.spec, &hosts[0])
 	faults := placement.Fit(n.spec, hosts[0])
 	for _, f := range faults {
-		checks.Add(f.Field, "%s", told(a, f))
+		checks.Add(f.Field, "%s", faultFor(a, f))
 	}
 	if policy.May(a, policy.InfraChange, "") && slices.ContainsFunc(faults, func(f placement.Fault) bool { return f.Room }) {
-		checks.Add("overcommit", tellOvercommit)
+		checks.Add("overcommit", overcommitHint)
 	}
 	if err := checks.Err(); err != nil {
 		return first, err
 	}
-	if err := openTo(ctx, q, a, old.ProjectID, readFrom(n.spec)); err != nil {
+	if err := checkPublished(ctx, q, a, old.ProjectID, sourceVolumes(n.spec)); err != nil {
 		return first, err
 	}
 	for _, d := range n.spec.Disks {
@@ -148,24 +148,24 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 	return settleImages(ctx, q, plans, &n.spec, hosts[0])
 }
 
-// checkGone refuses the removal of disks that have running work. Data of removed disks stays.
-func checkGone(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
-	var gone []fleet.Disk
+// checkDetachable refuses the removal of disks that have running work. Data of removed disks stays.
+func checkDetachable(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
+	var removed []fleet.Disk
 	for _, d := range old.Spec.Disks {
 		if !slices.ContainsFunc(to.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
-			gone = append(gone, d)
+			removed = append(removed, d)
 		}
 	}
-	if len(gone) == 0 {
+	if len(removed) == 0 {
 		return nil
 	}
-	moving, err := movesOf(ctx, q, old.ID)
+	moving, err := diskMovesOf(ctx, q, old.ID)
 	if err != nil {
 		return err
 	}
-	for _, d := range gone {
-		made := old.Status != nil && slices.ContainsFunc(old.Status.Disks, func(on fleet.DiskState) bool { return on.Volume != nil && *on.Volume == d.Ref() })
-		if why := old.HeldBySnapshots(); made && why != "" {
+	for _, d := range removed {
+		created := old.Status != nil && slices.ContainsFunc(old.Status.Disks, func(on fleet.DiskState) bool { return on.Volume != nil && *on.Volume == d.Ref() })
+		if why := old.HeldBySnapshots(); created && why != "" {
 			return fleet.Errorf(fleet.Conflict, "The disk %s stays: %s", d.Volume, why)
 		}
 		if slices.ContainsFunc(moving, func(m fleet.MovingDisk) bool { return m.Disk == d.Ref() }) {
@@ -175,8 +175,8 @@ func checkGone(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VM
 	return nil
 }
 
-// partsChanged returns a spec with only those disk fields that the edit changes to a value other than the default.
-func partsChanged(old, to fleet.VMSpec) fleet.VMSpec {
+// changedDiskFields returns a spec with only those disk fields that the edit changes to a value other than the default.
+func changedDiskFields(old, to fleet.VMSpec) fleet.VMSpec {
 	out := fleet.VMSpec{Disks: make([]fleet.Disk, len(to.Disks))}
 	for i, d := range to.Disks {
 		k := slices.IndexFunc(old.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An edit gives a VM disks as its creation does: named and placed here, made by its host; and takes them out with their data left alone.
+// An edit gives a VM disks as its creation does: named and placed here, made by its host; and takes them out with
+// their data left alone.
 func TestDisksComeAndGoByAnEdit(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.missing("web")
@@ -67,7 +68,8 @@ func TestDisksComeAndGoByAnEdit(t *testing.T) {
 	}
 }
 
-// A raw file bears a name that says so, whoever makes it and in whose place; in a pool that is none of files every disk is raw, and none says so.
+// A raw file bears a name that says so, whoever makes it and in whose place; in a pool that is none of files every
+// disk is raw, and none says so.
 func TestRawFilesAreCalledRaw(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)

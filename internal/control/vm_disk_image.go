@@ -40,9 +40,9 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	at := func(vm fleet.VMView) int {
 		return slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 	}
-	gone := fleet.Errorf(fleet.Conflict, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
+	noDisk := fleet.Errorf(fleet.Conflict, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
 	if at(vm) < 0 {
-		return "", none, gone
+		return "", none, noDisk
 	}
 	image := fleet.NewID[fleet.ImageID]()
 	decide := func(q *db.Queries, pool assign.Object) (volumeJob, error) {
@@ -52,7 +52,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		}
 		i := at(vm)
 		if i < 0 {
-			return volumeJob{}, gone
+			return volumeJob{}, noDisk
 		}
 		if ok, why := vm.AllowsImage(disk); !ok {
 			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s", why)
@@ -74,10 +74,10 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 			return j, err
 		}
-		if j.host, err = roomFor(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
-			return j, noRoomFor(a, err)
+		if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
+			return j, hideHosts(a, err)
 		}
-		if err := addComing(ctx, q, a, image, fmt.Sprintf("disk %d of VM %s", i+1, vm.Name), j, spec.Shared); err != nil {
+		if err := addPendingVersion(ctx, q, a, image, fmt.Sprintf("disk %d of VM %s", i+1, vm.Name), j, spec.Shared); err != nil {
 			return j, err
 		}
 		return j, store.Audit(ctx, q, a, "image.create", fleet.SubjectImage(image), in.Name, fmt.Sprintf("from disk %d of VM %s", i+1, vm.Name))
@@ -105,18 +105,18 @@ func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fle
 // diskJob returns the order for an image of the VM's disk, in the disk's own pool.
 func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (volumeJob, error) {
 	disk := vm.Spec.Disks[i]
-	work, err := workOn(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
+	work, err := unfinishedWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "The disk is at work now (%s). Wait until that has ended.", work)
 	}
 	return volumeJob{
-		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.CopyName(name, 1, "qcow2")}, told: true, project: &vm.ProjectID,
+		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.CopyName(name, 1, "qcow2")}, audited: true, project: &vm.ProjectID,
 		order: fleet.VolumeOrder{Source: disk.Volume, Flatten: true, TakesBytes: disk.SizeBytes},
 	}, err
 }
 
-// noRoomFor replaces err with a sentence without host names for actors who do not see hosts.
-func noRoomFor(a fleet.Actor, err error) error {
+// hideHosts replaces err with a sentence without host names for actors who do not see hosts.
+func hideHosts(a fleet.Actor, err error) error {
 	if err == nil || store.SeesHosts(a) || fleet.CodeOf(err) != fleet.Invalid && fleet.CodeOf(err) != fleet.Conflict {
 		return err
 	}

@@ -24,7 +24,7 @@ type NewDisk struct {
 // DetachDisk removes a disk that is missing on its host from the VM. No data is deleted: a file that reappears stays.
 // Only a disk that a reported fault names can be detached this way.
 func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) (fleet.VMView, fleet.TaskID, error) {
-	return c.mendDisk(ctx, a, id, disk, func(_ *db.Queries, vm *fleet.VMView, i int) (string, error) {
+	return c.repairDisk(ctx, a, id, disk, func(_ *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		vm.Spec.Disks = slices.Delete(slices.Clone(vm.Spec.Disks), i, i+1)
 		return "vm.disk.detach", nil
 	})
@@ -33,7 +33,7 @@ func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, 
 // ReplaceDisk replaces a disk that is missing on its host by a new disk with a new name. The old name is never
 // reused. Only a disk that a reported fault names can be replaced.
 func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in NewDisk) (fleet.VMView, fleet.TaskID, error) {
-	return c.mendDisk(ctx, a, id, disk, func(q *db.Queries, vm *fleet.VMView, i int) (string, error) {
+	return c.repairDisk(ctx, a, id, disk, func(q *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		d := vm.Spec.Disks[i]
 		if d.Shareable {
 			return "", fleet.Errorf(fleet.Conflict, "Disk %d (%s) is shared with other VMs, so none is made in its place. Bring it back, or detach it.", i+1, d.Volume)
@@ -51,9 +51,9 @@ func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	})
 }
 
-// mendDisk runs do on disk i of a locked VM, whose fault says that the disk is missing, and applies the result as an
+// repairDisk runs do on disk i of a locked VM, whose fault says that the disk is missing, and applies the result as an
 // edit. do returns the audit action.
-func (c *Control) mendDisk(
+func (c *Control) repairDisk(
 	ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, do func(q *db.Queries, vm *fleet.VMView, i int) (action string, err error),
 ) (vm fleet.VMView, job fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
@@ -152,12 +152,12 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 		return err
 	}
 	for _, f := range placement.Fit(fleet.VMSpec{Firmware: vm.Spec.Firmware, Disks: []fleet.Disk{d}}, hosts[0]) {
-		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", told(a, f))
+		checks.Add(strings.TrimPrefix(f.Field, "spec.disks[0]."), "%s", faultFor(a, f))
 	}
 	if err := checks.Err(); err != nil || d.Image == nil {
 		return err
 	}
-	return openTo(ctx, q, a, vm.ProjectID, map[string]fleet.Volref{"clone": *d.Image})
+	return checkPublished(ctx, q, a, vm.ProjectID, map[string]fleet.Volref{"clone": *d.Image})
 }
 
 // NewDiskName returns a generated name for the replacement of a disk. Its number is above the VM's generation, so no

@@ -39,7 +39,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			return fleet.Errorf(fleet.Conflict, "%s", why)
 		}
 		vm = old
-		if vm.Name, vm.Spec, err = taken(old, seen); err != nil {
+		if vm.Name, vm.Spec, err = acceptedSpec(old, seen); err != nil {
 			return err
 		}
 		typed := slices.Clone(vm.Spec.NICs)
@@ -55,7 +55,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err := checks.Err(); err != nil {
 			return err
 		}
-		if err := checkTaken(old, vm); err != nil {
+		if err := checkAccepted(old, vm); err != nil {
 			return err
 		}
 		if err := checkEdit(ctx, q, a, c.macs(), old, &vm, typed, policy.May(a, policy.InfraChange, "")); err != nil {
@@ -71,7 +71,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 }
 
 // takenOver returns the VM's name and spec with the host's values of the given fields.
-func taken(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error) {
+func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error) {
 	stale := fleet.Errorf(fleet.Conflict, "The VM was changed on its host again meanwhile. Reload and look at what it is like now.")
 	name, spec := vm.Name, vm.Spec
 	for field, actual := range seen {
@@ -105,8 +105,8 @@ func unreadable(field string) error {
 	return fleet.Errorf(fleet.Conflict, "What the host says about %s is no value that a VM can have. Put it back, or change it on the host.", field)
 }
 
-// checkTaken refuses differences that need an edit: disks that are not the VM's own, and NICs without an address.
-func checkTaken(old, vm fleet.VMView) error {
+// checkAccepted refuses differences that need an edit: disks that are not the VM's own, and NICs without an address.
+func checkAccepted(old, vm fleet.VMView) error {
 	var checks fleet.Checks
 	for i, d := range vm.Spec.Disks {
 		twice := slices.ContainsFunc(vm.Spec.Disks[:i], func(o fleet.Disk) bool { return o.Ref() == d.Ref() })

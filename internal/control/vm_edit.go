@@ -15,12 +15,13 @@ import (
 
 // UpdateVM is the input of Control.UpdateVM. nil fields do not change.
 type UpdateVM struct {
-	Name         *string
-	Labels       map[string]string // the complete set
-	Description  *string
-	Spec         *fleet.VMSpec // the complete spec; missing MAC addresses and volumes are filled in
-	Overcommit   bool          // allow more storage, memory or CPUs than exist; needs the permission to change infrastructure
-	IfGeneration int64         // expected generation; 0: not checked
+	Name        *string
+	Labels      map[string]string // the complete set
+	Description *string
+	Spec        *fleet.VMSpec // the complete spec; missing MAC addresses and volumes are filled in
+	// Allow more storage, memory or CPUs than exist; needs the permission to change infrastructure.
+	Overcommit   bool
+	IfGeneration int64 // expected generation; 0: not checked
 
 	grow  *diskGrowth // the growth of one disk, instead of a whole spec
 	plans []imagePlan // sources for the spec's new disks
@@ -70,11 +71,11 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err := settleModel(ctx, q, &vm.Spec); err != nil {
 		return old, vm, "", err
 	}
-	vm.Spec.HostDevices = onHost(vm.Spec.HostDevices, old.HostID)
+	vm.Spec.HostDevices = withHost(vm.Spec.HostDevices, old.HostID)
 	if vm.Spec.Rules, err = allRules(a, old.Spec.Rules, vm.Spec.Rules); err != nil {
 		return old, vm, "", err
 	}
-	typed := slices.Clone(vm.Spec.NICs)
+	entered := slices.Clone(vm.Spec.NICs)
 	if _, err := findNetworks(ctx, q, old.ProjectID, vm.Spec.NICs); err != nil {
 		return old, vm, "", err
 	}
@@ -85,7 +86,7 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err := checkEditable(old, vm, changes); err != nil || len(changes) == 0 {
 		return old, vm, "", err
 	}
-	if err := checkEdit(ctx, q, a, from, old, &vm, typed, in.Overcommit); err != nil {
+	if err := checkEdit(ctx, q, a, from, old, &vm, entered, in.Overcommit); err != nil {
 		return old, vm, "", err
 	}
 	if err := checkGrowth(ctx, q, a, old, vm.Spec, in.grow); err != nil {
@@ -95,13 +96,13 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	if err != nil {
 		return old, vm, "", err
 	}
-	if err := checkGone(ctx, q, old, vm.Spec); err != nil {
+	if err := checkDetachable(ctx, q, old, vm.Spec); err != nil {
 		return old, vm, "", err
 	}
 	if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {
 		return old, vm, "", err
 	}
-	if vm, job, err = applyPart(ctx, q, a, vm, in.editName(), inWords(old.Diff(vm.VM))+overcommitted(in.Overcommit), child); err != nil {
+	if vm, job, err = applyPart(ctx, q, a, vm, in.editName(), describeChanges(old.Diff(vm.VM))+overcommitted(in.Overcommit), child); err != nil {
 		return old, vm, "", err
 	}
 	return old, vm, job, first.queue(ctx, q, a, job)
@@ -124,7 +125,7 @@ func (in UpdateVM) on(vm fleet.VMView) fleet.VMView {
 	}
 	if in.Spec != nil {
 		vm.Spec = in.Spec.Plain()
-		vm.Spec.NICs = plainMACs(vm.Spec.NICs)
+		vm.Spec.NICs = normalizeMACs(vm.Spec.NICs)
 	}
 	return vm
 }
@@ -177,17 +178,17 @@ func fixed(field string) string {
 	return f.Fixed
 }
 
-func inWords(changes []fleet.Change) string {
-	words := make([]string, len(changes))
+func describeChanges(changes []fleet.Change) string {
+	texts := make([]string, len(changes))
 	for i, c := range changes {
-		words[i] = c.Words
+		texts[i] = c.Words
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(texts, ", ")
 }
 
 // checkEdit refuses new values that the VM's host does not support or that the project may not use, and gives new
 // NICs their addresses. typed has the NICs as entered: errors may only mention these.
-func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, typed []fleet.NIC, overcommit bool) error {
+func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, entered []fleet.NIC, overcommit bool) error {
 	if err := mayOvercommit(a, overcommit); err != nil {
 		return err
 	}
@@ -205,89 +206,89 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 		return isFresh(field) || slices.ContainsFunc(fresh, func(f string) bool { return strings.HasPrefix(f, field+"[") })
 	}
 	// Rules only apply when placement chooses a host; violations on the current host are shown instead.
-	asked := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
+	needed := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
 	// Memory and CPU promises are known while the host is offline; its other facts are not.
-	heard := isFresh("spec.firmware")
+	needsHost := isFresh("spec.firmware")
 	for _, f := range fleet.Parts() {
 		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && !f.Portal {
-			f.Copy(&asked, vm.Spec)
-			heard = true
+			f.Copy(&needed, vm.Spec)
+			needsHost = true
 		}
 	}
-	disks := partsChanged(old.Spec, vm.Spec)
-	heard = heard || len(disks.Used()) > 0
-	for i, n := range typed {
+	disks := changedDiskFields(old.Spec, vm.Spec)
+	needsHost = needsHost || len(disks.Used()) > 0
+	for i, n := range entered {
 		if isFresh(fmt.Sprintf("spec.nics[%d]", i)) {
-			asked.NICs[i], heard = changedNIC(old.Spec.NICs, n), true
+			needed.NICs[i], needsHost = changedNIC(old.Spec.NICs, n), true
 		}
 	}
 	if isFresh("spec.iso") && vm.Spec.ISO != nil {
-		asked.ISO, heard = vm.Spec.ISO, true
+		needed.ISO, needsHost = vm.Spec.ISO, true
 	}
 	more := false
 	if vm.Spec.MemoryMiB > old.Spec.MemoryMiB {
-		asked.MemoryMiB, more = vm.Spec.MemoryMiB, true
+		needed.MemoryMiB, more = vm.Spec.MemoryMiB, true
 	}
 	if vm.Spec.CPUs > old.Spec.CPUs {
-		asked.CPUs, more = vm.Spec.CPUs, true
+		needed.CPUs, more = vm.Spec.CPUs, true
 	}
 	if vm.Spec.ReservedCPU() > old.Spec.ReservedCPU() {
-		asked.CPUs, asked.CPU.Reserved, more = vm.Spec.CPUs, vm.Spec.CPU.Reserved, true
+		needed.CPUs, needed.CPU.Reserved, more = vm.Spec.CPUs, vm.Spec.CPU.Reserved, true
 	}
-	if asked.Memory.HugePageKiB > 0 { // huge pages back all of the memory
-		asked.MemoryMiB, more = vm.Spec.MemoryMiB, true
+	if needed.Memory.HugePageKiB > 0 { // huge pages back all of the memory
+		needed.MemoryMiB, more = vm.Spec.MemoryMiB, true
 	}
-	if err := checkReserved(a, old.Spec, vm.Spec); err != nil || !heard && !more {
+	if err := checkReserved(a, old.Spec, vm.Spec); err != nil || !needsHost && !more {
 		return err
 	}
-	if err := checkNetworks(ctx, q, a, vm.ProjectID, asked.NICs); err != nil {
+	if err := checkNetworks(ctx, q, a, vm.ProjectID, needed.NICs); err != nil {
 		return err
 	}
 	if err := from.choose(ctx, q, a, old, vm.Spec.NICs); err != nil {
 		return err
 	}
-	hosts, err := candidates(ctx, q, a, vm.HostID, asked)
+	hosts, err := candidates(ctx, q, a, vm.HostID, needed)
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
-	var gone []fleet.NIC
+	var removed []fleet.NIC
 	for _, was := range old.Spec.NICs {
 		stays := false
 		for i, n := range vm.Spec.NICs {
 			stays = stays || n.MAC == was.MAC && !isFresh(fmt.Sprintf("spec.nics[%d]", i))
 		}
 		if !stays {
-			gone = append(gone, was)
+			removed = append(removed, was)
 		}
 	}
-	handBack(&hosts[0], gone)
+	returnCapacity(&hosts[0], removed)
 	var checks fleet.Checks
-	for _, f := range append(placement.Fit(asked, hosts[0]), placement.FitParts(disks, hosts[0])...) {
-		if isFresh(f.Field) || heard && f.Field == "hostId" {
-			checks.Add(f.Field, "%s", told(a, f))
+	for _, f := range append(placement.Fit(needed, hosts[0]), placement.FitParts(disks, hosts[0])...) {
+		if isFresh(f.Field) || needsHost && f.Field == "hostId" {
+			checks.Add(f.Field, "%s", faultFor(a, f))
 		}
 	}
 	if err := checks.Err(); err != nil {
 		return err
 	}
-	if err := openTo(ctx, q, a, vm.ProjectID, readFrom(asked)); err != nil || !more {
+	if err := checkPublished(ctx, q, a, vm.ProjectID, sourceVolumes(needed)); err != nil || !more {
 		return err
 	}
 	hosts[0].Overcommit = overcommit
-	return allocation(ctx, q, a, asked, hosts[0], old.Spec)
+	return allocation(ctx, q, a, needed, hosts[0], old.Spec)
 }
 
 // checkReserved refuses new values of fields that only administrators may set.
-func checkReserved(a fleet.Actor, was, want fleet.VMSpec) error {
+func checkReserved(a fleet.Actor, was, edited fleet.VMSpec) error {
 	var checks fleet.Checks
 	for _, f := range fleet.Parts() {
 		switch {
 		case f.Reserved == "" || policy.May(a, policy.InfraChange, ""):
 		case f.Holds != nil:
-			for _, at := range f.Holds(was, want) {
+			for _, at := range f.Holds(was, edited) {
 				checks.Add("spec."+at, "Only those who may change infrastructure choose this of %s: %s.", f.Type, f.Reserved)
 			}
-		case !f.Default(want) && !f.Same(was, want):
+		case !f.Default(edited) && !f.Same(was, edited):
 			checks.Add("spec."+f.Name, "Only those who may change infrastructure choose %s: %s.", f.Type, f.Reserved)
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"quantix/internal/policy"
 )
 
-// keepRun stores a program to run: the public part with the task, and the complete input sealed until the job ends.
-func (c *Control) keepRun(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestOrder, seconds int) error {
+// storeRun stores a program to run: the public part with the task, and the complete input sealed until the job ends.
+func (c *Control) storeRun(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestOrder, seconds int) error {
 	text, err := json.Marshal(in.runs())
 	if err != nil {
 		return err
 	}
-	if err := c.keepGuestSecret(ctx, q, fleet.JobID(task), string(text)); err != nil {
+	if err := c.storeGuestSecret(ctx, q, fleet.JobID(task), string(text)); err != nil {
 		return err
 	}
 	run := fleet.GuestRun{Program: in.Program, Args: len(in.Args), Seconds: seconds}

@@ -83,7 +83,8 @@ func TestWhoAllowsProgramsInGuests(t *testing.T) {
 	}
 }
 
-// Arguments go to the host that works on the task, as long as it does, and are nowhere else; what the program wrote is for who may have it run.
+// Arguments go to the host that works on the task, as long as it does, and are nowhere else; what the program wrote
+// is for who may have it run.
 func TestAProgramsArgumentsAreItsHostsAlone(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -207,7 +208,8 @@ func TestARestartNamesTheRunThatEnds(t *testing.T) {
 	}
 }
 
-// Many shut down in their order, and start in theirs: who is later waits until those before have ended, and for their wait.
+// Many shut down in their order, and start in theirs: who is later waits until those before have ended, and for their
+// wait.
 func TestManyGoInTheirOrder(t *testing.T) {
 	s := taskSite(t)
 	policy := func(name string, power fleet.Power, p string) fleet.VMView {

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// bareNetworks returns the names of the NICs' networks on which hosts cannot filter traffic.
-func bareNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NIC) (map[fleet.NetworkID]string, error) {
+// unfilteredNetworks returns the names of the NICs' networks on which hosts cannot filter traffic.
+func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NIC) (map[fleet.NetworkID]string, error) {
 	var ids []string
 	for _, n := range slices.Concat(old, nics) {
 		if n.NetworkID != "" {
@@ -61,16 +61,16 @@ func unfiltered(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.
 // must be the project's own or global; other projects' groups look unknown.
 func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, old, nics []fleet.NIC) error {
 	runs := policy.May(a, policy.InfraChange, "") || a.System
-	bare, err := bareNetworks(ctx, q, old, nics)
+	bare, err := unfilteredNetworks(ctx, q, old, nics)
 	if err != nil {
 		return err
 	}
-	defaults, err := defaultsOf(ctx, q, nics)
+	defaults, err := portGroupsOf(ctx, q, nics)
 	if err != nil {
 		return err
 	}
 	var checks fleet.Checks
-	var asked []fleet.SecurityGroupID
+	var groups []fleet.SecurityGroupID
 	for i, n := range nics {
 		k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 		if name := bare[n.NetworkID]; name != "" {
@@ -91,7 +91,7 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		if k >= 0 {
 			before = &old[k]
 		}
-		n = n.Defaulted(before, defaults[portGroupOf{n.NetworkID, n.PortGroup}])
+		n = n.Defaulted(before, defaults[portGroupKey{n.NetworkID, n.PortGroup}])
 		nics[i] = n
 		guard := n.Guarded()
 		if n.AntiSpoofing == nil {
@@ -104,9 +104,9 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		if len(n.SecurityGroups) > fleet.MaxNICGroups {
 			continue // the spec's check refuses it
 		}
-		asked = append(asked, n.SecurityGroups...)
+		groups = append(groups, n.SecurityGroups...)
 	}
-	held, err := assign.HeldSecurityGroups(ctx, q, project, asked)
+	usable, err := assign.HeldSecurityGroups(ctx, q, project, groups)
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 			continue // refused by the spec's check, or unchanged
 		}
 		for j, id := range n.SecurityGroups {
-			if !held[id] {
+			if !usable[id] {
 				checks.Add(fmt.Sprintf("spec.nics[%d].securityGroups[%d]", i, j), "There is no such security group.")
 			}
 		}
@@ -132,21 +132,21 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	return nil
 }
 
-// portGroupOf identifies a port group.
-type portGroupOf struct {
+// portGroupKey identifies a port group.
+type portGroupKey struct {
 	network fleet.NetworkID
 	name    string
 }
 
-// defaultsOf returns the port groups of the NICs.
-func defaultsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portGroupOf]*fleet.PortGroup, error) {
+// portGroupsOf returns the port groups of the NICs.
+func portGroupsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portGroupKey]*fleet.PortGroup, error) {
 	var ids []string
 	for _, n := range nics {
 		if n.PortGroup != "" && n.NetworkID != "" {
 			ids = append(ids, string(n.NetworkID))
 		}
 	}
-	out := map[portGroupOf]*fleet.PortGroup{}
+	out := map[portGroupKey]*fleet.PortGroup{}
 	if len(ids) == 0 {
 		return out, nil
 	}
@@ -156,20 +156,20 @@ func defaultsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[portG
 			continue
 		}
 		for i, g := range r.Spec.PortGroups {
-			out[portGroupOf{r.ID, g.Name}] = &r.Spec.PortGroups[i]
+			out[portGroupKey{r.ID, g.Name}] = &r.Spec.PortGroups[i]
 		}
 	}
 	return out, err
 }
 
-// followedAtOnce limits the VMs updated by one pass of FollowPortGroups.
-const followedAtOnce = 200
+// followBatch limits the VMs updated by one pass of FollowPortGroups.
+const followBatch = 200
 
 // FollowPortGroups applies changed defaults of port groups to NICs without settings of their own. Each VM is changed
 // as by an edit. A VM that cannot be edited now is retried later.
 func (c *Control) FollowPortGroups(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "port groups' defaults", func(q *db.Queries) error {
-		ids, err := q.NICsOffDefault(ctx, followedAtOnce)
+		ids, err := q.NICsOffDefault(ctx, followBatch)
 		if err != nil {
 			return err
 		}
@@ -206,6 +206,6 @@ func followPortGroups(ctx context.Context, q *db.Queries, a fleet.Actor, id flee
 	if len(changes) == 0 {
 		return nil
 	}
-	_, _, err = applyChange(ctx, q, a, vm, "vm.follow", inWords(changes))
+	_, _, err = applyChange(ctx, q, a, vm, "vm.follow", describeChanges(changes))
 	return err
 }

@@ -26,13 +26,13 @@ type From struct {
 
 // planned is the source of a new VM, as found before the transaction.
 type planned struct {
-	images []imagePlan
-	vm     *fleet.VMView    // the VM whose disks are copied; nil: none
-	moment fleet.SnapshotID // the snapshot to copy from; empty: the current state
-	disks  []fleet.Disk     // the disks to copy
-	file   *query.VolumeOn  // the appliance whose disks are converted; nil: none
-	id     fleet.VMID       // of the new VM
-	words  string           // for the audit: " from template web, version 2"
+	images     []imagePlan
+	vm         *fleet.VMView    // the VM whose disks are copied; nil: none
+	snapshotID fleet.SnapshotID // the snapshot to copy from; empty: the current state
+	disks      []fleet.Disk     // the disks to copy
+	file       *query.VolumeOn  // the appliance whose disks are converted; nil: none
+	id         fleet.VMID       // of the new VM
+	detail     string           // for the audit: " from template web, version 2"
 }
 
 // planFrom completes the input from its source, and finds the images of its disks. It is idempotent: its own output
@@ -64,16 +64,16 @@ func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	if err != nil {
 		return in, from, err
 	}
-	whole := in
-	if err := whole.complete(id); err != nil {
+	completed := in
+	if err := completed.complete(id); err != nil {
 		return in, from, err
 	}
 	from.images, err = c.planImages(ctx, a, in.ProjectID, in.Spec)
 	return in, from, err
 }
 
-// noSpec reports whether the spec is empty.
-func noSpec(s fleet.VMSpec) bool {
+// specEmpty reports whether the spec is empty.
+func specEmpty(s fleet.VMSpec) bool {
 	return s.CPUs == 0 && s.MemoryMiB == 0 && s.Firmware == "" && len(s.Disks)+len(s.NICs) == 0
 }
 
@@ -102,15 +102,15 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 	at := *in.From
 	at.VersionID = version.ID // a bulk order uses the version that was newest when ordered
 	in.From = &at
-	if noSpec(in.Spec) {
+	if specEmpty(in.Spec) {
 		in.Spec = SpecOf(*version, at.Full, at.PoolID)
 	}
 	if in.ProjectID != v.ProjectID {
-		if in.Spec.NICs, err = c.ownGroups(ctx, in.ProjectID, in.Spec.NICs); err != nil {
+		if in.Spec.NICs, err = c.withoutForeignGroups(ctx, in.ProjectID, in.Spec.NICs); err != nil {
 			return err
 		}
 	}
-	from.words = fmt.Sprintf(", from template %s, version %d", v.Name, version.Number)
+	from.detail = fmt.Sprintf(", from template %s, version %d", v.Name, version.Number)
 	return nil
 }
 
@@ -128,14 +128,14 @@ func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec 
 	return spec
 }
 
-// ownGroups returns the NICs without security groups of other projects, because a template may come from another
-// project.
-func (c *Control) ownGroups(ctx context.Context, project fleet.ProjectID, nics []fleet.NIC) ([]fleet.NIC, error) {
-	var asked []fleet.SecurityGroupID
+// withoutForeignGroups returns the NICs without security groups of other projects, because a template may come from
+// another project.
+func (c *Control) withoutForeignGroups(ctx context.Context, project fleet.ProjectID, nics []fleet.NIC) ([]fleet.NIC, error) {
+	var groups []fleet.SecurityGroupID
 	for _, n := range nics {
-		asked = append(asked, n.SecurityGroups...)
+		groups = append(groups, n.SecurityGroups...)
 	}
-	held, err := assign.HeldSecurityGroups(ctx, c.store.Queries, project, asked)
+	usable, err := assign.HeldSecurityGroups(ctx, c.store.Queries, project, groups)
 	if err != nil {
 		return nil, store.Err(err)
 	}
@@ -144,7 +144,7 @@ func (c *Control) ownGroups(ctx context.Context, project fleet.ProjectID, nics [
 		groups := n.SecurityGroups
 		n.SecurityGroups = nil
 		for _, id := range groups {
-			if held[id] {
+			if usable[id] {
 				n.SecurityGroups = append(n.SecurityGroups, id)
 			}
 		}
@@ -166,8 +166,8 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 	if err := policy.Check(a, policy.VMChange, vm.ProjectID); err != nil {
 		return err
 	}
-	from.vm, from.moment = &vm, in.From.SnapshotID
-	disks, told, err := from.taken(ctx, c.store.Queries, vm)
+	from.vm, from.snapshotID = &vm, in.From.SnapshotID
+	disks, source, err := from.copied(ctx, c.store.Queries, vm)
 	if err != nil {
 		return err
 	}
@@ -178,11 +178,11 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 		}
 		in.HostID = vm.HostID
 	}
-	if noSpec(in.Spec) {
+	if specEmpty(in.Spec) {
 		in.Spec = CloneOf(vm, in.From.PoolID, disks)
 	}
 	if len(in.Spec.Disks) != len(disks) {
-		checks.Add("spec.disks", "%s has %d disks, and each of them is copied. Say of each in which pool its copy is to be, or leave the spec out.", told, len(disks))
+		checks.Add("spec.disks", "%s has %d disks, and each of them is copied. Say of each in which pool its copy is to be, or leave the spec out.", source, len(disks))
 		return checks.Err()
 	}
 	copies := CloneOf(vm, "", disks).Disks
@@ -197,16 +197,16 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 			checks.Add(fmt.Sprintf("spec.disks[%d].overlay", i), "A clone of a VM is a full copy: the VM goes on writing to its disk. For linked clones, make a template of it.")
 		}
 	}
-	in.Spec.Disks, from.words = copies, ", a clone of "+told
+	in.Spec.Disks, from.detail = copies, ", a clone of "+source
 	return checks.Err()
 }
 
 // copied returns the VM's disks to copy and a description of the source. It refuses a VM that cannot be copied now.
-func (p planned) taken(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, told string, err error) {
-	if p.moment == "" {
+func (p planned) copied(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
+	if p.snapshotID == "" {
 		return vm.Spec.Disks, vm.Name, refusalOf(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
 	}
-	s, err := snapshotOf(vm, p.moment)
+	s, err := snapshotOf(vm, p.snapshotID)
 	if err != nil {
 		return nil, "", err
 	}
@@ -214,16 +214,16 @@ func (p planned) taken(ctx context.Context, q *db.Queries, vm fleet.VMView) (dis
 	if err != nil {
 		return nil, "", err
 	}
-	told = fmt.Sprintf("the snapshot %s of %s", s.Name, vm.Name)
-	return vm.DisksIn(s), told, refusalOf("No VM is made from " + told + " now: ")(vm.AllowsNew(s, busy))
+	source = fmt.Sprintf("the snapshot %s of %s", s.Name, vm.Name)
+	return vm.DisksIn(s), source, refusalOf("No VM is made from " + source + " now: ")(vm.AllowsNew(s, busy))
 }
 
-func refusalOf(words string) func(ok bool, why string) error {
+func refusalOf(prefix string) func(ok bool, why string) error {
 	return func(ok bool, why string) error {
 		if ok {
 			return nil
 		}
-		return fleet.Errorf(fleet.Conflict, "%s%s", words, why)
+		return fleet.Errorf(fleet.Conflict, "%s%s", prefix, why)
 	}
 }
 
@@ -255,7 +255,7 @@ func (p planned) pools() []fleet.PoolID {
 // hold locks the VM whose disks are copied, and refuses if it changed since it was planned. Its pools must be locked.
 func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if p.file != nil {
-		return p.holdFile(ctx, q)
+		return p.lockFile(ctx, q)
 	}
 	if p.vm == nil {
 		return nil
@@ -264,7 +264,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	if err != nil {
 		return err
 	}
-	disks, _, err := p.taken(ctx, q, vm)
+	disks, _, err := p.copied(ctx, q, vm)
 	if err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 		case !spec.Kind.Is().Files:
 			return fleet.Errorf(fleet.Conflict, "Disk %d of %s lies in a pool that has no files, from which nothing is copied. Move the disk to another pool first.", i+1, vm.Name)
 		}
-		if err := stillWhole(ctx, q, vm, d.Ref()); err != nil {
+		if err := checkDiskIdle(ctx, q, vm, d.Ref()); err != nil {
 			return err
 		}
 	}
@@ -304,12 +304,12 @@ func (c *Control) CloneName(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 		return "", err
 	}
 	names := fleet.CloneNames(vm.Name)
-	taken, err := c.store.NamesInUse(ctx, db.NamesInUseParams{ProjectID: string(vm.ProjectID), Names: names})
+	copied, err := c.store.NamesInUse(ctx, db.NamesInUseParams{ProjectID: string(vm.ProjectID), Names: names})
 	if err != nil {
 		return "", store.Err(err)
 	}
 	for _, name := range names {
-		if !slices.Contains(taken, name) {
+		if !slices.Contains(copied, name) {
 			return name, nil
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 // orders returns the orders that make the VM's disks before its creation, by disk index. moment is the snapshot to
 // copy from; nil: none.
-func (p planned) orders(vm fleet.VMView, moment *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeOrder) {
+func (p planned) orders(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeOrder) {
 	out := map[int]fleet.VolumeOrder{}
 	if p.file != nil {
 		return fleet.VolumeConvert, p.conversions(vm)
@@ -19,7 +19,7 @@ func (p planned) orders(vm fleet.VMView, moment *fleet.SnapshotOf) (fleet.JobKin
 	}
 	for i, d := range vm.Spec.Disks {
 		from := p.disks[i]
-		order := fleet.VolumeOrder{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes, Snapshot: moment}
+		order := fleet.VolumeOrder{Source: from.Volume, Flatten: true, TakesBytes: d.SizeBytes, Snapshot: snap}
 		if from.PoolID != d.PoolID {
 			order.SourcePool = from.PoolID
 		}
@@ -33,8 +33,8 @@ func (p planned) snapshot(ctx context.Context, q *db.Queries, task fleet.TaskID)
 	switch {
 	case p.vm == nil:
 		return temporary{}, nil
-	case p.moment != "":
-		return temporary{id: p.moment, vm: *p.vm, there: true}, nil
+	case p.snapshotID != "":
+		return temporary{id: p.snapshotID, vm: *p.vm, ordered: true}, nil
 	}
 	return sharedTemporary(ctx, q, *p.vm, task)
 }
@@ -53,7 +53,7 @@ func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fle
 	if len(orders) == 0 {
 		return nil
 	}
-	made := db.AddCreatedDisksParams{VMID: vm.ID}
+	created := db.AddCreatedDisksParams{VMID: vm.ID}
 	var ids []string
 	for i, d := range vm.Spec.Disks {
 		order, ok := orders[i]
@@ -68,9 +68,9 @@ func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fle
 			return err
 		}
 		ids = append(ids, string(id))
-		made.Pools, made.Volumes = append(made.Pools, string(d.PoolID)), append(made.Volumes, d.Volume)
+		created.Pools, created.Volumes = append(created.Pools, string(d.PoolID)), append(created.Volumes, d.Volume)
 	}
-	if err := q.AddCreatedDisks(ctx, made); err != nil {
+	if err := q.AddCreatedDisks(ctx, created); err != nil {
 		return err
 	}
 	if err := shot.await(ctx, q, task); err != nil {
@@ -105,8 +105,8 @@ func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	return nil
 }
 
-// stillWhole refuses a disk that a job makes or changes. Other readers are allowed.
-func stillWhole(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fleet.Volref) error {
+// checkDiskIdle refuses a disk that a job makes or changes. Other readers are allowed.
+func checkDiskIdle(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fleet.Volref) error {
 	rows, err := q.VolumesAtWork(ctx, string(disk.PoolID))
 	for _, r := range rows {
 		about, _ := r.Subject.Volume()

@@ -67,7 +67,7 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		}
 		return fmt.Sprintf("spec.disks[%d].sizeBytes", i)
 	}
-	moving, err := movesOf(ctx, q, old.ID)
+	moving, err := diskMovesOf(ctx, q, old.ID)
 	if err != nil {
 		return err
 	}
@@ -95,7 +95,7 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 	if err != nil || len(hosts) == 0 {
 		return err
 	}
-	if err := growsAlone(ctx, q, old, to, more); err != nil {
+	if err := checkGrowable(ctx, q, old, to, more); err != nil {
 		return err
 	}
 	h, may := hosts[0], policy.May(a, policy.InfraChange, "")
@@ -112,9 +112,9 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 				p := h.Pools[d.PoolID]
 				f.Message = fmt.Sprintf("Pool %s on %s has %s that are promised to no volume, and the disk would take %s more.", p.Name, h.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(d.SizeBytes))
 			}
-			checks.Add(at(i), "%s", told(a, f))
+			checks.Add(at(i), "%s", faultFor(a, f))
 			if f.Room && of != nil && may {
-				checks.Add("overcommit", tellOvercommit)
+				checks.Add("overcommit", overcommitHint)
 			}
 		}
 		on := h.Pools[d.PoolID]
@@ -124,15 +124,15 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 	return checks.Err()
 }
 
-// growsAlone refuses disks that back others, or that running jobs change or read. more has the growing disks.
-func growsAlone(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
-	var ask db.VolumesNamedParams
+// checkGrowable refuses disks that back others, or that running jobs change or read. more has the growing disks.
+func checkGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
+	var params db.VolumesNamedParams
 	for i, d := range to.Disks {
 		if more[i].PoolID == "" {
 			continue
 		}
-		ask.Pools, ask.Volumes = append(ask.Pools, string(d.PoolID)), append(ask.Volumes, d.Volume)
-		work, err := workOn(ctx, q, d.PoolID, d.Volume, vm.HostID)
+		params.Pools, params.Volumes = append(params.Pools, string(d.PoolID)), append(params.Volumes, d.Volume)
+		work, err := unfinishedWork(ctx, q, d.PoolID, d.Volume, vm.HostID)
 		if err != nil {
 			return err
 		}
@@ -140,7 +140,7 @@ func growsAlone(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VM
 			return fleet.Errorf(fleet.Conflict, "The disk %s is at work now: %s. Wait until that has ended, and try again.", d.Volume, strings.ToLower(work))
 		}
 	}
-	rows, err := q.VolumesNamed(ctx, ask)
+	rows, err := q.VolumesNamed(ctx, params)
 	if err != nil {
 		return err
 	}

@@ -114,12 +114,12 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 			return err
 		}
 		if kind == fleet.VMPassword {
-			if err := c.keepGuestSecret(ctx, q, fleet.JobID(task.ID), in.Password); err != nil {
+			if err := c.storeGuestSecret(ctx, q, fleet.JobID(task.ID), in.Password); err != nil {
 				return err
 			}
 		}
 		if kind == fleet.VMExec {
-			if err := c.keepRun(ctx, q, task.ID, id, in, order.Seconds); err != nil {
+			if err := c.storeRun(ctx, q, task.ID, id, in, order.Seconds); err != nil {
 				return err
 			}
 		}
@@ -128,8 +128,8 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	return store.TaskFor(a, task), err
 }
 
-// keepGuestSecret stores the sealed secret of a job.
-func (c *Control) keepGuestSecret(ctx context.Context, q *db.Queries, job fleet.JobID, secret string) error {
+// storeGuestSecret stores the sealed secret of a job.
+func (c *Control) storeGuestSecret(ctx context.Context, q *db.Queries, job fleet.JobID, secret string) error {
 	by := c.opts.Vault.ID()
 	if by == "" {
 		return fleet.Errorf(fleet.Conflict, "This portal has no key to keep a secret with until the host has it. Set secretsKey in its settings.")

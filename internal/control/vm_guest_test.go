@@ -86,7 +86,8 @@ func TestOrdersToGuestsAreChecked(t *testing.T) {
 	s.refused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))
 }
 
-// A password goes to the host that works on its task, as long as it does, and is nowhere else: in no column, answer, job or line of the audit.
+// A password goes to the host that works on its task, as long as it does, and is nowhere else: in no column, answer,
+// job or line of the audit.
 func TestAPasswordIsForItsTasksHostAlone(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -174,8 +175,8 @@ func TestForcingOffBreaksOffWhatWaitsForAGuest(t *testing.T) {
 	s.take(h1, fleet.VMStop)
 }
 
-// What a guest says is shown with its age to who may see the VM; what a host says of another's VM counts for nothing, nor does what a guest of a
-// run before said.
+// What a guest says is shown with its age to who may see the VM; what a host says of another's VM counts for nothing,
+// nor does what a guest of a run before said.
 func TestWhatAGuestSaysIsTold(t *testing.T) {
 	s := newSite(t)
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)
@@ -212,9 +213,9 @@ func TestWhatAGuestSaysIsTold(t *testing.T) {
 	if g.At == nil || time.Since(*g.At) < 4*time.Second || g.ClockMs != 1500 || !g.ClockBehind || len(g.FileSystems) != 1 || g.FileSystems[0].UsedBytes != 0 || strings.ContainsAny(g.Users[0].Name, "\u202e\x00") {
 		t.Errorf("told %+v", g)
 	}
-	many := reading
-	many.FileSystems = make([]fleet.GuestFileSystem, 1000)
-	if err := says(h1, many); err != nil || len(told().FileSystems) != fleet.MaxGuestFileSystems {
+	bulkOrder := reading
+	bulkOrder.FileSystems = make([]fleet.GuestFileSystem, 1000)
+	if err := says(h1, bulkOrder); err != nil || len(told().FileSystems) != fleet.MaxGuestFileSystems {
 		t.Errorf("of 1000 file systems %d are told, %v", len(told().FileSystems), err)
 	}
 	for name, in := range map[string][]fleet.GuestReading{"of nothing": {{}}, "of too many": make([]fleet.GuestReading, wire.MaxGuests+1)} {

@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A type of mediated devices is several VMs', as many as the host can make; a port is one VM's, on the host where it is.
+// A type of mediated devices is several VMs', as many as the host can make; a port is one VM's, on the host where it
+// is.
 func TestATypeIsSeveralVMsAndAPortOnes(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)

@@ -102,31 +102,31 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 		return pool.Assigned && pool.State == fleet.PoolActive && (c.HostID == "" || c.HostID == h.ID)
 	}
 	better := func(c, than *query.CopyOn) bool { return than == nil || than.State != fleet.CopyReady }
-	var best, any, late *query.CopyOn
+	var best, other, pending *query.CopyOn
 	for i := range p.copies {
 		c := &p.copies[i]
 		switch {
 		case !here(*c):
 		case c.State == fleet.CopyComing && c.PoolID == d.PoolID:
-			late = c
+			pending = c
 		case !c.Offered():
 		case c.PoolID == d.PoolID && better(c, best):
 			best = c
-		case c.PoolID != d.PoolID && better(c, any):
-			any = c
+		case c.PoolID != d.PoolID && better(c, other):
+			other = c
 		}
 	}
 	switch {
 	case best != nil:
 		return fromCopy(best)
-	case any != nil && !d.Overlay:
-		return fromCopy(any)
-	case late != nil:
-		return &origin{ref: late.Ref(), on: late.HostID, wait: true}
+	case other != nil && !d.Overlay:
+		return fromCopy(other)
+	case pending != nil:
+		return &origin{ref: pending.Ref(), on: pending.HostID, wait: true}
 	case p.step != nil:
 		return &origin{step: p.step, wait: true}
-	case any != nil && !p.shared: // an overlay needs its backing file on the same host, in the same pool
-		return &origin{wait: true, step: &copyImage{version: p.version, source: *any, host: query.HostRef{ID: h.ID, Name: h.Name}}}
+	case other != nil && !p.shared: // an overlay needs its backing file on the same host, in the same pool
+		return &origin{wait: true, step: &copyImage{version: p.version, source: *other, host: query.HostRef{ID: h.ID, Name: h.Name}}}
 	case !p.shared:
 		return p.sent(h)
 	}
@@ -137,7 +137,7 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 func (p imagePlan) sent(h placement.Host) *origin {
 	var best *copyImage
 	for _, c := range p.copies {
-		if !readable(c, p.version.ID) || best != nil && (best.source.State == fleet.CopyReady || c.State != fleet.CopyReady) {
+		if !copyReadable(c, p.version.ID) || best != nil && (best.source.State == fleet.CopyReady || c.State != fleet.CopyReady) {
 			continue
 		}
 		if from := senderOf(c, h.ID); from != nil {
@@ -182,8 +182,8 @@ func poolsOf(plans []imagePlan) (out []fleet.PoolID) {
 	return out
 }
 
-// holdImages locks the images until the transaction ends, and refuses those no longer available to the project.
-func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, plans []imagePlan) error {
+// lockImages locks the images until the transaction ends, and refuses those no longer available to the project.
+func lockImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, plans []imagePlan) error {
 	if len(plans) == 0 {
 		return nil
 	}
@@ -201,29 +201,29 @@ func holdImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 			return fleet.Errorf(fleet.Conflict, "The image %s was withdrawn meanwhile. Reload and choose another.", p.image.Name)
 		}
 	}
-	return holdVersions(ctx, q, plans)
+	return lockVersions(ctx, q, plans)
 }
 
-// holdVersions refuses versions deleted since they were planned. Their images must be locked.
-func holdVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
+// lockVersions refuses versions deleted since they were planned. Their images must be locked.
+func lockVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
 	var ids []string
 	for _, p := range plans {
 		ids = append(ids, string(p.version.ID))
 	}
-	there, err := q.VersionsThere(ctx, ids)
+	existing, err := q.VersionsThere(ctx, ids)
 	if err != nil {
 		return err
 	}
 	for _, p := range plans {
-		if !slices.Contains(there, p.version.ID) {
+		if !slices.Contains(existing, p.version.ID) {
 			return fleet.Errorf(fleet.Conflict, "That version of the image %s was deleted meanwhile. Reload and choose another.", p.image.Name)
 		}
 	}
 	return nil
 }
 
-// openTo refuses volumes in a spec that are not published to the project, unless the actor administers hosts.
-func openTo(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, refs map[string]fleet.Volref) error {
+// checkPublished refuses volumes in a spec that are not published to the project, unless the actor administers hosts.
+func checkPublished(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, refs map[string]fleet.Volref) error {
 	if len(refs) == 0 || policy.May(a, policy.InfraChange, "") {
 		return nil
 	}
@@ -246,8 +246,8 @@ func openTo(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.Pro
 	return checks.Err()
 }
 
-// readFrom returns the volumes that a new VM's spec reads, by field.
-func readFrom(spec fleet.VMSpec) map[string]fleet.Volref {
+// sourceVolumes returns the volumes that a new VM's spec reads, by field.
+func sourceVolumes(spec fleet.VMSpec) map[string]fleet.Volref {
 	refs := map[string]fleet.Volref{}
 	for i, d := range spec.Disks {
 		if d.Image != nil {

@@ -45,13 +45,13 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 			if i := slices.IndexFunc(out.copies, func(c copyImage) bool { return c.version.ID == o.version.ID && c.ref.PoolID == d.PoolID }); i >= 0 {
 				from.ref, from.on = out.copies[i].ref, out.copies[i].on()
 			} else {
-				var coming bool
+				var ordered bool
 				var err error
-				if o.ref.Volume, coming, err = p.nameIn(ctx, q, d.PoolID, o, out.copies); err != nil {
+				if o.ref.Volume, ordered, err = p.copyName(ctx, q, d.PoolID, o, out.copies); err != nil {
 					return out, err
 				}
 				from.ref, from.on = o.ref, o.on()
-				if !coming {
+				if !ordered {
 					out.copies = append(out.copies, o)
 				}
 			}
@@ -73,20 +73,20 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 	return out, nil
 }
 
-// nameIn returns the copy's file name in the pool: that of a missing copy, or a free name. coming reports that
+// copyName returns the copy's file name in the pool: that of a missing copy, or a free name. coming reports that
 // another order has been made since the plan. beside has the copies already ordered for this VM.
-func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage, beside []copyImage) (name string, coming bool, err error) {
+func (p imagePlan) copyName(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage, siblings []copyImage) (name string, ordered bool, err error) {
 	on := o.on()
 	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
 	if err != nil {
 		return "", false, err
 	}
 	for _, r := range rows {
-		known := slices.ContainsFunc(p.copies, func(c query.CopyOn) bool { return c.PoolID == pool && c.HostID == on && c.Volume == r.Volume })
+		planned := slices.ContainsFunc(p.copies, func(c query.CopyOn) bool { return c.PoolID == pool && c.HostID == on && c.Volume == r.Volume })
 		switch {
 		case r.Coming:
 			return r.Volume, true, nil
-		case !known:
+		case !planned:
 			return "", false, fleet.Errorf(fleet.Conflict, "A copy of %s came meanwhile. Try again.", p.image.Name)
 		}
 	}
@@ -96,7 +96,7 @@ func (p imagePlan) nameIn(ctx context.Context, q *db.Queries, pool fleet.PoolID,
 		}
 	}
 	var taken []string
-	for _, c := range beside {
+	for _, c := range siblings {
 		if c.ref.PoolID == pool {
 			taken = append(taken, c.ref.Volume)
 		}
@@ -164,7 +164,7 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 			}
 		}
 		id := fleet.NewID[fleet.JobID]()
-		var way between
+		var way route
 		if p.copy != nil {
 			way = transferOf(p.copy)
 			way.received(&p.volumeJob)
@@ -174,7 +174,7 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 		}
 		mine = append(mine, string(id))
 		if way.id != "" {
-			sender, err := way.sendBeside(ctx, q, task, id, p.ref)
+			sender, err := way.sendWith(ctx, q, task, id, p.ref)
 			if err != nil {
 				return err
 			}

@@ -27,8 +27,8 @@ func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfApplianc
 	return v, err
 }
 
-// mostAppliances limits the list of appliances.
-const mostAppliances = 500
+// maxAppliances limits the list of appliances.
+const maxAppliances = 500
 
 // ListAppliances returns the importable files of all pools, by pool and name.
 func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.VolumeOn, error) {
@@ -49,7 +49,7 @@ func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.Vo
 			return nil, err
 		}
 		for _, v := range all {
-			if v.Appliance != nil && len(out) < mostAppliances {
+			if v.Appliance != nil && len(out) < maxAppliances {
 				out = append(out, v)
 			}
 		}
@@ -75,9 +75,9 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 	case in.HostID == "":
 		in.HostID = v.Hosts[0].ID // an online host: v.Use checked that
 	}
-	if noSpec(in.Spec) {
+	if specEmpty(in.Spec) {
 		in.Spec = v.Appliance.Spec(at.PoolID)
-		if in.Spec.NICs, err = c.ofAppliance(ctx, a, *in, *v.Appliance, in.Spec.NICs); err != nil {
+		if in.Spec.NICs, err = c.applianceNICs(ctx, a, *in, *v.Appliance, in.Spec.NICs); err != nil {
 			return err
 		}
 		if in.From.PoolID != "" {
@@ -92,19 +92,19 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 	}
 	in.Spec.Disks = slices.Clone(in.Spec.Disks)
 	for i, d := range v.Appliance.Disks {
-		asked := &in.Spec.Disks[i]
-		if asked.Image != nil || asked.ImageID != "" || asked.Existing {
+		disk := &in.Spec.Disks[i]
+		if disk.Image != nil || disk.ImageID != "" || disk.Existing {
 			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "It is disk %d of %s, and nothing else.", i+1, v.Name)
 		}
-		asked.SizeBytes = d.SizeBytes // grown after the conversion
+		disk.SizeBytes = d.SizeBytes // grown after the conversion
 	}
-	from.file, from.words = &v, ", from "+v.Name
+	from.file, from.detail = &v, ", from "+v.Name
 	return checks.Err()
 }
 
-// holdFile refuses if the file changed since it was planned, or has running work. Its pool must be locked.
-func (p planned) holdFile(ctx context.Context, q *db.Queries) error {
-	use, err := usedNow(ctx, q, *p.file)
+// lockFile refuses if the file changed since it was planned, or has running work. Its pool must be locked.
+func (p planned) lockFile(ctx context.Context, q *db.Queries) error {
+	use, err := currentUse(ctx, q, *p.file)
 	if err != nil {
 		return err
 	}
@@ -140,11 +140,11 @@ func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, t
 		}
 		order := fleet.VolumeOrder{Source: of.Volume, TakesBytes: v.CapacityBytes}
 		j := volumeJob{kind: fleet.VolumeConvert, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: order, detail: "of " + of.Volume}
-		if err := nameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+		if err := checkNameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
-		j.host, err = roomFor(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHost(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
 		return j, err
 	})
 }

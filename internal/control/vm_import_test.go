@@ -20,7 +20,8 @@ func (s *site) ova(pool fleet.PoolID, name string) *control.OfAppliance {
 	return &control.OfAppliance{PoolID: pool, Volume: name}
 }
 
-// A VM is made of a file by its host, in the way of every VM: its disks are converted before it is made, and empty ones are made with it.
+// A VM is made of a file by its host, in the way of every VM: its disks are converted before it is made, and empty
+// ones are made with it.
 func TestAVMIsMadeOfAnAppliance(t *testing.T) {
 	s := newShelf(t)
 	of := s.ova(s.nfs, "web.ova")
@@ -50,7 +51,8 @@ func TestAVMIsMadeOfAnAppliance(t *testing.T) {
 	}
 	s.audited("vm.create")
 
-	// Without a spec it is as the file proposes: in the file's pool, on the network of the same name, else on the default network; and what fails is told.
+	// Without a spec it is as the file proposes: in the file's pool, on the network of the same name, else on the
+	// default network; and what fails is told.
 	other, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{Appliance: of}})
 	if err != nil {
 		t.Fatal(err)

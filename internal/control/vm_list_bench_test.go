@@ -63,7 +63,8 @@ func BenchmarkListVMsBack(b *testing.B) {
 	}
 }
 
-// BenchmarkSearch asks for the beginning of a name, for one that no VM has, and for addresses and labels, whole and begun.
+// BenchmarkSearch asks for the beginning of a name, for one that no VM has, and for addresses and labels, whole and
+// begun.
 func BenchmarkSearch(b *testing.B) {
 	pool := testkit.DB(b)
 	testkit.Seed(b, pool, 100, 100_000)

@@ -196,8 +196,8 @@ func (s *site) firstTask() fleet.TaskID {
 	return id
 }
 
-// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter over the column heard. So is
-// whether a VM needs attention: in Go, by the column for hosts that are heard, and by the filter.
+// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter over the column
+// heard. So is whether a VM needs attention: in Go, by the column for hosts that are heard, and by the filter.
 func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)

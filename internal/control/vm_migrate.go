@@ -75,7 +75,7 @@ func poolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
 
 // decideMigration returns the migration order for a locked VM.
 func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrateOrder, host string, err error) {
-	if err := mayMigrate(ctx, q, vm); err != nil {
+	if err := checkMigratable(ctx, q, vm); err != nil {
 		return order, "", err
 	}
 	if vm.Spec.ReservedCPU() > 0 { // the reservation moves to the target host
@@ -109,7 +109,7 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 			continue
 		}
 		var to fleet.Volref
-		if to, next, err = newDiskIn(ctx, q, vm, pool, next); err != nil {
+		if to, next, err = freeDiskName(ctx, q, vm, pool, next); err != nil {
 			return order, "", err
 		}
 		order.Disks = append(order.Disks, fleet.LeavingDisk{
@@ -117,13 +117,13 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 		})
 	}
 	if order.Generation = int64(next); len(order.Disks) > 0 {
-		err = roomForTransfer(ctx, q, vm.HostID, in.HostID)
+		err = checkTransferLimit(ctx, q, vm.HostID, in.HostID)
 	}
 	return order, order.ToName, err
 }
 
-// newDiskIn returns a disk name that no volume of the pool has or had, and its number, which is above last.
-func newDiskIn(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
+// freeDiskName returns a disk name that no volume of the pool has or had, and its number, which is above last.
+func freeDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
 	for next := last + 1; next <= last+50; next++ {
 		to := fleet.Volref{PoolID: pool, Volume: diskName(vm.Name, vm.ID, next)}
 		if taken, err := q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(pool), Volume: to.Volume}); err != nil || !taken {
@@ -133,13 +133,13 @@ func newDiskIn(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.P
 	return fleet.Volref{}, last, fleet.Errorf(fleet.Conflict, "The pool has too many volumes that are named as disks of %s. Rename or delete some.", vm.Name)
 }
 
-// mayMigrate refuses a VM that cannot migrate now.
-func mayMigrate(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
-	moving, err := movesOf(ctx, q, vm.ID)
+// checkMigratable refuses a VM that cannot migrate now.
+func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
+	moving, err := diskMovesOf(ctx, q, vm.ID)
 	if err != nil {
 		return err
 	}
-	leaving, err := leavingOf(ctx, q, vm.ID)
+	leaving, err := migrationOf(ctx, q, vm.ID)
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 		out = nil
 		for _, t := range targets {
 			// List a host once if no disk is sent, and no pools that the host lacks.
-			if t.sends == (t.asked != "") && (t.asked == "" || t.has) {
+			if t.sends == (t.pool != "") && (t.pool == "" || t.has) {
 				out = append(out, t.target)
 			}
 		}
@@ -221,7 +221,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 // migrationTarget is a host, with the destination pool of each disk.
 type migrationTarget struct {
 	target fleet.MigrationTarget
-	asked  fleet.PoolID   // one pool for all sent disks; empty: each disk's own
+	pool   fleet.PoolID   // one pool for all sent disks; empty: each disk's own
 	pools  []fleet.PoolID // by disk; empty: the disk is not sent
 	stay   []fleet.Volref
 	sends  bool // some disk is sent
@@ -238,7 +238,7 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 	if err != nil {
 		return nil, err
 	}
-	if err := rule(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
+	if err := addRulings(ctx, q, vm.Meta, vm.Spec.Rules, hosts); err != nil {
 		return nil, err
 	}
 	rows, err := q.PoolsForWork(ctx, store.Texts(ids))
@@ -254,16 +254,16 @@ func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm flee
 		h.Overcommit = overcommit
 		for _, pool := range pools {
 			if h.ID != vm.HostID || named != "" {
-				out = append(out, migrateTo(vm, h, pool, specs))
+				out = append(out, checkMigrationTarget(vm, h, pool, specs))
 			}
 		}
 	}
 	return out, nil
 }
 
-func migrateTo(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec) migrationTarget {
+func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, specs map[fleet.PoolID]fleet.PoolSpec) migrationTarget {
 	files := func(id fleet.PoolID) bool { kind := specs[id].Kind.Is(); return kind.Files && kind.Makes }
-	t := migrationTarget{asked: pool, target: fleet.MigrationTarget{HostID: h.ID, HostName: h.Name}}
+	t := migrationTarget{pool: pool, target: fleet.MigrationTarget{HostID: h.ID, HostName: h.Name}}
 	spec, why := vm.Spec, ""
 	spec.Disks = nil
 	for i, d := range vm.Spec.Disks {
@@ -303,10 +303,10 @@ func (c *Control) LeavingVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	return leavingOf(ctx, c.store.Queries, id)
+	return migrationOf(ctx, c.store.Queries, id)
 }
 
-func leavingOf(ctx context.Context, q *db.Queries, id fleet.VMID) (*fleet.LeavingVM, error) {
+func migrationOf(ctx context.Context, q *db.Queries, id fleet.VMID) (*fleet.LeavingVM, error) {
 	rows, err := q.LeavingOf(ctx, fleet.SubjectVM(id))
 	if err != nil || len(rows) == 0 || rows[0].Args.Migrate == nil {
 		return nil, store.Err(err)

@@ -59,7 +59,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	if i < 0 {
 		return fleet.MoveOrder{}, fleet.Errorf(fleet.NotFound, "The VM has no disk %q any more. Reload and try again.", disk.Volume)
 	}
-	moving, err := movesOf(ctx, q, vm.ID)
+	moving, err := diskMovesOf(ctx, q, vm.ID)
 	if err != nil {
 		return fleet.MoveOrder{}, err
 	}
@@ -170,10 +170,10 @@ func (c *Control) MovingDisks(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
 	}
-	return movesOf(ctx, c.store.Queries, id)
+	return diskMovesOf(ctx, c.store.Queries, id)
 }
 
-func movesOf(ctx context.Context, q *db.Queries, id fleet.VMID) ([]fleet.MovingDisk, error) {
+func diskMovesOf(ctx context.Context, q *db.Queries, id fleet.VMID) ([]fleet.MovingDisk, error) {
 	rows, err := q.MovesOf(ctx, fleet.SubjectVM(id))
 	var out []fleet.MovingDisk
 	for _, r := range rows {

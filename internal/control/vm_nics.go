@@ -16,18 +16,18 @@ import (
 // findNetworks fills in the NICs' networks by id or name. Unknown networks stay unresolved; the others are locked
 // until the transaction ends. closed has the networks that are not available to the project.
 func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
-	ask := db.FindNetworksParams{ProjectID: string(project)}
+	params := db.FindNetworksParams{ProjectID: string(project)}
 	for _, n := range nics {
 		if kind, name := n.On(); n.NetworkID != "" {
-			ask.Ids = append(ask.Ids, string(n.NetworkID))
+			params.Ids = append(params.Ids, string(n.NetworkID))
 		} else {
-			ask.Kinds, ask.Names = append(ask.Kinds, string(kind)), append(ask.Names, name)
+			params.Kinds, params.Names = append(params.Kinds, string(kind)), append(params.Names, name)
 		}
 	}
 	if len(nics) == 0 {
 		return nil, nil
 	}
-	rows, err := q.FindNetworks(ctx, ask)
+	rows, err := q.FindNetworks(ctx, params)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func noNetwork(name string) string {
 // checkNetworks fills in the NICs' networks, and refuses networks that are not available to the project.
 // Administrators may use any network.
 func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) error {
-	asked := slices.Clone(nics)
+	entered := slices.Clone(nics)
 	closed, err := findNetworks(ctx, q, project, nics)
 	if err != nil {
 		return err
@@ -75,9 +75,9 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		if granted[i] || !closed[n.NetworkID] && (n.NetworkID != "" || n.Bridge == "") {
 			continue
 		}
-		kind, name := asked[i].On()
+		kind, name := entered[i].On()
 		field := map[fleet.NetworkKind]string{fleet.NetworkLibvirt: "network", fleet.NetworkBridge: "bridge"}[kind]
-		if asked[i].NetworkID != "" {
+		if entered[i].NetworkID != "" {
 			checks.Add(fmt.Sprintf("spec.nics[%d].networkId", i), "%s", noNetwork(name))
 			continue
 		}

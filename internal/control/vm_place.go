@@ -42,7 +42,7 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 		case to.Own:
 			err = q.SettleSightings(ctx, id)
 		default:
-			err = moveByHand(ctx, q, vm, to)
+			err = moveToChosen(ctx, q, vm, to)
 		}
 		err = store.FirstError(err, func() error {
 			return store.Audit(ctx, q, a, "vm.place", fleet.SubjectVM(id), vm.Name, placeDetail(vm, to))
@@ -56,8 +56,8 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 	return store.VMFor(a, vm), err
 }
 
-// moveByHand also marks the copies on all other hosts, the former one included, as not being the VM.
-func moveByHand(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
+// moveToChosen also marks the copies on all other hosts, the former one included, as not being the VM.
+func moveToChosen(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
 	// Otherwise it must raise an alarm if it runs there too.
 	if own := vm.Places()[0]; !own.Offline && own.Power != fleet.Absent {
 		if err := q.KeepAsDiscovered(ctx, vm.ID); err != nil {

@@ -27,8 +27,8 @@ type PlanOrder struct {
 
 func planLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
 
-// errDry rolls back a trial run.
-var errDry = errors.New("only tried")
+// errDryRun rolls back a trial run.
+var errDryRun = errors.New("only tried")
 
 // PlanVM predicts the effect of UpdateVM with the same input, and changes nothing. It is refused as UpdateVM is. The
 // VM's host computes the new domain definition: GetPlan returns it once it is ready. Without changes no host is asked
@@ -44,17 +44,17 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 	if in.plans, err = c.planNewDisks(ctx, a, id, in.Spec); err != nil {
 		return fleet.Plan{}, err
 	}
-	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order PlanOrder, err error) {
+	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
 		var old, vm fleet.VMView
-		if err := dry(ctx, tx, func(q *db.Queries) error {
+		if err := dryRun(ctx, tx, func(q *db.Queries) error {
 			old, vm, _, err = updateVM(ctx, q, a, c.macs(), id, in, "")
 			return err
 		}); err != nil {
-			return want, order, err
+			return params, order, err
 		}
 		in.IfGeneration = old.Generation // the plan is only valid for this generation
-		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VMID: (*string)(&id), VM: vm.VM, Changes: old.Diff(vm.VM)}
-		return want, PlanOrder{Update: &in}, nil
+		params = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VMID: (*string)(&id), VM: vm.VM, Changes: old.Diff(vm.VM)}
+		return params, PlanOrder{Update: &in}, nil
 	})
 }
 
@@ -65,34 +65,34 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 		return fleet.Plan{}, err
 	}
 	id := fleet.NewID[fleet.VMID]()
-	whole, from, err := c.planFrom(ctx, a, id, in)
+	completed, from, err := c.planFrom(ctx, a, id, in)
 	if err != nil {
 		return fleet.Plan{}, err
 	}
-	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (want db.AddPlanParams, order PlanOrder, err error) {
+	return c.plan(ctx, a, func(ctx context.Context, tx pgx.Tx) (params db.AddPlanParams, order PlanOrder, err error) {
 		var vm fleet.VMView
-		if err := dry(ctx, tx, func(q *db.Queries) error {
-			vm, _, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, whole, from, "")
+		if err := dryRun(ctx, tx, func(q *db.Queries) error {
+			vm, _, err = createVM(ctx, q, a, c.macs(), sealer{c.opts.Vault}, id, completed, from, "")
 			return err
 		}); err != nil {
-			return want, order, err
+			return params, order, err
 		}
-		order.Create = &whole // with the defaults and versions shown in the plan
+		order.Create = &completed // with the defaults and versions shown in the plan
 		order.Create.HostID = vm.HostID
-		want = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VM: vm.VM, Changes: []fleet.Change{}}
-		return want, order, nil
+		params = db.AddPlanParams{ProjectID: vm.ProjectID, HostID: vm.HostID, VM: vm.VM, Changes: []fleet.Change{}}
+		return params, order, nil
 	})
 }
 
-// dry runs do and rolls back. So plans use the code of the real operation.
-func dry(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error {
-	err := pgx.BeginFunc(ctx, tx, func(part pgx.Tx) error {
-		if err := do(db.New(part)); err != nil {
+// dryRun runs do and rolls back. So plans use the code of the real operation.
+func dryRun(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error {
+	err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error {
+		if err := do(db.New(sub)); err != nil {
 			return err
 		}
-		return errDry
+		return errDryRun
 	})
-	if errors.Is(err, errDry) {
+	if errors.Is(err, errDryRun) {
 		return nil
 	}
 	return err
@@ -104,24 +104,24 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 	}
 	err = c.store.Begin(ctx, func(tx pgx.Tx) error {
 		q := db.New(tx)
-		want, order, err := try(ctx, tx)
+		params, order, err := try(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if order.Update != nil && len(want.Changes) == 0 {
-			out = fleet.Plan{VMID: fleet.VMID(*want.VMID), ProjectID: want.ProjectID, Name: want.VM.Name, Changes: []fleet.Change{}, State: fleet.PlanDrawn}
+		if order.Update != nil && len(params.Changes) == 0 {
+			out = fleet.Plan{VMID: fleet.VMID(*params.VMID), ProjectID: params.ProjectID, Name: params.VM.Name, Changes: []fleet.Change{}, State: fleet.PlanDrawn}
 			return nil
 		}
-		want.ID = fleet.NewID[fleet.PlanID]()
-		if want.Asked, err = (sealer{c.opts.Vault}).keepAs(planLabel(want.ID), order, order.Create != nil && order.Create.FirstBoot != nil); err != nil {
+		params.ID = fleet.NewID[fleet.PlanID]()
+		if params.Asked, err = (sealer{c.opts.Vault}).encodeInput(planLabel(params.ID), order, order.Create != nil && order.Create.FirstBoot != nil); err != nil {
 			return err
 		}
-		want.UserID, want.Patience, want.Most = a.UserID, fleet.PlanPatience, maxPlansAsked
-		want.VM.Status, want.VM.Elsewhere = nil, nil // only the host knows these
+		params.UserID, params.Patience, params.Most = a.UserID, fleet.PlanPatience, maxPlansAsked
+		params.VM.Status, params.VM.Elsewhere = nil, nil // only the host knows these
 		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxPlansKept - 1}); err != nil {
 			return err
 		}
-		n, err := q.AddPlan(ctx, want)
+		n, err := q.AddPlan(ctx, params)
 		if err == nil && n == 0 {
 			err = fleet.Errorf(fleet.TooMany, "You wait for %d plans already. Look at those first, or try again in half a minute.", maxPlansAsked)
 		}
@@ -129,18 +129,18 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 			return err
 		}
 		if err := q.QueuePlan(ctx, db.QueuePlanParams{
-			ID: fleet.NewID[fleet.JobID](), HostID: want.HostID, Subject: fleet.Subject("plan:" + string(want.ID)), Args: fleet.JobArgs{Plan: want.ID},
+			ID: fleet.NewID[fleet.JobID](), HostID: params.HostID, Subject: fleet.Subject("plan:" + string(params.ID)), Args: fleet.JobArgs{Plan: params.ID},
 		}); err != nil {
 			return err
 		}
-		about := fleet.SubjectOf(fleet.TypeProject, want.ProjectID)
-		if want.VMID != nil {
-			about = fleet.SubjectVM(fleet.VMID(*want.VMID))
+		about := fleet.SubjectOf(fleet.TypeProject, params.ProjectID)
+		if params.VMID != nil {
+			about = fleet.SubjectVM(fleet.VMID(*params.VMID))
 		}
-		if err := store.Audit(ctx, q, a, "vm.plan", about, want.VM.Name, inWords(want.Changes)); err != nil {
+		if err := store.Audit(ctx, q, a, "vm.plan", about, params.VM.Name, describeChanges(params.Changes)); err != nil {
 			return err
 		}
-		out, err = getPlan(ctx, q, a, want.ID)
+		out, err = getPlan(ctx, q, a, params.ID)
 		return err
 	})
 	return out, err
@@ -181,15 +181,15 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	case row.Silent:
 		out.State = fleet.PlanTimedOut
 	}
-	sees := store.SeesHosts(a)
+	seesHosts := store.SeesHosts(a)
 	if p.Drawing != nil {
-		d := p.Drawing.Visible(sees)
-		if !sees {
+		d := p.Drawing.Visible(seesHosts)
+		if !seesHosts {
 			d.Error = store.Redacted(d.Error, row.HostName)
 		}
 		out.Drawing = &d
 	}
-	if sees {
+	if seesHosts {
 		out.HostID, out.HostName = p.HostID, row.HostName
 	}
 	return out, nil
@@ -204,7 +204,7 @@ func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID)
 	if err != nil {
 		return out, store.Err(err)
 	}
-	if err := (sealer{c.opts.Vault}).keptAs(planLabel(id), row.VMPlan.Asked, &out); err != nil {
+	if err := (sealer{c.opts.Vault}).decodeInput(planLabel(id), row.VMPlan.Asked, &out); err != nil {
 		return out, err
 	}
 	if row.VMPlan.VMID != nil {
@@ -235,7 +235,7 @@ func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) 
 			return err
 		}
 		var order PlanOrder
-		if err := (sealer{c.opts.Vault}).keptAs(planLabel(id), row.Asked, &order); err != nil {
+		if err := (sealer{c.opts.Vault}).decodeInput(planLabel(id), row.Asked, &order); err != nil {
 			return err
 		}
 		within := store.Within(ctx, tx)

@@ -197,7 +197,8 @@ func TestAHostsAnswerIsBounded(t *testing.T) {
 	}
 }
 
-// A plan is kept for an hour, and a first boot may hold secrets: they are sealed in it, and come out for who carries it out.
+// A plan is kept for an hour, and a first boot may hold secrets: they are sealed in it, and come out for who carries
+// it out.
 func TestAPlanKeepsAFirstBootSealed(t *testing.T) {
 	s := newSite(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// mostPreviewed limits the hosts in a preview.
-const mostPreviewed = 40
+// maxPreviewed limits the hosts in a preview.
+const maxPreviewed = 40
 
 // Preview is the predicted placement of a VM.
 type Preview struct {
@@ -82,14 +82,14 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 		if hosts, err = candidatesWith(ctx, q, a, "", spec, append(poolsOf(plans), from.pools()...)); err != nil {
 			return err
 		}
-		if err := rule(ctx, q, in.meta(), spec.Rules, hosts); err != nil {
+		if err := addRulings(ctx, q, in.meta(), spec.Rules, hosts); err != nil {
 			return err
 		}
 		for i := range hosts {
 			hosts[i].Overcommit = in.Overcommit && policy.May(a, policy.InfraChange, "")
 			offerImages(plans, spec, &hosts[i])
 		}
-		return openTo(ctx, q, a, in.ProjectID, readFrom(spec))
+		return checkPublished(ctx, q, a, in.ProjectID, sourceVolumes(spec))
 	})
 	if err != nil {
 		return Preview{}, err
@@ -99,7 +99,7 @@ func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (ou
 }
 
 // choose sets the chosen host and the reasons against the others.
-func (p *Preview) choose(in CreateVM, hosts []placement.Host, sees bool) {
+func (p *Preview) choose(in CreateVM, hosts []placement.Host, seesHosts bool) {
 	choice := placement.Place(in.Spec, hosts)
 	chosen := choice.Host
 	if in.HostID != "" {
@@ -116,7 +116,7 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, sees bool) {
 			p.Why = "The host that was chosen cannot take this VM."
 		}
 	}
-	if !sees {
+	if !seesHosts {
 		return
 	}
 	for _, h := range hosts {
@@ -147,7 +147,7 @@ func (p *Preview) choose(in CreateVM, hosts []placement.Host, sees bool) {
 		}
 		return strings.Compare(x.Name, y.Name)
 	})
-	if len(p.Hosts) > mostPreviewed {
-		p.Hosts, p.More = p.Hosts[:mostPreviewed], len(p.Hosts)-mostPreviewed
+	if len(p.Hosts) > maxPreviewed {
+		p.Hosts, p.More = p.Hosts[:maxPreviewed], len(p.Hosts)-maxPreviewed
 	}
 }

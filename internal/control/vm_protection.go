@@ -84,13 +84,13 @@ func (c *Control) GuardVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in 
 		if vm, err = store.GetVM(ctx, q, a, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "vm.guard", fleet.SubjectVM(id), vm.Name, guardWords(was.Protection, guard))
+		return store.Audit(ctx, q, a, "vm.guard", fleet.SubjectVM(id), vm.Name, describeProtection(was.Protection, guard))
 	})
 	return store.VMFor(a, vm), err
 }
 
-// guardWords describes the changes for the audit.
-func guardWords(was, is fleet.VMProtection) string {
+// describeProtection describes the changes for the audit.
+func describeProtection(was, is fleet.VMProtection) string {
 	var out []string
 	if was.Protected != is.Protected {
 		out = append(out, map[bool]string{true: "protected from deletion", false: "no longer protected from deletion"}[is.Protected])

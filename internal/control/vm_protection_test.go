@@ -73,7 +73,8 @@ func TestAProtectedVMIsNotDeleted(t *testing.T) {
 	}
 }
 
-// What somebody has locked, nobody else changes, orders or unlocks, but administrators; everybody reads who has, and why.
+// What somebody has locked, nobody else changes, orders or unlocks, but administrators; everybody reads who has, and
+// why.
 func TestALockedVMIsLeftAlone(t *testing.T) {
 	s := newSite(t)
 	v := s.answering("web")
@@ -138,8 +139,8 @@ func TestALockedVMIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A VM near its end waits for a person, and at its end is shut down where that was asked for; a lock goes before it, and who extends it is left
-// alone.
+// A VM near its end waits for a person, and at its end is shut down where that was asked for; a lock goes before it,
+// and who extends it is left alone.
 func TestAVMExpires(t *testing.T) {
 	s := newSite(t)
 	told, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
@@ -193,5 +194,6 @@ func TestAVMExpires(t *testing.T) {
 		t.Errorf("extended, it is %+v", v.Protection)
 	}
 	stale := s.get(locked.ID).Protection.ExpiresAt
-	until(locked, control.ProtectVM{ExpiresAt: stale, Locked: true, Reason: "migration", Protected: true}) // what is over may stay so
+	// What is over may stay so.
+	until(locked, control.ProtectVM{ExpiresAt: stale, Locked: true, Reason: "migration", Protected: true})
 }

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// reservedCPU returns the CPU reservations on each host, or on the given one, in percent of one CPU.
-func reservedCPU(ctx context.Context, q *db.Queries, host fleet.HostID) (map[fleet.HostID]int64, error) {
+// cpuReservations returns the CPU reservations on each host, or on the given one, in percent of one CPU.
+func cpuReservations(ctx context.Context, q *db.Queries, host fleet.HostID) (map[fleet.HostID]int64, error) {
 	out := map[fleet.HostID]int64{}
 	rows, err := q.ReservedCPU(ctx, string(host))
 	for _, r := range rows {
@@ -22,8 +22,8 @@ func reservedCPU(ctx context.Context, q *db.Queries, host fleet.HostID) (map[fle
 // allocation refuses more memory or CPUs than the host can promise, unless h.Overcommit is set, and CPU reservations
 // beyond the host's CPUs. had is the VM's spec before the change. It locks the host and reads the sums again, so no
 // other transaction can promise the same capacity.
-func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, had fleet.VMSpec) error {
-	more, reserves := spec.MemoryMiB > had.MemoryMiB || spec.CPUs > had.CPUs, spec.ReservedCPU() > had.ReservedCPU()
+func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, previous fleet.VMSpec) error {
+	more, reserves := spec.MemoryMiB > previous.MemoryMiB || spec.CPUs > previous.CPUs, spec.ReservedCPU() > previous.ReservedCPU()
 	if !more && !reserves {
 		return nil
 	}
@@ -36,33 +36,33 @@ func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VM
 		if err != nil {
 			return err
 		}
-		h.CommittedMiB, h.CommittedCPUs = -int64(had.MemoryMiB), -int64(had.CPUs)
+		h.CommittedMiB, h.CommittedCPUs = -int64(previous.MemoryMiB), -int64(previous.CPUs)
 		for _, sum := range sums {
 			h.CommittedMiB += sum.Mib
 			h.CommittedCPUs += sum.Cpus
 		}
-		asked := spec // check only what exceeds the previous promise
-		if spec.MemoryMiB <= had.MemoryMiB {
-			asked.MemoryMiB = 0
+		added := spec // check only what exceeds the previous promise
+		if spec.MemoryMiB <= previous.MemoryMiB {
+			added.MemoryMiB = 0
 		}
-		if spec.CPUs <= had.CPUs {
-			asked.CPUs = 0
+		if spec.CPUs <= previous.CPUs {
+			added.CPUs = 0
 		}
-		for _, f := range placement.Uncommitted(asked, h) {
-			checks.Add(f.Field, "%s", told(a, f))
+		for _, f := range placement.Uncommitted(added, h) {
+			checks.Add(f.Field, "%s", faultFor(a, f))
 		}
 		if checks.Err() != nil && policy.May(a, policy.InfraChange, "") {
-			checks.Add("overcommit", tellOvercommitHost)
+			checks.Add("overcommit", hostOvercommitHint)
 		}
 	}
 	if reserves {
-		all, err := reservedCPU(ctx, q, h.ID)
+		all, err := cpuReservations(ctx, q, h.ID)
 		if err != nil {
 			return err
 		}
-		h.ReservedCPU = all[h.ID] - had.ReservedCPU()
+		h.ReservedCPU = all[h.ID] - previous.ReservedCPU()
 		if f := placement.Unreserved(spec, h); f != nil {
-			checks.Add(f.Field, "%s", told(a, *f))
+			checks.Add(f.Field, "%s", faultFor(a, *f))
 		}
 	}
 	return checks.Err()

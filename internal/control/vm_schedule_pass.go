@@ -20,16 +20,16 @@ import (
 const (
 	scheduleSoon  = 20 * time.Second // while its own job runs
 	scheduleLater = time.Minute      // while it waits for anything else
-	mostTidyWait  = time.Hour        // between two attempts to delete old snapshots
+	maxTidyWait   = time.Hour        // between two attempts to delete old snapshots
 )
 
-// schedulesAtOnce limits one pass over the schedules.
-const schedulesAtOnce = 100
+// scheduleBatch limits one pass over the schedules.
+const scheduleBatch = 100
 
 // TakeScheduled orders the due snapshots, and the deletion of snapshots beyond their schedules' retention. A failure
 // of one schedule does not affect others.
 func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
-	for range schedulesAtOnce {
+	for range scheduleBatch {
 		var at db.ScheduleToCheckRow
 		more := false
 		err := c.store.Pass(ctx, a, "snapshot schedules", func(q *db.Queries) (err error) {
@@ -40,7 +40,7 @@ func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 			if more = err == nil; !more {
 				return err
 			}
-			return lookAtSchedule(ctx, q, a, at.VMID, at.ID)
+			return checkSchedule(ctx, q, a, at.VMID, at.ID)
 		})
 		if err != nil && more {
 			said := "What is wrong is in the portal's log."
@@ -60,17 +60,17 @@ func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 
 // scheduling is one schedule during its check.
 type scheduling struct {
-	q    *db.Queries
-	a    fleet.Actor
-	vm   fleet.VMView
-	row  db.SnapshotSchedule
-	runs []db.ScheduleRunsOfRow // of this schedule, newest first
-	busy []fleet.JobKind
-	now  time.Time
-	look time.Time // time of the next check; zero: when the schedule is due
+	q         *db.Queries
+	a         fleet.Actor
+	vm        fleet.VMView
+	row       db.SnapshotSchedule
+	runs      []db.ScheduleRunsOfRow // of this schedule, newest first
+	busy      []fleet.JobKind
+	now       time.Time
+	nextCheck time.Time // time of the next check; zero: when the schedule is due
 }
 
-func lookAtSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMID, id fleet.ScheduleID) error {
+func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMID, id fleet.ScheduleID) error {
 	s := scheduling{q: q, a: a}
 	var err error
 	if s.vm, err = store.LockVM(ctx, q, a, vm, policy.VMChange); err != nil {
@@ -102,8 +102,8 @@ func lookAtSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.
 		}
 	}
 	next := s.row.NextAt
-	if !s.look.IsZero() && (next == nil || s.look.Before(*next) || !next.After(s.now)) {
-		next = &s.look
+	if !s.nextCheck.IsZero() && (next == nil || s.nextCheck.Before(*next) || !next.After(s.now)) {
+		next = &s.nextCheck
 	}
 	err = q.ScheduleChecked(ctx, db.ScheduleCheckedParams{
 		ID: id, NextAt: s.row.NextAt, LookAt: next, Missed: s.row.Missed, Trouble: s.row.Trouble, Attention: s.row.Attention,
@@ -116,8 +116,8 @@ func lookAtSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.
 
 // again plans the next check after the delay, unless an earlier one is planned.
 func (s *scheduling) again(after time.Duration) {
-	if at := s.now.Add(after); s.look.IsZero() || at.Before(s.look) {
-		s.look = at
+	if at := s.now.Add(after); s.nextCheck.IsZero() || at.Before(s.nextCheck) {
+		s.nextCheck = at
 	}
 }
 
@@ -222,17 +222,17 @@ func (s *scheduling) tidy(ctx context.Context) error {
 		return nil
 	}
 	var mine []fleet.Scheduled
-	var gone []time.Time
+	var forgotten []time.Time
 	for i, r := range s.runs {
 		switch {
 		case s.tree().Of(r.SnapshotID) != nil:
 			mine = append(mine, fleet.Scheduled{ID: r.SnapshotID, Due: r.Due})
 		case r.Settled && i > 0: // the newest stays, to show its time
-			gone = append(gone, r.Due)
+			forgotten = append(forgotten, r.Due)
 		}
 	}
-	if len(gone) > 0 {
-		if err := s.q.ForgetScheduleRuns(ctx, db.ForgetScheduleRunsParams{ScheduleID: s.row.ID, Dues: gone}); err != nil {
+	if len(forgotten) > 0 {
+		if err := s.q.ForgetScheduleRuns(ctx, db.ForgetScheduleRunsParams{ScheduleID: s.row.ID, Dues: forgotten}); err != nil {
 			return err
 		}
 	}
@@ -256,7 +256,7 @@ func (s *scheduling) tidy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.q.TidyScheduleRun(ctx, db.TidyScheduleRunParams{ScheduleID: s.row.ID, Due: run.Due, TidyTask: task.ID, Wait: min(time.Minute<<min(run.Tidied, 6), mostTidyWait)}); err != nil {
+	if err := s.q.TidyScheduleRun(ctx, db.TidyScheduleRunParams{ScheduleID: s.row.ID, Due: run.Due, TidyTask: task.ID, Wait: min(time.Minute<<min(run.Tidied, 6), maxTidyWait)}); err != nil {
 		return err
 	}
 	s.again(scheduleSoon)

@@ -57,7 +57,7 @@ func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fle
 		if err != nil {
 			return "", err
 		}
-		return "schedule " + in.Name + ": " + scheduleWords(in), q.AddSchedule(ctx, db.AddScheduleParams{ID: made, VMID: id, Spec: in, CreatedBy: a.Name, NextAt: next})
+		return "schedule " + in.Name + ": " + describeSchedule(in), q.AddSchedule(ctx, db.AddScheduleParams{ID: made, VMID: id, Spec: in, CreatedBy: a.Name, NextAt: next})
 	})
 	if err != nil {
 		return "", err
@@ -76,15 +76,15 @@ func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fl
 		if err != nil {
 			return "", err
 		}
-		look := next
+		checkAt := next
 		if in.Enabled { // the retention may be lower now
-			look = &now
+			checkAt = &now
 			if was := rows[i]; was.Spec.Enabled && was.NextAt != nil && sameTimes(was.Spec.Times, in.Times) {
 				next = was.NextAt
 			}
 		}
-		words := "schedule " + in.Name + ": " + scheduleWords(in)
-		return words, q.ChangeSchedule(ctx, db.ChangeScheduleParams{ID: schedule, Spec: in, NextAt: next, LookAt: look})
+		words := "schedule " + in.Name + ": " + describeSchedule(in)
+		return words, q.ChangeSchedule(ctx, db.ChangeScheduleParams{ID: schedule, Spec: in, NextAt: next, LookAt: checkAt})
 	})
 }
 
@@ -105,7 +105,7 @@ func noSchedule() error {
 }
 
 // onSchedules runs do with the VM locked. No job is queued.
-func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID, do func(*db.Queries, fleet.VMView, []db.SnapshotSchedule, time.Time) (told string, err error)) error {
+func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID, do func(*db.Queries, fleet.VMView, []db.SnapshotSchedule, time.Time) (detail string, err error)) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err
 	}
@@ -128,14 +128,14 @@ func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err != nil {
 			return err
 		}
-		told, err := do(q, vm, rows, now)
+		detail, err := do(q, vm, rows, now)
 		if err != nil {
 			return err
 		}
 		if err := q.SetScheduleTrouble(ctx, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "vm.schedule", fleet.SubjectVM(id), vm.Name, told)
+		return store.Audit(ctx, q, a, "vm.schedule", fleet.SubjectVM(id), vm.Name, detail)
 	})
 }
 
@@ -186,7 +186,7 @@ func sameTimes(a, b fleet.SnapshotTimes) bool {
 	return a.EveryHours == b.EveryHours && a.At == b.At && a.Zone == b.Zone && slices.Equal(a.Days, b.Days)
 }
 
-func scheduleWords(s fleet.SnapshotSchedule) string {
+func describeSchedule(s fleet.SnapshotSchedule) string {
 	if !s.Enabled {
 		return "disabled"
 	}

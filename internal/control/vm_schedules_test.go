@@ -25,8 +25,8 @@ var hourly = fleet.SnapshotSchedule{
 	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHour.zone}, Keep: fleet.SnapshotKeep{Last: 2},
 }
 
-// farHour is a time zone whose full hours are a quarter of an hour away from now at least, past the full hours of UTC by minutes: what is
-// due each hour does not become due by itself during the tests.
+// farHour is a time zone whose full hours are a quarter of an hour away from now at least, past the full hours of UTC
+// by minutes: what is due each hour does not become due by itself during the tests.
 var farHour = func() (far struct {
 	zone    string
 	minutes int
@@ -192,7 +192,8 @@ func TestAScheduleThatMissedItsTimesAsksOnce(t *testing.T) {
 	}
 }
 
-// What stands in the way is said, and it goes on by itself when that is over. People are called where only they can help.
+// What stands in the way is said, and it goes on by itself when that is over. People are called where only they can
+// help.
 func TestAScheduleSaysWhyItWaits(t *testing.T) {
 	s := newScheduled(t, hourly)
 	waits := func(when, says string, attention bool) {

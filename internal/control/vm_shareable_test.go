@@ -86,7 +86,8 @@ func TestDisksThatNoVMCanShare(t *testing.T) {
 	}
 }
 
-// What no host can encrypt is refused at its field, and nothing is written; what is encrypted stays on its host as it is.
+// What no host can encrypt is refused at its field, and nothing is written; what is encrypted stays on its host as it
+// is.
 func TestDisksThatNoHostEncrypts(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -164,7 +165,8 @@ func TestDisksThatNoHostEncrypts(t *testing.T) {
 	})
 }
 
-// VMs of any host have a volume of a shared pool together; nobody takes it for itself while others have it, and nothing is done to it.
+// VMs of any host have a volume of a shared pool together; nobody takes it for itself while others have it, and
+// nothing is done to it.
 func TestAVolumeIsSharedByVMs(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)

@@ -70,11 +70,11 @@ func (c *Control) DeleteSnapshot(ctx context.Context, a fleet.Actor, id fleet.VM
 		if err != nil {
 			return fleet.SnapshotOrder{}, "", err
 		}
-		told := s.Name
+		detail := s.Name
 		if below := len(vm.Status.Snapshots.Below(s.ID)); subtree && below > 0 {
-			told += fmt.Sprintf(", and %d that came after it", below)
+			detail += fmt.Sprintf(", and %d that came after it", below)
 		}
-		return fleet.SnapshotOrder{ID: s.ID, Name: s.Name, Subtree: subtree}, told, refusal(vm.AllowsSnapshots(busy))
+		return fleet.SnapshotOrder{ID: s.ID, Name: s.Name, Subtree: subtree}, detail, refusal(vm.AllowsSnapshots(busy))
 	})
 }
 
@@ -95,7 +95,7 @@ func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID
 
 // onSnapshots queues one snapshot job. wrong is a fault of the input, returned only to actors with the permission.
 func (c *Control) onSnapshots(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, wrong error,
-	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotOrder, told string, err error),
+	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotOrder, detail string, err error),
 ) (task fleet.Task, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return task, err
@@ -115,14 +115,14 @@ func (c *Control) onSnapshots(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err != nil {
 			return err
 		}
-		order, told, err := decide(vm, busy)
+		order, detail, err := decide(vm, busy)
 		if err != nil {
 			return err
 		}
 		if task, err = queueVM(ctx, q, a, vm, kind, fleet.JobArgs{Snapshot: &order}); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, told)
+		return store.Audit(ctx, q, a, string(kind), fleet.SubjectVM(id), vm.Name, detail)
 	})
 	return store.TaskFor(a, task), err
 }

@@ -20,10 +20,10 @@ const roleSnapshot = "snapshot"
 // temporary is the snapshot from which a task copies a locked VM's disks. With the zero value, the disks are copied
 // without a snapshot.
 type temporary struct {
-	vm    fleet.VMView
-	id    fleet.SnapshotID
-	take  fleet.JobID // the job that takes it, for which the copies wait; empty: already taken, or not yet ordered
-	there bool        // whether it is ordered
+	vm      fleet.VMView
+	id      fleet.SnapshotID
+	take    fleet.JobID // the job that takes it, for which the copies wait; empty: already taken, or not yet ordered
+	ordered bool        // whether it is ordered
 }
 
 // of returns the snapshot reference for a copy order; nil: none.
@@ -58,16 +58,16 @@ func sharedTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView, task f
 	case err != nil && !errors.Is(err, pgx.ErrNoRows):
 		return temporary{}, err
 	case err == nil && row.State != fleet.JobDone:
-		return temporary{vm: vm, id: row.SnapshotID, take: row.JobID, there: true}, nil
+		return temporary{vm: vm, id: row.SnapshotID, take: row.JobID, ordered: true}, nil
 	case err == nil && vm.Status.Snapshots.Of(row.SnapshotID) != nil:
-		return temporary{vm: vm, id: row.SnapshotID, there: true}, nil
+		return temporary{vm: vm, id: row.SnapshotID, ordered: true}, nil
 	}
 	return newTemporary(ctx, q, vm) // none, or it was deleted
 }
 
 // queue adds the snapshot's job to the task. of describes the copy, for the snapshot's name.
 func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, of string) error {
-	if t.id == "" || t.there {
+	if t.id == "" || t.ordered {
 		return nil
 	}
 	order := fleet.SnapshotOrder{
@@ -75,7 +75,7 @@ func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, tas
 		Description: "Disks are copied from it while the VM goes on. It is deleted when they are.",
 	}
 	subject := fleet.SubjectVM(t.vm.ID)
-	t.take, t.there = fleet.NewID[fleet.JobID](), true
+	t.take, t.ordered = fleet.NewID[fleet.JobID](), true
 	err := q.AddStep(ctx, db.AddStepParams{
 		ID: t.take, TaskID: &task, Role: roleSnapshot, HostID: t.vm.HostID, Kind: fleet.VMSnapshot, Subject: subject, Args: fleet.JobArgs{Snapshot: &order},
 	})
@@ -102,13 +102,13 @@ const (
 	temporaryAgain = 15 * time.Second // after the first failed deletion; doubled after each further one
 )
 
-// temporaryAtOnce limits one pass over temporary snapshots.
-const temporaryAtOnce = 100
+// temporaryBatch limits one pass over temporary snapshots.
+const temporaryBatch = 100
 
-// DropTemporary orders the deletion of temporary snapshots from which no disk is being copied, and repeats failed deletions.
-// A deletion merges the overlays into the VM's disks.
+// DropTemporary orders the deletion of temporary snapshots from which no disk is being copied, and repeats failed
+// deletions. A deletion merges the overlays into the VM's disks.
 func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
-	for range temporaryAtOnce {
+	for range temporaryBatch {
 		more := false
 		err := c.store.Pass(ctx, a, "temporary snapshots", func(q *db.Queries) error {
 			at, err := q.TemporarySnapshotToCheck(ctx)
@@ -118,7 +118,7 @@ func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
 			if more = err == nil; !more {
 				return err
 			}
-			return lookAtTemporary(ctx, q, a, at.VMID, at.SnapshotID)
+			return checkTemporary(ctx, q, a, at.VMID, at.SnapshotID)
 		})
 		if err != nil || !more {
 			return err
@@ -127,7 +127,7 @@ func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
 	return nil
 }
 
-func lookAtTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID) error {
+func checkTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID) error {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMChange)
 	if err != nil {
 		return err
@@ -167,7 +167,8 @@ func lookAtTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshotDelete), fleet.SubjectVM(id), vm.Name, "the temporary snapshot that disks were copied from")
 }
 
-// leftOf reports whether the host has, or after an interrupted job may have, files of the snapshot that a deletion merges.
+// leftOf reports whether the host has, or after an interrupted job may have, files of the snapshot that a deletion
+// merges.
 func leftOf(tree *fleet.SnapshotTree, id fleet.SnapshotID) bool {
 	if tree == nil {
 		return false

@@ -14,27 +14,27 @@ import (
 	"quantix/internal/placement"
 )
 
-// usedNow returns the current uses of the volume, including orders made since it was read. The pool must be locked.
-func usedNow(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
+// currentUse returns the current uses of the volume, including orders made since it was read. The pool must be locked.
+func currentUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
 	use := v.Use()
 	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.On())})
 	if err != nil {
 		return use, err
 	}
-	var held fleet.VolumeInUse
-	if err := json.Unmarshal(text, &held); err != nil {
+	var users fleet.VolumeInUse
+	if err := json.Unmarshal(text, &users); err != nil {
 		return use, fmt.Errorf("read who has the volume %s: %w", v.Name, err)
 	}
-	use.Disk, use.Drive = cmp.Or(held.Disk, use.Disk), cmp.Or(held.Drive, use.Drive)
-	use.Making, use.Published = held.Making, held.Published
-	work, err := workOn(ctx, q, v.PoolID, v.Name, v.On())
+	use.Disk, use.Drive = cmp.Or(users.Disk, use.Disk), cmp.Or(users.Drive, use.Drive)
+	use.Making, use.Published = users.Making, users.Published
+	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.On())
 	use.Work = work
 	return use, err
 }
 
-// workOn returns the verb of an unfinished job that changes or reads the volume; empty: none. on limits it to one
-// host, for a local pool.
-func workOn(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
+// unfinishedWork returns the verb of an unfinished job that changes or reads the volume; empty: none. on limits it to
+// one host, for a local pool.
+func unfinishedWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
 		ref, _ := r.Subject.Volume()
@@ -45,9 +45,9 @@ func workOn(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, 
 	return "", err
 }
 
-// volumesFree refuses a spec that reads a volume which a job makes, changes or deletes. The volumes' pools must be
+// checkVolumesIdle refuses a spec that reads a volume which a job makes, changes or deletes. The volumes' pools must be
 // locked, so that no new job comes meanwhile.
-func volumesFree(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
+func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {
 		if d.Image != nil {
@@ -93,10 +93,10 @@ func sharedOf(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.Pool
 	return rows[0].Spec, nil
 }
 
-// nameFree refuses a name that is, was or will be used by a volume of the pool. It also refuses a name with a partial
-// file that a host has yet to remove, because that removal would hit the new file. on limits it to one host, if only
-// that host's files count.
-func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
+// checkNameFree refuses a name that is, was or will be used by a volume of the pool. It also refuses a name with a
+// partial file that a host has yet to remove, because that removal would hit the new file. on limits it to one host,
+// if only that host's files count.
+func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
 	of := string(on)
 	if shared {
 		of = ""
@@ -110,22 +110,22 @@ func nameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.Hos
 		checks.Add("name", "A volume of this name is in the pool, or was as a VM's disk, or is being made. Choose another name.")
 		return checks.Err()
 	}
-	work, err := workOn(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
+	work, err := unfinishedWork(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
 	if err == nil && work != "" {
 		err = fleet.Errorf(fleet.Conflict, "What is left of an earlier %s is being removed. Try again when its host has done that, or choose another name.", ref.Volume)
 	}
 	return err
 }
 
-// nameRefused reports whether err is nameFree's refusal, so another name may work.
+// nameRefused reports whether err is checkNameFree's refusal, so another name may work.
 func nameRefused(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict
 }
 
-// roomFor returns the host for the job: the named one, or an online host with the pool active and enough space. among
+// findHost returns the host for the job: the named one, or an online host with the pool active and enough space. among
 // limits it to hosts with the volume; nil: any.
-func roomFor(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
+func findHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.order.TakesBytes}}
 	hosts, err := candidates(ctx, q, a, named, fleet.VMSpec{Disks: disks})
 	if err != nil {

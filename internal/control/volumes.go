@@ -69,7 +69,7 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 		j := volumeJob{kind: fleet.VolumeGrow, order: fleet.VolumeOrder{SizeBytes: size, TakesBytes: size - v.CapacityBytes}, detail: fmt.Sprintf("%s → %s", fleet.Bytes(v.CapacityBytes), fleet.Bytes(size))}
 		j.ref = fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}
 		var err error
-		j.host, err = roomFor(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHost(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
 		return j, err
 	})
 }
@@ -82,11 +82,11 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 			return volumeJob{}, checks.Err()
 		}
 		j := volumeJob{kind: fleet.VolumeClone, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: fleet.VolumeOrder{Source: of.Volume, TakesBytes: v.CapacityBytes}, detail: "of " + of.Volume}
-		if err := nameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+		if err := checkNameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
-		j.host, err = roomFor(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
+		j.host, err = findHost(ctx, q, a, j, of.HostID, v.Hosts, overcommit)
 		return j, err
 	})
 }
@@ -103,7 +103,7 @@ func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to
 			return volumeJob{}, err
 		}
 		j := volumeJob{kind: fleet.VolumeRename, ref: fleet.Volref{PoolID: of.PoolID, Volume: to}, order: fleet.VolumeOrder{Source: of.Volume}, detail: of.Volume + " → " + to}
-		if err := nameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
+		if err := checkNameFree(ctx, q, j.ref, v.On(), v.Shared); err != nil {
 			return j, err
 		}
 		var err error
@@ -169,10 +169,10 @@ func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob,
 		checks.Add("hostId", "Each host has its own files in this pool. Choose the host.")
 		return j, checks.Err()
 	}
-	if err := nameFree(ctx, q, j.ref, named, spec.Shared); err != nil {
+	if err := checkNameFree(ctx, q, j.ref, named, spec.Shared); err != nil {
 		return j, err
 	}
-	j.host, err = roomFor(ctx, q, a, j, named, nil, overcommit)
+	j.host, err = findHost(ctx, q, a, j, named, nil, overcommit)
 	return j, err
 }
 
@@ -194,18 +194,18 @@ func (c *Control) destroyVolume(ctx context.Context, a fleet.Actor, of Volume, a
 			return volumeJob{}, checks.Err()
 		}
 		host, err := anyHost(v, of.HostID)
-		return volumeJob{kind: kind, host: host, ref: fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}, data: true, detail: fleet.Bytes(v.CapacityBytes)}, err
+		return volumeJob{kind: kind, host: host, ref: fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}, deletesData: true, detail: fleet.Bytes(v.CapacityBytes)}, err
 	})
 }
 
 // volumeJob is a volume job to queue.
 type volumeJob struct {
-	kind  fleet.JobKind
-	ref   fleet.Volref
-	host  query.HostRef
-	order fleet.VolumeOrder
-	data  bool // deletes its data
-	told  bool // the caller writes the audit line
+	kind        fleet.JobKind
+	ref         fleet.Volref
+	host        query.HostRef
+	order       fleet.VolumeOrder
+	deletesData bool // deletes its data
+	audited     bool // the caller writes the audit line
 
 	project *fleet.ProjectID // whose members see the task; nil: only administrators
 	detail  string
@@ -232,7 +232,7 @@ func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, poo
 		}
 		subject := fleet.SubjectVolume(j.ref)
 		id, err := store.Queue(ctx, q, a, db.JoinQueueParams{
-			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: j.project, Args: fleet.JobArgs{DeleteDisks: j.data, Volume: &j.order},
+			HostID: j.host.ID, Kind: j.kind, Subject: subject, SubjectName: j.ref.Volume, ProjectID: j.project, Args: fleet.JobArgs{DeleteDisks: j.deletesData, Volume: &j.order},
 		})
 		if err != nil {
 			return err
@@ -241,7 +241,7 @@ func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, poo
 			return err
 		}
 		detail := fmt.Sprintf("in pool %s on %s: %s", on.Name, j.host.Name, j.detail)
-		if !j.told {
+		if !j.audited {
 			if err := store.Audit(ctx, q, a, string(j.kind), subject, j.ref.Volume, detail); err != nil {
 				return err
 			}
@@ -262,7 +262,7 @@ func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, ac
 		return fleet.Task{}, err
 	}
 	return c.orderVolume(ctx, a, of.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
-		use, err := usedNow(ctx, q, v)
+		use, err := currentUse(ctx, q, v)
 		if err != nil {
 			return volumeJob{}, err
 		}

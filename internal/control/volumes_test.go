@@ -96,7 +96,8 @@ func TestOrdersForVolumes(t *testing.T) {
 			}
 			continue
 		}
-		s.refused("room that is promised already", fleet.Invalid, "2 fields", ask) // its size, and that it may be promised
+		// Its size, and that it may be promised.
+		s.refused("room that is promised already", fleet.Invalid, "2 fields", ask)
 		most.Overcommit = true
 		if err := ask(); err != nil {
 			t.Errorf("by somebody who says so: %v", err)
@@ -207,7 +208,8 @@ func TestOneOrderAVolume(t *testing.T) {
 	})
 }
 
-// A volume that is being deleted is no image for a VM any more, and one that a VM is being made from is not deleted: whoever comes first.
+// A volume that is being deleted is no image for a VM any more, and one that a VM is being made from is not deleted:
+// whoever comes first.
 func TestAVolumeIsNotDeletedUnderAVM(t *testing.T) {
 	s := newSite(t)
 	gone := s.free("gone.raw")

@@ -113,19 +113,19 @@ func TestNetworksThatVanishGo(t *testing.T) {
 		}
 	}
 	vm := r.addVM("web")
-	many := []wire.NetworkReport{
+	bulkOrder := []wire.NetworkReport{
 		network(fleet.NetworkLibvirt, "kept"), network(fleet.NetworkBridge, "kept"), network(fleet.NetworkBridge, "br-kept"), network(fleet.NetworkLibvirt, "both"),
 	}
 	for i := range 500 {
-		many = append(many, network(fleet.NetworkBridge, fmt.Sprint("junk-", i)))
+		bulkOrder = append(bulkOrder, network(fleet.NetworkBridge, fmt.Sprint("junk-", i)))
 	}
-	say(many...)
+	say(bulkOrder...)
 	r.exec(`UPDATE vms SET spec = spec || jsonb_build_object('nics', (SELECT jsonb_agg(jsonb_build_object('networkId', n.id)) FROM networks n
 		WHERE n.kind || ':' || n.name IN ('libvirt:kept', 'bridge:br-kept')))`)
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{}' FROM networks WHERE name = 'both'`, other.HostID)
 	say()
 	left("bridge:br-kept libvirt:both libvirt:kept")
-	say(many[0])
+	say(bulkOrder[0])
 	r.exec(`DELETE FROM vms WHERE id = $1`, vm)
 	r.exec(`DELETE FROM hosts WHERE id = $1`, other.HostID)
 	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {

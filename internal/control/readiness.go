@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-const pulseEvery = 5 * time.Second // interval of background checks
+const readinessInterval = 5 * time.Second // interval of background checks
 
 // Ready returns nil if the database accepts writes. It writes at most once a second.
 func (c *Control) Ready(ctx context.Context, a fleet.Actor) error {
@@ -24,7 +24,7 @@ func (c *Control) KeepPulse(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
 	}
-	beat := time.NewTicker(pulseEvery)
+	beat := time.NewTicker(readinessInterval)
 	defer beat.Stop()
 	well := true
 	for {

@@ -38,7 +38,7 @@ func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (vol
 		case busy:
 			return volumeJob{}, fleet.Errorf(fleet.Conflict, "%s is being pulled already. Wait for that, or cancel its task.", entry.Name)
 		}
-		if err := p.imageOf(ctx, q, entry); err != nil {
+		if err := p.findOrAddImage(ctx, q, entry); err != nil {
 			return volumeJob{}, err
 		}
 		if err := q.DropFailedPulls(ctx, &p.of); err != nil {
@@ -48,7 +48,7 @@ func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (vol
 		if err != nil {
 			return j, err
 		}
-		j.told = true
+		j.audited = true
 		spec, err := sharedOf(ctx, q, p.PoolID)
 		if err != nil {
 			return j, err
@@ -56,7 +56,7 @@ func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (vol
 		if err := j.fits(spec); err != nil {
 			return j, err
 		}
-		if j.host, err = roomFor(ctx, q, p.a, j, p.HostID, nil, false); err != nil {
+		if j.host, err = findHost(ctx, q, p.a, j, p.HostID, nil, false); err != nil {
 			return j, err
 		}
 		if j.ref.Volume, err = freeFile(ctx, q, j.ref, j.host.ID, spec.Shared); err != nil {
@@ -66,22 +66,22 @@ func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (vol
 		if err != nil {
 			return j, err
 		}
-		if err := copyComing(ctx, q, p.a, version, j, spec.Shared); err != nil {
+		if err := addPendingCopy(ctx, q, p.a, version, j, spec.Shared); err != nil {
 			return j, err
 		}
 		return j, store.Audit(ctx, q, p.a, "image.pull", fleet.SubjectImage(p.image), entry.Name, "from "+entry.URL)
 	}
 }
 
-// imageOf sets the library image of an earlier pull, or a new one with the entry's name and facts.
-func (p *pull) imageOf(ctx context.Context, q *db.Queries, entry fleet.StartImage) error {
+// findOrAddImage sets the library image of an earlier pull, or a new one with the entry's name and facts.
+func (p *pull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.StartImage) error {
 	was, err := q.ImageOfStart(ctx, &p.of)
 	if err == nil {
 		p.image = was.ID
 		if _, err := q.LockImage(ctx, p.image); err != nil {
 			return err
 		}
-		return p.newBytes(ctx, q, entry, was.Name)
+		return p.checkNewBytes(ctx, q, entry, was.Name)
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {
 		return err
@@ -101,8 +101,8 @@ func (p *pull) imageOf(ctx context.Context, q *db.Queries, entry fleet.StartImag
 	return err
 }
 
-// newBytes refuses a download of bytes that the image already has, if the checksum is known in advance.
-func (p *pull) newBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
+// checkNewBytes refuses a download of bytes that the image already has, if the checksum is known in advance.
+func (p *pull) checkNewBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
 	if !ok {
 		return nil
@@ -123,12 +123,12 @@ func freeFile(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.Hos
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)
 	for n := 2; ; n++ {
-		err := nameFree(ctx, q, ref, on, shared)
+		err := checkNameFree(ctx, q, ref, on, shared)
 		if err != nil && (!nameRefused(err) || n > 50) {
 			return ref.Volume, err
 		}
-		known, failed := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})
-		if failed != nil || err == nil && (len(known) == 0 || n > 50) {
+		lost, failed := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: ref.PoolID, Volume: ref.Volume})
+		if failed != nil || err == nil && (len(lost) == 0 || n > 50) {
 			return ref.Volume, failed
 		}
 		ref.Volume = fmt.Sprintf("%s-%d%s", stem, n, end)

@@ -15,33 +15,33 @@ import (
 	"quantix/internal/policy"
 )
 
-// takeIn adds a version to the image that first makes or locks, and orders the host's work for it.
-func (c *Control) takeIn(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+// addSourceVersion adds a version to the image that first makes or locks, and orders the host's work for it.
+func (c *Control) addSourceVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	switch {
 	case from.URL != "" && from.VMID != "":
 		var checks fleet.Checks
 		checks.Add("source.url", "Give an address or a VM, not both.")
 		return fleet.Task{}, checks.Err()
 	case from.URL != "":
-		return c.takeDownload(ctx, a, id, from, first)
+		return c.addDownloadVersion(ctx, a, id, from, first)
 	case from.VMID != "":
-		return c.takeDisk(ctx, a, id, name, from, first)
+		return c.addDiskVersion(ctx, a, id, name, from, first)
 	}
-	return c.takeFile(ctx, a, id, from, first)
+	return c.addFileVersion(ctx, a, id, from, first)
 }
 
-// takeFile makes a version of a file in a pool. The file's host computes its checksum.
-func (c *Control) takeFile(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
-	lines, err := c.fitVolumes(ctx, a, Image{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
+// addFileVersion makes a version of a file in a pool. The file's host computes its checksum.
+func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+	files, err := c.usableVolumes(ctx, a, Image{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
 	switch {
 	case err != nil:
 		return fleet.Task{}, err
-	case len(lines) > 1:
+	case len(files) > 1:
 		var checks fleet.Checks
 		checks.Add("source.hostId", "Several hosts have a file of this name, each its own. Say which host's is meant.")
 		return fleet.Task{}, checks.Err()
 	}
-	v := lines[0]
+	v := files[0]
 	return c.orderVolume(ctx, a, from.PoolID, func(q *db.Queries, pool assign.Object) (volumeJob, error) {
 		if err := idle(ctx, q, v); err != nil {
 			return volumeJob{}, err
@@ -53,22 +53,23 @@ func (c *Control) takeFile(ctx context.Context, a fleet.Actor, id fleet.ImageID,
 		if err != nil {
 			return volumeJob{}, err
 		}
-		j := volumeJob{kind: fleet.VolumeHash, ref: fleet.Volref{PoolID: v.PoolID, Volume: v.Name}, host: v.Hosts[0], told: true}
+		j := volumeJob{kind: fleet.VolumeHash, ref: fleet.Volref{PoolID: v.PoolID, Volume: v.Name}, host: v.Hosts[0], audited: true}
 		return j, addCopy(ctx, q, a, version, v)
 	})
 }
 
-// addComing records a version whose file a host will make. The host reports its facts when the file is complete.
-func addComing(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, source string, j volumeJob, shared bool) error {
+// addPendingVersion records a version whose file a host will make. The host reports its facts when the file is
+// complete.
+func addPendingVersion(ctx context.Context, q *db.Queries, a fleet.Actor, image fleet.ImageID, source string, j volumeJob, shared bool) error {
 	version, err := addVersion(ctx, q, a, image, fleet.ImageVersion{Source: source})
 	if err != nil {
 		return err
 	}
-	return copyComing(ctx, q, a, version, j, shared)
+	return addPendingCopy(ctx, q, a, version, j, shared)
 }
 
-// copyComing records the copy that the host will make.
-func copyComing(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, j volumeJob, shared bool) error {
+// addPendingCopy records the copy that the host will make.
+func addPendingCopy(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet.ImageVersionID, j volumeJob, shared bool) error {
 	on := j.host.ID
 	if shared {
 		on = ""
@@ -80,12 +81,12 @@ func copyComing(ctx context.Context, q *db.Queries, a fleet.Actor, version fleet
 	return err
 }
 
-func (c *Control) takeDownload(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	j, err := download(from.PoolID, NewDownload{URL: from.URL, Checksum: from.Checksum, ChecksumURL: from.ChecksumURL, Name: from.Volume, HostID: from.HostID})
 	if err != nil {
-		return fleet.Task{}, below("source", err)
+		return fleet.Task{}, sourceFields("source", err)
 	}
-	j.told = true
+	j.audited = true
 	return c.orderVolume(ctx, a, from.PoolID, func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		if err := first(q); err != nil {
 			return j, err
@@ -95,14 +96,14 @@ func (c *Control) takeDownload(ctx context.Context, a fleet.Actor, id fleet.Imag
 			return j, err
 		}
 		if j, err = newVolumeOn(ctx, q, a, j, from.HostID, false); err != nil {
-			return j, below("source", err)
+			return j, sourceFields("source", err)
 		}
-		return j, addComing(ctx, q, a, id, strings.TrimPrefix(from.words(), "from "), j, spec.Shared)
+		return j, addPendingVersion(ctx, q, a, id, strings.TrimPrefix(from.describe(), "from "), j, spec.Shared)
 	})
 }
 
-// takeDisk makes a version of a disk of a VM that is off.
-func (c *Control) takeDisk(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
+// addDiskVersion makes a version of a disk of a VM that is off.
+func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	vm, err := c.GetVM(ctx, a, from.VMID)
 	if err != nil {
 		return fleet.Task{}, err
@@ -125,7 +126,7 @@ func (c *Control) takeDisk(ctx context.Context, a fleet.Actor, id fleet.ImageID,
 	disk := vm.Spec.Disks[n-1]
 	j := volumeJob{
 		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: from.PoolID, Volume: cmp.Or(from.Volume, fleet.CopyName(name, int(vm.Generation), "qcow2"))},
-		order: fleet.VolumeOrder{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, told: true,
+		order: fleet.VolumeOrder{Source: disk.Volume, SourcePool: disk.PoolID, Flatten: true, TakesBytes: disk.SizeBytes}, audited: true,
 	}
 	fleet.CheckNewVolume(&checks, "source.volume", j.ref.Volume)
 	if err := checks.Err(); err != nil {
@@ -146,18 +147,18 @@ func (c *Control) takeDisk(ctx context.Context, a fleet.Actor, id fleet.ImageID,
 		if err != nil {
 			return j, err
 		}
-		if err := nameFree(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
-			return j, below("source", err)
+		if err := checkNameFree(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
+			return j, sourceFields("source", err)
 		}
-		if j.host, err = roomFor(ctx, q, a, j, vm.HostID, nil, false); err != nil {
-			return j, below("source", err)
+		if j.host, err = findHost(ctx, q, a, j, vm.HostID, nil, false); err != nil {
+			return j, sourceFields("source", err)
 		}
-		return j, addComing(ctx, q, a, id, fmt.Sprintf("disk %d of VM %s", n, vm.Name), j, spec.Shared)
+		return j, addPendingVersion(ctx, q, a, id, fmt.Sprintf("disk %d of VM %s", n, vm.Name), j, spec.Shared)
 	})
 }
 
-// below returns err with its field names below prefix.
-func below(prefix string, err error) error {
+// sourceFields returns err with its fields named as those of an ImageSource below prefix.
+func sourceFields(prefix string, err error) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {
 		return err

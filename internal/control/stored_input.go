@@ -4,15 +4,15 @@ import "encoding/json"
 
 // storedInput is stored user input, until its order is done. It is encrypted if it has a first boot, which may
 // contain secrets.
-type kept struct {
+type storedInput struct {
 	Plain  json.RawMessage `json:"plain,omitempty"`
 	Key    string          `json:"key,omitempty"`
 	Sealed []byte          `json:"sealed,omitempty"`
 }
 
 // encodeInput encodes v for the row that label identifies. Sealed input can be opened only with the same label.
-func (s sealer) keepAs(label string, v any, secret bool) (out []byte, err error) {
-	var k kept
+func (s sealer) encodeInput(label string, v any, secret bool) (out []byte, err error) {
+	var k storedInput
 	if secret {
 		k.Key, k.Sealed, err = s.seal(label, v)
 	} else {
@@ -25,8 +25,8 @@ func (s sealer) keepAs(label string, v any, secret bool) (out []byte, err error)
 }
 
 // decodeInput decodes the output of encodeInput.
-func (s sealer) keptAs(label string, text []byte, into any) error {
-	var k kept
+func (s sealer) decodeInput(label string, text []byte, into any) error {
+	var k storedInput
 	if err := json.Unmarshal(text, &k); err != nil {
 		return err
 	}
