@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestTheAddressIsThatOfThePortalThatRuns: the newest portal's word stands, and goes with that portal alone.
-func TestTheAddressIsThatOfThePortalThatRuns(t *testing.T) {
+// TestAgentAddressIsThatOfNewestRunningPortal: the newest portal's word stands, and goes with that portal alone.
+func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
 	h := newHouse(t)
 	ctx, system := t.Context(), fleet.SystemActor
 	older := control.New(h.pool, control.Options{AgentURL: "https://older.example:8444"})

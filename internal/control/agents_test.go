@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestASecondAgentIsRefusedAndFlagged(t *testing.T) {
+func TestSecondAgentOfHostRefusedAndFlagged(t *testing.T) {
 	r := newRig(t)
 	r.report("1")
 	_, err := r.Hello(t.Context(), r.agent, wire.Hello{Instance: "two", Fingerprint: "elsewhere"})
@@ -21,7 +21,7 @@ func TestASecondAgentIsRefusedAndFlagged(t *testing.T) {
 	}
 }
 
-func TestARestartedAgentTakesOverAndGetsItsJobsBack(t *testing.T) {
+func TestRestartedAgentGetsItsJobsBack(t *testing.T) {
 	r := newRig(t)
 	r.report("1")
 	r.addVM("web")
@@ -37,7 +37,7 @@ func TestARestartedAgentTakesOverAndGetsItsJobsBack(t *testing.T) {
 	wantCode(t, err, fleet.Conflict)
 }
 
-func TestARemovedHostIsToldToJoinAgain(t *testing.T) {
+func TestRemovedHostMustJoinAgain(t *testing.T) {
 	r := newRig(t)
 	r.exec(`DELETE FROM hosts`)
 	_, err := r.Hello(t.Context(), r.agent, wire.Hello{Instance: "x", Fingerprint: "y"})

@@ -28,7 +28,7 @@ func (r *rig) assignments() string {
 
 // A pool counts only where it was given to the host, by its id or, from an older agent, by its name. A network counts
 // where it is found.
-func TestWhatAHostExecutesIsKnownByIdOrName(t *testing.T) {
+func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"fast", "slow", "others"} {
 		r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, $1, '{}')`, name)
@@ -47,7 +47,7 @@ func TestWhatAHostExecutesIsKnownByIdOrName(t *testing.T) {
 }
 
 // What got lost of every noun is ordered again, what somebody stopped on the host is not.
-func TestWhatGotLostIsOrderedAgain(t *testing.T) {
+func TestLostPoolsAndNetworksAreReapplied(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO networks (id, name, kind, spec) SELECT n, n, 'libvirt', '{}' FROM unnest(ARRAY['new', 'leaving', 'off', 'stopped', 'failed', 'fine']) n`)
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
@@ -65,7 +65,7 @@ func TestWhatGotLostIsOrderedAgain(t *testing.T) {
 }
 
 // A report in which nothing changed writes no row of what the host executes, and locks none.
-func TestAReportOfNothingNewWritesNothing(t *testing.T) {
+func TestUnchangedReportWritesNoRows(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign')`, r.agent.HostID)
@@ -85,7 +85,7 @@ func TestAReportOfNothingNewWritesNothing(t *testing.T) {
 }
 
 // A card is asked for by the network's id or by its name, kept by the id, and shown and sent to hosts with both.
-func TestACardNamesItsNetworkByID(t *testing.T) {
+func TestNICNetworkStoredByID(t *testing.T) {
 	s := newSite(t)
 	var id fleet.NetworkID
 	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM networks`).Scan(&id); err != nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // Which pools a host lists follows what is assigned to it, soon after; what hosts report of pools says nothing of that.
-func TestAHostListsWhatIsAssignedToIt(t *testing.T) {
+func TestHostListsAssignedPools(t *testing.T) {
 	r := newRig(t)
 	r.caughtUp()
 	changes := r.hub.Subscribe("assigned")

@@ -21,7 +21,7 @@ func (r *rig) inNeed(id fleet.VMID) bool {
 	return vm.Attention
 }
 
-func TestAVMThatDidNotStartWaitsForAPerson(t *testing.T) {
+func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
 	id := r.addVM("web")

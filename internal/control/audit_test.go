@@ -12,7 +12,7 @@ import (
 
 // The audit is a table a month. What has served its time goes as a whole, what has not stays, and no line is refused
 // for want of a table.
-func TestTheAuditIsKeptForItsMonths(t *testing.T) {
+func TestAuditPartitionsFollowRetention(t *testing.T) {
 	r := newRig(t)
 	keep := func(months int) {
 		t.Helper()
@@ -66,7 +66,7 @@ func TestTheAuditIsKeptForItsMonths(t *testing.T) {
 }
 
 // What ended long ago goes at any rate, not by a portion each ten minutes.
-func TestAllThatEndedLongAgoIsSwept(t *testing.T) {
+func TestSweepDeletesAllExpiredRows(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO tasks (id, kind, subject, subject_name, state, created_by, created_at, ended_at)
 		SELECT born(now() - interval '31 days') || '-7000-8000-' || lpad(n::text, 12, '0'), 'vm.start', '', '', 'done', 'ann', now() - interval '31 days', now() - interval '31 days' FROM generate_series(1, 12000) n`)

@@ -198,7 +198,7 @@ var peopleCases = map[string]useCase{
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
 	"NamedVMs": {may: but(someUse, "system"), with: func(w *world) []any { return []any{[]fleet.VMID{w.vm()}} }},
-	// Each VM is judged for itself: see TestABulkIsJudgedOneByOne.
+	// Each VM is judged for itself: see TestBulkActionChecksPermissionPerVM.
 	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},
@@ -361,7 +361,7 @@ var peopleCases = map[string]useCase{
 	"QueueDrifted":    {may: portal, with: none},
 	"SettlePlaces":    {may: portal, with: none},
 
-	// Security groups: of project red here; see TestWhatTenantsMayDoWithSecurityGroups for the fleet's.
+	// Security groups: of project red here; see TestTenantPermissionsOnSecurityGroups for the fleet's.
 	"FollowPortGroups":     {may: portal, with: none},
 	"SettleSecurityGroups": {may: portal, with: none},
 	"ListSecurityGroups":   {may: somewhere, with: readUseCase},

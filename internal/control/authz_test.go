@@ -85,10 +85,10 @@ func newWorld(t *testing.T) *world {
 
 const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 
-// TestEveryUseCaseAsksForItsRight calls every exported method of control and of its rooms as everybody, with objects
+// TestEveryUseCaseChecksItsPermission calls every exported method of control and of its rooms as everybody, with objects
 // that exist. A method without a line in the table fails, and so does one that lets anybody pass who is not in its
 // line, does anything before it refuses, or shows a stranger what is of another project.
-func TestEveryUseCaseAsksForItsRight(t *testing.T) {
+func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	w := newWorld(t)
 	v := reflect.ValueOf(w.Control)
 	known := map[string]bool{}
@@ -116,9 +116,9 @@ func TestEveryUseCaseAsksForItsRight(t *testing.T) {
 	}
 }
 
-// TestNoRoomHidesAUseCase demands that the door shows each exported method of each room: one that bears the name of
+// TestNoEmbeddedMethodIsShadowed demands that the door shows each exported method of each room: one that bears the name of
 // another room's, or of the door's own, would stand behind it, asked by no line of the table.
-func TestNoRoomHidesAUseCase(t *testing.T) {
+func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 	t.Parallel()
 	door, rooms := reflect.TypeFor[*control.Control](), 0
 	for _, field := range reflect.VisibleFields(door.Elem()) {

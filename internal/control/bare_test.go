@@ -9,7 +9,7 @@ import (
 
 // Where hosts cannot filter, nothing is promised that would only seem to protect; and no card comes out of there
 // unguarded.
-func TestCardsThatHostsCannotFilter(t *testing.T) {
+func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 	s := newSite(t)
 	group := s.group(chief, s.red, "web")
 	lan := s.served("lan", "10.7.0.")

@@ -18,7 +18,7 @@ func fields(pairs ...string) fleet.BulkEdit {
 	return e
 }
 
-func TestManyVMsAreEditedAlike(t *testing.T) {
+func TestBulkEdit(t *testing.T) {
 	s := newSite(t)
 	// Asked again when it is done.
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
@@ -77,7 +77,7 @@ func TestManyVMsAreEditedAlike(t *testing.T) {
 	}
 }
 
-func TestEditsOfManyAreJudgedOneByOne(t *testing.T) {
+func TestBulkEditChecksEachVM(t *testing.T) {
 	s := newSite(t)
 	// Asked again when it is done.
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestManyVMsAreDeletedBySomebodyWhoMay(t *testing.T) {
+func TestBulkDeleteNeedsPermission(t *testing.T) {
 	s := taskSite(t)
 	off, on, kept := s.vm("off", fleet.Stopped), s.vm("on", fleet.Running), s.vm("kept", fleet.Stopped)
 	if _, err := s.GuardVM(t.Context(), chief, kept.ID, control.ProtectVM{Protected: true}); err != nil {
@@ -35,7 +35,7 @@ func TestManyVMsAreDeletedBySomebodyWhoMay(t *testing.T) {
 	}
 }
 
-func TestASnapshotOfManyVMsIsOneTask(t *testing.T) {
+func TestBulkSnapshotIsOneTask(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()
 	s.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
@@ -55,7 +55,7 @@ func TestASnapshotOfManyVMsIsOneTask(t *testing.T) {
 	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 2})
 }
 
-func TestManyVMsGoToAnotherHost(t *testing.T) {
+func TestBulkColdMigration(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()
 	s.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)

@@ -69,7 +69,7 @@ func (s *site) settledAs(id fleet.TaskID, state fleet.JobState, progress int, st
 	}
 }
 
-func TestAnOrderAboutManyIsOneTask(t *testing.T) {
+func TestBulkActionIsOneTask(t *testing.T) {
 	s := taskSite(t)
 	off := s.vm("off", fleet.Stopped)
 	b, a := s.vm("b", fleet.Running), s.vm("a", fleet.Running)
@@ -123,7 +123,7 @@ func TestAnOrderAboutManyIsOneTask(t *testing.T) {
 	s.refused("who is not of the project", fleet.NotFound, "There is no such task.", func() error { _, err := s.GetTask(t.Context(), s.stranger, task.ID); return err })
 }
 
-func TestEndsOfAnOrderAboutMany(t *testing.T) {
+func TestBulkTaskStateFollowsChildren(t *testing.T) {
 	s := taskSite(t)
 	for want, ends := range map[fleet.JobState][]string{
 		fleet.JobDone: {"done", "done"}, fleet.JobCancelled: {"done", "cancelled"}, fleet.JobUnknown: {"cancelled", "unknown"}, fleet.JobFailed: {"unknown", "failed"},
@@ -146,7 +146,7 @@ func TestEndsOfAnOrderAboutMany(t *testing.T) {
 }
 
 // Each part is asked for with the rights that its person has when its turn comes.
-func TestABulkIsJudgedOneByOne(t *testing.T) {
+func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	s := taskSite(t)
 	s.refused("viewer", fleet.Forbidden, "no right", func() error {
 		_, err := s.ActVMs(t.Context(), s.viewer, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
@@ -226,7 +226,7 @@ func TestABulkIsJudgedOneByOne(t *testing.T) {
 // A start of many is judged by what is heard now of each VM's places, as the start of one is: a guest that runs
 // elsewhere holds it back, also on a host that is not heard any more if it is the VM by its mark and nobody has
 // decided about it.
-func TestAStartOfManyHearsWhereTheVMsAre(t *testing.T) {
+func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 	s := taskSite(t)
 	heard, silent := s.host("h3", 4096), s.h2
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, silent)
@@ -271,7 +271,7 @@ func TestAStartOfManyHearsWhereTheVMsAre(t *testing.T) {
 }
 
 // What changed since the order counts, not what was there when it was given.
-func TestAPartIsRefusedInItsTurn(t *testing.T) {
+func TestBulkChildRefusedWhenItsTurnComes(t *testing.T) {
 	s := taskSite(t)
 	task, vms := s.orderOfMany("web", "db")
 	s.reported(vms[0].ID, fleet.Stopped)
@@ -282,7 +282,7 @@ func TestAPartIsRefusedInItsTurn(t *testing.T) {
 	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 1, Failed: 1, Refused: 1})
 }
 
-func TestOrdersAboutTheSameVMMeet(t *testing.T) {
+func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 	s := taskSite(t)
 	vm := s.vm("web", fleet.Running)
 	act := func() fleet.Task {
@@ -322,7 +322,7 @@ func TestOrdersAboutTheSameVMMeet(t *testing.T) {
 	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 1})
 }
 
-func TestCancellingAnOrderAboutMany(t *testing.T) {
+func TestCancelBulkTask(t *testing.T) {
 	s := taskSite(t)
 	task, vms := s.orderOfMany("asked", "runs", "waits")
 	s.begin()
@@ -361,7 +361,7 @@ func TestCancellingAnOrderAboutMany(t *testing.T) {
 }
 
 // Any number of portals begin what waits, each part once.
-func TestPartsAreBegunOnce(t *testing.T) {
+func TestBulkChildrenStartOnce(t *testing.T) {
 	s := taskSite(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)
 	var names []string

@@ -30,7 +30,7 @@ func (s *site) attention(a fleet.Actor) (rows []string) {
 	return rows
 }
 
-func TestAttentionIsOneRowForEachCause(t *testing.T) {
+func TestAttentionHasOneRowPerCause(t *testing.T) {
 	s := newSite(t)
 	const helper = "Child process (/usr/bin/mount) unexpected exit status 32: mount: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
 	archive := s.addPool("archive", `{"kind":"nfs","path":"/mnt/archive","server":"nas","export":"/archive","shared":true}`, s.h1, s.h2)
@@ -65,7 +65,7 @@ func TestAttentionIsOneRowForEachCause(t *testing.T) {
 }
 
 // What a tenant's tiles count as unwell has its row, in words without hosts.
-func TestTenantDashboardAgreesWithItself(t *testing.T) {
+func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	s := newSite(t)
 	s.vm("web", fleet.Running)
 	s.exec(`DELETE FROM jobs`)
@@ -89,7 +89,7 @@ func TestTenantDashboardAgreesWithItself(t *testing.T) {
 }
 
 // A VM with many drifted ones before it by name, one that expires, and one whose snapshot schedule fails.
-func TestDriftOfManyVMsHidesNoOtherCause(t *testing.T) {
+func TestManyDriftedVMsHideNoOtherCause(t *testing.T) {
 	s := newSite(t)
 	for name, sql := range map[string]string{
 		"crashed":   `status = status || '{"power": "crashed"}'`,

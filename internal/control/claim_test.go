@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestClaimGivesOneJobASubjectInOrder(t *testing.T) {
+func TestClaimReturnsOneJobPerSubjectInOrder(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.queue(id, fleet.VMStart)
@@ -38,7 +38,7 @@ func TestClaimGivesOneJobASubjectInOrder(t *testing.T) {
 	}
 }
 
-func TestParkedClaimWakesOnAJob(t *testing.T) {
+func TestParkedClaimWakesOnNewJob(t *testing.T) {
 	r := newRig(t)
 	got := make(chan wire.Claim, 1)
 	go func() {
@@ -55,7 +55,7 @@ func TestParkedClaimWakesOnAJob(t *testing.T) {
 }
 
 // The end of a job wakes its agent where another waits, perhaps for this one, and else not: it would look for nothing.
-func TestTheEndOfAJobWakesForWhatWaits(t *testing.T) {
+func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	r := newRig(t)
 	heard := r.listen()
 	wakes := func() bool {
@@ -95,7 +95,7 @@ func (r *rig) listen() func() []string {
 	}
 }
 
-func TestOldEpochIsRefused(t *testing.T) {
+func TestFinishRefusedWithOldEpoch(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	old := r.claim()[0]
@@ -116,7 +116,7 @@ func TestOldEpochIsRefused(t *testing.T) {
 	}
 }
 
-func TestAJobIsGivenUpAfterFiveAttempts(t *testing.T) {
+func TestJobFailsAfterFiveAttempts(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	for range 5 {
@@ -133,7 +133,7 @@ func TestAJobIsGivenUpAfterFiveAttempts(t *testing.T) {
 	}
 }
 
-func TestLeasesAreRenewedByReportsAndLostOnesNamed(t *testing.T) {
+func TestReportsRenewLeasesAndNameLostOnes(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	w := r.claim()[0]
@@ -150,7 +150,7 @@ func TestLeasesAreRenewedByReportsAndLostOnesNamed(t *testing.T) {
 	}
 }
 
-func TestDriftQueuesWhatGotLost(t *testing.T) {
+func TestDriftPassRequeuesLostJobs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
@@ -166,7 +166,7 @@ func TestDriftQueuesWhatGotLost(t *testing.T) {
 	}
 }
 
-func TestForcingOffBreaksOffAShutdownThatWaits(t *testing.T) {
+func TestForceOffAbortsWaitingShutdown(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})

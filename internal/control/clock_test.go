@@ -8,7 +8,7 @@ import (
 )
 
 // A database whose clock was set back keeps no silent host online: a last-seen time in the future says nothing.
-func TestHostSeenInTheFutureIsUnknown(t *testing.T) {
+func TestHostWithFutureLastSeenIsUnknown(t *testing.T) {
 	r := newRig(t)
 	vm := r.addVM("web")
 	r.report("one", wire.VMReport{ID: vm, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})

@@ -14,7 +14,7 @@ func (s *site) models(host fleet.HostID, models ...string) {
 }
 
 // A named CPU model leads to a host that says it can give it; one whose agent says nothing is not judged.
-func TestCPUModelsChooseTheHost(t *testing.T) {
+func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 	s := newSite(t)
 	s.models(s.h1, "Nehalem", "qemu64")
 	s.models(s.h2, "EPYC-Rome", "qemu64")
@@ -49,7 +49,7 @@ func TestCPUModelsChooseTheHost(t *testing.T) {
 }
 
 // What a form proposes comes from the hosts, what all have first; who sees no hosts learns of no others.
-func TestCPUModelsAreProposed(t *testing.T) {
+func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 	s := newSite(t)
 	s.models(s.h1, "Nehalem", "Penryn", "qemu64")
 	s.models(s.h2, "EPYC-Rome", "Penryn", "qemu64")
@@ -64,7 +64,7 @@ func TestCPUModelsAreProposed(t *testing.T) {
 }
 
 // The baseline is named when it is asked for, and stays what it was.
-func TestTheBaselineIsAModelOfAllHosts(t *testing.T) {
+func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 	s := newSite(t)
 	s.models(s.h1, "Nehalem", "Penryn", "Westmere")
 	s.models(s.h2, "EPYC-Rome", "Nehalem", "Penryn")

@@ -76,7 +76,7 @@ func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 	<-others
 }
 
-func TestManyClaimAtOnce(t *testing.T) {
+func TestConcurrentClaimsSurviveLockedRow(t *testing.T) {
 	r := newRig(t)
 	hosts := r.crowd(30)
 	const ended = 7 // whose session another hello has ended
@@ -97,7 +97,7 @@ func TestManyClaimAtOnce(t *testing.T) {
 	}
 }
 
-func TestManyFinishAtOnce(t *testing.T) {
+func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 	r := newRig(t)
 	hosts := r.crowd(30)
 	work := make([]wire.Work, len(hosts))
@@ -139,7 +139,7 @@ func TestManyFinishAtOnce(t *testing.T) {
 	}
 }
 
-func TestAResultThatIsSentTwiceAtOnceCountsOnce(t *testing.T) {
+func TestConcurrentDuplicateFinishCountsOnce(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	w := r.claim()[0]

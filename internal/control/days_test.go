@@ -10,7 +10,7 @@ import (
 )
 
 // A cell's day is what its host said and when nothing was known of it, whichever kind of report ended the silence.
-func TestACellTellsItsDay(t *testing.T) {
+func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	r := newRig(t)
 	fast := fleet.NewID[fleet.PoolID]()
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'fast', '{"kind": "dir", "path": "/srv/fast"}')`, fast)
@@ -113,7 +113,7 @@ func TestACellTellsItsDay(t *testing.T) {
 }
 
 // PostgreSQL notes a cell's tone as package policy judges it.
-func TestATurnHasTheTonesOfTheMatrix(t *testing.T) {
+func TestSeverityInSQLMatchesGo(t *testing.T) {
 	r := newRig(t)
 	for _, said := range []fleet.PoolState{fleet.PoolPending, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled} {
 		for _, used := range []int{0, 89, 90, 96, 97, 100} {

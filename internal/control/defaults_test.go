@@ -36,7 +36,7 @@ func (s *site) bare(name string) control.CreateVM {
 	return in
 }
 
-func TestNewVMWithoutPoolAndNetworkGetsTheDefaults(t *testing.T) {
+func TestNewVMWithoutPoolAndNetworkGetsDefaults(t *testing.T) {
 	s := newDefaults(t)
 	made := func(in control.CreateVM) (pool fleet.PoolID, network string) {
 		t.Helper()
@@ -85,7 +85,7 @@ func TestNewVMWithoutPoolAndNetworkGetsTheDefaults(t *testing.T) {
 	}
 }
 
-func TestProjectsDefaultPoolAndNetworkAreUsed(t *testing.T) {
+func TestNewVMUsesProjectDefaults(t *testing.T) {
 	s := newDefaults(t)
 	lan := s.everywhere(fleet.NetworkBridge, "lan", "")
 	set := identity.ProjectInput{Name: "red", DefaultPoolID: s.local, DefaultNetworkID: lan}
@@ -142,7 +142,7 @@ func TestProjectsDefaultPoolAndNetworkAreUsed(t *testing.T) {
 	}
 }
 
-func TestNewVMIsRefusedWhereNoDefaultExists(t *testing.T) {
+func TestNewVMRefusedWithoutDefault(t *testing.T) {
 	s := newSite(t)
 	s.everywhere(fleet.NetworkLibvirt, "a-isolated", "")
 	s.refused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error { _, err := s.CreateVM(t.Context(), chief, s.bare("web")); return err })

@@ -11,7 +11,7 @@ import (
 
 // While PostgreSQL's disk refuses changes, refusals say so and the portal is not ready, although the pulse's own page
 // has room. It is ready again as soon as there is room.
-func TestFullDiskOfTheDatabaseIsNamedAndEndsReadiness(t *testing.T) {
+func TestFullDatabaseDiskEndsReadiness(t *testing.T) {
 	r := newRig(t)
 	ready := func() error { return r.Ready(t.Context(), fleet.SystemActor) }
 	if err := ready(); err != nil {

@@ -23,7 +23,7 @@ func (s *site) read(of control.Volume) (relay.End, error) {
 	return end, err
 }
 
-func TestAVolumeGoesToWhoAskedForIt(t *testing.T) {
+func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	m := newMover(t)
 	of := m.free("data.raw")
 	of.HostID = m.h1
@@ -66,7 +66,7 @@ func TestAVolumeGoesToWhoAskedForIt(t *testing.T) {
 }
 
 // Nobody waits for a host that does not come: its order is over.
-func TestADownloadIsLeft(t *testing.T) {
+func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
 	end, err := s.read(of)
@@ -90,7 +90,7 @@ func TestADownloadIsLeft(t *testing.T) {
 }
 
 // However many come at once, only so many are open.
-func TestDownloadsAndUploadsAreCounted(t *testing.T) {
+func TestConcurrentTransferLimitHolds(t *testing.T) {
 	s := newSite(t)
 	var wait sync.WaitGroup
 	reads, uploads := make(chan error, 12), make(chan error, 16)
@@ -127,7 +127,7 @@ func TestDownloadsAndUploadsAreCounted(t *testing.T) {
 
 // Pools are locked each for itself. Who opens something in two of them at once is counted behind a lock of their own,
 // and each waits for it.
-func TestWhoOpensTwoAtOnceIsCountedOnce(t *testing.T) {
+func TestTransferLimitHoldsAcrossPools(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
 	for what, open := range map[string]func() error{

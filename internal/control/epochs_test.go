@@ -12,7 +12,7 @@ func outdated(newest int64) wire.Finish { return wire.Finish{Outcome: wire.Outda
 
 // A database that was restored gives epochs that its hosts have seen. The host says so, and the job comes again above
 // them, as often as it takes.
-func TestJobWithOutdatedEpochIsGivenAgainAboveWhatItsHostHasSeen(t *testing.T) {
+func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	// Where the sequence was when it was backed up is behind.
@@ -54,7 +54,7 @@ func TestJobWithOutdatedEpochIsGivenAgainAboveWhatItsHostHasSeen(t *testing.T) {
 }
 
 // A claim that was late is outdated for good, and what one host says changes no other host's epochs.
-func TestOutdatedEpochOfAnEndedClaimIsRefused(t *testing.T) {
+func TestOutdatedEpochOfEndedClaimRefused(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	late := r.claim()[0]
@@ -95,7 +95,7 @@ func TestOutdatedEpochOfAnEndedClaimIsRefused(t *testing.T) {
 }
 
 // What the host was given after the backup shows once its host reports, without an order, and only then.
-func TestVMThatWasChangedAfterTheBackupIsAppliedForItsDrift(t *testing.T) {
+func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]

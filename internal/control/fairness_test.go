@@ -10,7 +10,7 @@ import (
 )
 
 // Naming a host is no way round what placement asks: h1 has 16384 MiB, of which VMs may be promised 15360.
-func TestOnlyWhoRunsHostsMayPromiseMoreMemoryThanThereIs(t *testing.T) {
+func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	s := newSite(t)
 	create := func(a fleet.Actor, name string, mib int) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: mib}})
@@ -45,7 +45,7 @@ func TestOnlyWhoRunsHostsMayPromiseMoreMemoryThanThereIs(t *testing.T) {
 	}
 }
 
-func TestMembersAtOnceArePromisedNoMoreThanThereIs(t *testing.T) {
+func TestConcurrentCreatesDoNotOvercommitMemory(t *testing.T) {
 	s := newSite(t)
 	got := tally(atOnce(8, func(i int) error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
@@ -67,7 +67,7 @@ func (s *site) addNetwork(kind fleet.NetworkKind, name, status string) fleet.Net
 	return id
 }
 
-func TestBridgesAreOpenToProjectsByGrant(t *testing.T) {
+func TestBridgeNeedsGrant(t *testing.T) {
 	s := newSite(t)
 	bridge := s.addNetwork(fleet.NetworkBridge, "br0", `{"active":true}`)
 	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true,"forward":"bridge"}`)

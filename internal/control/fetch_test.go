@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestDownloadsAreOrdered(t *testing.T) {
+func TestFetchVolume(t *testing.T) {
 	s := newSite(t)
 	fetch := func(pool fleet.PoolID, in control.NewDownload) func() error {
 		return func() error { _, err := s.FetchVolume(t.Context(), chief, pool, in); return err }

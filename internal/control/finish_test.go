@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestAFailedCreationCancelsItsStart(t *testing.T) {
+func TestFailedCreationCancelsStart(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.queue(id, fleet.VMStart)
@@ -25,7 +25,7 @@ func TestAFailedCreationCancelsItsStart(t *testing.T) {
 }
 
 // What the guest did not let go of is told at the end of the task, and with the VM until it has.
-func TestATaskEndsWithWhatTheGuestHoldsOnTo(t *testing.T) {
+func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	remark := func() string {
@@ -68,7 +68,7 @@ func TestATaskEndsWithWhatTheGuestHoldsOnTo(t *testing.T) {
 	}
 }
 
-func TestFinishQueuesAgainWhenTheGenerationHasMovedOn(t *testing.T) {
+func TestFinishRequeuesWhenGenerationIsNewer(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]
@@ -81,7 +81,7 @@ func TestFinishQueuesAgainWhenTheGenerationHasMovedOn(t *testing.T) {
 	}
 }
 
-func TestDeletedVMGoesWithItsJobAndComesBackWhenItFails(t *testing.T) {
+func TestFailedDeletionRestoresVM(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.exec(`UPDATE vms SET deleted_at = now()`)
@@ -103,7 +103,7 @@ func TestDeletedVMGoesWithItsJobAndComesBackWhenItFails(t *testing.T) {
 	}
 }
 
-func TestALateResultDoesNotHideANewerReport(t *testing.T) {
+func TestLateFinishDoesNotOverwriteNewerReport(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]
@@ -121,7 +121,7 @@ func TestALateResultDoesNotHideANewerReport(t *testing.T) {
 	}
 }
 
-func TestAnEditThatGaveWayToADeletionIsNotLost(t *testing.T) {
+func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	stopped := &fleet.VMStatus{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128}

@@ -88,7 +88,7 @@ func (s *site) files(host fleet.HostID, vm fleet.VMView) (map[string]string, err
 }
 
 // What a guest is told goes to the VM's own host, and is nowhere else in the open.
-func TestAFirstBootIsForTheVMsHostAlone(t *testing.T) {
+func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()
 	vm := s.toldVM("web-07", told())
@@ -140,7 +140,7 @@ func TestAFirstBootIsForTheVMsHostAlone(t *testing.T) {
 	}
 }
 
-func TestByteOrderMarkIsTakenOffUserData(t *testing.T) {
+func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
 	s := vaulted(t)
 	const text = "\ufeff#cloud-config\nhostname: web\n"
 	vm := s.toldVM("web-07", &control.FirstBootInput{Kind: fleet.CloudConfig, UserData: text})
@@ -156,7 +156,7 @@ func TestByteOrderMarkIsTakenOffUserData(t *testing.T) {
 
 // Given again, the guest is a new instance; passwords that are not given anew stay; a host with an older order gets
 // nothing.
-func TestAFirstBootIsGivenAgain(t *testing.T) {
+func TestFirstBootAgainMakesNewInstance(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()
 	vm := s.toldVM("web", told())
@@ -208,7 +208,7 @@ func TestAFirstBootIsGivenAgain(t *testing.T) {
 }
 
 // What is refused is refused at its field, and nothing is written.
-func TestFirstBootsThatAreRefused(t *testing.T) {
+func TestInvalidFirstBootRefused(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()
 	blue, err := s.CreateCustomization(ctx, chief, control.CustomizationInput{ProjectID: s.blue, Name: "theirs", FirstBoot: contentOf("a")})
@@ -269,7 +269,7 @@ func TestFirstBootsThatAreRefused(t *testing.T) {
 
 // A spec is for the VMs of its project, or of all; each gets its own values, and later changes of the spec leave it
 // alone.
-func TestACustomizationSpecIsForManyVMs(t *testing.T) {
+func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()
 	in := control.CustomizationInput{Name: "web", FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\nhostname: \"{{vm.name}}\"\nruncmd: [\"echo {{var.color}} {{vm.index}} " + aSecret + "\"]\n"}}

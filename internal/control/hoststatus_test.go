@@ -51,7 +51,7 @@ func (s *site) scatter(r *rand.Rand) {
 
 // What PostgreSQL adds up is judged as each cell by itself would be, whatever the hosts say; and the matrix shows
 // each cell once, those first that want a person.
-func TestAPoolsHealthIsThatOfItsCells(t *testing.T) {
+func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 	s := newSite(t)
 	seed := rand.Uint64()
 	s.scatter(rand.New(rand.NewPCG(seed, 0)))
@@ -134,7 +134,7 @@ func TestAPoolsHealthIsThatOfItsCells(t *testing.T) {
 }
 
 // The same for networks.
-func TestANetworksHealthIsThatOfItsCells(t *testing.T) {
+func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 	s := newSite(t)
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000000001', 'lan', 'libvirt')`)
 	for i := range 60 {

@@ -25,7 +25,7 @@ func (s *site) resetting(id fleet.VMID) func(context.Context) ([]byte, error) {
 	}
 }
 
-func TestTheSameKeyDoesItOnce(t *testing.T) {
+func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	before := s.count("audit")
@@ -75,7 +75,7 @@ func TestTheSameKeyDoesItOnce(t *testing.T) {
 }
 
 // A crash is a transaction that never commits: neither what was done nor the key may stay.
-func TestTheKeyAndWhatWasDoneStandOrFallTogether(t *testing.T) {
+func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	do := s.resetting(v.ID)
@@ -111,7 +111,7 @@ func TestTheKeyAndWhatWasDoneStandOrFallTogether(t *testing.T) {
 	}
 }
 
-func TestSealsOpenToTheirSecretAlone(t *testing.T) {
+func TestStoredAnswerOpensOnlyWithItsToken(t *testing.T) {
 	t.Parallel()
 	sealed, err := auth.Seal("qx_a", "order-1", []byte("text"))
 	if err != nil {

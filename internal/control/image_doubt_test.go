@@ -10,7 +10,7 @@ import (
 
 // A host that has made an image, and could not look at its pool just then, is asked to read it: else nobody would
 // ever know what it is.
-func TestAnImageThatItsHostDidNotSeeIsReadOnceMore(t *testing.T) {
+func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	s := newShelf(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2"}}
 	id, _, err := s.AddImage(t.Context(), chief, in)
@@ -37,7 +37,7 @@ func TestAnImageThatItsHostDidNotSeeIsReadOnceMore(t *testing.T) {
 
 // The files of an image stay as long as a VM is being made from one: their image would be gone, and nobody deleted
 // them after that.
-func TestAnImagesFilesStayWhileAVMIsMadeFromThem(t *testing.T) {
+func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
 	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
@@ -55,7 +55,7 @@ func TestAnImagesFilesStayWhileAVMIsMadeFromThem(t *testing.T) {
 }
 
 // Hosts have files of one name in a local pool, each its own: what one says of its own ends no VM of another.
-func TestAVMWaitsForItsOwnHostsCopy(t *testing.T) {
+func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -88,7 +88,7 @@ func TestAVMWaitsForItsOwnHostsCopy(t *testing.T) {
 }
 
 // Images of one name, the fleet's and a project's, are copied as two files: each disk is made from its own.
-func TestDisksFromImagesOfOneName(t *testing.T) {
+func TestImagesOfSameNameAreCopiedSeparately(t *testing.T) {
 	s := newShelf(t)
 	var disks []fleet.Disk
 	for file, project := range map[string]*fleet.ProjectID{"one.qcow2": nil, "two.qcow2": &s.red} {

@@ -34,7 +34,7 @@ func (s *shelf) together(id fleet.ImageID, n int, ask func(name string) (fleet.V
 }
 
 // VMs that are made at once of what nobody has verified have it read once, and all of them wait for that.
-func TestVMsMadeAtOnceHaveTheirImageReadOnce(t *testing.T) {
+func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
 	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
@@ -49,7 +49,7 @@ func TestVMsMadeAtOnceHaveTheirImageReadOnce(t *testing.T) {
 }
 
 // VMs that are made at once where their image is not have it copied there once, and stand on the same copy.
-func TestVMsMadeAtOnceHaveTheirImageCopiedOnce(t *testing.T) {
+func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
 	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
@@ -74,7 +74,7 @@ func TestVMsMadeAtOnceHaveTheirImageCopiedOnce(t *testing.T) {
 }
 
 // What a VM is to wait for does not end between the look at it and the waiting: nothing would ever wake the VM.
-func TestWhatAVMWaitsForDoesNotEndUnseen(t *testing.T) {
+func TestVMDoesNotMissEndOfAwaitedCopy(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
 	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)

@@ -44,7 +44,7 @@ func (s *site) inserting(a fleet.Actor, pool fleet.PoolID, volume string) func()
 	return func() error { _, err := s.CreateVM(s.t.Context(), a, in); return err }
 }
 
-func TestTenantsCloneOnlyWhatWasPublished(t *testing.T) {
+func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 	s := newSite(t)
 	dump, disc := "dump.raw", "tools.iso"
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -113,7 +113,7 @@ func TestTenantsCloneOnlyWhatWasPublished(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoImageIsNotPublished(t *testing.T) {
+func TestPublishRefusedForNonImages(t *testing.T) {
 	s := newSite(t)
 	vm := s.vm("web", fleet.Stopped)
 	for volume, says := range map[string]string{
@@ -163,7 +163,7 @@ func TestWhatIsNoImageIsNotPublished(t *testing.T) {
 }
 
 // A file that is another one by now was not looked at by anybody.
-func TestAnImageThatChangedIsNotOffered(t *testing.T) {
+func TestChangedImageIsNotOffered(t *testing.T) {
 	s := newSite(t)
 	for name, change := range map[string]string{"format": `{"format":"raw"}`, "size": `{"capacityBytes":5}`, "backing": `{"backing":"/v/x"}`} {
 		image := name + ".qcow2"
@@ -198,7 +198,7 @@ func TestAnImageThatChangedIsNotOffered(t *testing.T) {
 }
 
 // Local pools of two hosts may hold different files under one name.
-func TestALocalImageIsPublishedOnItsHost(t *testing.T) {
+func TestLocalImagePublishedPerHost(t *testing.T) {
 	s := newSite(t)
 	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -220,7 +220,7 @@ func TestALocalImageIsPublishedOnItsHost(t *testing.T) {
 
 // A host's word about files counts for its own files: it takes no image away on another host, and names no VM of
 // another.
-func TestAHostsWordAboutFilesIsItsOwn(t *testing.T) {
+func TestHostReportAffectsOnlyItsOwnImages(t *testing.T) {
 	s := newSite(t)
 	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
 	vm := s.vm("web", fleet.Stopped) // on h1
@@ -236,7 +236,7 @@ func TestAHostsWordAboutFilesIsItsOwn(t *testing.T) {
 
 // A file of the library is opened to others as its image: to publish it as a file would make another image of it,
 // which is everybody's.
-func TestACopyIsPublishedAsItsImage(t *testing.T) {
+func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	s := newSite(t)
 	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":1048576}`)
 	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)
@@ -265,7 +265,7 @@ func TestACopyIsPublishedAsItsImage(t *testing.T) {
 }
 
 // What its host reads as no sound image is refused at once, whichever way it is to come into the library.
-func TestUnsoundImagesAreNotPublished(t *testing.T) {
+func TestPublishRefusedForUnsoundImage(t *testing.T) {
 	s := newSite(t)
 	const why = "It is not sound: its data lies outside the file, which has 9 B. It may be cut off. Put a whole one in its place."
 	for _, h := range []fleet.HostID{s.h1, s.h2} {

@@ -45,7 +45,7 @@ func TestHosts(t *testing.T) {
 	s.refused("delete twice", fleet.NotFound, "There is no such host.", func() error { return s.DeleteHost(t.Context(), chief, s.h2) })
 }
 
-func TestAHostThatIsGoneForGoodCanBeRemoved(t *testing.T) {
+func TestLostHostCanBeDeleted(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); err != nil {
@@ -71,7 +71,7 @@ func TestAHostThatIsGoneForGoodCanBeRemoved(t *testing.T) {
 	}
 }
 
-func TestFoundVMs(t *testing.T) {
+func TestUnmanagedVMs(t *testing.T) {
 	s := newSite(t)
 	id := fleet.NewID[fleet.VMID]()
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'Old_Box', '{"power":"running"}')`, s.h1, id)
@@ -212,7 +212,7 @@ func TestConsoleTickets(t *testing.T) {
 	s.refused("no screen", fleet.Conflict, "no screen", func() error { _, err := s.OpenConsole(t.Context(), s.member, v.ID); return err })
 }
 
-func TestUnusedConsoleTicketsAreBounded(t *testing.T) {
+func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	open := func(a fleet.Actor) (control.ConsoleTicket, error) { return s.OpenConsole(t.Context(), a, v.ID) }

@@ -9,7 +9,7 @@ import (
 )
 
 // Claims that follow each other on a connection look once in a while, and whenever something was announced.
-func TestALookoutLooksOnlyWhenItMust(t *testing.T) {
+func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	r := newRig(t)
 	r.caughtUp() // the listener wakes everybody when it begins
 	out, err := r.NewJobWaiter(t.Context(), r.agent)
@@ -87,7 +87,7 @@ func TestALookoutLooksOnlyWhenItMust(t *testing.T) {
 }
 
 // A lookout is no right: what a session may no longer claim it does not get, however long it has waited.
-func TestALookoutOfAnEndedSessionGetsNothing(t *testing.T) {
+func TestJobWaiterOfEndedSessionGetsNothing(t *testing.T) {
 	r := newRig(t)
 	old := r.agent
 	out, err := r.NewJobWaiter(t.Context(), old)

@@ -56,7 +56,7 @@ func certificate(t *testing.T, text string) *x509.Certificate {
 	return cert
 }
 
-func TestAMachineJoinsAndSpeaksForItsHost(t *testing.T) {
+func TestMachineJoinsAsHost(t *testing.T) {
 	h := newHouse(t)
 	token := h.joinToken()
 	h.audited("joinToken.create")
@@ -111,7 +111,7 @@ func TestAMachineJoinsAndSpeaksForItsHost(t *testing.T) {
 	wantCode(t, err, fleet.Unauthorized)
 }
 
-func TestAJoinTokenWorksOnce(t *testing.T) {
+func TestJoinTokenWorksOnce(t *testing.T) {
 	h := newHouse(t)
 	secret := h.joinToken().Secret
 	got := tally(atOnce(4, func(i int) error {
@@ -123,7 +123,7 @@ func TestAJoinTokenWorksOnce(t *testing.T) {
 	}
 }
 
-func TestEveryBadJoinTokenIsRefusedAlike(t *testing.T) {
+func TestBadJoinTokensGiveSameError(t *testing.T) {
 	h := newHouse(t)
 	used, revoked, expired := h.joinToken(), h.joinToken(), h.joinToken()
 	if _, err := h.join(used.Secret, "node-1", ""); err != nil {
@@ -150,7 +150,7 @@ func TestEveryBadJoinTokenIsRefusedAlike(t *testing.T) {
 	}
 }
 
-func TestARefusedJoinLeavesTheTokenUnused(t *testing.T) {
+func TestRefusedJoinLeavesTokenUnused(t *testing.T) {
 	h := newHouse(t)
 	if _, err := h.join(h.joinToken().Secret, "node-1", machineA); err != nil {
 		t.Fatal(err)
@@ -179,7 +179,7 @@ func TestARefusedJoinLeavesTheTokenUnused(t *testing.T) {
 	}
 }
 
-func TestOneMachineThatJoinsTwiceAtOnceIsOneHost(t *testing.T) {
+func TestConcurrentJoinsOfOneMachineMakeOneHost(t *testing.T) {
 	h := newHouse(t)
 	secrets := []string{h.joinToken().Secret, h.joinToken().Secret}
 	got := tally(atOnce(2, func(i int) error {
@@ -191,7 +191,7 @@ func TestOneMachineThatJoinsTwiceAtOnceIsOneHost(t *testing.T) {
 	}
 }
 
-func TestPortalsThatStartAtOnceShareOneAuthority(t *testing.T) {
+func TestConcurrentPortalStartsShareOneCA(t *testing.T) {
 	h := newHouse(t)
 	prints := make([]string, 4)
 	atOnce(4, func(i int) error {
@@ -214,7 +214,7 @@ func TestPortalsThatStartAtOnceShareOneAuthority(t *testing.T) {
 }
 
 // A host whose agent's files are lost, or whose machine was replaced, is that host again, with its VMs.
-func TestAHostJoinsAgain(t *testing.T) {
+func TestHostRejoinsWithItsVMs(t *testing.T) {
 	h := newHouse(t)
 	first, err := h.join(h.joinToken().Secret, "node-1", machineA)
 	if err != nil {

@@ -84,7 +84,7 @@ var rack4 = map[string]string{"rack": "4", "ssd": "yes"}
 
 // A pool comes to the hosts whose labels ask for it: at once to those that there are, by the pass to those that join
 // or are relabelled. Who loses the labels keeps it.
-func TestAPoolComesToHostsByLabel(t *testing.T) {
+func TestPoolAssignedByLabel(t *testing.T) {
 	s := newSite(t)
 	s.labelled(s.h1, rack4)
 	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd, rack=4"})
@@ -129,7 +129,7 @@ func TestAPoolComesToHostsByLabel(t *testing.T) {
 }
 
 // What a person released stays away, until a person assigns it there, or asks for other labels.
-func TestAHostThatAPersonReleasedStaysReleased(t *testing.T) {
+func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	s := newSite(t)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.labelled(h, rack4)
@@ -170,7 +170,7 @@ func TestAHostThatAPersonReleasedStaysReleased(t *testing.T) {
 }
 
 // What cannot be on a host by itself is told, holds up no other host, is written once, and is tried again.
-func TestAConflictOnOneHostHoldsUpNoOther(t *testing.T) {
+func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	s := newSite(t)
 	for i := range 5 {
 		s.labelled(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
@@ -211,7 +211,7 @@ func TestAConflictOnOneHostHoldsUpNoOther(t *testing.T) {
 }
 
 // Networks come by label as pools do; what overlaps is left out.
-func TestANetworkComesToHostsByLabel(t *testing.T) {
+func TestNetworkAssignedByLabel(t *testing.T) {
 	s := newSite(t)
 	s.labelled(s.h1, rack4)
 	s.labelled(s.h2, rack4)
@@ -245,7 +245,7 @@ func TestANetworkComesToHostsByLabel(t *testing.T) {
 }
 
 // Two portals that do it at once do it once.
-func TestTwoPassesAtOnceAssignOnce(t *testing.T) {
+func TestConcurrentPassesAssignOnce(t *testing.T) {
 	s := newSite(t)
 	var ids []fleet.PoolID
 	for i := range 4 {
@@ -280,7 +280,7 @@ func TestTwoPassesAtOnceAssignOnce(t *testing.T) {
 }
 
 // A selector that is changed says at its field what is wrong with it, and who may only see does not change it.
-func TestWhoSaysToWhichHostsAPoolComes(t *testing.T) {
+func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 	s := newSite(t)
 	s.refused("no labels", fleet.Invalid, `Label key "Rack"`, func() error {
 		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectPool(s.nfs), "Rack=4")
@@ -305,7 +305,7 @@ func TestWhoSaysToWhichHostsAPoolComes(t *testing.T) {
 }
 
 // All hosts where it failed try again by one order; those that are not heard are told and left alone.
-func TestAllFailedHostsAreRetriedTogether(t *testing.T) {
+func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	s := newSite(t)
 	hosts := []fleet.HostID{s.h1, s.h2}
 	for i := range 4 {
@@ -347,7 +347,7 @@ func TestAllFailedHostsAreRetriedTogether(t *testing.T) {
 }
 
 // Whoever is in the pass wakes for labels, and for nothing else that is said of hosts.
-func TestLabelsAreToldOf(t *testing.T) {
+func TestLabelChangesWakeAssignPass(t *testing.T) {
 	r := newRig(t)
 	r.caughtUp()
 	sub := r.hub.Subscribe("labels")

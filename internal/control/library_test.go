@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestAnImageIsForThoseItIsPublishedTo(t *testing.T) {
+func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.nfs, s.h1, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
 	s.lay(s.nfs, s.h2, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
@@ -123,7 +123,7 @@ func TestAnImageIsForThoseItIsPublishedTo(t *testing.T) {
 }
 
 // Of several copies of which nobody knew the checksum, none decides about another.
-func TestAHostsWordIsAboutItsOwnCopies(t *testing.T) {
+func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -164,7 +164,7 @@ func TestAHostsWordIsAboutItsOwnCopies(t *testing.T) {
 }
 
 // A VM that is placed where the image is not has it copied first, by a host that has both, as a part of its task.
-func TestAnImageIsCopiedBeforeItsVM(t *testing.T) {
+func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
 	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
@@ -268,7 +268,7 @@ func TestAnImageIsCopiedBeforeItsVM(t *testing.T) {
 }
 
 // Bytes that a pool has already are not copied.
-func TestCopiesAreNotMadeTwice(t *testing.T) {
+func TestCopyReusesEqualFileInPool(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
 	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
@@ -302,7 +302,7 @@ func TestCopiesAreNotMadeTwice(t *testing.T) {
 }
 
 // A disk of a VM that is off becomes a version; of one that is on, it does not.
-func TestAVersionFromAVM(t *testing.T) {
+func TestImageVersionFromVMDisk(t *testing.T) {
 	s := newShelf(t)
 	vm, err := s.from(chief, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
 	if err != nil {
@@ -332,7 +332,7 @@ func TestAVersionFromAVM(t *testing.T) {
 }
 
 // What is downloaded for the library is read once more by its host, for its checksum.
-func TestAVersionFromAnAddress(t *testing.T) {
+func TestImageVersionFromURL(t *testing.T) {
 	s := newShelf(t)
 	in := control.NewImage{Name: "Debian", Public: true, Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-12.qcow2"}}
 	id, task, err := s.AddImage(t.Context(), chief, in)
@@ -358,7 +358,7 @@ func TestAVersionFromAnAddress(t *testing.T) {
 }
 
 // What was ordered by its checksum is known by that, whatever its host says that it has.
-func TestAnOrderedChecksumIsTheVersions(t *testing.T) {
+func TestOrderedChecksumIsVersionsChecksum(t *testing.T) {
 	s := newShelf(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: digest}}
 	id, _, err := s.AddImage(t.Context(), chief, in)

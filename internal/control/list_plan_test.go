@@ -22,7 +22,7 @@ import (
 
 // A portal keeps a statement's plan for as long as its connection. What was planned when the fleet was empty must
 // serve a full one, and what is planned each time must be planned well before the tables are analysed anew.
-func TestAListThatFilledAfterItsPlanIsRead(t *testing.T) {
+func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
 	admin, err := db.Open(t.Context(), url, 2)

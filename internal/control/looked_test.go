@@ -26,7 +26,7 @@ func (r *rig) said(digest string, full bool, looked, underWay time.Duration, vms
 }
 
 // What a host says is as old as its look at the hypervisor, and not as its voice.
-func TestAFactIsAsOldAsTheLookAtIt(t *testing.T) {
+func TestReportAgeCountsFromInventoryRead(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
@@ -82,7 +82,7 @@ func TestAFactIsAsOldAsTheLookAtIt(t *testing.T) {
 }
 
 // A host that has lost its hypervisor since its last look does not grow older by saying so.
-func TestAHostThatIsBlindAgesFromItsLastLook(t *testing.T) {
+func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
 	r := newRig(t)
 	r.said("a", true, time.Second, 0)
 	_, err := r.Report(t.Context(), r.agent, wire.Report{

@@ -20,7 +20,7 @@ func (s *site) foundWith(name, mac string) {
 }
 
 // A MAC address is one VM's by a constraint, whoever writes; it is free again when the VM gives it up or is gone.
-func TestAMACIsOneVMs(t *testing.T) {
+func TestMACIsUnique(t *testing.T) {
 	s := newSite(t)
 	one, two := s.vm("one", fleet.Stopped), s.vm("two", fleet.Stopped)
 	set := func(id fleet.VMID, macs ...string) error {
@@ -50,7 +50,7 @@ func TestAMACIsOneVMs(t *testing.T) {
 }
 
 // What people ask for at the same moment ends in one VM with the address, and a sentence for the others.
-func TestAMACIsGivenOnceInARace(t *testing.T) {
+func TestConcurrentRequestsForOneMAC(t *testing.T) {
 	s := newSite(t)
 	var wait sync.WaitGroup
 	got := make([]error, 4)
@@ -77,7 +77,7 @@ func TestAMACIsGivenOnceInARace(t *testing.T) {
 }
 
 // Of those that ask a small pool at the same moment each gets an address, as long as there are some.
-func TestASmallPoolOfMACsIsForAll(t *testing.T) {
+func TestConcurrentRequestsShareSmallMACPool(t *testing.T) {
 	s := newSite(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
 	for i := range 248 {
@@ -102,7 +102,7 @@ func TestASmallPoolOfMACsIsForAll(t *testing.T) {
 
 // New cards get addresses of the pool that no machine has, also none that Quantix did not make; one that is named is
 // told with its machine.
-func TestMACsComeFromThePool(t *testing.T) {
+func TestNewNICsGetFreeMACs(t *testing.T) {
 	s := newSite(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
 	for i := range 253 {

@@ -9,7 +9,7 @@ import (
 )
 
 // A host's key is stolen, and UUIDs are no secret.
-func TestAHostDoesNotPullVMsOfOthersToItself(t *testing.T) {
+func TestHostCannotTakeOverOthersVMs(t *testing.T) {
 	p := newPlaces(t)
 	claim := func(proof string, power fleet.Power) {
 		t.Helper()
@@ -59,7 +59,7 @@ func TestAHostDoesNotPullVMsOfOthersToItself(t *testing.T) {
 	p.split()
 }
 
-func TestVMsWithoutTheirMarkAreGivenIt(t *testing.T) {
+func TestVMsWithoutMarkGetIt(t *testing.T) {
 	p := newPlaces(t)
 	bare := p.domain(fleet.Running)
 	bare.Proof = ""
@@ -83,7 +83,7 @@ func TestVMsWithoutTheirMarkAreGivenIt(t *testing.T) {
 	}
 }
 
-func TestTheMarkIsShownToNobody(t *testing.T) {
+func TestMarkIsNeverShown(t *testing.T) {
 	p := newPlaces(t)
 	if one[string](p.rig, `SELECT vm_proof(vm_id, mark) FROM vm_marks`) != wire.Proof(p.id, p.mark) {
 		t.Error("the proof in SQL is another than in Go")

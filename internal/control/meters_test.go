@@ -11,7 +11,7 @@ import (
 )
 
 // Two meters ten seconds apart make a load; what begins anew between them, or was not there before, has none yet.
-func TestTheLoadOfAVMIsBetweenTwoMeters(t *testing.T) {
+func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	r := newRig(t)
 	web, db, late := r.addVM("web"), r.addVM("db"), r.addVM("late")
 	chief := fleet.Actor{UserID: "u", Name: "ann", Role: fleet.RoleAdmin}
@@ -96,7 +96,7 @@ func TestTheLoadOfAVMIsBetweenTwoMeters(t *testing.T) {
 }
 
 // A host that measures another's VM says nothing of it, to nobody.
-func TestAHostMeasuresItsOwnVMsAlone(t *testing.T) {
+func TestMetersOfOtherHostsVMsIgnored(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	vm := wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 1, MemoryMiB: 128}}
@@ -125,7 +125,7 @@ func TestAHostMeasuresItsOwnVMsAlone(t *testing.T) {
 }
 
 // What cannot be written of one host's meters is no other's failure, though they are written together.
-func TestMetersThatAreRefusedAreTheirHostsAlone(t *testing.T) {
+func TestInvalidMetersAffectOnlyTheirHost(t *testing.T) {
 	r := newRig(t)
 	hosts := []fleet.Actor{r.agent}
 	for _, name := range []string{"refused", "third"} {

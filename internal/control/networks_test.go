@@ -32,7 +32,7 @@ func (s *site) says(id fleet.NetworkID, host fleet.HostID, status string) {
 	s.exec(`UPDATE assignments SET status = $3, observed_generation = 1 WHERE network_id = $1 AND host_id = $2`, id, host, status)
 }
 
-func TestNetworkLife(t *testing.T) {
+func TestNetworkLifecycle(t *testing.T) {
 	s := newSite(t)
 	v := s.define("lan", natSpec(" 10.5.0.1/24 "), s.h1, s.h1)
 	if v.Spec == nil || v.Spec.IPv4.Gateway != "10.5.0.1/24" || v.Restricted || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.NetworkPending || !v.Hosts[0].Assigned {
@@ -99,7 +99,7 @@ func (s *site) audited(prefix string) (out string) {
 }
 
 // What hosts have found is nobody's to assign or delete, and its name is taken.
-func TestFoundNetworksStayAsTheyAre(t *testing.T) {
+func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s := newSite(t)
 	id := aNetwork(&world{site: s})[0].(fleet.NetworkID)
 	const found = "It was found on hosts; nobody defined it here."
@@ -130,7 +130,7 @@ func TestFoundNetworksStayAsTheyAre(t *testing.T) {
 }
 
 // A host has no addresses twice, whoever defined or found the other network, and no bridge.
-func TestNetworksOfAHostDoNotOverlap(t *testing.T) {
+func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
 	s.define("lan", natSpec("10.5.0.1/24"), s.h1)
@@ -159,7 +159,7 @@ func TestNetworksOfAHostDoNotOverlap(t *testing.T) {
 }
 
 // Of two that come at once, the second waits for the first and sees what it took.
-func TestOverlappingNetworksAtOnce(t *testing.T) {
+func TestConcurrentOverlappingNetworks(t *testing.T) {
 	s := newSite(t)
 	first, err := s.pool.Begin(t.Context())
 	if err != nil {
@@ -202,7 +202,7 @@ func TestOverlappingNetworksAtOnce(t *testing.T) {
 }
 
 // A network stays where VMs have cards on it, and the page counts them where it has failed.
-func TestNetworksInUseStay(t *testing.T) {
+func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	s := newSite(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
 	s.says(v.ID, s.h1, `{"active":true}`)
@@ -233,7 +233,7 @@ func TestNetworksInUseStay(t *testing.T) {
 }
 
 // Tenants see a network that is defined here and open to them, but neither hosts' devices nor others' leases.
-func TestWhatTenantsSeeOfANetwork(t *testing.T) {
+func TestTenantViewOfNetwork(t *testing.T) {
 	s := newSite(t)
 	spec := natSpec("10.5.0.1/24")
 	spec.Bridge, spec.Device = "qx-lan", "eth7"
@@ -254,7 +254,7 @@ func TestWhatTenantsSeeOfANetwork(t *testing.T) {
 
 // A host's job brings the network, its end what the host saw; another network of that name counts as such, on
 // whichever host.
-func TestAHostExecutesANetwork(t *testing.T) {
+func TestNetworkJobSetsHostStatus(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
 	v, err := r.CreateNetwork(t.Context(), fleet.SystemActor, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
@@ -316,7 +316,7 @@ func TestAHostExecutesANetwork(t *testing.T) {
 }
 
 // A VM is put only where its network is the one that is meant.
-func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
+func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	s := newSite(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
 	spec := small
@@ -348,7 +348,7 @@ func TestVMsGoWhereTheirNetworkIs(t *testing.T) {
 
 // A host that nobody gave the network to closes it to nobody: what it calls by that name is another one, on which no
 // VM comes.
-func TestAHostWithoutTheNetworkDoesNotCloseIt(t *testing.T) {
+func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
 	s := newSite(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
 	restricted := func(want bool, what string) {

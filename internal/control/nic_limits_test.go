@@ -12,7 +12,7 @@ import (
 const limitless = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}',
 	'[{"field":"nics.limits.inKiB","why":"The kernel lacks sch_sfq."},{"field":"nics.limits.outKiB","why":"The kernel lacks sch_sfq."}]') WHERE id = $1`
 
-func TestNICLimitsRefusedWhereKernelCannotKeepThem(t *testing.T) {
+func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	s := newSite(t)
 	s.modern("[]")
 	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true,"forward":"nat"}`)

@@ -15,7 +15,7 @@ import (
 
 // Virtual functions are promised to no more cards than there are, whoever asks at once; a VM that goes, or gives its
 // card back, frees one.
-func TestVirtualFunctionsArePromisedOnce(t *testing.T) {
+func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	s := newSite(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
 	also := s.define("also", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4", VLAN: 7}, s.h1)
@@ -118,7 +118,7 @@ func TestVirtualFunctionsArePromisedOnce(t *testing.T) {
 
 // What a host says of its virtual functions, however absurd, is about itself, and counts only where the network is
 // assigned to it.
-func TestAHostsWordAboutItsFunctionsIsItsOwn(t *testing.T) {
+func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
 	s := newSite(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)
 	s.says(fast.ID, s.h1, `{"active":true,"cards":{"total":1,"used":0}}`)

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestOrderedPowerInSQLIsPowerInGo(t *testing.T) {
+func TestOrderedPowerInSQLMatchesGo(t *testing.T) {
 	r := newRig(t)
 	for _, k := range append(fleet.KindsWhere(func(fleet.Kind) bool { return true }), "", "vm.new") {
 		if got := one[*string](r, `SELECT ordered_power($1)`, k); (got == nil) != (k.Is().Power == "") || got != nil && *got != string(k.Is().Power) {
@@ -50,7 +50,7 @@ func (r *rig) order(name string, seen *[]fleet.Phase) fleet.VMID {
 	return id
 }
 
-func TestAStartIsOneThingUntilItHasEnded(t *testing.T) {
+func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
 	id := r.order("web", &seen)
@@ -69,7 +69,7 @@ func TestAStartIsOneThingUntilItHasEnded(t *testing.T) {
 	}
 }
 
-func TestAFailedStartIsNoOrderAnyMore(t *testing.T) {
+func TestFailedStartClearsOrderedPower(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
 	id := r.order("web", &seen)
@@ -82,7 +82,7 @@ func TestAFailedStartIsNoOrderAnyMore(t *testing.T) {
 	}
 }
 
-func TestAStartIsTakenBackWhileTheVMIsMade(t *testing.T) {
+func TestStartCancelledDuringCreation(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
 	id := r.addVM("web")
@@ -108,7 +108,7 @@ func TestAStartIsTakenBackWhileTheVMIsMade(t *testing.T) {
 	}
 }
 
-func TestWhatWasOrderedOfAVMThatCannotBeMadeIsNotTried(t *testing.T) {
+func TestStartCancelledWhenCreationFails(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
 	id := r.addVM("web")
@@ -130,7 +130,7 @@ func TestWhatWasOrderedOfAVMThatCannotBeMadeIsNotTried(t *testing.T) {
 	}
 }
 
-func TestOnlyAVMThatIsToStartIsForcedOffWhileItIsMade(t *testing.T) {
+func TestForceOffDuringCreationNeedsQueuedStart(t *testing.T) {
 	s := newSite(t)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Naming a host is no way round its memory and processors: whoever runs the hosts must say that they may be promised
 // twice.
-func TestHostRefusedBeyondItsMemoryAndProcessorsUnlessOvercommitChosen(t *testing.T) {
+func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 2}') WHERE id = $1`, s.h1)
 	ask := func(a fleet.Actor, name string, mib, cpus int, overcommit bool) func() error {

@@ -31,7 +31,7 @@ func (s *site) wantPeers(id fleet.NetworkID, generation int64, peers ...string) 
 }
 
 // Hosts of an overlay learn of one another from what each of them says, and only of what may be.
-func TestHostsOfAnOverlayLearnOfOneAnother(t *testing.T) {
+func TestOverlayPeersFollowHostReports(t *testing.T) {
 	s := newSite(t)
 	v := s.define("over", overlaySpec(100), s.h1, s.h2)
 	if !v.Restricted {
@@ -75,7 +75,7 @@ func TestHostsOfAnOverlayLearnOfOneAnother(t *testing.T) {
 	}
 }
 
-func TestNetworksOnOneDeviceAreRefused(t *testing.T) {
+func TestSecondNetworkOnDeviceRefused(t *testing.T) {
 	s := newSite(t)
 	on := func(device string, vlan int) fleet.NetworkSpec {
 		return fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: device, VLAN: vlan}
@@ -110,7 +110,7 @@ func TestNetworksOnOneDeviceAreRefused(t *testing.T) {
 
 // Guests are not put into the subnet in which hosts carry overlays to one another: a host would take their packets by
 // its address among the guests.
-func TestGuestsAreNotBetweenTheHosts(t *testing.T) {
+func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 	s := newSite(t)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
 		return func() error {
@@ -131,7 +131,7 @@ func TestGuestsAreNotBetweenTheHosts(t *testing.T) {
 }
 
 // What a host undid because it cut it off is tried again when a person says so, and not by itself.
-func TestWhatWasUndoneIsNotOrderedAgain(t *testing.T) {
+func TestRolledBackNetworkIsRetriedOnlyByHand(t *testing.T) {
 	s := newSite(t)
 	v := s.define("wire", fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth0"}, s.h1)
 	subject := fleet.SubjectNetwork(v.ID)

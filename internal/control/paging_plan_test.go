@@ -14,7 +14,7 @@ import (
 )
 
 // A page back reads its order's index from behind, and no more of it than the page: nothing is sorted.
-func TestAPageBackReadsTheIndexBackwards(t *testing.T) {
+func TestPreviousPageReadsIndexBackwards(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
 	config, err := pgxpool.ParseConfig(url)

@@ -62,7 +62,7 @@ func walk[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet.Quer
 	return all
 }
 
-func TestPagesMeetBothWaysWithoutGapOrOverlap(t *testing.T) {
+func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	testkit.Seed(t, pool, 5, 60)
@@ -126,7 +126,7 @@ func TestPagesMeetBothWaysWithoutGapOrOverlap(t *testing.T) {
 }
 
 // Rows come and go between two looks at a list.
-func TestAPageBackIsOfTheRowsThereAreNow(t *testing.T) {
+func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"b", "c", "d", "e", "f"} {
 		s.vm(name, fleet.Stopped)

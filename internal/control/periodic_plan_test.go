@@ -12,7 +12,7 @@ import (
 
 // What the portal asks all the time looks at what it answers with, not at the fleet, also on a connection that
 // planned it when the portal was new.
-func TestPeriodicPassesLookAtWhatChanged(t *testing.T) {
+func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // so that what is planned first is what runs later
 	if err != nil {
@@ -91,7 +91,7 @@ func fill(t *testing.T, r *rig, hosts, vms int) {
 }
 
 // A report that changes what a VM shows and nothing that it is found by writes no index.
-func TestAReportOfStatusAloneWritesNoIndex(t *testing.T) {
+func TestStatusReportUpdatesNoIndex(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	testkit.Seed(t, pool, 5, 200)

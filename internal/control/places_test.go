@@ -77,7 +77,7 @@ func (p places) found(host *rig) bool {
 	return one[bool](p.rig, `SELECT EXISTS (SELECT 1 FROM found_vms WHERE id = $1 AND host_id = $2)`, p.id, host.agent.HostID)
 }
 
-func TestAVMIsFollowedWhereItWasMigrated(t *testing.T) {
+func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	p := newPlaces(t)
 	p.there(fleet.Paused)
 	p.stays("while the guest comes in", fleet.PhaseRunning)
@@ -112,7 +112,7 @@ func TestAVMIsFollowedWhereItWasMigrated(t *testing.T) {
 	}
 }
 
-func TestAVMIsFollowedWhenItsDefinitionStays(t *testing.T) {
+func TestVMFollowedWhenOldDefinitionRemains(t *testing.T) {
 	p := newPlaces(t)
 	p.there(fleet.Paused)
 	p.own(fleet.Stopped) // newer than when the guest began to come in
@@ -120,7 +120,7 @@ func TestAVMIsFollowedWhenItsDefinitionStays(t *testing.T) {
 	p.moved("at the report that it runs")
 }
 
-func TestOrdersGoWithTheVM(t *testing.T) {
+func TestQueuedJobsFollowVM(t *testing.T) {
 	p := newPlaces(t)
 	p.queue(p.id, fleet.VMApply)
 	p.queue(p.id, fleet.VMReset)
@@ -148,7 +148,7 @@ func TestOrdersGoWithTheVM(t *testing.T) {
 	}
 }
 
-func TestADeletionDoesNotGoWithTheVM(t *testing.T) {
+func TestDeletionDoesNotFollowVM(t *testing.T) {
 	p := newPlaces(t)
 	if _, err := p.DeleteVM(t.Context(), chief, p.id, true, "web"); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestADeletionDoesNotGoWithTheVM(t *testing.T) {
 	}
 }
 
-func TestAVMWhoseHostIsSilentIsNotFollowed(t *testing.T) {
+func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
 	p := newPlaces(t)
 	p.there(fleet.Running)
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.agent.HostID)
@@ -201,7 +201,7 @@ func (p places) split() fleet.VMView {
 	return vm
 }
 
-func TestTwoHostsThatRunAVMAreAnAlarm(t *testing.T) {
+func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 	p := newPlaces(t)
 	p.queue(p.id, fleet.VMStop)
 	vm := p.split()
@@ -252,7 +252,7 @@ func TestTwoHostsThatRunAVMAreAnAlarm(t *testing.T) {
 	}
 }
 
-func TestAPersonDecidesForTheOtherHost(t *testing.T) {
+func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
 	p := newPlaces(t)
 	p.split()
 	vm, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID)
@@ -270,7 +270,7 @@ func TestAPersonDecidesForTheOtherHost(t *testing.T) {
 	}
 }
 
-func TestAnAlarmEndsWhenOneOfTheTwoDoes(t *testing.T) {
+func TestAlarmEndsWhenOneDomainStops(t *testing.T) {
 	p := newPlaces(t)
 	p.split()
 	p.there(fleet.Stopped)
@@ -280,7 +280,7 @@ func TestAnAlarmEndsWhenOneOfTheTwoDoes(t *testing.T) {
 	p.moved("when its own host stops it")
 }
 
-func TestAStartUnderWayIsNotFollowedAway(t *testing.T) {
+func TestVMWithRunningStartIsNotFollowed(t *testing.T) {
 	p := newPlaces(t)
 	p.own(fleet.Stopped)
 	if _, err := p.ActVM(t.Context(), chief, p.id, fleet.ActStart); err != nil {
@@ -299,7 +299,7 @@ func TestAStartUnderWayIsNotFollowedAway(t *testing.T) {
 	p.moved("once its start has failed")
 }
 
-func TestSightingsAreWrittenWhenTheyChange(t *testing.T) {
+func TestSightingsWrittenOnlyOnChange(t *testing.T) {
 	p := newPlaces(t)
 	p.there(fleet.Paused)
 	const versions = `SELECT string_agg(x, ' ') FROM (SELECT xmin::text || ctid::text AS x FROM vm_sightings UNION ALL SELECT xmin::text || ctid::text FROM vms
@@ -317,7 +317,7 @@ func TestSightingsAreWrittenWhenTheyChange(t *testing.T) {
 	}
 }
 
-func TestAVMIsFollowedOnlyWhenItsHostHasLookedSince(t *testing.T) {
+func TestVMFollowedOnlyAfterNewerReportOfItsHost(t *testing.T) {
 	p := newPlaces(t)
 	p.own(fleet.Stopped)
 	p.there(fleet.Running)
@@ -328,7 +328,7 @@ func TestAVMIsFollowedOnlyWhenItsHostHasLookedSince(t *testing.T) {
 	p.moved("after its heartbeat")
 }
 
-func TestWhatASilentHostSaidIsNoReasonToFollow(t *testing.T) {
+func TestReportOfOfflineHostDoesNotMoveVM(t *testing.T) {
 	p := newPlaces(t)
 	p.there(fleet.Running)
 	p.own(fleet.Stopped)

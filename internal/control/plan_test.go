@@ -97,7 +97,7 @@ func TestIndexesAreUsed(t *testing.T) {
 }
 
 // However many hosts are heard, a list looks at a page of VMs and not at each: also to find out that it shows none.
-func TestListsStayShortWhenHostsFallSilent(t *testing.T) {
+func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
 	pool, err := db.Open(t.Context(), url, 4)

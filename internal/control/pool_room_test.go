@@ -18,7 +18,7 @@ func (s *site) holds(pool fleet.PoolID, capacity, used, promised int64) {
 }
 
 // A pool is promised no more than it has, but by those who run the hosts and say so.
-func TestPoolsAreNotOvercommittedWithoutAWord(t *testing.T) {
+func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	s := newSite(t)
 	s.holds(s.local, 48, 8, 10) // 30 MiB are promised to nobody
 	ask := func(name string, host fleet.HostID, overcommit bool, mib ...int64) control.CreateVM {
@@ -67,7 +67,7 @@ func TestPoolsAreNotOvercommittedWithoutAWord(t *testing.T) {
 }
 
 // A disk that is as large as its image is promised that much, from the moment in which it is asked for.
-func TestDisksOfImagesAreCountedBeforeTheyAreMade(t *testing.T) {
+func TestImageDisksCountBeforeCreation(t *testing.T) {
 	s := newSite(t)
 	image, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)
 	s.lay(s.local, s.h1, `{"name": "large.qcow2", "path": "/v/large.qcow2", "format": "qcow2", "capacityBytes": 20971520}`)
@@ -84,7 +84,7 @@ func TestDisksOfImagesAreCountedBeforeTheyAreMade(t *testing.T) {
 	s.refused("a second one", fleet.Invalid, "no room for 20 MiB in pool local", func() error { return create("second") })
 }
 
-func TestFullPoolsWantAPerson(t *testing.T) {
+func TestFullPoolNeedsAttention(t *testing.T) {
 	s := newSite(t)
 	see := func(tone fleet.Severity, summary, attention string) {
 		t.Helper()
@@ -136,7 +136,7 @@ func TestFullPoolsWantAPerson(t *testing.T) {
 }
 
 // Somebody's stop is shown and left alone: only an order starts the pool.
-func TestAPoolThatOthersStoppedIsNotOrdered(t *testing.T) {
+func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
 	drift := func() string {

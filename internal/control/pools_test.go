@@ -20,7 +20,7 @@ func (s *site) poolView(a fleet.Actor, id fleet.PoolID) fleet.PoolView {
 	return v
 }
 
-func TestPoolHealthComesFromItsHosts(t *testing.T) {
+func TestPoolHealthFollowsHosts(t *testing.T) {
 	s := newSite(t)
 	v := s.poolView(chief, s.nfs)
 	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Severity != fleet.SeverityOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
@@ -57,7 +57,7 @@ func TestPoolHealthComesFromItsHosts(t *testing.T) {
 
 // A pool that is active somewhere with something wrong is degraded there: counted so, found so, and told in its
 // host's words.
-func TestADegradedPool(t *testing.T) {
+func TestDegradedPool(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	v := s.poolView(chief, s.nfs)
@@ -81,7 +81,7 @@ func TestADegradedPool(t *testing.T) {
 
 // What a fault touches is told of each cell that is not healthy: that host's VMs and their disks in that pool, no
 // other's.
-func TestWhatStandsBehindACell(t *testing.T) {
+func TestImpactOfUnhealthyHostStatus(t *testing.T) {
 	s := newSite(t)
 	disks := func(pools ...fleet.PoolID) (out []fleet.Disk) {
 		for i, p := range pools {
@@ -122,7 +122,7 @@ func TestWhatStandsBehindACell(t *testing.T) {
 }
 
 // The dashboard sums pools up by another statement than their list: what a silent host said is believed by neither.
-func TestTheDashboardTellsOfPoolsAsTheirListDoes(t *testing.T) {
+func TestDashboardPoolCountsMatchList(t *testing.T) {
 	s := newSite(t)
 	for _, step := range []struct {
 		name, sql string
@@ -148,7 +148,7 @@ func TestTheDashboardTellsOfPoolsAsTheirListDoes(t *testing.T) {
 	}
 }
 
-func TestPoolLife(t *testing.T) {
+func TestPoolLifecycle(t *testing.T) {
 	s := newSite(t)
 	spec := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/b", Server: "nas", Export: "/b/"}
 	v, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "b", Spec: spec, HostIDs: []fleet.HostID{s.h1, s.h1}})
@@ -196,7 +196,7 @@ func (s *site) hears(pool fleet.PoolID, host fleet.HostID, state fleet.PoolState
 }
 
 // The page shows a button as disabled with the words with which the order is refused.
-func TestARetryIsRefusedAsItsCellSays(t *testing.T) {
+func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 	s := newSite(t)
 	retry := func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h1); return err }
 	for _, c := range []struct {
@@ -224,7 +224,7 @@ func TestARetryIsRefusedAsItsCellSays(t *testing.T) {
 	s.refused("by a member", fleet.Forbidden, "no right", func() error { _, err := s.Retry(t.Context(), s.member, fleet.SubjectPool(s.local), s.h1); return err })
 }
 
-func TestPoolRefusals(t *testing.T) {
+func TestInvalidPoolsRefused(t *testing.T) {
 	s := newSite(t)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 		ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
@@ -259,7 +259,7 @@ func TestPoolRefusals(t *testing.T) {
 	}
 }
 
-func TestSharedVolumesAreMergedAndLocalOnesNot(t *testing.T) {
+func TestOnlySharedVolumesAreMergedAcrossHosts(t *testing.T) {
 	s := newSite(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT noun, object_id, $1, asked, status FROM assignments WHERE pool_id = $2`, s.h2, s.local)
 	for pool, want := range map[fleet.PoolID]string{s.nfs: "cd.iso 2, debian.qcow2 2", s.local: "cd.iso 1, cd.iso 1, debian.qcow2 1, debian.qcow2 1"} {

@@ -61,7 +61,7 @@ func (s *site) holding(text string) string {
 
 // The secret goes to hosts that are to have the pool, and is nowhere else: in no column, answer, job or line of the
 // audit.
-func TestASecretIsForThePoolsHostsAlone(t *testing.T) {
+func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
 	san, err := s.CreatePool(ctx, chief, control.CreatePool{Name: "san", Spec: targetSpec, Secret: aSecret, HostIDs: []fleet.HostID{s.h1}})
@@ -128,7 +128,7 @@ func TestASecretIsForThePoolsHostsAlone(t *testing.T) {
 	}
 }
 
-func TestCredentialsThatDoNotFit(t *testing.T) {
+func TestInvalidPoolCredentialsRefused(t *testing.T) {
 	s := newSite(t)
 	create := func(secret string, change func(*fleet.PoolSpec)) func() error {
 		spec := targetSpec
@@ -160,7 +160,7 @@ func TestCredentialsThatDoNotFit(t *testing.T) {
 }
 
 // A LUN is given to one VM, as it is, by who runs the hosts; it is no image, and goes with no VM.
-func TestALUNIsADiskAsItIs(t *testing.T) {
+func TestLUNAsVMDisk(t *testing.T) {
 	s := newSite(t)
 	san := s.addPool("san", `{"kind":"iscsi-direct","path":"","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","shared":true}`, s.h1, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -212,7 +212,7 @@ func TestALUNIsADiskAsItIs(t *testing.T) {
 }
 
 // Disks in a pool of block storage are raw, and begin empty.
-func TestADiskInACephPool(t *testing.T) {
+func TestDiskInCephPool(t *testing.T) {
 	s := newSite(t)
 	ceph := s.addPool("ceph", `{"kind":"rbd","path":"","monitors":"10.0.0.1","cephPool":"vms","shared":true}`, s.h1)
 	s.exec(`UPDATE assignments SET status = status - 'volumes' || '{"capacityBytes":0,"availableBytes":0}' WHERE pool_id = $1`, ceph)

@@ -119,7 +119,7 @@ func (m *mortal) wantSnapshots(names ...string) {
 // A portal may end before any statement of it while an order is asked for, begun, taken by a host and finished: each
 // part is done as a whole or not at all, and done again by the next portal, as often as that ends too, it comes to
 // the same as if none had ended. So does a part of whose end nobody heard.
-func TestAPortalEndsBeforeAnyStatement(t *testing.T) {
+func TestOrdersSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 	t.Parallel()
 	for name, o := range portalOrders {
 		t.Run(name, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 
 // Cards on a port group are in the groups that it gives, also those that are there already, until they name their
 // own; what it gives is followed live.
-func TestCardsFollowTheirPortGroup(t *testing.T) {
+func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	n := s.served("lab", "10.7.0.")

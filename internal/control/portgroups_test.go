@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestPortGroupLife(t *testing.T) {
+func TestPortGroupLifecycle(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lab", "10.7.0.")
 	s.says(n.ID, s.h1, `{"active":true}`)
@@ -99,7 +99,7 @@ func TestPortGroupLife(t *testing.T) {
 }
 
 // A grant of a port group opens it also where the network itself is not open, and goes with the port group.
-func TestAGrantedPortGroupOfAClosedNetwork(t *testing.T) {
+func TestGrantedPortGroupOfRestrictedNetwork(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lan", "10.7.0.")
 	s.says(n.ID, s.h1, `{"active":true,"forward":"bridge"}`)

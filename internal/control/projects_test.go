@@ -27,7 +27,7 @@ func (h *house) as(name string) fleet.Actor {
 	return a
 }
 
-func TestPeopleSeeTheirProjectsOnly(t *testing.T) {
+func TestUsersSeeOnlyTheirProjects(t *testing.T) {
 	h := newHouse(t)
 	h.addUser("ann", fleet.RoleNone)
 	mine, other := h.addProject("mine"), h.addProject("other")
@@ -70,7 +70,7 @@ func TestPeopleSeeTheirProjectsOnly(t *testing.T) {
 	}
 }
 
-func TestProjectAndMemberInputIsChecked(t *testing.T) {
+func TestInvalidProjectAndMemberInputRefused(t *testing.T) {
 	h := newHouse(t)
 	p := h.addProject("mine")
 	_, err := h.CreateProject(t.Context(), chief, identity.ProjectInput{Name: "Not A Name"})
@@ -88,7 +88,7 @@ func TestProjectAndMemberInputIsChecked(t *testing.T) {
 	wantCode(t, h.SetMember(t.Context(), chief, "nothing", "chief", fleet.RoleMember), fleet.NotFound)
 }
 
-func TestOnlyAnEmptyProjectCanBeDeleted(t *testing.T) {
+func TestOnlyEmptyProjectCanBeDeleted(t *testing.T) {
 	h := newHouse(t)
 	p := h.addProject("mine")
 	h.exec("INSERT INTO hosts (id, name) VALUES ('h1', 'h1')")

@@ -18,7 +18,7 @@ import (
 
 // A portal keeps a statement's plan for as long as its connection. One that was made when the portal was new, or
 // while nothing waited, must serve a full queue.
-func TestAQueueThatFilledAfterItsPlanIsServed(t *testing.T) {
+func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]int{"when the portal was new": 0, "while nothing waited": 60_000} {
 		t.Run(name, func(t *testing.T) {

@@ -65,7 +65,7 @@ func behind(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error
 	}
 }
 
-func TestAJobsEndWaitsForTheOrderBeforeIt(t *testing.T) {
+func TestFinishWaitsForConcurrentOrder(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]
@@ -82,7 +82,7 @@ func TestAJobsEndWaitsForTheOrderBeforeIt(t *testing.T) {
 	wantCode(t, end(), fleet.Conflict)
 }
 
-func TestTheEndOfAReleaseWaitsForTheOrderBeforeIt(t *testing.T) {
+func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
 	r := newRig(t)
 	pool := fleet.NewID[fleet.PoolID]()
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, 'p', '{}')`, pool)
@@ -105,7 +105,7 @@ func TestTheEndOfAReleaseWaitsForTheOrderBeforeIt(t *testing.T) {
 	}
 }
 
-func TestWhatADeadlockBreaksRunsAgain(t *testing.T) {
+func TestTransactionRetriedAfterDeadlock(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Stopped)
 	other := begin(t, s.pool)
@@ -137,7 +137,7 @@ func (r *rig) wearOut() {
 	}
 }
 
-func TestACreationThatIsGivenUpFailsItsVM(t *testing.T) {
+func TestVMFailsWhenCreationIsGivenUp(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.queue(id, fleet.VMStart)
@@ -154,7 +154,7 @@ func TestACreationThatIsGivenUpFailsItsVM(t *testing.T) {
 	}
 }
 
-func TestADeletionThatIsGivenUpIsTakenBack(t *testing.T) {
+func TestDeletionUndoneWhenGivenUp(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
@@ -178,7 +178,7 @@ func TestADeletionThatIsGivenUpIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestADeletionThatHasBegunIsNotCancelled(t *testing.T) {
+func TestCancelRefusedForRunningDeletion(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
@@ -196,7 +196,7 @@ func TestADeletionThatHasBegunIsNotCancelled(t *testing.T) {
 	wantCode(t, err, fleet.Conflict)
 }
 
-func TestAnAgentThatDiesOfAJobIsNotGivenItForEver(t *testing.T) {
+func TestJobThatCrashesAgentIsGivenUp(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	for i := range 5 {
@@ -210,7 +210,7 @@ func TestAnAgentThatDiesOfAJobIsNotGivenItForEver(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatSaysHelloAgainKeepsItsJob(t *testing.T) {
+func TestAgentKeepsJobAfterNewHello(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	for range 7 {
@@ -221,7 +221,7 @@ func TestAnAgentThatSaysHelloAgainKeepsItsJob(t *testing.T) {
 	}
 }
 
-func TestAPoolThatIsBeingReleasedTakesNoNewVM(t *testing.T) {
+func TestNewVMRefusedOnPoolBeingReleased(t *testing.T) {
 	s := newSite(t)
 	release := begin(t, s.pool)
 	in(t, release, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, s.nfs)
@@ -238,7 +238,7 @@ func TestAPoolThatIsBeingReleasedTakesNoNewVM(t *testing.T) {
 	wantCode(t, end(), fleet.Invalid)
 }
 
-func TestOneAddressGoesToOneVM(t *testing.T) {
+func TestConcurrentCreatesWithSameMAC(t *testing.T) {
 	s := newSite(t)
 	spec := small
 	spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:07"}}
@@ -260,7 +260,7 @@ func TestOneAddressGoesToOneVM(t *testing.T) {
 	wantCode(t, second(), fleet.Invalid)
 }
 
-func TestAHostThatIsRemovedMeanwhileTakesNoNewVM(t *testing.T) {
+func TestNewVMRefusedOnHostBeingDeleted(t *testing.T) {
 	s := newSite(t)
 	s.exec(`DELETE FROM assignments WHERE noun = 'pool'`)
 	removal := begin(t, s.pool)
@@ -275,7 +275,7 @@ func TestAHostThatIsRemovedMeanwhileTakesNoNewVM(t *testing.T) {
 	wantCode(t, end(), fleet.Conflict)
 }
 
-func TestTextThatPostgreSQLCannotHoldIsRefused(t *testing.T) {
+func TestTextInvalidForPostgreSQLRefused(t *testing.T) {
 	s := newSite(t)
 	nul := "a\x00b"
 	for name, do := range map[string]func() error{
@@ -307,7 +307,7 @@ func TestTextThatPostgreSQLCannotHoldIsRefused(t *testing.T) {
 }
 
 // Two portals' batches of heartbeats may hold the same hosts, each in its own order.
-func TestHeartbeatsLockTheirHostsInOneOrder(t *testing.T) {
+func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 	r := newRig(t)
 	session := []byte("s")
 	for _, id := range []string{"b", "a"} { // as they lie in the table, and as they are in the batch

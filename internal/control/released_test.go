@@ -23,7 +23,7 @@ func (r *rig) looked(ago time.Duration, networks ...wire.NetworkReport) {
 
 // A network that the host has just released is not found there by a report that was on its way, nor by one that says
 // that the host lacks it; what an administrator makes of it later is.
-func TestAReleasedNetworkIsNotFound(t *testing.T) {
+func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	r := newRig(t)
 	r.exec(`UPDATE hosts SET status = '{}'`)
 	lan, err := r.CreateNetwork(t.Context(), fleet.SystemActor, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.0.1/24"), HostIDs: []fleet.HostID{r.agent.HostID}})
@@ -71,7 +71,7 @@ func TestAReleasedNetworkIsNotFound(t *testing.T) {
 
 // A release that fails is tried again later and later: 5 minutes after the first failure, then 10, …, six hours at
 // most. Whatever else is lost is not held up by that, nor is another host's.
-func TestAReleaseThatFailsWaitsLongerEachTime(t *testing.T) {
+func TestFailedReleaseBacksOff(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
 	r.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ('lan', 'lan', 'libvirt', '{}')`)

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestReportsOnlyGoForward(t *testing.T) {
+func TestOldReportIgnored(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	running := wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 1}}
@@ -23,7 +23,7 @@ func TestReportsOnlyGoForward(t *testing.T) {
 	}
 }
 
-func TestWhatIsMissingFromAReportIsAbsent(t *testing.T) {
+func TestVMMissingInFullReportIsAbsent(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
@@ -33,7 +33,7 @@ func TestWhatIsMissingFromAReportIsAbsent(t *testing.T) {
 	}
 }
 
-func TestAnAgentWithoutItsHypervisorSaysNothingAboutVMs(t *testing.T) {
+func TestReportWithoutHypervisorKeepsVMStatus(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})
@@ -46,7 +46,7 @@ func TestAnAgentWithoutItsHypervisorSaysNothingAboutVMs(t *testing.T) {
 	}
 }
 
-func TestAnUnchangedHeartbeatWritesNoVM(t *testing.T) {
+func TestUnchangedHeartbeatWritesNoVM(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	report := wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, NICs: []fleet.NICState{{MAC: "52:54:00:00:00:01"}}}}
@@ -61,7 +61,7 @@ func TestAnUnchangedHeartbeatWritesNoVM(t *testing.T) {
 	}
 }
 
-func TestFoundVMsAndStrangersAreShown(t *testing.T) {
+func TestUnmanagedVMsAreListed(t *testing.T) {
 	r := newRig(t)
 	stranger := fleet.NewID[fleet.VMID]()
 	_, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1", State: &wire.State{
@@ -82,7 +82,7 @@ func TestFoundVMsAndStrangersAreShown(t *testing.T) {
 	}
 }
 
-func TestVMsOfAHostWithoutItsHypervisorBecomeUnknown(t *testing.T) {
+func TestVMsUnknownWhenHypervisorIsLost(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Running}})

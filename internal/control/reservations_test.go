@@ -28,7 +28,7 @@ func (s *site) onNet(name string, n fleet.NetworkID, mac string, ips ...string) 
 	return v.ID
 }
 
-func TestAddressesAreReservedOnEachHost(t *testing.T) {
+func TestReservationAppliedOnEachHost(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lab", "10.7.0.")
 	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)
@@ -103,7 +103,7 @@ func TestAddressesAreReservedOnEachHost(t *testing.T) {
 }
 
 // Of two that take one address at the same moment one gets it.
-func TestAnAddressIsReservedOnce(t *testing.T) {
+func TestConcurrentReservationsOfOneAddress(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lab", "10.7.0.")
 	var wait sync.WaitGroup
@@ -128,7 +128,7 @@ func TestAnAddressIsReservedOnce(t *testing.T) {
 }
 
 // Of those that ask for any address at the same moment each gets one of its own; who asks again keeps it.
-func TestAnyFreeAddressIsReservedForEach(t *testing.T) {
+func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lab", "10.7.0.")
 	s.onNet("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
@@ -163,7 +163,7 @@ func TestAnyFreeAddressIsReservedForEach(t *testing.T) {
 }
 
 // Of who has which address only those hosts tell that were given the network.
-func TestAHostWithoutTheNetworkTakesNoAddresses(t *testing.T) {
+func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 	s := newSite(t)
 	n := s.define("lab", natSpec("10.7.0.1/24"), s.h1)
 	const leases = `{"active":true,"leases":[{"mac":"52:54:00:00:07:01","ip":"10.7.0.2"}]}`
@@ -178,7 +178,7 @@ func TestAHostWithoutTheNetworkTakesNoAddresses(t *testing.T) {
 }
 
 // What Quantix did not make shows where it has a card's MAC address; its name only to those who see hosts.
-func TestAForeignMachineWithACardsAddressIsTold(t *testing.T) {
+func TestUnmanagedMachineWithNICsMACIsShown(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lab", "10.7.0.")
 	id := s.onNet("web", n.ID, "52:54:00:00:07:01")

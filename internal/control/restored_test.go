@@ -47,7 +47,7 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 // The database is dumped, the host works on, and the dump is restored: the session is the same, and epochs and
 // generations fall. The next order comes above the epochs that the host has seen, and an edit that is lost with the
 // database is found by the next report.
-func TestRestoredDatabaseGivesEpochsAboveWhatItsHostHasSeen(t *testing.T) {
+func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	stopped := fleet.VMStatus{Power: fleet.Stopped}

@@ -22,7 +22,7 @@ func (r *rig) retry(w wire.Work) {
 // due lets the time pass that a job waits for.
 func (r *rig) due() { r.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued'`) }
 
-func TestWhatTheHypervisorDidNotAnswerIsTriedAgain(t *testing.T) {
+func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("")
@@ -64,7 +64,7 @@ func TestWhatTheHypervisorDidNotAnswerIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestItIsTriedAtOnceWhenTheHypervisorIsThereAgain(t *testing.T) {
+func TestJobRetriedAtOnceWhenHypervisorReturns(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	r.retry(r.claim()[0])
@@ -91,7 +91,7 @@ func TestItIsTriedAtOnceWhenTheHypervisorIsThereAgain(t *testing.T) {
 	}
 }
 
-func TestANewerOrderOvertakesWhatIsTriedAgain(t *testing.T) {
+func TestNewerOrderReplacesRetriedJob(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
 	id := r.order("web", &seen)
@@ -118,7 +118,7 @@ func TestANewerOrderOvertakesWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestAnEditIsNotHeldUpByWhatIsTriedAgain(t *testing.T) {
+func TestEditNotDelayedByRetriedJob(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
 	id := r.order("web", &seen)
@@ -132,7 +132,7 @@ func TestAnEditIsNotHeldUpByWhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestWhatIsTriedAgainCanBeCancelled(t *testing.T) {
+func TestRetriedJobCanBeCancelled(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
 	id := r.order("web", &seen)
@@ -150,7 +150,7 @@ func TestWhatIsTriedAgainCanBeCancelled(t *testing.T) {
 	}
 }
 
-func TestOnlyConvergentWorkIsTriedAgain(t *testing.T) {
+func TestOnlyConvergentJobsAreRetried(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {

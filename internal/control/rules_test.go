@@ -29,7 +29,7 @@ func (s *site) settleRules() {
 }
 
 // VMs that are to be apart are, whoever of them says so, and named hosts are no way round it.
-func TestRulesChooseTheHost(t *testing.T) {
+func TestPlacementFollowsRules(t *testing.T) {
 	s := newSite(t)
 	one, err := s.ruled(chief, "web-1", "", apart)
 	if err != nil || one.HostID != s.h1 {
@@ -66,7 +66,7 @@ func TestRulesChooseTheHost(t *testing.T) {
 }
 
 // What two transactions place at once is apart all the same.
-func TestRulesHoldAmongThoseThatAreMadeAtOnce(t *testing.T) {
+func TestRulesHoldForConcurrentCreates(t *testing.T) {
 	s := newSite(t)
 	made := make(chan error, 4)
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -87,7 +87,7 @@ func TestRulesHoldAmongThoseThatAreMadeAtOnce(t *testing.T) {
 }
 
 // Who sees no hosts names none in a rule, reads none, and takes none away.
-func TestTenantsKnowOfNoHostsByRules(t *testing.T) {
+func TestRulesHideHostsFromTenants(t *testing.T) {
 	s := newSite(t)
 	s.refused("a member names a host", fleet.Invalid, "Only those who see hosts", func() error { _, err := s.ruled(s.member, "web", "", atH2); return err })
 	v, err := s.ruled(chief, "web", "", atH2)
@@ -119,7 +119,7 @@ func TestTenantsKnowOfNoHostsByRules(t *testing.T) {
 }
 
 // A rule that an edit makes broken is told, to each in their words, and nothing moves; it ends when it is kept again.
-func TestBrokenRulesAreTold(t *testing.T) {
+func TestViolatedRulesNeedAttention(t *testing.T) {
 	s := newSite(t)
 	one, err := s.ruled(chief, "web-1", s.h1)
 	if err != nil {
@@ -174,7 +174,7 @@ func TestBrokenRulesAreTold(t *testing.T) {
 }
 
 // The preview names the host, and why each other is not it; a member reads of none.
-func TestThePreviewGoesByRules(t *testing.T) {
+func TestPreviewFollowsRules(t *testing.T) {
 	s := newSite(t)
 	if _, err := s.ruled(chief, "web-1", s.h1); err != nil {
 		t.Fatal(err)
@@ -199,7 +199,7 @@ func TestThePreviewGoesByRules(t *testing.T) {
 }
 
 // What is to stay goes to no other host, and what moves is no faster than it may be.
-func TestHowAVMMoves(t *testing.T) {
+func TestMigrationPolicyLimitsMoves(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()
 	v := s.leaver("web")

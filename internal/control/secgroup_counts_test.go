@@ -25,7 +25,7 @@ func (s *site) beat(a fleet.Actor, counts fleet.FilterCounts) error {
 
 // What hosts count at cards is summed up at the group's rules, and told at each card; what a host says of cards that
 // are not its own, or said too long ago, is not counted, and nowhere taken for nothing.
-func TestWhatRulesLetThroughIsCounted(t *testing.T) {
+func TestFilterCountersSummedPerRule(t *testing.T) {
 	s := newSite(t)
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)
 	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
@@ -115,7 +115,7 @@ func TestWhatRulesLetThroughIsCounted(t *testing.T) {
 }
 
 // No two rules are counted as one: who gives a rule the id of another group's gets another.
-func TestRulesHaveIdsOfTheirOwn(t *testing.T) {
+func TestRuleIDsAreUnique(t *testing.T) {
 	s := newSite(t)
 	first := s.group(s.member, s.red, "first", allow(fleet.Ingress, fleet.TCP, 80))
 	stolen := first.Spec.Rules[0]
@@ -135,7 +135,7 @@ func TestRulesHaveIdsOfTheirOwn(t *testing.T) {
 
 // A group that somebody changed on a host does not count as applied there: at the group, at its cards, in what needs
 // attention. It stays until a person has it put back, and nothing is done about it meanwhile.
-func TestAGroupThatWasChangedOnAHost(t *testing.T) {
+func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80))

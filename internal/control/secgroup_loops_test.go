@@ -11,7 +11,7 @@ import (
 
 // Two groups whose rules name one another: each follows the members of the other, in one step, and neither goes while
 // the other names it.
-func TestTwoGroupsThatReferToOneAnother(t *testing.T) {
+func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	front, back := s.group(s.member, s.red, "front"), s.group(s.member, s.red, "back")
@@ -90,7 +90,7 @@ func TestTwoGroupsThatReferToOneAnother(t *testing.T) {
 }
 
 // Who was a member before a rule named the group again is let in by nobody.
-func TestAGroupThatIsNamedAnew(t *testing.T) {
+func TestSecurityGroupReferencedAgain(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	clients, web := s.group(s.member, s.red, "clients"), s.group(s.member, s.red, "web")

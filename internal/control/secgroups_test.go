@@ -11,7 +11,7 @@ import (
 
 // A group follows the cards that are in it: to the host that has one, with the addresses of members, and away with
 // the last.
-func TestASecurityGroupFollowsItsCards(t *testing.T) {
+func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	clients := s.group(s.member, s.red, "clients")
@@ -87,7 +87,7 @@ func TestASecurityGroupFollowsItsCards(t *testing.T) {
 }
 
 // A group whose members may talk to one another.
-func TestAGroupThatRefersToItself(t *testing.T) {
+func TestSelfReferringSecurityGroup(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	g := s.group(s.member, s.red, "peers")
@@ -139,7 +139,7 @@ func TestAGroupThatRefersToItself(t *testing.T) {
 }
 
 // What a host cannot apply it says in its own words: at the group, at the card, and in what needs attention.
-func TestAHostThatCannotApplyAGroupSaysSo(t *testing.T) {
+func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
 	g := s.group(s.member, s.red, "web")
@@ -192,7 +192,7 @@ func TestAHostThatCannotApplyAGroupSaysSo(t *testing.T) {
 }
 
 // Tenants have groups of their own and use the fleet's; of other projects' they learn nothing.
-func TestWhatTenantsMayDoWithSecurityGroups(t *testing.T) {
+func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	s := newSite(t)
 	mine, theirs := s.group(s.member, s.red, "web"), s.group(s.stranger, s.blue, "web")
 	shared := s.group(chief, "", "web")
@@ -291,7 +291,7 @@ func TestWhatTenantsMayDoWithSecurityGroups(t *testing.T) {
 
 // Anti-spoofing is on for what tenants make, and off for what those make who run hosts, unless they say otherwise;
 // what is there stays.
-func TestAntiSpoofingIsOnForTenants(t *testing.T) {
+func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	s := newSite(t)
 	make := func(a fleet.Actor, name string, on *bool) fleet.VMView {
 		t.Helper()

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestFirstStartMakesOneAdminWhoMustChangeThePassword(t *testing.T) {
+func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 	h := newHouse(t)
 	h.exec("DELETE FROM users")
 	passwords := make([]string, 3)
@@ -56,7 +56,7 @@ func TestFirstStartMakesOneAdminWhoMustChangeThePassword(t *testing.T) {
 	}
 }
 
-func TestEverySignInFailureReadsAlike(t *testing.T) {
+func TestSignInFailuresGiveSameError(t *testing.T) {
 	h := newHouse(t)
 	h.addUser("idle", fleet.RoleViewer)
 	h.exec("UPDATE users SET disabled = true WHERE id = 'idle'")
@@ -77,7 +77,7 @@ func TestEverySignInFailureReadsAlike(t *testing.T) {
 	h.audited("user.signIn")
 }
 
-func TestAccountIsThrottledByDatabaseTime(t *testing.T) {
+func TestAccountThrottleUsesDatabaseTime(t *testing.T) {
 	h := newHouse(t)
 	throttle := func(failures int, ago time.Duration) {
 		h.exec(`INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:chief from 192.0.2.0/24', $1, now() - $2::interval)
@@ -119,7 +119,7 @@ func TestAccountIsThrottledByDatabaseTime(t *testing.T) {
 	}
 }
 
-func TestAddressIsThrottledOverAllAccounts(t *testing.T) {
+func TestAddressThrottleSpansAccounts(t *testing.T) {
 	h := newHouse(t)
 	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:2001:db8:1:2::/64', 20, now())")
 	for address, code := range map[string]fleet.Code{"2001:db8:1:2:ffff::9": fleet.TooMany, "2001:db8:1:3::9": "", "198.51.100.1": ""} {
@@ -140,7 +140,7 @@ func TestAddressIsThrottledOverAllAccounts(t *testing.T) {
 	}
 }
 
-func TestManyGuessesAtOnceDoNotSlipThrough(t *testing.T) {
+func TestConcurrentGuessesAreThrottled(t *testing.T) {
 	h := newHouse(t)
 	got := tally(atOnce(15, func(i int) error {
 		_, err := h.SignIn(t.Context(), fleet.Actor{Address: fmt.Sprintf("192.0.2.%d", i)}, "chief", "wrong password")
@@ -154,7 +154,7 @@ func TestManyGuessesAtOnceDoNotSlipThrough(t *testing.T) {
 	}
 }
 
-func TestPasswordChangeAsksForTheOldOneAndAProperNewOne(t *testing.T) {
+func TestPasswordChangeNeedsOldAndValidNewPassword(t *testing.T) {
 	h := newHouse(t)
 	for _, c := range []struct{ old, password, field string }{
 		{goodPassword, "short", "new"},
@@ -184,7 +184,7 @@ func TestPasswordChangeAsksForTheOldOneAndAProperNewOne(t *testing.T) {
 	wantCode(t, err, fleet.Unauthorized)
 }
 
-func TestAPasswordSetByAnAdminIsForOneTime(t *testing.T) {
+func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 	h := newHouse(t)
 	ann := h.addUser("ann", fleet.RoleViewer)
 	began := h.session("ann")
@@ -226,7 +226,7 @@ func TestAPasswordSetByAnAdminIsForOneTime(t *testing.T) {
 	}
 }
 
-func TestAVisitIsNotedOnceAMinute(t *testing.T) {
+func TestLastVisitUpdatedOncePerMinute(t *testing.T) {
 	h := newHouse(t)
 	began := h.session("chief")
 	h.lives("chief", began)
@@ -241,7 +241,7 @@ func TestAVisitIsNotedOnceAMinute(t *testing.T) {
 }
 
 // Five wrong passwords keep those waiting who are near to who typed them, not the person.
-func TestWrongPasswordsFromElsewhereLockNobodyOut(t *testing.T) {
+func TestForeignFailuresDoNotLockOutKnownBrowser(t *testing.T) {
 	h := newHouse(t)
 	from := func(address, browser, password string) error {
 		_, err := h.SignIn(t.Context(), fleet.Actor{Address: address, Browser: browser}, "chief", password)
@@ -286,7 +286,7 @@ func TestWrongPasswordsFromElsewhereLockNobodyOut(t *testing.T) {
 	}
 }
 
-func TestOfEachAccountSomeBrowsersAreKnown(t *testing.T) {
+func TestKnownBrowsersPerAccountAreLimited(t *testing.T) {
 	h := newHouse(t)
 	first, err := h.RememberBrowser(t.Context(), fleet.SystemActor, "chief", "")
 	if err != nil {

@@ -25,7 +25,7 @@ func (s *shelf) start(name string) fleet.StartImageView {
 }
 
 // What the migration brings is taken by the same rules as what people add.
-func TestTheStartSetIsOneThatCanBePulled(t *testing.T) {
+func TestShippedCatalogEntriesAreValid(t *testing.T) {
 	s := newShelf(t)
 	all, err := s.StartImages(t.Context(), chief)
 	if err != nil || len(all) < 7 {
@@ -49,7 +49,7 @@ func TestTheStartSetIsOneThatCanBePulled(t *testing.T) {
 	}
 }
 
-func TestTheStartSetIsChangedAndRestored(t *testing.T) {
+func TestCatalogEditAndRestore(t *testing.T) {
 	s := newShelf(t)
 	debian, fedora := s.start("Debian 12"), s.start("Fedora 44")
 	sum := strings.Repeat("ab", 32)
@@ -99,7 +99,7 @@ func TestTheStartSetIsChangedAndRestored(t *testing.T) {
 
 // A pull makes an image with the entry's facts; the next one a version of it. One that failed says why at its entry,
 // and leaves no version.
-func TestAWellKnownImageIsPulled(t *testing.T) {
+func TestPullCatalogImage(t *testing.T) {
 	s := newShelf(t)
 	debian := s.start("Debian 12")
 	pull := func(in control.Pull) (fleet.ImageID, fleet.Task, error) {

@@ -23,7 +23,7 @@ func (s *site) tolerant(a fleet.Actor, name string, host fleet.HostID, toleratio
 }
 
 // Hosts that are kept for some VMs take no other; what is there stays, and is edited as before.
-func TestTaintsKeepVMsAway(t *testing.T) {
+func TestTaintedHostNeedsToleration(t *testing.T) {
 	s := newSite(t)
 	there := s.vm("there", fleet.Running) // on h1, which has the most memory
 	s.taint(s.h1, "gpu=a100", "maintenance")
@@ -60,7 +60,7 @@ func TestTaintsKeepVMsAway(t *testing.T) {
 }
 
 // Tenants neither reach hosts that are kept for others by themselves, nor read what these are called.
-func TestTenantsTolerateNothingByThemselves(t *testing.T) {
+func TestTenantsCannotSetTolerations(t *testing.T) {
 	s := newSite(t)
 	s.taint(s.h1, "gpu")
 	s.taint(s.h2, "secret")
@@ -84,7 +84,7 @@ func TestTenantsTolerateNothingByThemselves(t *testing.T) {
 }
 
 // What is kept for later is checked, stored and given back, and no host is asked for it.
-func TestWhatIsKeptForLater(t *testing.T) {
+func TestUnusedPolicyFieldsAreStored(t *testing.T) {
 	s := newSite(t)
 	spec := small
 	spec.Policy.HAPriority, spec.Migration = "high", fleet.VMMigration{PostCopy: true, DowntimeMs: 300}

@@ -18,7 +18,7 @@ func (r *rig) task(id fleet.TaskID) fleet.Task {
 }
 
 // A task is as its job is, whoever changes it.
-func TestATaskIsAsItsJobIs(t *testing.T) {
+func TestTaskStateFollowsJob(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	task := func() fleet.Task {
@@ -59,7 +59,7 @@ func TestATaskIsAsItsJobIs(t *testing.T) {
 	}
 }
 
-func TestATaskOutlivesItsHost(t *testing.T) {
+func TestTaskSurvivesHostDeletion(t *testing.T) {
 	s := newSite(t)
 	host := s.host("spare", 1024)
 	open := testkit.Order{Host: host, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
@@ -75,7 +75,7 @@ func TestATaskOutlivesItsHost(t *testing.T) {
 }
 
 // A task of two parties is as both of their jobs are: it runs while one does, and ends as the worse of them.
-func TestATaskOfTwoPartiesIsAsBothAre(t *testing.T) {
+func TestTaskStateCombinesTwoJobs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string

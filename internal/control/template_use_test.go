@@ -9,7 +9,7 @@ import (
 )
 
 // VMs from a template stand on its images, or are full copies of them; what stands on a version keeps it.
-func TestVMsFromATemplate(t *testing.T) {
+func TestCreateVMsFromTemplate(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
 	group := s.group(chief, s.red, "only-red")
@@ -64,7 +64,7 @@ func TestVMsFromATemplate(t *testing.T) {
 	})
 }
 
-func TestWhatIsMadeFromNoTemplate(t *testing.T) {
+func TestInvalidUseOfTemplateRefused(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
 	v := s.templated("Web", vm)

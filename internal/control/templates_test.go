@@ -63,7 +63,7 @@ func (s *shelf) copied(host fleet.HostID, sum string) {
 
 // A member makes a template of a VM that is off: each disk becomes an image of the template's, and the spec is kept
 // without what made it that VM.
-func TestMembersMakeTemplates(t *testing.T) {
+func TestMembersCreateTemplates(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OS: fleet.OSFacts{Family: "linux"}, OfVM: control.OfVM{VMID: vm.ID, Note: "with nginx"}})
@@ -116,7 +116,7 @@ func TestMembersMakeTemplates(t *testing.T) {
 	}
 }
 
-func TestWhoMayDoWhatWithTemplates(t *testing.T) {
+func TestTemplatePermissions(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
 	v := s.templated("Web", vm)
@@ -217,7 +217,7 @@ func TestWhoMayDoWhatWithTemplates(t *testing.T) {
 	}
 }
 
-func TestWhatNoTemplateIsMadeOf(t *testing.T) {
+func TestInvalidTemplateSourceRefused(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
 	ask := func(in control.NewTemplate) func() error {
@@ -267,7 +267,7 @@ func TestWhatNoTemplateIsMadeOf(t *testing.T) {
 }
 
 // A template of images is there at once, of a VM that runs; what it names is not its own, and stays when it goes.
-func TestATemplateOfImages(t *testing.T) {
+func TestTemplateOfExistingImages(t *testing.T) {
 	s := newShelf(t)
 	image, version := s.shelve(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '[{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}]') WHERE pool_id = $1`, s.nfs)

@@ -45,7 +45,7 @@ func (s *site) lists(q fleet.Query) map[string]error {
 }
 
 // Every cursor that the portal did not write is refused or leads to a page; none is an error of the database.
-func TestForgedCursors(t *testing.T) {
+func TestForgedCursorsRefused(t *testing.T) {
 	s := newSite(t)
 	s.vm("web", fleet.Running)
 	values := []string{
@@ -90,7 +90,7 @@ func TestForgedCursors(t *testing.T) {
 	}
 }
 
-func TestTokensGoWithTheOneThatTheyWereMadeWith(t *testing.T) {
+func TestTokensRevokedWithParentToken(t *testing.T) {
 	h := newHouse(t)
 	with := chief
 	var chain []fleet.Token
@@ -117,7 +117,7 @@ func TestTokensGoWithTheOneThatTheyWereMadeWith(t *testing.T) {
 	}
 }
 
-func TestTheAuditIsNotChanged(t *testing.T) {
+func TestAuditIsAppendOnly(t *testing.T) {
 	h := newHouse(t)
 	h.session("chief")
 	h.exec("INSERT INTO audit (at, actor, action, subject) VALUES (now() - interval '366 days', 'chief', 'old', 'user:chief')")
@@ -133,7 +133,7 @@ func TestTheAuditIsNotChanged(t *testing.T) {
 	h.audited("user.signIn")
 }
 
-func TestRefusalsAreWrittenDownWithinBounds(t *testing.T) {
+func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	h := newHouse(t)
 	refuse := func(a fleet.Actor, code fleet.Code) {
 		t.Helper()
@@ -165,7 +165,7 @@ func (s *site) secretsOf(v fleet.VMView) []string {
 	return []string{string(s.h1), string(s.h2), "host-of-the-house", "/v/", "/mnt/", "/srv/", "virbr0"}
 }
 
-func TestTenantsLearnNothingOfHosts(t *testing.T) {
+func TestHostNamesHiddenFromTenants(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE hosts SET name = 'host-of-the-house' WHERE id = $1`, s.h1)
 	v := s.vm("web", fleet.Running)
@@ -246,7 +246,7 @@ func TestTenantsLearnNothingOfHosts(t *testing.T) {
 }
 
 // Of MAC addresses, a member learns only what its own project has.
-func TestMACsTellNothingOfOtherProjects(t *testing.T) {
+func TestMACsOfOtherProjectsHidden(t *testing.T) {
 	s := newSite(t)
 	taken := s.vm("theirs", fleet.Stopped)
 	s.exec(`UPDATE vms SET project_id = $2, spec = spec || `+onDefault("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID, s.blue)
@@ -264,7 +264,7 @@ func TestMACsTellNothingOfOtherProjects(t *testing.T) {
 }
 
 // Nobody hears when others do something: a tenant is woken by its own project's VMs and tasks.
-func TestTenantsAreWokenByTheirOwnProjectsOnly(t *testing.T) {
+func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 	r := newRig(t)
 	mine, theirs := r.addVM("mine"), r.addVM("theirs")
 	project := func(id fleet.VMID) fleet.ProjectID {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestAnAPITokenActsWithItsUsersPresentRights(t *testing.T) {
+func TestAPITokenHasUsersCurrentPermissions(t *testing.T) {
 	h := newHouse(t)
 	ann := h.addUser("ann", fleet.RoleOperator)
 	token, err := h.CreateToken(t.Context(), ann, "backup job", time.Hour)
@@ -48,7 +48,7 @@ func TestAnAPITokenActsWithItsUsersPresentRights(t *testing.T) {
 	}
 }
 
-func TestTokenUseIsNotedOnceAMinute(t *testing.T) {
+func TestTokenLastUseUpdatedOncePerMinute(t *testing.T) {
 	h := newHouse(t)
 	token, err := h.CreateToken(t.Context(), chief, "ci", 0)
 	if err != nil || token.ExpiresAt != nil {
@@ -75,7 +75,7 @@ func TestTokenUseIsNotedOnceAMinute(t *testing.T) {
 	}
 }
 
-func TestTokensAreOnesOwn(t *testing.T) {
+func TestTokensVisibleOnlyToOwner(t *testing.T) {
 	h := newHouse(t)
 	ann := h.addUser("ann", fleet.RoleViewer)
 	token, err := h.CreateToken(t.Context(), ann, "mine", 0)
@@ -94,7 +94,7 @@ func TestTokensAreOnesOwn(t *testing.T) {
 	wantCode(t, err, fleet.Unauthorized)
 }
 
-func TestTokenInputIsChecked(t *testing.T) {
+func TestInvalidTokenInputRefused(t *testing.T) {
 	h := newHouse(t)
 	for _, name := range []string{" ", "two\nlines", strings.Repeat("x", 101)} {
 		_, err := h.CreateToken(t.Context(), chief, name, 0)
@@ -109,7 +109,7 @@ func TestTokenInputIsChecked(t *testing.T) {
 	wantCode(t, err, fleet.Conflict)
 }
 
-func TestATokenMadeWithATokenDoesNotOutliveIt(t *testing.T) {
+func TestChildTokenExpiresWithParent(t *testing.T) {
 	h := newHouse(t)
 	first, err := h.CreateToken(t.Context(), chief, "first", time.Hour)
 	if err != nil {

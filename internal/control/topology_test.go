@@ -60,7 +60,7 @@ func TestTopology(t *testing.T) {
 }
 
 // Members of projects see a network with their own VMs, and neither hosts nor devices nor anybody else's VMs.
-func TestTopologyOfATenant(t *testing.T) {
+func TestTenantTopology(t *testing.T) {
 	s := newSite(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
 	s.says(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
@@ -79,7 +79,7 @@ func TestTopologyOfATenant(t *testing.T) {
 }
 
 // A picture has so many VMs and no more; those that want a person are among them.
-func TestTopologyIsBounded(t *testing.T) {
+func TestTopologyIsLimited(t *testing.T) {
 	s := newSite(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
 	v := s.onLAN("web", lan.ID)

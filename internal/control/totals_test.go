@@ -11,7 +11,7 @@ import (
 )
 
 // However much a host claims to have, what all of them add up to is shown: nobody's word takes a page from the others.
-func TestNoHostsClaimsBreakTheSums(t *testing.T) {
+func TestAbsurdReportsDoNotBreakSums(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	testkit.Seed(t, pool, 3, 3)
@@ -42,7 +42,7 @@ func TestNoHostsClaimsBreakTheSums(t *testing.T) {
 }
 
 // Pools on one file system of a host, and mounts of one export, have its room together.
-func TestStorageOfOneFileSystemCountsOnce(t *testing.T) {
+func TestSharedFileSystemCountedOnce(t *testing.T) {
 	s := newSite(t)
 	total := func(want string) {
 		t.Helper()

@@ -41,7 +41,7 @@ func (s *shelf) meet(host fleet.HostID, w wire.Work, id fleet.TransferID, in wir
 	return out
 }
 
-func TestAnImageGoesFromHostToHost(t *testing.T) {
+func TestImageSentBetweenHosts(t *testing.T) {
 	s := newShelf(t)
 	id := s.lonely()
 	task, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
@@ -118,7 +118,7 @@ func TestAnImageGoesFromHostToHost(t *testing.T) {
 	}
 }
 
-func TestATransferIsTakenBackOnBothSides(t *testing.T) {
+func TestTransferCancelledOnBothHosts(t *testing.T) {
 	s := newShelf(t)
 	id := s.lonely()
 	ask := func() fleet.Task {
@@ -180,7 +180,7 @@ func TestATransferIsTakenBackOnBothSides(t *testing.T) {
 
 // A VM that is placed where the image is not has it sent there first, as a part of its task; a host that has it goes
 // before others.
-func TestAnImageIsSentBeforeItsVM(t *testing.T) {
+func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	s := newShelf(t)
 	id := s.lonely()
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', to_jsonb(65536::bigint << 20)) WHERE id = $1`, s.h2)

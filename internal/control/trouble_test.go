@@ -9,7 +9,7 @@ import (
 )
 
 // The dashboard names the hosts that want a person, those whose trouble is known first, then by name, and no others.
-func TestTheDashboardNamesTheHostsThatWantAPerson(t *testing.T) {
+func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 	r := newRig(t)
 	r.exec(`UPDATE hosts SET status = '{}'`)
 	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`)

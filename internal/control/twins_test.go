@@ -9,7 +9,7 @@ import (
 )
 
 // An ended session gets and gives nothing, also where what it asks is asked together with what the live one asks.
-func TestAnEndedSessionGetsNothingBesideTheLiveOne(t *testing.T) {
+func TestEndedSessionGetsNothingInSharedBatch(t *testing.T) {
 	r := newRig(t)
 	ended := r.agent
 	r.hello("two", "here")

@@ -10,7 +10,7 @@ import (
 
 // What nobody has verified, or what was touched since, is read before a VM is made from it. Of what has other bytes,
 // none is made.
-func TestWhatNobodyVerifiedIsReadFirst(t *testing.T) {
+func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	s := newShelf(t)
 	id := s.start("Debian 12").ID
 	lay := func(more string) {

@@ -26,7 +26,7 @@ func (s *site) upload(a fleet.Actor, name string) fleet.Upload {
 	return u
 }
 
-func TestUploadsAreOrdered(t *testing.T) {
+func TestCreateUpload(t *testing.T) {
 	s := newSite(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	order := func(in control.NewUpload) func() error {
@@ -60,7 +60,7 @@ func TestUploadsAreOrdered(t *testing.T) {
 	s.upload(other, "of-another.raw")
 }
 
-func TestAnUploadIsItsSendersAndItsHosts(t *testing.T) {
+func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	s := newSite(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	u := s.upload(uploading, "image.raw")
@@ -122,7 +122,7 @@ func (s *site) take(host fleet.Actor, kind fleet.JobKind) wire.Work {
 	return wire.Work{}
 }
 
-func TestUploadsThatNobodyContinuesEnd(t *testing.T) {
+func TestAbandonedUploadsEnd(t *testing.T) {
 	s := newSite(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	h1 := s.greet(s.h1)
@@ -158,7 +158,7 @@ func TestUploadsThatNobodyContinuesEnd(t *testing.T) {
 
 // That its host is asked to come for what a person sends may be on its way when the upload has ended: who made a VM
 // of it at once was told that the volume is at work, though nothing was done to it any more.
-func TestAnUploadThatHasEndedIsFree(t *testing.T) {
+func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	s := newSite(t)
 	uploading, h1 := s.sender("sender", fleet.RoleOperator), s.greet(s.h1)
 	u := s.upload(uploading, "sent.raw")
@@ -192,7 +192,7 @@ func TestAnUploadThatHasEndedIsFree(t *testing.T) {
 }
 
 // An upload waits for people, however often its host's agent is lost meanwhile.
-func TestAnUploadDoesNotWearOut(t *testing.T) {
+func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	s := newSite(t)
 	u := s.upload(s.sender("sender", fleet.RoleOperator), "image.raw")
 	h1 := s.greet(s.h1)
@@ -210,7 +210,7 @@ func TestAnUploadDoesNotWearOut(t *testing.T) {
 
 // What is half made of an upload is nobody else's to remove while its sender pauses, and what a host is to remove of
 // one is not made anew by another host of the pool: it would remove that.
-func TestHalfMadeUploadsOfASharedPool(t *testing.T) {
+func TestPartialUploadsInSharedPool(t *testing.T) {
 	s := newSite(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	h1 := s.greet(s.h1)

@@ -17,7 +17,7 @@ func wantField(t *testing.T, err error, field string) {
 	}
 }
 
-func TestAdminMakesAUserWhoCanSignIn(t *testing.T) {
+func TestCreatedUserCanSignIn(t *testing.T) {
 	h := newHouse(t)
 	user, password, err := h.CreateUser(t.Context(), chief, identity.UserInput{Name: "ann", Role: fleet.RoleOperator})
 	if err != nil {
@@ -39,7 +39,7 @@ func TestAdminMakesAUserWhoCanSignIn(t *testing.T) {
 	wantCode(t, err, fleet.Forbidden)
 }
 
-func TestUserInputIsChecked(t *testing.T) {
+func TestInvalidUserInputRefused(t *testing.T) {
 	h := newHouse(t)
 	_, _, err := h.CreateUser(t.Context(), chief, identity.UserInput{Name: "Ann"})
 	wantField(t, err, "name")
@@ -52,7 +52,7 @@ func TestUserInputIsChecked(t *testing.T) {
 	wantCode(t, h.DeleteUser(t.Context(), chief, "nobody"), fleet.NotFound)
 }
 
-func TestSessionsEndWithTheRoleAndTheUser(t *testing.T) {
+func TestSessionsEndOnRoleChangeAndDeletion(t *testing.T) {
 	h := newHouse(t)
 	h.addUser("ann", fleet.RoleViewer)
 	update := func(in identity.UserInput) {
@@ -90,7 +90,7 @@ func TestSessionsEndWithTheRoleAndTheUser(t *testing.T) {
 	}
 }
 
-func TestTheLastAdminStays(t *testing.T) {
+func TestLastAdminCannotBeRemoved(t *testing.T) {
 	h := newHouse(t)
 	viewer := identity.UserInput{Name: "chief", Role: fleet.RoleViewer}
 	disabled := identity.UserInput{Name: "chief", Role: fleet.RoleAdmin, Disabled: true}
@@ -115,7 +115,7 @@ func TestTheLastAdminStays(t *testing.T) {
 	}
 }
 
-func TestTwoAdminsCannotTakeEachOtherAway(t *testing.T) {
+func TestConcurrentAdminsCannotRemoveEachOther(t *testing.T) {
 	h := newHouse(t)
 	for range 5 {
 		h.exec("DELETE FROM users")
@@ -134,7 +134,7 @@ func TestTwoAdminsCannotTakeEachOtherAway(t *testing.T) {
 	}
 }
 
-func TestIdentityIsRefusedWithoutTheRight(t *testing.T) {
+func TestIdentityChangesNeedPermission(t *testing.T) {
 	h := newHouse(t)
 	operator := h.addUser("ann", fleet.RoleOperator)
 	for name, call := range map[string]func(a fleet.Actor) error{

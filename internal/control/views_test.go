@@ -21,7 +21,7 @@ func (h *house) views(a fleet.Actor, list string) string {
 	return strings.Join(rows, " ")
 }
 
-func TestAViewKeepsWhatItsListKnows(t *testing.T) {
+func TestSavedViewKeepsListParameters(t *testing.T) {
 	h := newHouse(t)
 	for _, c := range []struct{ list, query, want string }{
 		{"vms", "tab=attention&filter=label%3Aenv%3Dprod&sort=-name&columns=state,host&project=p&limit=10", "columns=state%2Chost&filter=label%3Aenv%3Dprod&limit=10&project=p&sort=-name&tab=attention"},
@@ -42,7 +42,7 @@ func TestAViewKeepsWhatItsListKnows(t *testing.T) {
 	}
 }
 
-func TestAViewsNameIsTakenOnce(t *testing.T) {
+func TestSavedViewNameIsUnique(t *testing.T) {
 	h := newHouse(t)
 	ann := h.addUser("ann", fleet.RoleViewer)
 	save := func(a fleet.Actor, name, query string) fleet.SavedView {
@@ -79,7 +79,7 @@ func TestAViewsNameIsTakenOnce(t *testing.T) {
 	}
 }
 
-func TestViewsAreCheckedAndBounded(t *testing.T) {
+func TestSavedViewsAreCheckedAndLimited(t *testing.T) {
 	h := newHouse(t)
 	for _, name := range []string{"", " ", "two\nlines", strings.Repeat("ü", 61), "\xff"} {
 		_, err := h.SaveView(t.Context(), chief, "vms", name, "")

@@ -10,7 +10,7 @@ import (
 )
 
 // Many are one task with a child for each; what becomes of one is said at it.
-func TestManyAtOnce(t *testing.T) {
+func TestBulkCreate(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	v := s.templated("Web", s.off("web"))
@@ -72,7 +72,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // What several VMs cannot be is said before anything is written.
-func TestManyThatAreRefused(t *testing.T) {
+func TestInvalidBulkCreateRefused(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web-2")
 	v := s.templated("Web", vm)
@@ -122,7 +122,7 @@ func TestManyThatAreRefused(t *testing.T) {
 
 // Of those who lost the right meanwhile, nothing more is made; the version is the one that was newest when all were
 // asked for.
-func TestManyAreMadeAsAskedAndWithPresentRights(t *testing.T) {
+func TestBulkCreateUsesOrderedVersionAndCurrentPermissions(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	vm := s.off("web")

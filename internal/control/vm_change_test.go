@@ -63,7 +63,7 @@ func TestActionRefusals(t *testing.T) {
 	s.refused("silent host", fleet.Conflict, "not heard", func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err })
 }
 
-func TestUpdateVMRaisesTheGenerationOnce(t *testing.T) {
+func TestUpdateVMRaisesGenerationOnce(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	name, text := "www", "the shop"
@@ -155,7 +155,7 @@ func TestDeleteVM(t *testing.T) {
 	}
 }
 
-func TestAVMThatNoHostHasSeenIsGoneAtOnce(t *testing.T) {
+func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
 	s := newSite(t)
 	create := func(name string) fleet.VMID {
 		v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, Spec: small, Start: true})
@@ -184,7 +184,7 @@ func TestAVMThatNoHostHasSeenIsGoneAtOnce(t *testing.T) {
 
 // An agent that does not know a part would leave it out in silence, and a host that lacks something for it fails at
 // the start.
-func TestPartsOfAVMNeedAHostThatHasThem(t *testing.T) {
+func TestVMFieldNeedsHostSupport(t *testing.T) {
 	s := newSite(t)
 	v, admin := s.vm("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)
 	inventory := func(fields, gaps string) {
@@ -221,7 +221,7 @@ func TestPartsOfAVMNeedAHostThatHasThem(t *testing.T) {
 }
 
 // What takes something from other VMs or opens the host is not a tenant's to choose, and theirs to take back.
-func TestReservedPartsAreForWhoRunsTheHosts(t *testing.T) {
+func TestReservedFieldsNeedAdministrator(t *testing.T) {
 	s := newSite(t)
 	v, admin := s.vm("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["memory.locked","memory.shared","devices.vsock","memory.hugePageKiB","cpu.shares"]')`)

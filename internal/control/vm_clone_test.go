@@ -16,7 +16,7 @@ func (s *shelf) fails(host fleet.HostID, w wire.Work, words string) {
 
 // A clone's disks are copied by the VM's host, which makes the clone when they are whole and never an empty disk in
 // their place.
-func TestAVMIsCloned(t *testing.T) {
+func TestCloneVM(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	clone, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{VMID: vm.ID, PoolID: s.nfs}})
@@ -69,7 +69,7 @@ func TestAVMIsCloned(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotCloned(t *testing.T) {
+func TestInvalidCloneRefused(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
 	elsewhere := s.person("eve", s.blue, fleet.RoleMember)
@@ -116,7 +116,7 @@ func TestWhatIsNotCloned(t *testing.T) {
 
 // A VM is made from a snapshot of one that runs: its host copies the disks as they were then, and meanwhile nothing
 // of those snapshots is changed.
-func TestAVMIsMadeFromASnapshot(t *testing.T) {
+func TestCreateVMFromSnapshot(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)

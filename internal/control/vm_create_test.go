@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestCreateVMWritesIntentAndQueuesIt(t *testing.T) {
+func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 	s := newSite(t)
 	mine := fleet.ProjectMACs(s.red) + "0a:0b"
 	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
@@ -97,7 +97,7 @@ func TestCreateVMRefusals(t *testing.T) {
 }
 
 // Members of a project see no hosts, so no refusal names one to them.
-func TestMembersAreToldNoHosts(t *testing.T) {
+func TestRefusalsHideHostsFromMembers(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("big", fleet.Stopped)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: nas timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
@@ -132,7 +132,7 @@ func TestPlacementSpreadsByFreeMemory(t *testing.T) {
 	}
 }
 
-func TestOtherPeoplesDisksAreNoImages(t *testing.T) {
+func TestDisksOfOtherVMsAreNotImages(t *testing.T) {
 	s := newSite(t)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 		ProjectID: s.blue, Name: "secret", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},

@@ -27,7 +27,7 @@ const someDevices = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":
 	{"device":"blk/wwn-0x5000","name":"Disk (sdb)","sizeBytes":4000787030016},{"device":"blk/ata-ROOT","name":"Disk (sda)","sizeBytes":4000787030016,"busy":"mounted at /"}]`
 
 // What no VM can have is refused at its field, and nothing is written.
-func TestDevicesThatNoVMCanHave(t *testing.T) {
+func TestInvalidDevicesRefused(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	for _, v := range []string{`{"name":"floppy.img","path":"/v/floppy.img","format":"raw","capacityBytes":1474560}`, `{"name":"vmlinuz","path":"/v/vmlinuz","format":"raw","capacityBytes":9000000}`} {
@@ -206,7 +206,7 @@ func TestDevicesThatNoVMCanHave(t *testing.T) {
 }
 
 // A device of a host is one VM's, is chosen by those who run the hosts alone, and holds its VM on that host.
-func TestADeviceIsOneVMs(t *testing.T) {
+func TestHostDeviceIsExclusive(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	chief := s.addUser("ada", fleet.RoleAdmin)
@@ -253,7 +253,7 @@ func TestADeviceIsOneVMs(t *testing.T) {
 
 // A disk that two hosts reach under one name is one disk: one VM has it, which holds that VM on its host and has no
 // snapshots.
-func TestAPhysicalDiskIsOneVMs(t *testing.T) {
+func TestPhysicalDiskIsExclusive(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"blk/wwn-0x5000"},{"device":"blk/wwn-0x6000"}]') WHERE id = $1`, s.h2)
@@ -283,7 +283,7 @@ func TestAPhysicalDiskIsOneVMs(t *testing.T) {
 }
 
 // Media in any drive keep their pool, and what a host lacks is said where it is asked for.
-func TestDrivesReadPools(t *testing.T) {
+func TestDriveMediaNeedPool(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	order := control.CreateVM{ProjectID: s.red, Name: "win", HostID: s.h1, Spec: fleet.VMSpec{
@@ -308,7 +308,7 @@ func TestDrivesReadPools(t *testing.T) {
 
 // A value of a disk that a host cannot give is refused where it is asked for, in a new VM and in an edit; what a VM
 // has is not asked for again. Its machine stays what it was.
-func TestAHostMayLackAValueOfADisk(t *testing.T) {
+func TestDiskValueNeedsHostSupport(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"disks.bus","value":"nvme","why":"It takes libvirt 11.5."},{"field":"boot.machine","value":"pc","why":"QEMU has no such machine here."}]') WHERE id = $1`, s.h1)
@@ -346,7 +346,7 @@ func TestAHostMayLackAValueOfADisk(t *testing.T) {
 }
 
 // A host that reports nothing where a list belongs keeps no VM from the others.
-func TestAHostThatReportsNullsBreaksNoPlacement(t *testing.T) {
+func TestNullsInHostReportDoNotBreakPlacement(t *testing.T) {
 	s := newSite(t)
 	for _, list := range []string{"firmwares", "vmFields", "vmGaps", "devices"} {
 		s.exec(`UPDATE hosts SET status = jsonb_set(status, ARRAY['inventory', $2], 'null') WHERE id = $1`, s.h2, list)

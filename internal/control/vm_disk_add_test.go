@@ -11,7 +11,7 @@ import (
 
 // An edit gives a VM disks as its creation does: named and placed here, made by its host; and takes them out with
 // their data left alone.
-func TestDisksComeAndGoByAnEdit(t *testing.T) {
+func TestEditAddsAndRemovesDisks(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.missing("web")
 	disks := func(change func([]fleet.Disk) []fleet.Disk) error {
@@ -70,7 +70,7 @@ func TestDisksComeAndGoByAnEdit(t *testing.T) {
 
 // A raw file bears a name that says so, whoever makes it and in whose place; in a pool that is none of files every
 // disk is raw, and none says so.
-func TestRawFilesAreCalledRaw(t *testing.T) {
+func TestRawDiskFileNames(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	raw := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Format: fleet.Raw}
@@ -116,7 +116,7 @@ func TestRawFilesAreCalledRaw(t *testing.T) {
 	}
 }
 
-func TestDisksThatAnEditCannotGive(t *testing.T) {
+func TestInvalidNewDisksRefused(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.missing("web")
 	foreign, _ := s.shelve(s.nfs, []fleet.HostID{s.h1}, "secret.qcow2", "qcow2", 1<<30)
@@ -166,7 +166,7 @@ func TestDisksThatAnEditCannotGive(t *testing.T) {
 }
 
 // A disk of which snapshots are a part stays; one that no host has made is taken back all the same.
-func TestDisksOfSnapshotsStay(t *testing.T) {
+func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.missing("web")
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots}', '{"snapshots":[{"id":"x","name":"before"}]}') WHERE id = $1`, v.ID)
@@ -185,7 +185,7 @@ func TestDisksOfSnapshotsStay(t *testing.T) {
 }
 
 // What a disk of an edit will take is promised from then on, as that of a new VM is.
-func TestDisksOfAnEditArePromisedRoom(t *testing.T) {
+func TestNewDisksReservePoolSpace(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.missing("web")
 	s.holds(s.local, 10<<10, 0, 0)

@@ -10,7 +10,7 @@ import (
 )
 
 // A member makes an image of a VM's disk: it is the project's own, in the disk's pool, and nobody else's.
-func TestMembersMakeImagesOfTheirDisks(t *testing.T) {
+func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s := newShelf(t)
 	vm, err := s.from(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
 	if err != nil {
@@ -80,7 +80,7 @@ func TestMembersMakeImagesOfTheirDisks(t *testing.T) {
 }
 
 // Members delete the files of their project's images. What took the place of one is not the project's.
-func TestMembersDeleteNoFileThatTookTheirImagesPlace(t *testing.T) {
+func TestImageDeleteKeepsReplacedFile(t *testing.T) {
 	s := newSite(t)
 	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":2097152}`)
 	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)

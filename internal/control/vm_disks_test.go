@@ -31,7 +31,7 @@ func (s *site) missing(name string) (fleet.VMView, fleet.Volref) {
 	return s.get(v.ID), first
 }
 
-func TestADiskIsMadeOnce(t *testing.T) {
+func TestDiskIsCreatedOnce(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	a, b, foreign := fleet.Volref{PoolID: "p", Volume: "a.qcow2"}, fleet.Volref{PoolID: "p", Volume: "b.qcow2"}, fleet.Volref{PoolID: "p", Volume: "other.qcow2"}
@@ -60,7 +60,7 @@ func TestADiskIsMadeOnce(t *testing.T) {
 	}
 }
 
-func TestAVMWithoutItsDiskDoesNotStart(t *testing.T) {
+func TestStartRefusedWhenDiskMissing(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.missing("web")
 	if !v.Attention {
@@ -86,7 +86,7 @@ func TestAVMWithoutItsDiskDoesNotStart(t *testing.T) {
 	}
 }
 
-func TestAMissingDiskIsDetached(t *testing.T) {
+func TestDetachMissingDisk(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.missing("web")
 	for name, who := range map[string]struct {
@@ -115,7 +115,7 @@ func TestAMissingDiskIsDetached(t *testing.T) {
 	}
 }
 
-func TestAMissingDiskGetsANewOneByName(t *testing.T) {
+func TestReplaceMissingDisk(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.missing("web")
 	name := control.NewDiskName(v, fleet.Disk{})

@@ -75,7 +75,7 @@ func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
 
 func raw(text string) json.RawMessage { return json.RawMessage(text) }
 
-func TestWhatWasChangedOnTheHostIsTakenOver(t *testing.T) {
+func TestAcceptDrift(t *testing.T) {
 	s := newSite(t)
 	v := s.drifted("web",
 		fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")},
@@ -105,7 +105,7 @@ func TestWhatWasChangedOnTheHostIsTakenOver(t *testing.T) {
 }
 
 // What a host says is checked as what the person asks for: it grants nobody anything.
-func TestAHostsWordGrantsNothing(t *testing.T) {
+func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	s := newSite(t)
 	other := s.vm("db", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:07")+` WHERE id = $1`, other.ID)
@@ -144,7 +144,7 @@ func TestAHostsWordGrantsNothing(t *testing.T) {
 }
 
 // Of a VM's own disks a host's word changes what an edit changes of one, and nothing else.
-func TestAHostsWordMakesNoOtherDisks(t *testing.T) {
+func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
 	v, _ := s.missing("web")
@@ -174,7 +174,7 @@ func TestAHostsWordMakesNoOtherDisks(t *testing.T) {
 }
 
 // A tenant comes onto no network, and to no address, by a host's word that an edit would not bring.
-func TestATenantTakesOverOnlyWhatIsOpenToIt(t *testing.T) {
+func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 	s := newSite(t)
 	for says, card := range map[string]string{
 		"is not open to this project":            `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
@@ -192,7 +192,7 @@ func TestATenantTakesOverOnlyWhatIsOpenToIt(t *testing.T) {
 	}
 }
 
-func TestWhatWasChangedOnTheHostIsPutBack(t *testing.T) {
+func TestReapplyUndoesDrift(t *testing.T) {
 	s := newSite(t)
 	same := s.vm("same", fleet.Stopped)
 	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.Reapply(t.Context(), a, id); return err }

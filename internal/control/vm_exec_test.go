@@ -25,7 +25,7 @@ func runs(program string, seconds int, args ...string) control.GuestOrder {
 }
 
 // What no guest is asked to run is refused at its field, or with why it is not now, and nothing is written.
-func TestProgramsForGuestsAreChecked(t *testing.T) {
+func TestInvalidGuestProgramRefused(t *testing.T) {
 	s := newSite(t)
 	v, shut := s.runnable("web"), s.answering("db")
 	for name, c := range map[string]struct {
@@ -62,7 +62,7 @@ func TestProgramsForGuestsAreChecked(t *testing.T) {
 }
 
 // Only who runs the hosts allows programs in guests; who may change the VM takes it back.
-func TestWhoAllowsProgramsInGuests(t *testing.T) {
+func TestGuestProgramsNeedAdministrator(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["policy.guestExec"]') WHERE id = $1`, v.HostID)
@@ -85,7 +85,7 @@ func TestWhoAllowsProgramsInGuests(t *testing.T) {
 
 // Arguments go to the host that works on the task, as long as it does, and are nowhere else; what the program wrote
 // is for who may have it run.
-func TestAProgramsArgumentsAreItsHostsAlone(t *testing.T) {
+func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
 	h1 := s.greet(s.h1)
@@ -165,7 +165,7 @@ func (s *site) beganAt(id fleet.VMID, at time.Time) {
 }
 
 // A restart is one order that names the run that is to end; the VM is on its way to running meanwhile.
-func TestARestartNamesTheRunThatEnds(t *testing.T) {
+func TestRestartNamesTheRunToEnd(t *testing.T) {
 	s := taskSite(t)
 	h1 := s.greet(s.h1)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -210,7 +210,7 @@ func TestARestartNamesTheRunThatEnds(t *testing.T) {
 
 // Many shut down in their order, and start in theirs: who is later waits until those before have ended, and for their
 // wait.
-func TestManyGoInTheirOrder(t *testing.T) {
+func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	s := taskSite(t)
 	policy := func(name string, power fleet.Power, p string) fleet.VMView {
 		v := s.vm(name, power)

@@ -28,7 +28,7 @@ func spelt(err error) error {
 	return fleet.Errorf(e.Code, "%s", words.String())
 }
 
-func TestADiskGrows(t *testing.T) {
+func TestGrowDisk(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.disked("web")
 	now, task, err := s.GrowDisk(t.Context(), s.member, v.ID, disk, control.GrowDisk{SizeBytes: 2 << 30})
@@ -70,7 +70,7 @@ func TestADiskGrows(t *testing.T) {
 }
 
 // What an administrator gave a disk on its host stays, and is more than nothing.
-func TestADiskThatSomebodyGrewStaysSo(t *testing.T) {
+func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.disked("web")
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
@@ -80,7 +80,7 @@ func TestADiskThatSomebodyGrewStaysSo(t *testing.T) {
 	}
 }
 
-func TestWhereADiskCannotGrow(t *testing.T) {
+func TestInvalidDiskGrowthRefused(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.disked("web")
 	more := control.GrowDisk{SizeBytes: 2 << 30}

@@ -34,7 +34,7 @@ func (s *site) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder) func() e
 }
 
 // Every order that makes no sense is refused at its field, or with why it cannot be now, and nothing is written.
-func TestOrdersToGuestsAreChecked(t *testing.T) {
+func TestInvalidGuestOrderRefused(t *testing.T) {
 	s := newSite(t)
 	v, off := s.answering("web"), s.vm("off", fleet.Stopped)
 	freeze := func(n int) control.GuestOrder { return control.GuestOrder{Action: fleet.ActFreeze, Seconds: n} }
@@ -88,7 +88,7 @@ func TestOrdersToGuestsAreChecked(t *testing.T) {
 
 // A password goes to the host that works on its task, as long as it does, and is nowhere else: in no column, answer,
 // job or line of the audit.
-func TestAPasswordIsForItsTasksHostAlone(t *testing.T) {
+func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)
@@ -158,7 +158,7 @@ func TestAPasswordIsForItsTasksHostAlone(t *testing.T) {
 }
 
 // Forcing off does not wait for a guest that takes its time.
-func TestForcingOffBreaksOffWhatWaitsForAGuest(t *testing.T) {
+func TestForceOffAbortsGuestJobs(t *testing.T) {
 	s := newSite(t)
 	h1, v := s.greet(s.h1), s.answering("web")
 	task, err := s.ActGuest(t.Context(), s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim})
@@ -177,7 +177,7 @@ func TestForcingOffBreaksOffWhatWaitsForAGuest(t *testing.T) {
 
 // What a guest says is shown with its age to who may see the VM; what a host says of another's VM counts for nothing,
 // nor does what a guest of a run before said.
-func TestWhatAGuestSaysIsTold(t *testing.T) {
+func TestGuestReportShownWithAge(t *testing.T) {
 	s := newSite(t)
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)
 	v := s.answering("web")

@@ -9,7 +9,7 @@ import (
 
 // A type of mediated devices is several VMs', as many as the host can make; a port is one VM's, on the host where it
 // is.
-func TestATypeIsSeveralVMsAndAPortOnes(t *testing.T) {
+func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	chief := s.addUser("ada", fleet.RoleAdmin)
@@ -38,7 +38,7 @@ func TestATypeIsSeveralVMsAndAPortOnes(t *testing.T) {
 }
 
 // Who may change a VM gives it cells; on which nodes of the host they are is for those who run the hosts.
-func TestNodesOfCellsAreForThoseWhoRunTheHosts(t *testing.T) {
+func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	chief := s.addUser("ada", fleet.RoleAdmin)
@@ -73,7 +73,7 @@ func TestNodesOfCellsAreForThoseWhoRunTheHosts(t *testing.T) {
 }
 
 // Encrypted memory is for those who run the hosts, is where the processor has it, and is in no snapshot.
-func TestEncryptedMemoryIsWhereAHostHasItAndInNoSnapshot(t *testing.T) {
+func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,firmwares}', '["bios", "uefi"]')`)

@@ -22,7 +22,7 @@ func (s *site) ova(pool fleet.PoolID, name string) *control.OfAppliance {
 
 // A VM is made of a file by its host, in the way of every VM: its disks are converted before it is made, and empty
 // ones are made with it.
-func TestAVMIsMadeOfAnAppliance(t *testing.T) {
+func TestImportAppliance(t *testing.T) {
 	s := newShelf(t)
 	of := s.ova(s.nfs, "web.ova")
 	files, err := s.ListAppliances(t.Context(), chief)
@@ -76,7 +76,7 @@ func TestAVMIsMadeOfAnAppliance(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotImported(t *testing.T) {
+func TestInvalidImportRefused(t *testing.T) {
 	s := newShelf(t)
 	of := s.ova(s.local, "web.ova")
 	s.lay(s.local, s.h1, `{"name":"bad.ova","path":"/v/bad.ova","format":"ova","capacityBytes":1,"appliance":{"error":"The archive holds a link."}}`)
@@ -115,7 +115,7 @@ func TestWhatIsNotImported(t *testing.T) {
 }
 
 // A disk in another format becomes a volume of which images are made.
-func TestAForeignDiskIsConverted(t *testing.T) {
+func TestConvertForeignVolume(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"disk.vhdx","path":"/v/disk.vhdx","format":"vhdx","capacityBytes":1048576,"appliance":{"disks":[{"format":"vhdx","sizeBytes":1048576}]}}`)
 	task, err := s.ConvertVolume(t.Context(), chief, control.Volume{PoolID: s.local, Volume: "disk.vhdx"}, "disk.qcow2", false)
@@ -133,7 +133,7 @@ func TestAForeignDiskIsConverted(t *testing.T) {
 }
 
 // Members export their VMs and fetch the files, which nobody else hears of; what is old goes.
-func TestAVMIsExported(t *testing.T) {
+func TestExportVM(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	e, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"})
@@ -211,7 +211,7 @@ func TestAVMIsExported(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotExported(t *testing.T) {
+func TestInvalidExportRefused(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestFiltersOfVMs(t *testing.T) {
+func TestVMListFilters(t *testing.T) {
 	s := newSite(t)
 	web, db, off := s.vm("web-1", fleet.Running), s.vm("db1", fleet.Stopped), s.vm("off", fleet.Running)
 	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
@@ -103,7 +103,7 @@ func TestFiltersOfVMs(t *testing.T) {
 	}
 }
 
-func TestWrongPageLinks(t *testing.T) {
+func TestInvalidCursorRefused(t *testing.T) {
 	s := newSite(t)
 	s.vm("a", fleet.Running)
 	s.vm("b", fleet.Running)
@@ -133,7 +133,7 @@ func TestWrongPageLinks(t *testing.T) {
 	})
 }
 
-func TestVisibility(t *testing.T) {
+func TestVMVisibility(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	names := func(a fleet.Actor, q fleet.Query) int {
@@ -198,7 +198,7 @@ func (s *site) firstTask() fleet.TaskID {
 
 // The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter over the column
 // heard. So is whether a VM needs attention: in Go, by the column for hosts that are heard, and by the filter.
-func TestPhaseInSQLIsPhaseInGo(t *testing.T) {
+func TestPhaseInSQLMatchesGo(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	rapid.Check(t, func(t *rapid.T) {

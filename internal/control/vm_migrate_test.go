@@ -52,7 +52,7 @@ func (s *shelf) arrives(n int) {
 	}
 }
 
-func TestAVMGoesToAnotherHost(t *testing.T) {
+func TestColdMigration(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()
 	v := s.leaver("web")
@@ -141,7 +141,7 @@ func TestAVMGoesToAnotherHost(t *testing.T) {
 	}
 }
 
-func TestAVMThatDoesNotGoStaysWhole(t *testing.T) {
+func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()
 	v := s.leaver("web")
@@ -201,7 +201,7 @@ func TestAVMThatDoesNotGoStaysWhole(t *testing.T) {
 	}
 }
 
-func TestWhereAVMCanGo(t *testing.T) {
+func TestMigrationTargets(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()
 	v := s.leaver("web")

@@ -82,7 +82,7 @@ func (m *mover) moved(v fleet.VMView) wire.Work {
 	return wire.Work{}
 }
 
-func TestADiskIsMovedOnce(t *testing.T) {
+func TestMoveDisk(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
 	task := s.move(v, disk)
@@ -163,7 +163,7 @@ func TestADiskIsMovedOnce(t *testing.T) {
 	}
 }
 
-func TestAMoveIsTakenBack(t *testing.T) {
+func TestCancelDiskMigration(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
 	waits := s.move(v, disk)
@@ -203,7 +203,7 @@ func TestAMoveIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestForcingOffBreaksAMoveOff(t *testing.T) {
+func TestForceOffAbortsDiskMigration(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
 	s.move(v, disk)
@@ -223,7 +223,7 @@ func TestForcingOffBreaksAMoveOff(t *testing.T) {
 	}
 }
 
-func TestWhereADiskCannotGo(t *testing.T) {
+func TestInvalidDiskMigrationRefused(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
 	ask := func(in control.MoveDisk) func() error {
@@ -273,7 +273,7 @@ func TestWhereADiskCannotGo(t *testing.T) {
 }
 
 // What is on its way takes its room from the pool that it goes to.
-func TestAMoveIsPromisedItsRoom(t *testing.T) {
+func TestDiskMigrationReservesSpace(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
 	s.holds(s.nfs, 1536, 0, 0)
@@ -293,7 +293,7 @@ func text(s *site, sql string) (out string) {
 }
 
 // However often an agent ends while a disk moves, the order stands: only the host knows where the disk is by now.
-func TestAMoveOutlivesItsAgents(t *testing.T) {
+func TestDiskMigrationHasNoAttemptLimit(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
 	s.move(v, disk)

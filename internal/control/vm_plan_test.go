@@ -48,7 +48,7 @@ var drawing = fleet.Drawing{Lines: []fleet.DrawnLine{
 	{Op: fleet.LineStays, Text: `      <name>of somebody's tool</name>`, At: "domain/metadata/tool/name"},
 }}
 
-func TestAPlanTellsAndDoesNothing(t *testing.T) {
+func TestPlanChangesNothing(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	agent := s.greet(s.h1)
@@ -84,7 +84,7 @@ func TestAPlanTellsAndDoesNothing(t *testing.T) {
 	s.refused("carried out twice", fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
 }
 
-func TestAPlanOfANewVMIsPlacedAndCarriedOut(t *testing.T) {
+func TestPlanOfNewVMIsPlacedAndCarriedOut(t *testing.T) {
 	s := newSite(t)
 	agent := s.greet(s.h1)
 	want := control.CreateVM{ProjectID: s.red, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 30}}}}
@@ -109,7 +109,7 @@ func TestAPlanOfANewVMIsPlacedAndCarriedOut(t *testing.T) {
 	}
 }
 
-func TestPlansAreRefusedAsWhatTheyPlan(t *testing.T) {
+func TestPlanRefusedLikeItsOperation(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Stopped)
 	plan := func(a fleet.Actor, in control.UpdateVM) func() error {
@@ -153,7 +153,7 @@ func TestPlansAreRefusedAsWhatTheyPlan(t *testing.T) {
 	}
 }
 
-func TestNobodyAsksForPlansWithoutEnd(t *testing.T) {
+func TestPendingPlansAreLimited(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Stopped)
 	last := error(nil)
@@ -176,7 +176,7 @@ func TestNobodyAsksForPlansWithoutEnd(t *testing.T) {
 }
 
 // What a host sends is as odd as it likes.
-func TestAHostsAnswerIsBounded(t *testing.T) {
+func TestPlanAnswerIsLimited(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Stopped)
 	agent := s.greet(s.h1)
@@ -199,7 +199,7 @@ func TestAHostsAnswerIsBounded(t *testing.T) {
 
 // A plan is kept for an hour, and a first boot may hold secrets: they are sealed in it, and come out for who carries
 // it out.
-func TestAPlanKeepsAFirstBootSealed(t *testing.T) {
+func TestPlanSealsFirstBoot(t *testing.T) {
 	s := newSite(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	s.greet(s.h1)

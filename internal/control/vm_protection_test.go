@@ -21,7 +21,7 @@ func at(d time.Duration) *time.Time {
 	return &t
 }
 
-func TestGuardsAreChecked(t *testing.T) {
+func TestInvalidProtectionRefused(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
 	for name, c := range map[string]struct {
@@ -47,7 +47,7 @@ func TestGuardsAreChecked(t *testing.T) {
 	s.refused("no VM", fleet.NotFound, "", s.guard(chief, fleet.NewID[fleet.VMID](), control.ProtectVM{}))
 }
 
-func TestAProtectedVMIsNotDeleted(t *testing.T) {
+func TestDeleteRefusedForProtectedVM(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Stopped)
 	if err := s.guard(s.member, v.ID, control.ProtectVM{Protected: true})(); err != nil {
@@ -75,7 +75,7 @@ func TestAProtectedVMIsNotDeleted(t *testing.T) {
 
 // What somebody has locked, nobody else changes, orders or unlocks, but administrators; everybody reads who has, and
 // why.
-func TestALockedVMIsLeftAlone(t *testing.T) {
+func TestChangesRefusedForLockedVM(t *testing.T) {
 	s := newSite(t)
 	v := s.answering("web")
 	colleague := s.person("max", s.red, fleet.RoleMember)
@@ -141,7 +141,7 @@ func TestALockedVMIsLeftAlone(t *testing.T) {
 
 // A VM near its end waits for a person, and at its end is shut down where that was asked for; a lock goes before it,
 // and who extends it is left alone.
-func TestAVMExpires(t *testing.T) {
+func TestVMExpiry(t *testing.T) {
 	s := newSite(t)
 	told, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
 	until := func(v fleet.VMView, in control.ProtectVM) {

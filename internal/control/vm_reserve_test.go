@@ -16,7 +16,7 @@ func (s *site) reserving(a fleet.Actor, name string, host fleet.HostID, cpus, pe
 }
 
 // Processors that are reserved are promised to one, by whomever, and running or not.
-func TestProcessorsAreReserved(t *testing.T) {
+func TestCPUReservation(t *testing.T) {
 	s := newSite(t) // of hosts with 8 processors
 	one, err := s.reserving(chief, "db-1", s.h1, 8, 75)
 	if err != nil {
@@ -36,7 +36,7 @@ func TestProcessorsAreReserved(t *testing.T) {
 }
 
 // What an edit adds to a reservation is looked at likewise; what it leaves alone or gives back is not.
-func TestEditsKeepReservations(t *testing.T) {
+func TestEditChecksAddedReservationOnly(t *testing.T) {
 	s := newSite(t)
 	one, err := s.reserving(chief, "db-1", s.h1, 8, 75)
 	if err != nil {
@@ -68,7 +68,7 @@ func TestEditsKeepReservations(t *testing.T) {
 }
 
 // Of those that ask at once for what is left, one gets it.
-func TestReservationsHoldAmongThoseThatAreMadeAtOnce(t *testing.T) {
+func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
 	s := newSite(t)
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
@@ -85,7 +85,7 @@ func TestReservationsHoldAmongThoseThatAreMadeAtOnce(t *testing.T) {
 }
 
 // A VM on its way to a host counts there from the order on.
-func TestReservationsGoAlong(t *testing.T) {
+func TestReservationCountsOnMigrationTarget(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()
 	v := s.leaver("web")

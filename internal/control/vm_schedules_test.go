@@ -124,7 +124,7 @@ func (s *scheduled) does(wrong string) string {
 }
 
 // A schedule asks for its snapshots as people do, keeps as many as it says, and deletes none but its own.
-func TestAScheduleTakesAndKeeps(t *testing.T) {
+func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	s := newScheduled(t, hourly)
 	if v := s.shown(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHour.minutes || v.CreatedBy != s.member.Name {
 		t.Fatalf("at first it is %+v", v)
@@ -168,7 +168,7 @@ func TestAScheduleTakesAndKeeps(t *testing.T) {
 }
 
 // What was missed is done once, and shown; who asks at the same moment from another portal asks for nothing.
-func TestAScheduleThatMissedItsTimesAsksOnce(t *testing.T) {
+func TestMissedScheduleRunsOnce(t *testing.T) {
 	s := newScheduled(t, hourly)
 	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHour.minutes)
 	var all sync.WaitGroup
@@ -194,7 +194,7 @@ func TestAScheduleThatMissedItsTimesAsksOnce(t *testing.T) {
 
 // What stands in the way is said, and it goes on by itself when that is over. People are called where only they can
 // help.
-func TestAScheduleSaysWhyItWaits(t *testing.T) {
+func TestScheduleShowsReasonForDelay(t *testing.T) {
 	s := newScheduled(t, hourly)
 	waits := func(when, says string, attention bool) {
 		t.Helper()
@@ -279,7 +279,7 @@ func TestAScheduleSaysWhyItWaits(t *testing.T) {
 	}
 }
 
-func TestWhatScheduleAVMMayHave(t *testing.T) {
+func TestInvalidScheduleRefused(t *testing.T) {
 	s := newScheduled(t, hourly)
 	add := func(change func(*fleet.SnapshotSchedule)) func() error {
 		in := fleet.SnapshotSchedule{Name: "other", Enabled: true, Times: fleet.SnapshotTimes{At: "01:00"}, Keep: fleet.SnapshotKeep{Daily: 1}}

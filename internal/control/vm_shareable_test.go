@@ -23,7 +23,7 @@ func (s *site) quorum() fleet.Disk {
 }
 
 // What no VM can share is refused at its field, and nothing is written.
-func TestDisksThatNoVMCanShare(t *testing.T) {
+func TestInvalidShareableDiskRefused(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	good := s.quorum()
@@ -88,7 +88,7 @@ func TestDisksThatNoVMCanShare(t *testing.T) {
 
 // What no host can encrypt is refused at its field, and nothing is written; what is encrypted stays on its host as it
 // is.
-func TestDisksThatNoHostEncrypts(t *testing.T) {
+func TestInvalidEncryptionRefused(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	there := s.quorum()
@@ -167,7 +167,7 @@ func TestDisksThatNoHostEncrypts(t *testing.T) {
 
 // VMs of any host have a volume of a shared pool together; nobody takes it for itself while others have it, and
 // nothing is done to it.
-func TestAVolumeIsSharedByVMs(t *testing.T) {
+func TestVolumeSharedByVMs(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
 	disk := s.quorum()

@@ -33,7 +33,7 @@ func (m *mover) only(kind fleet.JobKind) wire.Work {
 	return wire.Work{}
 }
 
-func TestASnapshotIsAskedForAndTaken(t *testing.T) {
+func TestTakeSnapshot(t *testing.T) {
 	s := newMover(t)
 	v, _ := s.disked("web")
 	for what, in := range map[string]control.NewSnapshot{
@@ -67,7 +67,7 @@ func TestASnapshotIsAskedForAndTaken(t *testing.T) {
 	}
 }
 
-func TestSnapshotRefusedWhenAnotherHasItsName(t *testing.T) {
+func TestSnapshotRefusedWhenNameTaken(t *testing.T) {
 	s := newMover(t)
 	v, _ := s.disked("web")
 	base, _ := s.snapped(v)
@@ -82,7 +82,7 @@ func TestSnapshotRefusedWhenAnotherHasItsName(t *testing.T) {
 	}
 }
 
-func TestAVMGoesBackAndItsSnapshotsGo(t *testing.T) {
+func TestRevertAndDeleteSnapshots(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
 	base, tip := s.snapped(v)

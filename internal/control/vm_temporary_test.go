@@ -56,7 +56,7 @@ func (s *shelf) temporaries() string {
 	return text(s.site, `SELECT count(*)::text FROM temporary_snapshots`)
 }
 
-func TestCloneOfRunningVMIsCopiedFromTemporarySnapshot(t *testing.T) {
+func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 	s := newShelf(t)
 	vm := s.live("web")
 	clone := s.cloned(vm, "web-clone")
@@ -117,7 +117,7 @@ func TestCloneOfRunningVMIsCopiedFromTemporarySnapshot(t *testing.T) {
 	}
 }
 
-func TestNothingIsCopiedWhenTemporarySnapshotFails(t *testing.T) {
+func TestCloneFailsWhenTemporarySnapshotFails(t *testing.T) {
 	s := newShelf(t)
 	vm := s.live("web")
 	clone := s.cloned(vm, "web-clone")
@@ -138,7 +138,7 @@ func TestNothingIsCopiedWhenTemporarySnapshotFails(t *testing.T) {
 	}
 }
 
-func TestClonesOfOneOrderShareATemporarySnapshot(t *testing.T) {
+func TestBulkClonesShareTemporarySnapshot(t *testing.T) {
 	s := newShelf(t)
 	vm := s.live("web")
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
@@ -158,7 +158,7 @@ func TestClonesOfOneOrderShareATemporarySnapshot(t *testing.T) {
 	}
 }
 
-func TestCloneOfVMWithSnapshotsHasItsCurrentState(t *testing.T) {
+func TestCloneOfVMWithSnapshotsHasCurrentState(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
 	s.snapped(vm)
@@ -168,7 +168,7 @@ func TestCloneOfVMWithSnapshotsHasItsCurrentState(t *testing.T) {
 	}
 }
 
-func TestTemplateOfRunningVMIsCopiedFromTemporarySnapshot(t *testing.T) {
+func TestTemplateOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 	s := newShelf(t)
 	vm := s.live("web")
 	if _, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OfVM: control.OfVM{VMID: vm.ID}}); err != nil {
@@ -192,7 +192,7 @@ func TestTemplateOfRunningVMIsCopiedFromTemporarySnapshot(t *testing.T) {
 	}
 }
 
-func TestLinkedCloneOfVMIsRefused(t *testing.T) {
+func TestLinkedCloneOfVMRefused(t *testing.T) {
 	s := newShelf(t)
 	vm := s.live("web")
 	spec := vm.Spec.Bare()
@@ -203,7 +203,7 @@ func TestLinkedCloneOfVMIsRefused(t *testing.T) {
 	})
 }
 
-func TestNameOfACloneIsTheNextFree(t *testing.T) {
+func TestCloneNameIsNextFree(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
 	for _, want := range []string{"web-clone", "web-clone-2", "web-clone-3"} {

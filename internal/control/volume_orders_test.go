@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestAVolumeIsRenamed(t *testing.T) {
+func TestRenameVolume(t *testing.T) {
 	s := newSite(t)
 	of := s.free("old.raw")
 	other := s.free("other.raw")
@@ -40,7 +40,7 @@ func TestAVolumeIsRenamed(t *testing.T) {
 }
 
 // One table says what can be taken back while a host is at it, and all of it is taken back in one way.
-func TestWhatAHostHasBegunIsTakenBack(t *testing.T) {
+func TestCancelRunningJobs(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
 	if _, err := s.WipeVolume(t.Context(), chief, of, of.Volume); err != nil {

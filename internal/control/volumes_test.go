@@ -45,7 +45,7 @@ func (s *site) asking(of control.Volume) map[fleet.Action]func() error {
 
 var destroying = []fleet.Action{fleet.ActGrow, fleet.ActRename, fleet.ActWipe, fleet.ActDelete}
 
-func TestOrdersForVolumes(t *testing.T) {
+func TestVolumeOperations(t *testing.T) {
 	s := newSite(t)
 	in := control.NewVolume{Name: "data.raw", Format: "raw", SizeBytes: 1 << 30}
 	task, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
@@ -111,7 +111,7 @@ func TestOrdersForVolumes(t *testing.T) {
 	})
 }
 
-func TestVolumesInUseAreLeftAlone(t *testing.T) {
+func TestVolumeInUseCannotBeChanged(t *testing.T) {
 	s := newSite(t)
 	vm := s.vm("web", fleet.Stopped)
 	for name, c := range map[string]struct {
@@ -175,7 +175,7 @@ func (s *site) said(of control.Volume, host fleet.HostID, more string) {
 }
 
 // Two orders at once: one is taken, whichever; and no other for what it works on, or reads, until it has ended.
-func TestOneOrderAVolume(t *testing.T) {
+func TestOneJobPerVolume(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
 	var wait sync.WaitGroup
@@ -210,7 +210,7 @@ func TestOneOrderAVolume(t *testing.T) {
 
 // A volume that is being deleted is no image for a VM any more, and one that a VM is being made from is not deleted:
 // whoever comes first.
-func TestAVolumeIsNotDeletedUnderAVM(t *testing.T) {
+func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	s := newSite(t)
 	gone := s.free("gone.raw")
 	if err := s.asking(gone)[fleet.ActDelete](); err != nil {
@@ -239,7 +239,7 @@ func TestAVolumeIsNotDeletedUnderAVM(t *testing.T) {
 	}
 }
 
-func TestAHostIsToldWhoNeedsTheVolume(t *testing.T) {
+func TestVolumeJobNamesItsUsers(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
 	agent := s.greet(s.h1)
@@ -276,7 +276,7 @@ func TestAHostIsToldWhoNeedsTheVolume(t *testing.T) {
 	}
 }
 
-func TestVolumesAreNoTenantsAffair(t *testing.T) {
+func TestVolumesHiddenFromTenants(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
 	for _, a := range []fleet.Actor{s.member, s.viewer, s.stranger} {

@@ -85,7 +85,7 @@ func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.N
 
 // What many hosts have is added up behind the pages: they show what a portal that has just started reads, soon after
 // it is so, and are woken for that also where the change's own wake-up came too early to see it.
-func TestWhatManyHostsHaveIsShownAsItIs(t *testing.T) {
+func TestCachedTotalsFollowChanges(t *testing.T) {
 	s := newSite(t)
 	network := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'lan', 'libvirt')`, network)

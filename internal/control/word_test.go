@@ -12,7 +12,7 @@ import (
 )
 
 // A host that lies about its own domains must take nothing away from others.
-func TestAHostsWordCountsForItsOwnFiles(t *testing.T) {
+func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 	s := newSite(t)
 	rogue := s.host("rogue", 16384)
 	claim := func(host fleet.HostID, paths ...string) {
@@ -91,7 +91,7 @@ func TestAHostsWordCountsForItsOwnFiles(t *testing.T) {
 	}
 }
 
-func TestNetworksThatVanishGo(t *testing.T) {
+func TestVanishedNetworksAreRemoved(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("h2")
 	network := func(kind fleet.NetworkKind, name string) wire.NetworkReport {
@@ -134,7 +134,7 @@ func TestNetworksThatVanishGo(t *testing.T) {
 	left("libvirt:kept")
 }
 
-func TestEpochsRiseByGapsThatNobodyKnows(t *testing.T) {
+func TestEpochsRiseByRandomGaps(t *testing.T) {
 	r := newRig(t)
 	var before, gap int64
 	gaps := map[int64]bool{}

@@ -14,7 +14,7 @@ func (r *rig) words() string {
 	return one[string](r, `SELECT COALESCE(string_agg(word, ' ' ORDER BY word), '') FROM vm_words`)
 }
 
-func TestReportsKeepTheWordsOfVMs(t *testing.T) {
+func TestReportsUpdateVMSearchWords(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || `+onDefault("52:54:00:00:00:01")+` WHERE id = $1`, id)
