@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestAgentAddressIsThatOfNewestRunningPortal: the newest portal's word stands, and goes with that portal alone.
+// The newest running portal's address counts, and only that portal removes it.
 func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
 	h := newHouse(t)
 	ctx, system := t.Context(), fleet.SystemActor

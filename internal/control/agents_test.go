@@ -15,7 +15,7 @@ func TestSecondAgentOfHostRefusedAndFlagged(t *testing.T) {
 	if text := one[string](r, `SELECT conflict FROM host_sessions`); text == "" {
 		t.Fatal("the host is not flagged")
 	}
-	r.report("2") // the first one goes on
+	r.report("2") // the first agent continues
 	if n := one[int](r, `SELECT count(*) FROM audit WHERE action = 'host.conflict'`); n != 1 {
 		t.Fatalf("%d audit lines", n)
 	}

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// executes is what a host says of a pool and of its networks.
+// reportStatus reports the host's pools and networks.
 func (r *rig) executes(pools []wire.PoolReport, networks ...wire.NetworkReport) {
 	r.t.Helper()
 	seq := r.next()
@@ -26,8 +26,8 @@ func (r *rig) assignments() string {
 		FROM assignments a JOIN objects o ON o.noun = a.noun AND o.id = a.object_id`)
 }
 
-// A pool counts only where it was given to the host, by its id or, from an older agent, by its name. A network counts
-// where it is found.
+// A reported pool counts only if assigned to the host, matched by id or, from older agents, by name. A network counts
+// if discovered.
 func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"fast", "slow", "others"} {
@@ -46,7 +46,7 @@ func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	}
 }
 
-// What got lost of every noun is ordered again, what somebody stopped on the host is not.
+// Lost pools and networks are queued again; objects stopped by a person on the host are not.
 func TestLostPoolsAndNetworksAreReapplied(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO networks (id, name, kind, spec) SELECT n, n, 'libvirt', '{}' FROM unnest(ARRAY['new', 'leaving', 'off', 'stopped', 'failed', 'fine']) n`)
@@ -64,7 +64,7 @@ func TestLostPoolsAndNetworksAreReapplied(t *testing.T) {
 	}
 }
 
-// A report in which nothing changed writes no row of what the host executes, and locks none.
+// A report without changes writes and locks no rows of the host's pools and networks.
 func TestUnchangedReportWritesNoRows(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO pools (id, name, spec) VALUES ('fast', 'fast', '{}')`)
@@ -84,7 +84,7 @@ func TestUnchangedReportWritesNoRows(t *testing.T) {
 	}
 }
 
-// A card is asked for by the network's id or by its name, kept by the id, and shown and sent to hosts with both.
+// A NIC may name its network by id or name. The database stores the id; pages and hosts get both.
 func TestNICNetworkStoredByID(t *testing.T) {
 	s := newSite(t)
 	var id fleet.NetworkID
@@ -120,7 +120,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 		t.Errorf("%d cards are kept by the id alone", n)
 	}
 	s.reported(vm.ID, fleet.Stopped)
-	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // which writes the spec
+	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec
 		t.Fatal(err)
 	}
 	if got := s.get(vm.ID).Spec.NICs; got[0].Network != "default" {
@@ -133,7 +133,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 		nic fleet.NIC
 	}{
 		"There is no such network.": {chief, fleet.NIC{NetworkID: fleet.NewID[fleet.NetworkID]()}},
-		// Nor is a tenant told that there is.
+		// The error must not reveal that the bridge exists.
 		"There is no such net":                 {s.member, fleet.NIC{NetworkID: bridge}},
 		"There is no such":                     {chief, fleet.NIC{NetworkID: "default"}},
 		"no such network that is named lan.":   {chief, fleet.NIC{NetworkID: id, Network: "lan"}},

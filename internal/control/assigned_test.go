@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Which pools a host lists follows what is assigned to it, soon after; what hosts report of pools says nothing of that.
+// The list of a host's pools follows its assignments soon after a change. Reported pools do not change it.
 func TestHostListsAssignedPools(t *testing.T) {
 	r := newRig(t)
 	r.caughtUp()
@@ -52,12 +52,12 @@ func TestHostListsAssignedPools(t *testing.T) {
 	told("a network that a host has", false, `INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'n', $1, '{}')`, r.agent.HostID)
 }
 
-// A fleet that beats asks once which pools are assigned, and not each second.
+// Heartbeats of many hosts read the pool assignments once, not every second.
 func TestHeartbeatsReadAssignmentsOnce(t *testing.T) {
 	r := newRig(t)
 	c, asked := recorded(t, r.pool.Config().ConnString())
 	first := len(asked.about(t, "name: AssignedPools", func() error {
-		// Longer than changes are gathered for.
+		// Longer than the batching interval of changes.
 		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); {
 			if _, err := c.Report(t.Context(), r.agent, wire.Report{Seq: r.seq, Digest: "d"}); err != nil {
 				return err

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// inNeed reports whether the VM is among those that wait for a person, by the list's filter and by its page alike.
+// needsAttention reports whether the VM needs attention, and checks that the list's filter and the VM's page agree.
 func (r *rig) inNeed(id fleet.VMID) bool {
 	r.t.Helper()
 	page, err := r.ListVMs(r.t.Context(), fleet.SystemActor, fleet.Query{Filter: "attention:yes id:" + string(id)})
@@ -60,7 +60,7 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 	if !r.inNeed(id) {
 		t.Fatal("nobody is told that the VM did not start again")
 	}
-	order(fleet.ActStop, wire.Done, off) // it is off already: the start is taken back
+	order(fleet.ActStop, wire.Done, off) // already off, so the start is cancelled
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || r.inNeed(id) || vm.Spec.Power != fleet.Stopped {
 		t.Fatalf("the start cannot be taken back: %+v %v", vm, err)
 	}

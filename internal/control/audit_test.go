@@ -10,8 +10,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The audit is a table a month. What has served its time goes as a whole, what has not stays, and no line is refused
-// for want of a table.
+// The audit has one partition per month. Expired months are dropped as a whole, others stay, and no line is refused
+// for lack of a partition.
 func TestAuditPartitionsFollowRetention(t *testing.T) {
 	r := newRig(t)
 	keep := func(months int) {
@@ -30,13 +30,13 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 	if got, want := months(), []string{month(1), month(2), month(3), "audit_before", "audit_rest"}; !slices.Equal(got, want) {
 		t.Fatalf("a new portal has %v, want %v", got, want)
 	}
-	// As if it had run for three years.
+	// Simulate three years of operation.
 	r.exec(`DROP TABLE audit_before`)
 	for away := -36; away <= 0; away++ {
 		r.exec(`SELECT make_audit($1)`, away)
 		r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month($1), 'ann', $2, ''), (audit_month($1 + 1) - interval '1 ms', 'ann', $2, '')`, away, strconv.Itoa(away))
 	}
-	// Their tables were not made in time.
+	// Their partitions were not created in time.
 	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(-40), 'ann', 'lost long ago', ''), (audit_month(5), 'ann', 'ahead', '')`)
 	keep(24)
 	for action, want := range map[string]int{"lost long ago": 0, "-36": 0, "-25": 0, "-24": 2, "-1": 2, "0": 2, "ahead": 1} {
@@ -44,7 +44,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 			t.Errorf("%d lines of %q, want %d", n, action, want)
 		}
 	}
-	keep(24) // again: nothing is left to do
+	keep(24) // a second run changes nothing
 	if got := len(months()); got != 25+3+1 {
 		t.Errorf("%d tables: %v", got, months())
 	}
@@ -56,7 +56,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 			t.Errorf("%s can be changed", part)
 		}
 	}
-	// A month that comes while its lines lie elsewhere is left there; nothing fails.
+	// A new month whose lines are already in the default partition keeps them there without an error.
 	r.exec(`DROP TABLE ` + month(2))
 	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(2), 'ann', 'early', '')`)
 	keep(24)
@@ -65,7 +65,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 	}
 }
 
-// What ended long ago goes at any rate, not by a portion each ten minutes.
+// The sweep deletes all expired rows in one run, not one batch every ten minutes.
 func TestSweepDeletesAllExpiredRows(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO tasks (id, kind, subject, subject_name, state, created_by, created_at, ended_at)

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Whoever reads the database cannot sign hosts' certificates: the authority's key is sealed, also one that an older
-// release left in clear.
+// Access to the database does not allow signing host certificates: the CA key is sealed, also one that an older
+// release stored in clear.
 func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 	t.Parallel()
 	pool, vault := testkit.DB(t), auth.NewVault()

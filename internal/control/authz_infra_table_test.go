@@ -5,9 +5,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// infraCases are the lines of useCases about hosts, storage, networks and images.
+// infraCases are the entries of useCases for hosts, storage, networks and images.
 var infraCases = map[string]useCase{
-	// Storage and networks, of no project: members of any choose from them.
+	// Storage and networks belong to no project: members of any project may choose from them.
 	"GetNetwork":   {may: somewhere, with: aNetwork},
 	"GetPool":      {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
 	"Images":       {may: somewhere, with: none},
@@ -35,7 +35,7 @@ var infraCases = map[string]useCase{
 	"PoolVMs":         {may: somewhere, with: func(w *world) []any { return []any{w.nfs, fleet.Query{}} }},
 	"PoolVolumes":     {may: somewhere, with: func(w *world) []any { return []any{w.nfs} }},
 
-	// The infrastructure.
+	// Infrastructure.
 	"GetFoundVM":            {may: infraSeen, with: func(w *world) []any { return []any{w.h1, foundID} }},
 	"GetHost":               {may: infraSeen, with: func(w *world) []any { return []any{w.h1} }},
 	"ListFoundVMs":          {may: infraSeen, with: readUseCase},
@@ -79,10 +79,10 @@ var infraCases = map[string]useCase{
 		return []any{w.nfs, control.NewDownload{Name: w.name("fetched"), URL: "https://example.org/image.qcow2"}}
 	}},
 	"CreateUpload": {may: but(infraChange, "system"), with: func(w *world) []any {
-		w.exec(`DELETE FROM uploads`) // a person has a few at once
+		w.exec(`DELETE FROM uploads`) // the number of open uploads per person is limited
 		return []any{w.nfs, control.NewUpload{Name: w.name("sent"), SizeBytes: 1 << 20}}
 	}},
-	"GetUpload":      {may: "operator", with: func(w *world) []any { return []any{w.upload()} }}, // whose it is
+	"GetUpload":      {may: "operator", with: func(w *world) []any { return []any{w.upload()} }}, // the owner's upload
 	"ListUploads":    {may: infraChange, with: func(w *world) []any { w.upload(); return []any{w.nfs} }},
 	"ContinueUpload": {may: "operator", with: func(w *world) []any { return []any{w.upload()} }},
 	"KeepUpload":     {may: "operator", with: func(w *world) []any { return []any{w.upload()} }},
@@ -157,7 +157,7 @@ var infraCases = map[string]useCase{
 	"UpdateHost":    {may: infraChange, with: func(w *world) []any { return []any{w.h1, control.UpdateHost{Labels: map[string]string{"rack": "r1"}}} }},
 	"WithdrawImage": {may: infraChange, with: func(w *world) []any { return []any{control.Image{PoolID: w.storage(), Volume: "debian.qcow2"}} }},
 
-	// The library of images.
+	// Image library.
 	"AddImage": {may: infraChange, with: func(w *world) []any {
 		return []any{control.NewImage{Name: w.name("image"), Source: control.ImageSource{PoolID: w.nfs, Volume: w.volume().Volume}}}
 	}},

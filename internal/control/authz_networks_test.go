@@ -4,7 +4,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// lan is a network that is defined here and assigned to h1.
+// lan returns a defined network that is assigned to h1.
 func (w *world) lan() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
 	w.exec(`INSERT INTO networks (id, name, kind, spec) VALUES ($1, $2, 'libvirt', '{"mode":"isolated"}')`, id, w.name("lan"))
@@ -12,14 +12,14 @@ func (w *world) lan() fleet.NetworkID {
 	return id
 }
 
-// dhcp is a lan with an address that is kept for a card.
+// dhcp returns a lan with an address reservation.
 func (w *world) dhcp() fleet.NetworkID {
 	id := w.lan()
 	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","ipv4":{"gateway":"10.9.0.1/24","dhcp":{"ranges":[{"start":"10.9.0.9","end":"10.9.0.20"}],"leases":[{"mac":"52:54:00:00:00:98","ip":"10.9.0.8"}]}}}' WHERE id = $1`, id)
 	return id
 }
 
-// grouped is a lan with a port group.
+// grouped returns a lan with a port group.
 func (w *world) grouped() fleet.NetworkID {
 	id := w.lan()
 	w.exec(`UPDATE networks SET spec = '{"mode":"isolated","portGroups":[{"name":"voice"}]}' WHERE id = $1`, id)
@@ -27,7 +27,7 @@ func (w *world) grouped() fleet.NetworkID {
 }
 
 func aNetwork(w *world) []any {
-	page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{Filter: "kind:libvirt"}) // open to all
+	page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{Filter: "kind:libvirt"}) // available to all
 	if err != nil {
 		w.t.Fatal(err)
 	}

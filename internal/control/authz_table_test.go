@@ -16,10 +16,10 @@ import (
 func none(*world) []any        { return nil }
 func readUseCase(*world) []any { return []any{fleet.Query{}} }
 
-// useCases has a line for every exported method of control.Control, those of its rooms among them.
+// useCases has an entry for every exported method of control.Control, including embedded ones.
 var useCases = allOf(peopleCases, infraCases)
 
-// allOf joins the parts of the table.
+// mergeCases joins the parts of the table.
 func allOf(parts ...map[string]useCase) map[string]useCase {
 	all := map[string]useCase{}
 	for _, part := range parts {
@@ -33,7 +33,7 @@ func allOf(parts ...map[string]useCase) map[string]useCase {
 	return all
 }
 
-// peopleCases are about what is of projects and people, and about who asks; infraCases about what is of none.
+// peopleCases has the entries for objects of projects and users, infraCases those for infrastructure.
 var peopleCases = map[string]useCase{
 	// VMs of project red.
 	"FirstBoot":    {may: redUse, with: func(w *world) []any { return []any{w.toldVM()} }},
@@ -100,7 +100,7 @@ var peopleCases = map[string]useCase{
 	"SnapshotWork":           {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"CloneName":              {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"ExportVM": {may: redUse, with: func(w *world) []any {
-		w.exec(`DELETE FROM exports`) // a project has only so many
+		w.exec(`DELETE FROM exports`) // the number of exports per project is limited
 		return []any{w.wholeOff(), control.NewExport{Format: "ova"}}
 	}},
 	"ListExports":  {may: redUse, with: func(w *world) []any { return []any{w.vm()} }},
@@ -151,7 +151,8 @@ var peopleCases = map[string]useCase{
 	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
 	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
-	"Once": {may: but(persons, "system") + " system?", with: func(w *world) []any { // what runs inside asks for itself
+	// The inner use cases check their own permissions.
+	"Once": {may: but(persons, "system") + " system?", with: func(w *world) []any {
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
 	}},
@@ -171,7 +172,7 @@ var peopleCases = map[string]useCase{
 	}},
 	"CancelTask": {may: redUse, with: func(w *world) []any { return []any{fleet.TaskID(w.job("queued"))} }},
 
-	// Lists, which are cut to what the actor sees.
+	// Lists, filtered to what the actor sees.
 	"Complete":     {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"vms", "red"} }},
 	"ListProjects": {may: somewhere, with: readUseCase},
 	"ListTasks":    {may: somewhere, with: func(w *world) []any { w.job("queued"); return readUseCase(w) }},
@@ -198,12 +199,12 @@ var peopleCases = map[string]useCase{
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
 	"NamedVMs": {may: but(someUse, "system"), with: func(w *world) []any { return []any{[]fleet.VMID{w.vm()}} }},
-	// Each VM is judged for itself: see TestBulkActionChecksPermissionPerVM.
+	// Each VM is checked by itself: see TestBulkActionChecksPermissionPerVM.
 	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},
 
-	// People and projects.
+	// Users and projects.
 	"CreateJoinToken": {may: managers, with: func(*world) []any { return []any{fleet.HostID("")} }},
 	"CreateProject":   {may: managers, with: func(w *world) []any { return []any{identity.ProjectInput{Name: w.name("project")}} }},
 	"CreateUser":      {may: managers, with: func(w *world) []any { return []any{identity.UserInput{Name: w.name("user")}} }},
@@ -220,7 +221,7 @@ var peopleCases = map[string]useCase{
 	"UpdateProject":   {may: managers, with: func(w *world) []any { return []any{w.blue, identity.ProjectInput{Name: "blue"}} }},
 	"UpdateUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser(), identity.UserInput{Name: w.name("user")}} }},
 
-	// Oneself.
+	// The actor's own account.
 	"ChangePassword": {may: but(persons, "system"), with: func(*world) []any { return []any{goodPassword, "violet lantern harbour", false} }},
 	"CreateToken":    {may: but(persons, "newcomer", "system"), with: func(*world) []any { return []any{"a token", time.Hour} }},
 	"DeleteToken": {may: mia, with: func(w *world) []any {
@@ -235,7 +236,7 @@ var peopleCases = map[string]useCase{
 	"CPUModels":  {may: somewhere, with: none},
 	"WatchKeys":  {may: persons, with: func(w *world) []any { return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}} }},
 
-	// Who proves who they are.
+	// Authentication.
 	"ActorOfToken": {
 		may: everybody,
 		with: func(w *world) []any {
@@ -263,7 +264,7 @@ var peopleCases = map[string]useCase{
 		},
 	},
 
-	// Agents, each for its own host. What the portal itself would ask of no host is not asked here.
+	// Agents, each for its own host. Calls that the portal would never make to a host are left out.
 	"Hello": {may: agents, with: func(w *world) []any {
 		return []any{wire.Hello{Instance: w.name("instance"), Fingerprint: "f"}}
 	}},
@@ -361,7 +362,7 @@ var peopleCases = map[string]useCase{
 	"QueueDrifted":    {may: portal, with: none},
 	"SettlePlaces":    {may: portal, with: none},
 
-	// Security groups: of project red here; see TestTenantPermissionsOnSecurityGroups for the fleet's.
+	// Security groups of project red; see TestTenantPermissionsOnSecurityGroups for global ones.
 	"FollowPortGroups":     {may: portal, with: none},
 	"SettleSecurityGroups": {may: portal, with: none},
 	"ListSecurityGroups":   {may: somewhere, with: readUseCase},
@@ -393,7 +394,7 @@ var peopleCases = map[string]useCase{
 	"EndExports":          {may: portal, with: none},
 	"KeepAudit":           {may: portal, with: none},
 	"ForgetAddress":       {may: portal, with: none},
-	"KeepPulse":           {may: "system?", with: none}, // it would not end
+	"KeepPulse":           {may: "system?", with: none}, // it would not return
 	"Ready":               {may: portal, with: none},
 	"TellAddress":         {may: portal, with: none},
 	"ToldAddress":         {may: portal, with: none},

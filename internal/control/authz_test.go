@@ -17,21 +17,20 @@ import (
 	"quantix/internal/notify"
 )
 
-// useCase is one line of the table: who may call it, as names of world.actors (one with "?" is not asked), and with
-// what. The arguments name real objects, made anew for every call: of project red, where they are of a project, and
-// mia's, where they are of a person.
+// useCase is one entry of the table. may lists the permitted actors by their names in authzFixture.actors; an actor
+// with "?" is not tested. with returns the arguments: new objects for each call, of project red or mia's own.
 type useCase struct {
 	may  string
 	with func(w *world) []any
-	// without gives arguments that prove nothing, for the few use cases that everybody may call who proves something.
+	// without returns arguments with bad credentials, for use cases open to everybody who authenticates.
 	without func(w *world) []any
 }
 
-// Who may call what. These lists are the specification; they do not ask package policy.
+// Permitted actors. These lists are the specification; they do not use package policy.
 const (
 	everybody = "nobody newcomer roleless stranger viewer member watcher operator admin agent alien system"
-	persons   = "newcomer roleless stranger viewer member watcher operator admin system" // for themselves
-	// See some project, and what is of none.
+	persons   = "newcomer roleless stranger viewer member watcher operator admin system" // for their own account
+	// Actors who see some project, and infrastructure that belongs to none.
 	somewhere   = "stranger viewer member watcher operator admin system"
 	someUse     = "stranger member operator admin system"
 	redSeen     = "viewer member watcher operator admin system"
@@ -41,27 +40,28 @@ const (
 	managers    = "admin system"
 	mia         = "member"
 	portal      = "system"
-	agents      = "agent alien system?" // the portal speaks for no host, and nothing in it asks
+	agents      = "agent alien system?" // the portal never acts as a host
 	ownAgent    = "agent system?"
 )
 
-// but takes names out of a list.
+// except removes names from a list.
 func but(list string, names ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
 }
 
-// world is a site with somebody of every kind. Red is the project of viewer and member; the stranger is of blue alone.
+// authzFixture is a projectFixture with an actor of every kind. viewer and member belong to project red, stranger
+// only to blue.
 type world struct {
 	*site
 	actors map[string]fleet.Actor
 	number int
-	base   int64 // of both agents' sessions, which say hello together
+	base   int64 // of both agents' sessions, which start together
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{site: newSite(t)}
-	// Room for every line.
+	// Capacity for all entries.
 	w.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`)
 	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	w.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
@@ -85,9 +85,9 @@ func newWorld(t *testing.T) *world {
 
 const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 
-// TestEveryUseCaseChecksItsPermission calls every exported method of control and of its rooms as everybody, with objects
-// that exist. A method without a line in the table fails, and so does one that lets anybody pass who is not in its
-// line, does anything before it refuses, or shows a stranger what is of another project.
+// TestEveryUseCaseChecksItsPermission calls every exported method of control as every actor, with existing objects.
+// It fails for a method without an entry, for an actor who is permitted without being listed, for a change before a
+// refusal, and for an answer that shows other projects' objects to the stranger.
 func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	w := newWorld(t)
 	v := reflect.ValueOf(w.Control)
@@ -96,12 +96,12 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 		name := v.Type().Method(i).Name
 		known[name] = true
 		lines := 0
-		for key, line := range useCases { // of what is about several nouns, each has a line of its own
+		for key, line := range useCases { // a method for several resource types has one entry per type
 			if method, _, _ := strings.Cut(key, "/"); method != name {
 				continue
 			}
 			lines++
-			// Its hosts are heard, however long the lines before it took: one of them is a report.
+			// The hosts must be online for each entry, however long the entries before took.
 			w.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 			w.line(key, v.Method(i), line)
 		}
@@ -116,8 +116,8 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	}
 }
 
-// TestNoEmbeddedMethodIsShadowed demands that the door shows each exported method of each room: one that bears the name of
-// another room's, or of the door's own, would stand behind it, asked by no line of the table.
+// TestNoEmbeddedMethodIsShadowed checks that Control has each exported method of its embedded types. A method with
+// the name of another one would be hidden, and missing in the table of use cases.
 func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 	t.Parallel()
 	door, rooms := reflect.TypeFor[*control.Control](), 0
@@ -143,8 +143,8 @@ func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 	}
 }
 
-// line calls the method as everybody: first as all who are refused, with one and the same objects, for nothing may
-// become of them; then as those who may, each with objects of their own.
+// checkCase calls the method as every actor: first as all refused actors with the same objects, which must stay
+// unchanged, then as each permitted actor with new objects.
 func (w *world) line(name string, method reflect.Value, line useCase) {
 	w.t.Helper()
 	may := strings.Fields(line.may)
@@ -156,7 +156,7 @@ func (w *world) line(name string, method reflect.Value, line useCase) {
 		}
 		out, err := w.call(name, method, who, args)
 		switch {
-		case who == "alien" && fleet.CodeOf(err) == fleet.Conflict: // another host's job is none of its own
+		case who == "alien" && fleet.CodeOf(err) == fleet.Conflict: // another host's job does not exist for the agent
 		case !refusal(err):
 			w.t.Errorf("%s lets %s pass: %v", name, who, err)
 		case w.marks() != before:
@@ -185,7 +185,7 @@ func (w *world) line(name string, method reflect.Value, line useCase) {
 	}
 }
 
-// tellsNothing demands that an answer to the stranger names nothing of project red, and no domain of a host.
+// checkRevealsNothing checks that the stranger's answer names no object of project red and no domain of a host.
 func (w *world) tellsNothing(name string, out []any) {
 	w.t.Helper()
 	text, err := json.Marshal(out)
@@ -212,12 +212,12 @@ func refusal(err error) bool {
 	return false
 }
 
-// marks tells of every change: each writes its line, queues work, or touches what a host said.
+// changeMarks summarizes all possible changes: audit lines, queued jobs and reported state.
 func (w *world) marks() string {
 	return fmt.Sprint(w.count("audit"), w.count("jobs"), w.count("tasks"), w.count("jobs WHERE state = 'running'"), w.count("vms WHERE generation > 1"), w.count("host_sessions WHERE session IS NOT NULL"))
 }
 
-// call calls the method as somebody and returns its answer without the error.
+// call calls the method as the named actor and returns its results without the error.
 func (w *world) call(name string, method reflect.Value, who string, args []any) (out []any, err error) {
 	w.t.Helper()
 	kind := method.Type()
@@ -246,21 +246,21 @@ func (w *world) call(name string, method reflect.Value, who string, args []any) 
 	return out, err
 }
 
-// The rest makes objects.
+// The functions below make objects.
 
 func (w *world) name(prefix string) string {
 	w.number++
 	return fmt.Sprintf("%s-%d", prefix, w.number)
 }
 
-// group is a security group of project red.
+// securityGroup returns a new security group of project red.
 func (w *world) group() fleet.SecurityGroupID {
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	w.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, $3, '{"rules":[]}')`, id, w.red, w.name("group"))
 	return id
 }
 
-// withNICs is a VM with a network card.
+// vmWithNIC returns a VM with a NIC.
 func (w *world) withNICs() fleet.VMID {
 	id := w.vm()
 	w.number++
@@ -268,15 +268,14 @@ func (w *world) withNICs() fleet.VMID {
 	return id
 }
 
-// vm is a running one of project red on h1.
-// plan is one that the member has asked for.
+// plan returns the id of a member's plan.
 func (w *world) plan() fleet.PlanID {
 	w.t.Helper()
 	plan, err := w.PlanVM(w.t.Context(), w.actors["member"], w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.exec(`UPDATE vm_plans SET asked_at = now() - interval '1 minute' WHERE id = $1`, plan.ID) // nobody waits for it
+	w.exec(`UPDATE vm_plans SET asked_at = now() - interval '1 minute' WHERE id = $1`, plan.ID) // no longer pending
 	return plan.ID
 }
 
@@ -288,7 +287,7 @@ func (w *world) vm() fleet.VMID {
 	return id
 }
 
-// sick is one that is off, whose disk is not there and whose number of vCPUs somebody changed on its host.
+// faultyVM returns a VM that is off, with a missing disk and a drifted number of vCPUs.
 func (w *world) sick() (fleet.VMID, fleet.Volref) {
 	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.name("lost") + ".qcow2"}
 	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('power', 'stopped', 'disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
@@ -298,7 +297,7 @@ func (w *world) sick() (fleet.VMID, fleet.Volref) {
 	return id, disk
 }
 
-// whole is a VM of project red on h1 with a disk that is there.
+// vmWithDisk returns a VM of project red on h1 with an existing disk.
 func (w *world) whole() (fleet.VMID, fleet.Volref) {
 	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.name("whole") + ".qcow2"}
 	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))) WHERE id = $1`,
@@ -306,7 +305,7 @@ func (w *world) whole() (fleet.VMID, fleet.Volref) {
 	return id, disk
 }
 
-// scheduled is a VM of project red on h1 with a snapshot schedule.
+// vmWithSchedule returns a VM of project red on h1 with a snapshot schedule.
 func (w *world) scheduled() (fleet.VMID, fleet.ScheduleID) {
 	w.t.Helper()
 	id, _ := w.whole()
@@ -317,7 +316,7 @@ func (w *world) scheduled() (fleet.VMID, fleet.ScheduleID) {
 	return id, schedule
 }
 
-// snapped is a VM of project red on h1 with a snapshot, and something to merge.
+// vmWithSnapshot returns a VM of project red on h1 with a snapshot and an overlay to merge.
 func (w *world) snapped() (fleet.VMID, fleet.SnapshotID) {
 	id, _ := w.whole()
 	snapshot := fleet.NewID[fleet.SnapshotID]()

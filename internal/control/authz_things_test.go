@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// network is a bridge of h1's that no project has.
+// network returns a bridge of h1 that no project is granted.
 func (w *world) network() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
 	w.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.name("br"))
@@ -15,41 +15,41 @@ func (w *world) network() fleet.NetworkID {
 	return id
 }
 
-// job is an order to a VM of project red on h1: "queued", or "running" with epoch 7.
+// job returns a job for a VM of project red on h1: "queued", or "running" with epoch 7.
 func (w *world) job(state string) fleet.JobID {
 	id := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VMShutdown, Subject: fleet.SubjectVM(w.vm()), Name: "red-vm", By: "mia", State: fleet.JobState(state)}.Add(w.t, w.pool)
 	w.exec(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
 	return fleet.JobID(id)
 }
 
-// storage is a pool on h1 alone.
+// ownPool returns a pool on h1 alone.
 func (w *world) storage() fleet.PoolID {
 	name := w.name("pool")
 	return w.addPool(name, `{"kind":"dir","path":"/srv/`+name+`","shared":false}`, w.h1)
 }
 
-// volume is one of its own that nobody uses.
+// volume returns an unused volume in a pool of its own.
 func (w *world) volume() control.Volume {
 	name := w.name("data") + ".raw"
 	w.lay(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"raw","capacityBytes":1048576}`)
 	return control.Volume{PoolID: w.nfs, Volume: name}
 }
 
-// foreign is a disk of that format.
+// foreignVolume returns a volume of the given format.
 func (w *world) foreign(format string) control.Volume {
 	name := w.name("foreign") + "." + format
 	w.lay(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"`+format+`","capacityBytes":1048576,"appliance":{"disks":[{"format":"`+format+`","sizeBytes":1048576}]}}`)
 	return control.Volume{PoolID: w.nfs, Volume: name}
 }
 
-// wholeOff is a VM of red that is off, whose disk is there.
+// stoppedVMWithDisk returns a VM of project red that is off, with an existing disk.
 func (w *world) wholeOff() fleet.VMID {
 	id, _ := w.whole()
 	w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
 	return id
 }
 
-// export is a file of a VM of red that was made.
+// export returns a finished export of a VM of project red.
 func (w *world) export() fleet.ExportID {
 	id, of := fleet.NewID[fleet.ExportID](), w.volume()
 	order := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VolumeExport, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}), Name: of.Volume, By: "mia", State: fleet.JobDone}.Add(w.t, w.pool)
@@ -58,7 +58,7 @@ func (w *world) export() fleet.ExportID {
 	return id
 }
 
-// upload is one of the operator's.
+// upload returns an upload of the operator.
 func (w *world) upload() fleet.UploadID {
 	w.exec(`DELETE FROM uploads`)
 	u, err := w.CreateUpload(w.t.Context(), w.actors["operator"], w.nfs, control.NewUpload{Name: w.name("sent"), SizeBytes: 1 << 20})
@@ -68,7 +68,7 @@ func (w *world) upload() fleet.UploadID {
 	return u.ID
 }
 
-// imageCopy is one of two that a new image of the library has, which is published to every project.
+// imageCopy returns one of two copies of a new image that is published to every project.
 func (w *world) imageCopy() control.ImageCopy {
 	of, other := w.volume(), w.volume()
 	id, version := w.shelve(w.nfs, []fleet.HostID{w.h1}, of.Volume, "raw", 1<<20)
@@ -80,17 +80,17 @@ func (w *world) image() fleet.ImageID { return w.imageCopy().ImageID }
 
 func (w *world) imageName(of control.ImageCopy) string { return shelved(of.Volume, of.PoolID) }
 
-// startImage is an entry of the well-known images.
+// startImage returns an entry of the image catalog.
 func (w *world) startImage() fleet.StartImageID {
 	id := fleet.NewID[fleet.StartImageID]()
 	w.exec("INSERT INTO start_images (id, name, url, file) VALUES ($1, $1, 'https://example.org/a.qcow2', 'a.qcow2')", id)
 	return id
 }
 
-// bare is a VM without disks, of which a template can be made at once.
+// vmWithoutDisks returns a VM without disks; a template of it needs no job.
 func (w *world) bare() control.OfVM { return control.OfVM{VMID: w.vm()} }
 
-// template is a version of a template of project red, which is published to that.
+// template returns a version of a template that project red owns.
 func (w *world) template() control.TemplateVersion {
 	of := control.TemplateVersion{TemplateID: fleet.NewID[fleet.TemplateID](), VersionID: fleet.NewID[fleet.TemplateVersionID]()}
 	w.exec("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, $1, 'chief')", of.TemplateID, w.red)
@@ -103,14 +103,14 @@ func (w *world) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
 
 func (w *world) someUser() fleet.UserID { return w.addUser(w.name("user"), fleet.RoleNone).UserID }
 
-// ownedByMia makes a row that is mia's own.
+// insertForMia inserts a row owned by mia and returns its id.
 func (w *world) ownedByMia(sql string) string {
 	id := string(fleet.NewID[fleet.TokenID]())
 	w.exec(sql, id)
 	return id
 }
 
-// console is a ticket of mia's for a VM of project red, which h1 is asked to dial back.
+// console returns a console ticket of mia's for a VM of project red, with the host's job queued.
 func (w *world) console() (fleet.PairID, string) {
 	ticket, err := w.OpenConsole(w.t.Context(), w.actors["member"], w.vm())
 	if err != nil {
@@ -120,10 +120,10 @@ func (w *world) console() (fleet.PairID, string) {
 	return ticket.ID, ticket.Secret
 }
 
-// seq is a number of the present sessions that no report had.
+// seq returns an unused report number of the current sessions.
 func (w *world) seq() int64 { w.number++; return w.base + int64(w.number) }
 
-// sessions lets both hosts' agents say hello anew.
+// newSessions starts new sessions for both hosts' agents.
 func (w *world) sessions() {
 	for _, who := range []string{"agent", "alien"} {
 		a := w.actors[who]

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Where hosts cannot filter, nothing is promised that would only seem to protect; and no card comes out of there
-// unguarded.
+// On networks without filters, filter settings without effect are refused, and a NIC that leaves such a network gets
+// anti-spoofing.
 func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 	s := newSite(t)
 	group := s.group(chief, s.red, "web")
@@ -48,7 +48,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		if v, err = move(v, n, &yes); err != nil || v.Spec.NICs[0].Guarded() {
 			t.Errorf("%s: a guarded card that went there, as a form sends it: %+v %v", name, v.Spec.NICs, err)
 		}
-		// What an older portal left on such a card stays until somebody changes it, and stands in no edit's way.
+		// Settings stored by an older portal stay until changed, and do not block edits.
 		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)
 		if v, err = move(v, n, nil); err != nil || !v.Spec.NICs[0].Guarded() {
 			t.Errorf("%s: as it was: %+v %v", name, v.Spec.NICs, err)

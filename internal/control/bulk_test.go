@@ -10,15 +10,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// taskSite is a site whose database also says what mia may do: she is asked for again when the turn of what she
-// ordered comes.
+// newTaskFixture returns a projectFixture whose database has mia's project roles, because tasks read them again when
+// their children run.
 func taskSite(t *testing.T) *site {
 	s := newSite(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	return s
 }
 
-// orderOfMany is mia's order to shut down some running VMs of red, which are made for it.
+// bulkShutdown makes running VMs of project red and orders their shutdown as mia.
 func (s *site) orderOfMany(names ...string) (fleet.Task, []fleet.VMView) {
 	s.t.Helper()
 	var ids []fleet.VMID
@@ -34,7 +34,7 @@ func (s *site) orderOfMany(names ...string) (fleet.Task, []fleet.VMView) {
 	return task, vms
 }
 
-// parts lists a task's children as "name state", in order.
+// childStates returns a task's children as "name state", in order.
 func (s *site) parts(id fleet.TaskID) string {
 	s.t.Helper()
 	page, err := s.ListTasks(s.t.Context(), chief, fleet.Query{Filter: "parent:" + string(id), Sort: "created"})
@@ -90,7 +90,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	}
 	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 2, Failed: 2, Refused: 2})
 	s.begin()
-	s.begin() // there is nothing to do any more
+	s.begin() // nothing is left to do
 	if n := s.count("jobs"); n != before+2 {
 		t.Errorf("%d jobs, want 2", n-before)
 	}
@@ -102,7 +102,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	s.ends(b.ID, "failed")
 	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 1, Failed: 3, Refused: 2})
 
-	// Lists show the whole; who looks at one VM sees its part.
+	// Lists show the parent task; a VM's page shows its child.
 	tasks := func(a fleet.Actor, filter string) int {
 		t.Helper()
 		page, err := s.ListTasks(t.Context(), a, fleet.Query{Filter: "kind:vm.shutdown " + filter})
@@ -145,7 +145,7 @@ func TestBulkTaskStateFollowsChildren(t *testing.T) {
 	}
 }
 
-// Each part is asked for with the rights that its person has when its turn comes.
+// Each child runs with the permissions that the person has then.
 func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	s := taskSite(t)
 	s.refused("viewer", fleet.Forbidden, "no right", func() error {
@@ -177,7 +177,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	if got := s.parts(task.ID); got != "blue failed, red queued" || task.ProjectID != "" {
 		t.Errorf("%s %+v", got, task)
 	}
-	// It is of no project: one's own, with its parts. The projects' people see theirs.
+	// A task across projects belongs to its creator alone; project members see its children.
 	for name, x := range map[string]struct {
 		who    fleet.Actor
 		filter string
@@ -223,9 +223,8 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	}
 }
 
-// A start of many is judged by what is heard now of each VM's places, as the start of one is: a guest that runs
-// elsewhere holds it back, also on a host that is not heard any more if it is the VM by its mark and nobody has
-// decided about it.
+// A bulk start checks the VM's places like a single start. A domain running elsewhere blocks it, also on an offline
+// host, if it has the VM's mark and no person has decided about it.
 func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 	s := taskSite(t)
 	heard, silent := s.host("h3", 4096), s.h2
@@ -270,7 +269,7 @@ func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 	}
 }
 
-// What changed since the order counts, not what was there when it was given.
+// A child is checked against the state when it runs, not when it was ordered.
 func TestBulkChildRefusedWhenItsTurnComes(t *testing.T) {
 	s := taskSite(t)
 	task, vms := s.orderOfMany("web", "db")
@@ -293,7 +292,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 		}
 		return task
 	}
-	// The phase says "stopping" while an order waits: only the orders themselves are asked about here.
+	// A waiting order makes the phase "stopping"; reset it to test the orders alone.
 	still := func() { s.exec(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, vm.ID) }
 	first := act()
 	still()
@@ -345,7 +344,7 @@ func TestCancelBulkTask(t *testing.T) {
 	s.ends(vms[1].ID, "done")
 	s.settledAs(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
 
-	// One part alone, before its turn.
+	// A child cancelled by itself before its turn.
 	task, _ = s.orderOfMany("one", "two")
 	page, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "target:one parent:" + string(task.ID)})
 	if err != nil {
@@ -360,12 +359,12 @@ func TestCancelBulkTask(t *testing.T) {
 	}
 }
 
-// Any number of portals begin what waits, each part once.
+// Several portals start pending children, each child once.
 func TestBulkChildrenStartOnce(t *testing.T) {
 	s := taskSite(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)
 	var names []string
-	for i := range 45 { // more than are taken at a time
+	for i := range 45 { // more than one batch
 		names = append(names, fmt.Sprintf("vm-%02d", i))
 	}
 	task, _ := s.orderOfMany(names...)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// attention is the dashboard's rows: "2 vm [a b]: text -> remedy (list)".
+// attention returns the rows of the dashboard: "2 vm [a b]: text -> remedy (list)".
 func (s *site) attention(a fleet.Actor) (rows []string) {
 	s.t.Helper()
 	if _, err := s.RefreshCounters(s.t.Context(), fleet.SystemActor); err != nil {
@@ -64,7 +64,7 @@ func TestAttentionHasOneRowPerCause(t *testing.T) {
 	}
 }
 
-// What a tenant's tiles count as unwell has its row, in words without hosts.
+// Each unhealthy object in a tenant's counters has a row, with texts that name no host.
 func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	s := newSite(t)
 	s.vm("web", fleet.Running)
@@ -88,7 +88,7 @@ func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	}
 }
 
-// A VM with many drifted ones before it by name, one that expires, and one whose snapshot schedule fails.
+// A VM after many drifted ones by name, a VM near expiry, and a VM whose snapshot schedule fails.
 func TestManyDriftedVMsHideNoOtherCause(t *testing.T) {
 	s := newSite(t)
 	for name, sql := range map[string]string{

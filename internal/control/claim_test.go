@@ -54,7 +54,8 @@ func TestParkedClaimWakesOnNewJob(t *testing.T) {
 	}
 }
 
-// The end of a job wakes its agent where another waits, perhaps for this one, and else not: it would look for nothing.
+// The end of a job wakes the agent only if another job waits, possibly for the same subject. Otherwise the claim
+// would find nothing.
 func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	r := newRig(t)
 	heard := r.listen()
@@ -82,7 +83,7 @@ func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	}
 }
 
-// listen returns what gives the keys that woke an agent since it was called last.
+// wakeCounter returns a function that returns the wake-up keys received since its last call.
 func (r *rig) listen() func() []string {
 	r.t.Helper()
 	r.caughtUp()

@@ -7,7 +7,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A database whose clock was set back keeps no silent host online: a last-seen time in the future says nothing.
+// If the database clock is set back, an offline host must not look online: a last-seen time in the future counts as
+// unknown.
 func TestHostWithFutureLastSeenIsUnknown(t *testing.T) {
 	r := newRig(t)
 	vm := r.addVM("web")

@@ -13,7 +13,7 @@ func (s *site) models(host fleet.HostID, models ...string) {
 	s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpuModels}', to_jsonb($2::text[])), '{inventory,vmFields}', to_jsonb($3::text[])) WHERE id = $1`, host, models, fleet.PartNames())
 }
 
-// A named CPU model leads to a host that says it can give it; one whose agent says nothing is not judged.
+// A named CPU model needs a host that supports it. Hosts whose agent reports no models are not excluded.
 func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 	s := newSite(t)
 	s.models(s.h1, "Nehalem", "qemu64")
@@ -48,7 +48,7 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 	}
 }
 
-// What a form proposes comes from the hosts, what all have first; who sees no hosts learns of no others.
+// Proposals come from the hosts, models common to all first. Actors who see no hosts get only the common ones.
 func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 	s := newSite(t)
 	s.models(s.h1, "Nehalem", "Penryn", "qemu64")
@@ -63,7 +63,7 @@ func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 	}
 }
 
-// The baseline is named when it is asked for, and stays what it was.
+// The baseline is resolved when requested and does not change later.
 func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 	s := newSite(t)
 	s.models(s.h1, "Nehalem", "Penryn", "Westmere")

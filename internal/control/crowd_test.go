@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// crowd are n hosts with a VM each, whose first job waits.
+// addHosts returns n hosts with a VM each, whose first job is queued.
 func (r *rig) crowd(n int) []*rig {
 	r.t.Helper()
 	hosts := make([]*rig, n)
@@ -24,7 +24,7 @@ func (r *rig) crowd(n int) []*rig {
 	return hosts
 }
 
-// heldUp returns once somebody waits for a lock.
+// waitForLock returns once a transaction waits for a lock.
 func (r *rig) heldUp() {
 	r.t.Helper()
 	for late := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -37,8 +37,8 @@ func (r *rig) heldUp() {
 	}
 }
 
-// atOnce runs do for each host, while the first one's, which came before, is held up by the row that sql locks. All
-// others are through before it is let go, and it has not failed.
+// concurrently runs do for each host, while the first host's call is blocked by the row that sql locks. All other
+// calls must end before the lock is released, and the first must succeed.
 func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 	r.t.Helper()
 	tx, err := r.pool.Begin(r.t.Context())
@@ -79,7 +79,7 @@ func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 func TestConcurrentClaimsSurviveLockedRow(t *testing.T) {
 	r := newRig(t)
 	hosts := r.crowd(30)
-	const ended = 7 // whose session another hello has ended
+	const ended = 7 // its session was ended by another hello
 	again := &rig{Control: r.Control, t: t, pool: r.pool, agent: hosts[ended].agent}
 	again.hello("two", fmt.Sprintf("there-%d", ended))
 	got, errs := make([]wire.Claim, len(hosts)), make([]error, len(hosts))
@@ -115,7 +115,7 @@ func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 		6: {func(_ *wire.Finish, id *fleet.JobID) { *id = fleet.NewID[fleet.JobID]() }, fleet.NotFound},
 		7: {func(_ *wire.Finish, id *fleet.JobID) { *id = work[8].ID }, fleet.NotFound},
 	}
-	const changed = 10 // whose VM people have changed meanwhile
+	const changed = 10 // its VM was changed meanwhile
 	r.exec(`UPDATE vms SET generation = generation + 1 WHERE id = $1`, work[changed].VM.ID)
 	errs, answers := make([]error, len(hosts)), make([]wire.FinishAnswer, len(hosts))
 	r.atOnce(len(hosts), func(i int) {

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A cell's day is what its host said and when nothing was known of it, whichever kind of report ended the silence.
+// The history of a host status has reported states and unknown periods, whichever kind of report ended the offline
+// period.
 func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	r := newRig(t)
 	fast := fleet.NewID[fleet.PoolID]()
@@ -31,10 +32,10 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 		t.Helper()
 		r.executes([]wire.PoolReport{{ID: fast, Name: "fast", Status: fleet.PoolStatus{State: state, Error: words}}})
 	}
-	// before puts all that was noted so far back in time, as if so many quarters had passed.
+	// before moves all recorded quarters back in time.
 	before := func(quarters int) {
 		t.Helper()
-		// Away from those that are at the new time yet.
+		// Avoid collisions with rows already at the new time.
 		r.exec(`UPDATE cell_quarters SET quarter = quarter - interval '100 years'`)
 		r.exec(`UPDATE cell_quarters SET quarter = quarter + interval '100 years' - $1 * interval '15 minutes'`, quarters)
 		r.exec(`UPDATE host_silences SET since = since - $1 * interval '15 minutes', until = until - $1 * interval '15 minutes'`, quarters)
@@ -46,7 +47,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 			t.Fatalf("%s: %v, want %v at its end", where, got, want)
 		}
 		for i, part := range got[len(got)-len(want):] {
-			// A quarter may end between two looks.
+			// A quarter may end between two reads.
 			if part.Severity != want[i].Severity || max(part.Quarters-want[i].Quarters, want[i].Quarters-part.Quarters) > 1 {
 				t.Errorf("%s: %v, want %v at its end", where, got, want)
 				return
@@ -96,7 +97,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 		t.Errorf("%d silences are noted", n)
 	}
 
-	// What is over is swept; how it was at the beginning of the day is still known.
+	// Expired periods are swept; the state at the start of the day is still known.
 	before(120)
 	silent(0)
 	says(fleet.PoolFailed, "no route")
@@ -112,7 +113,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	ends("a day later", fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 95}, fleet.DayPart{Severity: fleet.SeverityBad, Quarters: 1})
 }
 
-// PostgreSQL notes a cell's tone as package policy judges it.
+// PostgreSQL computes the same severity of a host status as package policy.
 func TestSeverityInSQLMatchesGo(t *testing.T) {
 	r := newRig(t)
 	for _, said := range []fleet.PoolState{fleet.PoolPending, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled} {

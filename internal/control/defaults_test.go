@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// everywhere is an active network of both hosts, which report it with this forward mode.
+// networkOnBothHosts adds an active network to both hosts, reported with the forward mode.
 func (s *site) everywhere(kind fleet.NetworkKind, name, forward string) fleet.NetworkID {
 	s.t.Helper()
 	id := s.addNetwork(kind, name, `{"active":true,"forward":"`+forward+`"}`)
@@ -17,8 +17,7 @@ func (s *site) everywhere(kind fleet.NetworkKind, name, forward string) fleet.Ne
 	return id
 }
 
-// newDefaults is a site whose first pool and first network in the order of names are not those that a new VM should
-// get.
+// newDefaults returns a fixture whose default pool and network are not the first by name.
 func newDefaults(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -29,7 +28,7 @@ func newDefaults(t *testing.T) *site {
 	return s
 }
 
-// bare asks for a VM with one disk and one NIC of which nothing is said.
+// withoutChoices returns a request for a VM with one disk and one NIC, without a pool or network.
 func (s *site) bare(name string) control.CreateVM {
 	in := control.CreateVM{ProjectID: s.red, Name: name, Spec: small}
 	in.Spec.Disks, in.Spec.NICs = []fleet.Disk{{SizeBytes: 1 << 20}}, []fleet.NIC{{}}
@@ -119,8 +118,8 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 		t.Errorf("%+v %v", d, err)
 	}
 
-	// A network that is closed again is no default any more, and the project can be renamed all the same. What is
-	// deleted is forgotten.
+	// A network without its grant is no longer the default, and the project can still be renamed. Deleted objects
+	// stop being defaults.
 	if err := s.RevokeNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}

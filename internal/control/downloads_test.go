@@ -10,14 +10,14 @@ import (
 	"quantix/internal/relay"
 )
 
-// sitting is the administrator by a session of theirs.
+// withSession returns the administrator with a session.
 func sitting() fleet.Actor {
 	a := chief
 	a.Session = "session"
 	return a
 }
 
-// read asks for a volume's file.
+// readVolume requests a volume's file.
 func (s *site) read(of control.Volume) (relay.End, error) {
 	end, _, err := s.ReadVolume(s.t.Context(), sitting(), of)
 	return end, err
@@ -39,7 +39,7 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	if m.count("tasks") != 0 {
 		t.Error("it is a task")
 	}
-	// It is at work while bytes go: nobody changes it.
+	// The volume is in use during the transfer, so all changes are refused.
 	for _, act := range destroying {
 		m.refused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.asking(control.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
 	}
@@ -65,7 +65,7 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	m.refused("by nobody's session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
 }
 
-// Nobody waits for a host that does not come: its order is over.
+// If the person stops waiting for the host, its job is cancelled.
 func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
@@ -89,7 +89,7 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	}
 }
 
-// However many come at once, only so many are open.
+// Concurrent requests do not exceed the limit.
 func TestConcurrentTransferLimitHolds(t *testing.T) {
 	s := newSite(t)
 	var wait sync.WaitGroup
@@ -125,8 +125,8 @@ func TestConcurrentTransferLimitHolds(t *testing.T) {
 	}
 }
 
-// Pools are locked each for itself. Who opens something in two of them at once is counted behind a lock of their own,
-// and each waits for it.
+// Pools have separate locks. Concurrent transfers in two pools are counted under a further lock, and both wait for
+// it.
 func TestTransferLimitHoldsAcrossPools(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
@@ -141,7 +141,7 @@ func TestTransferLimitHoldsAcrossPools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // after a commit it does nothing
+		defer func() { _ = tx.Rollback(context.WithoutCancel(t.Context())) }() // no effect after a commit
 		if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(hashtextextended('transfers of ' || $1::text, 0))", string(chief.UserID)); err != nil {
 			t.Fatal(err)
 		}

@@ -7,15 +7,15 @@ import (
 	"quantix/internal/wire"
 )
 
-// outdated says what the host says of a job that it refuses for its epoch.
+// outdated returns the finish of a job that the host refused for its epoch.
 func outdated(newest int64) wire.Finish { return wire.Finish{Outcome: wire.Outdated, Newest: newest} }
 
-// A database that was restored gives epochs that its hosts have seen. The host says so, and the job comes again above
-// them, as often as it takes.
+// A restored database issues epochs that its hosts have already seen. The host reports that, and the job is queued
+// again with a higher epoch, repeatedly if needed.
 func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
-	// Where the sequence was when it was backed up is behind.
+	// The sequence of the backup is behind.
 	ahead := one[int64](r, `SELECT setval('job_epoch', 5000) << 28`)
 	r.exec(`SELECT setval('job_epoch', 7)`)
 	for n := range 7 {
@@ -53,7 +53,7 @@ func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 	}
 }
 
-// A claim that was late is outdated for good, and what one host says changes no other host's epochs.
+// A finish of an ended claim is ignored, and one host's report does not change other hosts' epochs.
 func TestOutdatedEpochOfEndedClaimRefused(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
@@ -94,7 +94,7 @@ func TestOutdatedEpochOfEndedClaimRefused(t *testing.T) {
 	}
 }
 
-// What the host was given after the backup shows once its host reports, without an order, and only then.
+// Work applied after the backup shows as drift once the host reports, without an order.
 func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Naming a host is no way round what placement asks: h1 has 16384 MiB, of which VMs may be promised 15360.
+// A named host is not exempt from placement checks: h1 has 16384 MiB, of which 15360 are available to VMs.
 func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	s := newSite(t)
 	create := func(a fleet.Actor, name string, mib int) (fleet.VMView, error) {
@@ -58,7 +58,7 @@ func TestConcurrentCreatesDoNotOvercommitMemory(t *testing.T) {
 	}
 }
 
-// addNetwork puts a network on h1.
+// addNetwork adds a network to h1.
 func (s *site) addNetwork(kind fleet.NetworkKind, name, status string) fleet.NetworkID {
 	s.t.Helper()
 	id := fleet.NewID[fleet.NetworkID]()
@@ -124,7 +124,7 @@ func TestBridgeNeedsGrant(t *testing.T) {
 		t.Errorf("the member sees %s, the stranger %s", got, other)
 	}
 
-	// What is on the bridge stays there, and may be edited as ever.
+	// VMs on the bridge stay on it and can still be edited.
 	if err := s.RevokeNetwork(t.Context(), chief, bridge, s.red); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestFailedCreationCancelsStart(t *testing.T) {
 	}
 }
 
-// What the guest did not let go of is told at the end of the task, and with the VM until it has.
+// Devices with a pending unplug are named in the task's note, and with the VM until the guest releases them.
 func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

@@ -19,7 +19,7 @@ func tellHostname(name string) *control.FirstBootInput {
 	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: name}}
 }
 
-// told is a first boot with a secret in each place that can hold one.
+// secretFirstBoot returns a first boot with a secret in every field that can hold one.
 func told() *control.FirstBootInput {
 	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{
 		Users: []fleet.FirstUser{{Name: "anna", Password: aPassword, Sudo: true}}, Run: []string{"echo " + aSecret},
@@ -28,7 +28,7 @@ func told() *control.FirstBootInput {
 
 func (w *world) toldVM() fleet.VMID {
 	w.t.Helper()
-	w.exec(knowsFirstBoots) // reports of other lines have said otherwise
+	w.exec(knowsFirstBoots) // reports in other entries have changed it
 	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: small, FirstBoot: tellHostname("a")})
 	if err != nil {
 		w.t.Fatal(err)
@@ -36,7 +36,7 @@ func (w *world) toldVM() fleet.VMID {
 	return vm.ID
 }
 
-// untold is a VM whose host's agent knows first boots.
+// vmWithoutFirstBoot returns a VM whose host's agent supports first boots.
 func (w *world) untold() fleet.VMID {
 	w.t.Helper()
 	w.exec(knowsFirstBoots)
@@ -56,10 +56,10 @@ func (w *world) addCustomization(in control.CustomizationInput) fleet.Customizat
 	return out
 }
 
-// The agents of a site's hosts are old; here they know first boots.
+// The fixture's agents are old by default; this makes them support first boots.
 const knowsFirstBoots = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
 
-// vaulted is a site whose portal has a key.
+// newSealedFixture returns a projectFixture whose portal has a key.
 func vaulted(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
@@ -77,7 +77,7 @@ func (s *site) toldVM(name string, boot *control.FirstBootInput) fleet.VMView {
 	return vm
 }
 
-// files is what a host gets for the VM as its spec is, as texts.
+// files returns the first boot's files that the host gets for the VM, as texts.
 func (s *site) files(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
 	got, err := s.FirstBootFor(s.t.Context(), fleet.Actor{HostID: host}, vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot})
 	out := map[string]string{}
@@ -87,7 +87,7 @@ func (s *site) files(host fleet.HostID, vm fleet.VMView) (map[string]string, err
 	return out, err
 }
 
-// What a guest is told goes to the VM's own host, and is nowhere else in the open.
+// The first boot is sent only to the VM's own host and is stored nowhere in clear.
 func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()
@@ -154,7 +154,7 @@ func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
 	}
 }
 
-// Given again, the guest is a new instance; passwords that are not given anew stay; a host with an older order gets
+// Running a first boot again makes a new instance. Passwords left out stay the same. A host with an older order gets
 // nothing.
 func TestFirstBootAgainMakesNewInstance(t *testing.T) {
 	s := vaulted(t)
@@ -207,7 +207,7 @@ func TestFirstBootAgainMakesNewInstance(t *testing.T) {
 	}
 }
 
-// What is refused is refused at its field, and nothing is written.
+// Invalid input is refused at its field, and nothing is written.
 func TestInvalidFirstBootRefused(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()
@@ -267,8 +267,8 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 	}
 }
 
-// A spec is for the VMs of its project, or of all; each gets its own values, and later changes of the spec leave it
-// alone.
+// A spec serves the VMs of its project, or of all. Each VM gets its own values, and later changes of the spec do not
+// affect it.
 func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	s := vaulted(t)
 	ctx := t.Context()

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// scatter gives both of the site's pools to 60 more hosts, which say anything of them.
+// assignManyHosts assigns both pools to 60 more hosts with random reports.
 func (s *site) scatter(r *rand.Rand) {
 	s.t.Helper()
 	states := []fleet.PoolState{fleet.PoolActive, fleet.PoolActive, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled, ""}
@@ -24,7 +24,7 @@ func (s *site) scatter(r *rand.Rand) {
 	for i := range 60 {
 		id := fleet.NewID[fleet.HostID]()
 		s.exec(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, '{"connected": true}')`, id, fmt.Sprintf("c%02d", i))
-		if i%17 != 0 { // some were never heard
+		if i%17 != 0 { // some were never online
 			s.exec(`INSERT INTO host_sessions (host_id, seen_at) VALUES ($1, now() - $2::interval)`, id, ages[r.IntN(len(ages))])
 		}
 		for _, pool := range []fleet.PoolID{s.nfs, s.local} {
@@ -49,8 +49,8 @@ func (s *site) scatter(r *rand.Rand) {
 	}
 }
 
-// What PostgreSQL adds up is judged as each cell by itself would be, whatever the hosts say; and the matrix shows
-// each cell once, those first that want a person.
+// The sum computed by PostgreSQL equals the health of each host status, for any report. The pages list each status
+// once, those needing attention first.
 func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 	s := newSite(t)
 	seed := rand.Uint64()
@@ -92,7 +92,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			t.Errorf("seed %d: %d cells of %+v, %d told", seed, len(cells), v.Health, len(v.Hosts))
 		}
 		rank := func(c fleet.PoolHost) int {
-			if c.State == fleet.PoolInactive && c.Status.ByOthers { // it waits for a person
+			if c.State == fleet.PoolInactive && c.Status.ByOthers { // it needs attention
 				return 1
 			}
 			return map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 2, fleet.SeverityWarn: 3, fleet.SeverityOK: 4}[c.Severity]

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host that has made an image, and could not look at its pool just then, is asked to read it: else nobody would
-// ever know what it is.
+// If a host finished an image but could not inspect its pool, the image is verified, because otherwise its facts
+// would stay unknown.
 func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	s := newShelf(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2"}}
@@ -35,8 +35,8 @@ func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	}
 }
 
-// The files of an image stay as long as a VM is being made from one: their image would be gone, and nobody deleted
-// them after that.
+// An image's files stay while a VM is created from one. Otherwise the image would be gone, and the files would never
+// be deleted.
 func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
@@ -54,7 +54,7 @@ func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	}
 }
 
-// Hosts have files of one name in a local pool, each its own: what one says of its own ends no VM of another.
+// Hosts may have different files of one name in a local pool. A failed copy on one host must not fail VMs of another.
 func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
@@ -87,7 +87,7 @@ func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 	}
 }
 
-// Images of one name, the fleet's and a project's, are copied as two files: each disk is made from its own.
+// A global image and a project's image of one name are copied to two files; each disk uses its own.
 func TestImagesOfSameNameAreCopiedSeparately(t *testing.T) {
 	s := newShelf(t)
 	var disks []fleet.Disk

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// together makes VMs from the image at once: each has planned what it needs before any of them is written.
+// createConcurrently creates n VMs from the image at once: all are planned before the first is written.
 func (s *shelf) together(id fleet.ImageID, n int, ask func(name string) (fleet.VMView, error)) []fleet.VMView {
 	s.t.Helper()
 	hold := begin(s.t, s.pool)
@@ -33,14 +33,14 @@ func (s *shelf) together(id fleet.ImageID, n int, ask func(name string) (fleet.V
 	return vms
 }
 
-// VMs that are made at once of what nobody has verified have it read once, and all of them wait for that.
+// VMs created at once from an unverified image share one verification and wait for it.
 func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
 	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	const n = 6
 	s.together(id, n, func(name string) (fleet.VMView, error) {
-		// Nobody counts the memory of who runs the hosts.
+		// Memory limits do not apply to administrators.
 		return s.from(chief, s.red, name, fleet.Disk{PoolID: s.local, ImageID: id})
 	})
 	if reads, wait := s.count("jobs WHERE kind = 'volume.hash'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); reads != 1 || wait != n {
@@ -48,7 +48,7 @@ func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 	}
 }
 
-// VMs that are made at once where their image is not have it copied there once, and stand on the same copy.
+// VMs created at once, where their image is missing, share one copy.
 func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
@@ -73,7 +73,7 @@ func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 	}
 }
 
-// What a VM is to wait for does not end between the look at it and the waiting: nothing would ever wake the VM.
+// An awaited copy must not end unnoticed between the check and the wait, because nothing would wake the VM's job.
 func TestVMDoesNotMissEndOfAwaitedCopy(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)

@@ -10,13 +10,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// lay puts a volume into the pool as the host reports it.
+// addVolume adds a volume to the pool, as reported by the host.
 func (s *site) lay(pool fleet.PoolID, host fleet.HostID, volume string) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || $3::jsonb) WHERE pool_id = $1 AND host_id = $2`, pool, host, volume)
 }
 
-// named joins the volumes' names.
+// volumeNames joins the volumes' names.
 func named(t *testing.T) func([]query.VolumeOn, error) string {
 	return func(volumes []query.VolumeOn, err error) string {
 		t.Helper()
@@ -31,7 +31,7 @@ func named(t *testing.T) func([]query.VolumeOn, error) string {
 	}
 }
 
-// cloning and inserting ask for a VM from an image or with an ISO of the pool.
+// cloneRequest and insertRequest return requests for a VM from an image, or with an ISO, of the pool.
 func (s *site) cloning(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
 	in := control.CreateVM{ProjectID: s.red, Name: "clone", Spec: small}
 	in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: volume}}}
@@ -101,7 +101,7 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 	}
 	check("withdrawn", false, fleet.Invalid)
 
-	// What has it keeps it.
+	// Existing uses stay.
 	vms, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "name:insert"})
 	if err != nil || len(vms.Items) != 1 {
 		t.Fatalf("%+v %v", vms.Items, err)
@@ -130,7 +130,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-7111-8111-111111111111', 'old-erp', '{"power":"running"}') ON CONFLICT DO NOTHING`, s.h1)
 		in := control.Image{PoolID: s.local, Volume: name}
 		s.refused(name, fleet.Conflict, says, func() error { return s.PublishImage(t.Context(), chief, in) })
-		// Nor is it offered where it was published before it became that.
+		// It is not offered either if it was published before.
 		s.shelve(s.local, []fleet.HostID{s.h1}, name, "raw", 0)
 		for kind, got := range map[string]string{"images": named(t)(s.Images(t.Context(), s.stranger)), "ISOs": named(t)(s.ISOs(t.Context(), s.stranger)), "volumes": named(t)(s.PoolVolumes(t.Context(), s.stranger, s.local))} {
 			if strings.Contains(got, name) {
@@ -162,7 +162,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 	}
 }
 
-// A file that is another one by now was not looked at by anybody.
+// A file changed since its publication is unchecked.
 func TestChangedImageIsNotOffered(t *testing.T) {
 	s := newSite(t)
 	for name, change := range map[string]string{"format": `{"format":"raw"}`, "size": `{"capacityBytes":5}`, "backing": `{"backing":"/v/x"}`} {
@@ -197,7 +197,7 @@ func TestChangedImageIsNotOffered(t *testing.T) {
 	}
 }
 
-// Local pools of two hosts may hold different files under one name.
+// Local pools of two hosts may have different files of one name.
 func TestLocalImagePublishedPerHost(t *testing.T) {
 	s := newSite(t)
 	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
@@ -218,8 +218,8 @@ func TestLocalImagePublishedPerHost(t *testing.T) {
 	}
 }
 
-// A host's word about files counts for its own files: it takes no image away on another host, and names no VM of
-// another.
+// A host's report of files counts only for its own files: it removes no image of another host and names no VM of
+// another host.
 func TestHostReportAffectsOnlyItsOwnImages(t *testing.T) {
 	s := newSite(t)
 	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
@@ -234,8 +234,7 @@ func TestHostReportAffectsOnlyItsOwnImages(t *testing.T) {
 	}
 }
 
-// A file of the library is opened to others as its image: to publish it as a file would make another image of it,
-// which is everybody's.
+// A library file is shared through its image. Publishing the file itself would make a second image, visible to all.
 func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	s := newSite(t)
 	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":1048576}`)
@@ -252,7 +251,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	s.refused("a project's own image", fleet.Conflict, "is a copy of the image", publish)
 	s.refused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
 
-	// Another file by now is another image; not while disks stand on it.
+	// A replaced file is a different image; it cannot be published while disks use it as a backing file.
 	s.said(control.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
 	vm := s.vm("on-it", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
@@ -264,7 +263,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	}
 }
 
-// What its host reads as no sound image is refused at once, whichever way it is to come into the library.
+// An image that its host finds unsound is refused on every way into the library.
 func TestPublishRefusedForUnsoundImage(t *testing.T) {
 	s := newSite(t)
 	const why = "It is not sound: its data lies outside the file, which has 9 B. It may be cut off. Put a whole one in its place."

@@ -97,7 +97,7 @@ func TestSearch(t *testing.T) {
 			t.Errorf("by %q a stranger finds %+v %v", text, found, err)
 		}
 	}
-	// Network default, project blue, and the images that everybody may use.
+	// Network default, project blue, and the published images.
 	found, err := s.Search(t.Context(), s.stranger, "e", 8)
 	if found = slices.DeleteFunc(found, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(found) != 2 {
 		t.Errorf("a stranger finds %+v %v", found, err)

@@ -8,10 +8,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// Claims that follow each other on a connection look once in a while, and whenever something was announced.
+// Repeated claims on a connection query periodically, and after each announcement.
 func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	r := newRig(t)
-	r.caughtUp() // the listener wakes everybody when it begins
+	r.caughtUp() // the listener wakes everybody at its start
 	out, err := r.NewJobWaiter(t.Context(), r.agent)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	if got, err := out.Wait(t.Context(), one, time.Millisecond, nil); err != nil || len(got.Jobs) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// Who gets less than it may take left nothing, and need not look again.
+	// A claim that got less than its limit leaves nothing, and need not query again.
 	one.Max = 3
 	heard := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
 	defer heard.Close()
@@ -86,7 +86,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// A lookout is no right: what a session may no longer claim it does not get, however long it has waited.
+// A job waiter grants no permission: an ended session gets no jobs, however long it has waited.
 func TestJobWaiterOfEndedSessionGetsNothing(t *testing.T) {
 	r := newRig(t)
 	old := r.agent

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// labelled makes the host bear the labels.
+// setLabels sets the host's labels.
 func (s *site) labelled(host fleet.HostID, labels map[string]string) {
 	s.t.Helper()
 	if _, err := s.UpdateHost(s.t.Context(), chief, host, control.UpdateHost{Labels: labels}); err != nil {
@@ -26,7 +26,7 @@ func (s *site) pass() {
 	}
 }
 
-// on names the hosts that are to have the object.
+// assignedHosts returns the names of hosts that have the object assigned.
 func (s *site) on(object any) string {
 	s.t.Helper()
 	var names string
@@ -45,7 +45,7 @@ func (s *site) wantOn(when string, object any, want string) {
 	}
 }
 
-// left says which hosts do not get the pool, and why.
+// unassignedReasons returns the matching hosts that do not get the pool, with reasons.
 func (s *site) left(id fleet.PoolID) string {
 	s.t.Helper()
 	now, err := s.ByLabel(s.t.Context(), chief, fleet.SubjectPool(id))
@@ -68,7 +68,7 @@ func (s *site) labelPool(id fleet.PoolID, selector string) fleet.ByLabel {
 	return now
 }
 
-// marks is all that a pass could have written.
+// changeMarks summarizes everything that a pass may write.
 func (s *site) marks() string {
 	s.t.Helper()
 	var out string
@@ -82,8 +82,8 @@ func (s *site) marks() string {
 
 var rack4 = map[string]string{"rack": "4", "ssd": "yes"}
 
-// A pool comes to the hosts whose labels ask for it: at once to those that there are, by the pass to those that join
-// or are relabelled. Who loses the labels keeps it.
+// A pool is assigned to hosts with matching labels: to present ones at once, to joining or relabelled ones by the
+// pass. A host that loses the labels keeps the pool.
 func TestPoolAssignedByLabel(t *testing.T) {
 	s := newSite(t)
 	s.labelled(s.h1, rack4)
@@ -128,7 +128,7 @@ func TestPoolAssignedByLabel(t *testing.T) {
 	s.wantOn("without a selector", fast.ID, "h1 h3 h4")
 }
 
-// What a person released stays away, until a person assigns it there, or asks for other labels.
+// A release by a person holds until a person assigns the object again or changes the selector.
 func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	s := newSite(t)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -145,7 +145,7 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 		}
 		s.pass()
 		s.wantOn("while it is released", fast.ID, "h2")
-		s.exec(`DELETE FROM assignments WHERE asked = 'release'`) // the host has done so
+		s.exec(`DELETE FROM assignments WHERE asked = 'release'`) // the host has released it
 		s.pass()
 		s.wantOn("after it was released", fast.ID, "h2")
 	}
@@ -169,13 +169,14 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	}
 }
 
-// What cannot be on a host by itself is told, holds up no other host, is written once, and is tried again.
+// A host that cannot get the object is reported with the reason, does not delay other hosts, is written once, and is
+// retried.
 func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	s := newSite(t)
 	for i := range 5 {
 		s.labelled(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
 	}
-	s.labelled(s.h1, rack4) // has pool "local" at /srv/vm
+	s.labelled(s.h1, rack4) // it has pool "local" at /srv/vm
 	other, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "other", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +211,7 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	}
 }
 
-// Networks come by label as pools do; what overlaps is left out.
+// Networks are assigned by label like pools; an overlapping one is skipped.
 func TestNetworkAssignedByLabel(t *testing.T) {
 	s := newSite(t)
 	s.labelled(s.h1, rack4)
@@ -244,7 +245,7 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 	})
 }
 
-// Two portals that do it at once do it once.
+// Two concurrent passes assign once.
 func TestConcurrentPassesAssignOnce(t *testing.T) {
 	s := newSite(t)
 	var ids []fleet.PoolID
@@ -267,7 +268,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 		})
 	}
 	both.Wait()
-	s.pass() // what one passed over because the other was at it
+	s.pass() // what the skipped pass left
 	for _, id := range ids {
 		s.wantOn("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 		if n := s.count(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {
@@ -279,7 +280,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 	}
 }
 
-// A selector that is changed says at its field what is wrong with it, and who may only see does not change it.
+// An invalid selector is refused at its field, and read-only actors cannot change it.
 func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 	s := newSite(t)
 	s.refused("no labels", fleet.Invalid, `Label key "Rack"`, func() error {
@@ -304,7 +305,7 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 	}
 }
 
-// All hosts where it failed try again by one order; those that are not heard are told and left alone.
+// One order retries all failed hosts. Offline hosts are reported and skipped.
 func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	s := newSite(t)
 	hosts := []fleet.HostID{s.h1, s.h2}
@@ -340,13 +341,13 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.says(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
 	s.says(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
-	// What somebody stopped is theirs to start.
+	// An externally stopped network is not restarted.
 	if r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil || len(r.Tasks) != 1 {
 		t.Errorf("%+v %v", r, err)
 	}
 }
 
-// Whoever is in the pass wakes for labels, and for nothing else that is said of hosts.
+// Label changes wake the pass; other changes of hosts do not.
 func TestLabelChangesWakeAssignPass(t *testing.T) {
 	r := newRig(t)
 	r.caughtUp()

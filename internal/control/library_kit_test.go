@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// shelf is a site with agents on both hosts.
+// libraryFixture is a projectFixture with agents on both hosts.
 type shelf struct {
 	*site
 	agents map[fleet.HostID]fleet.Actor
@@ -30,7 +30,7 @@ func (s *shelf) heard() {
 	s.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 }
 
-// work is what waits for the host, of one kind.
+// work claims the host's queued jobs and returns those of one kind.
 func (s *shelf) work(host fleet.HostID, kind fleet.JobKind) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), s.agents[host], wire.ClaimRequest{Max: 16}, 0)
@@ -40,7 +40,7 @@ func (s *shelf) work(host fleet.HostID, kind fleet.JobKind) []wire.Work {
 	return slices.DeleteFunc(claim.Jobs, func(w wire.Work) bool { return w.Kind != kind })
 }
 
-// did ends the work of a volume: it is in its pool then, with these words more.
+// finishVolume finishes a volume job: the volume is in its pool then, with the further facts in more.
 func (s *shelf) did(host fleet.HostID, w wire.Work, more string) {
 	s.t.Helper()
 	ref, _ := w.Subject.Volume()
@@ -72,7 +72,7 @@ func (s *shelf) image(a fleet.Actor, id fleet.ImageID) fleet.ImageView {
 	return v
 }
 
-// from asks for a VM with a disk from the image.
+// createFromImage creates a VM with a disk from the image.
 func (s *shelf) from(a fleet.Actor, project fleet.ProjectID, name string, d fleet.Disk) (fleet.VMView, error) {
 	in := control.CreateVM{ProjectID: project, Name: name, Spec: small}
 	in.Spec.Disks = []fleet.Disk{d}

@@ -37,7 +37,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 		}
 	}
 
-	// Its host computes the checksum, and the version has it.
+	// The host computes the checksum, which becomes the version's.
 	works := append(s.work(s.h1, fleet.VolumeHash), s.work(s.h2, fleet.VolumeHash)...)
 	if len(works) != 1 {
 		t.Fatalf("%+v", works)
@@ -94,7 +94,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 		t.Errorf("made from it: %v", made)
 	}
 
-	// What changed is not offered, whoever asks.
+	// A changed file is offered to nobody.
 	s.said(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
 	if x := s.image(chief, id).Newest(); x.Offered || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
 		t.Errorf("written to since: %+v", x)
@@ -109,7 +109,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 	refused("a VM after it was withdrawn", s.member, s.red)
 
-	// Projects have images of equal names, and the fleet too.
+	// Projects may have images of the same name, also of a global one.
 	for n, project := range []fleet.ProjectID{s.red, s.blue} {
 		file := fmt.Sprintf("own-%d.qcow2", n)
 		s.lay(s.nfs, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
@@ -122,7 +122,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 }
 
-// Of several copies of which nobody knew the checksum, none decides about another.
+// Copies without known checksums are independent of each other.
 func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
@@ -163,7 +163,7 @@ func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 	}
 }
 
-// A VM that is placed where the image is not has it copied first, by a host that has both, as a part of its task.
+// A VM placed where its image is missing has the image copied first, by a host with both pools, as part of its task.
 func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
@@ -202,7 +202,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if task != "running" {
 		t.Errorf("the task of the VM is %s while its image is copied", task)
 	}
-	// An edit meanwhile joins what waits, and does not hasten it.
+	// An edit meanwhile joins the waiting job and does not start it early.
 	text := "edited"
 	if _, _, err := s.UpdateVM(t.Context(), s.member, first.ID, control.UpdateVM{Description: &text}); err != nil {
 		t.Fatal(err)
@@ -226,7 +226,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Errorf("%d jobs still wait for others", n)
 	}
 
-	// What disks stand on stays.
+	// Files that back disks stay.
 	v := s.image(chief, id)
 	s.refused("delete it", fleet.Conflict, "VM first", func() error { _, err := s.DeleteImage(t.Context(), chief, id, v.Name, true); return err })
 	s.refused("delete the copy", fleet.Conflict, "VM first", func() error {
@@ -240,7 +240,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: ref.Volume})
 	})
 
-	// A copy that fails lets the VM be tried, whose host then says what it lacks.
+	// After a failed copy the VM's job runs, and its host reports the missing file.
 	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	third := make("third")
 	copies = s.work(s.h1, fleet.VolumeCopy)
@@ -252,8 +252,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Errorf("after a copy that failed: %+v", w)
 	}
 
-	// Where no host has both, a host that has a copy would send it; where none is heard that has one, that is the
-	// reason.
+	// If no host has both pools, a host with a copy sends it. If no such host is online, that is the reason shown.
 	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)
@@ -267,7 +266,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	})
 }
 
-// Bytes that a pool has already are not copied.
+// Bytes already in a pool are not copied.
 func TestCopyReusesEqualFileInPool(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
@@ -301,7 +300,7 @@ func TestCopyReusesEqualFileInPool(t *testing.T) {
 	}
 }
 
-// A disk of a VM that is off becomes a version; of one that is on, it does not.
+// A disk of a VM that is off can become a version, one of a running VM cannot.
 func TestImageVersionFromVMDisk(t *testing.T) {
 	s := newShelf(t)
 	vm, err := s.from(chief, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
@@ -331,7 +330,7 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	}
 }
 
-// What is downloaded for the library is read once more by its host, for its checksum.
+// The host reads a downloaded image again to compute its checksum.
 func TestImageVersionFromURL(t *testing.T) {
 	s := newShelf(t)
 	in := control.NewImage{Name: "Debian", Public: true, Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-12.qcow2"}}
@@ -357,7 +356,7 @@ func TestImageVersionFromURL(t *testing.T) {
 	}
 }
 
-// What was ordered by its checksum is known by that, whatever its host says that it has.
+// A checksum given in the order is the version's, whatever the host reports.
 func TestOrderedChecksumIsVersionsChecksum(t *testing.T) {
 	s := newShelf(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: digest}}

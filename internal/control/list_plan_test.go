@@ -20,8 +20,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// A portal keeps a statement's plan for as long as its connection. What was planned when the fleet was empty must
-// serve a full one, and what is planned each time must be planned well before the tables are analysed anew.
+// A connection keeps statement plans. A plan made for empty tables must be fast for full ones, and statements planned
+// each time must be fast before the next ANALYZE.
 func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -31,10 +31,10 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	}
 	t.Cleanup(admin.Close)
 	r := &recorder{}
-	pool := r.open(t, url, 1) // so that what is planned first is what runs later
+	pool := r.open(t, url, 1) // one connection, so plans made first are used later
 	c := control.New(pool, control.Options{})
 	for _, table := range []string{"vms", "vm_words", "host_meters", "tasks", "hosts", "host_sessions", "projects", "users", "networks"} {
-		// Nothing has it planned anew.
+		// No autovacuum invalidates the plans.
 		for _, sql := range []string{`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`, `ANALYZE ` + table} {
 			if _, err := admin.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
@@ -97,7 +97,7 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 		"search of an address":     search("10.0.1.1"),
 	}
 	for name, do := range lists {
-		for range 6 { // as often as PostgreSQL looks at the arguments before it keeps one plan for all
+		for range 6 { // PostgreSQL chooses a generic plan after five executions
 			if err := do(); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
@@ -108,7 +108,7 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	testkit.KeepOnline(t, admin)
 	for _, sql := range []string{
 		`UPDATE vms SET labels = '{"rare": "yes"}' WHERE name = 'vm-000777'`,
-		`SET session_replication_role = replica`, // nobody need be told
+		`SET session_replication_role = replica`, // no notifications needed
 		`INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, created_by, listed, parent_id)
 			SELECT 'task-' || lpad(n::text, 7, '0'), v.host_id, v.project_id, 'vm.start', 'vm:' || v.id, v.name, 1, 'done', 'user-' || n % 20, n % 3 <> 0,
 				CASE WHEN n % 3 = 0 THEN 'task-' || lpad((n - 1)::text, 7, '0') END
@@ -124,7 +124,7 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if read, plan := r.read(t, pool, do); read > 7000 { // of the 15,000 that the tables have
+		if read, plan := r.read(t, pool, do); read > 7000 { // of about 15,000 blocks
 			t.Errorf("%s: reads %d blocks:\n%s", name, read, plan)
 		}
 	}
@@ -134,13 +134,13 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	}
 }
 
-// read counts the blocks of 8 KiB that PostgreSQL looks at for what do asks, each statement by the plan that pool's
-// connection has.
+// read counts the 8 KiB blocks that PostgreSQL reads for the statements of do, with the plans of the pool's
+// connection.
 func (r *recorder) read(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
 	t.Helper()
 	var all []string
 	for _, q := range r.about(t, "SELECT", do) {
-		// As the questions that travel with it are planned.
+		// Planned like the statements in the same batch.
 		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") {
 			if _, err := pool.Exec(t.Context(), "SET plan_cache_mode = force_custom_plan"); err != nil {
 				t.Fatal(err)
@@ -178,11 +178,11 @@ func placeholders(n int) []string {
 	return out
 }
 
-// explained runs a statement and says how many blocks it looked at, by which plan.
+// explained runs a statement and returns the blocks read and the plan.
 func explained(t *testing.T, pool *pgxpool.Pool, sql string, args ...any) (blocks int, plan string) {
 	t.Helper()
 	if strings.HasPrefix(sql, "EXECUTE") {
-		args = append([]any{pgx.QueryExecModeSimpleProtocol}, args...) // its arguments are text of the statement
+		args = append([]any{pgx.QueryExecModeSimpleProtocol}, args...) // arguments are inlined into the text
 	}
 	if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+sql, args...).Scan(&plan); err != nil {
 		t.Fatalf("%v: %s", err, sql)

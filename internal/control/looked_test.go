@@ -9,8 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// said is a host's word about a running VM, looked at some time before it was sent, and sent some time before it
-// arrived.
+// reportWithAge sends a report of a running VM with the given age of its inventory and of its transmission.
 func (r *rig) said(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
 	r.t.Helper()
 	in := wire.Report{
@@ -25,7 +24,7 @@ func (r *rig) said(digest string, full bool, looked, underWay time.Duration, vms
 	}
 }
 
-// What a host says is as old as its look at the hypervisor, and not as its voice.
+// A report is as old as its inventory, not as its arrival.
 func TestReportAgeCountsFromInventoryRead(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
@@ -81,7 +80,7 @@ func TestReportAgeCountsFromInventoryRead(t *testing.T) {
 	}
 }
 
-// A host that has lost its hypervisor since its last look does not grow older by saying so.
+// A host without its hypervisor keeps ageing from its last inventory, whatever it reports.
 func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
 	r := newRig(t)
 	r.said("a", true, time.Second, 0)

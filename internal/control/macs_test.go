@@ -12,14 +12,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// foundWith is a domain on h2 that Quantix did not make, with a card.
+// addUnmanagedVM adds a domain on h2 that Quantix did not create, with a NIC.
 func (s *site) foundWith(name, mac string) {
 	s.t.Helper()
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, jsonb_build_object('power', 'running', 'nics', jsonb_build_array(jsonb_build_object('mac', $4::text, 'source', 'network default'))))`,
 		s.h2, fleet.NewID[fleet.VMID](), name, mac)
 }
 
-// A MAC address is one VM's by a constraint, whoever writes; it is free again when the VM gives it up or is gone.
+// A unique constraint protects MAC addresses. An address is free again after the VM gives it up or is deleted.
 func TestMACIsUnique(t *testing.T) {
 	s := newSite(t)
 	one, two := s.vm("one", fleet.Stopped), s.vm("two", fleet.Stopped)
@@ -49,7 +49,7 @@ func TestMACIsUnique(t *testing.T) {
 	}
 }
 
-// What people ask for at the same moment ends in one VM with the address, and a sentence for the others.
+// Of concurrent requests for one address, one VM gets it and the others get an error.
 func TestConcurrentRequestsForOneMAC(t *testing.T) {
 	s := newSite(t)
 	var wait sync.WaitGroup
@@ -76,7 +76,7 @@ func TestConcurrentRequestsForOneMAC(t *testing.T) {
 	}
 }
 
-// Of those that ask a small pool at the same moment each gets an address, as long as there are some.
+// Concurrent requests to a small pool each get an address while there are free ones.
 func TestConcurrentRequestsShareSmallMACPool(t *testing.T) {
 	s := newSite(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
@@ -100,8 +100,8 @@ func TestConcurrentRequestsShareSmallMACPool(t *testing.T) {
 	}
 }
 
-// New cards get addresses of the pool that no machine has, also none that Quantix did not make; one that is named is
-// told with its machine.
+// New NICs get addresses that no machine uses, including unmanaged ones. A named address in use is refused, naming
+// the machine.
 func TestNewNICsGetFreeMACs(t *testing.T) {
 	s := newSite(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Two meters ten seconds apart make a load; what begins anew between them, or was not there before, has none yet.
+// Two meters ten seconds apart give a load. Counters that restarted or are new between them have none yet.
 func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	r := newRig(t)
 	web, db, late := r.addVM("web"), r.addVM("db"), r.addVM("late")
@@ -95,7 +95,7 @@ func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	}
 }
 
-// A host that measures another's VM says nothing of it, to nobody.
+// Meters of another host's VM are ignored.
 func TestMetersOfOtherHostsVMsIgnored(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
@@ -124,7 +124,7 @@ func TestMetersOfOtherHostsVMsIgnored(t *testing.T) {
 	}
 }
 
-// What cannot be written of one host's meters is no other's failure, though they are written together.
+// Invalid meters of one host do not affect others in the same batch.
 func TestInvalidMetersAffectOnlyTheirHost(t *testing.T) {
 	r := newRig(t)
 	hosts := []fleet.Actor{r.agent}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// natSpec is a network with NAT and that gateway.
+// natSpec returns a network with NAT and the gateway.
 func natSpec(gateway string) fleet.NetworkSpec {
 	return fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: &fleet.Subnet{Gateway: gateway}}
 }
@@ -26,7 +26,7 @@ func (s *site) define(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID
 	return v
 }
 
-// says writes what a host's report of a network does.
+// setNetworkStatus writes a host's reported status of a network.
 func (s *site) says(id fleet.NetworkID, host fleet.HostID, status string) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = $3, observed_generation = 1 WHERE network_id = $1 AND host_id = $2`, id, host, status)
@@ -98,7 +98,7 @@ func (s *site) audited(prefix string) (out string) {
 	return out
 }
 
-// What hosts have found is nobody's to assign or delete, and its name is taken.
+// Discovered networks cannot be assigned or deleted, and their names are taken.
 func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s := newSite(t)
 	id := aNetwork(&world{site: s})[0].(fleet.NetworkID)
@@ -129,7 +129,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	})
 }
 
-// A host has no addresses twice, whoever defined or found the other network, and no bridge.
+// A host has no address range twice, whether networks are defined, discovered, or bridges.
 func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
@@ -151,14 +151,14 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	six := fleet.NetworkSpec{Mode: fleet.NetworkRouted, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}}
 	s.define("six", six, s.h2)
 	s.refused("the same IPv6", fleet.Invalid, "fd00:5::/64 of network b overlaps fd00:5::/64 of network six on h2", create("b", six, s.h2))
-	other := s.define("b", natSpec("10.5.0.129/25"), s.h2) // on another host it is nobody's
+	other := s.define("b", natSpec("10.5.0.129/25"), s.h2) // on another host there is no conflict
 	s.refused("assigned later", fleet.Invalid, "overlaps 10.5.0.0/24 of network lan on h1", func() error {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(other.ID), []fleet.HostID{s.h1})
 		return err
 	})
 }
 
-// Of two that come at once, the second waits for the first and sees what it took.
+// Of two concurrent definitions, the second waits and sees the first.
 func TestConcurrentOverlappingNetworks(t *testing.T) {
 	s := newSite(t)
 	first, err := s.pool.Begin(t.Context())
@@ -201,7 +201,7 @@ func TestConcurrentOverlappingNetworks(t *testing.T) {
 	}
 }
 
-// A network stays where VMs have cards on it, and the page counts them where it has failed.
+// A network stays while VMs have NICs on it. The page counts these VMs where the network failed.
 func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	s := newSite(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
@@ -232,7 +232,7 @@ func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	}
 }
 
-// Tenants see a network that is defined here and open to them, but neither hosts' devices nor others' leases.
+// Tenants see granted networks, without host devices and without other tenants' leases.
 func TestTenantViewOfNetwork(t *testing.T) {
 	s := newSite(t)
 	spec := natSpec("10.5.0.1/24")
@@ -246,14 +246,14 @@ func TestTenantViewOfNetwork(t *testing.T) {
 	if text := fmt.Sprintf("%+v %+v", *seen.Spec, *seen.Spec.IPv4.DHCP); strings.Contains(text, "qx-lan") || strings.Contains(text, "eth7") || strings.Contains(text, "secret") {
 		t.Errorf("a tenant is shown %s", text)
 	}
-	s.says(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // never less strict than what is reported
+	s.says(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // never less strict than the report
 	if _, err := s.GetNetwork(t.Context(), s.member, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a network that leads out is shown to a tenant: %v", err)
 	}
 }
 
-// A host's job brings the network, its end what the host saw; another network of that name counts as such, on
-// whichever host.
+// A host's job sets up the network and its finish has the reported status. Another network of that name on any host
+// is a conflict.
 func TestNetworkJobSetsHostStatus(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
@@ -315,7 +315,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	}
 }
 
-// A VM is put only where its network is the one that is meant.
+// A VM is placed only on hosts that have its network, not another one of that name.
 func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	s := newSite(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
@@ -327,7 +327,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	}
 	s.refused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
 	s.says(v.ID, s.h1, `{"active":true,"foreign":true}`)
-	// Nobody asked it to.
+	// Without an assignment.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
 	s.refused("where others of its name are", fleet.Invalid, "no active network", func() error { return create() })
 	s.says(v.ID, s.h1, `{"active":true}`)
@@ -340,14 +340,14 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	}
 	s.says(v.ID, s.h2, `{"active":true,"foreign":true}`)
 	s.refused("assign it beside another of its name", fleet.Invalid, "h2 has a network named lan already, which was not made by Quantix.", assign)
-	s.says(v.ID, s.h2, `{"active":true}`) // its own, from an assignment that is forgotten
+	s.says(v.ID, s.h2, `{"active":true}`) // a status of a former assignment
 	if err := assign(); err != nil {
 		t.Error(err)
 	}
 }
 
-// A host that nobody gave the network to closes it to nobody: what it calls by that name is another one, on which no
-// VM comes.
+// A network of the same name on an unassigned host is a different network: it does not affect grants, and VMs are not
+// placed there.
 func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
 	s := newSite(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// limitless has h1 tell that its kernel cannot limit NICs.
+// limitless makes h1 report that its kernel cannot limit NICs.
 const limitless = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}',
 	'[{"field":"nics.limits.inKiB","why":"The kernel lacks sch_sfq."},{"field":"nics.limits.outKiB","why":"The kernel lacks sch_sfq."}]') WHERE id = $1`
 
@@ -72,7 +72,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 		t.Errorf("a port group without a limit: %v", err)
 	}
 
-	// What a VM has is not asked for again, and goes.
+	// A VM's existing settings are not checked again, and can be removed.
 	s.exec(`UPDATE hosts SET status = status #- '{inventory,vmGaps}' WHERE id = $1`, s.h1)
 	if err := edit(in)(); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Virtual functions are promised to no more cards than there are, whoever asks at once; a VM that goes, or gives its
-// card back, frees one.
+// Virtual functions are reserved for at most as many NICs as exist, also under concurrency. A deleted VM or removed
+// NIC frees one.
 func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	s := newSite(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
@@ -32,7 +32,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of many that ask for the last one at once, one gets it.
+	// Of many concurrent requests for the last one, one succeeds.
 	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -76,13 +76,13 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 		t.Errorf("%d of 4 VMs got the last virtual function", got)
 	}
 	s.refused("on another network of the device", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("late", s.h1, also); return err })
-	// Placement goes where there are some, and says why nowhere.
+	// Placement chooses a host with free ones, or gives the reason.
 	s.refused("nowhere", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("anywhere", "", fast); return err })
 	s.says(fast.ID, s.h2, `{"active":true,"cards":{"total":1,"used":0}}`)
 	if v, err := create("anywhere", "", fast); err != nil || v.HostID != s.h2 {
 		t.Errorf("placed on %s, %v", v.HostID, err)
 	}
-	// An edit asks as well, and may put a card onto another network of the device: it gives back what it had.
+	// Edits are checked too. Moving a NIC to another network of the same device first frees its own.
 	edit := func(v fleet.VMView, nics ...fleet.NIC) (fleet.VMView, error) {
 		spec := s.get(v.ID).Spec
 		spec.NICs = nics
@@ -106,7 +106,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); err != nil {
 		t.Errorf("what was given back is free: %v", err)
 	}
-	// What others run on the host counts as soon as it says so, and a member hears of nobody's VMs.
+	// Uses by other software count once the host reports them, and members do not learn of others' VMs.
 	s.says(fast.ID, s.h2, `{"active":true,"cards":{"total":2,"used":2}}`)
 	s.refused("taken by others", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not make", func() error { _, err := create("late", s.h2, fast); return err })
 	s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)
@@ -116,8 +116,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	}
 }
 
-// What a host says of its virtual functions, however absurd, is about itself, and counts only where the network is
-// assigned to it.
+// A host's report of virtual functions, however absurd, affects only that host, and only with the network assigned.
 func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
 	s := newSite(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)

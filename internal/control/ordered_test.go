@@ -18,7 +18,7 @@ func TestOrderedPowerInSQLMatchesGo(t *testing.T) {
 	}
 }
 
-// shows adds a VM's phase to those that were shown, where it is another than the last one.
+// appendPhase appends the VM's current phase to seen if it changed.
 func (r *rig) shows(id fleet.VMID, seen *[]fleet.Phase) {
 	r.t.Helper()
 	vm, err := r.GetVM(r.t.Context(), fleet.SystemActor, id)
@@ -30,7 +30,8 @@ func (r *rig) shows(id fleet.VMID, seen *[]fleet.Phase) {
 	}
 }
 
-// order makes a VM that is to run at once, and ends its creation; what the agent reports by the way is shown too.
+// orderVM creates a VM that starts at once and finishes its creation. Phases after reports in between are recorded
+// too.
 func (r *rig) order(name string, seen *[]fleet.Phase) fleet.VMID {
 	r.t.Helper()
 	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
@@ -41,7 +42,8 @@ func (r *rig) order(name string, seen *[]fleet.Phase) fleet.VMID {
 	if len(make) != 1 || make[0].Kind != fleet.VMApply {
 		r.t.Fatalf("claimed %+v", make)
 	}
-	r.report("made", wire.VMReport{ID: id, Name: name, Status: fleet.VMStatus{Power: fleet.Stopped}}) // by the way
+	// An intermediate report.
+	r.report("made", wire.VMReport{ID: id, Name: name, Status: fleet.VMStatus{Power: fleet.Stopped}})
 	r.shows(id, seen)
 	if err := r.finish(make[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		r.t.Fatal(err)

@@ -9,8 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Naming a host is no way round its memory and processors: whoever runs the hosts must say that they may be promised
-// twice.
+// A named host does not bypass checks of memory and CPUs: an administrator must choose overcommit.
 func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 2}') WHERE id = $1`, s.h1)
@@ -25,7 +24,7 @@ func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 	s.refused("memory", fleet.Invalid, "2 fields", ask(chief, "big", 16000, 1, false))
 	s.refused("vCPUs", fleet.Invalid, "2 fields", ask(chief, "wide", 256, 9, false))
 	s.refused("a member who says so", fleet.Invalid, "Only those who may change infrastructure", ask(s.member, "big", 16000, 1, true))
-	for i := range 2 { // the second beside the first
+	for i := range 2 { // the second VM on top of the first
 		if err := ask(chief, fmt.Sprintf("big-%d", i), 16000, 64, true)(); err != nil {
 			t.Fatal(err)
 		}

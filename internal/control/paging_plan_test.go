@@ -13,7 +13,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// A page back reads its order's index from behind, and no more of it than the page: nothing is sorted.
+// The previous page reads its index backwards, without a sort and without reading more than the page.
 func TestPreviousPageReadsIndexBackwards(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)

@@ -16,8 +16,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// walk goes through a list to its end and back to its start by the pages' cursors. It demands the same pages both
-// ways, and returns the rows by what key says of them.
+// walkPages pages through a list to the end and back to the start by cursors. It checks that both ways give the same
+// pages, and returns the rows' keys.
 func walk[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), q fleet.Query, key func(T) string) []string {
 	t.Helper()
 	read := func(q fleet.Query) (fleet.Page[T], []string) {
@@ -68,7 +68,7 @@ func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
 	testkit.Seed(t, pool, 5, 60)
 	testkit.KeepOnline(t, pool)
 	for _, sql := range []string{
-		`UPDATE vms SET name = 'twin' WHERE name <= 'vm-000010'`, // one a project
+		`UPDATE vms SET name = 'twin' WHERE name <= 'vm-000010'`, // one per project
 		`UPDATE vms SET created_at = now() WHERE name > 'vm-000040'`,
 		`INSERT INTO found_vms (host_id, id, name, status) SELECT h.id, '00000000-0000-7000-9000-00000000000' || i, 'old', '{"power":"running"}' FROM hosts h, generate_series(1, 2) i`,
 		`INSERT INTO pools (id, name, spec) SELECT 'pool ' || i, 'pool-' || i, jsonb_build_object('kind', 'dir', 'path', '/srv', 'shared', i % 2 = 0) FROM generate_series(1, 8) i`,
@@ -117,7 +117,7 @@ func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
 		poolName := func(v fleet.PoolView) string { return v.Name }
 		ordered("pools", walk(t, c.ListPools, by("name"), poolName), desc, 10)
 		warned := by("name")
-		warned.Filter = "-tone:ok" // of which PostgreSQL knows nothing
+		warned.Filter = "-tone:ok" // a filter that PostgreSQL does not evaluate
 		ordered("pools with a tone", walk(t, c.ListPools, warned, poolName), desc, 8)
 		ordered("networks", walk(t, c.ListNetworks, by("name"), func(n fleet.NetworkView) string { return n.Name + string(n.ID) }), desc, 9)
 		ordered("found VMs", walk(t, c.ListDiscoveredVMs, by("name"), func(f fleet.DiscoveredVM) string { return f.Name + string(f.ID) + string(f.HostID) }), desc, 10)
@@ -125,7 +125,7 @@ func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
 	}
 }
 
-// Rows come and go between two looks at a list.
+// Rows change between two pages.
 func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"b", "c", "d", "e", "f"} {
@@ -169,7 +169,7 @@ func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	}
 }
 
-// statements keeps the statements that a connection was asked for.
+// statements records the statements of a connection.
 type statements struct{ asked []pgx.TraceQueryStartData }
 
 func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -179,7 +179,7 @@ func (s *statements) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.
 
 func (s *statements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// explain is the plan of a statement for its very arguments.
+// explain returns the plan of a statement for its actual arguments.
 func explain(t *testing.T, pool *pgxpool.Pool, asked pgx.TraceQueryStartData) string {
 	t.Helper()
 	rows, err := pool.Query(t.Context(), "EXPLAIN "+asked.SQL, asked.Args...)

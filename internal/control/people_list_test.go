@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The lists of people and what is theirs page by key: whatever the order, two at a time give what all at once give.
+// Lists of users and their objects page by key: in every order, pages of two give the same rows as one page.
 func TestListsOfPeoplePageByKey(t *testing.T) {
 	h := newHouse(t)
 	for i, role := range []fleet.Role{fleet.RoleViewer, fleet.RoleOperator, fleet.RoleNone, fleet.RoleNone} {
@@ -22,7 +22,7 @@ func TestListsOfPeoplePageByKey(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h.exec("UPDATE projects SET created_at = date_trunc('day', now())") // as old as each other
+	h.exec("UPDATE projects SET created_at = date_trunc('day', now())") // equal ages
 	h.exec("UPDATE join_tokens SET created_at = date_trunc('day', now())")
 	h.addProject("aaa")
 	for _, sort := range []string{"", "name", "-name", "created", "-created"} {

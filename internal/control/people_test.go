@@ -14,7 +14,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// house is a portal's middle with people in it.
+// identityFixture is a Control with users.
 type house struct {
 	*control.Control
 	t    *testing.T
@@ -23,7 +23,7 @@ type house struct {
 
 const goodPassword = "correct horse battery"
 
-// goodHash is computed once a process: hashing is slow on purpose.
+// goodHash is computed once per process, because hashing is slow by design.
 var goodHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
 
 var (
@@ -31,7 +31,7 @@ var (
 	chief     = fleet.Actor{UserID: "chief", Name: "chief", Role: fleet.RoleAdmin, Address: "192.0.2.8"}
 )
 
-// newHouse holds the administrator chief, who is in the database too.
+// newIdentityFixture has the administrator chief, also in the database.
 func newHouse(t *testing.T) *house {
 	t.Helper()
 	t.Parallel()
@@ -41,7 +41,7 @@ func newHouse(t *testing.T) *house {
 	return h
 }
 
-// addUser makes a user with goodPassword, whose id is the name.
+// addUser adds a user with goodPassword. The id is the name.
 func (h *house) addUser(name string, role fleet.Role) fleet.Actor {
 	h.t.Helper()
 	hash, err := goodHash()
@@ -68,7 +68,7 @@ func (h *house) count(sql string, args ...any) int {
 	return n
 }
 
-// audited fails unless the newest audit line is of that action.
+// audited fails unless the newest audit line has the action.
 func (h *house) audited(action string) {
 	h.t.Helper()
 	var got string
@@ -77,7 +77,7 @@ func (h *house) audited(action string) {
 	}
 }
 
-// session signs in and returns when the session began.
+// session signs in and returns the session's start time.
 func (h *house) session(name string) time.Time {
 	h.t.Helper()
 	user, err := h.SignIn(h.t.Context(), anonymous, name, goodPassword)
@@ -96,7 +96,7 @@ func (h *house) lives(name string, signedInAt time.Time) bool {
 	return err == nil
 }
 
-// atOnce runs do n times together and returns the code of each error.
+// runConcurrently runs do n times at once and returns the error codes.
 func atOnce(n int, do func(i int) error) []fleet.Code {
 	codes := make([]fleet.Code, n)
 	var start, done sync.WaitGroup

@@ -10,22 +10,22 @@ import (
 	"quantix/internal/testkit"
 )
 
-// What the portal asks all the time looks at what it answers with, not at the fleet, also on a connection that
-// planned it when the portal was new.
+// Periodic queries read blocks in proportion to their result, not to the number of hosts and VMs, also with plans
+// made for empty tables.
 func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	t.Parallel()
-	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // so that what is planned first is what runs later
+	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // one connection, so plans made first are used later
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
 	r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
 	for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "found_vms", "assignments"} {
-		r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // nothing has it planned anew
+		r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // no autovacuum invalidates the plans
 		r.exec(`ANALYZE ` + table)
 	}
 	some := []fleet.VMID{"none"}
-	for range 7 { // more often than PostgreSQL tries plans for the very arguments
+	for range 7 { // more often than PostgreSQL tries custom plans
 		if _, err := r.RefreshCounters(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
@@ -48,20 +48,20 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 		"CountedVMs":      {`'', 200`, 400},
 		"CountedVMsNamed": {`'` + ids + `'`, 600},
 		"CountFoundOn":    {`'` + hosts + `'`, 200},
-		"DriftedVMs":      {`'1 hour'`, 1500}, // 100 that drifted, each with its host and its jobs
+		"DriftedVMs":      {`'1 hour'`, 1500}, // 100 drifted VMs, each with its host and jobs
 	} {
 		read, plan := r.planned(name, x.args)
 		if read > x.most {
 			t.Errorf("%s reads %d blocks, more than %d:\n%s", name, read, x.most, plan)
 		}
 	}
-	r.exec(`ANALYZE vms`) // and what is planned now, of a full table
+	r.exec(`ANALYZE vms`) // then with plans for full tables
 	r.exec(`ANALYZE jobs`)
 	r.exec(`ANALYZE host_sessions`)
 	if read, plan := r.planned("DriftedVMs", `'1 hour'`); read > 1500 {
 		t.Errorf("DriftedVMs reads %d blocks when it is planned of a full table:\n%s", read, plan)
 	}
-	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`) // however long it took up to here
+	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`) // independent of the time passed so far
 	before := one[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`)
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -71,10 +71,10 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}
 }
 
-// fill seeds, drifts 100 VMs and gives each tenth VM a job that is over, without having anything planned anew.
+// fill seeds the tables, makes 100 VMs drift and gives each tenth VM an ended job, without invalidating plans.
 func fill(t *testing.T, r *rig, hosts, vms int) {
 	t.Helper()
-	r.exec(`SET session_replication_role = replica`) // nobody need be told, and no plan is thrown away
+	r.exec(`SET session_replication_role = replica`) // no notifications needed, and no plan is invalidated
 	r.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
 	r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, $1) n`, hosts)
 	r.exec(`INSERT INTO host_sessions (host_id, seen_at, last_look) SELECT id, now(), now() FROM hosts`)
@@ -90,7 +90,7 @@ func fill(t *testing.T, r *rig, hosts, vms int) {
 	}
 }
 
-// A report that changes what a VM shows and nothing that it is found by writes no index.
+// A report that changes only unindexed status columns updates no index (a HOT update).
 func TestStatusReportUpdatesNoIndex(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
@@ -98,9 +98,9 @@ func TestStatusReportUpdatesNoIndex(t *testing.T) {
 	for _, c := range []struct {
 		set string
 		hot bool
-	}{ // what is taken back stays on its pages for a while: who needs the room comes first
+	}{ // rolled-back versions occupy their pages for a while, so the larger updates come first
 		{`status = jsonb_set(status, '{startedAt}', '"2026-01-01T00:00:00Z"'), report_seq = report_seq + 1`, true},
-		{`status = jsonb_set(status, '{power}', '"crashed"')`, false}, // the phase is another
+		{`status = jsonb_set(status, '{power}', '"crashed"')`, false}, // the phase changes
 	} {
 		set, hot := c.set, c.hot
 		tx, err := pool.Begin(t.Context())
@@ -112,7 +112,7 @@ func TestStatusReportUpdatesNoIndex(t *testing.T) {
 		if err := tx.QueryRow(t.Context(), counts).Scan(&allBefore, &onPageBefore); err != nil {
 			t.Fatal(err)
 		}
-		// One of each ten: pages have room for a fifth.
+		// One of ten rows: pages have a fifth of their space free.
 		_, err = tx.Exec(t.Context(), `UPDATE vms SET `+set+` WHERE name LIKE '%5' AND heard = 'running'`)
 		if err == nil {
 			err = tx.QueryRow(t.Context(), counts).Scan(&all, &onPage)

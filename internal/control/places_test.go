@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// places are two hosts: r's own, which has the VM, and another.
+// twoHostFixture has two hosts: the rig's own, which has the VM, and another.
 type places struct {
 	*rig
 	other *rig
@@ -30,7 +30,7 @@ func newPlaces(t *testing.T) places {
 	return p
 }
 
-// domain is the VM's as a host reports it, by its mark.
+// domain returns the report of the VM's domain with its mark.
 func (p places) domain(power fleet.Power) wire.VMReport {
 	return wire.VMReport{ID: p.id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 1}, Proof: wire.Proof(p.id, p.mark)}
 }
@@ -42,7 +42,7 @@ func (p places) there(power fleet.Power) {
 	p.other.report("there "+string(power), p.domain(power))
 }
 
-// settled is where the VM is after the pass.
+// settled runs the pass and returns the VM.
 func (p places) settled() fleet.VMView {
 	p.t.Helper()
 	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
@@ -94,7 +94,7 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	if n := one[int](p.rig, `SELECT count(*) FROM audit WHERE action = 'vm.follow' AND detail LIKE 'h1 → h2:%'`); n != 1 {
 		t.Errorf("%d audit lines", n)
 	}
-	// The new host's word counts now, and the old one's no more.
+	// Reports of the new host count now, those of the old host no longer.
 	p.report("left", p.domain(fleet.Stopped))
 	p.moved("with its definition left behind")
 	if !p.found(p.rig) {
@@ -104,7 +104,7 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	if vm := p.settled(); vm.Phase != fleet.PhaseStopped {
 		t.Fatalf("the new host says off, the VM is %s", vm.Phase)
 	}
-	// And back, in one report: the definition there is running again.
+	// And back, in one report: the old definition runs again.
 	p.own(fleet.Running)
 	p.other.report("off", p.domain(fleet.Stopped))
 	if vm := p.settled(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
@@ -115,7 +115,7 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 func TestVMFollowedWhenOldDefinitionRemains(t *testing.T) {
 	p := newPlaces(t)
 	p.there(fleet.Paused)
-	p.own(fleet.Stopped) // newer than when the guest began to come in
+	p.own(fleet.Stopped) // newer than the start of the guest's migration
 	p.there(fleet.Running)
 	p.moved("at the report that it runs")
 }
@@ -131,7 +131,7 @@ func TestQueuedJobsFollowVM(t *testing.T) {
 	if len(claimed) != 2 || claimed[1].Kind != fleet.VMApply || claimed[1].Mark != p.mark {
 		t.Fatalf("claimed %+v", claimed)
 	}
-	p.queue(p.id, fleet.VMApply) // two of a kind: one in work, one that waits
+	p.queue(p.id, fleet.VMApply) // one running and one queued of the same kind
 	p.queue(p.id, fleet.VMPause)
 	p.there(fleet.Running)
 	p.report("gone")
@@ -177,7 +177,7 @@ func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.moved("when a person says so")
-	p.own(fleet.Running) // its host is back, and runs it all the same
+	p.own(fleet.Running) // its host is online again and still runs the VM
 	p.there(fleet.Running)
 	p.own(fleet.Running)
 	if vm := p.settled(); !vm.Contested() || vm.HostID != p.other.agent.HostID {
@@ -185,7 +185,7 @@ func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
 	}
 }
 
-// split lets both hosts run the VM.
+// split makes both hosts run the VM.
 func (p places) split() fleet.VMView {
 	p.t.Helper()
 	p.there(fleet.Running)
@@ -236,7 +236,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 	if ok, why := vm.Allows(fleet.ActStop); !ok {
 		t.Errorf("after the decision it cannot be forced off: %s", why)
 	}
-	// What was decided stands: it is not followed to the other host, and not started while that runs it.
+	// The decision holds: the VM does not follow the other host, and does not start while that host runs it.
 	p.exec(`UPDATE vms SET generation = 1`)
 	p.own(fleet.Stopped)
 	vm = p.stays("after it was stopped where it is", fleet.PhaseStopped)

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// What is asked while somebody types, and on every page, must not look at each VM or task.
+// Queries behind search and every page must use indexes instead of scanning all VMs or tasks.
 func TestIndexesAreUsed(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -96,7 +96,7 @@ func TestIndexesAreUsed(t *testing.T) {
 	}
 }
 
-// However many hosts are heard, a list looks at a page of VMs and not at each: also to find out that it shows none.
+// A list reads one page of VMs, however many hosts are offline, also if it has no rows.
 func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -153,7 +153,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 				}
 			}
 		}
-		// However it is asked, it is all VMs of those hosts.
+		// All filters cover all VMs of these hosts.
 		var unknown int
 		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM vms JOIN host_sessions USING (host_id) WHERE looked_at < now() - interval '30 seconds'`).Scan(&unknown); err != nil {
 			t.Fatal(err)

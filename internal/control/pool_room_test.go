@@ -10,17 +10,17 @@ import (
 	"quantix/internal/fleet"
 )
 
-// holds sets what the hosts say of a pool's size, in MiB.
+// setPoolSizes sets the reported sizes of a pool, in MiB.
 func (s *site) holds(pool fleet.PoolID, capacity, used, promised int64) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
 		'availableBytes', ($2::bigint - $3::bigint) << 20, 'promisedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, promised)
 }
 
-// A pool is promised no more than it has, but by those who run the hosts and say so.
+// A pool is overcommitted only by administrators who say so.
 func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	s := newSite(t)
-	s.holds(s.local, 48, 8, 10) // 30 MiB are promised to nobody
+	s.holds(s.local, 48, 8, 10) // 30 MiB are free
 	ask := func(name string, host fleet.HostID, overcommit bool, mib ...int64) control.CreateVM {
 		in := control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Overcommit: overcommit, Spec: small}
 		for _, size := range mib {
@@ -66,12 +66,12 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	}
 }
 
-// A disk that is as large as its image is promised that much, from the moment in which it is asked for.
+// A disk of its image's size counts with that size as soon as it is ordered.
 func TestImageDisksCountBeforeCreation(t *testing.T) {
 	s := newSite(t)
 	image, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)
 	s.lay(s.local, s.h1, `{"name": "large.qcow2", "path": "/v/large.qcow2", "format": "qcow2", "capacityBytes": 20971520}`)
-	s.holds(s.local, 48, 8, 10) // 30 MiB are promised to nobody
+	s.holds(s.local, 48, 8, 10) // 30 MiB are free
 	create := func(name string) error {
 		in := control.CreateVM{ProjectID: s.red, Name: name, Spec: small}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.local, ImageID: image}}
@@ -135,7 +135,7 @@ func TestFullPoolNeedsAttention(t *testing.T) {
 	see(fleet.SeverityOK, "1 of 1 hosts healthy", "")
 }
 
-// Somebody's stop is shown and left alone: only an order starts the pool.
+// A pool stopped by a person on the host is shown and left alone; only an order starts it.
 func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
@@ -148,7 +148,7 @@ func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 		return s.jobs(fleet.SubjectPool(s.local))
 	}
 	for status, want := range map[string]string{
-		// The agent's to heal.
+		// The agent repairs these.
 		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "",
 		`{"state":"inactive","error":"no storage pool with matching name"}`: "pool.apply queued",
 	} {

@@ -55,8 +55,7 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 	}
 }
 
-// A pool that is active somewhere with something wrong is degraded there: counted so, found so, and told in its
-// host's words.
+// A pool active with a fault on a host is degraded there: counted, filtered and shown with the host's text.
 func TestDegradedPool(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
@@ -79,8 +78,7 @@ func TestDegradedPool(t *testing.T) {
 	}
 }
 
-// What a fault touches is told of each cell that is not healthy: that host's VMs and their disks in that pool, no
-// other's.
+// An unhealthy host status lists the affected VMs of that host, with their disks in that pool.
 func TestImpactOfUnhealthyHostStatus(t *testing.T) {
 	s := newSite(t)
 	disks := func(pools ...fleet.PoolID) (out []fleet.Disk) {
@@ -121,7 +119,7 @@ func TestImpactOfUnhealthyHostStatus(t *testing.T) {
 	}
 }
 
-// The dashboard sums pools up by another statement than their list: what a silent host said is believed by neither.
+// The dashboard and the list compute pools by different statements; both ignore reports of offline hosts.
 func TestDashboardPoolCountsMatchList(t *testing.T) {
 	s := newSite(t)
 	for _, step := range []struct {
@@ -189,13 +187,13 @@ func TestPoolLifecycle(t *testing.T) {
 	}
 }
 
-// hears writes what the host's report of the pool does.
+// setPoolState writes a host's reported state of the pool.
 func (s *site) hears(pool fleet.PoolID, host fleet.HostID, state fleet.PoolState) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text) WHERE pool_id = $1 AND host_id = $2`, pool, host, state)
 }
 
-// The page shows a button as disabled with the words with which the order is refused.
+// The disabled button on the page has the same text as the refusal.
 func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 	s := newSite(t)
 	retry := func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h1); return err }

@@ -17,7 +17,7 @@ var targetSpec = fleet.PoolSpec{
 	Kind: fleet.PoolISCSIDirect, Portal: "10.0.0.5", Target: "iqn.2026-01.org.example:vms", Initiator: "iqn.2026-01.org.example:quantix", User: "quantix",
 }
 
-// target is a pool of its own that asks who asks.
+// poolWithSecret returns a pool with credentials.
 func (w *world) target() fleet.PoolID {
 	w.t.Helper()
 	spec, name := targetSpec, w.name("san")
@@ -29,7 +29,7 @@ func (w *world) target() fleet.PoolID {
 	return v.ID
 }
 
-// holding lists the tables in which the text is found, also in what is not text.
+// tablesContaining lists the tables that contain the text, also in binary columns.
 func (s *site) holding(text string) string {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), `SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
@@ -59,8 +59,7 @@ func (s *site) holding(text string) string {
 	return found
 }
 
-// The secret goes to hosts that are to have the pool, and is nowhere else: in no column, answer, job or line of the
-// audit.
+// The secret is sent only to hosts with the pool assigned, and is in no column, answer, job or audit line.
 func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -111,7 +110,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	}
 	has(h1, "")
 
-	// Whoever reads the database has no key to it, and neither has a portal with another one.
+	// A reader of the database has no key, and neither has a portal with another key.
 	s.exec(`UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, san.ID)
 	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
 	if _, err := other.PoolSecret(ctx, h1, san.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "another key") {
@@ -121,7 +120,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	if _, err := keyless.ChangePoolSecret(ctx, chief, san.ID, aSecret); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
 		t.Errorf("a portal without a key: %v", err)
 	}
-	// A sealed secret that somebody put into another pool's row opens nothing.
+	// A sealed secret copied to another pool's row cannot be opened.
 	s.exec(`INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) SELECT $2, by_key, sealed, set_by FROM pool_secrets WHERE pool_id = $1`, san.ID, s.nfs)
 	if got, err := s.PoolSecret(ctx, h1, s.nfs); err == nil {
 		t.Errorf("another pool's row opens as %q", got.Secret)
@@ -159,7 +158,7 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 	}))
 }
 
-// A LUN is given to one VM, as it is, by who runs the hosts; it is no image, and goes with no VM.
+// A LUN is given unchanged to one VM, by an administrator. It cannot be an image, and is not deleted with its VM.
 func TestLUNAsVMDisk(t *testing.T) {
 	s := newSite(t)
 	san := s.addPool("san", `{"kind":"iscsi-direct","path":"","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","shared":true}`, s.h1, s.h2)
@@ -211,7 +210,7 @@ func TestLUNAsVMDisk(t *testing.T) {
 	})
 }
 
-// Disks in a pool of block storage are raw, and begin empty.
+// Disks in a block pool are raw and start empty.
 func TestDiskInCephPool(t *testing.T) {
 	s := newSite(t)
 	ceph := s.addPool("ceph", `{"kind":"rbd","path":"","monitors":"10.0.0.1","cephPool":"vms","shared":true}`, s.h1)

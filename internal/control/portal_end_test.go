@@ -24,11 +24,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// life is that of a portal's process, as its database sees it: when it is over, nothing more comes from it, whichever
-// request or loop of it would send that.
+// portalProcess simulates a portal's process for the database: once it has ended, none of its requests and loops
+// sends anything.
 type life struct {
 	mu    sync.Mutex
-	left  int // statements until it ends, before the last of them; 0: it does not
+	left  int // statements until the last one before the end; 0: no end
 	over  bool
 	conns []net.Conn
 }
@@ -49,14 +49,14 @@ func (l *life) dial(ctx context.Context, network, address string) (net.Conn, err
 	return mortalConn{c, l}, nil
 }
 
-// endBefore has it end before the nth statement from now on.
+// crashBefore ends the process before its nth statement from now on.
 func (l *life) endBefore(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.left = n
 }
 
-// end is that of a process that nobody killed; killed reports whether it had ended before.
+// stop ends a process regularly; killed reports whether it had crashed before.
 func (l *life) end() (killed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *life) end() (killed bool) {
 	return killed
 }
 
-// sends reports whether what is written still leaves the process.
+// delivers reports whether a message still leaves the process.
 func (l *life) sends(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +84,8 @@ func (l *life) sends(message []byte) bool {
 	return false
 }
 
-// executes reports whether what goes to PostgreSQL has it do something: messages are a letter, their length and what
-// they say.
+// executesStatement reports whether a protocol message makes PostgreSQL execute something. A message is a letter, its
+// length and its body.
 func executes(message []byte) bool {
 	for len(message) >= 5 && message[0] != 0 {
 		if message[0] == 'E' || message[0] == 'Q' {
@@ -108,12 +108,12 @@ func (c mortalConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// mortal is a shelf whose portal ends before statements of each part of an order.
+// crashFixture is a libraryFixture whose portal crashes before statements of each step of an order.
 type mortal struct {
 	*shelf
-	every   int // of how many statements of a long part it ends before one; 1: before each; 0: it never ends
+	every   int // the step between crash points of a long part; 1: before each statement; 0: no crash
 	places  int
-	watched string // SQL for all that a portal writes for an order
+	watched string // SQL that returns everything a portal writes for an order
 }
 
 func newMortal(t *testing.T, every int) *mortal {
@@ -135,7 +135,7 @@ func (m *mortal) look() []string {
 	return one[[]string](&rig{t: m.t, pool: m.pool}, m.watched)
 }
 
-// same demands that nothing was written.
+// wantUnchanged fails if anything was written.
 func (m *mortal) same(when string, before []string) {
 	m.t.Helper()
 	now := m.look()
@@ -148,8 +148,8 @@ func (m *mortal) same(when string, before []string) {
 	m.t.Fatalf("%s: there is\n%s\nand was\n%s", when, other(now, before), other(before, now))
 }
 
-// portal is one whose process ends before its nth statement; 0: it does not. end ends it in any case, and reports
-// whether it had ended before.
+// portal returns a portal that crashes before its nth statement; 0: never. end ends it in any case and reports
+// whether it had crashed.
 func (m *mortal) portal(n int) (portal *control.Control, end func() (killed bool)) {
 	m.t.Helper()
 	l := &life{}
@@ -158,7 +158,7 @@ func (m *mortal) portal(n int) (portal *control.Control, end func() (killed bool
 	settings.MaxConns, settings.MinIdleConns = 1, 0
 	ready := settings.AfterConnect
 	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		// PostgreSQL has noticed then that the one before has ended, which holds nothing any more.
+		// Wait until PostgreSQL has noticed the end of the previous portal and released its locks.
 		if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(1, 1)`); err != nil {
 			return err
 		}
@@ -179,12 +179,11 @@ func (m *mortal) portal(n int) (portal *control.Control, end func() (killed bool
 	}
 }
 
-// shortPart is how many statements of a part a portal ends before each of which, in any order.
+// shortPart is the number of statements up to which every one is a crash point.
 const shortPart = 6
 
-// survives has a part of the order done, each time by a portal that ends one statement later, until one does not end,
-// or only when it has done all. A part that is one transaction leaves nothing of itself; a pass, which is several,
-// may leave those that were whole.
+// wantCrashSafe runs a part of the order with portals that crash one statement later each time, until one completes.
+// A part in one transaction leaves nothing after a crash; a pass of several transactions may leave complete ones.
 func (m *mortal) survives(what string, pass bool, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	for n := min(1, m.every); ; n++ {
@@ -201,7 +200,7 @@ func (m *mortal) survives(what string, pass bool, do func(context.Context, *cont
 		if killed {
 			m.places++
 		}
-		if !killed || err == nil && !pass { // the statement after the last tells who listens
+		if !killed || err == nil && !pass { // the statement after the commit only notifies
 			m.heard()
 			return
 		}
@@ -211,7 +210,7 @@ func (m *mortal) survives(what string, pass bool, do func(context.Context, *cont
 	}
 }
 
-// again has a part that was done, of which nobody heard, done again: it changes nothing.
+// wantRepeatable repeats a completed part whose answer was lost: it must change nothing.
 func (m *mortal) again(what string, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	if m.every == 0 {
@@ -227,7 +226,7 @@ func (m *mortal) again(what string, do func(context.Context, *control.Control) e
 	m.places++
 }
 
-// ask asks for what the order is about, as the API does: asked again, it answers the same.
+// ask sends the order as the API does: repeated, it must give the same answer.
 func (m *mortal) ask(do asking) {
 	m.t.Helper()
 	var told string
@@ -249,10 +248,10 @@ func (m *mortal) ask(do asking) {
 	m.again("it is asked for", ask)
 }
 
-// mostRounds is how often hosts ask for work, at most: what waits then waits for ever.
+// maxRounds limits the rounds of claims; jobs still waiting then wait forever.
 const mostRounds = 12
 
-// carryOut has the hosts do what waits for them, until nothing does.
+// carryOut makes the hosts run their jobs until none is left.
 func (m *mortal) carryOut() {
 	m.t.Helper()
 	for range mostRounds {
@@ -268,7 +267,7 @@ func (m *mortal) carryOut() {
 		if len(work[m.h1])+len(work[m.h2]) == 0 {
 			return
 		}
-		for _, sends := range []bool{false, true} { // what is sent is there when the other says so
+		for _, sends := range []bool{false, true} { // a receiver is done only after its sender
 			for _, h := range slices.Sorted(maps.Keys(work)) {
 				for _, w := range work[h] {
 					if (w.Kind == fleet.VolumeSend) == sends {
@@ -281,8 +280,8 @@ func (m *mortal) carryOut() {
 	m.t.Fatalf("%d rounds later there is still work", mostRounds)
 }
 
-// claimed is the work that the host gets. What it got of a portal that ended before it answered comes back when the
-// leases have run out.
+// claimed returns the host's claimed jobs. Jobs claimed from a portal that crashed before its answer come back after
+// their leases expire.
 func (m *mortal) claimed(host fleet.HostID) []wire.Work {
 	m.t.Helper()
 	if m.count("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
@@ -300,7 +299,7 @@ func (m *mortal) claimed(host fleet.HostID) []wire.Work {
 		m.survives("what was taken is given back", true, func(ctx context.Context, portal *control.Control) error {
 			return portal.RescueJobs(ctx, fleet.SystemActor)
 		})
-		// A while later.
+		// After the retry delay.
 		m.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`)
 		m.survives("work is taken", false, claim)
 		if len(work) != len(lost) {
@@ -315,7 +314,7 @@ func (m *mortal) claimed(host fleet.HostID) []wire.Work {
 	return work
 }
 
-// finished has the host say that it has done the work.
+// finished reports the end of the host's job.
 func (m *mortal) finished(host fleet.HostID, w wire.Work) {
 	m.t.Helper()
 	m.seq[host]++
@@ -329,7 +328,7 @@ func (m *mortal) finished(host fleet.HostID, w wire.Work) {
 	m.again(string(w.Kind)+" is done", finish)
 }
 
-// sees is what the host then sees of what the work is about.
+// reportOf returns the host's finish for the job.
 func (m *mortal) sees(host fleet.HostID, w wire.Work) wire.Finish {
 	m.t.Helper()
 	if ref, ok := w.Subject.Volume(); ok {
@@ -366,7 +365,7 @@ func (m *mortal) sees(host fleet.HostID, w wire.Work) wire.Finish {
 	return wire.Finish{VM: &s}
 }
 
-// cameTo is what an order came to, but for ids and moments.
+// outcome returns everything written for an order, without ids and times.
 func (m *mortal) cameTo() string {
 	m.t.Helper()
 	return one[string](&rig{t: m.t, pool: m.pool}, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (

@@ -12,20 +12,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// asking asks that portal for something, and gives its answer.
+// request orders something from the portal and returns its answer.
 type asking func(ctx context.Context, portal *control.Control) (any, error)
 
-// portalOrder is an order that a portal ends in the middle of.
+// portalOrder is an order during which the portal crashes.
 type portalOrder struct {
-	every int // as mortal.every
-	least int // in how many places it ends, at least
-	// ready makes what is there before the order, and says how it is asked for, by that portal.
+	every int // as crashFixture.every
+	least int // minimum number of crash points
+	// ready prepares the order and returns its request.
 	ready func(m *mortal) asking
-	// want demands more of the end than that it is the same as that of an order under which no portal ends.
+	// want checks the outcome, beyond equality with an order without crashes.
 	want func(m *mortal)
 }
 
-// made asks for a VM.
+// createRequest orders a VM.
 func (m *mortal) creating(in control.CreateVM) asking {
 	in.ProjectID = m.red
 	return func(ctx context.Context, portal *control.Control) (any, error) {
@@ -33,7 +33,7 @@ func (m *mortal) creating(in control.CreateVM) asking {
 	}
 }
 
-// twoDisks is a VM that is off, in two pools.
+// vmWithTwoDisks returns a VM that is off, with disks in two pools.
 func (m *mortal) twoDisks() fleet.VMView {
 	return m.off("web", fleet.Disk{PoolID: m.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: m.nfs, SizeBytes: 2 << 20})
 }
@@ -116,9 +116,9 @@ func (m *mortal) wantSnapshots(names ...string) {
 	}
 }
 
-// A portal may end before any statement of it while an order is asked for, begun, taken by a host and finished: each
-// part is done as a whole or not at all, and done again by the next portal, as often as that ends too, it comes to
-// the same as if none had ended. So does a part of whose end nobody heard.
+// A portal may crash before any statement while an order is requested, begun, claimed and finished. Each part is done
+// completely or not at all, and the next portal repeats it. The outcome equals that without crashes. A repeated part
+// whose answer was lost changes nothing.
 func TestOrdersSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 	t.Parallel()
 	for name, o := range portalOrders {
@@ -141,7 +141,7 @@ func TestOrdersSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 					}
 				})
 			}
-			t.Cleanup(func() { // when both are done
+			t.Cleanup(func() { // after both subtests
 				if came[true] != came[false] && !t.Failed() {
 					t.Errorf("it came to\n%s\nand without an end to\n%s", came[true], came[false])
 				}

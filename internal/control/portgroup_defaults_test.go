@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Cards on a port group are in the groups that it gives, also those that are there already, until they name their
-// own; what it gives is followed live.
+// NICs on a port group are in its default security groups, existing NICs too, until they name their own. Changes of
+// the defaults apply to running VMs.
 func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
@@ -106,7 +106,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	})
 	is("a card that names its own", late.ID, "own guard true, of the port group []")
 
-	// Whoever names none follows again; and what the port group gives is followed, by those alone.
+	// A NIC that names no groups follows again. Changes of the port group reach following NICs only.
 	if _, err := s.nicIn(s.member, late.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if follow(); s.get(late.ID).Generation != generation {
 		t.Error("a pass in which nothing changed changes a VM")
 	}
-	// An edit of something else, with the card as it is shown, leaves it following.
+	// An edit of another field, with the NIC as shown, leaves it following.
 	spec := s.get(late.ID).Spec
 	spec.CPUs = 2
 	if _, _, err := s.UpdateVM(t.Context(), s.member, late.ID, control.UpdateVM{Spec: &spec}); err != nil {
@@ -132,14 +132,14 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	is("after another edit", late.ID, "strict guard true, of the port group [securityGroups]")
 
-	// Anti-spoofing, for cards that come and for those that follow it.
+	// Anti-spoofing defaults apply to new NICs and to following ones.
 	off, on := false, true
 	if err := set(&off, strict.ID); err != nil {
 		t.Fatal(err)
 	}
 	router := made(s.member, "router")
 	is("a tenant's card where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
-	// Elsewhere a tenant's card is guarded, whichever way it came there.
+	// Elsewhere a tenant's NIC gets anti-spoofing, however it came there.
 	stray := made(s.member, "stray")
 	spec = s.get(stray.ID).Spec
 	spec.CPUs = 2
@@ -170,7 +170,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec})
 		return err
 	})
-	// Off the port group nothing of it stays but the guard, which only those who run hosts take off.
+	// Off the port group its defaults end, except anti-spoofing, which only administrators switch off.
 	spec = s.get(router.ID).Spec
 	spec.NICs[0].PortGroup = ""
 	if _, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec}); err != nil {

@@ -40,7 +40,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 	})
 	s.refused("a VLAN where there are none", fleet.Invalid, "knows no VLANs", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
 
-	// A member puts a VM on what is open; on what is not only after a grant, and hears of it only then.
+	// A member may use unrestricted port groups, and others only after a grant. Before it, they look unknown.
 	create := func(a fleet.Actor, name, group string) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), a, control.CreateVM{
 			ProjectID: s.red, Name: name, HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{Network: "lab", PortGroup: group}}},
@@ -82,7 +82,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 	}
 	s.refused("after it was taken back", fleet.Invalid, closed, func() error { _, err := create(s.member, "mail", "staff"); return err })
 
-	// A card moves between port groups by an edit, at the guest's next start.
+	// An edit moves a NIC to another port group at the guest's next start.
 	spec := s.get(v.ID).Spec
 	spec.NICs[0].PortGroup = ""
 	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec}); err != nil {
@@ -98,7 +98,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 	s.refused("drop it twice", fleet.NotFound, "no such port group", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); return err })
 }
 
-// A grant of a port group opens it also where the network itself is not open, and goes with the port group.
+// A grant of a port group also works on a restricted network, and ends with the port group.
 func TestGrantedPortGroupOfRestrictedNetwork(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lan", "10.7.0.")

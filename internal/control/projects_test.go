@@ -17,7 +17,7 @@ func (h *house) addProject(name string) fleet.Project {
 	return p
 }
 
-// as is the user with the rights that the database gives now.
+// currentActor returns the user with the current roles in the database.
 func (h *house) as(name string) fleet.Actor {
 	h.t.Helper()
 	a, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), h.session(name))

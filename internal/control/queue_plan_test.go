@@ -16,15 +16,14 @@ import (
 	"quantix/internal/wire"
 )
 
-// A portal keeps a statement's plan for as long as its connection. One that was made when the portal was new, or
-// while nothing waited, must serve a full queue.
+// A connection keeps statement plans. A plan made for an empty queue must be fast for a full one.
 func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]int{"when the portal was new": 0, "while nothing waited": 60_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := testkit.URL(t)
-			pool, err := db.Open(t.Context(), at, 1) // so that what is planned first is what runs later
+			pool, err := db.Open(t.Context(), at, 1) // one connection, so plans made first are used later
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -38,12 +37,13 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 			r.agent = r.addHost("h1")
 			r.hello("one", "here")
 			for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
-				r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // nothing has it planned anew
+				// No autovacuum invalidates the plans.
+				r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`)
 			}
 			r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
 			r.exec(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
 			r.queued(others, 0, history)
-			// Indexes that were large hold nothing now.
+			// Large indexes without live entries.
 			for _, sql := range []string{`UPDATE jobs SET state = 'done', ended_at = now()`, `VACUUM jobs`, `ANALYZE`} {
 				if _, err := others.Exec(t.Context(), sql); err != nil {
 					t.Fatal(err)
@@ -79,8 +79,8 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 	}
 }
 
-// queued adds so many jobs, those after the first ones: a quarter waits for the rig's host, a quarter is at work
-// elsewhere, the rest is over; and consoles that are. Nobody need be told, and no plan is thrown away.
+// addJobs adds n jobs: a quarter queued for the rig's host, a quarter running elsewhere, the rest ended, some for
+// consoles. It sends no notification and invalidates no plan.
 func (r *rig) queued(others *pgx.Conn, after, n int) {
 	r.t.Helper()
 	_, err := others.Exec(r.t.Context(), `SET session_replication_role = replica`)

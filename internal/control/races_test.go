@@ -15,8 +15,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// begin opens a transaction of the test's own, which gives up a lock that it waits for and never falls to a deadlock
-// itself.
+// beginTx opens a transaction of the test that gives up a lock after a timeout and is never a deadlock's victim.
 func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
@@ -37,7 +36,7 @@ func in(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 	}
 }
 
-// behind starts do and returns when it waits for a lock. end waits for it.
+// startBlocked starts do and returns once it waits for a lock. end waits for its result.
 func behind(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error) {
 	t.Helper()
 	waiting := func() (n int) {
@@ -69,7 +68,7 @@ func TestFinishWaitsForConcurrentOrder(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]
-	order := begin(t, r.pool) // what forcing off and deleting do: the VM first, then its jobs
+	order := begin(t, r.pool) // lock order of force off and delete: the VM first, then its jobs
 	in(t, order, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, id)
 	end := behind(t, r.pool, func() error {
 		return r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}})
@@ -89,7 +88,7 @@ func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'release')`, pool, r.agent.HostID)
 	testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolRelease, Subject: fleet.SubjectPool(pool), Name: "p"}.Add(t, r.pool)
 	w := r.claim()[0]
-	order := begin(t, r.pool) // what assigning anew does: the pool first, then its hosts
+	order := begin(t, r.pool) // lock order of assign: the pool first, then its hosts
 	in(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
 	end := behind(t, r.pool, func() error { return r.finish(w, wire.Finish{Outcome: wire.Done}) })
 	in(t, order, "SET LOCAL lock_timeout = '500ms'")
@@ -123,7 +122,7 @@ func TestTransactionRetriedAfterDeadlock(t *testing.T) {
 	}
 }
 
-// wearOut takes the job until it is given up.
+// exhaustAttempts claims the job until it fails.
 func (r *rig) wearOut() {
 	r.t.Helper()
 	for range 5 {
@@ -172,7 +171,7 @@ func TestDeletionUndoneWhenGivenUp(t *testing.T) {
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.DeletedAt != nil || vm.Status.ErrorOf != fleet.VMDelete {
 		t.Fatalf("%+v, %v", vm, err)
 	}
-	// Whether the data is gone, nobody knows.
+	// Whether the data was deleted is unknown.
 	if state := one[string](r, `SELECT state FROM jobs`); state != "unknown" {
 		t.Fatalf("the job is %s", state)
 	}
@@ -188,7 +187,8 @@ func TestCancelRefusedForRunningDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.claim()
-	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`) // the agent is not heard, but may be at it
+	// The agent is offline, but may still run the job.
+	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestConcurrentCreatesWithSameMAC(t *testing.T) {
 			return err
 		})
 	}
-	host := begin(t, s.pool) // holds up the first VM after its address was chosen
+	host := begin(t, s.pool) // blocks the first VM after its address was chosen
 	in(t, host, `SELECT 1 FROM hosts WHERE id = $1 FOR UPDATE`, s.h1)
 	first, second := create("a"), create("b")
 	if err := host.Commit(t.Context()); err != nil {
@@ -306,11 +306,11 @@ func TestTextInvalidForPostgreSQLRefused(t *testing.T) {
 	}
 }
 
-// Two portals' batches of heartbeats may hold the same hosts, each in its own order.
+// Batches of two portals may have the same hosts in different orders.
 func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 	r := newRig(t)
 	session := []byte("s")
-	for _, id := range []string{"b", "a"} { // as they lie in the table, and as they are in the batch
+	for _, id := range []string{"b", "a"} { // the orders in the table and in the batch
 		r.exec(`INSERT INTO hosts (id, name) VALUES ($1, $1)`, id)
 		r.exec(`INSERT INTO host_sessions (host_id, session, digest) VALUES ($1, $2, 'd')`, id, session)
 	}

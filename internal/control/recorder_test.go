@@ -15,7 +15,7 @@ import (
 	"quantix/internal/control"
 )
 
-// recorder notes what is asked of a database.
+// recorder records the statements sent to a database.
 type recorder struct {
 	mu    sync.Mutex
 	asked []pgx.TraceQueryStartData
@@ -41,14 +41,14 @@ func (r *recorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQue
 
 func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// recorded is a second Control over the database at url whose statements are noted.
+// recorded returns a second Control on the database at url with recorded statements.
 func recorded(t *testing.T, url string) (*control.Control, *recorder) {
 	t.Helper()
 	r := &recorder{}
 	return control.New(r.open(t, url, 0), control.Options{}), r
 }
 
-// open is a pool of at most conns connections (0: pgx's default) whose statements r notes.
+// open returns a pool of at most conns connections (0: pgx's default) with recorded statements.
 func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
@@ -67,7 +67,7 @@ func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	return pool
 }
 
-// about are the statements about table that do runs.
+// statementsAbout returns the statements about table that do runs.
 func (r *recorder) about(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
 	t.Helper()
 	r.asked = nil
@@ -77,7 +77,7 @@ func (r *recorder) about(t *testing.T, table string, do func() error) []pgx.Trac
 	return slices.DeleteFunc(r.asked, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, table) })
 }
 
-// plans are PostgreSQL's plans for the statements about table that do runs, with their very arguments.
+// plans returns PostgreSQL's plans for the statements about table that do runs, with their actual arguments.
 func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
 	t.Helper()
 	var plans []string
@@ -95,7 +95,7 @@ func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func
 	return strings.Join(plans, "\n\n")
 }
 
-// visited counts the rows of vms that PostgreSQL looks at for what do asks, as scans and indexes give them.
+// visited counts the rows of vms that scans and indexes return for the statements of do.
 func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
 	t.Helper()
 	var all []string
@@ -114,7 +114,7 @@ func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (r
 	return rows, strings.Join(all, "\n")
 }
 
-// node is one step of a plan that was run.
+// node is one step of an executed plan.
 type node struct {
 	Relation string  `json:"Relation Name"`
 	Index    string  `json:"Index Name"`
@@ -135,8 +135,7 @@ func (n node) visited() int {
 	return rows
 }
 
-// planned runs a statement as its connection has it planned, and undoes it. read is how many blocks of 8 KiB it looks
-// at.
+// planned runs a prepared statement and rolls back. read is the number of 8 KiB blocks read.
 func (r *rig) planned(name, args string) (read int, plan string) {
 	r.t.Helper()
 	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
@@ -156,7 +155,7 @@ func (r *rig) planned(name, args string) (read int, plan string) {
 	return blocksOf(r.t, plan), plan
 }
 
-// blocksOf is how many blocks of 8 KiB a plan that was run looked at.
+// blocksOf returns the 8 KiB blocks that an executed plan read.
 func blocksOf(t *testing.T, plan string) int {
 	t.Helper()
 	var roots []struct {

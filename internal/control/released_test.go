@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// looked is a full report of a look that began so long ago.
+// reportFrom sends a full report whose inventory began the given time ago.
 func (r *rig) looked(ago time.Duration, networks ...wire.NetworkReport) {
 	r.t.Helper()
 	seq := r.next()
@@ -21,8 +21,8 @@ func (r *rig) looked(ago time.Duration, networks ...wire.NetworkReport) {
 	}
 }
 
-// A network that the host has just released is not found there by a report that was on its way, nor by one that says
-// that the host lacks it; what an administrator makes of it later is.
+// A network just released by the host is not discovered again from a report already on its way, or after a report
+// that it is missing. A network made later by an administrator is discovered.
 func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	r := newRig(t)
 	r.exec(`UPDATE hosts SET status = '{}'`)
@@ -69,8 +69,8 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	want("and removed there", "net br0  true")
 }
 
-// A release that fails is tried again later and later: 5 minutes after the first failure, then 10, …, six hours at
-// most. Whatever else is lost is not held up by that, nor is another host's.
+// A failed release is retried after 5 minutes, then 10 and so on up to six hours. Other lost objects and other hosts
+// are not delayed.
 func TestFailedReleaseBacksOff(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
@@ -82,7 +82,7 @@ func TestFailedReleaseBacksOff(t *testing.T) {
 		due := func() bool {
 			t.Helper()
 			r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
-			// Those of the last day count.
+			// Failures of the last day count.
 			r.exec(`UPDATE jobs SET ended_at = GREATEST(ended_at, now() - interval '23 hours') WHERE state = 'failed'`)
 			if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 				t.Fatal(err)

@@ -94,7 +94,7 @@ func TestVMsUnknownWhenHypervisorIsLost(t *testing.T) {
 	}
 	blind("2")
 	r.exec(`UPDATE host_sessions SET blind_since = now() - interval '31 seconds'`)
-	blind("3") // the agent itself is heard all the time
+	blind("3") // the agent itself stays online
 	vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
 	if err != nil || vm.Phase != fleet.PhaseUnknown {
 		t.Fatalf("phase %s, %v", vm.Phase, err)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// served is a network with a range of DHCP, on both hosts.
+// dhcpNetwork returns a network with a DHCP range, on both hosts.
 func (s *site) served(name, at string) fleet.NetworkView {
 	s.t.Helper()
 	spec := natSpec(at + "1/24")
@@ -18,7 +18,7 @@ func (s *site) served(name, at string) fleet.NetworkView {
 	return s.define(name, spec, s.h1, s.h2)
 }
 
-// onNet is a VM on h1 with one card on the network, and what its host says of that.
+// vmOnNetwork returns a VM on h1 with one NIC on the network, and its reported addresses.
 func (s *site) onNet(name string, n fleet.NetworkID, mac string, ips ...string) fleet.VMID {
 	s.t.Helper()
 	v := s.vm(name, fleet.Running)
@@ -35,7 +35,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 	web := s.onNet("web", n.ID, "52:54:00:00:07:01", "10.7.0.101")
 	s.onNet("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
 
-	// Without an address it is the one that the card has.
+	// Without an address, the NIC's current one is reserved.
 	lease, tasks, err := s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52-54-00-00-07-01", Name: "web"})
 	if err != nil || lease.IP != "10.7.0.101" || len(tasks) != 2 {
 		t.Fatalf("%+v %v %v", lease, tasks, err)
@@ -50,11 +50,11 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 	if _, tasks, err = s.ReserveAddress(t.Context(), chief, n.ID, lease); err != nil || len(tasks) != 0 {
 		t.Errorf("the same again: %v %v", tasks, err)
 	}
-	// Of a card that nobody has it is the next free one: not the hosts' own, not db's.
+	// For an unused MAC it is the next free one, neither the hosts' own nor db's.
 	if lease, _, err = s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52:54:00:00:07:09"}); err != nil || lease.IP != "10.7.0.3" {
 		t.Errorf("%+v %v", lease, err)
 	}
-	// Another address for the same card takes the place of the first.
+	// Another address for the same NIC replaces the first.
 	if _, _, err = s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52:54:00:00:07:01", IP: "10.7.0.7"}); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 	}
 }
 
-// Of two that take one address at the same moment one gets it.
+// Of two concurrent reservations of one address, one succeeds.
 func TestConcurrentReservationsOfOneAddress(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lab", "10.7.0.")
@@ -127,7 +127,7 @@ func TestConcurrentReservationsOfOneAddress(t *testing.T) {
 	}
 }
 
-// Of those that ask for any address at the same moment each gets one of its own; who asks again keeps it.
+// Concurrent reservations without an address each get a different one; a repeated one keeps it.
 func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lab", "10.7.0.")
@@ -162,7 +162,7 @@ func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 	}
 }
 
-// Of who has which address only those hosts tell that were given the network.
+// Only hosts with the network assigned report leases.
 func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 	s := newSite(t)
 	n := s.define("lab", natSpec("10.7.0.1/24"), s.h1)
@@ -177,7 +177,7 @@ func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 	}
 }
 
-// What Quantix did not make shows where it has a card's MAC address; its name only to those who see hosts.
+// An unmanaged machine that uses a NIC's MAC address is shown; its name only to actors who see hosts.
 func TestUnmanagedMachineWithNICsMACIsShown(t *testing.T) {
 	s := newSite(t)
 	n := s.served("lab", "10.7.0.")

@@ -13,8 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// restored is a portal on a copy of the database as it was when dump was made, with the host's agent in the session
-// that it had.
+// restore returns a portal on the database dumped in dump, with the host's agent in its session of that time.
 func (r *rig) restored(dump string) *rig {
 	r.t.Helper()
 	url := testkit.EmptyURL(r.t)
@@ -33,7 +32,7 @@ func (r *rig) restored(dump string) *rig {
 func postgresProgram(t *testing.T, program string, args ...string) {
 	t.Helper()
 	bin, err := pglocal.FindBinaries()
-	if err == nil { // where only links to two of them are in PATH, the others are beside what they lead to
+	if err == nil { // PATH may have only links to two of them; the others are beside the links' targets
 		bin, err = filepath.EvalSymlinks(filepath.Join(bin, "postgres"))
 	}
 	if err != nil {
@@ -44,9 +43,9 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 	}
 }
 
-// The database is dumped, the host works on, and the dump is restored: the session is the same, and epochs and
-// generations fall. The next order comes above the epochs that the host has seen, and an edit that is lost with the
-// database is found by the next report.
+// The host works on after the dump. After the restore the session is the same, but epochs and generations are lower.
+// The next order gets an epoch above those that the host has seen, and the report after it finds the edit lost with
+// the database.
 func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

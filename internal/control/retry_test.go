@@ -19,7 +19,7 @@ func (r *rig) retry(w wire.Work) {
 	}
 }
 
-// due lets the time pass that a job waits for.
+// skipDelay ends the retry delays of queued jobs.
 func (r *rig) due() { r.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued'`) }
 
 func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
@@ -27,7 +27,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 	id := r.addVM("web")
 	r.report("")
 	var waits []time.Duration
-	for range 9 { // more often than a job may be lost
+	for range 9 { // more often than the limit of lost attempts
 		work := r.claim()
 		if len(work) != 1 || work[0].Kind != fleet.VMApply {
 			t.Fatalf("claimed %+v", work)
@@ -54,7 +54,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		t.Errorf("it waits %v, want %v", waits, want)
 	}
 	last := r.claim()[0]
-	// An agent that dies of it now does so for the first time.
+	// For the first time, an agent crashes in this job.
 	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestJobRetriedAtOnceWhenHypervisorReturns(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	r.retry(r.claim()[0])
-	r.report("still there") // the host was never blind: the wait stands
+	r.report("still there") // the hypervisor was never lost, so the delay holds
 	if got := r.claim(); len(got) != 0 {
 		t.Fatalf("claimed %+v", got)
 	}
@@ -107,7 +107,7 @@ func TestNewerOrderReplacesRetriedJob(t *testing.T) {
 	if len(stop) != 1 || stop[0].Kind != fleet.VMStop {
 		t.Fatalf("claimed %+v", stop)
 	}
-	// A start that is asked for while the stop is tried: whether that failed is no matter any more.
+	// A start ordered during retries of the stop: a failure of the stop no longer matters.
 	r.exec(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, id)
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStart); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// rig is a portal's middle with one joined host, whose agent the test plays.
+// rig is a Control with one joined host, whose agent the test simulates.
 type rig struct {
 	*control.Control
 	t     *testing.T
@@ -44,14 +44,14 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// caughtUp returns once the hub has heard all that was announced before.
+// caughtUp returns once the hub has received all earlier notifications.
 func (r *rig) caughtUp() {
 	r.t.Helper()
 	const now = "test:now"
 	sub := r.hub.Subscribe(now)
 	defer sub.Close()
 	for late := time.After(30 * time.Second); ; {
-		r.exec(`SELECT pg_notify('quantix', $1)`, now) // once more where the listener begins only now
+		r.exec(`SELECT pg_notify('quantix', $1)`, now) // again, in case the listener starts only now
 		select {
 		case <-sub.C:
 			if slices.Contains(sub.Take(), now) {
@@ -108,7 +108,7 @@ func (r *rig) report(digest string, vms ...wire.VMReport) wire.ReportAnswer {
 	return answer
 }
 
-// addVM makes a VM with a waiting vm.apply, as CreateVM does.
+// addVM adds a VM with a queued vm.apply, as CreateVM does.
 func (r *rig) addVM(name string) fleet.VMID {
 	project := one[string](r, `INSERT INTO projects (id, name) VALUES (gen_random_uuid()::text, gen_random_uuid()::text) RETURNING id`)
 	id := fleet.NewID[fleet.VMID]()
@@ -118,7 +118,7 @@ func (r *rig) addVM(name string) fleet.VMID {
 	return id
 }
 
-// onDefault is SQL for the part of a spec that has one card, on the network "default".
+// onDefault returns SQL for the part of a spec with one NIC on the network "default".
 func onDefault(mac string) string {
 	return `jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', '` + mac + `', 'networkId', (SELECT id FROM networks WHERE name = 'default'))))`
 }

@@ -28,7 +28,7 @@ func (s *site) settleRules() {
 	}
 }
 
-// VMs that are to be apart are, whoever of them says so, and named hosts are no way round it.
+// Anti-affinity holds whichever VM has the rule, and also for named hosts.
 func TestPlacementFollowsRules(t *testing.T) {
 	s := newSite(t)
 	one, err := s.ruled(chief, "web-1", "", apart)
@@ -51,7 +51,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	if n := s.count("vms"); n != before {
 		t.Errorf("%d VMs were made by what was refused", n-before)
 	}
-	// VMs of another project are nobody's neighbours.
+	// VMs of other projects do not count.
 	spec := small
 	spec.Rules = []fleet.PlacementRule{apart}
 	other, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "web", Labels: map[string]string{"tier": "web"}, Spec: spec})
@@ -65,7 +65,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	})
 }
 
-// What two transactions place at once is apart all the same.
+// Anti-affinity also holds for two concurrent transactions.
 func TestRulesHoldForConcurrentCreates(t *testing.T) {
 	s := newSite(t)
 	made := make(chan error, 4)
@@ -86,7 +86,7 @@ func TestRulesHoldForConcurrentCreates(t *testing.T) {
 	}
 }
 
-// Who sees no hosts names none in a rule, reads none, and takes none away.
+// Actors who see no hosts cannot name, read or remove hosts in rules.
 func TestRulesHideHostsFromTenants(t *testing.T) {
 	s := newSite(t)
 	s.refused("a member names a host", fleet.Invalid, "Only those who see hosts", func() error { _, err := s.ruled(s.member, "web", "", atH2); return err })
@@ -118,7 +118,8 @@ func TestRulesHideHostsFromTenants(t *testing.T) {
 	}
 }
 
-// A rule that an edit makes broken is told, to each in their words, and nothing moves; it ends when it is kept again.
+// A rule violated by an edit is shown with a text for each actor, without moving a VM. It ends when the rule holds
+// again.
 func TestViolatedRulesNeedAttention(t *testing.T) {
 	s := newSite(t)
 	one, err := s.ruled(chief, "web-1", s.h1)
@@ -173,7 +174,7 @@ func TestViolatedRulesNeedAttention(t *testing.T) {
 	}
 }
 
-// The preview names the host, and why each other is not it; a member reads of none.
+// The preview names the host, with the reasons against the others; a member sees no host names.
 func TestPreviewFollowsRules(t *testing.T) {
 	s := newSite(t)
 	if _, err := s.ruled(chief, "web-1", s.h1); err != nil {
@@ -198,7 +199,7 @@ func TestPreviewFollowsRules(t *testing.T) {
 	}
 }
 
-// What is to stay goes to no other host, and what moves is no faster than it may be.
+// A VM pinned to its host is not migrated, and migrations respect their bandwidth limit.
 func TestMigrationPolicyLimitsMoves(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// beat is a heartbeat of the host with what it has counted.
+// heartbeat sends a heartbeat of the host with filter counters.
 func (s *site) beat(a fleet.Actor, counts fleet.FilterCounts) error {
 	s.t.Helper()
 	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
@@ -23,8 +23,8 @@ func (s *site) beat(a fleet.Actor, counts fleet.FilterCounts) error {
 	return err
 }
 
-// What hosts count at cards is summed up at the group's rules, and told at each card; what a host says of cards that
-// are not its own, or said too long ago, is not counted, and nowhere taken for nothing.
+// Counters of NICs are summed per rule and shown per NIC. Counters of other hosts' NICs and outdated ones are
+// ignored, and shown as unknown instead of zero.
 func TestFilterCountersSummedPerRule(t *testing.T) {
 	s := newSite(t)
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)
@@ -80,8 +80,8 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	if told.String() != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || cards[0].Hits.Dropped.Bytes != 120 {
 		t.Errorf("the card: %s %+v", told.String(), cards[0].Hits)
 	}
-	// Another host's word about these cards is worth nothing, though it has the group too, and nor are negative or
-	// absurd counts.
+	// Another host's counters of these NICs are ignored, although it has the group too. So are negative and absurd
+	// ones.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
 	if err := s.beat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	if err := s.beat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("more rules than a report has: %v", err)
 	}
-	// What was said too long ago is unknown, and so is what cannot be counted.
+	// Outdated counters are unknown, and so are those that cannot be counted.
 	s.exec(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
 	shows(chief, "0 of 2: false 0 0, dropped 0")
 	if cards, err := s.NICFilters(t.Context(), s.member, a.ID); err != nil || cards[0].Hits != nil {
@@ -114,7 +114,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	}
 }
 
-// No two rules are counted as one: who gives a rule the id of another group's gets another.
+// Rule ids are unique: a rule given an id of another group gets a new one.
 func TestRuleIDsAreUnique(t *testing.T) {
 	s := newSite(t)
 	first := s.group(s.member, s.red, "first", allow(fleet.Ingress, fleet.TCP, 80))
@@ -133,8 +133,8 @@ func TestRuleIDsAreUnique(t *testing.T) {
 	}
 }
 
-// A group that somebody changed on a host does not count as applied there: at the group, at its cards, in what needs
-// attention. It stays until a person has it put back, and nothing is done about it meanwhile.
+// A group changed on a host does not count as applied: at the group, at its NICs, and in the attention list. It stays
+// so until a person reapplies it.
 func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
@@ -196,7 +196,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if work := s.claimOn(h1, ""); len(work) != 0 {
 		t.Errorf("what somebody changed is undone unasked: %+v", work)
 	}
-	// Another host's word about it is worth nothing there.
+	// Another host's report of it is ignored.
 	says(s.greet(s.h2), fleet.VMStatus{})
 	if got, _ := state(); got != "changed on the host, 1, changed on the host" {
 		t.Errorf("after another host's word: %s", got)
@@ -211,7 +211,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if got, _ := state(); got != "applied, 0, applied" {
 		t.Errorf("after it was put back: %s", got)
 	}
-	// The filter of the card itself.
+	// The NIC's own filter.
 	status.FilterDrifted(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
 	says(h1, status)
 	if got, card := state(); got != "applied, 0, changed on the host" || !strings.Contains(card.Problem, "removed") {

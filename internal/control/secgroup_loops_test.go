@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Two groups whose rules name one another: each follows the members of the other, in one step, and neither goes while
-// the other names it.
+// Two groups whose rules name one another: each follows the other's members in one step, and neither can be deleted
+// while named.
 func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
@@ -66,7 +66,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	if pass(db.ID, web.ID, 5432).Pass || !pass(db.ID, web.ID, 80).Pass {
 		t.Error("the two rules are taken for one")
 	}
-	// A member that moves is followed on both sides at once.
+	// A changed address of a member reaches both sides at once.
 	s.saw(web.ID, "10.0.0.9")
 	if got := told(); got != "back[10.0.0.9/32]" {
 		t.Errorf("after a member's address changed the host is told %q", got)
@@ -89,7 +89,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	}
 }
 
-// Who was a member before a rule named the group again is let in by nobody.
+// Members from before the rule named the group again are no longer allowed in.
 func TestSecurityGroupReferencedAgain(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)

@@ -21,7 +21,7 @@ func (s *site) group(a fleet.Actor, project fleet.ProjectID, name string, rules 
 	return v
 }
 
-// withNICs is a running VM of project red on h1 with one card, made by an administrator.
+// vmWithOneNIC returns a running VM of project red on h1 with one NIC, created by an administrator.
 func (s *site) withNICs(name string) fleet.VMView {
 	s.t.Helper()
 	spec := small
@@ -35,7 +35,7 @@ func (s *site) withNICs(name string) fleet.VMView {
 	return s.get(v.ID)
 }
 
-// nicIn puts the VM's only card into groups.
+// setGroups sets the security groups of the VM's only NIC.
 func (s *site) nicIn(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
 	s.t.Helper()
 	spec := s.get(vm).Spec
@@ -51,14 +51,14 @@ func (s *site) settle() {
 	}
 }
 
-// saw sets which address the VM's host says that its card has, beside a network filter of Quantix's.
+// reportAddress sets the reported address of the VM's NIC, with its network filter.
 func (s *site) saw(vm fleet.VMID, address string) {
 	s.t.Helper()
 	mac := s.get(vm).Spec.NICs[0].MAC
 	s.exec(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'filter', 'quantix-nic', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
 }
 
-// onHosts is where a group is, and what is asked of it there.
+// groupStatus returns the hosts of a group with the requested state.
 func (s *site) onHosts(id fleet.SecurityGroupID) string {
 	s.t.Helper()
 	var out string
@@ -69,10 +69,10 @@ func (s *site) onHosts(id fleet.SecurityGroupID) string {
 	return out
 }
 
-// finished numbers what hosts say.
+// finished numbers the finishes.
 var finished atomic.Int64
 
-// claimOn gives the host's jobs out, and ends each as the host says: an empty text is well done.
+// claimAndFinish claims the host's jobs and finishes each with the given error; empty: success.
 func (s *site) claimOn(a fleet.Actor, says string) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), a, wire.ClaimRequest{Max: 8}, 0)

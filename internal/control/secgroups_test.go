@@ -9,8 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A group follows the cards that are in it: to the host that has one, with the addresses of members, and away with
-// the last.
+// A group is applied on hosts with NICs in it, with its members' addresses, and removed with the last NIC.
 func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
@@ -36,7 +35,7 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	if s.settle(); len(s.claimOn(h1, "")) != 0 {
 		t.Error("a pass in which nothing changed gives work")
 	}
-	// A member comes, and its address; the host of the other card hears of it.
+	// A new member's address reaches the host of the other NIC.
 	if _, err := s.nicIn(s.member, a.ID, clients.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +57,8 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	if work = s.claimOn(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
 		t.Errorf("with another address: %+v", work)
 	}
-	// The last card leaves; the group waits for the VM's own work, so that no card loses its filter before.
+	// When the last NIC leaves, the group's removal waits for the VM's own job, so that no NIC loses its filter
+	// early.
 	if _, err := s.nicIn(s.member, b.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	}
 }
 
-// A group whose members may talk to one another.
+// A group whose members may reach one another.
 func TestSelfReferringSecurityGroup(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
@@ -138,7 +138,7 @@ func TestSelfReferringSecurityGroup(t *testing.T) {
 	}
 }
 
-// What a host cannot apply it says in its own words: at the group, at the card, and in what needs attention.
+// A host's error is shown at the group, at the NIC, and in the attention list.
 func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	s := newSite(t)
 	h1 := s.greet(s.h1)
@@ -191,7 +191,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	}
 }
 
-// Tenants have groups of their own and use the fleet's; of other projects' they learn nothing.
+// Tenants have their own groups and use global ones; groups of other projects look unknown.
 func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	s := newSite(t)
 	mine, theirs := s.group(s.member, s.red, "web"), s.group(s.stranger, s.blue, "web")
@@ -289,8 +289,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	}
 }
 
-// Anti-spoofing is on for what tenants make, and off for what those make who run hosts, unless they say otherwise;
-// what is there stays.
+// Anti-spoofing defaults to on for tenants and off for administrators; existing NICs stay.
 func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	s := newSite(t)
 	make := func(a fleet.Actor, name string, on *bool) fleet.VMView {
@@ -319,7 +318,7 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
 		return err
 	})
-	// A card of before the guard stays as it is, also where a tenant changes something else of it.
+	// A NIC older than anti-spoofing stays as it is, also if a tenant edits another field.
 	old := s.withNICs("old")
 	g := s.group(s.member, s.red, "web")
 	if v, err := s.nicIn(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {

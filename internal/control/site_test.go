@@ -11,17 +11,17 @@ import (
 	"quantix/internal/wire"
 )
 
-// site is a house with projects red and blue, hosts h1 and h2 that are heard, the shared pool "nfs" on both with an
-// image and an ISO that are published, the local pool "local" on h1 alone, and the network "default" on both. Tests
-// write what agents would report.
+// projectFixture is an identityFixture with projects red and blue, and online hosts h1 and h2. The shared pool "nfs"
+// is on both with a published image and ISO, the local pool "local" on h1, and the network "default" on both. Tests
+// write the agents' reports.
 type site struct {
 	*house
 	red, blue      fleet.ProjectID
 	h1, h2         fleet.HostID
 	nfs, local     fleet.PoolID
 	member, viewer fleet.Actor // of project red
-	stranger       fleet.Actor // member of project blue
-	ticks          int64       // of what its agents hand in
+	stranger       fleet.Actor // of project blue
+	ticks          int64       // numbers the agents' reports
 }
 
 func newSite(t *testing.T) *site {
@@ -39,7 +39,7 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
-// greet is the host's agent in a session of its own.
+// agentSession starts a session of the host's agent.
 func (s *site) greet(id fleet.HostID) fleet.Actor {
 	s.t.Helper()
 	a := fleet.Actor{HostID: id, Name: "host " + string(id)}
@@ -87,7 +87,8 @@ func (s *site) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 	return id
 }
 
-// shelved is the name of an image that shelve makes: no search for letters finds it by the pool's id.
+// publishedName returns the name of an image made by publishImage. It has no letters of the pool's id, which a search
+// could match.
 func shelved(volume string, pool fleet.PoolID) string {
 	return volume + " of " + strings.Map(func(r rune) rune {
 		if r >= 'a' {
@@ -97,8 +98,7 @@ func shelved(volume string, pool fleet.PoolID) string {
 	}, string(pool))
 }
 
-// shelve makes a volume of the pool an image of the library, published to every project, with a copy on each of the
-// hosts that has its own.
+// publishImage makes a volume of the pool an image published to every project, with a copy on each of the hosts.
 func (s *site) shelve(pool fleet.PoolID, hosts []fleet.HostID, volume, format string, capacity int64) (fleet.ImageID, fleet.ImageVersionID) {
 	s.t.Helper()
 	image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
@@ -118,13 +118,13 @@ func (s *site) count(table string) int {
 	return n
 }
 
-// written is what every refusal must leave alone.
+// written summarizes everything that a refusal must not change.
 func (s *site) written() string {
 	return fmt.Sprint(s.count("vms"), s.count("jobs"), s.count("audit"), s.count("pools"), s.count("assignments WHERE asked = 'assign'"), s.count("idempotency"),
 		s.count("hosts"), s.count("console_tickets"), s.count("vms WHERE generation > 1"))
 }
 
-// refused demands a code, words, and that nothing is written.
+// refused checks an error's code and text, and that nothing was written.
 func (s *site) refused(name string, code fleet.Code, says string, do func() error) {
 	s.t.Helper()
 	before := s.written()
@@ -137,7 +137,7 @@ func (s *site) refused(name string, code fleet.Code, says string, do func() erro
 	}
 }
 
-// vm makes one in project red on h1, which the host has then made and reports with this power.
+// vm creates a VM in project red on h1, reported with the given power.
 func (s *site) vm(name string, power fleet.Power) fleet.VMView {
 	s.t.Helper()
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: small, Start: power == fleet.Running})
@@ -150,7 +150,7 @@ func (s *site) vm(name string, power fleet.Power) fleet.VMView {
 	return s.get(v.ID)
 }
 
-// reported is what a host's report of the VM's newest generation writes.
+// reported writes a host's report of the VM's newest generation.
 func (s *site) reported(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET observed_generation = generation, status = jsonb_build_object('power', $2::text, 'cpus', 1, 'memoryMiB', 256) WHERE id = $1`, id, power)
@@ -176,7 +176,7 @@ func (s *site) jobs(subject fleet.Subject) string {
 	return all
 }
 
-// edited is the whole spec with something else in it.
+// edited returns an update with the complete spec, changed by f.
 func edited(v fleet.VMView, f func(*fleet.VMSpec)) control.UpdateVM {
 	f(&v.Spec)
 	return control.UpdateVM{Spec: &v.Spec}

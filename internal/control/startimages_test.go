@@ -24,7 +24,7 @@ func (s *shelf) start(name string) fleet.StartImageView {
 	return fleet.StartImageView{}
 }
 
-// What the migration brings is taken by the same rules as what people add.
+// Entries from the migration pass the same checks as those of people.
 func TestShippedCatalogEntriesAreValid(t *testing.T) {
 	s := newShelf(t)
 	all, err := s.StartImages(t.Context(), chief)
@@ -97,8 +97,8 @@ func TestCatalogEditAndRestore(t *testing.T) {
 	}
 }
 
-// A pull makes an image with the entry's facts; the next one a version of it. One that failed says why at its entry,
-// and leaves no version.
+// A pull makes an image with the entry's facts; a second pull adds a version. A failed pull shows its error at the
+// entry and leaves no version.
 func TestPullCatalogImage(t *testing.T) {
 	s := newShelf(t)
 	debian := s.start("Debian 12")
@@ -117,7 +117,7 @@ func TestPullCatalogImage(t *testing.T) {
 	}
 	s.refused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 
-	// The host has no network, and says so.
+	// The host reports that it has no network.
 	work := s.work(task.HostID, fleet.VolumeFetch)
 	if o := work[0].Args.Volume; len(work) != 1 || o.URL != debian.URL || o.ChecksumURL != debian.ChecksumURL || o.Checksum != "" {
 		t.Fatalf("%+v", work)
@@ -129,7 +129,7 @@ func TestPullCatalogImage(t *testing.T) {
 		t.Errorf("after it failed: %+v %+v", v, v.Last)
 	}
 
-	// Once more: the same image, and the version that never came is gone.
+	// Again: the same image, and the failed version is gone.
 	again, task, err := pull(control.Pull{PoolID: s.nfs})
 	if err != nil || again != id {
 		t.Fatalf("%s %v", again, err)
@@ -144,7 +144,7 @@ func TestPullCatalogImage(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 
-	// A newer build is a version more, beside the first one's file; in a local pool a host is chosen.
+	// A newer build is a further version in another file; in a local pool a host is chosen.
 	if _, task, err = pull(control.Pull{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}
@@ -157,7 +157,7 @@ func TestPullCatalogImage(t *testing.T) {
 		t.Errorf("%+v", image.Versions)
 	}
 
-	// What is there already is not downloaded.
+	// Existing bytes are not downloaded again.
 	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(digest), ChecksumURL: new("")}); err != nil {
 		t.Fatal(err)
 	}

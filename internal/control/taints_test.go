@@ -22,7 +22,7 @@ func (s *site) tolerant(a fleet.Actor, name string, host fleet.HostID, toleratio
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 }
 
-// Hosts that are kept for some VMs take no other; what is there stays, and is edited as before.
+// Tainted hosts accept only tolerating VMs; existing VMs stay and can be edited.
 func TestTaintedHostNeedsToleration(t *testing.T) {
 	s := newSite(t)
 	there := s.vm("there", fleet.Running) // on h1, which has the most memory
@@ -59,7 +59,7 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 	}
 }
 
-// Tenants neither reach hosts that are kept for others by themselves, nor read what these are called.
+// Tenants cannot set tolerations, and do not see the hosts' taints.
 func TestTenantsCannotSetTolerations(t *testing.T) {
 	s := newSite(t)
 	s.taint(s.h1, "gpu")
@@ -83,7 +83,7 @@ func TestTenantsCannotSetTolerations(t *testing.T) {
 	}
 }
 
-// What is kept for later is checked, stored and given back, and no host is asked for it.
+// Fields for later use are checked, stored and returned, and no job is queued for them.
 func TestUnusedPolicyFieldsAreStored(t *testing.T) {
 	s := newSite(t)
 	spec := small

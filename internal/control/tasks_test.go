@@ -17,7 +17,7 @@ func (r *rig) task(id fleet.TaskID) fleet.Task {
 	return t
 }
 
-// A task is as its job is, whoever changes it.
+// A task has its job's state after every change.
 func TestTaskStateFollowsJob(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
@@ -74,12 +74,12 @@ func TestTaskSurvivesHostDeletion(t *testing.T) {
 	}
 }
 
-// A task of two parties is as both of their jobs are: it runs while one does, and ends as the worse of them.
+// A task of two jobs runs while one of them runs, and ends with the worse result.
 func TestTaskStateCombinesTwoJobs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
-		ends     map[string]fleet.JobState // role -> how it ends
+		ends     map[string]fleet.JobState // role -> final state
 		lost     string                    // the role whose host is removed
 		want     fleet.JobState
 		error    string

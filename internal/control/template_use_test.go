@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// VMs from a template stand on its images, or are full copies of them; what stands on a version keeps it.
+// VMs from a template are overlays on its images or full copies. A version stays while overlays use it.
 func TestCreateVMsFromTemplate(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web")
@@ -112,7 +112,7 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A failed copy leaves a version from which nothing is made, and that can be deleted.
+	// A failed copy leaves a version that is unusable but can be deleted.
 	if _, err := s.AddTemplateVersion(t.Context(), s.member, other.ID, control.OfVM{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}

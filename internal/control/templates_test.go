@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// off is a VM of project red with a disk in the local pool, which its host has made and reports as off.
+// off returns a VM of project red with a disk in the local pool, created and reported as off.
 func (s *shelf) off(name string, disks ...fleet.Disk) fleet.VMView {
 	s.t.Helper()
 	in := control.CreateVM{ProjectID: s.red, Name: name, HostID: s.h1, Spec: small}
@@ -25,7 +25,7 @@ func (s *shelf) off(name string, disks ...fleet.Disk) fleet.VMView {
 	return s.get(vm.ID)
 }
 
-// made ends the creation of the VM, which is off then.
+// finishCreation finishes the creation of the VM, which is off then.
 func (s *shelf) made(vm fleet.VMView) {
 	s.t.Helper()
 	for _, w := range s.work(vm.HostID, fleet.VMApply) {
@@ -42,7 +42,7 @@ func (s *shelf) template(a fleet.Actor, id fleet.TemplateID) fleet.TemplateView 
 	return v
 }
 
-// templated is a template of the VM whose images are whole.
+// templated returns a template of the VM with complete images.
 func (s *shelf) templated(name string, vm fleet.VMView) fleet.TemplateView {
 	s.t.Helper()
 	id, _, err := s.AddTemplate(s.t.Context(), s.member, control.NewTemplate{Name: name, OfVM: control.OfVM{VMID: vm.ID}})
@@ -53,7 +53,7 @@ func (s *shelf) templated(name string, vm fleet.VMView) fleet.TemplateView {
 	return s.template(s.member, id)
 }
 
-// copied ends all copies that wait for the host.
+// copied finishes all queued copies on the host.
 func (s *shelf) copied(host fleet.HostID, sum string) {
 	s.t.Helper()
 	for _, w := range s.work(host, fleet.VolumeCopy) {
@@ -61,8 +61,8 @@ func (s *shelf) copied(host fleet.HostID, sum string) {
 	}
 }
 
-// A member makes a template of a VM that is off: each disk becomes an image of the template's, and the spec is kept
-// without what made it that VM.
+// A member makes a template of a VM that is off: each disk becomes an image of the template, and the spec loses the
+// VM's identity.
 func TestMembersCreateTemplates(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -99,7 +99,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 		t.Errorf("the disk of a template is offered alone: %v %v", all, err)
 	}
 
-	// One more version of the same images; the name is the template's.
+	// A second version from the same images; the template has its name.
 	if _, err := s.AddTemplateVersion(t.Context(), s.member, id, control.OfVM{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +266,8 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	s.refused("more than a project may have", fleet.Conflict, "as many as it may have", ask(control.NewTemplate{Name: "Last", OfVM: of}))
 }
 
-// A template of images is there at once, of a VM that runs; what it names is not its own, and stays when it goes.
+// A template of existing images is ready at once, also from a running VM. It does not own the images, which stay
+// after its deletion.
 func TestTemplateOfExistingImages(t *testing.T) {
 	s := newShelf(t)
 	image, version := s.shelve(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)

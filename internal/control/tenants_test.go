@@ -16,7 +16,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// lists asks each list for a page and returns its cursor and its error.
+// lists requests a page of each list and returns the errors by list.
 func (s *site) lists(q fleet.Query) map[string]error {
 	out := map[string]error{}
 	add := func(name string, _ any, err error) { out[name] = err }
@@ -44,7 +44,7 @@ func (s *site) lists(q fleet.Query) map[string]error {
 	return out
 }
 
-// Every cursor that the portal did not write is refused or leads to a page; none is an error of the database.
+// Every forged cursor is refused or leads to a page; none causes a database error.
 func TestForgedCursorsRefused(t *testing.T) {
 	s := newSite(t)
 	s.vm("web", fleet.Running)
@@ -155,12 +155,12 @@ func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	for i := range 300 {
 		refuse(fleet.Actor{Address: fmt.Sprintf("198.51.%d.%d", i/200, i%200)}, fleet.TooMany)
 	}
-	if n := h.count("audit"); n > 240 { // two minutes' worth, should the test run across one
+	if n := h.count("audit"); n > 240 { // two minutes' worth, in case the test crosses one
 		t.Errorf("%d lines of everybody", n)
 	}
 }
 
-// secretsOf are the words that no answer to a tenant may hold: its site's hosts, and paths on them.
+// hostSecrets returns the texts that no answer to a tenant may contain: host names and paths.
 func (s *site) secretsOf(v fleet.VMView) []string {
 	return []string{string(s.h1), string(s.h2), "host-of-the-house", "/v/", "/mnt/", "/srv/", "virbr0"}
 }
@@ -236,7 +236,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 			t.Errorf("who runs the hosts is not shown %q", secret)
 		}
 	}
-	// What is not shown cannot be found out by asking either.
+	// Hidden values cannot be found by filters or sort orders either.
 	for _, q := range []fleet.Query{{Filter: "host:host-of-the-house"}, {Sort: "host"}} {
 		_, err := s.ListVMs(t.Context(), s.member, q)
 		wantCode(t, err, fleet.Invalid)
@@ -245,7 +245,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 	wantCode(t, err, fleet.Invalid)
 }
 
-// Of MAC addresses, a member learns only what its own project has.
+// A member learns only its own project's MAC addresses.
 func TestMACsOfOtherProjectsHidden(t *testing.T) {
 	s := newSite(t)
 	taken := s.vm("theirs", fleet.Stopped)
@@ -263,7 +263,7 @@ func TestMACsOfOtherProjectsHidden(t *testing.T) {
 	}
 }
 
-// Nobody hears when others do something: a tenant is woken by its own project's VMs and tasks.
+// A tenant is woken only by its own projects' VMs and tasks.
 func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 	r := newRig(t)
 	mine, theirs := r.addVM("mine"), r.addVM("theirs")
@@ -295,7 +295,7 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 		r.exec(`UPDATE vms SET description = description || '.' WHERE id = $1`, theirs)
 		r.exec(`UPDATE jobs SET progress = progress + 1 WHERE subject = $1`, fleet.SubjectVM(theirs))
 		r.exec(`UPDATE projects SET description = description || '.' WHERE id = $1`, project(theirs))
-		r.exec(`UPDATE hosts SET generation = generation + 1`) // comes after all of them
+		r.exec(`UPDATE hosts SET generation = generation + 1`) // follows all of them
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		select {
@@ -307,7 +307,7 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 		for _, k := range sub.Take() {
 			heard[k] = true
 		}
-		if heard[notify.Resync] { // the listener has only now begun, and may have missed what was done before
+		if heard[notify.Resync] { // the listener has only just started and may have missed earlier events
 			return hear()
 		}
 		return heard

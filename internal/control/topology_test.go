@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// onLAN is a VM of project red on h1 with a card on the network.
+// onLAN returns a VM of project red on h1 with a NIC on the network.
 func (s *site) onLAN(name string, n fleet.NetworkID) fleet.VMView {
 	s.t.Helper()
 	v := s.vm(name, fleet.Running)
@@ -59,7 +59,7 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// Members of projects see a network with their own VMs, and neither hosts nor devices nor anybody else's VMs.
+// Members see a network with their own VMs, without hosts, devices or other projects' VMs.
 func TestTenantTopology(t *testing.T) {
 	s := newSite(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
@@ -78,7 +78,7 @@ func TestTenantTopology(t *testing.T) {
 	s.refused("a network that leads out", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
 }
 
-// A picture has so many VMs and no more; those that want a person are among them.
+// A topology has a limited number of VMs, those needing attention among them.
 func TestTopologyIsLimited(t *testing.T) {
 	s := newSite(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// However much a host claims to have, what all of them add up to is shown: nobody's word takes a page from the others.
+// Sums are shown however large a host's claims are, and no report breaks the page for others.
 func TestAbsurdReportsDoNotBreakSums(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
@@ -41,7 +41,7 @@ func TestAbsurdReportsDoNotBreakSums(t *testing.T) {
 	}
 }
 
-// Pools on one file system of a host, and mounts of one export, have its room together.
+// Pools on one file system of a host, and mounts of one export, share its space.
 func TestSharedFileSystemCountedOnce(t *testing.T) {
 	s := newSite(t)
 	total := func(want string) {
@@ -63,17 +63,17 @@ func TestSharedFileSystemCountedOnce(t *testing.T) {
 	says(s.nfs, s.h1, 5000, nas)
 	says(s.nfs, s.h2, 5000, nas)
 	says(s.local, s.h1, 100, disk)
-	says(second, s.h1, 100, disk)      // beside the pool "local"
-	says(second, s.h2, 200, disk)      // another host's disk
+	says(second, s.h1, 100, disk)      // besides the pool "local"
+	says(second, s.h2, 200, disk)      // a disk of another host
 	says(mounted, s.h1, 5000, nas)     // the export of the pool "nfs"
 	says(mounted, s.h2, 5000, nas)     //
-	says(cluster, s.h1, 70_000, other) // shared: a device of each host, and the same bytes
+	says(cluster, s.h1, 70_000, other) // shared: different devices on each host with the same bytes
 	says(cluster, s.h2, 70_000, other)
 	total("7530 of 75300")
-	// An older agent does not report file systems: a shared pool counts once, another one on each host.
+	// Older agents report no file systems: a shared pool counts once, others once per host.
 	s.exec(`UPDATE assignments SET status = status - 'fileSystem'`)
 	total("8540 of 85400")
-	// Reports of a silent host, and pools that are not active, count nothing.
+	// Reports of offline hosts and inactive pools do not count.
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
 	s.exec(`UPDATE assignments SET status = status || '{"state":"failed"}' WHERE pool_id = $1`, cluster)
 	total("1020 of 10200")

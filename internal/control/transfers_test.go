@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// lonely is an image of which the first host alone has a copy, in a local pool that both have.
+// imageOnOneHost returns an image with a single copy, on the first host, in a local pool that both hosts have.
 func (s *shelf) lonely() fleet.ImageID {
 	s.t.Helper()
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', jsonb_set(status, '{volumes}', '[]'), 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
@@ -21,7 +21,7 @@ func (s *shelf) lonely() fleet.ImageID {
 	return id
 }
 
-// only is the one order of the kind that the host has.
+// onlyWork returns the host's only job of the kind.
 func (s *shelf) only(host fleet.HostID, kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	w := s.work(host, kind)
@@ -61,7 +61,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 		t.Fatalf("the sender is told %+v with %+v", out.Args.Volume, out.Pools)
 	}
 
-	// They meet: each hears of the other by its key, and nobody else hears anything.
+	// Both sides meet: each gets the other's key, and nobody else gets anything.
 	ticket, next := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	if got := s.meet(s.h2, in, way.ID, wire.Meet{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
 		t.Errorf("the receiver hears %+v", got)
@@ -88,7 +88,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	s.refused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
 	s.refused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))
 
-	// Where they do not reach each other they come to the portal, and nobody else does.
+	// If they cannot reach each other they use the portal's relay, and nobody else can.
 	at := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
 	if again := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.Pair == "" || at.Paired != ticket || again.Pair != at.Pair {
 		t.Errorf("to meet at %+v, then %+v", at, again)
@@ -159,7 +159,7 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 
-	// One side that fails ends the other: what was not begun at once, what was when it asks.
+	// A failure of one side ends the other: a queued job at once, a running one at its next request.
 	task = ask()
 	in = s.only(s.h2, fleet.VolumeReceive)
 	s.end(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
@@ -178,8 +178,8 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 	}
 }
 
-// A VM that is placed where the image is not has it sent there first, as a part of its task; a host that has it goes
-// before others.
+// A VM placed where its image is missing has the image sent first, as part of its task. Hosts with the image are
+// preferred.
 func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	s := newShelf(t)
 	id := s.lonely()
@@ -197,7 +197,7 @@ func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("the VM is made before its image is there: %+v", w)
 	}
-	// As before that look.
+	// As before that report.
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`)
 	w, out := s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
 	if w.Args.Volume.Transfer.ID != out.Args.Volume.Transfer.ID {

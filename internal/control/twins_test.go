@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// An ended session gets and gives nothing, also where what it asks is asked together with what the live one asks.
+// An ended session gets and changes nothing, also if its request shares a batch with that of the live one.
 func TestEndedSessionGetsNothingInSharedBatch(t *testing.T) {
 	r := newRig(t)
 	ended := r.agent

@@ -8,8 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// What nobody has verified, or what was touched since, is read before a VM is made from it. Of what has other bytes,
-// none is made.
+// An unverified or touched copy is verified before a VM is created from it. A copy with other bytes is not used.
 func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	s := newShelf(t)
 	id := s.start("Debian 12").ID
@@ -36,7 +35,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	if len(s.work(s.h1, fleet.VMApply)) != 0 {
 		t.Error("it is made before anybody has read the image")
 	}
-	other, err := s.from(s.member, s.red, "second", disk) // waits for the same
+	other, err := s.from(s.member, s.red, "second", disk) // it waits for the same verification
 	if err != nil || other.Spec.Disks[0].ImageSHA256 != "" {
 		t.Fatalf("%+v %v", other, err)
 	}
@@ -50,7 +49,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 		t.Errorf("after that %d VMs are made: %+v", n, newest())
 	}
 
-	// Somebody touched it: it is read once more, against what the image is known to be, and has other bytes.
+	// The touched file is verified against the image's known checksum, and has other bytes.
 	lay("")
 	if x := newest(); x.Verified || !x.Offered {
 		t.Errorf("touched: %+v", x)
@@ -77,7 +76,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	s.refused("one more of it", fleet.Invalid, "", func() error { _, err := s.from(s.member, s.red, "fourth", disk); return err })
 }
 
-// running is the work of that kind that the site's first host has.
+// runningWork returns the first host's job of the kind.
 func (s *shelf) running(kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	var w wire.Work

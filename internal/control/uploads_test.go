@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// sender is somebody who sends files.
+// sender returns a user who uploads files.
 func (s *site) sender(name string, role fleet.Role) fleet.Actor {
 	a := s.addUser(name, role)
 	a.Session = "browser"
@@ -93,7 +93,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	s.exec(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
 	s.refused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, end.ID()); return err })
 
-	// A host ends what is its own, and nothing else.
+	// A host finishes only its own jobs.
 	claim := s.take(h1, fleet.VolumeUpload)
 	s.refused("another host's end of it", fleet.NotFound, "no such job", func() error {
 		_, _, err := s.Finish(t.Context(), h2, claim.ID, wire.Finish{Epoch: claim.Epoch, Outcome: wire.Done})
@@ -104,7 +104,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	}
 }
 
-// take claims until the host has an order of the kind.
+// claimUntil claims until the host gets a job of the kind.
 func (s *site) take(host fleet.Actor, kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	for range 20 {
@@ -145,7 +145,7 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 	if now, err := s.GetUpload(t.Context(), uploading, fresh.ID); err != nil || now.State.Ended() {
 		t.Errorf("the fresh one is %+v, %v", now, err)
 	}
-	// The host removes what came, and is asked for nothing of what it never had.
+	// The host removes partial files, and is not asked about files that it never had.
 	if n := s.count("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
 		t.Errorf("%d half-made files are to be removed, want those of two uploads", n)
 	}
@@ -156,8 +156,8 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 	s.refused("to continue it", fleet.Invalid, "Nobody continued it", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
 }
 
-// That its host is asked to come for what a person sends may be on its way when the upload has ended: who made a VM
-// of it at once was told that the volume is at work, though nothing was done to it any more.
+// The host's pending connection job of an ended upload must not block the volume: a VM created at once was refused,
+// although no job changed the volume.
 func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	s := newSite(t)
 	uploading, h1 := s.sender("sender", fleet.RoleOperator), s.greet(s.h1)
@@ -191,7 +191,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	}
 }
 
-// An upload waits for people, however often its host's agent is lost meanwhile.
+// An upload waits for its sender, however often the host's agent is lost.
 func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	s := newSite(t)
 	u := s.upload(s.sender("sender", fleet.RoleOperator), "image.raw")
@@ -208,8 +208,8 @@ func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	}
 }
 
-// What is half made of an upload is nobody else's to remove while its sender pauses, and what a host is to remove of
-// one is not made anew by another host of the pool: it would remove that.
+// A paused upload's partial file is not removed by other hosts. A name with a partial file that one host has yet to
+// remove is not used by another host of the pool, because that removal would hit the new file.
 func TestPartialUploadsInSharedPool(t *testing.T) {
 	s := newSite(t)
 	uploading := s.sender("sender", fleet.RoleOperator)

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Many are one task with a child for each; what becomes of one is said at it.
+// A bulk create is one task with a child per VM, which shows the VM's result.
 func TestBulkCreate(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
@@ -26,7 +26,7 @@ func TestBulkCreate(t *testing.T) {
 	if n := s.count("vms"); n != 1 {
 		t.Errorf("%d VMs are there before their turn", n)
 	}
-	// Somebody was faster.
+	// Another person took the name first.
 	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1)
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestBulkCreate(t *testing.T) {
 			t.Errorf("%s: %s %q", c.SubjectName, c.State, c.Error)
 		}
 	}
-	// A child is over when its VM has been made and started.
+	// A child ends when its VM has been created and started.
 	first := one0[string](s.site, `SELECT id FROM vms WHERE name = 'w-08'`)
 	subject := fleet.SubjectVM(fleet.VMID(first))
 	if jobs := one0[string](s.site, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {
@@ -71,7 +71,7 @@ func TestBulkCreate(t *testing.T) {
 	}
 }
 
-// What several VMs cannot be is said before anything is written.
+// Settings that several VMs cannot share are refused before anything is written.
 func TestInvalidBulkCreateRefused(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web-2")
@@ -120,8 +120,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 	}
 }
 
-// Of those who lost the right meanwhile, nothing more is made; the version is the one that was newest when all were
-// asked for.
+// After a lost permission no further VM is created. All VMs use the template version that was newest when ordered.
 func TestBulkCreateUsesOrderedVersionAndCurrentPermissions(t *testing.T) {
 	s := newShelf(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)

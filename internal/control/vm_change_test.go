@@ -182,8 +182,7 @@ func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
 	}
 }
 
-// An agent that does not know a part would leave it out in silence, and a host that lacks something for it fails at
-// the start.
+// An agent ignores unknown fields, and a host without the needed support fails at start; so placement checks both.
 func TestVMFieldNeedsHostSupport(t *testing.T) {
 	s := newSite(t)
 	v, admin := s.vm("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)
@@ -209,7 +208,7 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 	if err := try(); err != nil || !v.Spec.Security.TPM {
 		t.Fatalf("%+v, %v", v.Spec.Security, err)
 	}
-	// What a VM has is not asked for again, and goes whatever the host knows.
+	// A VM's existing settings are not checked again, and can be removed on any host.
 	inventory(`[]`, `[]`)
 	var err error
 	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, edited(v, func(s *fleet.VMSpec) { s.CPUs = 2 })); err != nil {
@@ -220,7 +219,7 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 	}
 }
 
-// What takes something from other VMs or opens the host is not a tenant's to choose, and theirs to take back.
+// Fields that affect other VMs or expose the host cannot be set by tenants, but can be removed by them.
 func TestReservedFieldsNeedAdministrator(t *testing.T) {
 	s := newSite(t)
 	v, admin := s.vm("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)

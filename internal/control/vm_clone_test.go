@@ -14,8 +14,8 @@ func (s *shelf) fails(host fleet.HostID, w wire.Work, words string) {
 	s.end(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
 }
 
-// A clone's disks are copied by the VM's host, which makes the clone when they are whole and never an empty disk in
-// their place.
+// The VM's host copies a clone's disks, and defines the clone when they are complete, never with an empty disk
+// instead.
 func TestCloneVM(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -53,7 +53,8 @@ func TestCloneVM(t *testing.T) {
 	s.did(s.h1, works[0], `{}`)
 	s.fails(s.h1, works[1], "No space left on device")
 	made := s.work(s.h1, fleet.VMApply)
-	if len(made) != 1 || len(made[0].Made) != 2 { // its host is told that both were made, and says which is missing
+	// The host is told that both disks were created, and reports the missing one.
+	if len(made) != 1 || len(made[0].Made) != 2 {
 		t.Fatalf("%+v", made)
 	}
 	s.fails(s.h1, made[0], "disk 2 is not there")
@@ -64,7 +65,7 @@ func TestCloneVM(t *testing.T) {
 	if _, err := s.DeleteVM(t.Context(), s.member, clone.ID, true, "web-2"); err != nil {
 		t.Error(err)
 	}
-	if gone := s.work(s.h1, fleet.VMDelete); len(gone) != 1 { // what was copied goes with it
+	if gone := s.work(s.h1, fleet.VMDelete); len(gone) != 1 { // the copied disks are deleted too
 		t.Errorf("%+v", gone)
 	}
 }
@@ -114,13 +115,13 @@ func TestInvalidCloneRefused(t *testing.T) {
 	s.refused("of a host that is not heard", fleet.Conflict, "not heard", ask(s.member, s.red, control.CreateVM{}))
 }
 
-// A VM is made from a snapshot of one that runs: its host copies the disks as they were then, and meanwhile nothing
-// of those snapshots is changed.
+// A VM is created from a snapshot of a running VM: its host copies the disks as of the snapshot, and changes of these
+// snapshots are refused meanwhile.
 func TestCreateVMFromSnapshot(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
-	base, tip := s.snapped(s.get(vm.ID)) // of the first disk alone: the other came later
+	base, tip := s.snapped(s.get(vm.ID)) // only of the first disk; the other was added later
 	ask := func(a fleet.Actor, from control.From) func() error {
 		return func() error {
 			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "then", From: &from})
@@ -130,7 +131,7 @@ func TestCreateVMFromSnapshot(t *testing.T) {
 	s.refused("of no VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.From{SnapshotID: base}))
 	s.refused("of none", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
 	s.refused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.From{VMID: vm.ID, SnapshotID: base}))
-	for _, from := range []fleet.PoolID{"", s.nfs} { // h2, which has the shared pool, too, is not where the disks are
+	for _, from := range []fleet.PoolID{"", s.nfs} { // h2 has the shared pool too, but not the VM's disks
 		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: from}})
 		if err != nil || !p.Placed || p.Host != "h1" || len(p.Spec.Disks) != 1 || p.Spec.Disks[0].SizeBytes != 1<<20 {
 			t.Errorf("the preview says %+v %v", p, err)

@@ -96,7 +96,7 @@ func TestCreateVMRefusals(t *testing.T) {
 	}
 }
 
-// Members of a project see no hosts, so no refusal names one to them.
+// Members see no hosts, so refusals name none to them.
 func TestRefusalsHideHostsFromMembers(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("big", fleet.Stopped)

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// modern lets the hosts' agents know all that there is of a VM.
+// supportAllFields makes the hosts' agents support all VM fields.
 func (s *site) modern(devices string) {
 	s.t.Helper()
 	names, err := json.Marshal(fleet.PartNames())
@@ -26,7 +26,7 @@ const someDevices = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":
 {"device":"usb-port/1-2.3","empty":true},{"device":"mdev/nvidia-63","name":"GRID T4-2Q","parents":["0000:42:00.0"],"most":2,"free":2},{"device":"mdev/nvidia-64"},
 	{"device":"blk/wwn-0x5000","name":"Disk (sdb)","sizeBytes":4000787030016},{"device":"blk/ata-ROOT","name":"Disk (sda)","sizeBytes":4000787030016,"busy":"mounted at /"}]`
 
-// What no VM can have is refused at its field, and nothing is written.
+// Invalid devices are refused at their field, and nothing is written.
 func TestInvalidDevicesRefused(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -205,7 +205,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 	}
 }
 
-// A device of a host is one VM's, is chosen by those who run the hosts alone, and holds its VM on that host.
+// A host device belongs to one VM, is chosen by administrators only, and pins its VM to the host.
 func TestHostDeviceIsExclusive(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -244,14 +244,14 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 	if err := taking("usb/046d:c52b")(); err != nil {
 		t.Errorf("one that is free: %v", err)
 	}
-	// An edit of something else asks nothing of it, and neither does the same list again.
+	// An edit of other fields, or the same list again, is not checked again.
 	to := edited(vm, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}; v.CPUs = 2 })
 	if got, _, err := s.UpdateVM(t.Context(), chief, vm.ID, to); err != nil || got.Spec.HostDevices[0].HostID != s.h1 {
 		t.Errorf("an edit of the vCPUs: %+v, %v", got.Spec.HostDevices, err)
 	}
 }
 
-// A disk that two hosts reach under one name is one disk: one VM has it, which holds that VM on its host and has no
+// A disk that two hosts see under one name is one disk. One VM can have it, is pinned to its host, and has no
 // snapshots.
 func TestPhysicalDiskIsExclusive(t *testing.T) {
 	s := newSite(t)
@@ -282,7 +282,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 	}
 }
 
-// Media in any drive keep their pool, and what a host lacks is said where it is asked for.
+// Media in any drive lock their pool, and a missing medium is refused at its field.
 func TestDriveMediaNeedPool(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -306,8 +306,8 @@ func TestDriveMediaNeedPool(t *testing.T) {
 	}
 }
 
-// A value of a disk that a host cannot give is refused where it is asked for, in a new VM and in an edit; what a VM
-// has is not asked for again. Its machine stays what it was.
+// A disk value that a host does not support is refused for new VMs and edits; existing values are not checked again.
+// The machine type does not change.
 func TestDiskValueNeedsHostSupport(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -345,7 +345,7 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 	}
 }
 
-// A host that reports nothing where a list belongs keeps no VM from the others.
+// A host that reports null instead of a list does not block VMs on other hosts.
 func TestNullsInHostReportDoNotBreakPlacement(t *testing.T) {
 	s := newSite(t)
 	for _, list := range []string{"firmwares", "vmFields", "vmGaps", "devices"} {

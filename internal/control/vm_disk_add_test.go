@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An edit gives a VM disks as its creation does: named and placed here, made by its host; and takes them out with
-// their data left alone.
+// An edit adds disks as creation does: named and placed by the portal, created by the host. Removed disks keep their
+// data.
 func TestEditAddsAndRemovesDisks(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.missing("web")
@@ -68,8 +68,8 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	}
 }
 
-// A raw file bears a name that says so, whoever makes it and in whose place; in a pool that is none of files every
-// disk is raw, and none says so.
+// A raw file has the suffix .raw, whoever creates or replaces it. In a block pool every disk is raw, without a
+// suffix.
 func TestRawDiskFileNames(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -165,7 +165,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 	})
 }
 
-// A disk of which snapshots are a part stays; one that no host has made is taken back all the same.
+// A disk in a snapshot cannot be removed; one that no host has created can.
 func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.missing("web")
@@ -184,7 +184,7 @@ func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 	}
 }
 
-// What a disk of an edit will take is promised from then on, as that of a new VM is.
+// The space of an edit's new disks is reserved from the order on, as for new VMs.
 func TestNewDisksReservePoolSpace(t *testing.T) {
 	s := newSite(t)
 	v, _ := s.missing("web")

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A member makes an image of a VM's disk: it is the project's own, in the disk's pool, and nobody else's.
+// A member makes an image of a VM's disk: owned by the project, in the disk's pool, and not visible to others.
 func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s := newShelf(t)
 	vm, err := s.from(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
@@ -58,7 +58,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Its members delete it, with its file; not while a disk stands on it, and nobody else of another project.
+	// Members delete it with its file, but not while it backs a disk. Members of other projects cannot.
 	remove := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.DeleteImage(t.Context(), a, id, "Web", false); return err }
 	}
@@ -79,7 +79,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.refused("more than a project may have", fleet.Conflict, "as many as it may have", ask(s.member, disk, "Last"))
 }
 
-// Members delete the files of their project's images. What took the place of one is not the project's.
+// Members delete the files of their project's images, but not a file that replaced one.
 func TestImageDeleteKeepsReplacedFile(t *testing.T) {
 	s := newSite(t)
 	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":2097152}`)

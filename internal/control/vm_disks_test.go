@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// missing makes a VM in project red with two disks, of which the host says that the first is gone.
+// missing returns a VM in project red with two disks, the first reported as missing.
 func (s *site) missing(name string) (fleet.VMView, fleet.Volref) {
 	s.t.Helper()
 	spec := small
@@ -52,7 +52,7 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.report("both", wire.VMReport{ID: id, Generation: 1, Status: disks(&a, &b)})
-	r.report("none", wire.VMReport{ID: id, Generation: 1, Status: disks()}) // what was seen once stays so
+	r.report("none", wire.VMReport{ID: id, Generation: 1, Status: disks()}) // a disk seen once stays known
 	r.report("gone")
 	r.queue(id, fleet.VMStart)
 	if made := r.claim()[0].Made; len(made) != 2 || made[0] != a || made[1] != b {

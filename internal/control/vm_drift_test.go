@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drifted makes a VM in project red that somebody has changed on its host.
+// drifted returns a VM in project red that was changed on its host.
 func (s *site) drifted(name string, drift ...fleet.Drift) fleet.VMView {
 	s.t.Helper()
 	v := s.vm(name, fleet.Stopped)
@@ -104,7 +104,7 @@ func TestAcceptDrift(t *testing.T) {
 	}
 }
 
-// What a host says is checked as what the person asks for: it grants nobody anything.
+// Accepted drift is checked like an edit of the person: a host's report grants no permissions.
 func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	s := newSite(t)
 	other := s.vm("db", fleet.Stopped)
@@ -143,7 +143,7 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	}
 }
 
-// Of a VM's own disks a host's word changes what an edit changes of one, and nothing else.
+// Accepted drift of disks covers only the fields that an edit can change.
 func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 	s := newSite(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
@@ -173,7 +173,7 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 	}
 }
 
-// A tenant comes onto no network, and to no address, by a host's word that an edit would not bring.
+// A tenant cannot reach networks or addresses through drift that an edit would refuse.
 func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 	s := newSite(t)
 	for says, card := range map[string]string{
@@ -182,7 +182,7 @@ func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 	} {
 		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(card)}
 		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
-		if says == "is not open to this project" { // the card was the VM's own before
+		if says == "is not open to this project" { // the NIC was the VM's own before
 			s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)
 		}
 		s.refused(says, fleet.Invalid, says, func() error {

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// runnable is answering, where the VM's policy allows programs in its guest, and its host knows that.
+// vmAllowingPrograms returns a vmWithGuestAgent whose policy allows programs, on a host that supports them.
 func (s *site) runnable(name string) fleet.VMView {
 	s.t.Helper()
 	v := s.answering(name)
@@ -24,7 +24,7 @@ func runs(program string, seconds int, args ...string) control.GuestOrder {
 	return control.GuestOrder{Action: fleet.ActExec, Program: program, Args: args, Seconds: seconds}
 }
 
-// What no guest is asked to run is refused at its field, or with why it is not now, and nothing is written.
+// Invalid programs are refused at their field or with the reason, and nothing is written.
 func TestInvalidGuestProgramRefused(t *testing.T) {
 	s := newSite(t)
 	v, shut := s.runnable("web"), s.answering("db")
@@ -61,7 +61,7 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 	}
 }
 
-// Only who runs the hosts allows programs in guests; who may change the VM takes it back.
+// Only administrators allow programs in guests; whoever may change the VM can disallow them.
 func TestGuestProgramsNeedAdministrator(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
@@ -83,8 +83,8 @@ func TestGuestProgramsNeedAdministrator(t *testing.T) {
 	}
 }
 
-// Arguments go to the host that works on the task, as long as it does, and are nowhere else; what the program wrote
-// is for who may have it run.
+// Arguments are sent only to the host that runs the task, while it runs, and are stored nowhere else. The output is
+// for people who may run programs.
 func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -137,7 +137,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 		t.Errorf("the VM whose program failed is %s, %+v", now.Phase, now.Status)
 	}
 
-	// Of each VM the newest are kept; taken back while it waits, nothing of it is left to the host.
+	// The newest runs of each VM are kept. A run cancelled while queued leaves nothing for the host.
 	for range fleet.MaxGuestRuns {
 		next, err := s.ActGuest(ctx, s.member, v.ID, order)
 		if err != nil {
@@ -158,13 +158,13 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	}
 }
 
-// beganAt is since when the VM runs.
+// setStartedAt sets the VM's start time.
 func (s *site) beganAt(id fleet.VMID, at time.Time) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{startedAt}', to_jsonb($2::text)) WHERE id = $1`, id, at.Format(time.RFC3339))
 }
 
-// A restart is one order that names the run that is to end; the VM is on its way to running meanwhile.
+// A restart is one order that names the run to end. The phase is then Starting.
 func TestRestartNamesTheRunToEnd(t *testing.T) {
 	s := taskSite(t)
 	h1 := s.greet(s.h1)
@@ -187,7 +187,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 	if w := s.take(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
 		t.Errorf("the host is asked for %+v", w.Args)
 	}
-	// Forcing off breaks it off.
+	// Force off aborts it.
 	if _, err := s.ActVM(t.Context(), s.member, a.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
@@ -208,8 +208,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 	}
 }
 
-// Many shut down in their order, and start in theirs: who is later waits until those before have ended, and for their
-// wait.
+// VMs shut down and start in their orders: later ones wait for the end of the earlier ones, and for their delay.
 func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	s := taskSite(t)
 	policy := func(name string, power fleet.Power, p string) fleet.VMView {
@@ -243,7 +242,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	}
 	asked("at first", web)
 	asked("while that goes on", web)
-	s.ends(web.ID, "failed") // however it ended
+	s.ends(web.ID, "failed") // whatever the result
 	asked("after the first", app)
 	s.ends(app.ID, "done")
 	asked("within the wait")

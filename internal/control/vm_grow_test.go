@@ -10,12 +10,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// grow asks for the VM's disk to be that large.
+// grow returns a request for the disk's new size.
 func (s *site) grow(a fleet.Actor, v fleet.VMView, disk fleet.Volref, in control.GrowDisk) func() error {
 	return func() error { _, _, err := s.GrowDisk(s.t.Context(), a, v.ID, disk, in); return spelt(err) }
 }
 
-// spelt is the error with what it says of each field.
+// withFieldErrors returns the error with the texts of its fields.
 func spelt(err error) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || len(e.Fields) == 0 {
@@ -48,7 +48,7 @@ func TestGrowDisk(t *testing.T) {
 	s.refused("a viewer", fleet.Forbidden, "", s.grow(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 	s.refused("a stranger", fleet.NotFound, "", s.grow(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 
-	// By the API's edit of the spec it is the same, and nothing else of a disk is edited.
+	// An edit of the spec through the API has the same effect, and changes nothing else of a disk.
 	edit := func(f func(*fleet.Disk)) error {
 		spec := s.get(v.ID).Spec
 		spec.Disks = append([]fleet.Disk{}, spec.Disks...)
@@ -62,14 +62,14 @@ func TestGrowDisk(t *testing.T) {
 	s.refused("to shrink", fleet.Invalid, "only grows: disk "+disk.Volume+" 3 GiB → 0 B", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 0 }) })
 	s.refused("another file", fleet.Invalid, "spec.disks[0].volume: The VM has no disk of this name", func() error { return edit(func(d *fleet.Disk) { d.Volume = "other.qcow2" }) })
 
-	// What no host could make is taken back, as far as the host has it.
+	// A size that no host could provide can be reduced, down to the disk's actual size.
 	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 30 }); err != nil {
 		t.Fatal(err)
 	}
 	s.refused("less than the host has", fleet.Invalid, "only grows", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 29 }) })
 }
 
-// What an administrator gave a disk on its host stays, and is more than nothing.
+// A disk enlarged on its host by an administrator stays so, and later growth starts from there.
 func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s := newSite(t)
 	v, disk := s.disked("web")
@@ -100,7 +100,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	}
 	undo()
 
-	// What one is to grow by is promised to it: the next finds less.
+	// A disk's growth is reserved: the next disk finds less space.
 	other, second := s.disked("db")
 	undo = set("{availableBytes}", "1600000000")
 	s.refused("what is promised", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))

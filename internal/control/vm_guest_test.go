@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// answering is a VM that runs, whose guest's agent answers.
+// vmWithGuestAgent returns a running VM whose guest agent answers.
 func (s *site) answering(name string) fleet.VMView {
 	s.t.Helper()
 	v := s.vm(name, fleet.Running)
@@ -20,7 +20,7 @@ func (s *site) answering(name string) fleet.VMView {
 	return s.get(v.ID)
 }
 
-// guestIs is what the guest says of itself.
+// guestIs sets the guest's reported status.
 func (s *site) guestIs(id fleet.VMID, g fleet.GuestStatus) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('guest', $2::jsonb) WHERE id = $1`, id, g)
@@ -33,7 +33,7 @@ func (s *site) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder) func() e
 	}
 }
 
-// Every order that makes no sense is refused at its field, or with why it cannot be now, and nothing is written.
+// Invalid orders are refused at their field or with the reason, and nothing is written.
 func TestInvalidGuestOrderRefused(t *testing.T) {
 	s := newSite(t)
 	v, off := s.answering("web"), s.vm("off", fleet.Stopped)
@@ -86,8 +86,8 @@ func TestInvalidGuestOrderRefused(t *testing.T) {
 	s.refused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))
 }
 
-// A password goes to the host that works on its task, as long as it does, and is nowhere else: in no column, answer,
-// job or line of the audit.
+// A password is sent only to the host that runs its task, while it runs, and is in no column, answer, job or audit
+// line.
 func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	s := newSite(t)
 	ctx := t.Context()
@@ -136,7 +136,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 		t.Errorf("the task ended %+v, %v", got, err)
 	}
 
-	// Taken back before a host has it, it is gone as well.
+	// It is also deleted when cancelled before a host has it.
 	if task, err = s.ActGuest(ctx, s.member, v.ID, order); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	}
 }
 
-// Forcing off does not wait for a guest that takes its time.
+// Force off does not wait for a slow guest.
 func TestForceOffAbortsGuestJobs(t *testing.T) {
 	s := newSite(t)
 	h1, v := s.greet(s.h1), s.answering("web")
@@ -175,8 +175,8 @@ func TestForceOffAbortsGuestJobs(t *testing.T) {
 	s.take(h1, fleet.VMStop)
 }
 
-// What a guest says is shown with its age to who may see the VM; what a host says of another's VM counts for nothing,
-// nor does what a guest of a run before said.
+// A guest's report is shown with its age to people who see the VM. Reports of other hosts' VMs, and of an earlier
+// run, are ignored.
 func TestGuestReportShownWithAge(t *testing.T) {
 	s := newSite(t)
 	h1, h2 := s.greet(s.h1), s.greet(s.h2)

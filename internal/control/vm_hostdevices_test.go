@@ -7,8 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A type of mediated devices is several VMs', as many as the host can make; a port is one VM's, on the host where it
-// is.
+// A mediated device type serves as many VMs as the host can create devices. A USB port belongs to one VM on its host.
 func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -19,7 +18,7 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 		})
 		return err
 	}
-	if err := create("one", "mdev/nvidia-63", ""); err != nil { // the only host that has some is chosen
+	if err := create("one", "mdev/nvidia-63", ""); err != nil { // the only host with such devices is chosen
 		t.Fatal(err)
 	}
 	s.refused("of a host without", fleet.Invalid, "has no device mdev/nvidia-63", func() error { return create("two", "mdev/nvidia-63", s.h2) })
@@ -37,7 +36,7 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	s.refused("a port that another VM has", fleet.Invalid, "is given to the VM port already", func() error { return create("second", "usb-port/1-2.3", s.h1) })
 }
 
-// Who may change a VM gives it cells; on which nodes of the host they are is for those who run the hosts.
+// People who may change a VM set its NUMA nodes; pinning them to host nodes needs an administrator.
 func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -72,7 +71,7 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	}
 }
 
-// Encrypted memory is for those who run the hosts, is where the processor has it, and is in no snapshot.
+// Encrypted memory needs an administrator and processor support, and excludes snapshots.
 func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)

@@ -9,19 +9,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// machine is a file with a disk of 1 MiB, and an empty one, as its host tells it.
+// machine has the reported facts of a file with a disk of 1 MiB and an empty one.
 const machine = `"format":"ova","capacityBytes":70000,"allocBytes":70000,"appliance":{"name":"Web 01","cpus":2,"memoryMiB":256,"firmware":"bios",` +
 	`"disks":[{"member":"disk.vmdk","format":"vmdk","sizeBytes":1048576,"fileBytes":65536,"controller":"pvscsi"},{"sizeBytes":2097152}],"nics":[{"network":"VM Network","model":"vmxnet3"}]}`
 
-// ova puts such a file into a pool of h1.
+// ova adds such a file to a pool of h1.
 func (s *site) ova(pool fleet.PoolID, name string) *control.OfAppliance {
 	s.t.Helper()
 	s.lay(pool, s.h1, `{"name":"`+name+`","path":"/v/`+name+`",`+machine+`}`)
 	return &control.OfAppliance{PoolID: pool, Volume: name}
 }
 
-// A VM is made of a file by its host, in the way of every VM: its disks are converted before it is made, and empty
-// ones are made with it.
+// A host imports a VM from a file: its disks are converted before the definition, and empty ones are created with it.
 func TestImportAppliance(t *testing.T) {
 	s := newShelf(t)
 	of := s.ova(s.nfs, "web.ova")
@@ -46,13 +45,13 @@ func TestImportAppliance(t *testing.T) {
 	s.refused("deleted while a disk is converted", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, false, ""); return err })
 	s.did(s.h1, w, `{}`)
 	made := s.only(s.h1, fleet.VMApply)
-	if len(made.Made) != 1 || made.Made[0] != ref { // the other one is made with the VM
+	if len(made.Made) != 1 || made.Made[0] != ref { // the other one is created with the VM
 		t.Errorf("%+v", made.Made)
 	}
 	s.audited("vm.create")
 
-	// Without a spec it is as the file proposes: in the file's pool, on the network of the same name, else on the
-	// default network; and what fails is told.
+	// Without a spec the file's proposal is used: in the file's pool, on the network of the same name, else on the
+	// default network. Errors are shown.
 	other, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{Appliance: of}})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +113,7 @@ func TestInvalidImportRefused(t *testing.T) {
 	})
 }
 
-// A disk in another format becomes a volume of which images are made.
+// A disk in a foreign format becomes a volume that can become an image.
 func TestConvertForeignVolume(t *testing.T) {
 	s := newShelf(t)
 	s.lay(s.local, s.h1, `{"name":"disk.vhdx","path":"/v/disk.vhdx","format":"vhdx","capacityBytes":1048576,"appliance":{"disks":[{"format":"vhdx","sizeBytes":1048576}]}}`)
@@ -132,7 +131,7 @@ func TestConvertForeignVolume(t *testing.T) {
 	})
 }
 
-// Members export their VMs and fetch the files, which nobody else hears of; what is old goes.
+// Members export their VMs and download the files, which are invisible to others; expired ones are deleted.
 func TestExportVM(t *testing.T) {
 	s := newShelf(t)
 	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -176,7 +175,7 @@ func TestExportVM(t *testing.T) {
 	}
 	s.exec(`DELETE FROM jobs WHERE kind = 'volume.read'`)
 
-	// A disk alone is a copy that stands for itself; and a project has only so many.
+	// An exported disk is a copy without a backing file, and a project's exports are limited.
 	d, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "qcow2", Disk: 2, PoolID: s.local})
 	if err != nil {
 		t.Fatal(err)

@@ -63,8 +63,8 @@ func BenchmarkListVMsBack(b *testing.B) {
 	}
 }
 
-// BenchmarkSearch asks for the beginning of a name, for one that no VM has, and for addresses and labels, whole and
-// begun.
+// BenchmarkSearch searches for the start of a name, for an unknown name, and for complete and partial addresses and
+// labels.
 func BenchmarkSearch(b *testing.B) {
 	pool := testkit.DB(b)
 	testkit.Seed(b, pool, 100, 100_000)

@@ -83,7 +83,8 @@ func TestVMListFilters(t *testing.T) {
 		"phase:running label:env=prod host:h1 name:web*": "web-1",
 		"phase:running label:env=test":                   "",
 	} {
-		if strings.HasSuffix(filter, "*") && strings.HasPrefix(filter, "id:") { // the ids of one moment begin alike
+		// Ids created at one moment share their beginning.
+		if strings.HasSuffix(filter, "*") && strings.HasPrefix(filter, "id:") {
 			want = strings.Join(slices.DeleteFunc([]string{"db1", "off", "web-1"}, func(name string) bool {
 				v := map[string]fleet.VMID{"db1": db.ID, "off": off.ID, "web-1": web.ID}[name]
 				return !strings.HasPrefix(string(v), filter[3:len(filter)-1])
@@ -196,8 +197,8 @@ func (s *site) firstTask() fleet.TaskID {
 	return id
 }
 
-// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter over the column
-// heard. So is whether a VM needs attention: in Go, by the column for hosts that are heard, and by the filter.
+// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter on the column
+// heard. The same holds for the need of attention: in Go, by the column for online hosts, and by the filter.
 func TestPhaseInSQLMatchesGo(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Running)
@@ -227,7 +228,7 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 		}
 		var now time.Time
 		var seen *time.Time
-		// Half the limit leaves the rest of it for the questions below.
+		// Half the limit leaves the other half for the queries below.
 		age := rapid.SampledFrom([]time.Duration{0, fleet.Freshness / 6, fleet.Freshness + time.Second, -1}).Draw(t, "age")
 		if err := s.pool.QueryRow(s.t.Context(), "SELECT now()").Scan(&now); err != nil {
 			t.Fatal(err)
@@ -278,7 +279,7 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 	})
 }
 
-// sameRows demands that the lists with less of each VM say what the whole one says, as far as rows show it.
+// sameRows checks that the lists with reduced VMs agree with the complete list on the columns shown.
 func sameRows(s *site, t *rapid.T, a fleet.Actor) {
 	whole, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
 	if err != nil || len(whole.Items) != 1 {
@@ -301,7 +302,7 @@ func sameRows(s *site, t *rapid.T, a fleet.Actor) {
 	}
 }
 
-// shownOf is v with nothing of its spec and status but what every row shows.
+// shownOf returns v with only those parts of spec and status that every row shows.
 func shownOf(v fleet.VMView) fleet.VMView {
 	v.Spec = fleet.VMSpec{CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB}
 	if v.Status != nil {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// leaver is a VM of project red that is off, on h1, with two disks in the local pool that h2 has, too.
+// vmToMigrate returns a VM of project red that is off, on h1, with two disks in a local pool that h2 has too.
 func (s *shelf) leaver(name string) fleet.VMView {
 	s.t.Helper()
 	spec := small
@@ -37,7 +37,7 @@ func (s *shelf) migrate(v fleet.VMView) fleet.Task {
 	return task
 }
 
-// arrives has the second host say that it has what comes; how many.
+// arrives finishes n receive jobs of the second host.
 func (s *shelf) arrives(n int) {
 	s.t.Helper()
 	w := s.work(s.h2, fleet.VolumeReceive)
@@ -82,7 +82,7 @@ func TestColdMigration(t *testing.T) {
 		t.Fatalf("the order is %+v", order)
 	}
 
-	// What is asked of the VM meanwhile waits for its host, whichever that will be.
+	// Orders for the VM meanwhile wait for its final host.
 	if _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestColdMigration(t *testing.T) {
 		t.Errorf("the audit tells of %q", got)
 	}
 
-	// The old disks stay until the new host has the VM; it is started there.
+	// The old disks stay until the new host has the VM, which is started there.
 	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
 		t.Fatalf("what it left behind goes before its new host has it: %+v", got)
 	}
@@ -161,7 +161,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 			t.Errorf("%d copies are deleted, want %d", len(got), n)
 		}
 	}
-	// Taken back when all of it was there.
+	// Cancelled after everything was received.
 	task := s.migrate(v)
 	w := s.only(s.h1, fleet.VMMigrate)
 	s.arrives(2)
@@ -172,13 +172,13 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	stays("taken back")
 	dropped(2)
 
-	// A host that says that it let go, before the other one has all of it.
+	// The source reports its end before the target has everything.
 	s.migrate(v)
 	w = s.only(s.h1, fleet.VMMigrate)
 	s.end(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
 	stays("without its disks")
 
-	// A copy that comes after its sender has given up.
+	// A receive job that ends after its sender has failed.
 	s.migrate(v)
 	w = s.only(s.h1, fleet.VMMigrate)
 	late := s.work(s.h2, fleet.VolumeReceive)
@@ -189,7 +189,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	stays("after a failure")
 	dropped(len(late))
 
-	// Deleted meanwhile: the move is taken back, and the VM goes where it is.
+	// Deleted meanwhile: the migration is cancelled, and the VM is deleted on its host.
 	s.migrate(v)
 	w = s.only(s.h1, fleet.VMMigrate)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, true, "web"); err != nil {
@@ -226,7 +226,7 @@ func TestMigrationTargets(t *testing.T) {
 		return err
 	})
 
-	// A disk in a pool that both have stays where it is.
+	// A disk in a pool of both hosts stays in place.
 	task, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2, PoolID: s.nfs})
 	if err != nil {
 		t.Fatal(err)

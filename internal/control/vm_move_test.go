@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// disked is a VM of project red on h1 with one disk in the local pool, which runs, and whose work has all ended.
+// disked returns a running VM of project red on h1 with one disk in the local pool and no unfinished jobs.
 func (s *site) disked(name string) (fleet.VMView, fleet.Volref) {
 	s.t.Helper()
 	spec := small
@@ -26,7 +26,7 @@ func (s *site) disked(name string) (fleet.VMView, fleet.Volref) {
 	return s.get(v.ID), ref
 }
 
-// mover is a site whose first host's agent is in a session.
+// moveFixture is a projectFixture with an agent session of the first host.
 type mover struct {
 	*site
 	agent fleet.Actor
@@ -70,7 +70,7 @@ func (m *mover) move(v fleet.VMView, disk fleet.Volref) fleet.Task {
 	return task
 }
 
-// moved is the claimed move of the VM.
+// moved claims the disk migration of the VM.
 func (m *mover) moved(v fleet.VMView) wire.Work {
 	m.t.Helper()
 	for _, w := range m.claim() {
@@ -102,7 +102,7 @@ func TestMoveDisk(t *testing.T) {
 		t.Errorf("the host is told of the pools %v", pools)
 	}
 
-	// Until the host has said so, nothing else changes the disk, and both names are at work.
+	// Until the host reports success, other changes of the disk are refused, and both names are in use.
 	s.refused("move it again", fleet.Conflict, "being moved", func() error {
 		_, err := s.MoveDisk(t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: s.nfs})
 		return err
@@ -187,7 +187,7 @@ func TestCancelDiskMigration(t *testing.T) {
 		t.Fatalf("the host is told %+v %v", answer, err)
 	}
 
-	// An agent that starts anew hears it with the work.
+	// A restarted agent gets it with the job.
 	s.exec(`UPDATE jobs SET state = 'queued', lease_until = NULL WHERE id = $1`, w.ID)
 	s.refused("while it waits for its host", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
 	again := s.moved(v)
@@ -272,7 +272,7 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 	s.refused("on a host that is not heard", fleet.Conflict, "not heard", ask(control.MoveDisk{PoolID: s.nfs}))
 }
 
-// What is on its way takes its room from the pool that it goes to.
+// A disk migration reserves space in its target pool.
 func TestDiskMigrationReservesSpace(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")
@@ -292,7 +292,7 @@ func text(s *site, sql string) (out string) {
 	return out
 }
 
-// However often an agent ends while a disk moves, the order stands: only the host knows where the disk is by now.
+// A disk migration has no attempt limit, because only the host knows where the disk is.
 func TestDiskMigrationHasNoAttemptLimit(t *testing.T) {
 	s := newMover(t)
 	v, disk := s.disked("web")

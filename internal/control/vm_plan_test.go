@@ -14,7 +14,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// asked claims the plan that waits for the host's agent.
+// claimPlan claims the plan queued for the host's agent.
 func (s *site) asked(agent fleet.Actor) wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
@@ -175,7 +175,7 @@ func TestPendingPlansAreLimited(t *testing.T) {
 	}
 }
 
-// What a host sends is as odd as it likes.
+// A host may send any answer.
 func TestPlanAnswerIsLimited(t *testing.T) {
 	s := newSite(t)
 	v := s.vm("web", fleet.Stopped)
@@ -197,8 +197,8 @@ func TestPlanAnswerIsLimited(t *testing.T) {
 	}
 }
 
-// A plan is kept for an hour, and a first boot may hold secrets: they are sealed in it, and come out for who carries
-// it out.
+// A plan is stored for an hour and a first boot may contain secrets, so it is sealed and opened only when carried
+// out.
 func TestPlanSealsFirstBoot(t *testing.T) {
 	s := newSite(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})

@@ -73,8 +73,8 @@ func TestDeleteRefusedForProtectedVM(t *testing.T) {
 	}
 }
 
-// What somebody has locked, nobody else changes, orders or unlocks, but administrators; everybody reads who has, and
-// why.
+// A VM locked by one person can be changed and unlocked only by that person or an administrator. Everybody sees who
+// locked it and why.
 func TestChangesRefusedForLockedVM(t *testing.T) {
 	s := newSite(t)
 	v := s.answering("web")
@@ -139,8 +139,8 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	}
 }
 
-// A VM near its end waits for a person, and at its end is shut down where that was asked for; a lock goes before it,
-// and who extends it is left alone.
+// A VM near its expiry needs attention, and is shut down at its expiry if configured. A lock prevents that, and an
+// extension ends it.
 func TestVMExpiry(t *testing.T) {
 	s := newSite(t)
 	told, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
@@ -194,6 +194,6 @@ func TestVMExpiry(t *testing.T) {
 		t.Errorf("extended, it is %+v", v.Protection)
 	}
 	stale := s.get(locked.ID).Protection.ExpiresAt
-	// What is over may stay so.
+	// An expired time may stay.
 	until(locked, control.ProtectVM{ExpiresAt: stale, Locked: true, Reason: "migration", Protected: true})
 }

@@ -8,16 +8,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reserving makes a VM with so many vCPUs that have so much of a processor each.
+// reserving creates a VM with the given number of vCPUs and CPU reservation in percent.
 func (s *site) reserving(a fleet.Actor, name string, host fleet.HostID, cpus, percent int) (fleet.VMView, error) {
 	spec := small
 	spec.CPUs, spec.CPU.Reserved = cpus, percent
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 }
 
-// Processors that are reserved are promised to one, by whomever, and running or not.
+// Reserved CPU is promised once, to whichever actor, whether the VM is running or not.
 func TestCPUReservation(t *testing.T) {
-	s := newSite(t) // of hosts with 8 processors
+	s := newSite(t) // of hosts with 8 CPUs
 	one, err := s.reserving(chief, "db-1", s.h1, 8, 75)
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestCPUReservation(t *testing.T) {
 	}
 }
 
-// What an edit adds to a reservation is looked at likewise; what it leaves alone or gives back is not.
+// An edit's added reservation is checked; unchanged or reduced ones are not.
 func TestEditChecksAddedReservationOnly(t *testing.T) {
 	s := newSite(t)
 	one, err := s.reserving(chief, "db-1", s.h1, 8, 75)
@@ -67,7 +67,7 @@ func TestEditChecksAddedReservationOnly(t *testing.T) {
 	}
 }
 
-// Of those that ask at once for what is left, one gets it.
+// Of concurrent requests for the remaining CPU, one succeeds.
 func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
 	s := newSite(t)
 	var all sync.WaitGroup
@@ -84,7 +84,7 @@ func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
 	}
 }
 
-// A VM on its way to a host counts there from the order on.
+// A migrating VM counts on its target host from the order on.
 func TestReservationCountsOnMigrationTarget(t *testing.T) {
 	s := newShelf(t)
 	s.lonely()

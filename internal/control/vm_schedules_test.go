@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// scheduled is a VM with a snapshot schedule, whose host does what it is asked for.
+// scheduleFixture is a VM with a snapshot schedule, and the host that runs its jobs.
 type scheduled struct {
 	*mover
 	vm   fleet.VMView
@@ -25,8 +25,8 @@ var hourly = fleet.SnapshotSchedule{
 	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHour.zone}, Keep: fleet.SnapshotKeep{Last: 2},
 }
 
-// farHour is a time zone whose full hours are a quarter of an hour away from now at least, past the full hours of UTC
-// by minutes: what is due each hour does not become due by itself during the tests.
+// farHour is a time zone whose full hours are at least a quarter of an hour away from now, so hourly schedules do not
+// become due during the tests.
 var farHour = func() (far struct {
 	zone    string
 	minutes int
@@ -56,7 +56,7 @@ func (s *scheduled) pass() {
 	}
 }
 
-// due has an hour pass, so that its next time is there.
+// makeDue moves the schedule back by an hour, so its next time is due.
 func (s *scheduled) due() {
 	s.t.Helper()
 	s.exec(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
@@ -64,7 +64,7 @@ func (s *scheduled) due() {
 	s.pass()
 }
 
-// later has the pass look at it again.
+// later runs the pass again.
 func (s *scheduled) later() {
 	s.t.Helper()
 	s.exec(`UPDATE snapshot_schedules SET look_at = now()`)
@@ -80,14 +80,14 @@ func (s *scheduled) shown() fleet.ScheduleView {
 	return all[0]
 }
 
-// report has the host tell its tree.
+// report sends the host's snapshot tree.
 func (s *scheduled) report() {
 	s.t.Helper()
 	s.tree.Depth = len(s.tree.Snapshots) + 1
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, s.vm.ID, s.tree)
 }
 
-// does has the host do all that it is asked for about snapshots, and says what that was. wrong: it fails so.
+// does finishes all snapshot jobs of the host and returns them. wrong is the error; empty: success.
 func (s *scheduled) does(wrong string) string {
 	s.t.Helper()
 	var did strings.Builder
@@ -123,7 +123,7 @@ func (s *scheduled) does(wrong string) string {
 	return did.String()
 }
 
-// A schedule asks for its snapshots as people do, keeps as many as it says, and deletes none but its own.
+// A schedule orders its snapshots like a person, keeps the configured number, and deletes only its own.
 func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	s := newScheduled(t, hourly)
 	if v := s.shown(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHour.minutes || v.CreatedBy != s.member.Name {
@@ -167,7 +167,7 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	}
 }
 
-// What was missed is done once, and shown; who asks at the same moment from another portal asks for nothing.
+// Missed times run once and are shown. A concurrent pass of another portal orders nothing.
 func TestMissedScheduleRunsOnce(t *testing.T) {
 	s := newScheduled(t, hourly)
 	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHour.minutes)
@@ -192,8 +192,8 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 	}
 }
 
-// What stands in the way is said, and it goes on by itself when that is over. People are called where only they can
-// help.
+// The reason for a delay is shown, and the schedule continues once it ends. Only problems that need a person raise
+// attention.
 func TestScheduleShowsReasonForDelay(t *testing.T) {
 	s := newScheduled(t, hourly)
 	waits := func(when, says string, attention bool) {
@@ -248,7 +248,7 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 	}
 	s.later()
 	waits("when it went well", "", false)
-	for range 2 { // nothing keeps the first
+	for range 2 { // the first is not retained
 		s.due()
 		s.does("")
 	}

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// quorum lays raw volumes into both pools and returns the disk that VMs share of the shared one.
+// quorum adds raw volumes to both pools and returns a shareable disk of the shared one.
 func (s *site) quorum() fleet.Disk {
 	s.t.Helper()
 	raw := `{"name":"quorum.raw","path":"/v/quorum.raw","format":"raw","capacityBytes":1073741824}`
@@ -22,7 +22,7 @@ func (s *site) quorum() fleet.Disk {
 	return fleet.Disk{PoolID: s.nfs, Volume: "quorum.raw", Existing: true, Shareable: true}
 }
 
-// What no VM can share is refused at its field, and nothing is written.
+// Invalid sharing is refused at its field, and nothing is written.
 func TestInvalidShareableDiskRefused(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -67,7 +67,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 		"a local one that is away": {chief, func(d *fleet.Disk) { d.PoolID = s.local }, "poolId", "is not assigned to h2"},
 	} {
 		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h2, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
-		if strings.Contains(c.says, formats) { // only one host tells of them
+		if strings.Contains(c.says, formats) { // only one host supports it
 			order.HostID = s.h1
 		}
 		c.change(&order.Spec.Disks[0])
@@ -86,8 +86,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 	}
 }
 
-// What no host can encrypt is refused at its field, and nothing is written; what is encrypted stays on its host as it
-// is.
+// Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk stays as it is.
 func TestInvalidEncryptionRefused(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -165,8 +164,8 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 	})
 }
 
-// VMs of any host have a volume of a shared pool together; nobody takes it for itself while others have it, and
-// nothing is done to it.
+// VMs of any host share a volume of a shared pool. Nobody can make it exclusive while shared, and it cannot be
+// changed.
 func TestVolumeSharedByVMs(t *testing.T) {
 	s := newSite(t)
 	s.modern(someDevices)
@@ -196,7 +195,7 @@ func TestVolumeSharedByVMs(t *testing.T) {
 		_, err := create("copy", s.h1, fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "quorum.raw"}})
 		return err
 	})
-	// A volume of a local pool is one host's.
+	// A volume of a local pool exists on one host.
 	local := disk
 	local.PoolID = s.local
 	if _, err := create("three", s.h1, local); err != nil {
@@ -209,7 +208,7 @@ func TestVolumeSharedByVMs(t *testing.T) {
 	if err != nil || four.HostID != s.h1 {
 		t.Errorf("placed on %s: %v", four.HostID, err)
 	}
-	// Alone it is taken by nobody, as long as others have it; and of a pool that makes volumes never.
+	// It cannot become exclusive while others share it, and never in a pool that creates volumes.
 	s.refused("for itself", fleet.Invalid, "only as one that is shareable", func() error {
 		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err

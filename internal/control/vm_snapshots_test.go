@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// snapped gives the VM, which is on its host, snapshots there: base, and on that tip, on which it stands.
+// snapped adds reported snapshots to the VM: base, and tip on top as the current one.
 func (s *site) snapped(v fleet.VMView) (base, tip fleet.SnapshotID) {
 	s.t.Helper()
 	base, tip = fleet.NewID[fleet.SnapshotID](), fleet.NewID[fleet.SnapshotID]()
@@ -21,7 +21,7 @@ func (s *site) snapped(v fleet.VMView) (base, tip fleet.SnapshotID) {
 	return base, tip
 }
 
-// only is the one piece of work about snapshots that the host is given.
+// onlyJob returns the host's only snapshot job.
 func (m *mover) only(kind fleet.JobKind) wire.Work {
 	m.t.Helper()
 	for _, w := range m.claim() {
@@ -101,7 +101,7 @@ func TestRevertAndDeleteSnapshots(t *testing.T) {
 	if err := s.finish(w, wire.Finish{Outcome: wire.Done, VM: &status}); err != nil {
 		t.Fatal(err)
 	}
-	// What would part its disks from its snapshots is refused before any host is asked.
+	// Changes that would separate disks from their snapshots are refused without asking a host.
 	for what, do := range map[string]func() error{
 		"move": func() error {
 			_, err := s.MoveDisk(t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: s.nfs})

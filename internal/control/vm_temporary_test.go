@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// live is a VM on h1 that runs, with a disk in each pool.
+// live returns a running VM on h1 with a disk in each pool.
 func (s *shelf) live(name string) fleet.VMView {
 	s.t.Helper()
 	vm := s.off(name, fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -26,7 +26,7 @@ func (s *shelf) cloned(vm fleet.VMView, name string) fleet.VMView {
 	return clone
 }
 
-// shot ends the job that takes the VM's temporary snapshot, and is the snapshot's id.
+// shot finishes the job for the VM's temporary snapshot and returns the snapshot's id.
 func (s *shelf) shot(vm fleet.VMView) fleet.SnapshotID {
 	s.t.Helper()
 	works := s.work(s.h1, fleet.VMSnapshot)
@@ -43,7 +43,7 @@ func (s *shelf) shot(vm fleet.VMView) fleet.SnapshotID {
 	return o.ID
 }
 
-// sweepTemporary runs the pass over temporary snapshots, as if its next time had come.
+// sweepTemporary runs the pass over temporary snapshots with all delays expired.
 func (s *shelf) sweepTemporary() {
 	s.t.Helper()
 	s.exec(`UPDATE temporary_snapshots SET look_at = now()`)

@@ -19,7 +19,7 @@ func TestRenameVolume(t *testing.T) {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.audited("volume.rename")
-	// Both names are at work: for orders, for new volumes, and for VMs.
+	// Both names are in use: for jobs, new volumes and VMs.
 	for act, ask := range s.asking(of) {
 		s.refused(string(act)+" what is being renamed", fleet.Conflict, "rename volume", ask)
 	}
@@ -39,7 +39,7 @@ func TestRenameVolume(t *testing.T) {
 	}
 }
 
-// One table says what can be taken back while a host is at it, and all of it is taken back in one way.
+// One table lists the job kinds that can be cancelled while running, and all are cancelled the same way.
 func TestCancelRunningJobs(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")

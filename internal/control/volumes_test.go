@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// free is a volume of the shared pool that nobody uses, as both hosts say it.
+// free returns an unused volume of the shared pool, reported by both hosts.
 func (s *site) free(name string) control.Volume {
 	s.t.Helper()
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -31,7 +31,7 @@ func (s *site) volumeOn(of control.Volume) query.VolumeOn {
 	return v
 }
 
-// asking are the orders about a volume that there is.
+// asking returns requests for all operations on an existing volume.
 func (s *site) asking(of control.Volume) map[fleet.Action]func() error {
 	ctx := s.t.Context()
 	return map[fleet.Action]func() error{
@@ -86,7 +86,7 @@ func TestVolumeOperations(t *testing.T) {
 		s.refused(name, fleet.Invalid, c.says, func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, wrong); return err })
 	}
 
-	// What waits takes of the room.
+	// Pending jobs reserve space.
 	for n := range 2 {
 		most := control.NewVolume{Name: fmt.Sprintf("most-%d.raw", n), Format: "raw", SizeBytes: 600 << 30}
 		ask := func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, most); return err }
@@ -96,7 +96,7 @@ func TestVolumeOperations(t *testing.T) {
 			}
 			continue
 		}
-		// Its size, and that it may be promised.
+		// The size, and overcommit.
 		s.refused("room that is promised already", fleet.Invalid, "2 fields", ask)
 		most.Overcommit = true
 		if err := ask(); err != nil {
@@ -117,7 +117,7 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		make  func(of control.Volume)
 		says  string
-		clone string // why it is not cloned
+		clone string // why it cannot be cloned
 	}{
 		"disk": {func(of control.Volume) {
 			s.spec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
@@ -167,14 +167,14 @@ func (s *site) spec(id fleet.VMID, part, value string) {
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
 }
 
-// said adds to what a host says of a volume.
+// said adds to the reported facts of a volume.
 func (s *site) said(of control.Volume, host fleet.HostID, more string) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
 		WHERE pool_id = $1 AND host_id = $2`, of.PoolID, host, of.Volume, more)
 }
 
-// Two orders at once: one is taken, whichever; and no other for what it works on, or reads, until it has ended.
+// Of two concurrent orders one succeeds. Others for its volume or its source are refused until it ends.
 func TestOneJobPerVolume(t *testing.T) {
 	s := newSite(t)
 	of := s.free("data.raw")
@@ -208,8 +208,8 @@ func TestOneJobPerVolume(t *testing.T) {
 	})
 }
 
-// A volume that is being deleted is no image for a VM any more, and one that a VM is being made from is not deleted:
-// whoever comes first.
+// A volume being deleted cannot be an image of a new VM, and a volume used for a new VM cannot be deleted, in either
+// order.
 func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	s := newSite(t)
 	gone := s.free("gone.raw")
@@ -223,7 +223,7 @@ func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	}
 	s.refused("delete what a VM is being made from", fleet.Conflict, "being made from it", s.asking(kept)[fleet.ActDelete])
 
-	// At once: never both.
+	// Concurrently: never both.
 	for n := range 4 {
 		of := s.free(fmt.Sprintf("race-%d.raw", n))
 		in := control.CreateVM{ProjectID: s.red, Name: fmt.Sprintf("race-%d", n), Spec: small}
@@ -249,7 +249,7 @@ func TestVolumeJobNamesItsUsers(t *testing.T) {
 		t.Fatalf("%+v %v", task, err)
 	}
 	vm := s.vm("web", fleet.Stopped)
-	s.spec(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // by somebody who does not ask
+	s.spec(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // written without checks
 	claim, err := s.Claim(t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -14,12 +14,12 @@ import (
 	"quantix/internal/notify"
 )
 
-// looks are what pages show of things that many hosts have.
+// pageData is what pages show of objects on many hosts.
 type looks struct {
 	Pool      fleet.PoolHealth
 	Counts    query.PoolCounts
 	PoolHosts []fleet.HostID
-	More      bool // hosts of the pool, on a next page
+	More      bool // hosts of the pool on a next page
 	Network   fleet.NetworkHealth
 	NetHosts  []fleet.HostID
 	Hosts     map[fleet.HostPhase]int
@@ -29,7 +29,7 @@ type looks struct {
 	Running   []string
 }
 
-// lookAt looks first at what a portal that has just started does not keep yet.
+// loadPages reads the pages' data from the caches; on a fresh portal it reads the database.
 func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l looks) {
 	t.Helper()
 	ctx := t.Context()
@@ -72,7 +72,7 @@ func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.N
 	l.Overview.CountedAt = time.Time{}
 	for i := range l.Overview.Attention {
 		if at := &l.Overview.Attention[i]; at.Severity != fleet.SeverityUnknown {
-			at.At = nil // an online host's last report, which goes on
+			at.At = nil // the last report of an online host keeps changing
 		}
 	}
 	all, err := c.ListPools(ctx, chief, fleet.Query{})
@@ -83,8 +83,8 @@ func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.N
 	return l
 }
 
-// What many hosts have is added up behind the pages: they show what a portal that has just started reads, soon after
-// it is so, and are woken for that also where the change's own wake-up came too early to see it.
+// Sums over many hosts are cached. Soon after a change the pages show what a fresh portal reads from the database,
+// and are woken, even if the change's own wake-up came too early.
 func TestCachedTotalsFollowChanges(t *testing.T) {
 	s := newSite(t)
 	network := fleet.NewID[fleet.NetworkID]()
@@ -97,7 +97,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation) SELECT '00000000-0000-7000-9000-' || right(h.id, 12), $1, h.id, 'on-' || h.name,
 		'{"power": "running", "cpus": 1, "memoryMiB": 512, "firmware": "bios"}', '{"power": "running", "cpus": 1, "memoryMiB": 512}', 1 FROM hosts h WHERE h.name IN ('w0600', 'w0700')`, s.red)
 
-	hub := notify.NewHub() // it hears nothing from PostgreSQL
+	hub := notify.NewHub() // it gets no notifications from PostgreSQL
 	c := control.New(s.pool, control.Options{Hub: hub})
 	sub := hub.Subscribe("pool:*", "net:*")
 	defer sub.Close()
@@ -116,7 +116,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 		if now.sql != "" {
 			lookAt(t, c, s.nfs, network)
 			s.exec(now.sql)
-			lookAt(t, c, s.nfs, network) // as it was, with no host that is gone
+			lookAt(t, c, s.nfs, network) // the state before the host was deleted
 		}
 		want := lookAt(t, control.New(s.pool, control.Options{}), s.nfs, network)
 		late := time.After(20 * time.Second)

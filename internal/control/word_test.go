@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host that lies about its own domains must take nothing away from others.
+// False reports of a host's own domains must not affect other hosts.
 func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 	s := newSite(t)
 	rogue := s.host("rogue", 16384)
@@ -58,7 +58,7 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 			t.Errorf("a host that has no pool keeps others from cloning: %v", err)
 		}
 	}
-	claim(s.h2, every...) // has nfs, and not h1's local pool
+	claim(s.h2, every...) // it has nfs, but not h1's local pool
 	if got := images(); got != "local:h1" {
 		t.Errorf("a VM that h2 found uses a file of the shared pool; offered: %s", got)
 	}
@@ -73,14 +73,14 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 		t.Errorf("h1's VM uses the files; offered: %s", got)
 	}
 
-	// What one host says about its own file of a local pool is no word about the file of that name on another.
+	// A report of a file in a local pool says nothing about the file of that name on another host.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT noun, object_id, $2, asked, status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, rogue)
 	claim(rogue, "/v/debian.qcow2")
 	if err := clone(s.local); err != nil {
 		t.Errorf("the rogue's own copy is in use, h1's is not: %v", err)
 	}
-	// A host that shares a pool cannot hide by a false path that another's VM uses a file of it.
+	// A host cannot hide another host's use of a shared file by reporting a false path.
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes,0,path}', '"/elsewhere"') WHERE noun = 'pool' AND host_id = $1`, s.h1)
 	claim(s.h2, "/mnt/nfs/debian.qcow2")
 	if got := images(); strings.Contains(got, "nfs") {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// words lists what the VMs are found by.
+// searchWords lists the VMs' search words.
 func (r *rig) words() string {
 	r.t.Helper()
 	return one[string](r, `SELECT COALESCE(string_agg(word, ' ' ORDER BY word), '') FROM vm_words`)
