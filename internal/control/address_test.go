@@ -9,7 +9,7 @@ import (
 
 // The newest running portal's address counts, and only that portal removes it.
 func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	ctx, system := t.Context(), fleet.SystemActor
 	older := control.New(h.pool, control.Options{AgentURL: "https://older.example:8444"})
 	newer := control.New(h.pool, control.Options{AgentURL: "https://newer.example:8444"})

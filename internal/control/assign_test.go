@@ -9,7 +9,7 @@ import (
 )
 
 // reportStatus reports the host's pools and networks.
-func (r *rig) executes(pools []wire.PoolReport, networks ...wire.NetworkReport) {
+func (r *rig) reportStatus(pools []wire.PoolReport, networks ...wire.NetworkReport) {
 	r.t.Helper()
 	seq := r.next()
 	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), State: &wire.State{
@@ -36,11 +36,11 @@ func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign'), ('pool', 'slow', $1, 'release')`, r.agent.HostID)
 	active := fleet.PoolStatus{State: fleet.PoolActive}
 	lan := wire.NetworkReport{Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
-	r.executes([]wire.PoolReport{{ID: "fast", Name: "renamed", Status: active}, {Name: "slow", Status: active}, {ID: "others", Name: "others", Status: active}}, lan)
+	r.reportStatus([]wire.PoolReport{{ID: "fast", Name: "renamed", Status: active}, {Name: "slow", Status: active}, {ID: "others", Name: "others", Status: active}}, lan)
 	if got, want := r.assignments(), "net lan  true, pool fast assign active, pool slow release active"; got != want {
 		t.Fatalf("%q, want %q", got, want)
 	}
-	r.executes([]wire.PoolReport{{ID: "nobody's", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolFailed}}})
+	r.reportStatus([]wire.PoolReport{{ID: "nobody's", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolFailed}}})
 	if got, want := r.assignments(), "pool fast assign active, pool slow release active"; got != want {
 		t.Errorf("with another id under its name, and without the network: %q, want %q", got, want)
 	}
@@ -71,7 +71,7 @@ func TestUnchangedReportWritesNoRows(t *testing.T) {
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'fast', $1, 'assign')`, r.agent.HostID)
 	say := func(active bool) string {
 		t.Helper()
-		r.executes([]wire.PoolReport{{ID: "fast", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolActive}}},
+		r.reportStatus([]wire.PoolReport{{ID: "fast", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolActive}}},
 			wire.NetworkReport{Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: active}}, wire.NetworkReport{Name: "br0", Kind: fleet.NetworkBridge})
 		return one[string](r, `SELECT concat((SELECT string_agg(concat(ctid, xmin, xmax), ' ' ORDER BY ctid) FROM assignments), (SELECT string_agg(concat(ctid, xmin, xmax), ' ' ORDER BY ctid) FROM networks))`)
 	}
@@ -86,13 +86,13 @@ func TestUnchangedReportWritesNoRows(t *testing.T) {
 
 // A NIC may name its network by id or name. The database stores the id; pages and hosts get both.
 func TestNICNetworkStoredByID(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	var id fleet.NetworkID
 	if err := s.pool.QueryRow(t.Context(), `SELECT id FROM networks`).Scan(&id); err != nil {
 		t.Fatal(err)
 	}
 	create := func(a fleet.Actor, name string, nics ...fleet.NIC) (fleet.VMView, error) {
-		spec := small
+		spec := smallSpec
 		spec.NICs = nics
 		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
 	}
@@ -104,7 +104,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%d VMs are listed: %v", len(page.Items), err)
 	}
-	agent := s.greet(s.h1)
+	agent := s.agentSession(s.h1)
 	claim, err := s.Claim(t.Context(), agent, wire.ClaimRequest{Max: 1}, 0)
 	if err != nil || len(claim.Jobs) != 1 {
 		t.Fatalf("%+v %v", claim, err)
@@ -119,7 +119,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 	if n := s.count(`vms v, jsonb_array_elements(v.spec->'nics') AS c WHERE c ? 'networkId' AND NOT c ?| ARRAY['network', 'bridge']`); n != 3 {
 		t.Errorf("%d cards are kept by the id alone", n)
 	}
-	s.reported(vm.ID, fleet.Stopped)
+	s.reportPower(vm.ID, fleet.Stopped)
 	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 		"Choose one network or one bridge.":    {chief, fleet.NIC{Network: "default", Bridge: "br0"}},
 		`h1 has no active network "elsewhere"`: {chief, fleet.NIC{Network: "elsewhere"}},
 	} {
-		s.refused(says, fleet.Invalid, says, func() error { _, err := create(try.by, "refused", try.nic); return err })
+		s.wantRefused(says, fleet.Invalid, says, func() error { _, err := create(try.by, "refused", try.nic); return err })
 	}
 	if vm, err := create(chief, "bridged", fleet.NIC{NetworkID: bridge}); err != nil || vm.Spec.NICs[0].Bridge != "br0" {
 		t.Errorf("%+v %v", vm.Spec.NICs, err)

@@ -8,7 +8,7 @@ import (
 )
 
 // needsAttention reports whether the VM needs attention, and checks that the list's filter and the VM's page agree.
-func (r *rig) inNeed(id fleet.VMID) bool {
+func (r *rig) needsAttention(id fleet.VMID) bool {
 	r.t.Helper()
 	page, err := r.ListVMs(r.t.Context(), fleet.SystemActor, fleet.Query{Filter: "attention:yes id:" + string(id)})
 	if err != nil {
@@ -35,7 +35,7 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 		if _, err := r.ActVM(t.Context(), chief, id, act); err != nil {
 			t.Fatal(err)
 		}
-		if r.inNeed(id) {
+		if r.needsAttention(id) {
 			t.Fatalf("%s is on its way, yet it waits for a person", act)
 		}
 		words := ""
@@ -48,20 +48,20 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 	}
 	failed := &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}
 	order(fleet.ActStart, wire.Failed, failed)
-	if !r.inNeed(id) {
+	if !r.needsAttention(id) {
 		t.Fatal("nobody is told that the VM did not start")
 	}
 	order(fleet.ActStart, wire.Done, &fleet.VMStatus{Power: fleet.Running})
-	if r.inNeed(id) {
+	if r.needsAttention(id) {
 		t.Fatal("a start that went well does not make up for the one before")
 	}
 	order(fleet.ActStop, wire.Done, off)
 	order(fleet.ActStart, wire.Failed, failed)
-	if !r.inNeed(id) {
+	if !r.needsAttention(id) {
 		t.Fatal("nobody is told that the VM did not start again")
 	}
 	order(fleet.ActStop, wire.Done, off) // already off, so the start is cancelled
-	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || r.inNeed(id) || vm.Spec.Power != fleet.Stopped {
+	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || r.needsAttention(id) || vm.Spec.Power != fleet.Stopped {
 		t.Fatalf("the start cannot be taken back: %+v %v", vm, err)
 	}
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {

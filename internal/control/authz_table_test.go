@@ -13,14 +13,14 @@ import (
 	"quantix/internal/wire"
 )
 
-func none(*world) []any        { return nil }
-func readUseCase(*world) []any { return []any{fleet.Query{}} }
+func none(*authzFixture) []any        { return nil }
+func readUseCase(*authzFixture) []any { return []any{fleet.Query{}} }
 
 // useCases has an entry for every exported method of control.Control, including embedded ones.
-var useCases = allOf(peopleCases, infraCases)
+var useCases = mergeCases(peopleCases, infraCases)
 
 // mergeCases joins the parts of the table.
-func allOf(parts ...map[string]useCase) map[string]useCase {
+func mergeCases(parts ...map[string]useCase) map[string]useCase {
 	all := map[string]useCase{}
 	for _, part := range parts {
 		for key, line := range part {
@@ -36,132 +36,139 @@ func allOf(parts ...map[string]useCase) map[string]useCase {
 // peopleCases has the entries for objects of projects and users, infraCases those for infrastructure.
 var peopleCases = map[string]useCase{
 	// VMs of project red.
-	"FirstBoot":    {may: redUse, with: func(w *world) []any { return []any{w.toldVM()} }},
-	"SetFirstBoot": {may: redUse, with: func(w *world) []any { return []any{w.untold(), *tellHostname("a")} }},
+	"FirstBoot":    {may: redUse, with: func(w *authzFixture) []any { return []any{w.vmWithFirstBoot()} }},
+	"SetFirstBoot": {may: redUse, with: func(w *authzFixture) []any { return []any{w.vmWithoutFirstBoot(), *hostnameFirstBoot("a")} }},
 
 	// Customization specs of project red.
-	"CreateCustomization": {may: redUse, with: func(w *world) []any { return []any{w.customization()} }},
-	"UpdateCustomization": {may: redUse, with: func(w *world) []any { in := w.customization(); return []any{w.addCustomization(in).ID, in} }},
-	"DeleteCustomization": {may: redUse, with: func(w *world) []any { return []any{w.addCustomization(w.customization()).ID} }},
-	"GetCustomization":    {may: redSeen, with: func(w *world) []any { return []any{w.addCustomization(w.customization()).ID} }},
+	"CreateCustomization": {may: redUse, with: func(w *authzFixture) []any { return []any{w.customization()} }},
+	"UpdateCustomization": {may: redUse, with: func(w *authzFixture) []any { in := w.customization(); return []any{w.addCustomization(in).ID, in} }},
+	"DeleteCustomization": {may: redUse, with: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
+	"GetCustomization":    {may: redSeen, with: func(w *authzFixture) []any { return []any{w.addCustomization(w.customization()).ID} }},
 	"ListCustomizations":  {may: somewhere, with: none},
-	"ActVM":               {may: redUse, with: func(w *world) []any { return []any{w.vm(), fleet.ActShutdown} }},
-	"CreateVM": {may: redUse, with: func(w *world) []any {
-		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	"ActVM":               {may: redUse, with: func(w *authzFixture) []any { return []any{w.vm(), fleet.ActShutdown} }},
+	"CreateVM": {may: redUse, with: func(w *authzFixture) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: smallSpec}}
 	}},
-	"OrderVM": {may: redUse, with: func(w *world) []any {
-		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	"OrderVM": {may: redUse, with: func(w *authzFixture) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: smallSpec}}
 	}},
-	"DeleteVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), false, ""} }},
-	"GetVM":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"UpdateVM": {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}} }},
-	"PlanVM": {may: but(redUse, "system"), with: func(w *world) []any {
+	"DeleteVM": {may: redUse, with: func(w *authzFixture) []any { return []any{w.vm(), false, ""} }},
+	"GetVM":    {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"UpdateVM": {may: redUse, with: func(w *authzFixture) []any {
 		return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}}
 	}},
-	"PlanNewVM": {may: but(redUse, "system"), with: func(w *world) []any {
-		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	"PlanVM": {may: but(redUse, "system"), with: func(w *authzFixture) []any {
+		return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}}
 	}},
-	"GetPlan": {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
-	"PreviewVM": {may: redUse, with: func(w *world) []any {
-		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: small}}
+	"PlanNewVM": {may: but(redUse, "system"), with: func(w *authzFixture) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: smallSpec}}
 	}},
-	"PlanOrder":  {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
-	"CarryOut":   {may: mia, with: func(w *world) []any { return []any{w.plan()} }},
-	"DetachDisk": {may: redUse, with: func(w *world) []any { id, disk := w.sick(); return []any{id, disk} }},
-	"ReplaceDisk": {may: redUse, with: func(w *world) []any {
-		id, disk := w.sick()
+	"GetPlan": {may: mia, with: func(w *authzFixture) []any { return []any{w.plan()} }},
+	"PreviewVM": {may: redUse, with: func(w *authzFixture) []any {
+		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: smallSpec}}
+	}},
+	"PlanOrder":  {may: mia, with: func(w *authzFixture) []any { return []any{w.plan()} }},
+	"CarryOut":   {may: mia, with: func(w *authzFixture) []any { return []any{w.plan()} }},
+	"DetachDisk": {may: redUse, with: func(w *authzFixture) []any { id, disk := w.faultyVM(); return []any{id, disk} }},
+	"ReplaceDisk": {may: redUse, with: func(w *authzFixture) []any {
+		id, disk := w.faultyVM()
 		return []any{id, disk, control.NewDisk{Volume: w.name("new") + ".qcow2", SizeBytes: 1 << 20}}
 	}},
-	"GrowDisk": {may: redUse, with: func(w *world) []any {
-		id, disk := w.whole()
+	"GrowDisk": {may: redUse, with: func(w *authzFixture) []any {
+		id, disk := w.vmWithDisk()
 		return []any{id, disk, control.GrowDisk{SizeBytes: 2 << 30}}
 	}},
-	"MoveDisk": {may: infraChange, with: func(w *world) []any {
-		id, disk := w.whole()
+	"MoveDisk": {may: infraChange, with: func(w *authzFixture) []any {
+		id, disk := w.vmWithDisk()
 		return []any{id, disk, control.MoveDisk{PoolID: w.local}}
 	}},
-	"TakeSnapshot": {may: redUse, with: func(w *world) []any {
-		id, _ := w.whole()
+	"TakeSnapshot": {may: redUse, with: func(w *authzFixture) []any {
+		id, _ := w.vmWithDisk()
 		return []any{id, control.NewSnapshot{Name: "before"}}
 	}},
-	"RevertSnapshot": {may: redUse, with: func(w *world) []any {
-		id, snapshot := w.snapped()
+	"RevertSnapshot": {may: redUse, with: func(w *authzFixture) []any {
+		id, snapshot := w.withSnapshots()
 		return []any{id, snapshot, control.RevertSnapshot{}}
 	}},
-	"DeleteSnapshot":    {may: redUse, with: func(w *world) []any { id, snapshot := w.snapped(); return []any{id, snapshot, true} }},
-	"ConsolidateVM":     {may: redUse, with: func(w *world) []any { id, _ := w.snapped(); return []any{id} }},
-	"SnapshotSchedules": {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"AddSnapshotSchedule": {may: redUse, with: func(w *world) []any {
-		id, _ := w.whole()
+	"DeleteSnapshot":    {may: redUse, with: func(w *authzFixture) []any { id, snapshot := w.withSnapshots(); return []any{id, snapshot, true} }},
+	"ConsolidateVM":     {may: redUse, with: func(w *authzFixture) []any { id, _ := w.withSnapshots(); return []any{id} }},
+	"SnapshotSchedules": {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"AddSnapshotSchedule": {may: redUse, with: func(w *authzFixture) []any {
+		id, _ := w.vmWithDisk()
 		return []any{id, hourly}
 	}},
-	"EditSnapshotSchedule":   {may: redUse, with: func(w *world) []any { id, schedule := w.scheduled(); return []any{id, schedule, hourly} }},
-	"DeleteSnapshotSchedule": {may: redUse, with: func(w *world) []any { id, schedule := w.scheduled(); return []any{id, schedule} }},
-	"SnapshotWork":           {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"CloneName":              {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"ExportVM": {may: redUse, with: func(w *world) []any {
+	"EditSnapshotSchedule":   {may: redUse, with: func(w *authzFixture) []any { id, schedule := w.vmWithSchedule(); return []any{id, schedule, hourly} }},
+	"DeleteSnapshotSchedule": {may: redUse, with: func(w *authzFixture) []any { id, schedule := w.vmWithSchedule(); return []any{id, schedule} }},
+	"SnapshotWork":           {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"CloneName":              {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"ExportVM": {may: redUse, with: func(w *authzFixture) []any {
 		w.exec(`DELETE FROM exports`) // the number of exports per project is limited
-		return []any{w.wholeOff(), control.NewExport{Format: "ova"}}
+		return []any{w.stoppedVMWithDisk(), control.NewExport{Format: "ova"}}
 	}},
-	"ListExports":  {may: redUse, with: func(w *world) []any { return []any{w.vm()} }},
-	"GetExport":    {may: redUse, with: func(w *world) []any { return []any{w.export()} }},
-	"DeleteExport": {may: redUse, with: func(w *world) []any { return []any{w.export()} }},
-	"ReadExport":   {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.export()} }},
-	"ImageOfDisk": {may: redUse, with: func(w *world) []any {
-		id, disk := w.whole()
+	"ListExports":  {may: redUse, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"GetExport":    {may: redUse, with: func(w *authzFixture) []any { return []any{w.export()} }},
+	"DeleteExport": {may: redUse, with: func(w *authzFixture) []any { return []any{w.export()} }},
+	"ReadExport":   {may: but(redUse, "system"), with: func(w *authzFixture) []any { return []any{w.export()} }},
+	"ImageOfDisk": {may: redUse, with: func(w *authzFixture) []any {
+		id, disk := w.vmWithDisk()
 		w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
 		return []any{id, disk, control.DiskImage{Name: w.name("image")}}
 	}},
-	"CreateVMs": {may: but(redUse, "system"), with: func(w *world) []any {
-		return []any{control.CreateVMs{CreateVM: control.CreateVM{ProjectID: w.red, Name: w.name("many") + "-{n}", Spec: small}, BulkNames: fleet.BulkNames{Count: 2}}}
+	"CreateVMs": {may: but(redUse, "system"), with: func(w *authzFixture) []any {
+		return []any{control.CreateVMs{CreateVM: control.CreateVM{ProjectID: w.red, Name: w.name("many") + "-{n}", Spec: smallSpec}, BulkNames: fleet.BulkNames{Count: 2}}}
 	}},
 
 	// Templates of project red.
-	"AddTemplate":        {may: redUse, with: func(w *world) []any { return []any{control.NewTemplate{Name: w.name("template"), OfVM: w.bare()}} }},
-	"AddTemplateVersion": {may: redUse, with: func(w *world) []any { return []any{w.template().TemplateID, w.bare()} }},
-	"EditTemplate": {may: redUse, with: func(w *world) []any {
+	"AddTemplate": {may: redUse, with: func(w *authzFixture) []any {
+		return []any{control.NewTemplate{Name: w.name("template"), OfVM: w.vmWithoutDisks()}}
+	}},
+	"AddTemplateVersion": {may: redUse, with: func(w *authzFixture) []any { return []any{w.template().TemplateID, w.vmWithoutDisks()} }},
+	"EditTemplate": {may: redUse, with: func(w *authzFixture) []any {
 		return []any{w.template().TemplateID, control.EditTemplate{Description: new("tidy")}}
 	}},
-	"DeprecateTemplateVersion": {may: redUse, with: func(w *world) []any { return []any{w.template(), true} }},
-	"DeleteTemplateVersion":    {may: redUse, with: func(w *world) []any { of := w.template(); return []any{of, string(of.TemplateID)} }},
-	"DeleteTemplate":           {may: redUse, with: func(w *world) []any { id := w.template().TemplateID; return []any{id, string(id)} }},
-	"GetTemplate":              {may: redSeen, with: func(w *world) []any { return []any{w.template().TemplateID} }},
+	"DeprecateTemplateVersion": {may: redUse, with: func(w *authzFixture) []any { return []any{w.template(), true} }},
+	"DeleteTemplateVersion":    {may: redUse, with: func(w *authzFixture) []any { of := w.template(); return []any{of, string(of.TemplateID)} }},
+	"DeleteTemplate":           {may: redUse, with: func(w *authzFixture) []any { id := w.template().TemplateID; return []any{id, string(id)} }},
+	"GetTemplate":              {may: redSeen, with: func(w *authzFixture) []any { return []any{w.template().TemplateID} }},
 	"ListTemplates":            {may: somewhere, with: readUseCase},
-	"GrantTemplate":            {may: infraChange, with: func(w *world) []any { return []any{w.template().TemplateID, w.blue} }},
-	"RevokeTemplate":           {may: infraChange, with: func(w *world) []any { return []any{w.template().TemplateID, w.red} }},
-	"LeaveVM": {may: infraChange, with: func(w *world) []any {
-		id, _ := w.whole()
+	"GrantTemplate":            {may: infraChange, with: func(w *authzFixture) []any { return []any{w.template().TemplateID, w.blue} }},
+	"RevokeTemplate":           {may: infraChange, with: func(w *authzFixture) []any { return []any{w.template().TemplateID, w.red} }},
+	"LeaveVM": {may: infraChange, with: func(w *authzFixture) []any {
+		id, _ := w.vmWithDisk()
 		w.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}', status = status || '{"power":"stopped"}' WHERE id = $1`, id)
 		return []any{id, control.MigrateVM{HostID: w.h2}}
 	}},
-	"LeaveTargets": {may: infraChange, with: func(w *world) []any { id, _ := w.whole(); return []any{id} }},
-	"LeavingVM":    {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
-	"MoveTargets":  {may: infraChange, with: func(w *world) []any { id, disk := w.whole(); return []any{id, disk} }},
-	"MovingDisks":  {may: infraChange, with: func(w *world) []any { return []any{w.vm()} }},
-	"TakeOver":     {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id, map[string]string{"cpus": "2 vCPUs"}} }},
-	"PutBack":      {may: redUse, with: func(w *world) []any { id, _ := w.sick(); return []any{id} }},
-	"GuardVM":      {may: redUse, with: func(w *world) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
-	"VMGuest":      {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"ActGuest": {may: redUse, with: func(w *world) []any {
+	"LeaveTargets": {may: infraChange, with: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
+	"LeavingVM":    {may: infraChange, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"MoveTargets":  {may: infraChange, with: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
+	"MovingDisks":  {may: infraChange, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"TakeOver": {may: redUse, with: func(w *authzFixture) []any {
+		id, _ := w.faultyVM()
+		return []any{id, map[string]string{"cpus": "2 vCPUs"}}
+	}},
+	"PutBack": {may: redUse, with: func(w *authzFixture) []any { id, _ := w.faultyVM(); return []any{id} }},
+	"GuardVM": {may: redUse, with: func(w *authzFixture) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
+	"VMGuest": {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"ActGuest": {may: redUse, with: func(w *authzFixture) []any {
 		id := w.vm()
 		w.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
 		return []any{id, control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"}}
 	}},
-	"VMRetry":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"VMEvents":    {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"VMMeter":     {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"OpenConsole": {may: but(redUse, "system"), with: func(w *world) []any { return []any{w.vm()} }},
+	"VMRetry":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"VMEvents":    {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"VMMeter":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"OpenConsole": {may: but(redUse, "system"), with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	// The inner use cases check their own permissions.
-	"Once": {may: but(persons, "system") + " system?", with: func(w *world) []any {
+	"Once": {may: but(persons, "system") + " system?", with: func(w *authzFixture) []any {
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
 	}},
-	"RedeemConsole": {may: mia, with: func(w *world) []any {
+	"RedeemConsole": {may: mia, with: func(w *authzFixture) []any {
 		id, secret := w.console()
 		return []any{id, secret}
 	}},
-	"GetTask": {may: redSeen, with: func(w *world) []any { return []any{fleet.TaskID(w.job("queued"))} }},
-	"GuestRun": {may: redUse, with: func(w *world) []any {
+	"GetTask": {may: redSeen, with: func(w *authzFixture) []any { return []any{fleet.TaskID(w.job("queued"))} }},
+	"GuestRun": {may: redUse, with: func(w *authzFixture) []any {
 		id := w.vm()
 		w.exec(`UPDATE vms SET spec = spec || '{"policy":{"guestExec":true}}', status = status || '{"guest":{"agent":"answers"},"policy":{"guestExec":true}}' WHERE id = $1`, id)
 		task, err := w.ActGuest(w.t.Context(), chief, id, control.GuestOrder{Action: fleet.ActExec, Program: "ls"})
@@ -170,148 +177,150 @@ var peopleCases = map[string]useCase{
 		}
 		return []any{task.ID}
 	}},
-	"CancelTask": {may: redUse, with: func(w *world) []any { return []any{fleet.TaskID(w.job("queued"))} }},
+	"CancelTask": {may: redUse, with: func(w *authzFixture) []any { return []any{fleet.TaskID(w.job("queued"))} }},
 
 	// Lists, filtered to what the actor sees.
-	"Complete":     {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"vms", "red"} }},
+	"Complete":     {may: somewhere, with: func(w *authzFixture) []any { w.vm(); return []any{"vms", "red"} }},
 	"ListProjects": {may: somewhere, with: readUseCase},
-	"ListTasks":    {may: somewhere, with: func(w *world) []any { w.job("queued"); return readUseCase(w) }},
-	"ListVMs":      {may: somewhere, with: func(w *world) []any { w.vm(); return readUseCase(w) }},
-	"ListVMRows":   {may: somewhere, with: func(w *world) []any { w.vm(); return readUseCase(w) }},
-	"ListVMLines":  {may: somewhere, with: func(w *world) []any { w.vm(); return readUseCase(w) }},
-	"Overview":     {may: somewhere, with: func(w *world) []any { w.job("queued"); return nil }},
+	"ListTasks":    {may: somewhere, with: func(w *authzFixture) []any { w.job("queued"); return readUseCase(w) }},
+	"ListVMs":      {may: somewhere, with: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
+	"ListVMRows":   {may: somewhere, with: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
+	"ListVMLines":  {may: somewhere, with: func(w *authzFixture) []any { w.vm(); return readUseCase(w) }},
+	"Overview":     {may: somewhere, with: func(w *authzFixture) []any { w.job("queued"); return nil }},
 	"RunningTasks": {may: somewhere, with: none},
-	"Search":       {may: somewhere, with: func(w *world) []any { w.vm(); return []any{"red", 8} }},
-	"Surroundings": {may: somewhere, with: func(w *world) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
-	"Tree":         {may: somewhere, with: func(w *world) []any { return []any{query.TreeQuery{View: "vms"}} }},
+	"Search":       {may: somewhere, with: func(w *authzFixture) []any { w.vm(); return []any{"red", 8} }},
+	"Surroundings": {may: somewhere, with: func(w *authzFixture) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
+	"Tree":         {may: somewhere, with: func(w *authzFixture) []any { return []any{query.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
-	"EditVMs": {may: but(someUse, "system"), with: func(w *world) []any {
+	"EditVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
-	"PreviewEdit": {may: but(someUse, "system"), with: func(w *world) []any {
+	"PreviewEdit": {may: but(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
-	"DeleteVMs": {may: but(someUse, "system"), with: func(w *world) []any { return []any{[]fleet.VMID{w.vm()}, false} }},
-	"SnapshotVMs": {may: but(someUse, "system"), with: func(w *world) []any {
+	"DeleteVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}, false} }},
+	"SnapshotVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.NewSnapshot{Name: "a"}}
 	}},
-	"LeaveVMs": {may: but(infraChange, "system"), with: func(w *world) []any {
+	"LeaveVMs": {may: but(infraChange, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
-	"NamedVMs": {may: but(someUse, "system"), with: func(w *world) []any { return []any{[]fleet.VMID{w.vm()}} }},
+	"NamedVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	// Each VM is checked by itself: see TestBulkActionChecksPermissionPerVM.
-	"ActVMs": {may: but(someUse, "system"), with: func(w *world) []any {
+	"ActVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},
 
 	// Users and projects.
-	"CreateJoinToken": {may: managers, with: func(*world) []any { return []any{fleet.HostID("")} }},
-	"CreateProject":   {may: managers, with: func(w *world) []any { return []any{identity.ProjectInput{Name: w.name("project")}} }},
-	"CreateUser":      {may: managers, with: func(w *world) []any { return []any{identity.UserInput{Name: w.name("user")}} }},
-	"DeleteProject":   {may: managers, with: func(w *world) []any { return []any{w.project(w.name("project"))} }},
-	"DeleteUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser()} }},
-	"GetProject":      {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
-	"GetUser":         {may: mia + " " + managers, with: func(*world) []any { return []any{fleet.UserID("mia")} }},
+	"CreateJoinToken": {may: managers, with: func(*authzFixture) []any { return []any{fleet.HostID("")} }},
+	"CreateProject":   {may: managers, with: func(w *authzFixture) []any { return []any{identity.ProjectInput{Name: w.name("project")}} }},
+	"CreateUser":      {may: managers, with: func(w *authzFixture) []any { return []any{identity.UserInput{Name: w.name("user")}} }},
+	"DeleteProject":   {may: managers, with: func(w *authzFixture) []any { return []any{w.project(w.name("project"))} }},
+	"DeleteUser":      {may: managers, with: func(w *authzFixture) []any { return []any{w.someUser()} }},
+	"GetProject":      {may: redSeen, with: func(w *authzFixture) []any { return []any{w.red} }},
+	"GetUser":         {may: mia + " " + managers, with: func(*authzFixture) []any { return []any{fleet.UserID("mia")} }},
 	"ListJoinTokens":  {may: managers, with: readUseCase},
-	"ListMembers":     {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
+	"ListMembers":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.red} }},
 	"ListUsers":       {may: managers, with: readUseCase},
-	"RevokeJoinToken": {may: managers, with: func(w *world) []any { return []any{w.joinToken().ID} }},
-	"SetMember":       {may: managers, with: func(w *world) []any { return []any{w.red, w.someUser(), fleet.RoleViewer} }},
-	"SetPassword":     {may: managers, with: func(w *world) []any { return []any{w.someUser(), "violet lantern harbour"} }},
-	"UpdateProject":   {may: managers, with: func(w *world) []any { return []any{w.blue, identity.ProjectInput{Name: "blue"}} }},
-	"UpdateUser":      {may: managers, with: func(w *world) []any { return []any{w.someUser(), identity.UserInput{Name: w.name("user")}} }},
+	"RevokeJoinToken": {may: managers, with: func(w *authzFixture) []any { return []any{w.joinToken().ID} }},
+	"SetMember":       {may: managers, with: func(w *authzFixture) []any { return []any{w.red, w.someUser(), fleet.RoleViewer} }},
+	"SetPassword":     {may: managers, with: func(w *authzFixture) []any { return []any{w.someUser(), "violet lantern harbour"} }},
+	"UpdateProject":   {may: managers, with: func(w *authzFixture) []any { return []any{w.blue, identity.ProjectInput{Name: "blue"}} }},
+	"UpdateUser":      {may: managers, with: func(w *authzFixture) []any { return []any{w.someUser(), identity.UserInput{Name: w.name("user")}} }},
 
 	// The actor's own account.
-	"ChangePassword": {may: but(persons, "system"), with: func(*world) []any { return []any{goodPassword, "violet lantern harbour", false} }},
-	"CreateToken":    {may: but(persons, "newcomer", "system"), with: func(*world) []any { return []any{"a token", time.Hour} }},
-	"DeleteToken": {may: mia, with: func(w *world) []any {
-		return []any{fleet.TokenID(w.ownedByMia(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'mia', 'her own', convert_to($1, 'UTF8'))`))}
+	"ChangePassword": {may: but(persons, "system"), with: func(*authzFixture) []any { return []any{goodPassword, "violet lantern harbour", false} }},
+	"CreateToken":    {may: but(persons, "newcomer", "system"), with: func(*authzFixture) []any { return []any{"a token", time.Hour} }},
+	"DeleteToken": {may: mia, with: func(w *authzFixture) []any {
+		return []any{fleet.TokenID(w.insertForMia(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'mia', 'her own', convert_to($1, 'UTF8'))`))}
 	}},
-	"DeleteView": {may: mia, with: func(w *world) []any {
-		return []any{fleet.ViewID(w.ownedByMia(`INSERT INTO saved_views (id, user_id, list, name, query) VALUES ($1, 'mia', 'vms', $1, '')`))}
+	"DeleteView": {may: mia, with: func(w *authzFixture) []any {
+		return []any{fleet.ViewID(w.insertForMia(`INSERT INTO saved_views (id, user_id, list, name, query) VALUES ($1, 'mia', 'vms', $1, '')`))}
 	}},
 	"ListTokens": {may: persons, with: readUseCase},
-	"ListViews":  {may: persons, with: func(*world) []any { return []any{"vms"} }},
-	"SaveView":   {may: but(persons, "system"), with: func(*world) []any { return []any{"vms", "mine", "filter=phase:running"} }},
+	"ListViews":  {may: persons, with: func(*authzFixture) []any { return []any{"vms"} }},
+	"SaveView":   {may: but(persons, "system"), with: func(*authzFixture) []any { return []any{"vms", "mine", "filter=phase:running"} }},
 	"CPUModels":  {may: somewhere, with: none},
-	"WatchKeys":  {may: persons, with: func(w *world) []any { return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}} }},
+	"WatchKeys": {may: persons, with: func(w *authzFixture) []any {
+		return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}}
+	}},
 
 	// Authentication.
 	"ActorOfToken": {
 		may: everybody,
-		with: func(w *world) []any {
+		with: func(w *authzFixture) []any {
 			secret := auth.NewSecret(auth.TokenPrefix)
 			w.exec(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'wes', 'his', $2)`, fleet.NewID[fleet.TokenID](), auth.HashSecret(secret))
 			return []any{secret}
 		},
-		without: func(*world) []any { return []any{auth.NewSecret(auth.TokenPrefix)} },
+		without: func(*authzFixture) []any { return []any{auth.NewSecret(auth.TokenPrefix)} },
 	},
 	"JoinHost": {
 		may: everybody,
-		with: func(w *world) []any {
+		with: func(w *authzFixture) []any {
 			return []any{w.joinToken().Secret, wire.JoinRequest{Name: w.name("joined"), HostUUID: string(fleet.NewID[fleet.HostID]()), CSR: someCSR()}}
 		},
-		without: func(w *world) []any {
+		without: func(w *authzFixture) []any {
 			return []any{auth.NewSecret("qxj_"), wire.JoinRequest{Name: w.name("joined"), CSR: someCSR()}}
 		},
 	},
 	"SignIn": {
 		may:  everybody,
-		with: func(w *world) []any { return []any{string(w.someUser()), goodPassword} },
-		without: func(w *world) []any {
+		with: func(w *authzFixture) []any { return []any{string(w.someUser()), goodPassword} },
+		without: func(w *authzFixture) []any {
 			w.exec(`DELETE FROM login_throttle`)
 			return []any{string(w.someUser()), "not the password"}
 		},
 	},
 
 	// Agents, each for its own host. Calls that the portal would never make to a host are left out.
-	"Hello": {may: agents, with: func(w *world) []any {
+	"Hello": {may: agents, with: func(w *authzFixture) []any {
 		return []any{wire.Hello{Instance: w.name("instance"), Fingerprint: "f"}}
 	}},
-	"Claim": {may: agents, with: func(w *world) []any {
-		w.sessions()
+	"Claim": {may: agents, with: func(w *authzFixture) []any {
+		w.newSessions()
 		w.exec(`DELETE FROM jobs`)
 		return []any{wire.ClaimRequest{Max: 1}, time.Duration(0)}
 	}},
-	"LookOut": {may: agents, with: func(*world) []any { return nil }},
-	"Report": {may: agents, with: func(w *world) []any {
-		w.sessions()
+	"LookOut": {may: agents, with: func(*authzFixture) []any { return nil }},
+	"Report": {may: agents, with: func(w *authzFixture) []any {
+		w.newSessions()
 		return []any{wire.Report{Seq: w.seq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
 	}},
-	"Progress": {may: ownAgent, with: func(w *world) []any {
-		w.sessions()
+	"Progress": {may: ownAgent, with: func(w *authzFixture) []any {
+		w.newSessions()
 		return []any{w.job("running"), wire.Progress{Epoch: 7, Percent: 50}}
 	}},
-	"Finish": {may: ownAgent, with: func(w *world) []any {
-		w.sessions()
+	"Finish": {may: ownAgent, with: func(w *authzFixture) []any {
+		w.newSessions()
 		return []any{w.job("running"), wire.Finish{Epoch: 7, Generation: 1, Seq: w.seq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}
 	}},
-	"FinishAll": {may: ownAgent, with: func(w *world) []any {
-		w.sessions()
+	"FinishAll": {may: ownAgent, with: func(w *authzFixture) []any {
+		w.newSessions()
 		return []any{[]wire.Result{{Job: w.job("running"), Finish: wire.Finish{Epoch: 7, Generation: 1, Seq: w.seq(), Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}}}}
 	}},
-	"Meet": {may: ownAgent, with: func(w *world) []any {
-		w.sessions()
+	"Meet": {may: ownAgent, with: func(w *authzFixture) []any {
+		w.newSessions()
 		id, job, other := fleet.NewID[fleet.TransferID](), w.job("running"), w.someHost()
 		w.exec(`INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES ($1, $2, $2, $3, $4)`, id, job, w.h1, other)
 		return []any{id, wire.Meet{Job: job, Epoch: 7}}
 	}},
-	"JoinPair": {may: ownAgent, with: func(w *world) []any {
-		w.sessions()
+	"JoinPair": {may: ownAgent, with: func(w *authzFixture) []any {
+		w.newSessions()
 		id, secret := w.console()
 		if _, err := w.RedeemConsole(w.t.Context(), w.actors["member"], id, secret); err != nil {
 			w.t.Fatal(err)
 		}
 		return []any{id}
 	}},
-	"PoolSecret": {may: ownAgent, with: func(w *world) []any {
-		id := w.target()
+	"PoolSecret": {may: ownAgent, with: func(w *authzFixture) []any {
+		id := w.poolWithSecret()
 		if _, err := w.ChangePoolSecret(w.t.Context(), chief, id, "secretsecret1"); err != nil {
 			w.t.Fatal(err)
 		}
 		return []any{id}
 	}},
-	"GuestSecret": {may: ownAgent, with: func(w *world) []any {
+	"GuestSecret": {may: ownAgent, with: func(w *authzFixture) []any {
 		id := w.vm()
 		w.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, id)
 		task, err := w.ActGuest(w.t.Context(), chief, id, control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
@@ -321,16 +330,16 @@ var peopleCases = map[string]useCase{
 		w.exec(`UPDATE jobs SET state = 'running', epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, task.ID)
 		return []any{fleet.JobID(task.ID)}
 	}},
-	"FirstBootFor": {may: ownAgent, with: func(w *world) []any {
-		w.exec(knowsFirstBoots)
-		vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: small, FirstBoot: tellHostname("a")})
+	"FirstBootFor": {may: ownAgent, with: func(w *authzFixture) []any {
+		w.exec(enableFirstBoots)
+		vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("a")})
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		return []any{vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot}}
 	}},
-	"ProveSession": {may: agents, with: func(w *world) []any { w.sessions(); return nil }},
-	"RenewHost": {may: agents, with: func(w *world) []any {
+	"ProveSession": {may: agents, with: func(w *authzFixture) []any { w.newSessions(); return nil }},
+	"RenewHost": {may: agents, with: func(w *authzFixture) []any {
 		key, err := auth.RequestKeyHash(someCSR())
 		if err != nil {
 			w.t.Fatal(err)
@@ -344,18 +353,18 @@ var peopleCases = map[string]useCase{
 	}},
 
 	// The portal itself.
-	"ActorOf":   {may: portal, with: func(*world) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
+	"ActorOf":   {may: portal, with: func(*authzFixture) []any { return []any{fleet.UserID("wes"), time.Now().Add(time.Hour)} }},
 	"Authority": {may: portal, with: none},
 
 	"AuthorityCertificate": {may: portal, with: none},
 
 	"EnsureAdmin":  {may: portal, with: none},
 	"HostsDoubted": {may: portal, with: none},
-	"VMsOf":        {may: portal, with: func(w *world) []any { return []any{[]fleet.HostID{w.h1}} }},
-	"NoteRefusal": {may: portal, with: func(w *world) []any {
+	"VMsOf":        {may: portal, with: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
+	"NoteRefusal": {may: portal, with: func(w *authzFixture) []any {
 		return []any{w.actors["stranger"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
-	"RememberBrowser": {may: portal, with: func(w *world) []any { return []any{w.someUser(), ""} }},
+	"RememberBrowser": {may: portal, with: func(w *authzFixture) []any { return []any{w.someUser(), ""} }},
 	"BeginTasks":      {may: portal, with: none},
 	"AssignLabelled":  {may: portal, with: none},
 	"GatherPeers":     {may: portal, with: none},
@@ -367,23 +376,23 @@ var peopleCases = map[string]useCase{
 	"SettleSecurityGroups": {may: portal, with: none},
 	"ListSecurityGroups":   {may: somewhere, with: readUseCase},
 	"SharedSecurityGroups": {may: somewhere, with: none},
-	"SecurityGroupsFor":    {may: redSeen, with: func(w *world) []any { return []any{w.red} }},
-	"GetSecurityGroup":     {may: redSeen, with: func(w *world) []any { return []any{w.group()} }},
-	"CardFilters":          {may: redSeen, with: func(w *world) []any { return []any{w.vm()} }},
-	"WouldPass": {may: redSeen, with: func(w *world) []any {
-		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.withNICs()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
+	"SecurityGroupsFor":    {may: redSeen, with: func(w *authzFixture) []any { return []any{w.red} }},
+	"GetSecurityGroup":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
+	"CardFilters":          {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"WouldPass": {may: redSeen, with: func(w *authzFixture) []any {
+		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.vmWithNIC()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},
-	"CreateSecurityGroup": {may: redUse, with: func(w *world) []any {
+	"CreateSecurityGroup": {may: redUse, with: func(w *authzFixture) []any {
 		return []any{control.CreateSecurityGroup{ProjectID: w.red, Name: w.name("group")}}
 	}},
-	"UpdateSecurityGroup": {may: redUse, with: func(w *world) []any {
+	"UpdateSecurityGroup": {may: redUse, with: func(w *authzFixture) []any {
 		name := w.name("renamed")
-		return []any{w.group(), control.UpdateSecurityGroup{Name: &name}}
+		return []any{w.securityGroup(), control.UpdateSecurityGroup{Name: &name}}
 	}},
-	"DeleteSecurityGroup": {may: redUse, with: func(w *world) []any { return []any{w.group()} }},
-	"RetrySecurityGroup":  {may: redUse, with: func(w *world) []any { return []any{w.group()} }},
+	"DeleteSecurityGroup": {may: redUse, with: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
+	"RetrySecurityGroup":  {may: redUse, with: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
 	"RefreshCounters":     {may: portal, with: none},
-	"CountChanged":        {may: portal, with: func(w *world) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
+	"CountChanged":        {may: portal, with: func(w *authzFixture) []any { return []any{[]fleet.VMID(nil), []fleet.HostID{w.h1}} }},
 	"RescueJobs":          {may: portal, with: none},
 	"Sweep":               {may: portal, with: none},
 	"ExpireVMs":           {may: portal, with: none},

@@ -21,9 +21,9 @@ import (
 // with "?" is not tested. with returns the arguments: new objects for each call, of project red or mia's own.
 type useCase struct {
 	may  string
-	with func(w *world) []any
+	with func(w *authzFixture) []any
 	// without returns arguments with bad credentials, for use cases open to everybody who authenticates.
-	without func(w *world) []any
+	without func(w *authzFixture) []any
 }
 
 // Permitted actors. These lists are the specification; they do not use package policy.
@@ -51,16 +51,16 @@ func but(list string, names ...string) string {
 
 // authzFixture is a projectFixture with an actor of every kind. viewer and member belong to project red, stranger
 // only to blue.
-type world struct {
-	*site
+type authzFixture struct {
+	*projectFixture
 	actors map[string]fleet.Actor
 	number int
 	base   int64 // of both agents' sessions, which start together
 }
 
-func newWorld(t *testing.T) *world {
+func newAuthzFixture(t *testing.T) *authzFixture {
 	t.Helper()
-	w := &world{site: newSite(t)}
+	w := &authzFixture{projectFixture: newProjectFixture(t)}
 	// Capacity for all entries.
 	w.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`)
 	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
@@ -89,7 +89,7 @@ const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 // It fails for a method without an entry, for an actor who is permitted without being listed, for a change before a
 // refusal, and for an answer that shows other projects' objects to the stranger.
 func TestEveryUseCaseChecksItsPermission(t *testing.T) {
-	w := newWorld(t)
+	w := newAuthzFixture(t)
 	v := reflect.ValueOf(w.Control)
 	known := map[string]bool{}
 	for i := range v.NumMethod() {
@@ -103,7 +103,7 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 			lines++
 			// The hosts must be online for each entry, however long the entries before took.
 			w.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
-			w.line(key, v.Method(i), line)
+			w.checkCase(key, v.Method(i), line)
 		}
 		if lines == 0 {
 			t.Errorf("%s has no line in the table of use cases: say who may call it, and with what", name)
@@ -145,11 +145,11 @@ func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 
 // checkCase calls the method as every actor: first as all refused actors with the same objects, which must stay
 // unchanged, then as each permitted actor with new objects.
-func (w *world) line(name string, method reflect.Value, line useCase) {
+func (w *authzFixture) checkCase(name string, method reflect.Value, line useCase) {
 	w.t.Helper()
 	may := strings.Fields(line.may)
 	args := line.with(w)
-	before := w.marks()
+	before := w.changeMarks()
 	for who := range w.actors {
 		if slices.Contains(may, who) || slices.Contains(may, who+"?") {
 			continue
@@ -159,9 +159,9 @@ func (w *world) line(name string, method reflect.Value, line useCase) {
 		case who == "alien" && fleet.CodeOf(err) == fleet.Conflict: // another host's job does not exist for the agent
 		case !refusal(err):
 			w.t.Errorf("%s lets %s pass: %v", name, who, err)
-		case w.marks() != before:
+		case w.changeMarks() != before:
 			w.t.Errorf("%s refuses %s, but did something before", name, who)
-			before = w.marks()
+			before = w.changeMarks()
 		case slices.ContainsFunc(out, func(x any) bool { return x != nil && !reflect.ValueOf(x).IsZero() && !empty(x) }):
 			w.t.Errorf("%s refuses %s with an answer: %+v", name, who, out)
 		}
@@ -180,13 +180,13 @@ func (w *world) line(name string, method reflect.Value, line useCase) {
 			w.t.Errorf("%s refuses %s: %v", name, who, err)
 		}
 		if who == "stranger" {
-			w.tellsNothing(name, out)
+			w.checkRevealsNothing(name, out)
 		}
 	}
 }
 
 // checkRevealsNothing checks that the stranger's answer names no object of project red and no domain of a host.
-func (w *world) tellsNothing(name string, out []any) {
+func (w *authzFixture) checkRevealsNothing(name string, out []any) {
 	w.t.Helper()
 	text, err := json.Marshal(out)
 	if err != nil {
@@ -213,12 +213,12 @@ func refusal(err error) bool {
 }
 
 // changeMarks summarizes all possible changes: audit lines, queued jobs and reported state.
-func (w *world) marks() string {
+func (w *authzFixture) changeMarks() string {
 	return fmt.Sprint(w.count("audit"), w.count("jobs"), w.count("tasks"), w.count("jobs WHERE state = 'running'"), w.count("vms WHERE generation > 1"), w.count("host_sessions WHERE session IS NOT NULL"))
 }
 
 // call calls the method as the named actor and returns its results without the error.
-func (w *world) call(name string, method reflect.Value, who string, args []any) (out []any, err error) {
+func (w *authzFixture) call(name string, method reflect.Value, who string, args []any) (out []any, err error) {
 	w.t.Helper()
 	kind := method.Type()
 	if kind.NumIn() < 2 || kind.In(1) != reflect.TypeFor[fleet.Actor]() {
@@ -248,20 +248,20 @@ func (w *world) call(name string, method reflect.Value, who string, args []any) 
 
 // The functions below make objects.
 
-func (w *world) name(prefix string) string {
+func (w *authzFixture) name(prefix string) string {
 	w.number++
 	return fmt.Sprintf("%s-%d", prefix, w.number)
 }
 
 // securityGroup returns a new security group of project red.
-func (w *world) group() fleet.SecurityGroupID {
+func (w *authzFixture) securityGroup() fleet.SecurityGroupID {
 	id := fleet.NewID[fleet.SecurityGroupID]()
 	w.exec(`INSERT INTO security_groups (id, project_id, name, spec) VALUES ($1, $2, $3, '{"rules":[]}')`, id, w.red, w.name("group"))
 	return id
 }
 
 // vmWithNIC returns a VM with a NIC.
-func (w *world) withNICs() fleet.VMID {
+func (w *authzFixture) vmWithNIC() fleet.VMID {
 	id := w.vm()
 	w.number++
 	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text))) WHERE id = $1`, id, fmt.Sprintf("52:54:00:00:%02x:%02x", w.number/256%256, w.number%256))
@@ -269,7 +269,7 @@ func (w *world) withNICs() fleet.VMID {
 }
 
 // plan returns the id of a member's plan.
-func (w *world) plan() fleet.PlanID {
+func (w *authzFixture) plan() fleet.PlanID {
 	w.t.Helper()
 	plan, err := w.PlanVM(w.t.Context(), w.actors["member"], w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}})
 	if err != nil {
@@ -279,7 +279,7 @@ func (w *world) plan() fleet.PlanID {
 	return plan.ID
 }
 
-func (w *world) vm() fleet.VMID {
+func (w *authzFixture) vm() fleet.VMID {
 	id := fleet.NewID[fleet.VMID]()
 	w.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, observed_generation, status)
 		VALUES ($1, $2, $3, $4, '{"power":"running","cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 1, '{"power":"running","cpus":1,"memoryMiB":128}')`,
@@ -288,7 +288,7 @@ func (w *world) vm() fleet.VMID {
 }
 
 // faultyVM returns a VM that is off, with a missing disk and a drifted number of vCPUs.
-func (w *world) sick() (fleet.VMID, fleet.Volref) {
+func (w *authzFixture) faultyVM() (fleet.VMID, fleet.Volref) {
 	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.name("lost") + ".qcow2"}
 	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('power', 'stopped', 'disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
 		status = status || jsonb_build_object('power', 'stopped',
@@ -298,7 +298,7 @@ func (w *world) sick() (fleet.VMID, fleet.Volref) {
 }
 
 // vmWithDisk returns a VM of project red on h1 with an existing disk.
-func (w *world) whole() (fleet.VMID, fleet.Volref) {
+func (w *authzFixture) vmWithDisk() (fleet.VMID, fleet.Volref) {
 	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.name("whole") + ".qcow2"}
 	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))) WHERE id = $1`,
 		id, string(disk.PoolID), disk.Volume)
@@ -306,9 +306,9 @@ func (w *world) whole() (fleet.VMID, fleet.Volref) {
 }
 
 // vmWithSchedule returns a VM of project red on h1 with a snapshot schedule.
-func (w *world) scheduled() (fleet.VMID, fleet.ScheduleID) {
+func (w *authzFixture) vmWithSchedule() (fleet.VMID, fleet.ScheduleID) {
 	w.t.Helper()
-	id, _ := w.whole()
+	id, _ := w.vmWithDisk()
 	schedule, err := w.AddSnapshotSchedule(w.t.Context(), fleet.SystemActor, id, hourly)
 	if err != nil {
 		w.t.Fatal(err)
@@ -317,8 +317,8 @@ func (w *world) scheduled() (fleet.VMID, fleet.ScheduleID) {
 }
 
 // vmWithSnapshot returns a VM of project red on h1 with a snapshot and an overlay to merge.
-func (w *world) snapped() (fleet.VMID, fleet.SnapshotID) {
-	id, _ := w.whole()
+func (w *authzFixture) withSnapshots() (fleet.VMID, fleet.SnapshotID) {
+	id, _ := w.vmWithDisk()
 	snapshot := fleet.NewID[fleet.SnapshotID]()
 	w.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', jsonb_build_object('merges', 1, 'snapshots', jsonb_build_array(jsonb_build_object('id', $2::text, 'name', 'old')))) WHERE id = $1`,
 		id, string(snapshot))

@@ -19,7 +19,7 @@ func fields(pairs ...string) fleet.BulkEdit {
 }
 
 func TestBulkEdit(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	// The member's role is read again when the child runs.
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	on, off, so := s.vm("on", fleet.Running), s.vm("off", fleet.Stopped), s.vm("so", fleet.Stopped)
@@ -36,9 +36,9 @@ func TestBulkEdit(t *testing.T) {
 	gone := fleet.NewID[fleet.VMID]()
 	ids := []fleet.VMID{on.ID, off.ID, so.ID, gone, on.ID}
 
-	before := s.written()
+	before := s.stateMarks()
 	p, err := s.PreviewEdit(t.Context(), s.member, ids, edit)
-	if err != nil || p.Now != 1 || p.NextBoot != 1 || p.Same != 1 || len(p.Refused) != 1 || p.Refused[0].Why != "There is no such VM." || s.written() != before {
+	if err != nil || p.Now != 1 || p.NextBoot != 1 || p.Same != 1 || len(p.Refused) != 1 || p.Refused[0].Why != "There is no such VM." || s.stateMarks() != before {
 		t.Fatalf("the preview is %+v, %v", p, err)
 	}
 	task, err := s.EditVMs(t.Context(), s.member, ids, edit)
@@ -78,7 +78,7 @@ func TestBulkEdit(t *testing.T) {
 }
 
 func TestBulkEditChecksEachVM(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	// The member's role is read again when the child runs.
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	mine, others := s.vm("mine", fleet.Running), s.vm("others", fleet.Stopped)
@@ -128,7 +128,7 @@ func TestBulkEditChecksEachVM(t *testing.T) {
 		"more than a value":  {s.member, ids, fields("cpus", `{"a":1}`), fleet.Invalid, "no value of vCPUs"},
 		"a wrong label":      {s.member, ids, fleet.BulkEdit{Labels: map[string]*string{"a b": &bad}}, fleet.Invalid, ""},
 	} {
-		s.refused(name, c.code, c.says, func() error { _, err := s.EditVMs(t.Context(), c.a, c.ids, c.edit); return err })
-		s.refused(name+", asked first", c.code, c.says, func() error { _, err := s.PreviewEdit(t.Context(), c.a, c.ids, c.edit); return err })
+		s.wantRefused(name, c.code, c.says, func() error { _, err := s.EditVMs(t.Context(), c.a, c.ids, c.edit); return err })
+		s.wantRefused(name+", asked first", c.code, c.says, func() error { _, err := s.PreviewEdit(t.Context(), c.a, c.ids, c.edit); return err })
 	}
 }

@@ -9,26 +9,26 @@ import (
 )
 
 func TestBulkDeleteNeedsPermission(t *testing.T) {
-	s := taskSite(t)
+	s := newTaskFixture(t)
 	off, on, kept := s.vm("off", fleet.Stopped), s.vm("on", fleet.Running), s.vm("kept", fleet.Stopped)
 	if _, err := s.GuardVM(t.Context(), chief, kept.ID, control.ProtectVM{Protected: true}); err != nil {
 		t.Fatal(err)
 	}
 	ids := []fleet.VMID{off.ID, on.ID, kept.ID}
-	s.refused("a viewer", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVMs(t.Context(), s.viewer, ids, true); return err })
+	s.wantRefused("a viewer", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVMs(t.Context(), s.viewer, ids, true); return err })
 	task, err := s.DeleteVMs(t.Context(), s.member, ids, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := s.parts(task.ID), "off queued, on queued, kept failed"; got != want {
+	if got, want := s.childStates(task.ID), "off queued, on queued, kept failed"; got != want {
 		t.Errorf("its parts are %s, want %s", got, want)
 	}
-	s.begin()
+	s.beginTasks()
 	if n := s.count("jobs WHERE kind = 'vm.delete' AND state = 'queued' AND args->>'deleteDisks' = 'true'"); n != 2 {
 		t.Errorf("%d deletions with disks, want 2", n)
 	}
-	s.ends(off.ID, "done")
-	s.ends(on.ID, "done")
+	s.endJob(off.ID, "done")
+	s.endJob(on.ID, "done")
 	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 2, Failed: 1, Refused: 1})
 	if got := s.get(kept.ID); got.DeletedAt != nil {
 		t.Error("a protected VM is deleted with others")
@@ -36,31 +36,31 @@ func TestBulkDeleteNeedsPermission(t *testing.T) {
 }
 
 func TestBulkSnapshotIsOneTask(t *testing.T) {
-	s := newShelf(t)
-	s.lonely()
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
 	s.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
-	a, b := s.leaver("a"), s.leaver("b")
+	a, b := s.vmToMigrate("a"), s.vmToMigrate("b")
 	ids := []fleet.VMID{a.ID, b.ID}
-	s.refused("without a name", fleet.Invalid, "", func() error { _, err := s.SnapshotVMs(t.Context(), chief, ids, control.NewSnapshot{}); return err })
+	s.wantRefused("without a name", fleet.Invalid, "", func() error { _, err := s.SnapshotVMs(t.Context(), chief, ids, control.NewSnapshot{}); return err })
 	task, err := s.SnapshotVMs(t.Context(), chief, ids, control.NewSnapshot{Name: "before the upgrade", Memory: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.begin()
+	s.beginTasks()
 	if n := s.count("jobs WHERE kind = 'vm.snapshot' AND args #>> '{snapshot,name}' = 'before the upgrade'"); n != 2 {
-		t.Errorf("%d snapshots are asked for, want 2: %s", n, s.parts(task.ID))
+		t.Errorf("%d snapshots are asked for, want 2: %s", n, s.childStates(task.ID))
 	}
-	s.ends(a.ID, "done")
-	s.ends(b.ID, "done")
+	s.endJob(a.ID, "done")
+	s.endJob(b.ID, "done")
 	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 2})
 }
 
 func TestBulkColdMigration(t *testing.T) {
-	s := newShelf(t)
-	s.lonely()
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
 	s.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
-	v := s.leaver("web")
-	s.refused("a member", fleet.Forbidden, "no right", func() error {
+	v := s.vmToMigrate("web")
+	s.wantRefused("a member", fleet.Forbidden, "no right", func() error {
 		_, err := s.MigrateVMs(t.Context(), s.member, []fleet.VMID{v.ID}, control.MigrateVM{HostID: s.h2})
 		return err
 	})
@@ -68,10 +68,10 @@ func TestBulkColdMigration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.begin()
-	w := s.only(s.h1, fleet.VMMigrate)
-	s.arrives(2)
-	s.end(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	s.beginTasks()
+	w := s.onlyJob(s.h1, fleet.VMMigrate)
+	s.finishReceives(2)
+	s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
 	if now := s.get(v.ID); now.HostID != s.h2 {
 		t.Errorf("it is on %s", now.HostName)
 	}

@@ -12,14 +12,14 @@ import (
 
 // newTaskFixture returns a projectFixture whose database has mia's project roles, because tasks read them again when
 // their children run.
-func taskSite(t *testing.T) *site {
-	s := newSite(t)
+func newTaskFixture(t *testing.T) *projectFixture {
+	s := newProjectFixture(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	return s
 }
 
 // bulkShutdown makes running VMs of project red and orders their shutdown as mia.
-func (s *site) orderOfMany(names ...string) (fleet.Task, []fleet.VMView) {
+func (s *projectFixture) bulkShutdown(names ...string) (fleet.Task, []fleet.VMView) {
 	s.t.Helper()
 	var ids []fleet.VMID
 	var vms []fleet.VMView
@@ -35,7 +35,7 @@ func (s *site) orderOfMany(names ...string) (fleet.Task, []fleet.VMView) {
 }
 
 // childStates returns a task's children as "name state", in order.
-func (s *site) parts(id fleet.TaskID) string {
+func (s *projectFixture) childStates(id fleet.TaskID) string {
 	s.t.Helper()
 	page, err := s.ListTasks(s.t.Context(), chief, fleet.Query{Filter: "parent:" + string(id), Sort: "created"})
 	if err != nil {
@@ -48,20 +48,20 @@ func (s *site) parts(id fleet.TaskID) string {
 	return strings.Join(all, ", ")
 }
 
-func (s *site) begin() {
+func (s *projectFixture) beginTasks() {
 	s.t.Helper()
 	if err := s.BeginTasks(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *site) ends(vm fleet.VMID, state string) {
+func (s *projectFixture) endJob(vm fleet.VMID, state string) {
 	s.t.Helper()
 	s.exec(`UPDATE jobs SET state = 'running', attempt = 1, started_at = now() WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vm))
 	s.exec(`UPDATE jobs SET state = $2, ended_at = now() WHERE subject = $1 AND state = 'running'`, fleet.SubjectVM(vm), state)
 }
 
-func (s *site) settledAs(id fleet.TaskID, state fleet.JobState, progress int, steps fleet.Steps) {
+func (s *projectFixture) settledAs(id fleet.TaskID, state fleet.JobState, progress int, steps fleet.Steps) {
 	s.t.Helper()
 	got, err := s.GetTask(s.t.Context(), s.member, id)
 	if err != nil || got.State != state || got.Progress != progress || got.Steps == nil || *got.Steps != steps || (got.EndedAt != nil) != state.Ended() {
@@ -70,7 +70,7 @@ func (s *site) settledAs(id fleet.TaskID, state fleet.JobState, progress int, st
 }
 
 func TestBulkActionIsOneTask(t *testing.T) {
-	s := taskSite(t)
+	s := newTaskFixture(t)
 	off := s.vm("off", fleet.Stopped)
 	b, a := s.vm("b", fleet.Running), s.vm("a", fleet.Running)
 	foreign := fleet.NewID[fleet.VMID]()
@@ -85,21 +85,21 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	if n := s.count("jobs"); n != before {
 		t.Error("the request itself asked the host")
 	}
-	if got, want := s.parts(task.ID), "b queued, off failed, "+string(foreign)+" failed, a queued"; got != want {
+	if got, want := s.childStates(task.ID), "b queued, off failed, "+string(foreign)+" failed, a queued"; got != want {
 		t.Errorf("its parts are %s, want %s", got, want)
 	}
 	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 2, Failed: 2, Refused: 2})
-	s.begin()
-	s.begin() // nothing is left to do
+	s.beginTasks()
+	s.beginTasks() // nothing is left to do
 	if n := s.count("jobs"); n != before+2 {
 		t.Errorf("%d jobs, want 2", n-before)
 	}
 	if n := s.count("audit WHERE actor = 'mia' AND action = 'vm.shutdown'"); n != 2 {
 		t.Errorf("%d lines in the audit, want one a VM", n)
 	}
-	s.ends(a.ID, "done")
+	s.endJob(a.ID, "done")
 	s.settledAs(task.ID, fleet.JobRunning, 75, fleet.Steps{Queued: 1, Done: 1, Failed: 2, Refused: 2})
-	s.ends(b.ID, "failed")
+	s.endJob(b.ID, "failed")
 	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 1, Failed: 3, Refused: 2})
 
 	// Lists show the parent task; a VM's page shows its child.
@@ -120,25 +120,25 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	if err != nil || history.Jobs[0].Parent != task.ID {
 		t.Errorf("the VM's own history lacks it: %+v %v", history.Jobs, err)
 	}
-	s.refused("who is not of the project", fleet.NotFound, "There is no such task.", func() error { _, err := s.GetTask(t.Context(), s.stranger, task.ID); return err })
+	s.wantRefused("who is not of the project", fleet.NotFound, "There is no such task.", func() error { _, err := s.GetTask(t.Context(), s.stranger, task.ID); return err })
 }
 
 func TestBulkTaskStateFollowsChildren(t *testing.T) {
-	s := taskSite(t)
+	s := newTaskFixture(t)
 	for want, ends := range map[fleet.JobState][]string{
 		fleet.JobDone: {"done", "done"}, fleet.JobCancelled: {"done", "cancelled"}, fleet.JobUnknown: {"cancelled", "unknown"}, fleet.JobFailed: {"unknown", "failed"},
 	} {
-		task, vms := s.orderOfMany(string(want)+"-a", string(want)+"-b")
-		s.begin()
+		task, vms := s.bulkShutdown(string(want)+"-a", string(want)+"-b")
+		s.beginTasks()
 		for i, end := range ends {
-			s.ends(vms[i].ID, end)
+			s.endJob(vms[i].ID, end)
 		}
 		if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != want {
 			t.Errorf("%v: the task is %s %v", ends, got.State, err)
 		}
 	}
-	task, vms := s.orderOfMany("gone")
-	s.begin()
+	task, vms := s.bulkShutdown("gone")
+	s.beginTasks()
 	s.exec(`DELETE FROM tasks WHERE parent_id = $1`, task.ID)
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobCancelled {
 		t.Errorf("without any part, of %s: %s %v", vms[0].ID, got.State, err)
@@ -147,20 +147,20 @@ func TestBulkTaskStateFollowsChildren(t *testing.T) {
 
 // Each child runs with the permissions that the person has then.
 func TestBulkActionChecksPermissionPerVM(t *testing.T) {
-	s := taskSite(t)
-	s.refused("viewer", fleet.Forbidden, "no right", func() error {
+	s := newTaskFixture(t)
+	s.wantRefused("viewer", fleet.Forbidden, "no right", func() error {
 		_, err := s.ActVMs(t.Context(), s.viewer, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})
-	s.refused("nobody's", fleet.Forbidden, "Only a person", func() error {
+	s.wantRefused("nobody's", fleet.Forbidden, "Only a person", func() error {
 		_, err := s.ActVMs(t.Context(), fleet.SystemActor, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})
-	s.refused("no power action", fleet.Invalid, "There is no power action", func() error {
+	s.wantRefused("no power action", fleet.Invalid, "There is no power action", func() error {
 		_, err := s.ActVMs(t.Context(), chief, fleet.ActDelete, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})
-	s.refused("too many", fleet.TooLarge, "at most 500", func() error {
+	s.wantRefused("too many", fleet.TooLarge, "at most 500", func() error {
 		_, err := s.ActVMs(t.Context(), chief, fleet.ActStart, make([]fleet.VMID, control.MaxAtOnce+1))
 		return err
 	})
@@ -174,7 +174,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.parts(task.ID); got != "blue failed, red queued" || task.ProjectID != "" {
+	if got := s.childStates(task.ID); got != "blue failed, red queued" || task.ProjectID != "" {
 		t.Errorf("%s %+v", got, task)
 	}
 	// A task across projects belongs to its creator alone; project members see its children.
@@ -208,15 +208,15 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 		}
 	}
 	s.exec(`DELETE FROM project_members WHERE user_id = $1`, both.UserID)
-	s.begin()
+	s.beginTasks()
 	child, err := s.ListTasks(t.Context(), chief, fleet.Query{Filter: "target:red parent:" + string(task.ID)})
 	if err != nil || len(child.Items) != 1 || !child.Items[0].Refused() || child.Items[0].Error != "There is no such VM." {
 		t.Errorf("%+v %v", child, err)
 	}
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, both.UserID)
-	task, vms := s.orderOfMany("late")
+	task, vms := s.bulkShutdown("late")
 	s.exec(`UPDATE users SET disabled = true WHERE id = $1`, s.member.UserID)
-	s.begin()
+	s.beginTasks()
 	child, err = s.ListTasks(t.Context(), chief, fleet.Query{Filter: "parent:" + string(task.ID)})
 	if err != nil || child.Items[0].Error != "Not done: the account of mia is gone or disabled." || s.get(vms[0].ID).Spec.Power != fleet.Running {
 		t.Errorf("%+v %v", child, err)
@@ -226,7 +226,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 // A bulk start checks the VM's places like a single start. A domain running elsewhere blocks it, also on an offline
 // host, if it has the VM's mark and no person has decided about it.
 func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
-	s := taskSite(t)
+	s := newTaskFixture(t)
 	heard, silent := s.host("h3", 4096), s.h2
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, silent)
 	var ids []fleet.VMID
@@ -271,18 +271,18 @@ func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 
 // A child is checked against the state when it runs, not when it was ordered.
 func TestBulkChildRefusedWhenItsTurnComes(t *testing.T) {
-	s := taskSite(t)
-	task, vms := s.orderOfMany("web", "db")
-	s.reported(vms[0].ID, fleet.Stopped)
-	s.begin()
-	if got := s.parts(task.ID); got != "web failed, db queued" {
+	s := newTaskFixture(t)
+	task, vms := s.bulkShutdown("web", "db")
+	s.reportPower(vms[0].ID, fleet.Stopped)
+	s.beginTasks()
+	if got := s.childStates(task.ID); got != "web failed, db queued" {
 		t.Error(got)
 	}
 	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 1, Failed: 1, Refused: 1})
 }
 
 func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
-	s := taskSite(t)
+	s := newTaskFixture(t)
 	vm := s.vm("web", fleet.Running)
 	act := func() fleet.Task {
 		t.Helper()
@@ -305,7 +305,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	still()
-	s.begin()
+	s.beginTasks()
 	old, err := s.GetTask(t.Context(), chief, first.ID)
 	if err != nil || old.State != fleet.JobCancelled || old.Error != "Replaced by a newer order." || old.EndedAt == nil {
 		t.Errorf("the older order is %+v %v", old, err)
@@ -317,35 +317,35 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 	if joined := act(); joined.Parent != task.ID {
 		t.Errorf("a lone order does not join the part that waits: %+v", joined)
 	}
-	s.ends(vm.ID, "done")
+	s.endJob(vm.ID, "done")
 	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 1})
 }
 
 func TestCancelBulkTask(t *testing.T) {
-	s := taskSite(t)
-	task, vms := s.orderOfMany("asked", "runs", "waits")
-	s.begin()
+	s := newTaskFixture(t)
+	task, vms := s.bulkShutdown("asked", "runs", "waits")
+	s.beginTasks()
 	s.exec(`UPDATE jobs SET state = 'running', attempt = 1 WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vms[1].ID))
 	s.exec(`DELETE FROM jobs WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
 	s.exec(`UPDATE tasks SET pending = true, state = 'queued', error = '', ended_at = NULL WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
-	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.CancelTask(t.Context(), s.viewer, task.ID); return err })
+	s.wantRefused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.CancelTask(t.Context(), s.viewer, task.ID); return err })
 	got, err := s.CancelTask(t.Context(), s.member, task.ID)
 	if err != nil || got.State != fleet.JobRunning || *got.Steps != (fleet.Steps{Running: 1, Cancelled: 2}) {
 		t.Errorf("%+v %+v %v", got, got.Steps, err)
 	}
-	if parts := s.parts(task.ID); parts != "asked cancelled, runs running, waits cancelled" {
+	if parts := s.childStates(task.ID); parts != "asked cancelled, runs running, waits cancelled" {
 		t.Error(parts)
 	}
-	s.begin()
+	s.beginTasks()
 	if n := s.count("jobs WHERE state = 'queued'"); n != 0 {
 		t.Error("what was cancelled is asked for")
 	}
-	s.refused("twice", fleet.Conflict, "Nothing of this task waits", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
-	s.ends(vms[1].ID, "done")
+	s.wantRefused("twice", fleet.Conflict, "Nothing of this task waits", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
+	s.endJob(vms[1].ID, "done")
 	s.settledAs(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
 
 	// A child cancelled by itself before its turn.
-	task, _ = s.orderOfMany("one", "two")
+	task, _ = s.bulkShutdown("one", "two")
 	page, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "target:one parent:" + string(task.ID)})
 	if err != nil {
 		t.Fatal(err)
@@ -353,21 +353,21 @@ func TestCancelBulkTask(t *testing.T) {
 	if _, err := s.CancelTask(t.Context(), s.member, page.Items[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	s.begin()
-	if parts := s.parts(task.ID); parts != "one cancelled, two queued" {
+	s.beginTasks()
+	if parts := s.childStates(task.ID); parts != "one cancelled, two queued" {
 		t.Error(parts)
 	}
 }
 
 // Several portals start pending children, each child once.
 func TestBulkChildrenStartOnce(t *testing.T) {
-	s := taskSite(t)
+	s := newTaskFixture(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)
 	var names []string
 	for i := range 45 { // more than one batch
 		names = append(names, fmt.Sprintf("vm-%02d", i))
 	}
-	task, _ := s.orderOfMany(names...)
+	task, _ := s.bulkShutdown(names...)
 	s.exec(`DELETE FROM jobs`)
 	errs := make(chan error, 4)
 	for range cap(errs) {

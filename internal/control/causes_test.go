@@ -11,7 +11,7 @@ import (
 )
 
 // attention returns the rows of the dashboard: "2 vm [a b]: text -> remedy (list)".
-func (s *site) attention(a fleet.Actor) (rows []string) {
+func (s *projectFixture) attention(a fleet.Actor) (rows []string) {
 	s.t.Helper()
 	if _, err := s.RefreshCounters(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -31,7 +31,7 @@ func (s *site) attention(a fleet.Actor) (rows []string) {
 }
 
 func TestAttentionHasOneRowPerCause(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	const helper = "Child process (/usr/bin/mount) unexpected exit status 32: mount: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
 	archive := s.addPool("archive", `{"kind":"nfs","path":"/mnt/archive","server":"nas","export":"/archive","shared":true}`, s.h1, s.h2)
 	for _, pool := range []fleet.PoolID{s.nfs, archive} {
@@ -43,7 +43,7 @@ func TestAttentionHasOneRowPerCause(t *testing.T) {
 			map[bool]string{true: "cannot open " + name + ".qcow2: No space left on device", false: "no firmware"}[name != "b"])
 	}
 	for _, name := range []string{"d1", "d2"} {
-		s.drifted(name, fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
+		s.driftedVM(name, fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
 	}
 	s.exec(`DELETE FROM jobs`)
 	s.exec(`DELETE FROM tasks`)
@@ -66,7 +66,7 @@ func TestAttentionHasOneRowPerCause(t *testing.T) {
 
 // Each unhealthy object in a tenant's counters has a row, with texts that name no host.
 func TestTenantDashboardCountsAreConsistent(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.vm("web", fleet.Running)
 	s.exec(`DELETE FROM jobs`)
 	s.exec(`DELETE FROM tasks`)
@@ -90,7 +90,7 @@ func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 
 // A VM after many drifted ones by name, a VM near expiry, and a VM whose snapshot schedule fails.
 func TestManyDriftedVMsHideNoOtherCause(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	for name, sql := range map[string]string{
 		"crashed":   `status = status || '{"power": "crashed"}'`,
 		"expiring":  `expires_at = '2030-01-02 10:00Z', expiry = 'soon'`,

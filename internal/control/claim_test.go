@@ -58,7 +58,7 @@ func TestParkedClaimWakesOnNewJob(t *testing.T) {
 // would find nothing.
 func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	r := newRig(t)
-	heard := r.listen()
+	heard := r.wakeCounter()
 	wakes := func() bool {
 		t.Helper()
 		return slices.Contains(heard(), "jobs:"+string(r.agent.HostID))
@@ -84,14 +84,14 @@ func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 }
 
 // wakeCounter returns a function that returns the wake-up keys received since its last call.
-func (r *rig) listen() func() []string {
+func (r *rig) wakeCounter() func() []string {
 	r.t.Helper()
-	r.caughtUp()
+	r.drainHub()
 	sub := r.hub.Subscribe("jobs:*")
 	r.t.Cleanup(sub.Close)
 	return func() []string {
 		r.t.Helper()
-		r.caughtUp()
+		r.drainHub()
 		return sub.Take()
 	}
 }

@@ -8,18 +8,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (s *site) models(host fleet.HostID, models ...string) {
+func (s *projectFixture) models(host fleet.HostID, models ...string) {
 	s.t.Helper()
 	s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpuModels}', to_jsonb($2::text[])), '{inventory,vmFields}', to_jsonb($3::text[])) WHERE id = $1`, host, models, fleet.PartNames())
 }
 
 // A named CPU model needs a host that supports it. Hosts whose agent reports no models are not excluded.
 func TestPlacementRespectsNamedCPUModel(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.models(s.h1, "Nehalem", "qemu64")
 	s.models(s.h2, "EPYC-Rome", "qemu64")
 	made := func(a fleet.Actor, name string, host fleet.HostID, model string) (fleet.VMView, error) {
-		spec := small
+		spec := smallSpec
 		spec.CPU.Model = model
 		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 	}
@@ -31,14 +31,14 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 			t.Errorf("%s is on %s: %v", c.model, v.HostName, err)
 		}
 	}
-	s.refused("on a named host", fleet.Invalid, "h1 cannot give guests the CPU model EPYC-Rome", func() error { _, err := made(chief, "x", s.h1, "EPYC-Rome"); return err })
-	s.refused("one that none has", fleet.Invalid, "No host can take this VM. 2 hosts: no CPU model POWER9.", func() error { _, err := made(s.member, "x", "", "POWER9"); return err })
+	s.wantRefused("on a named host", fleet.Invalid, "h1 cannot give guests the CPU model EPYC-Rome", func() error { _, err := made(chief, "x", s.h1, "EPYC-Rome"); return err })
+	s.wantRefused("one that none has", fleet.Invalid, "No host can take this VM. 2 hosts: no CPU model POWER9.", func() error { _, err := made(s.member, "x", "", "POWER9"); return err })
 	v := s.vm("web", fleet.Stopped)
 	edit := func(model string) error {
-		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, edited(s.get(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = model }))
+		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, editedSpec(s.get(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = model }))
 		return err
 	}
-	s.refused("by an edit", fleet.Invalid, "h1 cannot give guests the CPU model EPYC-Rome", func() error { return edit("EPYC-Rome") })
+	s.wantRefused("by an edit", fleet.Invalid, "h1 cannot give guests the CPU model EPYC-Rome", func() error { return edit("EPYC-Rome") })
 	if err := edit("Nehalem"); err != nil {
 		t.Error(err)
 	}
@@ -50,7 +50,7 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 
 // Proposals come from the hosts, models common to all first. Actors who see no hosts get only the common ones.
 func TestCPUModelProposalsComeFromHosts(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.models(s.h1, "Nehalem", "Penryn", "qemu64")
 	s.models(s.h2, "EPYC-Rome", "Penryn", "qemu64")
 	all, err := s.CPUModels(t.Context(), chief)
@@ -65,25 +65,25 @@ func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 
 // The baseline is resolved when requested and does not change later.
 func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.models(s.h1, "Nehalem", "Penryn", "Westmere")
 	s.models(s.h2, "EPYC-Rome", "Nehalem", "Penryn")
-	spec := small
+	spec := smallSpec
 	spec.CPU.Model = fleet.BaselineModel
 	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web", Spec: spec})
 	if err != nil || v.Spec.CPU.Model != "Nehalem" {
 		t.Fatalf("%q: %v", v.Spec.CPU.Model, err)
 	}
-	s.reported(v.ID, fleet.Stopped)
+	s.reportPower(v.ID, fleet.Stopped)
 	s.models(s.h1, "Penryn")
 	if now := s.get(v.ID).Spec.CPU.Model; now != "Nehalem" {
 		t.Errorf("it has become %q", now)
 	}
-	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = fleet.BaselineModel })); err != nil || s.get(v.ID).Spec.CPU.Model != "Penryn" {
+	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(s *fleet.VMSpec) { s.CPU.Model = fleet.BaselineModel })); err != nil || s.get(v.ID).Spec.CPU.Model != "Penryn" {
 		t.Errorf("by an edit %q: %v", s.get(v.ID).Spec.CPU.Model, err)
 	}
 	s.exec(`UPDATE hosts SET status = status #- '{inventory,cpuModels}'`)
-	s.refused("of hosts that say nothing", fleet.Invalid, "There is no named model that all hosts say they can give", func() error {
+	s.wantRefused("of hosts that say nothing", fleet.Invalid, "There is no named model that all hosts say they can give", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", Spec: spec})
 		return err
 	})

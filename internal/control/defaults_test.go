@@ -10,7 +10,7 @@ import (
 )
 
 // networkOnBothHosts adds an active network to both hosts, reported with the forward mode.
-func (s *site) everywhere(kind fleet.NetworkKind, name, forward string) fleet.NetworkID {
+func (s *projectFixture) networkOnBothHosts(kind fleet.NetworkKind, name, forward string) fleet.NetworkID {
 	s.t.Helper()
 	id := s.addNetwork(kind, name, `{"active":true,"forward":"`+forward+`"}`)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', network_id, $2, status FROM assignments WHERE network_id = $1`, id, s.h2)
@@ -18,19 +18,19 @@ func (s *site) everywhere(kind fleet.NetworkKind, name, forward string) fleet.Ne
 }
 
 // newDefaults returns a fixture whose default pool and network are not the first by name.
-func newDefaults(t *testing.T) *site {
+func newDefaults(t *testing.T) *projectFixture {
 	t.Helper()
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET status = status || '{"forward":"nat"}' WHERE noun = 'net'`)
-	s.everywhere(fleet.NetworkLibvirt, "a-isolated", "")
-	s.holds(s.local, 100<<10, 0, 0)
-	s.holds(s.addPool("a-small", `{"kind":"dir","path":"/srv/small","shared":false}`, s.h1, s.h2), 1024, 0, 0)
+	s.networkOnBothHosts(fleet.NetworkLibvirt, "a-isolated", "")
+	s.setPoolSizes(s.local, 100<<10, 0, 0)
+	s.setPoolSizes(s.addPool("a-small", `{"kind":"dir","path":"/srv/small","shared":false}`, s.h1, s.h2), 1024, 0, 0)
 	return s
 }
 
 // withoutChoices returns a request for a VM with one disk and one NIC, without a pool or network.
-func (s *site) bare(name string) control.CreateVM {
-	in := control.CreateVM{ProjectID: s.red, Name: name, Spec: small}
+func (s *projectFixture) withoutChoices(name string) control.CreateVM {
+	in := control.CreateVM{ProjectID: s.red, Name: name, Spec: smallSpec}
 	in.Spec.Disks, in.Spec.NICs = []fleet.Disk{{SizeBytes: 1 << 20}}, []fleet.NIC{{}}
 	return in
 }
@@ -46,22 +46,22 @@ func TestNewVMWithoutPoolAndNetworkGetsDefaults(t *testing.T) {
 		spec := s.get(vm.ID).Spec
 		return spec.Disks[0].PoolID, spec.NICs[0].Network + spec.NICs[0].Bridge
 	}
-	if pool, network := made(s.bare("plain")); pool != s.nfs || network != "default" {
+	if pool, network := made(s.withoutChoices("plain")); pool != s.nfs || network != "default" {
 		t.Errorf("pool %s, network %s; want nfs, which has most free space, and the NAT network", pool, network)
 	}
-	onH1 := s.bare("placed")
+	onH1 := s.withoutChoices("placed")
 	onH1.HostID = s.h1
 	s.exec(`UPDATE assignments SET status = status || '{"availableBytes": 1}' WHERE pool_id = $1`, s.nfs)
 	if pool, _ := made(onH1); pool != s.local {
 		t.Errorf("pool %s on h1, want local, which has most free space there", pool)
 	}
-	onH2 := s.bare("elsewhere")
+	onH2 := s.withoutChoices("elsewhere")
 	onH2.HostID = s.h2
 	if pool, _ := made(onH2); pool == s.local || pool == s.nfs {
 		t.Errorf("pool %s on h2, want a-small: local is not on that host, and nfs is full", pool)
 	}
 
-	plan, err := s.PlanNewVM(t.Context(), chief, s.bare("planned"))
+	plan, err := s.PlanNewVM(t.Context(), chief, s.withoutChoices("planned"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,11 +74,11 @@ func TestNewVMWithoutPoolAndNetworkGetsDefaults(t *testing.T) {
 		t.Errorf("pool %s, want local, which the plan was made with", pool)
 	}
 
-	series := control.CreateVMs{CreateVM: s.bare("many-{n}"), BulkNames: fleet.BulkNames{Count: 2}}
+	series := control.CreateVMs{CreateVM: s.withoutChoices("many-{n}"), BulkNames: fleet.BulkNames{Count: 2}}
 	if _, err := s.CreateVMs(t.Context(), s.member, series); err != nil {
 		t.Errorf("of several: %v", err)
 	}
-	p, err := s.PreviewVM(t.Context(), s.member, s.bare("seen"))
+	p, err := s.PreviewVM(t.Context(), s.member, s.withoutChoices("seen"))
 	if err != nil || p.Spec.Disks[0].PoolID != s.nfs || p.Spec.NICs[0].Network != "default" {
 		t.Errorf("the preview has %+v, %v", p.Spec, err)
 	}
@@ -86,16 +86,16 @@ func TestNewVMWithoutPoolAndNetworkGetsDefaults(t *testing.T) {
 
 func TestNewVMUsesProjectDefaults(t *testing.T) {
 	s := newDefaults(t)
-	lan := s.everywhere(fleet.NetworkBridge, "lan", "")
+	lan := s.networkOnBothHosts(fleet.NetworkBridge, "lan", "")
 	set := identity.ProjectInput{Name: "red", DefaultPoolID: s.local, DefaultNetworkID: lan}
 	update := func(a fleet.Actor, in identity.ProjectInput) func() error {
 		return func() error { _, err := s.UpdateProject(t.Context(), a, s.red, in); return err }
 	}
-	s.refused("a network that is not open to the project", fleet.Invalid, "Grant it to the project first", update(chief, set))
-	s.refused("a pool that there is not", fleet.Invalid, "no such pool", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: "none"}))
-	s.refused("a member's", fleet.Forbidden, "", update(s.member, identity.ProjectInput{Name: "red"}))
+	s.wantRefused("a network that is not open to the project", fleet.Invalid, "Grant it to the project first", update(chief, set))
+	s.wantRefused("a pool that there is not", fleet.Invalid, "no such pool", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: "none"}))
+	s.wantRefused("a member's", fleet.Forbidden, "", update(s.member, identity.ProjectInput{Name: "red"}))
 	luns := s.addPool("luns", `{"kind":"iscsi","server":"nas","target":"iqn.2026-01.example:x","shared":true}`, s.h1)
-	s.refused("a pool of LUNs", fleet.Invalid, "no disk is made in it", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: luns}))
+	s.wantRefused("a pool of LUNs", fleet.Invalid, "no disk is made in it", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: luns}))
 	if err := s.GrantNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 	if err != nil || project.DefaultPoolID != s.local || project.DefaultNetworkID != lan {
 		t.Fatalf("%+v %v", project, err)
 	}
-	vm, err := s.CreateVM(t.Context(), s.member, s.bare("one"))
+	vm, err := s.CreateVM(t.Context(), s.member, s.withoutChoices("one"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,11 +142,11 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 }
 
 func TestNewVMRefusedWithoutDefault(t *testing.T) {
-	s := newSite(t)
-	s.everywhere(fleet.NetworkLibvirt, "a-isolated", "")
-	s.refused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error { _, err := s.CreateVM(t.Context(), chief, s.bare("web")); return err })
+	s := newProjectFixture(t)
+	s.networkOnBothHosts(fleet.NetworkLibvirt, "a-isolated", "")
+	s.wantRefused("two networks without NAT", fleet.Invalid, "Choose a network.", func() error { _, err := s.CreateVM(t.Context(), chief, s.withoutChoices("web")); return err })
 	s.exec(`UPDATE assignments SET status = '{"state":"failed"}' WHERE pool_id IS NOT NULL`)
-	in := s.bare("web")
+	in := s.withoutChoices("web")
 	in.Spec.NICs = nil
-	s.refused("no pool", fleet.Invalid, "Choose the pool", func() error { _, err := s.CreateVM(t.Context(), chief, in); return err })
+	s.wantRefused("no pool", fleet.Invalid, "Choose the pool", func() error { _, err := s.CreateVM(t.Context(), chief, in); return err })
 }

@@ -11,23 +11,23 @@ import (
 )
 
 // withSession returns the administrator with a session.
-func sitting() fleet.Actor {
+func withSession() fleet.Actor {
 	a := chief
 	a.Session = "session"
 	return a
 }
 
 // readVolume requests a volume's file.
-func (s *site) read(of control.Volume) (relay.End, error) {
-	end, _, err := s.ReadVolume(s.t.Context(), sitting(), of)
+func (s *projectFixture) readVolume(of control.Volume) (relay.End, error) {
+	end, _, err := s.ReadVolume(s.t.Context(), withSession(), of)
 	return end, err
 }
 
 func TestVolumeDownloadGoesToRequester(t *testing.T) {
-	m := newMover(t)
-	of := m.free("data.raw")
+	m := newMoveFixture(t)
+	of := m.unusedVolume("data.raw")
 	of.HostID = m.h1
-	end, err := m.read(of)
+	end, err := m.readVolume(of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,16 +41,16 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	}
 	// The volume is in use during the transfer, so all changes are refused.
 	for _, act := range destroying {
-		m.refused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.asking(control.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
+		m.wantRefused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.volumeRequests(control.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
 	}
-	if err := m.cloning(chief, m.nfs, of.Volume)(); err != nil {
+	if err := m.cloneRequest(chief, m.nfs, of.Volume)(); err != nil {
 		t.Errorf("to make a VM of it is to read it, too: %v", err)
 	}
 	if _, err := m.JoinPair(t.Context(), m.agent, end.ID()); err != nil {
 		t.Errorf("its host is not let in: %v", err)
 	}
 	other := fleet.Actor{HostID: m.h2, Name: "host h2", Session: m.agent.Session}
-	m.refused("another host", fleet.CodeOf(func() error { _, err := m.JoinPair(t.Context(), other, end.ID()); return err }()), "", func() error {
+	m.wantRefused("another host", fleet.CodeOf(func() error { _, err := m.JoinPair(t.Context(), other, end.ID()); return err }()), "", func() error {
 		_, err := m.JoinPair(t.Context(), other, end.ID())
 		return err
 	})
@@ -62,20 +62,20 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	if m.count("volume_reads") != 0 {
 		t.Error("what has ended is kept")
 	}
-	m.refused("by nobody's session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
+	m.wantRefused("by nobody's session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
 }
 
 // If the person stops waiting for the host, its job is cancelled.
 func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
-	s := newSite(t)
-	of := s.free("data.raw")
-	end, err := s.read(of)
+	s := newProjectFixture(t)
+	of := s.unusedVolume("data.raw")
+	end, err := s.readVolume(of)
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := sitting()
+	stranger := withSession()
 	stranger.UserID = "somebody"
-	for _, who := range []fleet.Actor{stranger, sitting()} {
+	for _, who := range []fleet.Actor{stranger, withSession()} {
 		if err := s.MigrateVolume(t.Context(), who, end.ID()); err != nil {
 			t.Fatal(err)
 		}
@@ -91,12 +91,12 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 
 // Concurrent requests do not exceed the limit.
 func TestConcurrentTransferLimitHolds(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	var wait sync.WaitGroup
 	reads, uploads := make(chan error, 12), make(chan error, 16)
 	for n := range 12 {
-		of := s.free("data-" + string(rune('a'+n)) + ".raw")
-		wait.Go(func() { _, err := s.read(of); reads <- err })
+		of := s.unusedVolume("data-" + string(rune('a'+n)) + ".raw")
+		wait.Go(func() { _, err := s.readVolume(of); reads <- err })
 	}
 	for n := range 16 {
 		wait.Go(func() {
@@ -128,14 +128,14 @@ func TestConcurrentTransferLimitHolds(t *testing.T) {
 // Pools have separate locks. Concurrent transfers in two pools are counted under a further lock, and both wait for
 // it.
 func TestTransferLimitHoldsAcrossPools(t *testing.T) {
-	s := newSite(t)
-	of := s.free("data.raw")
+	s := newProjectFixture(t)
+	of := s.unusedVolume("data.raw")
 	for what, open := range map[string]func() error{
 		"an upload": func() error {
 			_, err := s.CreateUpload(t.Context(), chief, s.local, control.NewUpload{Name: "sent.raw", SizeBytes: 1 << 20, HostID: s.h1})
 			return err
 		},
-		"a download": func() error { _, err := s.read(of); return err },
+		"a download": func() error { _, err := s.readVolume(of); return err },
 	} {
 		tx, err := s.pool.Begin(t.Context())
 		if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 func TestFetchVolume(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	fetch := func(pool fleet.PoolID, in control.NewDownload) func() error {
 		return func() error { _, err := s.FetchVolume(t.Context(), chief, pool, in); return err }
 	}
@@ -20,8 +20,8 @@ func TestFetchVolume(t *testing.T) {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.audited("volume.fetch")
-	s.refused("the same name again", fleet.Invalid, "is being made", fetch(s.nfs, in))
-	s.refused("a volume of that name", fleet.Invalid, "is being made", func() error {
+	s.wantRefused("the same name again", fleet.Invalid, "is being made", fetch(s.nfs, in))
+	s.wantRefused("a volume of that name", fleet.Invalid, "is being made", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "fedora.qcow2", Format: "raw", SizeBytes: 1 << 20})
 		return err
 	})
@@ -36,7 +36,7 @@ func TestFetchVolume(t *testing.T) {
 		"disks of VMs":       {URL: "https://example.org/a", Name: "web-0123456789ab-1.qcow2"},
 		"not whole yet":      {URL: "https://example.org/a", Name: "a.partial"},
 	} {
-		s.refused(says, fleet.Invalid, says, fetch(s.nfs, bad))
+		s.wantRefused(says, fleet.Invalid, says, fetch(s.nfs, bad))
 	}
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Errorf("cancel what waits: %v", err)

@@ -152,7 +152,7 @@ func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, edit, err := r.UpdateVM(t.Context(), fleet.SystemActor, id, edited(vm, func(s *fleet.VMSpec) { s.CPUs = 2 }))
+	_, edit, err := r.UpdateVM(t.Context(), fleet.SystemActor, id, editedSpec(vm, func(s *fleet.VMSpec) { s.CPUs = 2 }))
 	if err != nil {
 		t.Fatal(err)
 	}

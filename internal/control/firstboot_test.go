@@ -15,21 +15,21 @@ import (
 
 const aPassword = "correct-horse-battery"
 
-func tellHostname(name string) *control.FirstBootInput {
+func hostnameFirstBoot(name string) *control.FirstBootInput {
 	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: name}}
 }
 
 // secretFirstBoot returns a first boot with a secret in every field that can hold one.
-func told() *control.FirstBootInput {
+func secretFirstBoot() *control.FirstBootInput {
 	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{
 		Users: []fleet.FirstUser{{Name: "anna", Password: aPassword, Sudo: true}}, Run: []string{"echo " + aSecret},
 	}}
 }
 
-func (w *world) toldVM() fleet.VMID {
+func (w *authzFixture) vmWithFirstBoot() fleet.VMID {
 	w.t.Helper()
-	w.exec(knowsFirstBoots) // reports in other entries have changed it
-	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: small, FirstBoot: tellHostname("a")})
+	w.exec(enableFirstBoots) // reports in other entries have changed it
+	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("a")})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -37,17 +37,17 @@ func (w *world) toldVM() fleet.VMID {
 }
 
 // vmWithoutFirstBoot returns a VM whose host's agent supports first boots.
-func (w *world) untold() fleet.VMID {
+func (w *authzFixture) vmWithoutFirstBoot() fleet.VMID {
 	w.t.Helper()
-	w.exec(knowsFirstBoots)
+	w.exec(enableFirstBoots)
 	return w.vm()
 }
 
-func (w *world) customization() control.CustomizationInput {
+func (w *authzFixture) customization() control.CustomizationInput {
 	return control.CustomizationInput{ProjectID: w.red, Name: w.name("spec"), FirstBoot: fleet.FirstBoot{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{vm.name}}"}}}
 }
 
-func (w *world) addCustomization(in control.CustomizationInput) fleet.Customization {
+func (w *authzFixture) addCustomization(in control.CustomizationInput) fleet.Customization {
 	w.t.Helper()
 	out, err := w.CreateCustomization(w.t.Context(), chief, in)
 	if err != nil {
@@ -57,20 +57,20 @@ func (w *world) addCustomization(in control.CustomizationInput) fleet.Customizat
 }
 
 // The fixture's agents are old by default; this makes them support first boots.
-const knowsFirstBoots = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
+const enableFirstBoots = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
 
 // newSealedFixture returns a projectFixture whose portal has a key.
-func vaulted(t *testing.T) *site {
+func newSealedFixture(t *testing.T) *projectFixture {
 	t.Helper()
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
-	s.exec(knowsFirstBoots)
+	s.exec(enableFirstBoots)
 	return s
 }
 
-func (s *site) toldVM(name string, boot *control.FirstBootInput) fleet.VMView {
+func (s *projectFixture) vmWithFirstBoot(name string, boot *control.FirstBootInput) fleet.VMView {
 	s.t.Helper()
-	vm, err := s.CreateVM(s.t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, HostID: s.h1, Spec: small, FirstBoot: boot})
+	vm, err := s.CreateVM(s.t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, HostID: s.h1, Spec: smallSpec, FirstBoot: boot})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func (s *site) toldVM(name string, boot *control.FirstBootInput) fleet.VMView {
 }
 
 // files returns the first boot's files that the host gets for the VM, as texts.
-func (s *site) files(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
+func (s *projectFixture) files(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
 	got, err := s.FirstBootFor(s.t.Context(), fleet.Actor{HostID: host}, vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot})
 	out := map[string]string{}
 	for name, text := range got.Files {
@@ -89,9 +89,9 @@ func (s *site) files(host fleet.HostID, vm fleet.VMView) (map[string]string, err
 
 // The first boot is sent only to the VM's own host and is stored nowhere in clear.
 func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
-	s := vaulted(t)
+	s := newSealedFixture(t)
 	ctx := t.Context()
-	vm := s.toldVM("web-07", told())
+	vm := s.vmWithFirstBoot("web-07", secretFirstBoot())
 	if vm.Spec.FirstBoot != (fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}) || strings.Contains(fmt.Sprintf("%+v", vm), aSecret) {
 		t.Errorf("the VM is told as %+v", vm)
 	}
@@ -106,7 +106,7 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 		t.Errorf("another host gets %v, %v", got, err)
 	}
 	for _, text := range []string{aSecret, aPassword} {
-		if at := s.holding(text); at != "" {
+		if at := s.tablesContaining(text); at != "" {
 			t.Errorf("%s is in %s", text, at)
 		}
 	}
@@ -130,10 +130,10 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 		t.Errorf("a portal with another key: %v", err)
 	}
 	keyless := control.New(s.pool, control.Options{Hub: notify.NewHub()})
-	if _, _, err := keyless.SetFirstBoot(ctx, s.member, vm.ID, *told()); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
+	if _, _, err := keyless.SetFirstBoot(ctx, s.member, vm.ID, *secretFirstBoot()); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
 		t.Errorf("a portal without a key: %v", err)
 	}
-	second := s.toldVM("web-08", tellHostname("b"))
+	second := s.vmWithFirstBoot("web-08", hostnameFirstBoot("b"))
 	s.exec(`UPDATE first_boots SET sealed = (SELECT sealed FROM first_boots WHERE vm_id = $1) WHERE vm_id = $2`, vm.ID, second.ID)
 	if got, err := s.files(s.h1, second); err == nil {
 		t.Errorf("another VM's row opens as %v", got)
@@ -141,9 +141,9 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 }
 
 func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
-	s := vaulted(t)
+	s := newSealedFixture(t)
 	const text = "\ufeff#cloud-config\nhostname: web\n"
-	vm := s.toldVM("web-07", &control.FirstBootInput{Kind: fleet.CloudConfig, UserData: text})
+	vm := s.vmWithFirstBoot("web-07", &control.FirstBootInput{Kind: fleet.CloudConfig, UserData: text})
 	files, err := s.files(s.h1, vm)
 	if err != nil || !strings.HasPrefix(files["user-data"], "#cloud-config") {
 		t.Errorf("the host gets %q, %v", files["user-data"], err)
@@ -157,9 +157,9 @@ func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
 // Running a first boot again makes a new instance. Passwords left out stay the same. A host with an older order gets
 // nothing.
 func TestFirstBootAgainMakesNewInstance(t *testing.T) {
-	s := vaulted(t)
+	s := newSealedFixture(t)
 	ctx := t.Context()
-	vm := s.toldVM("web", told())
+	vm := s.vmWithFirstBoot("web", secretFirstBoot())
 	before, err := s.files(s.h1, vm)
 	if err != nil {
 		t.Fatal(err)
@@ -209,20 +209,20 @@ func TestFirstBootAgainMakesNewInstance(t *testing.T) {
 
 // Invalid input is refused at its field, and nothing is written.
 func TestInvalidFirstBootRefused(t *testing.T) {
-	s := vaulted(t)
+	s := newSealedFixture(t)
 	ctx := t.Context()
 	blue, err := s.CreateCustomization(ctx, chief, control.CustomizationInput{ProjectID: s.blue, Name: "theirs", FirstBoot: contentOf("a")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	vm := s.toldVM("there", tellHostname("a"))
+	vm := s.vmWithFirstBoot("there", hostnameFirstBoot("a"))
 	for what, c := range map[string]struct {
 		boot  control.FirstBootInput
 		field string
 	}{
 		"no YAML":                    {control.FirstBootInput{Kind: fleet.CloudConfig, UserData: "#cloud-config\na: [\n"}, "firstBoot.userData"},
 		"more cards than there are":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Network: make([]fleet.FirstBootNIC, 4)}}, "firstBoot.cloudInit.network"},
-		"a variable without a value": {*tellHostname("{{var.x}}"), "firstBoot.cloudInit.hostname"},
+		"a variable without a value": {*hostnameFirstBoot("{{var.x}}"), "firstBoot.cloudInit.hostname"},
 		"a value that does not fit":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{var.x}}"}, Variables: map[string]string{"x": "a b"}}, "firstBoot.cloudInit.hostname"},
 		"a variable of two lines":    {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{}, Variables: map[string]string{"x": "a\nb"}}, "firstBoot.variables"},
 		"another project's spec":     {control.FirstBootInput{CustomizationID: blue.ID}, "firstBoot.customizationId"},
@@ -232,7 +232,7 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 		"no kind":                    {control.FirstBootInput{}, "firstBoot.kind"},
 	} {
 		boot := c.boot
-		_, err := s.CreateVM(ctx, s.member, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: small, FirstBoot: &boot})
+		_, err := s.CreateVM(ctx, s.member, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: smallSpec, FirstBoot: &boot})
 		if wantField(t, err, c.field); t.Failed() {
 			t.Fatal(what)
 		}
@@ -250,7 +250,7 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 		t.Errorf("%d first boots are the first", n)
 	}
 
-	spec := small
+	spec := smallSpec
 	spec.FirstBoot = fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 7}
 	_, err = s.CreateVM(ctx, s.member, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: spec})
 	wantField(t, err, "spec.firstBoot")
@@ -270,7 +270,7 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 // A spec serves the VMs of its project, or of all. Each VM gets its own values, and later changes of the spec do not
 // affect it.
 func TestCustomizationSpecServesManyVMs(t *testing.T) {
-	s := vaulted(t)
+	s := newSealedFixture(t)
 	ctx := t.Context()
 	in := control.CustomizationInput{Name: "web", FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\nhostname: \"{{vm.name}}\"\nruncmd: [\"echo {{var.color}} {{vm.index}} " + aSecret + "\"]\n"}}
 	if _, err := s.CreateCustomization(ctx, s.member, in); fleet.CodeOf(err) != fleet.Forbidden {
@@ -283,14 +283,14 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	if _, err := s.CreateCustomization(ctx, chief, in); fleet.CodeOf(err) != fleet.Conflict {
 		t.Errorf("made twice: %v", err)
 	}
-	if at := s.holding(aSecret); at != "" {
+	if at := s.tablesContaining(aSecret); at != "" {
 		t.Errorf("what it says is in %s", at)
 	}
 	seen, err := s.GetCustomization(ctx, s.member, spec.ID)
 	if err != nil || seen.FirstBoot != nil || seen.Name != "web" {
 		t.Errorf("who may use it sees %+v, %v", seen, err)
 	}
-	vm := s.toldVM("web-07", &control.FirstBootInput{CustomizationID: spec.ID, Variables: map[string]string{"color": "red: [x]"}})
+	vm := s.vmWithFirstBoot("web-07", &control.FirstBootInput{CustomizationID: spec.ID, Variables: map[string]string{"color": "red: [x]"}})
 	files, err := s.files(s.h1, vm)
 	if err != nil || !strings.Contains(files["user-data"], `"echo red: [x] 7 `+aSecret) || !strings.Contains(files["user-data"], `"web-07"`) {
 		t.Errorf("the guest is told %s, %v", files["user-data"], err)

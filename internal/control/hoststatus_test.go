@@ -17,7 +17,7 @@ import (
 )
 
 // assignManyHosts assigns both pools to 60 more hosts with random reports.
-func (s *site) scatter(r *rand.Rand) {
+func (s *projectFixture) assignManyHosts(r *rand.Rand) {
 	s.t.Helper()
 	states := []fleet.PoolState{fleet.PoolActive, fleet.PoolActive, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled, ""}
 	ages := []time.Duration{0, 0, 0, time.Hour}
@@ -52,9 +52,9 @@ func (s *site) scatter(r *rand.Rand) {
 // The sum computed by PostgreSQL equals the health of each host status, for any report. The pages list each status
 // once, those needing attention first.
 func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	seed := rand.Uint64()
-	s.scatter(rand.New(rand.NewPCG(seed, 0)))
+	s.assignManyHosts(rand.New(rand.NewPCG(seed, 0)))
 	for _, pool := range []fleet.PoolID{s.nfs, s.local} {
 		v := s.poolView(chief, pool)
 		list := func(filter string) []fleet.PoolHost {
@@ -135,7 +135,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 
 // The same for networks.
 func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000000001', 'lan', 'libvirt')`)
 	for i := range 60 {
 		id := fleet.NewID[fleet.HostID]()

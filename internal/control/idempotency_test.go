@@ -18,7 +18,7 @@ func keyed(name, request string) control.Key {
 }
 
 // resetOnce returns what a POST request does: a use case within Once, and an answer.
-func (s *site) resetting(id fleet.VMID) func(context.Context) ([]byte, error) {
+func (s *projectFixture) resetOnce(id fleet.VMID) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		job, err := s.ActVM(ctx, s.member, id, fleet.ActReset)
 		return []byte("secret " + job.ID), err
@@ -26,7 +26,7 @@ func (s *site) resetting(id fleet.VMID) func(context.Context) ([]byte, error) {
 }
 
 func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	before := s.count("audit")
 	const tries = 8
@@ -34,7 +34,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for i := range tries {
 		wait.Go(func() {
-			answer, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetting(v.ID))
+			answer, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetOnce(v.ID))
 			if got[i] = string(answer); err != nil {
 				got[i] = err.Error()
 			}
@@ -48,7 +48,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	}
 	// Running on the host: a second reset would not coalesce with it.
 	s.exec(`UPDATE jobs SET state = 'running', epoch = 1 WHERE kind = 'vm.reset'`)
-	if again, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetting(v.ID)); err != nil || string(again) != got[0] {
+	if again, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetOnce(v.ID)); err != nil || string(again) != got[0] {
 		t.Errorf("later: %q %v", again, err)
 	}
 	if resets, lines := s.count("jobs WHERE kind = 'vm.reset'"), s.count("audit")-before; resets != 1 || lines != 1 {
@@ -59,26 +59,26 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	}
 
 	again := func(a fleet.Actor, k control.Key) func() error {
-		return func() error { _, err := s.Once(t.Context(), a, k, s.resetting(v.ID)); return err }
+		return func() error { _, err := s.Once(t.Context(), a, k, s.resetOnce(v.ID)); return err }
 	}
-	s.refused("another request", fleet.Conflict, "another request", again(s.member, keyed("order-1", "start")))
+	s.wantRefused("another request", fleet.Conflict, "another request", again(s.member, keyed("order-1", "start")))
 	other := keyed("order-1", "reset")
 	other.Secret = "qx_second"
-	s.refused("another token", fleet.Conflict, "done already", again(s.member, other))
-	s.refused("too long", fleet.Malformed, "Idempotency-Key", again(s.member, keyed(strings.Repeat("k", 201), "reset")))
-	s.refused("nobody", fleet.Unauthorized, "", again(fleet.Actor{}, keyed("order-1", "reset")))
+	s.wantRefused("another token", fleet.Conflict, "done already", again(s.member, other))
+	s.wantRefused("too long", fleet.Malformed, "Idempotency-Key", again(s.member, keyed(strings.Repeat("k", 201), "reset")))
+	s.wantRefused("nobody", fleet.Unauthorized, "", again(fleet.Actor{}, keyed("order-1", "reset")))
 
 	s.exec(`UPDATE idempotency SET created_at = now() - interval '25 hours'`)
-	if later, err := s.Once(t.Context(), s.member, keyed("order-1", "start"), s.resetting(v.ID)); err != nil || string(later) == got[0] {
+	if later, err := s.Once(t.Context(), s.member, keyed("order-1", "start"), s.resetOnce(v.ID)); err != nil || string(later) == got[0] {
 		t.Errorf("after 24 hours: %q %v", later, err)
 	}
 }
 
 // A crash is a transaction that never commits: neither the changes nor the key may stay.
 func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
-	do := s.resetting(v.ID)
+	do := s.resetOnce(v.ID)
 	for name, c := range map[string]struct {
 		after func([]byte) ([]byte, error)
 		says  string
@@ -87,7 +87,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 		"a fault later on":   {func([]byte) ([]byte, error) { return nil, errors.New("broken") }, "broken"},
 		"an endless answer":  {func([]byte) ([]byte, error) { return make([]byte, 1<<20+1), nil }, "too large to be kept"},
 	} {
-		before := s.written()
+		before := s.stateMarks()
 		_, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), func(ctx context.Context) ([]byte, error) {
 			answer, err := do(ctx)
 			if err != nil {
@@ -102,8 +102,8 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 			}
 			return c.after(answer)
 		})
-		if !strings.Contains(fmt.Sprint(err), c.says) || s.written() != before {
-			t.Errorf("%s: %v; %s before, %s after", name, err, before, s.written())
+		if !strings.Contains(fmt.Sprint(err), c.says) || s.stateMarks() != before {
+			t.Errorf("%s: %v; %s before, %s after", name, err, before, s.stateMarks())
 		}
 	}
 	if _, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), do); err != nil {

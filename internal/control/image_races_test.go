@@ -10,14 +10,14 @@ import (
 )
 
 // createConcurrently creates n VMs from the image at once: all are planned before the first is written.
-func (s *shelf) together(id fleet.ImageID, n int, ask func(name string) (fleet.VMView, error)) []fleet.VMView {
+func (s *libraryFixture) createConcurrently(id fleet.ImageID, n int, ask func(name string) (fleet.VMView, error)) []fleet.VMView {
 	s.t.Helper()
-	hold := begin(s.t, s.pool)
+	hold := beginTx(s.t, s.pool)
 	in(s.t, hold, `SELECT 1 FROM images WHERE id = $1 FOR UPDATE`, id)
 	vms := make([]fleet.VMView, n)
 	var ends []func() error
 	for i := range n {
-		ends = append(ends, behind(s.t, s.pool, func() (err error) {
+		ends = append(ends, startBlocked(s.t, s.pool, func() (err error) {
 			vms[i], err = ask("vm-" + string(rune('a'+i)))
 			return err
 		}))
@@ -35,13 +35,13 @@ func (s *shelf) together(id fleet.ImageID, n int, ask func(name string) (fleet.V
 
 // VMs created at once from an unverified image share one verification and wait for it.
 func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
-	s := newShelf(t)
-	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
-	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s := newLibraryFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	const n = 6
-	s.together(id, n, func(name string) (fleet.VMView, error) {
+	s.createConcurrently(id, n, func(name string) (fleet.VMView, error) {
 		// Memory limits do not apply to administrators.
-		return s.from(chief, s.red, name, fleet.Disk{PoolID: s.local, ImageID: id})
+		return s.createFromImage(chief, s.red, name, fleet.Disk{PoolID: s.local, ImageID: id})
 	})
 	if reads, wait := s.count("jobs WHERE kind = 'volume.hash'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); reads != 1 || wait != n {
 		t.Errorf("it is read %d times, and %d of %d VMs wait for that", reads, wait, n)
@@ -50,13 +50,13 @@ func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 
 // VMs created at once, where their image is missing, share one copy.
 func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
-	s := newShelf(t)
-	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
-	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s := newLibraryFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
 	const n = 6
-	vms := s.together(id, n, func(name string) (fleet.VMView, error) {
-		in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: name, Spec: small}
+	vms := s.createConcurrently(id, n, func(name string) (fleet.VMView, error) {
+		in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: name, Spec: smallSpec}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, ImageID: id, Overlay: true}}
 		return s.CreateVM(t.Context(), s.member, in)
 	})
@@ -75,25 +75,25 @@ func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 
 // An awaited copy must not end unnoticed between the check and the wait, because nothing would wake the VM's job.
 func TestVMDoesNotMissEndOfAwaitedCopy(t *testing.T) {
-	s := newShelf(t)
-	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
-	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s := newLibraryFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	read, err := s.VerifyCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.local, Volume: "golden.qcow2", HostID: s.h1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	vm, err := s.from(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
+	vm, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	task := fleet.TaskID(one[string](&rig{t: t, pool: s.pool}, `SELECT id FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(vm.ID)))
-	tx := begin(t, s.pool)
+	tx := beginTx(t, s.pool)
 	q := db.New(tx)
 	at, err := q.JobsAbout(t.Context(), db.JobsAboutParams{Subject: read.Subject, Kind: fleet.VolumeHash})
 	if err != nil || len(at) != 1 {
 		t.Fatalf("%+v %v", at, err)
 	}
-	end := behind(t, s.pool, func() error { _, err := s.CancelTask(t.Context(), chief, read.ID); return err })
+	end := startBlocked(t, s.pool, func() error { _, err := s.CancelTask(t.Context(), chief, read.ID); return err })
 	if err := q.WaitFor(t.Context(), db.WaitForParams{Others: []string{string(at[0].ID)}, TaskID: &task, Kind: fleet.VMApply}); err != nil {
 		t.Fatal(err)
 	}

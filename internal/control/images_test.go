@@ -11,13 +11,13 @@ import (
 )
 
 // addVolume adds a volume to the pool, as reported by the host.
-func (s *site) lay(pool fleet.PoolID, host fleet.HostID, volume string) {
+func (s *projectFixture) addVolume(pool fleet.PoolID, host fleet.HostID, volume string) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || $3::jsonb) WHERE pool_id = $1 AND host_id = $2`, pool, host, volume)
 }
 
 // volumeNames joins the volumes' names.
-func named(t *testing.T) func([]query.VolumeOn, error) string {
+func volumeNames(t *testing.T) func([]query.VolumeOn, error) string {
 	return func(volumes []query.VolumeOn, err error) string {
 		t.Helper()
 		if err != nil {
@@ -32,30 +32,30 @@ func named(t *testing.T) func([]query.VolumeOn, error) string {
 }
 
 // cloneRequest and insertRequest return requests for a VM from an image, or with an ISO, of the pool.
-func (s *site) cloning(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
-	in := control.CreateVM{ProjectID: s.red, Name: "clone", Spec: small}
+func (s *projectFixture) cloneRequest(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
+	in := control.CreateVM{ProjectID: s.red, Name: "clone", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: volume}}}
 	return func() error { _, err := s.CreateVM(s.t.Context(), a, in); return err }
 }
 
-func (s *site) inserting(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
-	in := control.CreateVM{ProjectID: s.red, Name: "insert", Spec: small}
+func (s *projectFixture) insertRequest(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
+	in := control.CreateVM{ProjectID: s.red, Name: "insert", Spec: smallSpec}
 	in.Spec.ISO = &fleet.Volref{PoolID: pool, Volume: volume}
 	return func() error { _, err := s.CreateVM(s.t.Context(), a, in); return err }
 }
 
 func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	dump, disc := "dump.raw", "tools.iso"
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.lay(s.nfs, h, `{"name":"dump.raw","path":"/v/dump.raw","format":"raw","capacityBytes":100}`)
-		s.lay(s.nfs, h, `{"name":"tools.iso","path":"/v/tools.iso","format":"iso","capacityBytes":100}`)
+		s.addVolume(s.nfs, h, `{"name":"dump.raw","path":"/v/dump.raw","format":"raw","capacityBytes":100}`)
+		s.addVolume(s.nfs, h, `{"name":"tools.iso","path":"/v/tools.iso","format":"iso","capacityBytes":100}`)
 	}
 	check := func(what string, shown bool, code fleet.Code) {
 		t.Helper()
 		for list, got := range map[string]string{
-			"images": named(t)(s.Images(t.Context(), s.member)), "ISOs": named(t)(s.ISOs(t.Context(), s.member)),
-			"volumes": named(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)),
+			"images": volumeNames(t)(s.Images(t.Context(), s.member)), "ISOs": volumeNames(t)(s.ISOs(t.Context(), s.member)),
+			"volumes": volumeNames(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)),
 		} {
 			want := shown && (list == "volumes" || list == "images")
 			if strings.Contains(got, dump) != want {
@@ -68,16 +68,16 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 		if code == "" {
 			return
 		}
-		s.refused(what+": clone", code, "no volume", s.cloning(s.member, s.nfs, dump))
-		s.refused(what+": insert", code, "no volume", s.inserting(s.member, s.nfs, disc))
+		s.wantRefused(what+": clone", code, "no volume", s.cloneRequest(s.member, s.nfs, dump))
+		s.wantRefused(what+": insert", code, "no volume", s.insertRequest(s.member, s.nfs, disc))
 		v := s.vm("vm-"+strings.ReplaceAll(what, " ", "-"), fleet.Stopped)
-		s.refused(what+": edit", code, "No volume", func() error {
-			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(v, func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: disc} }))
+		s.wantRefused(what+": edit", code, "No volume", func() error {
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, func(to *fleet.VMSpec) { to.ISO = &fleet.Volref{PoolID: s.nfs, Volume: disc} }))
 			return err
 		})
 	}
 	check("not published", false, fleet.Invalid)
-	if got := named(t)(s.Images(t.Context(), chief)); !strings.Contains(got, dump) {
+	if got := volumeNames(t)(s.Images(t.Context(), chief)); !strings.Contains(got, dump) {
 		t.Errorf("an administrator is offered %q", got)
 	}
 	for _, volume := range []string{dump, disc} {
@@ -87,10 +87,10 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 		s.audited("image.publish")
 	}
 	check("published", true, "")
-	if err := s.cloning(s.member, s.nfs, dump)(); err != nil {
+	if err := s.cloneRequest(s.member, s.nfs, dump)(); err != nil {
 		t.Errorf("a published image: %v", err)
 	}
-	if err := s.inserting(s.member, s.nfs, disc)(); err != nil {
+	if err := s.insertRequest(s.member, s.nfs, disc)(); err != nil {
 		t.Errorf("a published ISO: %v", err)
 	}
 	for _, volume := range []string{dump, disc} {
@@ -114,7 +114,7 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 }
 
 func TestPublishRefusedForNonImages(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	vm := s.vm("web", fleet.Stopped)
 	for volume, says := range map[string]string{
 		`{"name":"layer.qcow2","path":"/v/layer","format":"qcow2","backing":"/v/base"}`:                               "backing file",
@@ -125,14 +125,14 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		`{"name":"new.raw","path":"/v/new.raw","format":"raw","usedBy":["22222222-2222-7222-8222-222222222222"]}`:     "disk of the VM 2222",
 		`{"name":"named.iso","path":"/v/named.iso","format":"raw","usedBy":["11111111-1111-7111-8111-111111111111"]}`: "disk of the VM old-erp",
 	} {
-		s.lay(s.local, s.h1, volume)
+		s.addVolume(s.local, s.h1, volume)
 		name, _, _ := strings.Cut(strings.TrimPrefix(volume, `{"name":"`), `"`)
 		s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-7111-8111-111111111111', 'old-erp', '{"power":"running"}') ON CONFLICT DO NOTHING`, s.h1)
 		in := control.Image{PoolID: s.local, Volume: name}
-		s.refused(name, fleet.Conflict, says, func() error { return s.PublishImage(t.Context(), chief, in) })
+		s.wantRefused(name, fleet.Conflict, says, func() error { return s.PublishImage(t.Context(), chief, in) })
 		// It is not offered either if it was published before.
-		s.shelve(s.local, []fleet.HostID{s.h1}, name, "raw", 0)
-		for kind, got := range map[string]string{"images": named(t)(s.Images(t.Context(), s.stranger)), "ISOs": named(t)(s.ISOs(t.Context(), s.stranger)), "volumes": named(t)(s.PoolVolumes(t.Context(), s.stranger, s.local))} {
+		s.publishImage(s.local, []fleet.HostID{s.h1}, name, "raw", 0)
+		for kind, got := range map[string]string{"images": volumeNames(t)(s.Images(t.Context(), s.stranger)), "ISOs": volumeNames(t)(s.ISOs(t.Context(), s.stranger)), "volumes": volumeNames(t)(s.PoolVolumes(t.Context(), s.stranger, s.local))} {
 			if strings.Contains(got, name) {
 				t.Errorf("a stranger is offered the %s %q", kind, got)
 			}
@@ -140,23 +140,23 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		if !strings.Contains(says, "disk of the VM") {
 			continue
 		}
-		s.refused("clone "+name, fleet.Conflict, "disk of the VM", s.cloning(chief, s.local, name))
+		s.wantRefused("clone "+name, fleet.Conflict, "disk of the VM", s.cloneRequest(chief, s.local, name))
 	}
-	s.refused("what is not there", fleet.NotFound, "no volume", func() error {
+	s.wantRefused("what is not there", fleet.NotFound, "no volume", func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
 	})
-	s.refused("withdraw what is not published", fleet.NotFound, "not published", func() error {
+	s.wantRefused("withdraw what is not published", fleet.NotFound, "not published", func() error {
 		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
 	})
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	s.refused("of a silent host", fleet.Conflict, "no host that is heard", func() error {
+	s.wantRefused("of a silent host", fleet.Conflict, "no host that is heard", func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"})
 	})
 	for name, a := range map[string]fleet.Actor{"member": s.member, "viewer": s.addUser("val", fleet.RoleViewer)} {
-		s.refused(name+" publishes", fleet.Forbidden, "no right", func() error {
+		s.wantRefused(name+" publishes", fleet.Forbidden, "no right", func() error {
 			return s.PublishImage(t.Context(), a, control.Image{PoolID: s.nfs, Volume: "debian.qcow2"})
 		})
-		s.refused(name+" withdraws", fleet.Forbidden, "no right", func() error {
+		s.wantRefused(name+" withdraws", fleet.Forbidden, "no right", func() error {
 			return s.WithdrawImage(t.Context(), a, control.Image{PoolID: s.nfs, Volume: "debian.qcow2"})
 		})
 	}
@@ -164,22 +164,22 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 
 // A file changed since its publication is unchecked.
 func TestChangedImageIsNotOffered(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	for name, change := range map[string]string{"format": `{"format":"raw"}`, "size": `{"capacityBytes":5}`, "backing": `{"backing":"/v/x"}`} {
 		image := name + ".qcow2"
-		s.lay(s.local, s.h1, `{"name":"`+image+`","path":"/v/`+image+`","format":"qcow2","capacityBytes":100}`)
+		s.addVolume(s.local, s.h1, `{"name":"`+image+`","path":"/v/`+image+`","format":"qcow2","capacityBytes":100}`)
 		if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: image, HostID: s.h1}); err != nil {
 			t.Fatal(err)
 		}
-		if got := named(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
+		if got := volumeNames(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
 			t.Fatalf("%s is not offered: %s", image, got)
 		}
 		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || $3::jsonb ELSE v END)
 			FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.local, image, change)
-		if got := named(t)(s.Images(t.Context(), s.member)); strings.Contains(got, image) {
+		if got := volumeNames(t)(s.Images(t.Context(), s.member)); strings.Contains(got, image) {
 			t.Errorf("with another %s it is offered: %s", name, got)
 		}
-		s.refused("clone after a change of "+name, fleet.Invalid, "no volume", s.cloning(s.member, s.local, image))
+		s.wantRefused("clone after a change of "+name, fleet.Invalid, "no volume", s.cloneRequest(s.member, s.local, image))
 		all, err := s.PoolVolumes(t.Context(), chief, s.local)
 		i := slices.IndexFunc(all, func(v query.VolumeOn) bool { return v.Name == image })
 		if err != nil || i < 0 || all[i].Published == nil || all[i].Published.Stale == "" {
@@ -191,7 +191,7 @@ func TestChangedImageIsNotOffered(t *testing.T) {
 		if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: image}); err != nil {
 			t.Fatal(err)
 		}
-		if got := named(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
+		if got := volumeNames(t)(s.Images(t.Context(), s.member)); !strings.Contains(got, image) {
 			t.Errorf("%s is not offered after it was published again: %s", image, got)
 		}
 	}
@@ -199,20 +199,20 @@ func TestChangedImageIsNotOffered(t *testing.T) {
 
 // Local pools of two hosts may have different files of one name.
 func TestLocalImagePublishedPerHost(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.lay(pool, h, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100}`)
+		s.addVolume(pool, h, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100}`)
 	}
 	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: pool, Volume: "same.raw", HostID: s.h1}); err != nil {
 		t.Fatal(err)
 	}
 	on := func(h fleet.HostID) func() error {
-		in := control.CreateVM{ProjectID: s.red, HostID: h, Name: "on", Spec: small}
+		in := control.CreateVM{ProjectID: s.red, HostID: h, Name: "on", Spec: smallSpec}
 		in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: "same.raw"}}}
 		return func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err }
 	}
-	s.refused("the other host's file", fleet.Invalid, "o volume", on(s.h2))
+	s.wantRefused("the other host's file", fleet.Invalid, "o volume", on(s.h2))
 	if err := on(s.h1)(); err != nil {
 		t.Error(err)
 	}
@@ -221,42 +221,42 @@ func TestLocalImagePublishedPerHost(t *testing.T) {
 // A host's report of files counts only for its own files: it removes no image of another host and names no VM of
 // another host.
 func TestHostReportAffectsOnlyItsOwnImages(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	pool := s.addPool("both", `{"kind":"dir","path":"/srv/both","shared":false}`, s.h1, s.h2)
 	vm := s.vm("web", fleet.Stopped) // on h1
-	s.lay(pool, s.h2, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100,"usedBy":["`+string(vm.ID)+`"]}`)
-	s.lay(pool, s.h1, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100}`)
+	s.addVolume(pool, s.h2, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100,"usedBy":["`+string(vm.ID)+`"]}`)
+	s.addVolume(pool, s.h1, `{"name":"same.raw","path":"/v/same.raw","format":"raw","capacityBytes":100}`)
 	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: pool, Volume: "same.raw", HostID: s.h1}); err != nil {
 		t.Error(err)
 	}
-	if got := named(t)(s.PoolVolumes(t.Context(), s.member, pool)); got != "cd.iso cd.iso debian.qcow2 debian.qcow2 same.raw" {
+	if got := volumeNames(t)(s.PoolVolumes(t.Context(), s.member, pool)); got != "cd.iso cd.iso debian.qcow2 debian.qcow2 same.raw" {
 		t.Errorf("a member sees %s", got)
 	}
 }
 
 // A library file is shared through its image. Publishing the file itself would make a second image, visible to all.
 func TestPublishRefusedForCopyOfImage(t *testing.T) {
-	s := newSite(t)
-	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":1048576}`)
-	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)
+	s := newProjectFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":1048576}`)
+	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE images SET project_id = $2 WHERE id = $1`, id, s.red)
 	s.exec(`UPDATE image_grants SET project_id = $2 WHERE image_id = $1`, id, s.red)
 	publish := func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "own.qcow2"})
 	}
-	before := s.written()
-	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"}); err != nil || s.written() != before {
+	before := s.stateMarks()
+	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"}); err != nil || s.stateMarks() != before {
 		t.Errorf("what is everybody's already: %v", err)
 	}
-	s.refused("a project's own image", fleet.Conflict, "is a copy of the image", publish)
-	s.refused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
+	s.wantRefused("a project's own image", fleet.Conflict, "is a copy of the image", publish)
+	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
 
 	// A replaced file is a different image; it cannot be published while disks use it as a backing file.
-	s.said(control.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
+	s.updateVolume(control.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
 	vm := s.vm("on-it", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
 		'image', jsonb_build_object('poolId', $2::text, 'volume', 'own.qcow2')))) WHERE id = $1`, vm.ID, s.local)
-	s.refused("on which a disk stands", fleet.Conflict, "stand on own.qcow2", publish)
+	s.wantRefused("on which a disk stands", fleet.Conflict, "stand on own.qcow2", publish)
 	s.exec(`DELETE FROM vms WHERE id = $1`, vm.ID)
 	if err := publish(); err != nil {
 		t.Error(err)
@@ -265,15 +265,15 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 
 // An image that its host finds unsound is refused on every way into the library.
 func TestPublishRefusedForUnsoundImage(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	const why = "It is not sound: its data lies outside the file, which has 9 B. It may be cut off. Put a whole one in its place."
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.lay(s.nfs, h, `{"name":"short.qcow2","path":"/v/short.qcow2","format":"qcow2","capacityBytes":100,"unsound":"`+why+`"}`)
+		s.addVolume(s.nfs, h, `{"name":"short.qcow2","path":"/v/short.qcow2","format":"qcow2","capacityBytes":100,"unsound":"`+why+`"}`)
 	}
-	s.refused("publish it", fleet.Conflict, "short.qcow2 cannot be published. "+why, func() error {
+	s.wantRefused("publish it", fleet.Conflict, "short.qcow2 cannot be published. "+why, func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: "short.qcow2"})
 	})
-	s.refused("make an image of it", fleet.Conflict, why, func() error {
+	s.wantRefused("make an image of it", fleet.Conflict, why, func() error {
 		_, _, err := s.AddImage(t.Context(), chief, control.NewImage{Name: "short", Source: control.ImageSource{PoolID: s.nfs, Volume: "short.qcow2"}})
 		return err
 	})

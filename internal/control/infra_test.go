@@ -9,7 +9,7 @@ import (
 )
 
 func TestHosts(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.vm("web", fleet.Running)
 	text := "rack 7"
 	v, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Labels: map[string]string{"rack": "r7"}, Description: &text, IfGeneration: 1})
@@ -33,20 +33,20 @@ func TestHosts(t *testing.T) {
 	if got, err := s.GetHost(t.Context(), chief, s.h2); err != nil || got.Phase != fleet.HostOnline {
 		t.Errorf("%s %v", got.Phase, err)
 	}
-	s.refused("stale", fleet.Conflict, "(generation 2, you had 1)", func() error {
+	s.wantRefused("stale", fleet.Conflict, "(generation 2, you had 1)", func() error {
 		_, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Labels: map[string]string{}, IfGeneration: 1})
 		return err
 	})
-	s.refused("member sees", fleet.Forbidden, "no right", func() error { _, err := s.GetHost(t.Context(), s.member, s.h1); return err })
-	s.refused("delete with VMs", fleet.Conflict, "web", func() error { return s.DeleteHost(t.Context(), chief, s.h1) })
+	s.wantRefused("member sees", fleet.Forbidden, "no right", func() error { _, err := s.GetHost(t.Context(), s.member, s.h1); return err })
+	s.wantRefused("delete with VMs", fleet.Conflict, "web", func() error { return s.DeleteHost(t.Context(), chief, s.h1) })
 	if err := s.DeleteHost(t.Context(), chief, s.h2); err != nil {
 		t.Error(err)
 	}
-	s.refused("delete twice", fleet.NotFound, "There is no such host.", func() error { return s.DeleteHost(t.Context(), chief, s.h2) })
+	s.wantRefused("delete twice", fleet.NotFound, "There is no such host.", func() error { return s.DeleteHost(t.Context(), chief, s.h2) })
 }
 
 func TestLostHostCanBeDeleted(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); err != nil {
 		t.Fatal(err)
@@ -56,12 +56,12 @@ func TestLostHostCanBeDeleted(t *testing.T) {
 		s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	}
 	silent()
-	s.refused("VMs that nobody wants gone", fleet.Conflict, "web", remove)
+	s.wantRefused("VMs that nobody wants gone", fleet.Conflict, "web", remove)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
-	s.refused("a host that is still at it", fleet.Conflict, "web", remove)
+	s.wantRefused("a host that is still at it", fleet.Conflict, "web", remove)
 	silent()
 	if err := remove(); err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestLostHostCanBeDeleted(t *testing.T) {
 }
 
 func TestUnmanagedVMs(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	id := fleet.NewID[fleet.VMID]()
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'Old_Box', '{"power":"running"}')`, s.h1, id)
 	for filter, want := range map[string]int{"": 1, "old": 1, "phase:running": 1, "phase:stopped": 0, "host:h1": 1, "host:h2": 0, "id:" + string(id): 1} {
@@ -89,11 +89,11 @@ func TestUnmanagedVMs(t *testing.T) {
 	if page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: "phase:unknown"}); err != nil || len(page.Items) != 1 {
 		t.Errorf("of a silent host: %+v %v", page.Items, err)
 	}
-	s.refused("member", fleet.Forbidden, "no right", func() error { _, err := s.GetDiscoveredVM(t.Context(), s.member, s.h1, id); return err })
+	s.wantRefused("member", fleet.Forbidden, "no right", func() error { _, err := s.GetDiscoveredVM(t.Context(), s.member, s.h1, id); return err })
 }
 
 func TestNetworks(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	page, err := s.ListNetworks(t.Context(), s.member, fleet.Query{Filter: "kind:libvirt def"})
 	if err != nil || len(page.Items) != 1 || len(page.Items[0].Hosts) != 2 || page.Items[0].Hosts[0].Status.Bridge != "" {
 		t.Fatalf("%+v %v", page, err)
@@ -109,7 +109,7 @@ func TestNetworks(t *testing.T) {
 }
 
 func TestTasks(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActShutdown)
 	if err != nil {
@@ -149,15 +149,15 @@ func TestTasks(t *testing.T) {
 	if n, err := s.RunningTasks(t.Context(), s.stranger); err != nil || n != 0 {
 		t.Errorf("a stranger counts %d, %v", n, err)
 	}
-	s.refused("viewer cancels", fleet.Forbidden, "no right", func() error { _, err := s.CancelTask(t.Context(), s.viewer, job.ID); return err })
+	s.wantRefused("viewer cancels", fleet.Forbidden, "no right", func() error { _, err := s.CancelTask(t.Context(), s.viewer, job.ID); return err })
 	if got, err := s.CancelTask(t.Context(), s.member, job.ID); err != nil || got.State != fleet.JobCancelled || got.Error != "Cancelled by mia." {
 		t.Errorf("%+v %v", got, err)
 	}
-	s.refused("cancel twice", fleet.Conflict, "It has ended.", func() error { _, err := s.CancelTask(t.Context(), s.member, job.ID); return err })
+	s.wantRefused("cancel twice", fleet.Conflict, "It has ended.", func() error { _, err := s.CancelTask(t.Context(), s.member, job.ID); return err })
 }
 
 func TestConsoleTickets(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	ticket, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {
@@ -166,11 +166,11 @@ func TestConsoleTickets(t *testing.T) {
 	other := s.member
 	other.Session = "another browser"
 	for name, a := range map[string]fleet.Actor{"another session": other, "another person": s.stranger} {
-		s.refused(name, fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), a, ticket.ID, ticket.Secret); return err })
+		s.wantRefused(name, fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), a, ticket.ID, ticket.Secret); return err })
 	}
-	s.refused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
-	h1, h2 := s.greet(s.h1), s.greet(s.h2)
-	s.refused("no browser yet", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
+	s.wantRefused("wrong secret", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, "x"); return err })
+	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
+	s.wantRefused("no browser yet", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
 	if n := s.count("jobs WHERE kind = 'console.open'"); n != 0 {
 		t.Errorf("%d hosts are asked before anybody waits", n)
 	}
@@ -185,35 +185,35 @@ func TestConsoleTickets(t *testing.T) {
 	if _, err := s.JoinPair(t.Context(), h1, ticket.ID); err != nil {
 		t.Error(err)
 	}
-	s.refused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, ticket.ID); return err })
-	s.refused("an ended session", fleet.Conflict, "session has ended", func() error {
+	s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, ticket.ID); return err })
+	s.wantRefused("an ended session", fleet.Conflict, "session has ended", func() error {
 		_, err := s.JoinPair(t.Context(), fleet.Actor{HostID: s.h1, Session: "old"}, ticket.ID)
 		return err
 	})
 	s.exec(`UPDATE console_tickets SET used_at = now() - interval '31 seconds' WHERE console_id = $1`, ticket.ID)
-	s.refused("too late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
-	s.refused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })
+	s.wantRefused("too late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
+	s.wantRefused("used", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); return err })
 
 	late, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
-	s.refused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
-	s.refused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, late.ID); return err })
-	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
-	s.refused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID); return err })
+	s.wantRefused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
+	s.wantRefused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, late.ID); return err })
+	s.wantRefused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
+	s.wantRefused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID); return err })
 	gone, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reported(v.ID, fleet.Stopped)
-	s.refused("no screen any more", fleet.Conflict, "no screen", func() error { _, err := s.RedeemConsole(t.Context(), s.member, gone.ID, gone.Secret); return err })
-	s.refused("no screen", fleet.Conflict, "no screen", func() error { _, err := s.OpenConsole(t.Context(), s.member, v.ID); return err })
+	s.reportPower(v.ID, fleet.Stopped)
+	s.wantRefused("no screen any more", fleet.Conflict, "no screen", func() error { _, err := s.RedeemConsole(t.Context(), s.member, gone.ID, gone.Secret); return err })
+	s.wantRefused("no screen", fleet.Conflict, "no screen", func() error { _, err := s.OpenConsole(t.Context(), s.member, v.ID); return err })
 }
 
 func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	open := func(a fleet.Actor) (control.ConsoleTicket, error) { return s.OpenConsole(t.Context(), a, v.ID) }
 	var last control.ConsoleTicket
@@ -223,7 +223,7 @@ func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.refused("one more", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
+	s.wantRefused("one more", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
 	other := chief
 	other.Session = "another browser"
 	if _, err := open(other); err != nil {
@@ -235,7 +235,7 @@ func TestUnusedConsoleTicketsAreLimited(t *testing.T) {
 	if _, err := open(s.member); err != nil {
 		t.Errorf("after one was used: %v", err)
 	}
-	s.refused("again one more", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
+	s.wantRefused("again one more", fleet.TooMany, "have not opened", func() error { _, err := open(s.member); return err })
 	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE used_at IS NULL`)
 	if _, err := open(s.member); err != nil {
 		t.Errorf("after they expired: %v", err)

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (s *site) tree(a fleet.Actor, q query.TreeQuery) string {
+func (s *projectFixture) tree(a fleet.Actor, q query.TreeQuery) string {
 	s.t.Helper()
 	level, err := s.Tree(s.t.Context(), a, q)
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *site) tree(a fleet.Actor, q query.TreeQuery) string {
 }
 
 func TestTree(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	web := s.vm("web", fleet.Running)
 	s.vm("db", fleet.Stopped)
 	s.exec(`UPDATE vms SET labels = '{"env":"a=b"}' WHERE id = $1`, web.ID)
@@ -63,7 +63,7 @@ func TestTree(t *testing.T) {
 }
 
 func TestSearch(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	web := s.vm("web-1", fleet.Running)
 	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
 		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.5","10.0.0.6","fe80::5054:ff:fe00:1"]}]}' WHERE id = $1`, web.ID)
@@ -102,11 +102,11 @@ func TestSearch(t *testing.T) {
 	if found = slices.DeleteFunc(found, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(found) != 2 {
 		t.Errorf("a stranger finds %+v %v", found, err)
 	}
-	s.refused("too long", fleet.Malformed, "at most 200 bytes", func() error { _, err := s.Search(t.Context(), chief, strings.Repeat("x", 201), 8); return err })
+	s.wantRefused("too long", fleet.Malformed, "at most 200 bytes", func() error { _, err := s.Search(t.Context(), chief, strings.Repeat("x", 201), 8); return err })
 }
 
 func TestOverview(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.vm("ok", fleet.Running)
 	s.vm("dead", fleet.Crashed)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
@@ -148,7 +148,7 @@ func TestOverview(t *testing.T) {
 }
 
 func TestComplete(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	web := s.vm("web", fleet.Running)
 	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}',
 		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.6","10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)

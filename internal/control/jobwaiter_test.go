@@ -11,7 +11,7 @@ import (
 // Repeated claims on a connection query periodically, and after each announcement.
 func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	r := newRig(t)
-	r.caughtUp() // the listener wakes everybody at its start
+	r.drainHub() // the listener wakes everybody at its start
 	out, err := r.NewJobWaiter(t.Context(), r.agent)
 	if err != nil {
 		t.Fatal(err)

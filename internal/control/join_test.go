@@ -30,7 +30,7 @@ var someCSR = sync.OnceValue(func() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
 })
 
-func (h *house) joinToken() fleet.JoinToken {
+func (h *identityFixture) joinToken() fleet.JoinToken {
 	h.t.Helper()
 	token, err := h.CreateJoinToken(h.t.Context(), chief, "")
 	if err != nil {
@@ -39,7 +39,7 @@ func (h *house) joinToken() fleet.JoinToken {
 	return token
 }
 
-func (h *house) join(secret, name, machine string) (wire.JoinAnswer, error) {
+func (h *identityFixture) join(secret, name, machine string) (wire.JoinAnswer, error) {
 	return h.JoinHost(h.t.Context(), anonymous, secret, wire.JoinRequest{Name: name, HostUUID: machine, CSR: someCSR()})
 }
 
@@ -57,7 +57,7 @@ func certificate(t *testing.T, text string) *x509.Certificate {
 }
 
 func TestMachineJoinsAsHost(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	token := h.joinToken()
 	h.audited("joinToken.create")
 	authority, err := h.Authority(t.Context(), fleet.SystemActor)
@@ -112,9 +112,9 @@ func TestMachineJoinsAsHost(t *testing.T) {
 }
 
 func TestJoinTokenWorksOnce(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	secret := h.joinToken().Secret
-	got := tally(atOnce(4, func(i int) error {
+	got := tally(runConcurrently(4, func(i int) error {
 		_, err := h.join(secret, "node-"+string(rune('a'+i)), "")
 		return err
 	}))
@@ -124,7 +124,7 @@ func TestJoinTokenWorksOnce(t *testing.T) {
 }
 
 func TestBadJoinTokensGiveSameError(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	used, revoked, expired := h.joinToken(), h.joinToken(), h.joinToken()
 	if _, err := h.join(used.Secret, "node-1", ""); err != nil {
 		t.Fatal(err)
@@ -151,7 +151,7 @@ func TestBadJoinTokensGiveSameError(t *testing.T) {
 }
 
 func TestRefusedJoinLeavesTokenUnused(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	if _, err := h.join(h.joinToken().Secret, "node-1", machineA); err != nil {
 		t.Fatal(err)
 	}
@@ -180,9 +180,9 @@ func TestRefusedJoinLeavesTokenUnused(t *testing.T) {
 }
 
 func TestConcurrentJoinsOfOneMachineMakeOneHost(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	secrets := []string{h.joinToken().Secret, h.joinToken().Secret}
-	got := tally(atOnce(2, func(i int) error {
+	got := tally(runConcurrently(2, func(i int) error {
 		_, err := h.join(secrets[i], "node-"+string(rune('a'+i)), machineA)
 		return err
 	}))
@@ -192,9 +192,9 @@ func TestConcurrentJoinsOfOneMachineMakeOneHost(t *testing.T) {
 }
 
 func TestConcurrentPortalStartsShareOneCA(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	prints := make([]string, 4)
-	atOnce(4, func(i int) error {
+	runConcurrently(4, func(i int) error {
 		a, err := h.Authority(t.Context(), fleet.SystemActor)
 		if err != nil {
 			t.Error(err)
@@ -215,7 +215,7 @@ func TestConcurrentPortalStartsShareOneCA(t *testing.T) {
 
 // A host with lost agent files, or a replaced machine, joins as the same host again, with its VMs.
 func TestHostRejoinsWithItsVMs(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	first, err := h.join(h.joinToken().Secret, "node-1", machineA)
 	if err != nil {
 		t.Fatal(err)

@@ -12,14 +12,14 @@ import (
 )
 
 // setLabels sets the host's labels.
-func (s *site) labelled(host fleet.HostID, labels map[string]string) {
+func (s *projectFixture) setLabels(host fleet.HostID, labels map[string]string) {
 	s.t.Helper()
 	if _, err := s.UpdateHost(s.t.Context(), chief, host, control.UpdateHost{Labels: labels}); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s *site) pass() {
+func (s *projectFixture) pass() {
 	s.t.Helper()
 	if err := s.AssignLabelled(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -27,7 +27,7 @@ func (s *site) pass() {
 }
 
 // assignedHosts returns the names of hosts that have the object assigned.
-func (s *site) on(object any) string {
+func (s *projectFixture) assignedHosts(object any) string {
 	s.t.Helper()
 	var names string
 	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(h.name, ' ' ORDER BY h.name), '') FROM assignments a JOIN hosts h ON h.id = a.host_id
@@ -38,15 +38,15 @@ func (s *site) on(object any) string {
 	return names
 }
 
-func (s *site) wantOn(when string, object any, want string) {
+func (s *projectFixture) wantAssigned(when string, object any, want string) {
 	s.t.Helper()
-	if got := s.on(object); got != want {
+	if got := s.assignedHosts(object); got != want {
 		s.t.Errorf("%s it is on %q, want %q", when, got, want)
 	}
 }
 
 // unassignedReasons returns the matching hosts that do not get the pool, with reasons.
-func (s *site) left(id fleet.PoolID) string {
+func (s *projectFixture) unassignedReasons(id fleet.PoolID) string {
 	s.t.Helper()
 	now, err := s.ByLabel(s.t.Context(), chief, fleet.SubjectPool(id))
 	if err != nil {
@@ -59,7 +59,7 @@ func (s *site) left(id fleet.PoolID) string {
 	return strings.Join(out, "; ")
 }
 
-func (s *site) labelPool(id fleet.PoolID, selector string) fleet.ByLabel {
+func (s *projectFixture) assignPoolByLabel(id fleet.PoolID, selector string) fleet.ByLabel {
 	s.t.Helper()
 	now, err := s.AssignByLabel(s.t.Context(), chief, fleet.SubjectPool(id), selector)
 	if err != nil {
@@ -69,7 +69,7 @@ func (s *site) labelPool(id fleet.PoolID, selector string) fleet.ByLabel {
 }
 
 // changeMarks summarizes everything that a pass may write.
-func (s *site) marks() string {
+func (s *projectFixture) changeMarks() string {
 	s.t.Helper()
 	var out string
 	err := s.pool.QueryRow(s.t.Context(), `SELECT concat_ws(' ', (SELECT count(*) FROM audit), (SELECT count(*) FROM tasks), (SELECT array_agg(xmin::text ORDER BY host_id, object_id)::text FROM left_out),
@@ -85,13 +85,13 @@ var rack4 = map[string]string{"rack": "4", "ssd": "yes"}
 // A pool is assigned to hosts with matching labels: to present ones at once, to joining or relabelled ones by the
 // pass. A host that loses the labels keeps the pool.
 func TestPoolAssignedByLabel(t *testing.T) {
-	s := newSite(t)
-	s.labelled(s.h1, rack4)
+	s := newProjectFixture(t)
+	s.setLabels(s.h1, rack4)
 	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd, rack=4"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantOn("made with a selector", fast.ID, "h1")
+	s.wantAssigned("made with a selector", fast.ID, "h1")
 	var by, said string
 	if err := s.pool.QueryRow(t.Context(), `SELECT created_by, (SELECT actor || ' ' || detail FROM audit WHERE action = 'pool.assign' AND subject = 'pool:' || $1) FROM tasks WHERE subject = 'pool:' || $1`, fast.ID).Scan(&by, &said); err != nil {
 		t.Fatal(err)
@@ -101,38 +101,38 @@ func TestPoolAssignedByLabel(t *testing.T) {
 	}
 	h3 := s.host("h3", 1024)
 	s.pass()
-	s.wantOn("where a host has no labels", fast.ID, "h1")
-	s.labelled(h3, map[string]string{"rack": "4"})
+	s.wantAssigned("where a host has no labels", fast.ID, "h1")
+	s.setLabels(h3, map[string]string{"rack": "4"})
 	s.pass()
-	s.wantOn("where a host has a part of them", fast.ID, "h1")
-	s.labelled(h3, rack4)
+	s.wantAssigned("where a host has a part of them", fast.ID, "h1")
+	s.setLabels(h3, rack4)
 	s.pass()
-	s.wantOn("after a host was relabelled", fast.ID, "h1 h3")
+	s.wantAssigned("after a host was relabelled", fast.ID, "h1 h3")
 	s.exec(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h4', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
 	s.pass()
-	s.wantOn("after a host has joined", fast.ID, "h1 h3 h4")
-	s.labelled(s.h1, map[string]string{})
-	before := s.marks()
+	s.wantAssigned("after a host has joined", fast.ID, "h1 h3 h4")
+	s.setLabels(s.h1, map[string]string{})
+	before := s.changeMarks()
 	s.pass()
-	s.wantOn("after a host lost the labels", fast.ID, "h1 h3 h4")
-	if after := s.marks(); after != before {
+	s.wantAssigned("after a host lost the labels", fast.ID, "h1 h3 h4")
+	if after := s.changeMarks(); after != before {
 		t.Errorf("a pass with nothing to do wrote: %s before, %s after", before, after)
 	}
 	now, err := s.ByLabel(t.Context(), chief, fleet.SubjectPool(fast.ID))
 	if err != nil || len(now.Beside) != 1 || now.Beside[0].HostName != "h1" || now.All != 1 || now.Selector != "rack=4, ssd" {
 		t.Errorf("%+v %v", now, err)
 	}
-	s.labelPool(fast.ID, "")
+	s.assignPoolByLabel(fast.ID, "")
 	s.exec(`INSERT INTO hosts (id, name, spec) VALUES ($1, 'h5', '{"labels":{"rack":"4","ssd":""}}')`, fleet.NewID[fleet.HostID]())
 	s.pass()
-	s.wantOn("without a selector", fast.ID, "h1 h3 h4")
+	s.wantAssigned("without a selector", fast.ID, "h1 h3 h4")
 }
 
 // A release by a person holds until a person assigns the object again or changes the selector.
 func TestReleasedHostNotReassignedByLabel(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.labelled(h, rack4)
+		s.setLabels(h, rack4)
 	}
 	fast, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/fast"}, Selector: "ssd"})
 	if err != nil {
@@ -144,27 +144,27 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.pass()
-		s.wantOn("while it is released", fast.ID, "h2")
+		s.wantAssigned("while it is released", fast.ID, "h2")
 		s.exec(`DELETE FROM assignments WHERE asked = 'release'`) // the host has released it
 		s.pass()
-		s.wantOn("after it was released", fast.ID, "h2")
+		s.wantAssigned("after it was released", fast.ID, "h2")
 	}
 	release()
-	if got, want := s.left(fast.ID), "h1: Released by a person; not assigned again by label."; got != want {
+	if got, want := s.unassignedReasons(fast.ID), "h1: Released by a person; not assigned again by label."; got != want {
 		t.Errorf("the page says %q, want %q", got, want)
 	}
-	s.labelPool(fast.ID, " ssd ")
-	s.wantOn("after the same labels were saved again", fast.ID, "h2")
+	s.assignPoolByLabel(fast.ID, " ssd ")
+	s.wantAssigned("after the same labels were saved again", fast.ID, "h2")
 	if _, err := s.Assign(t.Context(), chief, fleet.SubjectPool(fast.ID), []fleet.HostID{s.h1}); err != nil {
 		t.Fatal(err)
 	}
 	s.exec(`DELETE FROM assignments WHERE host_id = $1 AND object_id = $2`, s.h1, fast.ID)
 	s.pass()
-	s.wantOn("after a person assigned it again, and it got lost", fast.ID, "h1 h2")
+	s.wantAssigned("after a person assigned it again, and it got lost", fast.ID, "h1 h2")
 	release()
-	s.labelPool(fast.ID, "rack=4")
-	s.wantOn("after the labels were changed", fast.ID, "h1 h2")
-	if got := s.left(fast.ID); got != "" {
+	s.assignPoolByLabel(fast.ID, "rack=4")
+	s.wantAssigned("after the labels were changed", fast.ID, "h1 h2")
+	if got := s.unassignedReasons(fast.ID); got != "" {
 		t.Errorf("the page says %q", got)
 	}
 }
@@ -172,31 +172,31 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 // A host that cannot get the object is reported with the reason, does not delay other hosts, is written once, and is
 // retried.
 func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	for i := range 5 {
-		s.labelled(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
+		s.setLabels(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
 	}
-	s.labelled(s.h1, rack4) // it has pool "local" at /srv/vm
+	s.setLabels(s.h1, rack4) // it has pool "local" at /srv/vm
 	other, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "other", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantOn("beside a conflict", other.ID, "n0 n1 n2 n3 n4")
+	s.wantAssigned("beside a conflict", other.ID, "n0 n1 n2 n3 n4")
 	const why = "h1: Pool local uses /srv/vm on h1 already. Give another one."
-	if got := s.left(other.ID); got != why {
+	if got := s.unassignedReasons(other.ID); got != why {
 		t.Errorf("the page says %q, want %q", got, why)
 	}
-	before := s.marks()
+	before := s.changeMarks()
 	for range 3 {
 		s.pass()
 	}
-	if after := s.marks(); after != before {
+	if after := s.changeMarks(); after != before {
 		t.Errorf("passes that found the same wrote: %s before, %s after", before, after)
 	}
 	s.exec(`DELETE FROM assignments WHERE object_id = $1`, s.local)
 	s.pass()
-	s.wantOn("when the conflict is gone", other.ID, "h1 n0 n1 n2 n3 n4")
-	if got := s.left(other.ID); got != "" {
+	s.wantAssigned("when the conflict is gone", other.ID, "h1 n0 n1 n2 n3 n4")
+	if got := s.unassignedReasons(other.ID); got != "" {
 		t.Errorf("the page says %q", got)
 	}
 	disk, err := s.CreatePool(t.Context(), chief, control.CreatePool{
@@ -205,23 +205,23 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantOn("where it can be on one host, and several match,", disk.ID, "")
-	if got := s.left(disk.ID); strings.Count(got, "is of one disk") != 6 {
+	s.wantAssigned("where it can be on one host, and several match,", disk.ID, "")
+	if got := s.unassignedReasons(disk.ID); strings.Count(got, "is of one disk") != 6 {
 		t.Errorf("the page says %q", got)
 	}
 }
 
 // Networks are assigned by label like pools; an overlapping one is skipped.
 func TestNetworkAssignedByLabel(t *testing.T) {
-	s := newSite(t)
-	s.labelled(s.h1, rack4)
-	s.labelled(s.h2, rack4)
+	s := newProjectFixture(t)
+	s.setLabels(s.h1, rack4)
+	s.setLabels(s.h2, rack4)
 	s.define("taken", natSpec("10.5.0.1/16"), s.h2)
 	lan, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "lan", Spec: natSpec("10.5.7.1/24"), Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantOn("made with a selector", lan.ID, "h1")
+	s.wantAssigned("made with a selector", lan.ID, "h1")
 	now, err := s.ByLabel(t.Context(), chief, fleet.SubjectNetwork(lan.ID))
 	if err != nil || len(now.Left) != 1 || now.Left[0].HostName != "h2" || !strings.Contains(now.Left[0].Why, "overlaps 10.5.0.0/16 of network taken on h2") {
 		t.Errorf("%+v %v", now, err)
@@ -230,12 +230,12 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pass()
-	s.wantOn("while it is being deleted", lan.ID, "")
-	s.refused("labels of a dying network", fleet.Conflict, "being deleted", func() error {
+	s.wantAssigned("while it is being deleted", lan.ID, "")
+	s.wantRefused("labels of a dying network", fleet.Conflict, "being deleted", func() error {
 		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectNetwork(lan.ID), "rack")
 		return err
 	})
-	s.refused("labels of a found network", fleet.Conflict, "nobody defined it here", func() error {
+	s.wantRefused("labels of a found network", fleet.Conflict, "nobody defined it here", func() error {
 		var found fleet.NetworkID
 		if err := s.pool.QueryRow(t.Context(), `SELECT id FROM networks WHERE spec IS NULL LIMIT 1`).Scan(&found); err != nil {
 			t.Fatal(err)
@@ -247,7 +247,7 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 
 // Two concurrent passes assign once.
 func TestConcurrentPassesAssignOnce(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	var ids []fleet.PoolID
 	for i := range 4 {
 		p, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: fmt.Sprintf("p%d", i), Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: fmt.Sprintf("/srv/p%d", i)}, Selector: "ssd"})
@@ -257,7 +257,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 		ids = append(ids, p.ID)
 	}
 	for i := range 10 {
-		s.labelled(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
+		s.setLabels(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
 	}
 	var both sync.WaitGroup
 	for range 2 {
@@ -270,7 +270,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 	both.Wait()
 	s.pass() // what the skipped pass left
 	for _, id := range ids {
-		s.wantOn("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
+		s.wantAssigned("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 		if n := s.count(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {
 			t.Errorf("the audit tells of it %d times", n)
 		}
@@ -282,23 +282,23 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 
 // An invalid selector is refused at its field, and read-only actors cannot change it.
 func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
-	s := newSite(t)
-	s.refused("no labels", fleet.Invalid, `Label key "Rack"`, func() error {
+	s := newProjectFixture(t)
+	s.wantRefused("no labels", fleet.Invalid, `Label key "Rack"`, func() error {
 		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectPool(s.nfs), "Rack=4")
 		return err
 	})
-	s.refused("a tenant", fleet.Forbidden, "", func() error {
+	s.wantRefused("a tenant", fleet.Forbidden, "", func() error {
 		_, err := s.AssignByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs), "rack=4")
 		return err
 	})
-	s.refused("a tenant who looks", fleet.Forbidden, "", func() error { _, err := s.ByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs)); return err })
-	s.refused("a tenant who looks for hosts", fleet.Forbidden, "", func() error {
+	s.wantRefused("a tenant who looks", fleet.Forbidden, "", func() error { _, err := s.ByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs)); return err })
+	s.wantRefused("a tenant who looks for hosts", fleet.Forbidden, "", func() error {
 		_, err := s.LabelledHosts(t.Context(), s.member, fleet.SubjectPool(""), "rack")
 		return err
 	})
-	s.refused("somebody who is not the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
-	s.labelled(s.h1, rack4)
-	s.labelled(s.h2, rack4)
+	s.wantRefused("somebody who is not the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
+	s.setLabels(s.h1, rack4)
+	s.setLabels(s.h2, rack4)
 	look, err := s.LabelledHosts(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")
 	if err != nil || look.All != 2 || look.Without != 1 || look.Hosts[0].HostName != "h2" || look.Hosts[0].Has || !look.Hosts[1].Has {
 		t.Errorf("%+v %v", look, err)
@@ -307,20 +307,20 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 
 // One order retries all failed hosts. Offline hosts are reported and skipped.
 func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	hosts := []fleet.HostID{s.h1, s.h2}
 	for i := range 4 {
 		hosts = append(hosts, s.host(fmt.Sprintf("n%d", i), 1024))
 	}
 	id := s.addPool("big", `{"kind":"nfs","path":"/mnt/big","server":"nas","export":"/big","shared":true}`, hosts...)
-	s.refused("where nothing failed", fleet.Conflict, "failed on none of its hosts", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
+	s.wantRefused("where nothing failed", fleet.Conflict, "failed on none of its hosts", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	says := func(state string, hosts ...fleet.HostID) {
 		s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text, 'error', 'mount.nfs') WHERE object_id = $1 AND host_id = ANY ($2)`, id, hosts, state)
 	}
 	says("failed", hosts[0], hosts[1], hosts[2])
 	says("inactive", hosts[3])
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute' WHERE host_id = $1`, hosts[2])
-	s.refused("by a tenant", fleet.Forbidden, "", func() error { _, err := s.RetryEverywhere(t.Context(), s.member, fleet.SubjectPool(id)); return err })
+	s.wantRefused("by a tenant", fleet.Forbidden, "", func() error { _, err := s.RetryEverywhere(t.Context(), s.member, fleet.SubjectPool(id)); return err })
 	r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id))
 	if err != nil || len(r.Tasks) != 3 || r.Offline != 1 || r.More != 0 {
 		t.Fatalf("%+v %v", r, err)
@@ -336,11 +336,11 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 		t.Errorf("%d lines in the audit", n)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.refused("where no host is heard", fleet.Conflict, "They try by themselves", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
+	s.wantRefused("where no host is heard", fleet.Conflict, "They try by themselves", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
 	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
-	s.says(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
-	s.says(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
+	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
+	s.setNetworkStatus(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
 	// An externally stopped network is not restarted.
 	if r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil || len(r.Tasks) != 1 {
 		t.Errorf("%+v %v", r, err)
@@ -350,13 +350,13 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 // Label changes wake the pass; other changes of hosts do not.
 func TestLabelChangesWakeAssignPass(t *testing.T) {
 	r := newRig(t)
-	r.caughtUp()
+	r.drainHub()
 	sub := r.hub.Subscribe("labels")
 	t.Cleanup(sub.Close)
 	told := func(what string, want bool, sql string, args ...any) {
 		t.Helper()
 		r.exec(sql, args...)
-		r.caughtUp()
+		r.drainHub()
 		if got := len(sub.Take()) > 0; got != want {
 			t.Errorf("%s is told of: %t", what, got)
 		}

@@ -14,9 +14,9 @@ import (
 )
 
 func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
-	s := newShelf(t)
-	s.lay(s.nfs, s.h1, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
-	s.lay(s.nfs, s.h2, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
+	s := newLibraryFixture(t)
+	s.addVolume(s.nfs, s.h1, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
+	s.addVolume(s.nfs, s.h2, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
 	in := control.NewImage{Name: "Golden", OS: fleet.OSFacts{Family: "linux", Name: "Debian", Version: "12"}, Source: control.ImageSource{PoolID: s.nfs, Volume: "golden.qcow2"}}
 	id, task, err := s.AddImage(t.Context(), chief, in)
 	if err != nil || task.Kind != fleet.VolumeHash {
@@ -42,7 +42,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	if len(works) != 1 {
 		t.Fatalf("%+v", works)
 	}
-	s.did(task.HostID, works[0], `{"sha256":"`+digest+`"}`)
+	s.finishVolume(task.HostID, works[0], `{"sha256":"`+digest+`"}`)
 	v := s.image(chief, id)
 	if x := v.Newest(); x == nil || x.SHA256 != digest || len(x.Copies) != 1 || x.Copies[0].State != fleet.CopyReady || !x.Offered {
 		t.Fatalf("%+v", v)
@@ -58,12 +58,12 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 	refused := func(what string, a fleet.Actor, project fleet.ProjectID) {
 		t.Helper()
-		s.refused(what, fleet.Invalid, "no such image", func() error { _, err := s.from(a, project, "x", disk); return err })
+		s.wantRefused(what, fleet.Invalid, "no such image", func() error { _, err := s.createFromImage(a, project, "x", disk); return err })
 	}
 	if names(s.member) != "0" {
 		t.Error("published to nobody, a member sees it")
 	}
-	s.refused("get it", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.member, id); return err })
+	s.wantRefused("get it", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.member, id); return err })
 	refused("a VM from it", s.member, s.red)
 	if err := s.GrantImage(t.Context(), chief, id, s.red); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	if told.CreatedBy != "" || len(told.Versions) != 1 || told.Versions[0].Copies != nil || told.Versions[0].Source != "" || told.Grants[0].By != "" || !told.Versions[0].Offered {
 		t.Errorf("a member is told %+v", told)
 	}
-	vm, err := s.from(s.member, s.red, "mine", disk)
+	vm, err := s.createFromImage(s.member, s.red, "mine", disk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,20 +87,20 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	both := s.member
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: s.member.Projects[s.red], s.blue: s.member.Projects[s.red]}
 	refused("of one's other project", both, s.blue)
-	in2 := control.CreateVM{ProjectID: s.blue, Name: "by-file", Spec: small}
+	in2 := control.CreateVM{ProjectID: s.blue, Name: "by-file", Spec: smallSpec}
 	in2.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "golden.qcow2"}}}
-	s.refused("by its file in one's other project", fleet.Invalid, "published to the project", func() error { _, err := s.CreateVM(t.Context(), both, in2); return err })
+	s.wantRefused("by its file in one's other project", fleet.Invalid, "published to the project", func() error { _, err := s.CreateVM(t.Context(), both, in2); return err })
 	if made := s.image(chief, id).Versions[0].VMs; !slices.Equal(made, []string{"mine"}) {
 		t.Errorf("made from it: %v", made)
 	}
 
 	// A changed file is offered to nobody.
-	s.said(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
+	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
 	if x := s.image(chief, id).Newest(); x.Offered || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
 		t.Errorf("written to since: %+v", x)
 	}
-	s.refused("a VM from what changed", fleet.Invalid, "no host", func() error { _, err := s.from(s.member, s.red, "late", disk); return err })
-	s.said(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
+	s.wantRefused("a VM from what changed", fleet.Invalid, "no host", func() error { _, err := s.createFromImage(s.member, s.red, "late", disk); return err })
+	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":"`+strings.Repeat("f", 64)+`","altered":false}`)
 	if x := s.image(chief, id).Newest(); x.Offered || x.SHA256 != digest || !strings.Contains(x.Copies[0].Why, "other bytes") {
 		t.Errorf("other bytes: %+v", x)
 	}
@@ -112,7 +112,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	// Projects may have images of the same name, also of a global one.
 	for n, project := range []fleet.ProjectID{s.red, s.blue} {
 		file := fmt.Sprintf("own-%d.qcow2", n)
-		s.lay(s.nfs, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+		s.addVolume(s.nfs, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
 		if _, _, err := s.AddImage(t.Context(), chief, control.NewImage{Name: "Golden", ProjectID: project, Source: control.ImageSource{PoolID: s.nfs, Volume: file}}); err != nil {
 			t.Errorf("the same name in another project: %v", err)
 		}
@@ -124,12 +124,12 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 
 // Copies without known checksums are independent of each other.
 func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.lay(s.local, h, `{"name":"old.qcow2","path":"/v/old.qcow2","format":"qcow2","capacityBytes":1048576}`)
+		s.addVolume(s.local, h, `{"name":"old.qcow2","path":"/v/old.qcow2","format":"qcow2","capacityBytes":1048576}`)
 	}
-	id, _ := s.shelve(s.local, []fleet.HostID{s.h1, s.h2}, "old.qcow2", "qcow2", 1<<20)
+	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1, s.h2}, "old.qcow2", "qcow2", 1<<20)
 	says := func(h fleet.HostID, sum string) fleet.ImageVersion {
 		t.Helper()
 		if _, err := s.VerifyCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.local, Volume: "old.qcow2", HostID: h}); err != nil {
@@ -139,7 +139,7 @@ func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 		if len(w) != 1 {
 			t.Fatalf("%+v", w)
 		}
-		s.did(h, w[0], `{"sha256":"`+sum+`"}`)
+		s.finishVolume(h, w[0], `{"sha256":"`+sum+`"}`)
 		return *s.image(chief, id).Newest()
 	}
 	other := strings.Repeat("e", 64)
@@ -165,13 +165,13 @@ func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 
 // A VM placed where its image is missing has the image copied first, by a host with both pools, as part of its task.
 func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
-	s := newShelf(t)
-	s.lay(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
-	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
+	s := newLibraryFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
 	make := func(name string) fleet.VMView {
 		t.Helper()
-		in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: name, Spec: small, Start: true}
+		in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: name, Spec: smallSpec, Start: true}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, ImageID: id, Overlay: true}}
 		vm, err := s.CreateVM(t.Context(), s.member, in)
 		if err != nil {
@@ -210,14 +210,14 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("an edit hastens it: %+v", w)
 	}
-	s.did(s.h1, w, `{"sha256":"`+digest+`"}`)
-	s.lay(s.nfs, s.h2, `{"name":"`+ref.Volume+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+	s.finishVolume(s.h1, w, `{"sha256":"`+digest+`"}`)
+	s.addVolume(s.nfs, s.h2, `{"name":"`+ref.Volume+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
 	applies := s.work(s.h2, fleet.VMApply)
 	if len(applies) != 2 || *applies[0].VM.Spec.Disks[0].Image != *ref || !applies[0].VM.Spec.Disks[0].Overlay {
 		t.Fatalf("after the copy: %+v", applies)
 	}
 	for _, w := range applies {
-		s.end(s.h2, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+		s.stop(s.h2, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	}
 	if task := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(first.ID)); task != "done" {
 		t.Errorf("the task of the VM is %s in the end", task)
@@ -228,15 +228,15 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 
 	// Files that back disks stay.
 	v := s.image(chief, id)
-	s.refused("delete it", fleet.Conflict, "VM first", func() error { _, err := s.DeleteImage(t.Context(), chief, id, v.Name, true); return err })
-	s.refused("delete the copy", fleet.Conflict, "VM first", func() error {
+	s.wantRefused("delete it", fleet.Conflict, "VM first", func() error { _, err := s.DeleteImage(t.Context(), chief, id, v.Name, true); return err })
+	s.wantRefused("delete the copy", fleet.Conflict, "VM first", func() error {
 		_, err := s.DeleteCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume}, ref.Volume)
 		return err
 	})
-	s.refused("forget the copy", fleet.Conflict, "VM second", func() error {
+	s.wantRefused("forget the copy", fleet.Conflict, "VM second", func() error {
 		return s.ForgetCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume})
 	})
-	s.refused("withdraw it as a volume", fleet.Conflict, "stand on", func() error {
+	s.wantRefused("withdraw it as a volume", fleet.Conflict, "stand on", func() error {
 		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: ref.Volume})
 	})
 
@@ -247,7 +247,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if len(copies) != 1 {
 		t.Fatalf("%+v", copies)
 	}
-	s.end(s.h1, copies[0], wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
+	s.stop(s.h1, copies[0], wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 1 || w[0].VM.ID != third.ID {
 		t.Errorf("after a copy that failed: %+v", w)
 	}
@@ -256,11 +256,11 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)
-	s.refused("nobody to send it", fleet.Invalid, "could send", func() error {
-		_, err := s.from(chief, s.red, "nowhere", fleet.Disk{PoolID: s.nfs, ImageID: id})
+	s.wantRefused("nobody to send it", fleet.Invalid, "could send", func() error {
+		_, err := s.createFromImage(chief, s.red, "nowhere", fleet.Disk{PoolID: s.nfs, ImageID: id})
 		return err
 	})
-	s.refused("copy it", fleet.Conflict, "No host that is heard has a copy", func() error {
+	s.wantRefused("copy it", fleet.Conflict, "No host that is heard has a copy", func() error {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
 		return err
 	})
@@ -268,11 +268,11 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 
 // Bytes already in a pool are not copied.
 func TestCopyReusesEqualFileInPool(t *testing.T) {
-	s := newShelf(t)
-	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
-	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s := newLibraryFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
-	s.lay(s.nfs, s.h1, `{"name":"same.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	s.addVolume(s.nfs, s.h1, `{"name":"same.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
 	task, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
 	if err != nil || task.ID != "" {
 		t.Fatalf("%+v %v", task, err)
@@ -281,16 +281,16 @@ func TestCopyReusesEqualFileInPool(t *testing.T) {
 	if v := s.image(chief, id).Newest(); len(v.Copies) != 2 {
 		t.Errorf("%+v", v.Copies)
 	}
-	s.refused("once more", fleet.Conflict, "already", func() error {
+	s.wantRefused("once more", fleet.Conflict, "already", func() error {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
 		return err
 	})
-	s.refused("delete the file in its pool", fleet.Conflict, "copy of the image", func() error {
+	s.wantRefused("delete the file in its pool", fleet.Conflict, "copy of the image", func() error {
 		_, err := s.DeleteVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "same.qcow2"}, "same.qcow2")
 		return err
 	})
 	name := s.image(chief, id).Name
-	s.refused("delete it without its name", fleet.Invalid, "Type the image's name", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "", false); return err })
+	s.wantRefused("delete it without its name", fleet.Invalid, "Type the image's name", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "", false); return err })
 	tasks, err := s.DeleteImage(t.Context(), chief, id, name, true)
 	if err != nil || len(tasks) != 2 {
 		t.Fatalf("%v %v", tasks, err)
@@ -302,16 +302,16 @@ func TestCopyReusesEqualFileInPool(t *testing.T) {
 
 // A disk of a VM that is off can become a version, one of a running VM cannot.
 func TestImageVersionFromVMDisk(t *testing.T) {
-	s := newShelf(t)
-	vm, err := s.from(chief, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
+	s := newLibraryFixture(t)
+	vm, err := s.createFromImage(chief, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := s.work(s.h1, fleet.VMApply)
-	s.end(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 	in := control.NewImage{Name: "Web", ProjectID: s.red, Source: control.ImageSource{PoolID: s.nfs, VMID: vm.ID, Volume: "web.qcow2"}}
 	ask := func() error { _, _, err := s.AddImage(context.WithoutCancel(t.Context()), chief, in); return err }
-	s.refused("of one that is on", fleet.Invalid, "Shut it down", ask)
+	s.wantRefused("of one that is on", fleet.Invalid, "Shut it down", ask)
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	if err := ask(); err != nil {
 		t.Fatal(err)
@@ -324,7 +324,7 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	if err != nil || len(page.Items) != 1 || page.Items[0].Newest().Offered {
 		t.Fatalf("before it is whole: %+v %v", page.Items, err)
 	}
-	s.did(s.h1, works[0], `{"sha256":"`+digest+`"}`)
+	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	if x := s.image(s.member, page.Items[0].ID).Newest(); !x.Offered || x.Format != "qcow2" || x.CapacityBytes != 1<<20 || x.SHA256 != digest {
 		t.Errorf("when it is whole: %+v", x)
 	}
@@ -332,7 +332,7 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 
 // The host reads a downloaded image again to compute its checksum.
 func TestImageVersionFromURL(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Public: true, Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-12.qcow2"}}
 	id, task, err := s.AddImage(t.Context(), chief, in)
 	if err != nil || task.Kind != fleet.VolumeFetch {
@@ -342,7 +342,7 @@ func TestImageVersionFromURL(t *testing.T) {
 	if len(works) != 1 || s.image(s.member, id).Newest().Offered {
 		t.Fatalf("%+v", works)
 	}
-	s.did(s.h1, works[0], `{}`)
+	s.finishVolume(s.h1, works[0], `{}`)
 	if x := s.image(chief, id).Newest(); !x.Offered || x.Format != "qcow2" || x.SHA256 != "" || x.Source != "https://example.org/debian-12.qcow2" {
 		t.Errorf("when it is whole: %+v", x)
 	}
@@ -350,7 +350,7 @@ func TestImageVersionFromURL(t *testing.T) {
 	if len(works) != 1 {
 		t.Fatalf("nobody computes its checksum: %+v", works)
 	}
-	s.did(s.h1, works[0], `{"sha256":"`+digest+`"}`)
+	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Copies[0].State != fleet.CopyReady {
 		t.Errorf("%+v", x)
 	}
@@ -358,13 +358,13 @@ func TestImageVersionFromURL(t *testing.T) {
 
 // A checksum given in the order is the version's, whatever the host reports.
 func TestOrderedChecksumIsVersionsChecksum(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: digest}}
 	id, _, err := s.AddImage(t.Context(), chief, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.did(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], `{}`)
+	s.finishVolume(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], `{}`)
 	if x := s.image(chief, id).Newest(); x.SHA256 != digest {
 		t.Errorf("when it is whole: %+v", x)
 	}
@@ -372,7 +372,7 @@ func TestOrderedChecksumIsVersionsChecksum(t *testing.T) {
 	if len(works) != 1 || works[0].Args.Volume.Checksum != "sha256:"+digest {
 		t.Fatalf("%+v", works)
 	}
-	s.did(s.h1, works[0], `{"sha256":"`+strings.Repeat("e", 64)+`"}`)
+	s.finishVolume(s.h1, works[0], `{"sha256":"`+strings.Repeat("e", 64)+`"}`)
 	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Offered || !strings.Contains(x.Copies[0].Why, "other bytes") {
 		t.Errorf("its host says that it has other bytes: %+v", x)
 	}

@@ -124,7 +124,7 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if read, plan := r.read(t, pool, do); read > 7000 { // of about 15,000 blocks
+		if read, plan := r.readVolume(t, pool, do); read > 7000 { // of about 15,000 blocks
 			t.Errorf("%s: reads %d blocks:\n%s", name, read, plan)
 		}
 	}
@@ -134,12 +134,12 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	}
 }
 
-// read counts the 8 KiB blocks that PostgreSQL reads for the statements of do, with the plans of the pool's
+// readVolume counts the 8 KiB blocks that PostgreSQL reads for the statements of do, with the plans of the pool's
 // connection.
-func (r *recorder) read(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
+func (r *recorder) readVolume(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
 	t.Helper()
 	var all []string
-	for _, q := range r.about(t, "SELECT", do) {
+	for _, q := range r.statementsAbout(t, "SELECT", do) {
 		// Planned like the statements in the same batch.
 		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") {
 			if _, err := pool.Exec(t.Context(), "SET plan_cache_mode = force_custom_plan"); err != nil {

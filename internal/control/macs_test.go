@@ -13,7 +13,7 @@ import (
 )
 
 // addUnmanagedVM adds a domain on h2 that Quantix did not create, with a NIC.
-func (s *site) foundWith(name, mac string) {
+func (s *projectFixture) addUnmanagedVM(name, mac string) {
 	s.t.Helper()
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, jsonb_build_object('power', 'running', 'nics', jsonb_build_array(jsonb_build_object('mac', $4::text, 'source', 'network default'))))`,
 		s.h2, fleet.NewID[fleet.VMID](), name, mac)
@@ -21,7 +21,7 @@ func (s *site) foundWith(name, mac string) {
 
 // A unique constraint protects MAC addresses. An address is free again after the VM gives it up or is deleted.
 func TestMACIsUnique(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	one, two := s.vm("one", fleet.Stopped), s.vm("two", fleet.Stopped)
 	set := func(id fleet.VMID, macs ...string) error {
 		nics := make([]string, len(macs))
@@ -51,7 +51,7 @@ func TestMACIsUnique(t *testing.T) {
 
 // Of concurrent requests for one address, one VM gets it and the others get an error.
 func TestConcurrentRequestsForOneMAC(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	var wait sync.WaitGroup
 	got := make([]error, 4)
 	for i := range got {
@@ -78,10 +78,10 @@ func TestConcurrentRequestsForOneMAC(t *testing.T) {
 
 // Concurrent requests to a small pool each get an address while there are free ones.
 func TestConcurrentRequestsShareSmallMACPool(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
 	for i := range 248 {
-		s.foundWith(fmt.Sprintf("foreign-%d", i), fmt.Sprintf("52:54:00:ab:cd:%02x", i))
+		s.addUnmanagedVM(fmt.Sprintf("foreign-%d", i), fmt.Sprintf("52:54:00:ab:cd:%02x", i))
 	}
 	var wait sync.WaitGroup
 	got := make([]error, 8)
@@ -103,10 +103,10 @@ func TestConcurrentRequestsShareSmallMACPool(t *testing.T) {
 // New NICs get addresses that no machine uses, including unmanaged ones. A named address in use is refused, naming
 // the machine.
 func TestNewNICsGetFreeMACs(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
 	for i := range 253 {
-		s.foundWith(fmt.Sprintf("foreign-%d", i), fmt.Sprintf("52:54:00:ab:cd:%02x", i))
+		s.addUnmanagedVM(fmt.Sprintf("foreign-%d", i), fmt.Sprintf("52:54:00:ab:cd:%02x", i))
 	}
 	create := func(name string, nics ...fleet.NIC) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: nics}})
@@ -123,11 +123,11 @@ func TestNewNICsGetFreeMACs(t *testing.T) {
 	if _, err := create("db", fleet.NIC{Network: "default"}); err != nil {
 		t.Errorf("the last address: %v", err)
 	}
-	s.refused("an empty pool", fleet.Conflict, "No MAC address that begins with 52:54:00:ab:cd is free", func() error {
+	s.wantRefused("an empty pool", fleet.Conflict, "No MAC address that begins with 52:54:00:ab:cd is free", func() error {
 		_, err := create("late", fleet.NIC{Network: "default"})
 		return err
 	})
-	s.refused("a foreign machine's", fleet.Invalid, "foreign-7 on h2, which Quantix did not make, has this address", func() error {
+	s.wantRefused("a foreign machine's", fleet.Invalid, "foreign-7 on h2, which Quantix did not make, has this address", func() error {
 		_, err := create("twin", fleet.NIC{Network: "default", MAC: "52:54:00:ab:cd:07"})
 		return err
 	})

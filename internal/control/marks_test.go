@@ -10,7 +10,7 @@ import (
 
 // A stolen host key and known UUIDs must not move VMs.
 func TestHostCannotTakeOverOthersVMs(t *testing.T) {
-	p := newPlaces(t)
+	p := newTwoHostFixture(t)
 	claim := func(proof string, power fleet.Power) {
 		t.Helper()
 		d := p.domain(power)
@@ -21,8 +21,8 @@ func TestHostCannotTakeOverOthersVMs(t *testing.T) {
 	for _, proof := range []string{"", guess, p.mark} {
 		claim(proof, fleet.Running)
 		p.report("gone " + proof)
-		vm := p.stays("claimed with "+proof, fleet.PhaseMissing)
-		if !p.found(p.other) {
+		vm := p.wantOnOwn("claimed with "+proof, fleet.PhaseMissing)
+		if !p.listedUnmanaged(p.other) {
 			t.Error("the claim is not shown")
 		}
 		if _, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID); fleet.CodeOf(err) != fleet.Conflict {
@@ -31,10 +31,10 @@ func TestHostCannotTakeOverOthersVMs(t *testing.T) {
 		if ok, why := vm.Allows(fleet.ActStart); !ok {
 			t.Errorf("claimed with %q, the VM is not started: %s", proof, why)
 		}
-		p.own(fleet.Running)
+		p.reportOwn(fleet.Running)
 		claim(proof, fleet.Running)
-		p.own(fleet.Running)
-		p.stays("claimed with "+proof, fleet.PhaseRunning)
+		p.reportOwn(fleet.Running)
+		p.wantOnOwn("claimed with "+proof, fleet.PhaseRunning)
 	}
 	p.other.report("found")
 	_, err := p.Report(t.Context(), p.other.agent, wire.Report{Seq: p.other.next(), Digest: "foreign", State: &wire.State{
@@ -43,24 +43,24 @@ func TestHostCannotTakeOverOthersVMs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.own(fleet.Stopped)
-	if ok, _ := p.stays("with a domain without any stamp", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
+	p.reportOwn(fleet.Stopped)
+	if ok, _ := p.wantOnOwn("with a domain without any stamp", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
 		t.Error("a domain without any stamp keeps the VM from starting")
 	}
 	if _, err := p.DeleteVM(t.Context(), chief, p.id, true, "web"); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "h2") {
 		t.Errorf("disks are deleted under a guest that runs on another host: %v", err)
 	}
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.other.agent.HostID)
-	if ok, why := p.stays("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
+	if ok, why := p.wantOnOwn("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
 		t.Errorf("a host that is not heard and shows no mark keeps it from starting: %s", why)
 	}
 	// With the right mark, while the VM's own host runs it: an alarm, and the VM stays.
-	p.own(fleet.Running)
+	p.reportOwn(fleet.Running)
 	p.split()
 }
 
 func TestVMsWithoutMarkGetIt(t *testing.T) {
-	p := newPlaces(t)
+	p := newTwoHostFixture(t)
 	bare := p.domain(fleet.Running)
 	bare.Proof = ""
 	for _, proof := range []string{"", wire.Proof(p.id, "other")} {
@@ -84,7 +84,7 @@ func TestVMsWithoutMarkGetIt(t *testing.T) {
 }
 
 func TestMarkIsNeverShown(t *testing.T) {
-	p := newPlaces(t)
+	p := newTwoHostFixture(t)
 	if one[string](p.rig, `SELECT vm_proof(vm_id, mark) FROM vm_marks`) != wire.Proof(p.id, p.mark) {
 		t.Error("the proof in SQL is another than in Go")
 	}

@@ -17,7 +17,7 @@ func natSpec(gateway string) fleet.NetworkSpec {
 	return fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: &fleet.Subnet{Gateway: gateway}}
 }
 
-func (s *site) define(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID) fleet.NetworkView {
+func (s *projectFixture) define(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID) fleet.NetworkView {
 	s.t.Helper()
 	v, err := s.CreateNetwork(s.t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: hosts})
 	if err != nil {
@@ -27,13 +27,13 @@ func (s *site) define(name string, spec fleet.NetworkSpec, hosts ...fleet.HostID
 }
 
 // setNetworkStatus writes a host's reported status of a network.
-func (s *site) says(id fleet.NetworkID, host fleet.HostID, status string) {
+func (s *projectFixture) setNetworkStatus(id fleet.NetworkID, host fleet.HostID, status string) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = $3, observed_generation = 1 WHERE network_id = $1 AND host_id = $2`, id, host, status)
 }
 
 func TestNetworkLifecycle(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.define("lan", natSpec(" 10.5.0.1/24 "), s.h1, s.h1)
 	if v.Spec == nil || v.Spec.IPv4.Gateway != "10.5.0.1/24" || v.Restricted || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.NetworkPending || !v.Hosts[0].Assigned {
 		t.Fatalf("%+v", v)
@@ -43,7 +43,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%v %v", jobs, err)
 	}
-	s.says(v.ID, s.h2, `{"active":false,"error":"Network is already in use by interface eth0"}`)
+	s.setNetworkStatus(v.ID, s.h2, `{"active":false,"error":"Network is already in use by interface eth0"}`)
 	if again, err := s.Retry(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); err != nil || again != jobs[0] {
 		t.Errorf("a retry does not join the waiting job: %v %v", again, err)
 	}
@@ -53,16 +53,16 @@ func TestNetworkLifecycle(t *testing.T) {
 	if got := s.jobs(subject); got != "network.apply queued, network.apply cancelled, network.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
-	s.refused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); return err })
-	s.refused("retry where it is active", fleet.Conflict, "The network is active there.", func() error {
-		s.says(v.ID, s.h1, `{"active":true}`)
+	s.wantRefused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); return err })
+	s.wantRefused("retry where it is active", fleet.Conflict, "The network is active there.", func() error {
+		s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
 		_, err := s.Retry(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h1)
 		return err
 	})
 	if jobs, err = s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(v.ID)); err != nil || len(jobs) != 2 {
 		t.Fatalf("%v %v", jobs, err)
 	}
-	s.refused("assign a dying network", fleet.Conflict, "being deleted", func() error {
+	s.wantRefused("assign a dying network", fleet.Conflict, "being deleted", func() error {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(v.ID), []fleet.HostID{s.h1})
 		return err
 	})
@@ -89,7 +89,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	}
 }
 
-func (s *site) audited(prefix string) (out string) {
+func (s *projectFixture) audited(prefix string) (out string) {
 	s.t.Helper()
 	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(substr(action, length($1::text) + 1) || ' ' || name, ', ' ORDER BY id), '') FROM audit WHERE action LIKE $1::text || '%'`, prefix).Scan(&out)
 	if err != nil {
@@ -100,28 +100,28 @@ func (s *site) audited(prefix string) (out string) {
 
 // Discovered networks cannot be assigned or deleted, and their names are taken.
 func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
-	s := newSite(t)
-	id := aNetwork(&world{site: s})[0].(fleet.NetworkID)
+	s := newProjectFixture(t)
+	id := aNetwork(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
 	const found = "It was found on hosts; nobody defined it here."
-	s.refused("assign", fleet.Conflict, found, func() error {
+	s.wantRefused("assign", fleet.Conflict, found, func() error {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(id), []fleet.HostID{s.h1})
 		return err
 	})
-	s.refused("release", fleet.Conflict, found, func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(id), s.h1); return err })
-	s.refused("retry", fleet.Conflict, found, func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectNetwork(id), s.h1); return err })
-	s.refused("delete", fleet.Conflict, found, func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(id)); return err })
+	s.wantRefused("release", fleet.Conflict, found, func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(id), s.h1); return err })
+	s.wantRefused("retry", fleet.Conflict, found, func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectNetwork(id), s.h1); return err })
+	s.wantRefused("delete", fleet.Conflict, found, func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(id)); return err })
 	create := func(name string) func() error {
 		return func() error {
 			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: natSpec("10.5.0.1/24")})
 			return err
 		}
 	}
-	s.refused("define its name", fleet.Invalid, "A network named default was found on hosts: h1, h2.", create("default"))
+	s.wantRefused("define its name", fleet.Invalid, "A network named default was found on hosts: h1, h2.", create("default"))
 	s.define("lan", natSpec("10.5.0.1/24"))
-	s.refused("define a name twice", fleet.Invalid, "A network named lan is defined already.", create("lan"))
+	s.wantRefused("define a name twice", fleet.Invalid, "A network named lan is defined already.", create("lan"))
 	s.exec(`DELETE FROM assignments WHERE network_id = $1`, id)
-	s.refused("define a name that is remembered", fleet.Invalid, "was found on a host before", create("default"))
-	s.refused("define nonsense", fleet.Invalid, "outside the subnet", func() error {
+	s.wantRefused("define a name that is remembered", fleet.Invalid, "was found on a host before", create("default"))
+	s.wantRefused("define nonsense", fleet.Invalid, "outside the subnet", func() error {
 		spec := natSpec("10.6.0.1/24")
 		spec.IPv4.DHCP = &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "10.7.0.1", End: "10.7.0.9"}}}
 		_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "odd", Spec: spec, HostIDs: []fleet.HostID{s.h1}})
@@ -131,7 +131,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 
 // A host has no address range twice, whether networks are defined, discovered, or bridges.
 func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
 	s.define("lan", natSpec("10.5.0.1/24"), s.h1)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
@@ -140,19 +140,19 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 			return err
 		}
 	}
-	s.refused("a part of another", fleet.Invalid, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.5.0.129/25"), s.h1))
-	s.refused("all of another", fleet.Invalid, "10.0.0.0/8 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.0.0.1/8"), s.h1))
-	s.refused("one that was found", fleet.Invalid, "192.168.0.0/16 of network b overlaps 192.168.122.0/24 of network default on h1", create("b", natSpec("192.168.0.1/16"), s.h1))
+	s.wantRefused("a part of another", fleet.Invalid, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.5.0.129/25"), s.h1))
+	s.wantRefused("all of another", fleet.Invalid, "10.0.0.0/8 of network b overlaps 10.5.0.0/24 of network lan on h1", create("b", natSpec("10.0.0.1/8"), s.h1))
+	s.wantRefused("one that was found", fleet.Invalid, "192.168.0.0/16 of network b overlaps 192.168.122.0/24 of network default on h1", create("b", natSpec("192.168.0.1/16"), s.h1))
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ('br', 'br0', 'bridge')`)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'br', $1, '{"active":true,"subnets":["172.16.0.0/16"]}')`, s.h2)
-	s.refused("a bridge's", fleet.Invalid, "172.16.5.0/24 of network b overlaps 172.16.0.0/16 of bridge br0 on h2", create("b", natSpec("172.16.5.1/24"), s.h2))
+	s.wantRefused("a bridge's", fleet.Invalid, "172.16.5.0/24 of network b overlaps 172.16.0.0/16 of bridge br0 on h2", create("b", natSpec("172.16.5.1/24"), s.h2))
 	named := fleet.NetworkSpec{Mode: fleet.NetworkIsolated, Bridge: "virbr0"}
-	s.refused("a bridge device", fleet.Invalid, "The network default has the bridge device virbr0 on h1 already.", create("b", named, s.h1))
+	s.wantRefused("a bridge device", fleet.Invalid, "The network default has the bridge device virbr0 on h1 already.", create("b", named, s.h1))
 	six := fleet.NetworkSpec{Mode: fleet.NetworkRouted, IPv6: &fleet.Subnet{Gateway: "fd00:5::1/64"}}
 	s.define("six", six, s.h2)
-	s.refused("the same IPv6", fleet.Invalid, "fd00:5::/64 of network b overlaps fd00:5::/64 of network six on h2", create("b", six, s.h2))
+	s.wantRefused("the same IPv6", fleet.Invalid, "fd00:5::/64 of network b overlaps fd00:5::/64 of network six on h2", create("b", six, s.h2))
 	other := s.define("b", natSpec("10.5.0.129/25"), s.h2) // on another host there is no conflict
-	s.refused("assigned later", fleet.Invalid, "overlaps 10.5.0.0/24 of network lan on h1", func() error {
+	s.wantRefused("assigned later", fleet.Invalid, "overlaps 10.5.0.0/24 of network lan on h1", func() error {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(other.ID), []fleet.HostID{s.h1})
 		return err
 	})
@@ -160,7 +160,7 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 
 // Of two concurrent definitions, the second waits and sees the first.
 func TestConcurrentOverlappingNetworks(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	first, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -203,11 +203,11 @@ func TestConcurrentOverlappingNetworks(t *testing.T) {
 
 // A network stays while VMs have NICs on it. The page counts these VMs where the network failed.
 func TestReleaseRefusedForNetworkInUse(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
-	s.says(v.ID, s.h1, `{"active":true}`)
-	s.says(v.ID, s.h2, `{"active":true}`)
-	spec := small
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
+	s.setNetworkStatus(v.ID, s.h2, `{"active":true}`)
+	spec := smallSpec
 	spec.NICs = []fleet.NIC{{NetworkID: v.ID}}
 	for _, name := range []string{"web-1", "web-2"} {
 		if _, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec}); err != nil {
@@ -217,12 +217,12 @@ func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	release := func(host fleet.HostID) func() error {
 		return func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), host); return err }
 	}
-	s.refused("release", fleet.Conflict, "VMs on this host have cards on network lan: web-1, web-2.", release(s.h1))
-	s.refused("delete", fleet.Conflict, "VMs still have cards on network lan", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(v.ID)); return err })
+	s.wantRefused("release", fleet.Conflict, "VMs on this host have cards on network lan: web-1, web-2.", release(s.h1))
+	s.wantRefused("delete", fleet.Conflict, "VMs still have cards on network lan", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(v.ID)); return err })
 	if err := release(s.h2)(); err != nil {
 		t.Errorf("where no VM is on it: %v", err)
 	}
-	s.says(v.ID, s.h1, `{"active":true,"error":"dnsmasq is not running"}`)
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"error":"dnsmasq is not running"}`)
 	page, err := s.NetworkHosts(t.Context(), chief, v.ID, fleet.Query{})
 	if err != nil || len(page.Items) != 2 || page.Items[0].HostName != "h1" || page.Items[0].State != fleet.NetworkFailed || page.Items[0].VMs != 2 || page.Items[1].VMs != 0 || !page.Items[1].Leaving {
 		t.Errorf("%+v %v", page.Items, err)
@@ -234,7 +234,7 @@ func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 
 // Tenants see granted networks, without host devices and without other tenants' leases.
 func TestTenantViewOfNetwork(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	spec := natSpec("10.5.0.1/24")
 	spec.Bridge, spec.Device = "qx-lan", "eth7"
 	spec.IPv4.DHCP = &fleet.DHCP{Leases: []fleet.StaticLease{{MAC: "52:54:00:12:34:56", IP: "10.5.0.9", Name: "secret"}}}
@@ -246,7 +246,7 @@ func TestTenantViewOfNetwork(t *testing.T) {
 	if text := fmt.Sprintf("%+v %+v", *seen.Spec, *seen.Spec.IPv4.DHCP); strings.Contains(text, "qx-lan") || strings.Contains(text, "eth7") || strings.Contains(text, "secret") {
 		t.Errorf("a tenant is shown %s", text)
 	}
-	s.says(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // never less strict than the report
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // never less strict than the report
 	if _, err := s.GetNetwork(t.Context(), s.member, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a network that leads out is shown to a tenant: %v", err)
 	}
@@ -276,23 +276,23 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 		t.Errorf("after the job: %s", got)
 	}
 	own := wire.NetworkReport{ID: v.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
-	r.executes(nil, own)
+	r.reportStatus(nil, own)
 	if got := cells(); strings.Contains(got, "foreign") {
 		t.Errorf("its own network: %s", got)
 	}
 	alien := own
 	alien.ID = fleet.NewID[fleet.NetworkID]()
-	r.executes(nil, alien)
+	r.reportStatus(nil, alien)
 	if got := cells(); !strings.Contains(got, `"foreign": true`) || !strings.Contains(got, "was not made by Quantix") {
 		t.Errorf("another network of its name: %s", got)
 	}
 	old := own
 	old.ID = ""
-	r.executes(nil, old)
+	r.reportStatus(nil, old)
 	if got := cells(); !strings.Contains(got, `"foreign": true`) {
 		t.Errorf("one that an older agent tells of: %s", got)
 	}
-	r.executes(nil, own)
+	r.reportStatus(nil, own)
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active": true, "foreign": true, "error": "x"}')`, v.ID, other.HostID)
 	if _, err := r.DeleteEverywhere(t.Context(), fleet.SystemActor, fleet.SubjectNetwork(v.ID)); err != nil {
 		t.Fatal(err)
@@ -317,20 +317,20 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 
 // A VM is placed only on hosts that have its network, not another one of that name.
 func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
-	spec := small
+	spec := smallSpec
 	spec.NICs = []fleet.NIC{{NetworkID: v.ID}}
 	create := func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web", Spec: spec})
 		return err
 	}
-	s.refused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
-	s.says(v.ID, s.h1, `{"active":true,"foreign":true}`)
+	s.wantRefused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"foreign":true}`)
 	// Without an assignment.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
-	s.refused("where others of its name are", fleet.Invalid, "no active network", func() error { return create() })
-	s.says(v.ID, s.h1, `{"active":true}`)
+	s.wantRefused("where others of its name are", fleet.Invalid, "no active network", func() error { return create() })
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
 	if err := create(); err != nil {
 		t.Error(err)
 	}
@@ -338,9 +338,9 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(v.ID), []fleet.HostID{s.h2})
 		return err
 	}
-	s.says(v.ID, s.h2, `{"active":true,"foreign":true}`)
-	s.refused("assign it beside another of its name", fleet.Invalid, "h2 has a network named lan already, which was not made by Quantix.", assign)
-	s.says(v.ID, s.h2, `{"active":true}`) // a status of a former assignment
+	s.setNetworkStatus(v.ID, s.h2, `{"active":true,"foreign":true}`)
+	s.wantRefused("assign it beside another of its name", fleet.Invalid, "h2 has a network named lan already, which was not made by Quantix.", assign)
+	s.setNetworkStatus(v.ID, s.h2, `{"active":true}`) // a status of a former assignment
 	if err := assign(); err != nil {
 		t.Error(err)
 	}
@@ -349,7 +349,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 // A network of the same name on an unassigned host is a different network: it does not affect grants, and VMs are not
 // placed there.
 func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
 	restricted := func(want bool, what string) {
 		t.Helper()
@@ -361,6 +361,6 @@ func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
 		s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3) ON CONFLICT (noun, object_id, host_id) DO UPDATE SET status = $3`, v.ID, s.h2, status)
 		restricted(false, status)
 	}
-	s.says(v.ID, s.h1, `{"active":true,"forward":"bridge"}`)
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"forward":"bridge"}`)
 	restricted(true, "an administrator made it lead out on a host that has it")
 }

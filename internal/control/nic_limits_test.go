@@ -8,13 +8,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// limitless makes h1 report that its kernel cannot limit NICs.
-const limitless = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}',
+// withoutNICLimits makes h1 report that its kernel cannot limit NICs.
+const withoutNICLimits = `UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}',
 	'[{"field":"nics.limits.inKiB","why":"The kernel lacks sch_sfq."},{"field":"nics.limits.outKiB","why":"The kernel lacks sch_sfq."}]') WHERE id = $1`
 
 func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
-	s := newSite(t)
-	s.modern("[]")
+	s := newProjectFixture(t)
+	s.supportAllFields("[]")
 	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true,"forward":"nat"}`)
 	s.exec(`UPDATE networks SET spec = '{"mode":"nat","portGroups":[{"name":"slow","toGuest":{"averageKiB":100}},{"name":"free"}]}' WHERE id = $1`, lan)
 	s.exec(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1`, lan)
@@ -50,7 +50,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	running := s.vm("on", fleet.Running)
 	edit := func(change func(*fleet.NIC)) func() error {
 		return func() error {
-			vm, _, err := s.UpdateVM(t.Context(), admin, running.ID, edited(running, card(change)))
+			vm, _, err := s.UpdateVM(t.Context(), admin, running.ID, editedSpec(running, card(change)))
 			if err == nil {
 				running = vm
 			}
@@ -60,13 +60,13 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	if err := edit(func(*fleet.NIC) {})(); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(limitless, s.h1)
-	s.refused("an inbound limit", fleet.Invalid, "cannot give a VM this: inbound limit. The kernel lacks sch_sfq.", create(admin, "a", s.h1, in))
-	s.refused("an outbound limit", fleet.Invalid, "cannot give a VM this: outbound limit.", create(admin, "b", s.h1, out))
-	s.refused("a port group with a limit", fleet.Invalid, "cannot keep the limits of port group slow. The kernel lacks sch_sfq.", create(admin, "c", s.h1, slow))
+	s.exec(withoutNICLimits, s.h1)
+	s.wantRefused("an inbound limit", fleet.Invalid, "cannot give a VM this: inbound limit. The kernel lacks sch_sfq.", create(admin, "a", s.h1, in))
+	s.wantRefused("an outbound limit", fleet.Invalid, "cannot give a VM this: outbound limit.", create(admin, "b", s.h1, out))
+	s.wantRefused("a port group with a limit", fleet.Invalid, "cannot keep the limits of port group slow. The kernel lacks sch_sfq.", create(admin, "c", s.h1, slow))
 	at("an inbound limit", "spec.nics[0].limits.inKiB", create(admin, "a", s.h1, in))
 	at("a port group with a limit", "spec.nics[0].portGroup", create(admin, "c", s.h1, slow))
-	s.refused("a limit of a running VM", fleet.Invalid, "cannot give a VM this: inbound limit.", edit(in))
+	s.wantRefused("a limit of a running VM", fleet.Invalid, "cannot give a VM this: inbound limit.", edit(in))
 	at("a limit of a running VM", "spec.nics[0].limits.inKiB", edit(in))
 	if err := create(admin, "free", s.h1, func(n *fleet.NIC) { n.PortGroup = "free" })(); err != nil {
 		t.Errorf("a port group without a limit: %v", err)
@@ -77,11 +77,11 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	if err := edit(in)(); err != nil {
 		t.Fatal(err)
 	}
-	s.exec(limitless, s.h1)
+	s.exec(withoutNICLimits, s.h1)
 	if err := edit(func(n *fleet.NIC) { n.LinkDown = true })(); err != nil {
 		t.Errorf("another field of a limited NIC: %v", err)
 	}
-	s.refused("another limit", fleet.Invalid, "inbound limit", edit(func(n *fleet.NIC) { n.Limits.InKiB = 2000 }))
+	s.wantRefused("another limit", fleet.Invalid, "inbound limit", edit(func(n *fleet.NIC) { n.Limits.InKiB = 2000 }))
 	if err := edit(func(n *fleet.NIC) { n.Limits = fleet.NICLimits{} })(); err != nil {
 		t.Errorf("no limit any more: %v", err)
 	}

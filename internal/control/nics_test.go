@@ -16,11 +16,11 @@ import (
 // Virtual functions are reserved for at most as many NICs as exist, also under concurrency. A deleted VM or removed
 // NIC frees one.
 func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
 	also := s.define("also", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4", VLAN: 7}, s.h1)
-	s.says(fast.ID, s.h1, `{"active":true,"cards":{"total":3,"used":0}}`)
-	s.says(also.ID, s.h1, `{"active":true,"cards":{"total":3,"used":0}}`)
+	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"cards":{"total":3,"used":0}}`)
+	s.setNetworkStatus(also.ID, s.h1, `{"active":true,"cards":{"total":3,"used":0}}`)
 	create := func(name string, host fleet.HostID, on ...fleet.NetworkView) (fleet.VMView, error) {
 		spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128}
 		for _, n := range on {
@@ -75,10 +75,10 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if got != 1 {
 		t.Errorf("%d of 4 VMs got the last virtual function", got)
 	}
-	s.refused("on another network of the device", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("late", s.h1, also); return err })
+	s.wantRefused("on another network of the device", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("late", s.h1, also); return err })
 	// Placement chooses a host with free ones, or gives the reason.
-	s.refused("nowhere", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("anywhere", "", fast); return err })
-	s.says(fast.ID, s.h2, `{"active":true,"cards":{"total":1,"used":0}}`)
+	s.wantRefused("nowhere", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("anywhere", "", fast); return err })
+	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"cards":{"total":1,"used":0}}`)
 	if v, err := create("anywhere", "", fast); err != nil || v.HostID != s.h2 {
 		t.Errorf("placed on %s, %v", v.HostID, err)
 	}
@@ -93,7 +93,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.refused("a new card", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); return err })
+	s.wantRefused("a new card", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); return err })
 	had := first.Spec.NICs
 	moved := had[0]
 	moved.NetworkID, moved.Network = also.ID, "also"
@@ -107,8 +107,8 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 		t.Errorf("what was given back is free: %v", err)
 	}
 	// Uses by other software count once the host reports them, and members do not learn of others' VMs.
-	s.says(fast.ID, s.h2, `{"active":true,"cards":{"total":2,"used":2}}`)
-	s.refused("taken by others", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not make", func() error { _, err := create("late", s.h2, fast); return err })
+	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"cards":{"total":2,"used":2}}`)
+	s.wantRefused("taken by others", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not make", func() error { _, err := create("late", s.h2, fast); return err })
 	s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)
 	_, err = s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "mine", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
 	if err == nil || !strings.Contains(err.Error(), "no free virtual function in network fast") || strings.Contains(err.Error(), "first") || strings.Contains(err.Error(), "eth4") {
@@ -118,9 +118,9 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 
 // A host's report of virtual functions, however absurd, affects only that host, and only with the network assigned.
 func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)
-	s.says(fast.ID, s.h1, `{"active":true,"cards":{"total":1,"used":0}}`)
+	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"cards":{"total":1,"used":0}}`)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true,"cards":{"total":9007199254740992,"used":9007199254740992}}')`, fast.ID, s.h2)
 	create := func(name string) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
@@ -129,5 +129,5 @@ func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
 		t.Errorf("a host that was not asked decides: %s %v", v.HostID, err)
 	}
 	s.exec(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1 AND host_id = $2`, fast.ID, s.h2)
-	s.refused("full", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("two"); return err })
+	s.wantRefused("full", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("two"); return err })
 }

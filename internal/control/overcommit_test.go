@@ -11,19 +11,19 @@ import (
 
 // A named host does not bypass checks of memory and CPUs: an administrator must choose overcommit.
 func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 2}') WHERE id = $1`, s.h1)
 	ask := func(a fleet.Actor, name string, mib, cpus int, overcommit bool) func() error {
 		return func() error {
-			in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Overcommit: overcommit, Spec: small}
+			in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Overcommit: overcommit, Spec: smallSpec}
 			in.Spec.MemoryMiB, in.Spec.CPUs = mib, cpus
 			_, err := s.CreateVM(t.Context(), a, in)
 			return err
 		}
 	}
-	s.refused("memory", fleet.Invalid, "2 fields", ask(chief, "big", 16000, 1, false))
-	s.refused("vCPUs", fleet.Invalid, "2 fields", ask(chief, "wide", 256, 9, false))
-	s.refused("a member who says so", fleet.Invalid, "Only those who may change infrastructure", ask(s.member, "big", 16000, 1, true))
+	s.wantRefused("memory", fleet.Invalid, "2 fields", ask(chief, "big", 16000, 1, false))
+	s.wantRefused("vCPUs", fleet.Invalid, "2 fields", ask(chief, "wide", 256, 9, false))
+	s.wantRefused("a member who says so", fleet.Invalid, "Only those who may change infrastructure", ask(s.member, "big", 16000, 1, true))
 	for i := range 2 { // the second VM on top of the first
 		if err := ask(chief, fmt.Sprintf("big-%d", i), 16000, 64, true)(); err != nil {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 	if err != nil || !strings.Contains(said, "overcommit chosen") {
 		t.Errorf("the audit says %q, %v", said, err)
 	}
-	vm, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "edited", Spec: small})
+	vm, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "edited", Spec: smallSpec})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 			return err
 		}
 	}
-	s.refused("an edit", fleet.Invalid, "2 fields", edit(false))
+	s.wantRefused("an edit", fleet.Invalid, "2 fields", edit(false))
 	if err := edit(true)(); err != nil {
 		t.Error(err)
 	}

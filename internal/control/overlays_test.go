@@ -14,7 +14,7 @@ func overlaySpec(vni int) fleet.NetworkSpec {
 	return fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: vni, Underlay: "10.50.0.0/24"}
 }
 
-func (s *site) gather() {
+func (s *projectFixture) gather() {
 	s.t.Helper()
 	if err := s.GatherPeers(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -22,7 +22,7 @@ func (s *site) gather() {
 }
 
 // wantPeers checks the overlay's peers, and how often its hosts were notified since the last call.
-func (s *site) wantPeers(id fleet.NetworkID, generation int64, peers ...string) {
+func (s *projectFixture) wantPeers(id fleet.NetworkID, generation int64, peers ...string) {
 	s.t.Helper()
 	v, err := s.GetNetwork(s.t.Context(), chief, id)
 	if err != nil || v.Generation != generation || !slices.Equal(v.Peers, peers) {
@@ -32,36 +32,36 @@ func (s *site) wantPeers(id fleet.NetworkID, generation int64, peers ...string) 
 
 // Hosts of an overlay get peers from each host's report, and only valid addresses.
 func TestOverlayPeersFollowHostReports(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.define("over", overlaySpec(100), s.h1, s.h2)
 	if !v.Restricted {
 		t.Error("anybody's VMs may come onto the overlay")
 	}
 	s.gather()
 	s.wantPeers(v.ID, 1)
-	s.says(v.ID, s.h1, `{"active":true,"vtep":"10.50.0.9"}`)
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"vtep":"10.50.0.9"}`)
 	s.gather()
 	s.gather()
 	s.wantPeers(v.ID, 2, "10.50.0.9")
-	s.says(v.ID, s.h2, `{"active":true,"vtep":"10.50.0.1"}`)
+	s.setNetworkStatus(v.ID, s.h2, `{"active":true,"vtep":"10.50.0.1"}`)
 	s.gather()
 	s.wantPeers(v.ID, 3, "10.50.0.1", "10.50.0.9")
 	subject := fleet.SubjectNetwork(v.ID)
 	if got := s.jobs(subject); got != "network.apply queued, network.apply queued" {
 		t.Errorf("what is on its way: %s", got)
 	}
-	if work, err := s.Claim(t.Context(), s.greet(s.h1), wire.ClaimRequest{Max: 4}, 0); err != nil || len(work.Jobs) != 1 || work.Jobs[0].Network == nil || !slices.Equal(work.Jobs[0].Network.Peers, []string{"10.50.0.1", "10.50.0.9"}) || work.Jobs[0].Generation != 3 {
+	if work, err := s.Claim(t.Context(), s.agentSession(s.h1), wire.ClaimRequest{Max: 4}, 0); err != nil || len(work.Jobs) != 1 || work.Jobs[0].Network == nil || !slices.Equal(work.Jobs[0].Network.Peers, []string{"10.50.0.1", "10.50.0.9"}) || work.Jobs[0].Generation != 3 {
 		t.Errorf("the host is told %+v, %v", work, err)
 	}
 	// A host reports only itself: it cannot replace another peer or name addresses outside the underlay.
 	for _, lie := range []string{`10.50.0.1`, `192.0.2.1`, `10.50.0.7%eth0`, `no address`, ``} {
-		s.says(v.ID, s.h1, `{"active":true,"vtep":"`+lie+`"}`)
+		s.setNetworkStatus(v.ID, s.h1, `{"active":true,"vtep":"`+lie+`"}`)
 		s.gather()
 		if v, _ := s.GetNetwork(t.Context(), chief, v.ID); !slices.Equal(v.Peers, []string{"10.50.0.1"}) {
 			t.Errorf("a host that says %q makes the peers %v", lie, v.Peers)
 		}
 	}
-	s.says(v.ID, s.h1, `{"active":true,"vtep":"10.50.0.9"}`)
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"vtep":"10.50.0.9"}`)
 	s.gather()
 	if _, err := s.Release(t.Context(), chief, subject, s.h1); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 }
 
 func TestSecondNetworkOnDeviceRefused(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	on := func(device string, vlan int) fleet.NetworkSpec {
 		return fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: device, VLAN: vlan}
 	}
@@ -88,16 +88,16 @@ func TestSecondNetworkOnDeviceRefused(t *testing.T) {
 	}
 	s.define("wire", on("eth1", 0), s.h1)
 	s.define("over", overlaySpec(100), s.h1)
-	s.refused("a second bridge on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", on("eth1", 0), s.h1))
-	s.refused("macvtap on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, s.h1))
-	s.refused("the same VNI", fleet.Invalid, "The network over has the VNI 100 on h1 already", create("b", overlaySpec(100), s.h1))
+	s.wantRefused("a second bridge on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", on("eth1", 0), s.h1))
+	s.wantRefused("macvtap on it", fleet.Invalid, "The network wire has the device eth1 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, s.h1))
+	s.wantRefused("the same VNI", fleet.Invalid, "The network over has the VNI 100 on h1 already", create("b", overlaySpec(100), s.h1))
 	alone := fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: fleet.DirectPassthrough}
 	s.define("alone", alone, s.h1)
 	for _, direct := range []fleet.DirectMode{"", fleet.DirectVEPA} {
-		s.refused("macvtap beside passthrough", fleet.Invalid, "The network alone has the device eth5 on h1 already: with passthrough it is one card's alone", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: direct}, s.h1))
+		s.wantRefused("macvtap beside passthrough", fleet.Invalid, "The network alone has the device eth5 on h1 already: with passthrough it is one card's alone", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth5", Direct: direct}, s.h1))
 	}
 	s.define("many", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6"}, s.h1)
-	s.refused("passthrough beside macvtap", fleet.Invalid, "The network many has the device eth6 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6", Direct: fleet.DirectPassthrough}, s.h1))
+	s.wantRefused("passthrough beside macvtap", fleet.Invalid, "The network many has the device eth6 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6", Direct: fleet.DirectPassthrough}, s.h1))
 	s.define("alone-too", alone, s.h1) // a network with a device of its own
 	s.define("many-too", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6", Direct: fleet.DirectPrivate}, s.h1)
 	s.define("tagged", on("eth1", 7), s.h1)
@@ -111,7 +111,7 @@ func TestSecondNetworkOnDeviceRefused(t *testing.T) {
 // Guest networks in the underlay's subnet are refused, because a host would mistake guest packets for those of its
 // peers.
 func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
 		return func() error {
 			_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: name, Spec: spec, HostIDs: []fleet.HostID{host}})
@@ -119,12 +119,12 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 		}
 	}
 	s.define("over", overlaySpec(100), s.h1)
-	s.refused("guests in the underlay", fleet.Invalid, "10.50.0.0/25 of network nat overlaps 10.50.0.0/24, in which the hosts of the overlay over on h1 reach one another", create("nat", natSpec("10.50.0.1/25"), s.h1))
+	s.wantRefused("guests in the underlay", fleet.Invalid, "10.50.0.0/25 of network nat overlaps 10.50.0.0/24, in which the hosts of the overlay over on h1 reach one another", create("nat", natSpec("10.50.0.1/25"), s.h1))
 	s.define("nat", natSpec("10.50.0.1/25"), s.h2)
-	s.refused("an underlay of guests", fleet.Invalid, "10.50.0.0/24, in which the hosts are to reach one another, overlaps 10.50.0.0/25 of network nat on h2, where guests are", create("late", overlaySpec(101), s.h2))
+	s.wantRefused("an underlay of guests", fleet.Invalid, "10.50.0.0/24, in which the hosts are to reach one another, overlaps 10.50.0.0/25 of network nat on h2, where guests are", create("late", overlaySpec(101), s.h2))
 	found := fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 102, Underlay: "192.168.0.0/16"}
 	s.exec(`UPDATE assignments SET status = status || '{"subnets":["192.168.122.0/24"]}' WHERE host_id = $1 AND network_id = (SELECT id FROM networks WHERE name = 'default')`, s.h1)
-	s.refused("an underlay of guests that were found", fleet.Invalid, "overlaps 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
+	s.wantRefused("an underlay of guests that were found", fleet.Invalid, "overlaps 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br9', 'bridge')`, fleet.NewID[fleet.NetworkID]())
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{"active":true,"bridge":"br9","subnets":["10.50.0.0/24"]}' FROM networks WHERE name = 'br9'`, s.h1)
 	s.define("over-2", overlaySpec(103), s.h1) // the host's own bridge may be the underlay
@@ -132,18 +132,18 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 
 // A network change that a host rolled back, because it lost its connection, is retried only by a person.
 func TestRolledBackNetworkIsRetriedOnlyByHand(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.define("wire", fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth0"}, s.h1)
 	subject := fleet.SubjectNetwork(v.ID)
 	s.exec(`UPDATE jobs SET state = 'failed', ended_at = now() - interval '1 hour' WHERE subject = $1`, subject)
-	s.says(v.ID, s.h1, `{"active":false,"error":"The change was undone.","rolledBack":"2026-01-01T00:00:00Z"}`)
+	s.setNetworkStatus(v.ID, s.h1, `{"active":false,"error":"The change was undone.","rolledBack":"2026-01-01T00:00:00Z"}`)
 	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
 	if got := s.jobs(subject); strings.Contains(got, "queued") {
 		t.Errorf("it is tried again by itself: %s", got)
 	}
-	s.says(v.ID, s.h1, `{"active":false,"error":"It failed."}`)
+	s.setNetworkStatus(v.ID, s.h1, `{"active":false,"error":"It failed."}`)
 	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 // walkPages pages through a list to the end and back to the start by cursors. It checks that both ways give the same
 // pages, and returns the rows' keys.
-func walk[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), q fleet.Query, key func(T) string) []string {
+func walkPages[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), q fleet.Query, key func(T) string) []string {
 	t.Helper()
 	read := func(q fleet.Query) (fleet.Page[T], []string) {
 		t.Helper()
@@ -99,9 +99,9 @@ func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
 	} {
 		for _, sort := range []string{key, "-" + key} {
 			q, row := fleet.Query{Sort: sort, Limit: 7}, func(v fleet.VMView) string { return of(v) + " " + string(v.ID) }
-			ordered("VMs by "+sort, walk(t, c.ListVMs, q, row), sort[0] == '-', 60)
+			ordered("VMs by "+sort, walkPages(t, c.ListVMs, q, row), sort[0] == '-', 60)
 			q.Filter, q.Limit = "label:env=prod", 6
-			ordered("some VMs by "+sort, walk(t, c.ListVMs, q, row), sort[0] == '-', 20)
+			ordered("some VMs by "+sort, walkPages(t, c.ListVMs, q, row), sort[0] == '-', 20)
 		}
 	}
 	for _, desc := range []bool{false, true} {
@@ -112,22 +112,22 @@ func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
 			return fleet.Query{Sort: key, Limit: 2}
 		}
 		for _, key := range []string{"name", "created"} {
-			ordered("hosts by "+key, walk(t, c.ListHosts, by(key), func(h fleet.HostView) string { return h.Name }), desc, 5)
+			ordered("hosts by "+key, walkPages(t, c.ListHosts, by(key), func(h fleet.HostView) string { return h.Name }), desc, 5)
 		}
 		poolName := func(v fleet.PoolView) string { return v.Name }
-		ordered("pools", walk(t, c.ListPools, by("name"), poolName), desc, 10)
+		ordered("pools", walkPages(t, c.ListPools, by("name"), poolName), desc, 10)
 		warned := by("name")
 		warned.Filter = "-tone:ok" // a filter that PostgreSQL does not evaluate
-		ordered("pools with a tone", walk(t, c.ListPools, warned, poolName), desc, 8)
-		ordered("networks", walk(t, c.ListNetworks, by("name"), func(n fleet.NetworkView) string { return n.Name + string(n.ID) }), desc, 9)
-		ordered("found VMs", walk(t, c.ListDiscoveredVMs, by("name"), func(f fleet.DiscoveredVM) string { return f.Name + string(f.ID) + string(f.HostID) }), desc, 10)
-		ordered("tasks", walk(t, c.ListTasks, by("created"), func(j fleet.Task) string { return string(j.ID) }), desc, 11)
+		ordered("pools with a tone", walkPages(t, c.ListPools, warned, poolName), desc, 8)
+		ordered("networks", walkPages(t, c.ListNetworks, by("name"), func(n fleet.NetworkView) string { return n.Name + string(n.ID) }), desc, 9)
+		ordered("found VMs", walkPages(t, c.ListDiscoveredVMs, by("name"), func(f fleet.DiscoveredVM) string { return f.Name + string(f.ID) + string(f.HostID) }), desc, 10)
+		ordered("tasks", walkPages(t, c.ListTasks, by("created"), func(j fleet.Task) string { return string(j.ID) }), desc, 11)
 	}
 }
 
 // Rows change between two pages.
 func TestPreviousPageShowsCurrentRows(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	for _, name := range []string{"b", "c", "d", "e", "f"} {
 		s.vm(name, fleet.Stopped)
 	}

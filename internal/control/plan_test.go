@@ -145,7 +145,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 			if rows > vms/5 {
 				t.Errorf("with %s hosts heard, %q by %q looks at %d rows:\n%s", some.heard, q.Filter, q.Sort, rows, plans)
 			}
-			for _, asked := range r.about(t, "SELECT", func() error { _, err := c.ListVMs(t.Context(), chief, q); return err }) {
+			for _, asked := range r.statementsAbout(t, "SELECT", func() error { _, err := c.ListVMs(t.Context(), chief, q); return err }) {
 				for _, arg := range asked.Args {
 					if ids, ok := arg.([]string); ok && len(ids) > hosts/2 && !strings.Contains(asked.SQL, "v.id = ANY") {
 						t.Errorf("with %s hosts heard, %q names %d of them: that is planned for each", some.heard, q.Filter, len(ids))

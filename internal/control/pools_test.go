@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (s *site) poolView(a fleet.Actor, id fleet.PoolID) fleet.PoolView {
+func (s *projectFixture) poolView(a fleet.Actor, id fleet.PoolID) fleet.PoolView {
 	s.t.Helper()
 	v, err := s.GetPool(s.t.Context(), a, id)
 	if err != nil {
@@ -21,7 +21,7 @@ func (s *site) poolView(a fleet.Actor, id fleet.PoolID) fleet.PoolView {
 }
 
 func TestPoolHealthFollowsHosts(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.poolView(chief, s.nfs)
 	if v.Health.Summary != "2 of 2 hosts healthy" || v.Health.Severity != fleet.SeverityOK || v.Health.CapacityBytes != 1000<<30 || len(v.Hosts) != 2 || v.Hosts[0].Status.Volumes != nil {
 		t.Errorf("healthy: %+v", v)
@@ -57,7 +57,7 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 
 // A pool active with a fault on a host is degraded there: counted, filtered and shown with the host's text.
 func TestDegradedPool(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	v := s.poolView(chief, s.nfs)
 	if v.Health.Summary != "1 of 2 hosts healthy, degraded on 1" || v.Health.Severity != fleet.SeverityWarn || v.Health.Degraded != 1 || v.Health.SeverityCounts.Warn != 1 {
@@ -80,7 +80,7 @@ func TestDegradedPool(t *testing.T) {
 
 // An unhealthy host status lists the affected VMs of that host, with their disks in that pool.
 func TestImpactOfUnhealthyHostStatus(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	disks := func(pools ...fleet.PoolID) (out []fleet.Disk) {
 		for i, p := range pools {
 			out = append(out, fleet.Disk{PoolID: p, Volume: fmt.Sprintf("d%d", i), SizeBytes: 1 << 30})
@@ -121,7 +121,7 @@ func TestImpactOfUnhealthyHostStatus(t *testing.T) {
 
 // The dashboard and the list compute pools by different statements; both ignore reports of offline hosts.
 func TestDashboardPoolCountsMatchList(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	for _, step := range []struct {
 		name, sql string
 		hosts     []any
@@ -147,7 +147,7 @@ func TestDashboardPoolCountsMatchList(t *testing.T) {
 }
 
 func TestPoolLifecycle(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	spec := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/b", Server: "nas", Export: "/b/"}
 	v, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "b", Spec: spec, HostIDs: []fleet.HostID{s.h1, s.h1}})
 	if err != nil || !v.Spec.Shared || v.Spec.Export != "/b" || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.PoolPending {
@@ -158,7 +158,7 @@ func TestPoolLifecycle(t *testing.T) {
 	if err != nil || len(jobs) != 1 {
 		t.Fatalf("%v %v", jobs, err)
 	}
-	s.hears(v.ID, s.h2, fleet.PoolFailed)
+	s.setPoolState(v.ID, s.h2, fleet.PoolFailed)
 	if again, err := s.Retry(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); err != nil || again != jobs[0] {
 		t.Errorf("a retry does not join the waiting job: %v %v", again, err)
 	}
@@ -168,11 +168,11 @@ func TestPoolLifecycle(t *testing.T) {
 	if got := s.jobs(subject); got != "pool.apply queued, pool.apply cancelled, pool.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
-	s.refused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); return err })
+	s.wantRefused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); return err })
 	if jobs, err = s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(v.ID)); err != nil || len(jobs) != 2 {
 		t.Fatalf("%v %v", jobs, err)
 	}
-	s.refused("assign a dying pool", fleet.Conflict, "being deleted", func() error {
+	s.wantRefused("assign a dying pool", fleet.Conflict, "being deleted", func() error {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectPool(v.ID), []fleet.HostID{s.h1})
 		return err
 	})
@@ -188,23 +188,23 @@ func TestPoolLifecycle(t *testing.T) {
 }
 
 // setPoolState writes a host's reported state of the pool.
-func (s *site) hears(pool fleet.PoolID, host fleet.HostID, state fleet.PoolState) {
+func (s *projectFixture) setPoolState(pool fleet.PoolID, host fleet.HostID, state fleet.PoolState) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text) WHERE pool_id = $1 AND host_id = $2`, pool, host, state)
 }
 
 // The disabled button on the page has the same text as the refusal.
 func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	retry := func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h1); return err }
 	for _, c := range []struct {
 		why   string
 		start func()
 	}{
-		{"The pool is active there.", func() { s.hears(s.local, s.h1, fleet.PoolActive) }},
+		{"The pool is active there.", func() { s.setPoolState(s.local, s.h1, fleet.PoolActive) }},
 		{"The host is at it.", func() { s.exec(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
-		{"", func() { s.hears(s.local, s.h1, fleet.PoolFailed) }},
-		{"", func() { s.hears(s.local, s.h1, fleet.PoolInactive) }},
+		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolFailed) }},
+		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolInactive) }},
 		{"The host is not heard. It tries by itself when it is back.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
 		{"h1 is releasing it.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
 	} {
@@ -214,16 +214,16 @@ func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 			t.Fatalf("the page says of %s: %v %q, want %q", cell.State, ok, why, c.why)
 		}
 		if c.why != "" {
-			s.refused("retry", fleet.Conflict, c.why, retry)
+			s.wantRefused("retry", fleet.Conflict, c.why, retry)
 		} else if err := retry(); err != nil {
 			t.Errorf("retry where it is %s: %v", cell.State, err)
 		}
 	}
-	s.refused("by a member", fleet.Forbidden, "no right", func() error { _, err := s.Retry(t.Context(), s.member, fleet.SubjectPool(s.local), s.h1); return err })
+	s.wantRefused("by a member", fleet.Forbidden, "no right", func() error { _, err := s.Retry(t.Context(), s.member, fleet.SubjectPool(s.local), s.h1); return err })
 }
 
 func TestInvalidPoolsRefused(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 		ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
 	})
@@ -234,17 +234,17 @@ func TestInvalidPoolsRefused(t *testing.T) {
 	create := func(a fleet.Actor, in control.CreatePool) func() error {
 		return func() error { _, err := s.CreatePool(t.Context(), a, in); return err }
 	}
-	s.refused("member creates", fleet.Forbidden, "no right", create(s.member, control.CreatePool{Name: "x", Spec: dir}))
-	s.refused("taken name", fleet.Conflict, "exists already", create(chief, control.CreatePool{Name: "nfs", Spec: dir}))
-	s.refused("system path", fleet.Invalid, "belongs to the system", create(chief, control.CreatePool{Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}}))
-	s.refused("no such host", fleet.Invalid, "does not exist", create(chief, control.CreatePool{Name: "x", Spec: dir, HostIDs: []fleet.HostID{"nowhere"}}))
-	s.refused("taken directory", fleet.Invalid, "Pool local uses /srv/vm on h1", create(chief, control.CreatePool{
+	s.wantRefused("member creates", fleet.Forbidden, "no right", create(s.member, control.CreatePool{Name: "x", Spec: dir}))
+	s.wantRefused("taken name", fleet.Conflict, "exists already", create(chief, control.CreatePool{Name: "nfs", Spec: dir}))
+	s.wantRefused("system path", fleet.Invalid, "belongs to the system", create(chief, control.CreatePool{Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}}))
+	s.wantRefused("no such host", fleet.Invalid, "does not exist", create(chief, control.CreatePool{Name: "x", Spec: dir, HostIDs: []fleet.HostID{"nowhere"}}))
+	s.wantRefused("taken directory", fleet.Invalid, "Pool local uses /srv/vm on h1", create(chief, control.CreatePool{
 		Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm/"}, HostIDs: []fleet.HostID{s.h1},
 	}))
-	s.refused("release with disks", fleet.Conflict, "web", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); return err })
-	s.refused("delete with disks", fleet.Conflict, "web", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
-	s.refused("retry elsewhere", fleet.NotFound, "not assigned", func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h2); return err })
-	s.refused("no host", fleet.Invalid, "at least one host", func() error { _, err := s.Assign(t.Context(), chief, fleet.SubjectPool(s.nfs), nil); return err })
+	s.wantRefused("release with disks", fleet.Conflict, "web", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); return err })
+	s.wantRefused("delete with disks", fleet.Conflict, "web", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
+	s.wantRefused("retry elsewhere", fleet.NotFound, "not assigned", func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h2); return err })
+	s.wantRefused("no host", fleet.Invalid, "at least one host", func() error { _, err := s.Assign(t.Context(), chief, fleet.SubjectPool(s.nfs), nil); return err })
 	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h2); err != nil {
 		t.Errorf("no VM of h2 needs it: %v", err)
 	}
@@ -258,7 +258,7 @@ func TestInvalidPoolsRefused(t *testing.T) {
 }
 
 func TestOnlySharedVolumesAreMergedAcrossHosts(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status) SELECT noun, object_id, $1, asked, status FROM assignments WHERE pool_id = $2`, s.h2, s.local)
 	for pool, want := range map[fleet.PoolID]string{s.nfs: "cd.iso 2, debian.qcow2 2", s.local: "cd.iso 1, cd.iso 1, debian.qcow2 1, debian.qcow2 1"} {
 		volumes, err := s.PoolVolumes(t.Context(), chief, pool)

@@ -18,7 +18,7 @@ var targetSpec = fleet.PoolSpec{
 }
 
 // poolWithSecret returns a pool with credentials.
-func (w *world) target() fleet.PoolID {
+func (w *authzFixture) poolWithSecret() fleet.PoolID {
 	w.t.Helper()
 	spec, name := targetSpec, w.name("san")
 	spec.Target += "." + name
@@ -30,7 +30,7 @@ func (w *world) target() fleet.PoolID {
 }
 
 // tablesContaining lists the tables that contain the text, also in binary columns.
-func (s *site) holding(text string) string {
+func (s *projectFixture) tablesContaining(text string) string {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), `SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
 		JOIN information_schema.tables t USING (table_schema, table_name) WHERE c.table_schema = 'public' AND t.table_type = 'BASE TABLE'`)
@@ -61,7 +61,7 @@ func (s *site) holding(text string) string {
 
 // The secret is sent only to hosts with the pool assigned, and is in no column, answer, job or audit line.
 func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	ctx := t.Context()
 	san, err := s.CreatePool(ctx, chief, control.CreatePool{Name: "san", Spec: targetSpec, Secret: aSecret, HostIDs: []fleet.HostID{s.h1}})
 	if err != nil {
@@ -80,7 +80,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	}
 	has(h1, aSecret)
 	has(h2, "")
-	if at := s.holding(aSecret); at != "" {
+	if at := s.tablesContaining(aSecret); at != "" {
 		t.Errorf("the secret is in %s", at)
 	}
 
@@ -98,7 +98,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	if v := s.poolView(chief, san.ID); v.Generation != 2 {
 		t.Errorf("those that are not heard will not know: generation %d", v.Generation)
 	}
-	if at := s.holding(aSecret); at != "" {
+	if at := s.tablesContaining(aSecret); at != "" {
 		t.Errorf("the new secret is in %s", at)
 	}
 	if lines := s.audited("pool."); !strings.Contains(lines, "credentials san") || strings.Contains(lines, aSecret) {
@@ -128,7 +128,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 }
 
 func TestInvalidPoolCredentialsRefused(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	create := func(secret string, change func(*fleet.PoolSpec)) func() error {
 		spec := targetSpec
 		change(&spec)
@@ -138,29 +138,29 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 		}
 	}
 	same := func(*fleet.PoolSpec) {}
-	s.refused("no secret", fleet.Invalid, "Give the secret of quantix", create("", same))
-	s.refused("no user", fleet.Invalid, "Give the user", create(aSecret, func(p *fleet.PoolSpec) { p.User = "" }))
-	s.refused("two lines", fleet.Invalid, "on one line", create("one\ntwo", same))
-	s.refused("a kind without", fleet.Invalid, "has no secret", create(aSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
-	s.refused("no key of Ceph's", fleet.Invalid, "no key of Ceph's", create(aSecret, func(p *fleet.PoolSpec) {
+	s.wantRefused("no secret", fleet.Invalid, "Give the secret of quantix", create("", same))
+	s.wantRefused("no user", fleet.Invalid, "Give the user", create(aSecret, func(p *fleet.PoolSpec) { p.User = "" }))
+	s.wantRefused("two lines", fleet.Invalid, "on one line", create("one\ntwo", same))
+	s.wantRefused("a kind without", fleet.Invalid, "has no secret", create(aSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
+	s.wantRefused("no key of Ceph's", fleet.Invalid, "no key of Ceph's", create(aSecret, func(p *fleet.PoolSpec) {
 		*p = fleet.PoolSpec{Kind: fleet.PoolRBD, Monitors: "10.0.0.1", CephPool: "vms", User: "libvirt"}
 	}))
-	s.refused("a path", fleet.Invalid, "has no directory", create(aSecret, func(p *fleet.PoolSpec) { p.Path = "/srv/x" }))
-	s.refused("a pool of files", fleet.Conflict, "knows no credentials", func() error {
+	s.wantRefused("a path", fleet.Invalid, "has no directory", create(aSecret, func(p *fleet.PoolSpec) { p.Path = "/srv/x" }))
+	s.wantRefused("a pool of files", fleet.Conflict, "knows no credentials", func() error {
 		_, err := s.ChangePoolSecret(t.Context(), chief, s.nfs, aSecret)
 		return err
 	})
 	if _, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "first", Spec: targetSpec, Secret: aSecret, HostIDs: []fleet.HostID{s.h1}}); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("the target twice on a host", fleet.Invalid, "Pool first uses iqn.2026-01.org.example:vms on h1", create(aSecret, func(p *fleet.PoolSpec) {
+	s.wantRefused("the target twice on a host", fleet.Invalid, "Pool first uses iqn.2026-01.org.example:vms on h1", create(aSecret, func(p *fleet.PoolSpec) {
 		p.Kind, p.Initiator = fleet.PoolISCSI, ""
 	}))
 }
 
 // A LUN is given unchanged to one VM, by an administrator. It cannot be an image, and is not deleted with its VM.
 func TestLUNAsVMDisk(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	san := s.addPool("san", `{"kind":"iscsi-direct","path":"","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","shared":true}`, s.h1, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
 		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', '[
@@ -169,20 +169,20 @@ func TestLUNAsVMDisk(t *testing.T) {
 	}
 	lun := func(name string) fleet.Disk { return fleet.Disk{PoolID: san, Volume: name, Existing: true} }
 	create := func(a fleet.Actor, name string, disks ...fleet.Disk) func() error {
-		in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: small}
+		in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: smallSpec}
 		if a.UserID == s.member.UserID {
 			in.HostID = ""
 		}
 		in.Spec.Disks = disks
 		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
 	}
-	if got := named(t)(s.LUNs(t.Context(), chief)); got != "unit:0:0:1 unit:0:0:2" {
+	if got := volumeNames(t)(s.LUNs(t.Context(), chief)); got != "unit:0:0:1 unit:0:0:2" {
 		t.Errorf("to choose from: %s", got)
 	}
 	if err := create(chief, "db", lun("unit:0:0:1"))(); err != nil {
 		t.Fatal(err)
 	}
-	if got := named(t)(s.LUNs(t.Context(), chief)); got != "unit:0:0:2" {
+	if got := volumeNames(t)(s.LUNs(t.Context(), chief)); got != "unit:0:0:2" {
 		t.Errorf("then: %s", got)
 	}
 	all, err := s.Media(t.Context(), chief)
@@ -191,20 +191,20 @@ func TestLUNAsVMDisk(t *testing.T) {
 			t.Errorf("%s is offered as an image: %v", v.Name, err)
 		}
 	}
-	s.refused("the same LUN", fleet.Invalid, "unit:0:0:1 is a disk of the VM db already", create(chief, "other", lun("unit:0:0:1")))
-	s.refused("one LUN twice", fleet.Invalid, "another disk of this VM", create(chief, "other", lun("unit:0:0:2"), lun("unit:0:0:2")))
-	s.refused("no such LUN", fleet.Invalid, "has no volume", create(chief, "other", lun("unit:0:0:9")))
-	s.refused("a tenant", fleet.Invalid, "Only those who run the hosts", create(s.member, "other", lun("unit:0:0:2")))
-	s.refused("a new disk there", fleet.Invalid, "makes no volumes", create(chief, "other", fleet.Disk{PoolID: san, SizeBytes: 1 << 30}))
-	s.refused("a file as it is", fleet.Invalid, "makes a volume for each disk", create(chief, "other", fleet.Disk{PoolID: s.nfs, Volume: "debian.qcow2", Existing: true}))
-	s.refused("with a size", fleet.Invalid, "as large as that is", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
-	s.refused("a copy of a LUN", fleet.Invalid, "cannot be cloned", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
+	s.wantRefused("the same LUN", fleet.Invalid, "unit:0:0:1 is a disk of the VM db already", create(chief, "other", lun("unit:0:0:1")))
+	s.wantRefused("one LUN twice", fleet.Invalid, "another disk of this VM", create(chief, "other", lun("unit:0:0:2"), lun("unit:0:0:2")))
+	s.wantRefused("no such LUN", fleet.Invalid, "has no volume", create(chief, "other", lun("unit:0:0:9")))
+	s.wantRefused("a tenant", fleet.Invalid, "Only those who run the hosts", create(s.member, "other", lun("unit:0:0:2")))
+	s.wantRefused("a new disk there", fleet.Invalid, "makes no volumes", create(chief, "other", fleet.Disk{PoolID: san, SizeBytes: 1 << 30}))
+	s.wantRefused("a file as it is", fleet.Invalid, "makes a volume for each disk", create(chief, "other", fleet.Disk{PoolID: s.nfs, Volume: "debian.qcow2", Existing: true}))
+	s.wantRefused("with a size", fleet.Invalid, "as large as that is", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
+	s.wantRefused("a copy of a LUN", fleet.Invalid, "cannot be cloned", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
 
 	of := control.Volume{PoolID: san, Volume: "unit:0:0:2"}
-	for act, do := range s.asking(of) {
-		s.refused(string(act)+" a LUN", fleet.Conflict, "It is a LUN of the target", do)
+	for act, do := range s.volumeRequests(of) {
+		s.wantRefused(string(act)+" a LUN", fleet.Conflict, "It is a LUN of the target", do)
 	}
-	s.refused("a new volume", fleet.Conflict, "No volumes are made", func() error {
+	s.wantRefused("a new volume", fleet.Conflict, "No volumes are made", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, san, control.NewVolume{Name: "x", Format: "raw", SizeBytes: 1 << 20})
 		return err
 	})
@@ -212,24 +212,24 @@ func TestLUNAsVMDisk(t *testing.T) {
 
 // Disks in a block pool are raw and start empty.
 func TestDiskInCephPool(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	ceph := s.addPool("ceph", `{"kind":"rbd","path":"","monitors":"10.0.0.1","cephPool":"vms","shared":true}`, s.h1)
 	s.exec(`UPDATE assignments SET status = status - 'volumes' || '{"capacityBytes":0,"availableBytes":0}' WHERE pool_id = $1`, ceph)
-	in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "db", Spec: small}
+	in := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "db", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: ceph, SizeBytes: 1 << 30}}
 	vm, err := s.CreateVM(t.Context(), chief, in)
 	if err != nil || !strings.HasSuffix(vm.Spec.Disks[0].Volume, "-1.raw") || !fleet.IsOwnDisk(vm.Spec.Disks[0].Volume) {
 		t.Fatalf("%+v, %v", vm.Spec.Disks, err)
 	}
-	s.refused("a copy of an image", fleet.Invalid, "begin empty", func() error {
+	s.wantRefused("a copy of an image", fleet.Invalid, "begin empty", func() error {
 		in.Name, in.Spec.Disks = "copy", []fleet.Disk{{PoolID: ceph, Image: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}}
 		_, err := s.CreateVM(t.Context(), chief, in)
 		return err
 	})
 	for what, in := range map[string]control.NewVolume{"qcow2": {Name: "x", Format: "qcow2", SizeBytes: 1}} {
-		s.refused(what, fleet.Invalid, "are raw", func() error { _, err := s.CreateVolume(t.Context(), chief, ceph, in); return err })
+		s.wantRefused(what, fleet.Invalid, "are raw", func() error { _, err := s.CreateVolume(t.Context(), chief, ceph, in); return err })
 	}
-	s.refused("a download", fleet.Conflict, "pools of files alone", func() error {
+	s.wantRefused("a download", fleet.Conflict, "pools of files alone", func() error {
 		_, err := s.FetchVolume(t.Context(), chief, ceph, control.NewDownload{Name: "x", URL: "https://example.org/x"})
 		return err
 	})

@@ -12,14 +12,14 @@ import (
 // NICs on a port group are in its default security groups, existing NICs too, until they name their own. Changes of
 // the defaults apply to running VMs.
 func TestNICsFollowPortGroupDefaults(t *testing.T) {
-	s := newSite(t)
-	h1 := s.greet(s.h1)
-	n := s.served("lab", "10.7.0.")
-	s.says(n.ID, s.h1, `{"active":true}`)
-	s.says(n.ID, s.h2, `{"active":true}`)
-	base := s.group(chief, "", "base", allow(fleet.Ingress, fleet.TCP, 22), fleet.AllowAllOut())
-	strict := s.group(chief, "", "strict", fleet.AllowAllOut())
-	own := s.group(s.member, s.red, "own", allow(fleet.Ingress, fleet.TCP, 80))
+	s := newProjectFixture(t)
+	h1 := s.agentSession(s.h1)
+	n := s.dhcpNetwork("lab", "10.7.0.")
+	s.setNetworkStatus(n.ID, s.h1, `{"active":true}`)
+	s.setNetworkStatus(n.ID, s.h2, `{"active":true}`)
+	base := s.securityGroup(chief, "", "base", allow(fleet.Ingress, fleet.TCP, 22), fleet.AllowAllOut())
+	strict := s.securityGroup(chief, "", "strict", fleet.AllowAllOut())
+	own := s.securityGroup(s.member, s.red, "own", allow(fleet.Ingress, fleet.TCP, 80))
 	set := func(guard *bool, groups ...fleet.SecurityGroupID) error {
 		_, err := s.SetPortGroup(t.Context(), chief, n.ID, fleet.PortGroup{Name: "staff", SecurityGroups: groups, AntiSpoofing: guard}, false)
 		return err
@@ -27,8 +27,8 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if err := set(nil); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("a group of one project", fleet.Invalid, "The fleet has no such security group", func() error { return set(nil, own.ID) })
-	s.refused("a group that is none", fleet.Invalid, "no such security group", func() error { return set(nil, fleet.NewID[fleet.SecurityGroupID]()) })
+	s.wantRefused("a group of one project", fleet.Invalid, "The fleet has no such security group", func() error { return set(nil, own.ID) })
+	s.wantRefused("a group that is none", fleet.Invalid, "no such security group", func() error { return set(nil, fleet.NewID[fleet.SecurityGroupID]()) })
 	made := func(a fleet.Actor, name string) fleet.VMView {
 		t.Helper()
 		v, err := s.CreateVM(t.Context(), a, control.CreateVM{
@@ -38,7 +38,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
-		s.reported(v.ID, fleet.Running)
+		s.reportPower(v.ID, fleet.Running)
 		return v
 	}
 	early := made(chief, "early")
@@ -75,7 +75,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if v := s.get(early.ID); v.Generation != 2 {
 		t.Errorf("its VM is at generation %d", v.Generation)
 	}
-	work := s.claimOn(h1, "")
+	work := s.claimAndFinish(h1, "")
 	found := false
 	for _, w := range work {
 		found = found || w.Kind == fleet.VMApply && len(w.SecurityGroups) == 1 && w.SecurityGroups[0].Name == "base"
@@ -97,17 +97,17 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		t.Errorf("would it pass: %+v %+v", pass(80), pass(22))
 	}
 	for _, vm := range []fleet.VMView{early, late} {
-		if _, err := s.nicIn(s.member, vm.ID, own.ID); err != nil {
+		if _, err := s.setGroups(s.member, vm.ID, own.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.refused("delete a group that a port group gives", fleet.Conflict, "port groups of networks give it to cards: lab", func() error {
+	s.wantRefused("delete a group that a port group gives", fleet.Conflict, "port groups of networks give it to cards: lab", func() error {
 		return s.DeleteSecurityGroup(t.Context(), chief, base.ID)
 	})
 	is("a card that names its own", late.ID, "own guard true, of the port group []")
 
 	// A NIC that names no groups follows again. Changes of the port group reach following NICs only.
-	if _, err := s.nicIn(s.member, late.ID); err != nil {
+	if _, err := s.setGroups(s.member, late.ID); err != nil {
 		t.Fatal(err)
 	}
 	is("it follows again", late.ID, "base guard true, of the port group [securityGroups]")
@@ -153,7 +153,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), s.member, stray.ID, control.UpdateVM{Spec: &spec})
 		return err
 	}
-	s.refused("a tenant who takes it along", fleet.Invalid, "Only those who run hosts", func() error { return elsewhere(&off) })
+	s.wantRefused("a tenant who takes it along", fleet.Invalid, "Only those who run hosts", func() error { return elsewhere(&off) })
 	if err := elsewhere(nil); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	follow()
 	is("it says on", router.ID, "strict guard true, of the port group [securityGroups antiSpoofing]")
 	is("a card that does not follow in that", early.ID, "own guard false, of the port group []")
-	s.refused("a tenant who takes it off", fleet.Invalid, "Only those who run hosts", func() error {
+	s.wantRefused("a tenant who takes it off", fleet.Invalid, "Only those who run hosts", func() error {
 		spec := s.get(router.ID).Spec
 		spec.NICs[0].AntiSpoofing = &off
 		_, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec})

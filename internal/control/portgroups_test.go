@@ -9,10 +9,10 @@ import (
 )
 
 func TestPortGroupLifecycle(t *testing.T) {
-	s := newSite(t)
-	n := s.served("lab", "10.7.0.")
-	s.says(n.ID, s.h1, `{"active":true}`)
-	s.says(n.ID, s.h2, `{"active":true}`)
+	s := newProjectFixture(t)
+	n := s.dhcpNetwork("lab", "10.7.0.")
+	s.setNetworkStatus(n.ID, s.h1, `{"active":true}`)
+	s.setNetworkStatus(n.ID, s.h2, `{"active":true}`)
 	set := func(g fleet.PortGroup, fresh bool) error {
 		_, err := s.SetPortGroup(t.Context(), chief, n.ID, g, fresh)
 		return err
@@ -34,11 +34,11 @@ func TestPortGroupLifecycle(t *testing.T) {
 	if jobs := s.jobs(fleet.SubjectNetwork(n.ID)); strings.Count(jobs, "network.apply queued") != 2 {
 		t.Errorf("jobs: %s", jobs)
 	}
-	s.refused("the same name", fleet.Invalid, "has a port group named slow already", func() error { return set(slow, true) })
-	s.refused("a peak below the average", fleet.Invalid, "no less than the average", func() error {
+	s.wantRefused("the same name", fleet.Invalid, "has a port group named slow already", func() error { return set(slow, true) })
+	s.wantRefused("a peak below the average", fleet.Invalid, "no less than the average", func() error {
 		return set(fleet.PortGroup{Name: "x", FromGuest: &fleet.Rate{AverageKiB: 10, PeakKiB: 5}}, true)
 	})
-	s.refused("a VLAN where there are none", fleet.Invalid, "knows no VLANs", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
+	s.wantRefused("a VLAN where there are none", fleet.Invalid, "knows no VLANs", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
 
 	// A member may use unrestricted port groups, and others only after a grant. Before it, they look unknown.
 	create := func(a fleet.Actor, name, group string) (fleet.VMView, error) {
@@ -51,8 +51,8 @@ func TestPortGroupLifecycle(t *testing.T) {
 		t.Fatalf("%+v %v", v.Spec.NICs, err)
 	}
 	const closed = "has no port group staff that is open to this project"
-	s.refused("what is not open", fleet.Invalid, closed, func() error { _, err := create(s.member, "db", "staff"); return err })
-	s.refused("what is not there", fleet.Invalid, "no port group other", func() error { _, err := create(chief, "db", "other"); return err })
+	s.wantRefused("what is not open", fleet.Invalid, closed, func() error { _, err := create(s.member, "db", "staff"); return err })
+	s.wantRefused("what is not there", fleet.Invalid, "no port group other", func() error { _, err := create(chief, "db", "other"); return err })
 	known := func(a fleet.Actor) string {
 		var names []string
 		groups, err := s.PortGroups(t.Context(), a, n.ID)
@@ -76,11 +76,11 @@ func TestPortGroupLifecycle(t *testing.T) {
 	if _, err := create(s.member, "db", "staff"); err != nil {
 		t.Errorf("after the grant: %v", err)
 	}
-	s.refused("a grant of what is not there", fleet.NotFound, "no such port group", func() error { return s.GrantPortGroup(t.Context(), chief, n.ID, "other", s.red) })
+	s.wantRefused("a grant of what is not there", fleet.NotFound, "no such port group", func() error { return s.GrantPortGroup(t.Context(), chief, n.ID, "other", s.red) })
 	if err := s.RevokePortGroup(t.Context(), chief, n.ID, "staff", s.red); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("after it was taken back", fleet.Invalid, closed, func() error { _, err := create(s.member, "mail", "staff"); return err })
+	s.wantRefused("after it was taken back", fleet.Invalid, closed, func() error { _, err := create(s.member, "mail", "staff"); return err })
 
 	// An edit moves a NIC to another port group at the guest's next start.
 	spec := s.get(v.ID).Spec
@@ -91,18 +91,18 @@ func TestPortGroupLifecycle(t *testing.T) {
 	if groups, err := s.PortGroups(t.Context(), chief, n.ID); err != nil || len(groups) != 2 || groups[0].VMs != 0 || groups[1].VMs != 1 {
 		t.Errorf("who is on them: %+v %v", groups, err)
 	}
-	s.refused("drop one with cards", fleet.Conflict, "VMs have cards on staff: db", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "staff"); return err })
+	s.wantRefused("drop one with cards", fleet.Conflict, "VMs have cards on staff: db", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "staff"); return err })
 	if _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); err != nil {
 		t.Error(err)
 	}
-	s.refused("drop it twice", fleet.NotFound, "no such port group", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); return err })
+	s.wantRefused("drop it twice", fleet.NotFound, "no such port group", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); return err })
 }
 
 // A grant of a port group also works on a restricted network, and ends with the port group.
 func TestGrantedPortGroupOfRestrictedNetwork(t *testing.T) {
-	s := newSite(t)
-	n := s.served("lan", "10.7.0.")
-	s.says(n.ID, s.h1, `{"active":true,"forward":"bridge"}`)
+	s := newProjectFixture(t)
+	n := s.dhcpNetwork("lan", "10.7.0.")
+	s.setNetworkStatus(n.ID, s.h1, `{"active":true,"forward":"bridge"}`)
 	if _, err := s.SetPortGroup(t.Context(), chief, n.ID, fleet.PortGroup{Name: "web"}, true); err != nil {
 		t.Fatal(err)
 	}
@@ -112,14 +112,14 @@ func TestGrantedPortGroupOfRestrictedNetwork(t *testing.T) {
 		})
 		return err
 	}
-	s.refused("a port group of a network that is not open", fleet.Invalid, "not open to this project", func() error { return create("web") })
+	s.wantRefused("a port group of a network that is not open", fleet.Invalid, "not open to this project", func() error { return create("web") })
 	if err := s.GrantPortGroup(t.Context(), chief, n.ID, "web", ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := create("web"); err != nil {
 		t.Errorf("a port group that is open to all: %v", err)
 	}
-	s.refused("the network itself", fleet.Invalid, "not open to this project", func() error { return create("") })
+	s.wantRefused("the network itself", fleet.Invalid, "not open to this project", func() error { return create("") })
 	use, err := s.PortGroupsToUse(t.Context(), s.member)
 	if err != nil || len(use) != 1 || use[0].Name != "web" {
 		t.Errorf("%+v %v", use, err)
@@ -133,7 +133,7 @@ func TestGrantedPortGroupOfRestrictedNetwork(t *testing.T) {
 	}
 }
 
-func oneOf[T any](s *site, sql string) (out T) {
+func oneOf[T any](s *projectFixture, sql string) (out T) {
 	s.t.Helper()
 	if err := s.pool.QueryRow(s.t.Context(), sql).Scan(&out); err != nil {
 		s.t.Fatal(err)

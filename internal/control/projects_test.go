@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (h *house) addProject(name string) fleet.Project {
+func (h *identityFixture) addProject(name string) fleet.Project {
 	h.t.Helper()
 	p, err := h.CreateProject(h.t.Context(), chief, identity.ProjectInput{Name: name})
 	if err != nil {
@@ -18,7 +18,7 @@ func (h *house) addProject(name string) fleet.Project {
 }
 
 // currentActor returns the user with the current roles in the database.
-func (h *house) as(name string) fleet.Actor {
+func (h *identityFixture) currentActor(name string) fleet.Actor {
 	h.t.Helper()
 	a, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), h.session(name))
 	if err != nil {
@@ -28,17 +28,17 @@ func (h *house) as(name string) fleet.Actor {
 }
 
 func TestUsersSeeOnlyTheirProjects(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	h.addUser("ann", fleet.RoleNone)
 	mine, other := h.addProject("mine"), h.addProject("other")
-	_, err := h.ListProjects(t.Context(), h.as("ann"), fleet.Query{})
+	_, err := h.ListProjects(t.Context(), h.currentActor("ann"), fleet.Query{})
 	wantCode(t, err, fleet.Forbidden)
 
 	if err := h.SetMember(t.Context(), chief, mine.ID, "ann", fleet.RoleViewer); err != nil {
 		t.Fatal(err)
 	}
 	h.audited("project.setMember")
-	ann := h.as("ann")
+	ann := h.currentActor("ann")
 	if list, err := query.Every(t.Context(), ann, fleet.Query{}, h.ListProjects); err != nil || len(list) != 1 || list[0].ID != mine.ID {
 		t.Errorf("%+v, %v", list, err)
 	}
@@ -65,13 +65,13 @@ func TestUsersSeeOnlyTheirProjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.audited("project.removeMember")
-	if ann := h.as("ann"); len(ann.Projects) != 0 {
+	if ann := h.currentActor("ann"); len(ann.Projects) != 0 {
 		t.Errorf("still in %v", ann.Projects)
 	}
 }
 
 func TestInvalidProjectAndMemberInputRefused(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	p := h.addProject("mine")
 	_, err := h.CreateProject(t.Context(), chief, identity.ProjectInput{Name: "Not A Name"})
 	wantField(t, err, "name")
@@ -89,7 +89,7 @@ func TestInvalidProjectAndMemberInputRefused(t *testing.T) {
 }
 
 func TestOnlyEmptyProjectCanBeDeleted(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	p := h.addProject("mine")
 	h.exec("INSERT INTO hosts (id, name) VALUES ('h1', 'h1')")
 	h.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('v1', $1, 'h1', 'web', '{"cpus":1,"memoryMiB":128}')`, p.ID)

@@ -42,7 +42,7 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 			}
 			r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
 			r.exec(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
-			r.queued(others, 0, history)
+			r.addJobs(others, 0, history)
 			// Large indexes without live entries.
 			for _, sql := range []string{`UPDATE jobs SET state = 'done', ended_at = now()`, `VACUUM jobs`, `ANALYZE`} {
 				if _, err := others.Exec(t.Context(), sql); err != nil {
@@ -54,7 +54,7 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 			if err := r.finish(w[0], wire.Finish{Outcome: wire.Done}); err != nil {
 				t.Fatal(err)
 			}
-			r.queued(others, history, 40_000)
+			r.addJobs(others, history, 40_000)
 			if w = r.claim(); len(w) != 8 {
 				t.Fatalf("%d jobs were claimed, want 8", len(w))
 			}
@@ -81,7 +81,7 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 
 // addJobs adds n jobs: a quarter queued for the rig's host, a quarter running elsewhere, the rest ended, some for
 // consoles. It sends no notification and invalidates no plan.
-func (r *rig) queued(others *pgx.Conn, after, n int) {
+func (r *rig) addJobs(others *pgx.Conn, after, n int) {
 	r.t.Helper()
 	_, err := others.Exec(r.t.Context(), `SET session_replication_role = replica`)
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // beginTx opens a transaction of the test that gives up a lock after a timeout and is never a deadlock's victim.
-func begin(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
+func beginTx(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
 	if err != nil {
@@ -37,7 +37,7 @@ func in(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 }
 
 // startBlocked starts do and returns once it waits for a lock. end waits for its result.
-func behind(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error) {
+func startBlocked(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error) {
 	t.Helper()
 	waiting := func() (n int) {
 		sql := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
@@ -68,9 +68,9 @@ func TestFinishWaitsForConcurrentOrder(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]
-	order := begin(t, r.pool) // lock order of force off and delete: the VM first, then its jobs
+	order := beginTx(t, r.pool) // lock order of force off and delete: the VM first, then its jobs
 	in(t, order, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, id)
-	end := behind(t, r.pool, func() error {
+	end := startBlocked(t, r.pool, func() error {
 		return r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}})
 	})
 	in(t, order, "SET LOCAL lock_timeout = '500ms'")
@@ -88,9 +88,9 @@ func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'release')`, pool, r.agent.HostID)
 	testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolRelease, Subject: fleet.SubjectPool(pool), Name: "p"}.Add(t, r.pool)
 	w := r.claim()[0]
-	order := begin(t, r.pool) // lock order of assign: the pool first, then its hosts
+	order := beginTx(t, r.pool) // lock order of assign: the pool first, then its hosts
 	in(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
-	end := behind(t, r.pool, func() error { return r.finish(w, wire.Finish{Outcome: wire.Done}) })
+	end := startBlocked(t, r.pool, func() error { return r.finish(w, wire.Finish{Outcome: wire.Done}) })
 	in(t, order, "SET LOCAL lock_timeout = '500ms'")
 	in(t, order, `UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, pool)
 	if err := order.Commit(t.Context()); err != nil {
@@ -105,11 +105,11 @@ func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
 }
 
 func TestTransactionRetriedAfterDeadlock(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
-	other := begin(t, s.pool)
+	other := beginTx(t, s.pool)
 	in(t, other, `SELECT 1 FROM jobs WHERE subject = $1 FOR UPDATE`, fleet.SubjectVM(v.ID))
-	end := behind(t, s.pool, func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
+	end := startBlocked(t, s.pool, func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
 	in(t, other, `UPDATE vms SET description = 'other' WHERE id = $1`, v.ID)
 	if err := other.Commit(t.Context()); err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func TestTransactionRetriedAfterDeadlock(t *testing.T) {
 }
 
 // exhaustAttempts claims the job until it fails.
-func (r *rig) wearOut() {
+func (r *rig) exhaustAttempts() {
 	r.t.Helper()
 	for range 5 {
 		if len(r.claim()) != 1 {
@@ -140,7 +140,7 @@ func TestVMFailsWhenCreationIsGivenUp(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.queue(id, fleet.VMStart)
-	r.wearOut()
+	r.exhaustAttempts()
 	r.report("1")
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestDeletionUndoneWhenGivenUp(t *testing.T) {
 	if _, err := r.DeleteVM(t.Context(), fleet.SystemActor, id, true, "web"); err != nil {
 		t.Fatal(err)
 	}
-	r.wearOut()
+	r.exhaustAttempts()
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
@@ -222,10 +222,10 @@ func TestAgentKeepsJobAfterNewHello(t *testing.T) {
 }
 
 func TestNewVMRefusedOnPoolBeingReleased(t *testing.T) {
-	s := newSite(t)
-	release := begin(t, s.pool)
+	s := newProjectFixture(t)
+	release := beginTx(t, s.pool)
 	in(t, release, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, s.nfs)
-	end := behind(t, s.pool, func() error {
+	end := startBlocked(t, s.pool, func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 			ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
 		})
@@ -239,16 +239,16 @@ func TestNewVMRefusedOnPoolBeingReleased(t *testing.T) {
 }
 
 func TestConcurrentCreatesWithSameMAC(t *testing.T) {
-	s := newSite(t)
-	spec := small
+	s := newProjectFixture(t)
+	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:07"}}
 	create := func(name string) func() error {
-		return behind(t, s.pool, func() error {
+		return startBlocked(t, s.pool, func() error {
 			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
 			return err
 		})
 	}
-	host := begin(t, s.pool) // blocks the first VM after its address was chosen
+	host := beginTx(t, s.pool) // blocks the first VM after its address was chosen
 	in(t, host, `SELECT 1 FROM hosts WHERE id = $1 FOR UPDATE`, s.h1)
 	first, second := create("a"), create("b")
 	if err := host.Commit(t.Context()); err != nil {
@@ -261,12 +261,12 @@ func TestConcurrentCreatesWithSameMAC(t *testing.T) {
 }
 
 func TestNewVMRefusedOnHostBeingDeleted(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`DELETE FROM assignments WHERE noun = 'pool'`)
-	removal := begin(t, s.pool)
+	removal := beginTx(t, s.pool)
 	in(t, removal, `DELETE FROM hosts WHERE id = $1`, s.h1)
-	end := behind(t, s.pool, func() error {
-		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small})
+	end := startBlocked(t, s.pool, func() error {
+		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: smallSpec})
 		return err
 	})
 	if err := removal.Commit(t.Context()); err != nil {
@@ -276,7 +276,7 @@ func TestNewVMRefusedOnHostBeingDeleted(t *testing.T) {
 }
 
 func TestTextInvalidForPostgreSQLRefused(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	nul := "a\x00b"
 	for name, do := range map[string]func() error{
 		"sign in": func() error { _, err := s.SignIn(t.Context(), anonymous, nul, goodPassword); return err },
@@ -288,7 +288,7 @@ func TestTextInvalidForPostgreSQLRefused(t *testing.T) {
 		"join token": func() error { return s.RevokeJoinToken(t.Context(), chief, fleet.JoinTokenID(nul)) },
 		"user":       func() error { _, err := s.GetUser(t.Context(), chief, fleet.UserID(nul)); return err },
 		"create": func() error {
-			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: fleet.ProjectID(nul), Name: "web", Spec: small})
+			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: fleet.ProjectID(nul), Name: "web", Spec: smallSpec})
 			return err
 		},
 		"filter": func() error {
@@ -296,7 +296,7 @@ func TestTextInvalidForPostgreSQLRefused(t *testing.T) {
 			return err
 		},
 		"host": func() error {
-			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: fleet.HostID(nul), Name: "web", Spec: small})
+			_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: fleet.HostID(nul), Name: "web", Spec: smallSpec})
 			return err
 		},
 	} {
@@ -314,10 +314,10 @@ func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 		r.exec(`INSERT INTO hosts (id, name) VALUES ($1, $1)`, id)
 		r.exec(`INSERT INTO host_sessions (host_id, session, digest) VALUES ($1, $2, 'd')`, id, session)
 	}
-	first := begin(t, r.pool)
+	first := beginTx(t, r.pool)
 	in(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'a' FOR UPDATE`)
 	var heard []db.HeartbeatsRow
-	end := behind(t, r.pool, func() (err error) {
+	end := startBlocked(t, r.pool, func() (err error) {
 		heard, err = db.New(r.pool).Heartbeats(t.Context(), db.HeartbeatsParams{
 			HostIds: []string{"b", "a"}, Sessions: [][]byte{session, session}, Loads: []string{"null", "null"},
 		})

@@ -68,7 +68,7 @@ func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
 }
 
 // statementsAbout returns the statements about table that do runs.
-func (r *recorder) about(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
+func (r *recorder) statementsAbout(t *testing.T, table string, do func() error) []pgx.TraceQueryStartData {
 	t.Helper()
 	r.asked = nil
 	if err := do(); err != nil {
@@ -81,7 +81,7 @@ func (r *recorder) about(t *testing.T, table string, do func() error) []pgx.Trac
 func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
 	t.Helper()
 	var plans []string
-	for _, q := range r.about(t, table, do) {
+	for _, q := range r.statementsAbout(t, table, do) {
 		rows, err := pool.Query(t.Context(), "EXPLAIN "+q.SQL, q.Args...)
 		if err != nil {
 			t.Fatal(err)
@@ -99,7 +99,7 @@ func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func
 func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
 	t.Helper()
 	var all []string
-	for _, q := range r.about(t, "vms v", do) {
+	for _, q := range r.statementsAbout(t, "vms v", do) {
 		var text []byte
 		if err := pool.QueryRow(t.Context(), "EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) "+q.SQL, q.Args...).Scan(&text); err != nil {
 			t.Fatal(err)

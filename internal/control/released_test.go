@@ -10,7 +10,7 @@ import (
 )
 
 // reportFrom sends a full report whose inventory began the given time ago.
-func (r *rig) looked(ago time.Duration, networks ...wire.NetworkReport) {
+func (r *rig) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
 	r.t.Helper()
 	seq := r.next()
 	_, err := r.Report(r.t.Context(), r.agent, wire.Report{Seq: seq, Digest: string(rune(seq)), LookedAgoMs: ago.Milliseconds(), State: &wire.State{
@@ -43,29 +43,29 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 			t.Errorf("%s: %q, want %q", when, got, want)
 		}
 	}
-	r.looked(time.Second, missing)
+	r.reportFrom(time.Second, missing)
 	want("assigned and lacked", "net lan assign false")
-	r.looked(time.Second, there)
+	r.reportFrom(time.Second, there)
 	if _, err := r.DeleteEverywhere(t.Context(), fleet.SystemActor, fleet.SubjectNetwork(lan.ID)); err != nil {
 		t.Fatal(err)
 	}
 	work = r.claim()
-	r.looked(time.Second, there, br0)
+	r.reportFrom(time.Second, there, br0)
 	want("being released", "net br0  true, net lan release true")
 	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
 		t.Fatal(err)
 	}
 	want("released", "net br0  true")
-	r.looked(time.Second, there, br0)
+	r.reportFrom(time.Second, there, br0)
 	want("of a look before the release", "net br0  true")
-	r.looked(time.Millisecond, missing, br0)
+	r.reportFrom(time.Millisecond, missing, br0)
 	want("of an agent that does not know yet that it is nobody's", "net br0  true")
 	r.exec(`UPDATE jobs SET ended_at = ended_at - interval '1 minute'`)
-	r.looked(time.Second, missing, br0)
+	r.reportFrom(time.Second, missing, br0)
 	want("the same later", "net br0  true")
-	r.looked(time.Second, there, br0)
+	r.reportFrom(time.Second, there, br0)
 	want("defined again on the host", "net br0  true, net lan  true")
-	r.looked(time.Second, br0)
+	r.reportFrom(time.Second, br0)
 	want("and removed there", "net br0  true")
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // dhcpNetwork returns a network with a DHCP range, on both hosts.
-func (s *site) served(name, at string) fleet.NetworkView {
+func (s *projectFixture) dhcpNetwork(name, at string) fleet.NetworkView {
 	s.t.Helper()
 	spec := natSpec(at + "1/24")
 	spec.IPv4.DHCP = &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: at + "100", End: at + "150"}}}
@@ -19,7 +19,7 @@ func (s *site) served(name, at string) fleet.NetworkView {
 }
 
 // vmOnNetwork returns a VM on h1 with one NIC on the network, and its reported addresses.
-func (s *site) onNet(name string, n fleet.NetworkID, mac string, ips ...string) fleet.VMID {
+func (s *projectFixture) vmOnNetwork(name string, n fleet.NetworkID, mac string, ips ...string) fleet.VMID {
 	s.t.Helper()
 	v := s.vm(name, fleet.Running)
 	s.exec(`UPDATE vms SET host_id = $2, spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', $3::text, 'mac', $4::text))),
@@ -29,11 +29,11 @@ func (s *site) onNet(name string, n fleet.NetworkID, mac string, ips ...string) 
 }
 
 func TestReservationAppliedOnEachHost(t *testing.T) {
-	s := newSite(t)
-	n := s.served("lab", "10.7.0.")
+	s := newProjectFixture(t)
+	n := s.dhcpNetwork("lab", "10.7.0.")
 	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)
-	web := s.onNet("web", n.ID, "52:54:00:00:07:01", "10.7.0.101")
-	s.onNet("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
+	web := s.vmOnNetwork("web", n.ID, "52:54:00:00:07:01", "10.7.0.101")
+	s.vmOnNetwork("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
 
 	// Without an address, the NIC's current one is reserved.
 	lease, tasks, err := s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52-54-00-00-07-01", Name: "web"})
@@ -75,7 +75,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 	if got := s.audited("network."); got != "create lab, reserve lab, reserve lab, reserve lab, unreserve lab" {
 		t.Errorf("the audit tells of %s", got)
 	}
-	found := aNetwork(&world{site: s})[0].(fleet.NetworkID)
+	found := aNetwork(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
 	bare := s.define("bare", fleet.NetworkSpec{Mode: fleet.NetworkIsolated})
 	reserve := func(id fleet.NetworkID, mac, ip, name string) func() error {
 		return func() error {
@@ -98,14 +98,14 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 		"no network":        {reserve("00000000-0000-7000-8000-000000000000", "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.NotFound, "no such network"},
 		"free what is free": {func() error { _, err := s.FreeAddress(t.Context(), chief, n.ID, "52:54:00:00:07:0a"); return err }, fleet.NotFound, "No address is reserved"},
 	} {
-		s.refused(name, c.code, c.says, c.do)
+		s.wantRefused(name, c.code, c.says, c.do)
 	}
 }
 
 // Of two concurrent reservations of one address, one succeeds.
 func TestConcurrentReservationsOfOneAddress(t *testing.T) {
-	s := newSite(t)
-	n := s.served("lab", "10.7.0.")
+	s := newProjectFixture(t)
+	n := s.dhcpNetwork("lab", "10.7.0.")
 	var wait sync.WaitGroup
 	errs := make([]error, 4)
 	for i := range errs {
@@ -129,9 +129,9 @@ func TestConcurrentReservationsOfOneAddress(t *testing.T) {
 
 // Concurrent reservations without an address each get a different one; a repeated one keeps it.
 func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
-	s := newSite(t)
-	n := s.served("lab", "10.7.0.")
-	s.onNet("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
+	s := newProjectFixture(t)
+	n := s.dhcpNetwork("lab", "10.7.0.")
+	s.vmOnNetwork("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
 	var wait sync.WaitGroup
 	errs := make([]error, 6)
 	for i := range errs {
@@ -164,14 +164,14 @@ func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 
 // Only hosts with the network assigned report leases.
 func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	n := s.define("lab", natSpec("10.7.0.1/24"), s.h1)
 	const leases = `{"active":true,"leases":[{"mac":"52:54:00:00:07:01","ip":"10.7.0.2"}]}`
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, $3)`, n.ID, s.h2, leases)
 	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, ""); err != nil || len(got.InUse) != 0 || got.Next != "10.7.0.2" {
 		t.Errorf("%+v %v", got, err)
 	}
-	s.says(n.ID, s.h1, leases)
+	s.setNetworkStatus(n.ID, s.h1, leases)
 	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, ""); err != nil || len(got.InUse) != 1 || got.Next != "10.7.0.3" {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -179,10 +179,10 @@ func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 
 // An unmanaged machine that uses a NIC's MAC address is shown; its name only to actors who see hosts.
 func TestUnmanagedMachineWithNICsMACIsShown(t *testing.T) {
-	s := newSite(t)
-	n := s.served("lab", "10.7.0.")
-	id := s.onNet("web", n.ID, "52:54:00:00:07:01")
-	s.foundWith("old-web", "52:54:00:00:07:01")
+	s := newProjectFixture(t)
+	n := s.dhcpNetwork("lab", "10.7.0.")
+	id := s.vmOnNetwork("web", n.ID, "52:54:00:00:07:01")
+	s.addUnmanagedVM("old-web", "52:54:00:00:07:01")
 	known, err := s.NetworkAddresses(t.Context(), chief, n.ID, s.h1)
 	if err != nil || len(known.Conflicts) != 1 || !strings.Contains(known.Conflicts[0].Text, "old-web on h2, which Quantix did not make") {
 		t.Errorf("%+v %v", known.Conflicts, err)

@@ -20,7 +20,7 @@ func (r *rig) retry(w wire.Work) {
 }
 
 // skipDelay ends the retry delays of queued jobs.
-func (r *rig) due() { r.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued'`) }
+func (r *rig) skipDelay() { r.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued'`) }
 
 func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 	r := newRig(t)
@@ -45,7 +45,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 			t.Fatalf("nobody is told: %+v %v", job, err)
 		}
 		waits = append(waits, one[time.Duration](r, `SELECT run_after - now() FROM jobs`).Round(5*time.Second))
-		r.due()
+		r.skipDelay()
 	}
 	want := []time.Duration{
 		5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute,
@@ -94,9 +94,9 @@ func TestJobRetriedAtOnceWhenHypervisorReturns(t *testing.T) {
 func TestNewerOrderReplacesRetriedJob(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.order("web", &seen)
+	id := r.orderVM("web", &seen)
 	r.retry(r.claim()[0]) // the start
-	r.shows(id, &seen)
+	r.appendPhase(id, &seen)
 	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting}; !slices.Equal(seen, want) {
 		t.Fatalf("shown: %v, want %v", seen, want)
 	}
@@ -121,7 +121,7 @@ func TestNewerOrderReplacesRetriedJob(t *testing.T) {
 func TestEditNotDelayedByRetriedJob(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.order("web", &seen)
+	id := r.orderVM("web", &seen)
 	r.retry(r.claim()[0])
 	text := "the shop"
 	if _, _, err := r.UpdateVM(t.Context(), fleet.SystemActor, id, control.UpdateVM{Description: &text}); err != nil {
@@ -135,7 +135,7 @@ func TestEditNotDelayedByRetriedJob(t *testing.T) {
 func TestRetriedJobCanBeCancelled(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.order("web", &seen)
+	id := r.orderVM("web", &seen)
 	r.retry(r.claim()[0])
 	job, err := r.VMRetry(t.Context(), fleet.SystemActor, id)
 	if err != nil || job == nil {
@@ -144,7 +144,7 @@ func TestRetriedJobCanBeCancelled(t *testing.T) {
 	if _, err := r.CancelTask(t.Context(), fleet.SystemActor, job.ID); err != nil {
 		t.Fatal(err)
 	}
-	r.shows(id, &seen)
+	r.appendPhase(id, &seen)
 	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseStopped}; !slices.Equal(seen, want) {
 		t.Fatalf("shown: %v, want %v", seen, want)
 	}

@@ -15,13 +15,13 @@ var (
 	atH2  = fleet.PlacementRule{Of: fleet.RuleHost, Name: "h2"}
 )
 
-func (s *site) ruled(a fleet.Actor, name string, host fleet.HostID, rules ...fleet.PlacementRule) (fleet.VMView, error) {
-	spec := small
+func (s *projectFixture) createWithRules(a fleet.Actor, name string, host fleet.HostID, rules ...fleet.PlacementRule) (fleet.VMView, error) {
+	spec := smallSpec
 	spec.Rules = rules
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Labels: map[string]string{"tier": "web"}, Spec: spec})
 }
 
-func (s *site) settleRules() {
+func (s *projectFixture) settleRules() {
 	s.t.Helper()
 	if err := s.SettleRules(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -30,35 +30,35 @@ func (s *site) settleRules() {
 
 // Anti-affinity holds whichever VM has the rule, and also for named hosts.
 func TestPlacementFollowsRules(t *testing.T) {
-	s := newSite(t)
-	one, err := s.ruled(chief, "web-1", "", apart)
+	s := newProjectFixture(t)
+	one, err := s.createWithRules(chief, "web-1", "", apart)
 	if err != nil || one.HostID != s.h1 {
 		t.Fatalf("the first is on %s: %v", one.HostName, err)
 	}
-	two, err := s.ruled(s.member, "web-2", "", apart)
+	two, err := s.createWithRules(s.member, "web-2", "", apart)
 	if err != nil || s.get(two.ID).HostID != s.h2 {
 		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
 	}
 	before := s.count("vms")
-	s.refused("a third", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.ruled(chief, "web-3", "", apart); return err })
-	s.refused("a third on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.ruled(chief, "web-3", s.h2, apart); return err })
-	s.refused("a third that says nothing", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.ruled(chief, "web-3", ""); return err })
-	s.refused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.ruled(s.member, "web-3", "", apart); return err })
-	s.refused("with one that is not there", fleet.Invalid, "there is none in its project", func() error {
-		_, err := s.ruled(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
+	s.wantRefused("a third", fleet.Invalid, "h1: h1 has web-1, and the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(chief, "web-3", "", apart); return err })
+	s.wantRefused("a third on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, apart); return err })
+	s.wantRefused("a third that says nothing", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.createWithRules(chief, "web-3", ""); return err })
+	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", apart); return err })
+	s.wantRefused("with one that is not there", fleet.Invalid, "there is none in its project", func() error {
+		_, err := s.createWithRules(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
 		return err
 	})
 	if n := s.count("vms"); n != before {
 		t.Errorf("%d VMs were made by what was refused", n-before)
 	}
 	// VMs of other projects do not count.
-	spec := small
+	spec := smallSpec
 	spec.Rules = []fleet.PlacementRule{apart}
 	other, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "web", Labels: map[string]string{"tier": "web"}, Spec: spec})
 	if err != nil || s.get(other.ID).HostID != s.h1 {
 		t.Errorf("a VM of another project: %v", err)
 	}
-	s.refused("with a VM of another project", fleet.Invalid, "none", func() error {
+	s.wantRefused("with a VM of another project", fleet.Invalid, "none", func() error {
 		spec.Rules = []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "web-1"}}
 		_, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "spy", Spec: spec})
 		return err
@@ -67,11 +67,11 @@ func TestPlacementFollowsRules(t *testing.T) {
 
 // Anti-affinity also holds for two concurrent transactions.
 func TestRulesHoldForConcurrentCreates(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	made := make(chan error, 4)
 	for _, name := range []string{"a", "b", "c", "d"} {
 		go func() {
-			_, err := s.ruled(chief, name, "", apart)
+			_, err := s.createWithRules(chief, name, "", apart)
 			made <- err
 		}()
 	}
@@ -88,25 +88,25 @@ func TestRulesHoldForConcurrentCreates(t *testing.T) {
 
 // Actors who see no hosts cannot name, read or remove hosts in rules.
 func TestRulesHideHostsFromTenants(t *testing.T) {
-	s := newSite(t)
-	s.refused("a member names a host", fleet.Invalid, "Only those who see hosts", func() error { _, err := s.ruled(s.member, "web", "", atH2); return err })
-	v, err := s.ruled(chief, "web", "", atH2)
+	s := newProjectFixture(t)
+	s.wantRefused("a member names a host", fleet.Invalid, "Only those who see hosts", func() error { _, err := s.createWithRules(s.member, "web", "", atH2); return err })
+	v, err := s.createWithRules(chief, "web", "", atH2)
 	if err != nil || v.HostID != s.h2 {
 		t.Fatalf("on %s: %v", v.HostName, err)
 	}
-	s.reported(v.ID, fleet.Running)
+	s.reportPower(v.ID, fleet.Running)
 	shown, err := s.GetVM(t.Context(), s.member, v.ID)
 	if err != nil || len(shown.Spec.Rules) != 0 {
 		t.Fatalf("a member reads %+v: %v", shown.Spec.Rules, err)
 	}
 	edit := func(a fleet.Actor, rules ...fleet.PlacementRule) error {
-		_, _, err := s.UpdateVM(t.Context(), a, v.ID, edited(shown, func(s *fleet.VMSpec) { s.Rules = rules }))
+		_, _, err := s.UpdateVM(t.Context(), a, v.ID, editedSpec(shown, func(s *fleet.VMSpec) { s.Rules = rules }))
 		return err
 	}
 	if err := edit(s.member); err != nil || s.get(v.ID).Generation != v.Generation {
 		t.Errorf("a member changes nothing: %v, generation %d", err, s.get(v.ID).Generation)
 	}
-	s.refused("a member adds a host", fleet.Invalid, "Only those who see hosts", func() error { return edit(s.member, atH2) })
+	s.wantRefused("a member adds a host", fleet.Invalid, "Only those who see hosts", func() error { return edit(s.member, atH2) })
 	if err := edit(s.member, webs); err != nil {
 		t.Fatal(err)
 	}
@@ -121,21 +121,21 @@ func TestRulesHideHostsFromTenants(t *testing.T) {
 // A rule violated by an edit is shown with a text for each actor, without moving a VM. It ends when the rule holds
 // again.
 func TestViolatedRulesNeedAttention(t *testing.T) {
-	s := newSite(t)
-	one, err := s.ruled(chief, "web-1", s.h1)
+	s := newProjectFixture(t)
+	one, err := s.createWithRules(chief, "web-1", s.h1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := s.ruled(chief, "web-2", s.h1)
+	two, err := s.createWithRules(chief, "web-2", s.h1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reported(one.ID, fleet.Running)
-	s.reported(two.ID, fleet.Running)
-	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = []fleet.PlacementRule{atH2, apart} })); err != nil {
+	s.reportPower(one.ID, fleet.Running)
+	s.reportPower(two.ID, fleet.Running)
+	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = []fleet.PlacementRule{atH2, apart} })); err != nil {
 		t.Fatal(err)
 	}
-	s.reported(one.ID, fleet.Running)
+	s.reportPower(one.ID, fleet.Running)
 	s.settleRules()
 	fault := func(a fleet.Actor, id fleet.VMID) string {
 		v, err := s.GetVM(t.Context(), a, id)
@@ -164,10 +164,10 @@ func TestViolatedRulesNeedAttention(t *testing.T) {
 	if _, err := s.ListVMRows(t.Context(), s.member, fleet.Query{}); err != nil {
 		t.Error(err)
 	}
-	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = nil })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(s.get(one.ID), func(s *fleet.VMSpec) { s.Rules = nil })); err != nil {
 		t.Fatal(err)
 	}
-	s.reported(one.ID, fleet.Running)
+	s.reportPower(one.ID, fleet.Running)
 	s.settleRules()
 	if now := s.get(one.ID); now.Attention || len(now.Misplaced) != 0 {
 		t.Errorf("without rules the VM is %+v", now.Misplaced)
@@ -176,13 +176,13 @@ func TestViolatedRulesNeedAttention(t *testing.T) {
 
 // The preview names the host, with the reasons against the others; a member sees no host names.
 func TestPreviewFollowsRules(t *testing.T) {
-	s := newSite(t)
-	if _, err := s.ruled(chief, "web-1", s.h1); err != nil {
+	s := newProjectFixture(t)
+	if _, err := s.createWithRules(chief, "web-1", s.h1); err != nil {
 		t.Fatal(err)
 	}
 	soft := apart
 	soft.Preferred = true
-	spec := small
+	spec := smallSpec
 	for name, c := range map[string]struct {
 		rule fleet.PlacementRule
 		says string
@@ -201,12 +201,12 @@ func TestPreviewFollowsRules(t *testing.T) {
 
 // A VM pinned to its host is not migrated, and migrations respect their bandwidth limit.
 func TestMigrationPolicyLimitsMoves(t *testing.T) {
-	s := newShelf(t)
-	s.lonely()
-	v := s.leaver("web")
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.vmToMigrate("web")
 	set := func(m fleet.VMMigration) {
 		t.Helper()
-		if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, edited(s.get(v.ID), func(s *fleet.VMSpec) { s.Migration = m })); err != nil {
+		if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, editedSpec(s.get(v.ID), func(s *fleet.VMSpec) { s.Migration = m })); err != nil {
 			t.Fatal(err)
 		}
 		s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
@@ -217,7 +217,7 @@ func TestMigrationPolicyLimitsMoves(t *testing.T) {
 		return err
 	}
 	set(fleet.VMMigration{Stays: true})
-	s.refused("what is to stay", fleet.Conflict, "to stay on its host", go1)
+	s.wantRefused("what is to stay", fleet.Conflict, "to stay on its host", go1)
 	set(fleet.VMMigration{LimitMiB: 3})
 	if err := go1(); err != nil {
 		t.Fatal(err)

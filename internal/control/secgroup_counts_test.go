@@ -12,9 +12,9 @@ import (
 )
 
 // heartbeat sends a heartbeat of the host with filter counters.
-func (s *site) beat(a fleet.Actor, counts fleet.FilterCounts) error {
+func (s *projectFixture) heartbeat(a fleet.Actor, counts fleet.FilterCounts) error {
 	s.t.Helper()
-	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
 	in := wire.Report{Seq: base + finished.Add(1), Digest: "1", LookedAgoMs: 1, Filters: &counts}
 	if err := wire.Fit(&in); err != nil {
 		return err
@@ -26,20 +26,20 @@ func (s *site) beat(a fleet.Actor, counts fleet.FilterCounts) error {
 // Counters of NICs are summed per rule and shown per NIC. Counters of other hosts' NICs and outdated ones are
 // ignored, and shown as unknown instead of zero.
 func TestFilterCountersSummedPerRule(t *testing.T) {
-	s := newSite(t)
-	h1, h2 := s.greet(s.h1), s.greet(s.h2)
-	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
-	other := s.group(s.member, s.red, "ssh", allow(fleet.Ingress, fleet.TCP, 22))
-	a, b := s.withNICs("a"), s.withNICs("b")
-	if _, err := s.nicIn(s.member, a.ID, g.ID, other.ID); err != nil {
+	s := newProjectFixture(t)
+	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
+	g := s.securityGroup(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80), fleet.AllowAllOut())
+	other := s.securityGroup(s.member, s.red, "ssh", allow(fleet.Ingress, fleet.TCP, 22))
+	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
+	if _, err := s.setGroups(s.member, a.ID, g.ID, other.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.nicIn(s.member, b.ID, g.ID); err != nil {
+	if _, err := s.setGroups(s.member, b.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	s.settle()
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	in, out := g.Spec.Rules[0].ID, g.Spec.Rules[1].ID
 	card := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.NICCount {
 		return fleet.NICCount{ID: vm.ID, MAC: strings.ToUpper(s.get(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: fleet.PassCount{Packets: 2, Bytes: 120}}
@@ -62,7 +62,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 		return c
 	}
 	shows(chief, "0 of 2: false 0 0, dropped 0")
-	if err := s.beat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), card(b, 10000, rule(in, 1))}}); err != nil {
+	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), card(b, 10000, rule(in, 1))}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := shows(chief, "2 of 2: true 6 7, dropped 4"); c.Since == nil || c.At.Sub(*c.Since).Round(1e9).Seconds() != 60 {
@@ -83,11 +83,11 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	// Another host's counters of these NICs are ignored, although it has the group too. So are negative and absurd
 	// ones.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
-	if err := s.beat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, 1000))}}); err != nil {
+	if err := s.heartbeat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
 	}
 	shows(chief, "2 of 2: true 6 7, dropped 4")
-	if err := s.beat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, -5), rule(out, 1<<62)), card(a, 1, rule(in, 3))}}); err != nil {
+	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, -5), rule(out, 1<<62)), card(a, 1, rule(in, 3))}}); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.NICs != 1 || v.Count.Of != 2 {
@@ -97,7 +97,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	for i := range bulkOrder {
 		bulkOrder[i] = fleet.NICCount{ID: fleet.NewID[fleet.VMID](), MAC: "52:54:00:00:00:01", Rules: make([]fleet.RuleCount, 1000)}
 	}
-	if err := s.beat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
+	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("more rules than a report has: %v", err)
 	}
 	// Outdated counters are unknown, and so are those that cannot be counted.
@@ -106,7 +106,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	if cards, err := s.NICFilters(t.Context(), s.member, a.ID); err != nil || cards[0].Hits != nil {
 		t.Errorf("an old count is shown: %+v %v", cards, err)
 	}
-	if err := s.beat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
+	if err := s.heartbeat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
 		t.Fatal(err)
 	}
 	if c := shows(chief, "0 of 2: false 0 0, dropped 0"); !strings.Contains(c.Error, "iptables-save") {
@@ -116,10 +116,10 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 
 // Rule ids are unique: a rule given an id of another group gets a new one.
 func TestRuleIDsAreUnique(t *testing.T) {
-	s := newSite(t)
-	first := s.group(s.member, s.red, "first", allow(fleet.Ingress, fleet.TCP, 80))
+	s := newProjectFixture(t)
+	first := s.securityGroup(s.member, s.red, "first", allow(fleet.Ingress, fleet.TCP, 80))
 	stolen := first.Spec.Rules[0]
-	second := s.group(s.member, s.red, "second", stolen)
+	second := s.securityGroup(s.member, s.red, "second", stolen)
 	if second.Spec.Rules[0].ID == stolen.ID {
 		t.Error("a new group took the id of another's rule")
 	}
@@ -136,21 +136,21 @@ func TestRuleIDsAreUnique(t *testing.T) {
 // A group changed on a host does not count as applied: at the group, at its NICs, and in the attention list. It stays
 // so until a person reapplies it.
 func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
-	s := newSite(t)
-	h1 := s.greet(s.h1)
-	g := s.group(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80))
-	a := s.withNICs("a")
-	if _, err := s.nicIn(s.member, a.ID, g.ID); err != nil {
+	s := newProjectFixture(t)
+	h1 := s.agentSession(s.h1)
+	g := s.securityGroup(s.member, s.red, "web", allow(fleet.Ingress, fleet.TCP, 80))
+	a := s.vmWithNIC("a")
+	if _, err := s.setGroups(s.member, a.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	s.settle()
-	s.claimOn(h1, "")
-	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
+	s.claimAndFinish(h1, "")
+	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
 	says := func(from fleet.Actor, vm fleet.VMStatus, changed ...wire.GroupReport) {
 		t.Helper()
 		if from.HostID != s.h1 {
-			base = one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, from.HostID)
+			base = queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, from.HostID)
 		}
 		seq := base + finished.Add(1)
 		state := wire.State{Host: fleet.HostStatus{Connected: true}, Groups: changed}
@@ -193,19 +193,19 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if work := s.claimOn(h1, ""); len(work) != 0 {
+	if work := s.claimAndFinish(h1, ""); len(work) != 0 {
 		t.Errorf("what somebody changed is undone unasked: %+v", work)
 	}
 	// Another host's report of it is ignored.
-	says(s.greet(s.h2), fleet.VMStatus{})
+	says(s.agentSession(s.h2), fleet.VMStatus{})
 	if got, _ := state(); got != "changed on the host, 1, changed on the host" {
 		t.Errorf("after another host's word: %s", got)
 	}
-	base = one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
+	base = queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, s.h1)
 	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	if work := s.claimOn(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply {
+	if work := s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply {
 		t.Errorf("put back: %+v", work)
 	}
 	if got, _ := state(); got != "applied, 0, applied" {

@@ -12,9 +12,9 @@ import (
 // Two groups whose rules name one another: each follows the other's members in one step, and neither can be deleted
 // while named.
 func TestMutuallyReferringSecurityGroups(t *testing.T) {
-	s := newSite(t)
-	h1 := s.greet(s.h1)
-	front, back := s.group(s.member, s.red, "front"), s.group(s.member, s.red, "back")
+	s := newProjectFixture(t)
+	h1 := s.agentSession(s.h1)
+	front, back := s.securityGroup(s.member, s.red, "front"), s.securityGroup(s.member, s.red, "back")
 	names := func(of, other fleet.SecurityGroupView, port int) {
 		t.Helper()
 		in := allow(fleet.Ingress, fleet.TCP, port)
@@ -26,20 +26,20 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	}
 	names(front, back, 80)
 	names(back, front, 5432)
-	web, db := s.withNICs("web"), s.withNICs("db")
+	web, db := s.vmWithNIC("web"), s.vmWithNIC("db")
 	for vm, g := range map[fleet.VMID]fleet.SecurityGroupID{web.ID: front.ID, db.ID: back.ID} {
-		if _, err := s.nicIn(s.member, vm, g); err != nil {
+		if _, err := s.setGroups(s.member, vm, g); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.saw(web.ID, "10.0.0.1")
-	s.saw(db.ID, "10.0.0.2")
-	s.claimOn(h1, "")
+	s.reportAddress(web.ID, "10.0.0.1")
+	s.reportAddress(db.ID, "10.0.0.2")
+	s.claimAndFinish(h1, "")
 	told := func() string {
 		t.Helper()
 		s.settle()
 		var out []string
-		for _, w := range s.claimOn(h1, "") {
+		for _, w := range s.claimAndFinish(h1, "") {
 			if w.SecurityGroup != nil {
 				out = append(out, fmt.Sprint(w.SecurityGroup.Name, w.SecurityGroup.Rules[0].Remotes))
 			}
@@ -67,7 +67,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 		t.Error("the two rules are taken for one")
 	}
 	// A changed address of a member reaches both sides at once.
-	s.saw(web.ID, "10.0.0.9")
+	s.reportAddress(web.ID, "10.0.0.9")
 	if got := told(); got != "back[10.0.0.9/32]" {
 		t.Errorf("after a member's address changed the host is told %q", got)
 	}
@@ -75,11 +75,11 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 		t.Errorf("the page of the front: %+v %v", v, err)
 	}
 	for _, vm := range []fleet.VMID{web.ID, db.ID} {
-		if _, err := s.nicIn(s.member, vm); err != nil {
+		if _, err := s.setGroups(s.member, vm); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.refused("delete a group that another names", fleet.Conflict, "rules of other groups name it: front", func() error { return s.DeleteSecurityGroup(t.Context(), s.member, back.ID) })
+	s.wantRefused("delete a group that another names", fleet.Conflict, "rules of other groups name it: front", func() error { return s.DeleteSecurityGroup(t.Context(), s.member, back.ID) })
 	spec := fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{fleet.AllowAllOut()}}
 	if _, err := s.UpdateSecurityGroup(t.Context(), s.member, front.ID, control.UpdateSecurityGroup{Spec: &spec}); err != nil {
 		t.Fatal(err)
@@ -91,16 +91,16 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 
 // Members from before the rule named the group again are no longer allowed in.
 func TestSecurityGroupReferencedAgain(t *testing.T) {
-	s := newSite(t)
-	h1 := s.greet(s.h1)
-	clients, web := s.group(s.member, s.red, "clients"), s.group(s.member, s.red, "web")
-	a, b := s.withNICs("a"), s.withNICs("b")
+	s := newProjectFixture(t)
+	h1 := s.agentSession(s.h1)
+	clients, web := s.securityGroup(s.member, s.red, "clients"), s.securityGroup(s.member, s.red, "web")
+	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
 	for vm, g := range map[fleet.VMID]fleet.SecurityGroupID{a.ID: clients.ID, b.ID: web.ID} {
-		if _, err := s.nicIn(s.member, vm, g); err != nil {
+		if _, err := s.setGroups(s.member, vm, g); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.saw(a.ID, "10.0.0.7")
+	s.reportAddress(a.ID, "10.0.0.7")
 	let := func(rules ...fleet.SecurityRule) {
 		t.Helper()
 		if _, err := s.UpdateSecurityGroup(t.Context(), s.member, web.ID, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: rules}}); err != nil {
@@ -111,16 +111,16 @@ func TestSecurityGroupReferencedAgain(t *testing.T) {
 	in.GroupID = clients.ID
 	told := func() (out string) {
 		t.Helper()
-		for _, w := range s.claimOn(h1, "") {
+		for _, w := range s.claimAndFinish(h1, "") {
 			if w.SecurityGroup != nil && w.SecurityGroup.Name == "web" {
 				out = fmt.Sprint(w.SecurityGroup.Rules[0].Remotes)
 			}
 		}
 		return out
 	}
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	s.settle()
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	let(in)
 	s.settle()
 	if got := told(); got != "[10.0.0.7/32]" {
@@ -129,11 +129,11 @@ func TestSecurityGroupReferencedAgain(t *testing.T) {
 	let(fleet.AllowAllOut())
 	s.settle()
 	told()
-	if _, err := s.nicIn(s.member, a.ID); err != nil {
+	if _, err := s.setGroups(s.member, a.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.settle()
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	let(in)
 	if got := told(); got != "[]" {
 		t.Errorf("before it is known who is a member the host is told %q", got)

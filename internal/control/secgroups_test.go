@@ -11,39 +11,39 @@ import (
 
 // A group is applied on hosts with NICs in it, with its members' addresses, and removed with the last NIC.
 func TestSecurityGroupFollowsItsNICs(t *testing.T) {
-	s := newSite(t)
-	h1 := s.greet(s.h1)
-	clients := s.group(s.member, s.red, "clients")
+	s := newProjectFixture(t)
+	h1 := s.agentSession(s.h1)
+	clients := s.securityGroup(s.member, s.red, "clients")
 	in := allow(fleet.Ingress, fleet.TCP, 80)
 	in.GroupID = clients.ID
-	web := s.group(s.member, s.red, "web", in, fleet.AllowAllOut())
-	a, b := s.withNICs("a"), s.withNICs("b")
-	if _, err := s.nicIn(s.member, b.ID, web.ID); err != nil {
+	web := s.securityGroup(s.member, s.red, "web", in, fleet.AllowAllOut())
+	a, b := s.vmWithNIC("a"), s.vmWithNIC("b")
+	if _, err := s.setGroups(s.member, b.ID, web.ID); err != nil {
 		t.Fatal(err)
 	}
-	work := s.claimOn(h1, "")
+	work := s.claimAndFinish(h1, "")
 	if len(work) != 1 || work[0].Kind != fleet.VMApply || len(work[0].SecurityGroups) != 1 || work[0].SecurityGroups[0].Name != "web" || len(work[0].SecurityGroups[0].Rules) != 2 || len(work[0].SecurityGroups[0].Rules[0].Remotes) != 0 {
 		t.Fatalf("the VM's work: %+v", work)
 	}
 	s.settle()
-	if got := s.onHosts(web.ID); got != "h1 assign" {
+	if got := s.groupStatus(web.ID); got != "h1 assign" {
 		t.Errorf("the group is on %q", got)
 	}
-	if work = s.claimOn(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply || work[0].SecurityGroup == nil || work[0].Generation != 1 {
+	if work = s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply || work[0].SecurityGroup == nil || work[0].Generation != 1 {
 		t.Fatalf("the group's work: %+v", work)
 	}
-	if s.settle(); len(s.claimOn(h1, "")) != 0 {
+	if s.settle(); len(s.claimAndFinish(h1, "")) != 0 {
 		t.Error("a pass in which nothing changed gives work")
 	}
 	// A new member's address reaches the host of the other NIC.
-	if _, err := s.nicIn(s.member, a.ID, clients.ID); err != nil {
+	if _, err := s.setGroups(s.member, a.ID, clients.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.saw(a.ID, "10.0.0.7")
-	s.claimOn(h1, "")
+	s.reportAddress(a.ID, "10.0.0.7")
+	s.claimAndFinish(h1, "")
 	s.settle()
 	found := ""
-	for _, w := range s.claimOn(h1, "") {
+	for _, w := range s.claimAndFinish(h1, "") {
 		if w.SecurityGroup.Name == "web" {
 			found = fmt.Sprint(w.SecurityGroup.Rules[0].Remotes, w.Generation)
 		}
@@ -52,30 +52,30 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 		t.Errorf("with a member the host is told %q", found)
 	}
 	// Its host reports another address.
-	s.saw(a.ID, "10.0.0.8")
+	s.reportAddress(a.ID, "10.0.0.8")
 	s.settle()
-	if work = s.claimOn(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
+	if work = s.claimAndFinish(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
 		t.Errorf("with another address: %+v", work)
 	}
 	// When the last NIC leaves, the group's removal waits for the VM's own job, so that no NIC loses its filter
 	// early.
-	if _, err := s.nicIn(s.member, b.ID); err != nil {
+	if _, err := s.setGroups(s.member, b.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.settle()
-	if got := s.onHosts(web.ID); got != "h1 assign" {
+	if got := s.groupStatus(web.ID); got != "h1 assign" {
 		t.Errorf("before the card has left on its host the group is on %q", got)
 	}
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	s.exec(`UPDATE vms SET observed_generation = generation`)
 	s.settle()
-	if got := s.onHosts(web.ID); got != "h1 release" {
+	if got := s.groupStatus(web.ID); got != "h1 release" {
 		t.Errorf("after the last card has left the group is on %q", got)
 	}
-	if work = s.claimOn(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupRelease {
+	if work = s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupRelease {
 		t.Errorf("the release: %+v", work)
 	}
-	if got := s.onHosts(web.ID); got != "" {
+	if got := s.groupStatus(web.ID); got != "" {
 		t.Errorf("after the release the group is on %q", got)
 	}
 	if err := s.DeleteSecurityGroup(t.Context(), s.member, web.ID); err != nil {
@@ -88,27 +88,27 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 
 // A group whose members may reach one another.
 func TestSelfReferringSecurityGroup(t *testing.T) {
-	s := newSite(t)
-	h1 := s.greet(s.h1)
-	g := s.group(s.member, s.red, "peers")
+	s := newProjectFixture(t)
+	h1 := s.agentSession(s.h1)
+	g := s.securityGroup(s.member, s.red, "peers")
 	in := allow(fleet.Ingress, fleet.AnyProtocol, 0)
 	in.GroupID = g.ID
 	g, err := s.UpdateSecurityGroup(t.Context(), s.member, g.ID, control.UpdateSecurityGroup{Spec: &fleet.SecurityGroupSpec{Rules: []fleet.SecurityRule{in, fleet.AllowAllOut()}}, IfGeneration: g.Generation})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b, c := s.withNICs("a"), s.withNICs("b"), s.withNICs("c")
+	a, b, c := s.vmWithNIC("a"), s.vmWithNIC("b"), s.vmWithNIC("c")
 	for i, vm := range []fleet.VMView{a, b, c} {
 		if i < 2 {
-			if _, err := s.nicIn(s.member, vm.ID, g.ID); err != nil {
+			if _, err := s.setGroups(s.member, vm.ID, g.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		s.saw(vm.ID, fmt.Sprintf("10.0.0.%d", 1+i))
+		s.reportAddress(vm.ID, fmt.Sprintf("10.0.0.%d", 1+i))
 	}
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	s.settle()
-	work := s.claimOn(h1, "")
+	work := s.claimAndFinish(h1, "")
 	if len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.1/32 10.0.0.2/32]" {
 		t.Fatalf("the host is told %+v", work)
 	}
@@ -140,17 +140,17 @@ func TestSelfReferringSecurityGroup(t *testing.T) {
 
 // A host's error is shown at the group, at the NIC, and in the attention list.
 func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
-	s := newSite(t)
-	h1 := s.greet(s.h1)
-	g := s.group(s.member, s.red, "web")
-	a := s.withNICs("a")
-	if _, err := s.nicIn(s.member, a.ID, g.ID); err != nil {
+	s := newProjectFixture(t)
+	h1 := s.agentSession(s.h1)
+	g := s.securityGroup(s.member, s.red, "web")
+	a := s.vmWithNIC("a")
+	if _, err := s.setGroups(s.member, a.ID, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.claimOn(h1, "")
+	s.claimAndFinish(h1, "")
 	s.settle()
 	const words = "internal error: Failed to run firewall command /usr/sbin/iptables -w"
-	s.claimOn(h1, words)
+	s.claimAndFinish(h1, words)
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
 	v, err := s.GetSecurityGroup(t.Context(), chief, g.ID)
 	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != words || v.SeverityCounts.Bad != 1 {
@@ -177,13 +177,13 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	if got := told(s.stranger); strings.Contains(got, "Not applied") {
 		t.Errorf("what another tenant is told: %s", got)
 	}
-	if s.settle(); len(s.claimOn(h1, "")) != 0 {
+	if s.settle(); len(s.claimAndFinish(h1, "")) != 0 {
 		t.Error("what failed is tried again at once, and for ever")
 	}
 	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
 		t.Fatal(err)
 	}
-	if work := s.claimOn(h1, ""); len(work) != 1 || work[0].Generation != 2 {
+	if work := s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Generation != 2 {
 		t.Errorf("the other try: %+v", work)
 	}
 	if v, err = s.GetSecurityGroup(t.Context(), s.member, g.ID); err != nil || v.Hosts[0].State != fleet.GroupApplied || v.Hosts[0].HostName != "" {
@@ -193,10 +193,10 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 
 // Tenants have their own groups and use global ones; groups of other projects look unknown.
 func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
-	s := newSite(t)
-	mine, theirs := s.group(s.member, s.red, "web"), s.group(s.stranger, s.blue, "web")
-	shared := s.group(chief, "", "web")
-	a := s.withNICs("a")
+	s := newProjectFixture(t)
+	mine, theirs := s.securityGroup(s.member, s.red, "web"), s.securityGroup(s.stranger, s.blue, "web")
+	shared := s.securityGroup(chief, "", "web")
+	a := s.vmWithNIC("a")
 	names := func(a fleet.Actor) (n int) {
 		t.Helper()
 		page, err := s.ListSecurityGroups(t.Context(), a, fleet.Query{})
@@ -224,7 +224,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 		return func() error { return s.DeleteSecurityGroup(t.Context(), a, id) }
 	}
 	card := func(a fleet.Actor, vm fleet.VMID, id fleet.SecurityGroupID) func() error {
-		return func() error { _, err := s.nicIn(a, vm, id); return err }
+		return func() error { _, err := s.setGroups(a, vm, id); return err }
 	}
 	guard := func(who fleet.Actor, on bool) func() error {
 		return func() error {
@@ -272,9 +272,9 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 			return err
 		}},
 	} {
-		s.refused(c.name, c.code, c.says, c.do)
+		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
-	if _, err := s.nicIn(s.member, a.ID, mine.ID, shared.ID); err != nil {
+	if _, err := s.setGroups(s.member, a.ID, mine.ID, shared.ID); err != nil {
 		t.Errorf("a member may not use the project's and the fleet's: %v", err)
 	}
 	if err := guard(chief, false)(); err != nil || s.get(a.ID).Spec.NICs[0].AntiSpoofing != nil {
@@ -291,10 +291,10 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 
 // Anti-spoofing defaults to on for tenants and off for administrators; existing NICs stay.
 func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	make := func(a fleet.Actor, name string, on *bool) fleet.VMView {
 		t.Helper()
-		spec := small
+		spec := smallSpec
 		spec.NICs = []fleet.NIC{{Network: "default", AntiSpoofing: on}}
 		v, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: name, Spec: spec})
 		if err != nil {
@@ -312,16 +312,16 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	if v := make(chief, "c", &yes); !v.Spec.NICs[0].Guarded() {
 		t.Error("a card is not guarded as asked")
 	}
-	spec := small
+	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default", AntiSpoofing: &no}}
-	s.refused("a tenant without a guard", fleet.Invalid, "Only those who run hosts", func() error {
+	s.wantRefused("a tenant without a guard", fleet.Invalid, "Only those who run hosts", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
 		return err
 	})
 	// A NIC older than anti-spoofing stays as it is, also if a tenant edits another field.
-	old := s.withNICs("old")
-	g := s.group(s.member, s.red, "web")
-	if v, err := s.nicIn(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {
+	old := s.vmWithNIC("old")
+	g := s.securityGroup(s.member, s.red, "web")
+	if v, err := s.setGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {
 		t.Errorf("a card that was not guarded: %v", err)
 	}
 }

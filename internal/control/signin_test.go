@@ -9,10 +9,10 @@ import (
 )
 
 func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	h.exec("DELETE FROM users")
 	passwords := make([]string, 3)
-	atOnce(3, func(i int) error {
+	runConcurrently(3, func(i int) error {
 		password, made, err := h.EnsureAdmin(t.Context(), fleet.SystemActor)
 		if made != (password != "") {
 			t.Errorf("made %v with password %q", made, password)
@@ -41,7 +41,7 @@ func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.lives(string(user.ID), *user.LastSeenAt) {
+	if h.sessionLives(string(user.ID), *user.LastSeenAt) {
 		t.Error("the session of the old password lives on")
 	}
 	admin, err = h.ActorOf(t.Context(), fleet.SystemActor, user.ID, began)
@@ -57,7 +57,7 @@ func TestFirstStartCreatesAdminWithPasswordChange(t *testing.T) {
 }
 
 func TestSignInFailuresGiveSameError(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	h.addUser("idle", fleet.RoleViewer)
 	h.exec("UPDATE users SET disabled = true WHERE id = 'idle'")
 	texts := map[string]bool{}
@@ -78,7 +78,7 @@ func TestSignInFailuresGiveSameError(t *testing.T) {
 }
 
 func TestAccountThrottleUsesDatabaseTime(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	throttle := func(failures int, ago time.Duration) {
 		h.exec(`INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:chief from 192.0.2.0/24', $1, now() - $2::interval)
 			ON CONFLICT (key) DO UPDATE SET failures = EXCLUDED.failures, last_at = EXCLUDED.last_at`, failures, ago)
@@ -120,7 +120,7 @@ func TestAccountThrottleUsesDatabaseTime(t *testing.T) {
 }
 
 func TestAddressThrottleSpansAccounts(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:2001:db8:1:2::/64', 20, now())")
 	for address, code := range map[string]fleet.Code{"2001:db8:1:2:ffff::9": fleet.TooMany, "2001:db8:1:3::9": "", "198.51.100.1": ""} {
 		_, err := h.SignIn(t.Context(), fleet.Actor{Address: address}, "chief", goodPassword)
@@ -141,8 +141,8 @@ func TestAddressThrottleSpansAccounts(t *testing.T) {
 }
 
 func TestConcurrentGuessesAreThrottled(t *testing.T) {
-	h := newHouse(t)
-	got := tally(atOnce(15, func(i int) error {
+	h := newIdentityFixture(t)
+	got := tally(runConcurrently(15, func(i int) error {
 		_, err := h.SignIn(t.Context(), fleet.Actor{Address: fmt.Sprintf("192.0.2.%d", i)}, "chief", "wrong password")
 		return err
 	}))
@@ -155,7 +155,7 @@ func TestConcurrentGuessesAreThrottled(t *testing.T) {
 }
 
 func TestPasswordChangeNeedsOldAndValidNewPassword(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	for _, c := range []struct{ old, password, field string }{
 		{goodPassword, "short", "new"},
 		{goodPassword, goodPassword, "new"},
@@ -185,7 +185,7 @@ func TestPasswordChangeNeedsOldAndValidNewPassword(t *testing.T) {
 }
 
 func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	ann := h.addUser("ann", fleet.RoleViewer)
 	began := h.session("ann")
 	var programs []string
@@ -200,7 +200,7 @@ func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 	wantField(t, h.SetPassword(t.Context(), chief, "ann", goodPassword), "password")
 	wantCode(t, h.SetPassword(t.Context(), chief, "chief", "another password"), fleet.Conflict)
 	wantCode(t, h.SetPassword(t.Context(), chief, "bob", "another password"), fleet.NotFound)
-	if !h.lives("ann", began) {
+	if !h.sessionLives("ann", began) {
 		t.Error("a refusal ended the session")
 	}
 	if err := h.SetPassword(t.Context(), chief, "ann", "another password"); err != nil {
@@ -210,7 +210,7 @@ func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 	if h.count("audit WHERE action = 'user.setPassword' AND detail = 'API tokens deleted: 2'") != 1 {
 		t.Error("the audit line does not say how many API tokens went")
 	}
-	if h.lives("ann", began) {
+	if h.sessionLives("ann", began) {
 		t.Error("the session of the old password lives on")
 	}
 	for _, secret := range programs[:2] {
@@ -227,14 +227,14 @@ func TestPasswordSetByAdminMustBeChanged(t *testing.T) {
 }
 
 func TestLastVisitUpdatedOncePerMinute(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	began := h.session("chief")
-	h.lives("chief", began)
+	h.sessionLives("chief", began)
 	if h.count("users WHERE last_seen_at = $1", began) != 1 {
 		t.Error("each request writes the user's row")
 	}
 	h.exec("UPDATE users SET last_seen_at = now() - interval '2 minutes'")
-	h.lives("chief", began)
+	h.sessionLives("chief", began)
 	if h.count("users WHERE last_seen_at > now() - interval '1 minute'") != 1 {
 		t.Error("the visit was not noted")
 	}
@@ -242,7 +242,7 @@ func TestLastVisitUpdatedOncePerMinute(t *testing.T) {
 
 // Five wrong passwords delay clients near the failing address, not the account's owner.
 func TestForeignFailuresDoNotLockOutKnownBrowser(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	from := func(address, browser, password string) error {
 		_, err := h.SignIn(t.Context(), fleet.Actor{Address: address, Browser: browser}, "chief", password)
 		return err
@@ -287,7 +287,7 @@ func TestForeignFailuresDoNotLockOutKnownBrowser(t *testing.T) {
 }
 
 func TestKnownBrowsersPerAccountAreLimited(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	first, err := h.RememberBrowser(t.Context(), fleet.SystemActor, "chief", "")
 	if err != nil {
 		t.Fatal(err)

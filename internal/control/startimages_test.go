@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func (s *shelf) start(name string) fleet.StartImageView {
+func (s *libraryFixture) start(name string) fleet.StartImageView {
 	s.t.Helper()
 	all, err := s.StartImages(s.t.Context(), chief)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *shelf) start(name string) fleet.StartImageView {
 
 // Entries from the migration pass the same checks as those of people.
 func TestShippedCatalogEntriesAreValid(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	all, err := s.StartImages(t.Context(), chief)
 	if err != nil || len(all) < 7 {
 		t.Fatalf("%d entries: %v", len(all), err)
@@ -50,7 +50,7 @@ func TestShippedCatalogEntriesAreValid(t *testing.T) {
 }
 
 func TestCatalogEditAndRestore(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	debian, fedora := s.start("Debian 12"), s.start("Fedora 44")
 	sum := strings.Repeat("ab", 32)
 	own := control.NewStartImage{Name: "Ours", URL: "https://example.org/ours.qcow2", Checksum: strings.ToUpper(sum)}
@@ -62,11 +62,11 @@ func TestCatalogEditAndRestore(t *testing.T) {
 	if v := s.start("Ours"); v.ID != id || v.File != "ours.qcow2" || v.Checksum != "sha256:"+sum || v.ChangedBy == "" {
 		t.Errorf("%+v", v)
 	}
-	s.refused("its name again", fleet.Conflict, "already", func() error { _, err := s.AddStartImage(t.Context(), chief, own); return err })
-	s.refused("an address that is none", fleet.Invalid, "only with", func() error {
+	s.wantRefused("its name again", fleet.Conflict, "already", func() error { _, err := s.AddStartImage(t.Context(), chief, own); return err })
+	s.wantRefused("an address that is none", fleet.Invalid, "only with", func() error {
 		return s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{URL: new("http://example.org/a.qcow2"), ChecksumURL: new("")})
 	})
-	s.refused("another's name", fleet.Conflict, "already", func() error {
+	s.wantRefused("another's name", fleet.Conflict, "already", func() error {
 		return s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Name: new("Fedora 44")})
 	})
 	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{URL: new("https://mirror.example.org/debian.qcow2")}); err != nil {
@@ -80,11 +80,11 @@ func TestCatalogEditAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.audited("startimage.delete")
-	s.refused("what is gone", fleet.NotFound, "no such entry", func() error { return s.RemoveStartImage(t.Context(), chief, fedora.ID) })
+	s.wantRefused("what is gone", fleet.NotFound, "no such entry", func() error { return s.RemoveStartImage(t.Context(), chief, fedora.ID) })
 	if err := s.EditStartImage(t.Context(), chief, id, control.EditStartImage{Name: new("Fedora 44")}); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("restore beside one of its name", fleet.Conflict, "Rename or remove", func() error { _, err := s.RestoreStartImages(t.Context(), chief); return err })
+	s.wantRefused("restore beside one of its name", fleet.Conflict, "Rename or remove", func() error { _, err := s.RestoreStartImages(t.Context(), chief); return err })
 	if err := s.EditStartImage(t.Context(), chief, id, control.EditStartImage{Name: new("Ours")}); err != nil {
 		t.Fatal(err)
 	}
@@ -100,12 +100,12 @@ func TestCatalogEditAndRestore(t *testing.T) {
 // A pull makes an image with the entry's facts; a second pull adds a version. A failed pull shows its error at the
 // entry and leaves no version.
 func TestPullCatalogImage(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	debian := s.start("Debian 12")
 	pull := func(in control.Pull) (fleet.ImageID, fleet.Task, error) {
 		return s.PullStartImage(t.Context(), chief, debian.ID, in)
 	}
-	s.refused("no pool", fleet.Invalid, "Choose the pool", func() error { _, _, err := pull(control.Pull{}); return err })
+	s.wantRefused("no pool", fleet.Invalid, "Choose the pool", func() error { _, _, err := pull(control.Pull{}); return err })
 	id, task, err := pull(control.Pull{PoolID: s.nfs, Public: true})
 	if err != nil || task.Kind != fleet.VolumeFetch || task.SubjectName != "debian-12.qcow2" {
 		t.Fatalf("%+v %v", task, err)
@@ -115,7 +115,7 @@ func TestPullCatalogImage(t *testing.T) {
 	if ok, why := v.Allows(fleet.ActPull); ok || v.Last == nil || v.Last.TaskID != task.ID || !strings.Contains(why, "already") {
 		t.Errorf("while it is pulled: %+v", v)
 	}
-	s.refused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 
 	// The host reports that it has no network.
 	work := s.work(task.HostID, fleet.VolumeFetch)
@@ -123,7 +123,7 @@ func TestPullCatalogImage(t *testing.T) {
 		t.Fatalf("%+v", work)
 	}
 	says := "The host cannot find cloud.debian.org: no such host. Check the address, and whether the host has a network and DNS that reach it."
-	s.end(task.HostID, work[0], wire.Finish{Outcome: wire.Failed, Error: says})
+	s.stop(task.HostID, work[0], wire.Finish{Outcome: wire.Failed, Error: says})
 	v = s.start("Debian 12")
 	if ok, _ := v.Allows(fleet.ActPull); !ok || v.Last.State != fleet.JobFailed || v.Last.Error != says || len(v.Pulled) != 0 {
 		t.Errorf("after it failed: %+v %+v", v, v.Last)
@@ -134,7 +134,7 @@ func TestPullCatalogImage(t *testing.T) {
 	if err != nil || again != id {
 		t.Fatalf("%s %v", again, err)
 	}
-	s.did(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+digest+`"}`)
+	s.finishVolume(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+digest+`"}`)
 	image := s.image(chief, id)
 	if len(image.Versions) != 1 || image.Name != "Debian 12" || image.OS != debian.OS || image.Published() != "all projects" || image.Versions[0].StartID != debian.ID || !image.Versions[0].Offered {
 		t.Errorf("%+v", image)
@@ -148,11 +148,11 @@ func TestPullCatalogImage(t *testing.T) {
 	if _, task, err = pull(control.Pull{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.did(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+strings.Repeat("1", 64)+`"}`)
+	s.finishVolume(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], `{"sha256":"`+strings.Repeat("1", 64)+`"}`)
 	if _, task, err = pull(control.Pull{PoolID: s.local}); err != nil || task.HostID == "" {
 		t.Fatalf("into a local pool: %+v %v", task, err)
 	}
-	s.end(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Failed, Error: says})
+	s.stop(task.HostID, s.work(task.HostID, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Failed, Error: says})
 	if image = s.image(chief, id); len(image.Versions) < 2 || image.Versions[len(image.Versions)-2].Number != 2 {
 		t.Errorf("%+v", image.Versions)
 	}
@@ -161,12 +161,12 @@ func TestPullCatalogImage(t *testing.T) {
 	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(digest), ChecksumURL: new("")}); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("bytes that it has", fleet.Conflict, "these very bytes already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("bytes that it has", fleet.Conflict, "these very bytes already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 	if err := s.RemoveStartImage(t.Context(), chief, debian.ID); err != nil {
 		t.Fatal(err)
 	}
 	if image = s.image(chief, id); image.Newest().StartID != "" {
 		t.Errorf("the entry is gone, and the image knows of it: %+v", image.Newest())
 	}
-	s.refused("a pull of what is gone", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("a pull of what is gone", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 }

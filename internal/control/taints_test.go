@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (s *site) taint(host fleet.HostID, taints ...string) {
+func (s *projectFixture) setTaints(host fleet.HostID, taints ...string) {
 	s.t.Helper()
 	h, err := s.UpdateHost(s.t.Context(), chief, host, control.UpdateHost{Taints: append([]string{}, taints...)})
 	if err != nil || !slices.Equal(h.Spec.Taints, taints) {
@@ -16,43 +16,43 @@ func (s *site) taint(host fleet.HostID, taints ...string) {
 	}
 }
 
-func (s *site) tolerant(a fleet.Actor, name string, host fleet.HostID, tolerations string) (fleet.VMView, error) {
-	spec := small
+func (s *projectFixture) createTolerant(a fleet.Actor, name string, host fleet.HostID, tolerations string) (fleet.VMView, error) {
+	spec := smallSpec
 	spec.Placement.Tolerations = tolerations
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 }
 
 // Tainted hosts accept only tolerating VMs; existing VMs stay and can be edited.
 func TestTaintedHostNeedsToleration(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	there := s.vm("there", fleet.Running) // on h1, which has the most memory
-	s.taint(s.h1, "gpu=a100", "maintenance")
-	one, err := s.tolerant(chief, "one", "", "")
+	s.setTaints(s.h1, "gpu=a100", "maintenance")
+	one, err := s.createTolerant(chief, "one", "", "")
 	if err != nil || one.HostID != s.h2 {
 		t.Fatalf("a VM that tolerates nothing is on %s: %v", one.HostName, err)
 	}
-	s.refused("by its name", fleet.Invalid, "h1 bears the taint gpu=a100, maintenance, which the VM does not tolerate", func() error { _, err := s.tolerant(chief, "two", s.h1, ""); return err })
-	s.refused("with one of two", fleet.Invalid, "h1 bears the taint maintenance, which", func() error { _, err := s.tolerant(chief, "two", s.h1, "gpu"); return err })
-	s.refused("with another value", fleet.Invalid, "h1 bears the taint gpu=a100, which", func() error { _, err := s.tolerant(chief, "two", s.h1, "gpu=l40s maintenance"); return err })
+	s.wantRefused("by its name", fleet.Invalid, "h1 bears the taint gpu=a100, maintenance, which the VM does not tolerate", func() error { _, err := s.createTolerant(chief, "two", s.h1, ""); return err })
+	s.wantRefused("with one of two", fleet.Invalid, "h1 bears the taint maintenance, which", func() error { _, err := s.createTolerant(chief, "two", s.h1, "gpu"); return err })
+	s.wantRefused("with another value", fleet.Invalid, "h1 bears the taint gpu=a100, which", func() error { _, err := s.createTolerant(chief, "two", s.h1, "gpu=l40s maintenance"); return err })
 	for name, tolerations := range map[string]string{"by-key": "gpu maintenance", "by-value": "maintenance gpu=a100", "by-all": "*"} {
-		if v, err := s.tolerant(chief, name, "", tolerations); err != nil || v.HostID != s.h1 {
+		if v, err := s.createTolerant(chief, name, "", tolerations); err != nil || v.HostID != s.h1 {
 			t.Errorf("%s: on %s: %v", name, v.HostName, err)
 		}
 	}
-	if _, _, err := s.UpdateVM(t.Context(), s.member, there.ID, edited(s.get(there.ID), func(v *fleet.VMSpec) { v.MemoryMiB = 512 })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), s.member, there.ID, editedSpec(s.get(there.ID), func(v *fleet.VMSpec) { v.MemoryMiB = 512 })); err != nil {
 		t.Errorf("a VM that is there: %v", err)
 	}
 	if v := s.get(there.ID); v.HostID != s.h1 || v.Attention {
 		t.Errorf("a VM that is there is on %s, attention %t", v.HostName, v.Attention)
 	}
-	s.taint(s.h1)
-	if v, err := s.tolerant(chief, "free", "", ""); err != nil || v.HostID != s.h1 {
+	s.setTaints(s.h1)
+	if v, err := s.createTolerant(chief, "free", "", ""); err != nil || v.HostID != s.h1 {
 		t.Errorf("without taints on %s: %v", v.HostName, err)
 	}
 	for text, taints := range map[string][]string{
 		"write gpu or gpu=a100": {"GPU"}, "is there twice": {"gpu", "gpu"}, "At most 16 taints": make([]string, 17), `Taint "a=b c"`: {"a=b c"}, `Taint "*"`: {"*"},
 	} {
-		s.refused(text, fleet.Invalid, text, func() error {
+		s.wantRefused(text, fleet.Invalid, text, func() error {
 			_, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Taints: taints})
 			return err
 		})
@@ -61,40 +61,40 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 
 // Tenants cannot set tolerations, and do not see the hosts' taints.
 func TestTenantsCannotSetTolerations(t *testing.T) {
-	s := newSite(t)
-	s.taint(s.h1, "gpu")
-	s.taint(s.h2, "secret")
-	s.refused("a member's VM", fleet.Invalid, "No host can take this VM. 2 hosts: kept for other VMs.", func() error { _, err := s.tolerant(s.member, "one", "", ""); return err })
+	s := newProjectFixture(t)
+	s.setTaints(s.h1, "gpu")
+	s.setTaints(s.h2, "secret")
+	s.wantRefused("a member's VM", fleet.Invalid, "No host can take this VM. 2 hosts: kept for other VMs.", func() error { _, err := s.createTolerant(s.member, "one", "", ""); return err })
 	for _, tolerations := range []string{"gpu", "*"} {
-		s.refused("a member's toleration", fleet.Invalid, "Only those who may change infrastructure choose tolerations", func() error { _, err := s.tolerant(s.member, "one", "", tolerations); return err })
+		s.wantRefused("a member's toleration", fleet.Invalid, "Only those who may change infrastructure choose tolerations", func() error { _, err := s.createTolerant(s.member, "one", "", tolerations); return err })
 	}
-	v, err := s.tolerant(chief, "one", "", "gpu")
+	v, err := s.createTolerant(chief, "one", "", "gpu")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reported(v.ID, fleet.Stopped)
+	s.reportPower(v.ID, fleet.Stopped)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.refused("a member's edit, while the host is silent", fleet.Invalid, "Only those who may change infrastructure", func() error {
-		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "*" }))
+	s.wantRefused("a member's edit, while the host is silent", fleet.Invalid, "Only those who may change infrastructure", func() error {
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "*" }))
 		return err
 	})
-	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "" })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "" })); err != nil {
 		t.Errorf("a member takes it back: %v", err)
 	}
 }
 
 // Fields for later use are checked, stored and returned, and no job is queued for them.
 func TestUnusedPolicyFieldsAreStored(t *testing.T) {
-	s := newSite(t)
-	spec := small
+	s := newProjectFixture(t)
+	spec := smallSpec
 	spec.Policy.HAPriority, spec.Migration = "high", fleet.VMMigration{PostCopy: true, DowntimeMs: 300}
 	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web", Spec: spec})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reported(v.ID, fleet.Running)
+	s.reportPower(v.ID, fleet.Running)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	changed := edited(s.get(v.ID), func(v *fleet.VMSpec) { v.Policy.HAPriority, v.Migration.DowntimeMs = "never", 0 })
+	changed := editedSpec(s.get(v.ID), func(v *fleet.VMSpec) { v.Policy.HAPriority, v.Migration.DowntimeMs = "never", 0 })
 	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, changed); err != nil {
 		t.Fatal(err)
 	}

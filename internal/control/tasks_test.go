@@ -49,7 +49,7 @@ func TestTaskStateFollowsJob(t *testing.T) {
 	if got := task(); got.State != fleet.JobQueued || got.RetryAt == nil || got.Error == "" {
 		t.Errorf("it is not told that it is tried again: %+v", got)
 	}
-	r.due()
+	r.skipDelay()
 	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Failed, Error: "no disk"}); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestTaskStateFollowsJob(t *testing.T) {
 }
 
 func TestTaskSurvivesHostDeletion(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	host := s.host("spare", 1024)
 	open := testkit.Order{Host: host, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, s.pool)
 	done := testkit.Order{Host: host, Kind: fleet.PoolApply, Subject: "pool:y", State: fleet.JobDone}.Add(t, s.pool)

@@ -10,11 +10,11 @@ import (
 
 // VMs from a template are overlays on its images or full copies. A version stays while overlays use it.
 func TestCreateVMsFromTemplate(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web")
-	group := s.group(chief, s.red, "only-red")
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web")
+	group := s.securityGroup(chief, s.red, "only-red")
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', (SELECT id FROM networks), 'mac', '52:54:00:00:00:09', 'securityGroups', jsonb_build_array($2::text), 'antiSpoofing', true))) WHERE id = $1`, vm.ID, group.ID)
-	v := s.templated("Web", vm)
+	v := s.newTemplate("Web", vm)
 	first := v.Versions[0]
 	use := func(in control.From, name string, project fleet.ProjectID) fleet.VMView {
 		t.Helper()
@@ -44,12 +44,12 @@ func TestCreateVMsFromTemplate(t *testing.T) {
 	}
 	of := control.TemplateVersion{TemplateID: v.ID, VersionID: first.ID}
 	remove := func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "Web"); return err }
-	s.refused("delete what clones stand on", fleet.Conflict, "VM linked, VM other", remove)
+	s.wantRefused("delete what clones stand on", fleet.Conflict, "VM linked, VM other", remove)
 	s.exec(`DELETE FROM vms WHERE id <> ALL ($1::text[])`, []string{string(vm.ID), string(full.ID)})
-	s.refused("delete what a VM is being made from", fleet.Conflict, "being made", remove)
-	s.made(full)
+	s.wantRefused("delete what a VM is being made from", fleet.Conflict, "being made", remove)
+	s.finishCreation(full)
 	s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, full.ID)
-	s.refused("without its name", fleet.Invalid, "Type the template's name", func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "web"); return err })
+	s.wantRefused("without its name", fleet.Invalid, "Type the template's name", func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "web"); return err })
 	images := s.count("images")
 	tasks, err := s.DeleteTemplateVersion(t.Context(), chief, of, "Web")
 	if err != nil || len(tasks) != 1 {
@@ -58,17 +58,17 @@ func TestCreateVMsFromTemplate(t *testing.T) {
 	if s.count("images") != images-1 || len(s.template(chief, v.ID).Versions) != 0 {
 		t.Errorf("%d images are left of %d", s.count("images"), images)
 	}
-	s.refused("use it", fleet.Conflict, "has no version", func() error {
+	s.wantRefused("use it", fleet.Conflict, "has no version", func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "late", From: &control.From{TemplateID: v.ID}})
 		return err
 	})
 }
 
 func TestInvalidUseOfTemplateRefused(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web")
-	v := s.templated("Web", vm)
-	other := s.templated("Other", vm)
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web")
+	v := s.newTemplate("Web", vm)
+	other := s.newTemplate("Other", vm)
 	ask := func(in control.CreateVM) func() error {
 		if in.Name == "" {
 			in.Name = "new"
@@ -94,20 +94,20 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 		{"a spec without a CPU", fleet.Invalid, "vCPUs", ask(control.CreateVM{Spec: fleet.VMSpec{MemoryMiB: 256}, From: &control.From{TemplateID: v.ID}})},
 		{"no such VM", fleet.Invalid, "no such VM", with(control.From{VMID: fleet.NewID[fleet.VMID]()})},
 	} {
-		s.refused(c.name, c.code, c.says, c.do)
+		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
 	of := control.TemplateVersion{TemplateID: v.ID, VersionID: v.Versions[0].ID}
 	if err := s.DeprecateTemplateVersion(t.Context(), s.member, of, true); err != nil {
 		t.Fatal(err)
 	}
 	s.audited("template.deprecate")
-	s.refused("deprecated twice", fleet.Conflict, "deprecated already", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, true) })
-	s.refused("from a deprecated version", fleet.Conflict, "deprecated", with(control.From{TemplateID: v.ID, VersionID: of.VersionID}))
-	s.refused("when all are deprecated", fleet.Conflict, "All its versions are deprecated", with(control.From{TemplateID: v.ID}))
+	s.wantRefused("deprecated twice", fleet.Conflict, "deprecated already", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, true) })
+	s.wantRefused("from a deprecated version", fleet.Conflict, "deprecated", with(control.From{TemplateID: v.ID, VersionID: of.VersionID}))
+	s.wantRefused("when all are deprecated", fleet.Conflict, "All its versions are deprecated", with(control.From{TemplateID: v.ID}))
 	if err := s.DeprecateTemplateVersion(t.Context(), s.member, of, false); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("offered twice", fleet.Conflict, "offered already", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, false) })
+	s.wantRefused("offered twice", fleet.Conflict, "offered already", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, false) })
 	if err := with(control.From{TemplateID: v.ID})(); err != nil {
 		t.Error(err)
 	}

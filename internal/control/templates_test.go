@@ -10,10 +10,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// off returns a VM of project red with a disk in the local pool, created and reported as off.
-func (s *shelf) off(name string, disks ...fleet.Disk) fleet.VMView {
+// stoppedVM returns a VM of project red with a disk in the local pool, created and reported as off.
+func (s *libraryFixture) stoppedVM(name string, disks ...fleet.Disk) fleet.VMView {
 	s.t.Helper()
-	in := control.CreateVM{ProjectID: s.red, Name: name, HostID: s.h1, Spec: small}
+	in := control.CreateVM{ProjectID: s.red, Name: name, HostID: s.h1, Spec: smallSpec}
 	if in.Spec.Disks = disks; disks == nil {
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 20}}
 	}
@@ -21,19 +21,19 @@ func (s *shelf) off(name string, disks ...fleet.Disk) fleet.VMView {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.made(vm)
+	s.finishCreation(vm)
 	return s.get(vm.ID)
 }
 
 // finishCreation finishes the creation of the VM, which is off then.
-func (s *shelf) made(vm fleet.VMView) {
+func (s *libraryFixture) finishCreation(vm fleet.VMView) {
 	s.t.Helper()
 	for _, w := range s.work(vm.HostID, fleet.VMApply) {
-		s.end(vm.HostID, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+		s.stop(vm.HostID, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	}
 }
 
-func (s *shelf) template(a fleet.Actor, id fleet.TemplateID) fleet.TemplateView {
+func (s *libraryFixture) template(a fleet.Actor, id fleet.TemplateID) fleet.TemplateView {
 	s.t.Helper()
 	v, err := s.GetTemplate(s.t.Context(), a, id)
 	if err != nil {
@@ -42,30 +42,30 @@ func (s *shelf) template(a fleet.Actor, id fleet.TemplateID) fleet.TemplateView 
 	return v
 }
 
-// templated returns a template of the VM with complete images.
-func (s *shelf) templated(name string, vm fleet.VMView) fleet.TemplateView {
+// newTemplate returns a template of the VM with complete images.
+func (s *libraryFixture) newTemplate(name string, vm fleet.VMView) fleet.TemplateView {
 	s.t.Helper()
 	id, _, err := s.AddTemplate(s.t.Context(), s.member, control.NewTemplate{Name: name, OfVM: control.OfVM{VMID: vm.ID}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.copied(vm.HostID, digest)
+	s.finishCopies(vm.HostID, digest)
 	return s.template(s.member, id)
 }
 
-// copied finishes all queued copies on the host.
-func (s *shelf) copied(host fleet.HostID, sum string) {
+// finishCopies finishes all queued copies on the host.
+func (s *libraryFixture) finishCopies(host fleet.HostID, sum string) {
 	s.t.Helper()
 	for _, w := range s.work(host, fleet.VolumeCopy) {
-		s.did(host, w, `{"sha256":"`+sum+`"}`)
+		s.finishVolume(host, w, `{"sha256":"`+sum+`"}`)
 	}
 }
 
 // A member makes a template of a VM that is off: each disk becomes an image of the template, and the spec loses the
 // VM's identity.
 func TestMembersCreateTemplates(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	id, task, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OS: fleet.OSFacts{Family: "linux"}, OfVM: control.OfVM{VMID: vm.ID, Note: "with nginx"}})
 	if err != nil || task.ProjectID != s.red || task.HostName != "" {
 		t.Fatalf("%+v %v", task, err)
@@ -76,7 +76,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 		t.Errorf("%q %+v", why, v)
 	}
 	works := s.work(s.h1, fleet.VolumeCopy)
-	if len(works) != 2 || one0[int](s.site, `SELECT count(DISTINCT task_id) FROM jobs WHERE kind = 'volume.copy'`) != 1 {
+	if len(works) != 2 || queryOne[int](s.projectFixture, `SELECT count(DISTINCT task_id) FROM jobs WHERE kind = 'volume.copy'`) != 1 {
 		t.Fatalf("%+v", works)
 	}
 	for i, w := range works {
@@ -84,7 +84,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 		if o := w.Args.Volume; !o.Flatten || o.Source != vm.Spec.Disks[i].Volume || ref.Volume != fmt.Sprintf("Web-base-disk-%d-v1.qcow2", i+1) || ref.PoolID != vm.Spec.Disks[i].PoolID {
 			t.Errorf("%s %+v", w.Subject, o)
 		}
-		s.did(s.h1, w, `{"sha256":"`+digest+`"}`)
+		s.finishVolume(s.h1, w, `{"sha256":"`+digest+`"}`)
 	}
 	v = s.template(s.member, id)
 	x := v.Versions[0]
@@ -103,7 +103,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 	if _, err := s.AddTemplateVersion(t.Context(), s.member, id, control.OfVM{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
-	s.copied(s.h1, strings.Repeat("1", 64))
+	s.finishCopies(s.h1, strings.Repeat("1", 64))
 	name := "Web"
 	if err := s.EditTemplate(t.Context(), s.member, id, control.EditTemplate{Name: &name}); err != nil {
 		t.Fatal(err)
@@ -117,9 +117,9 @@ func TestMembersCreateTemplates(t *testing.T) {
 }
 
 func TestTemplatePermissions(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web")
-	v := s.templated("Web", vm)
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web")
+	v := s.newTemplate("Web", vm)
 	elsewhere := s.person("eve", s.blue, fleet.RoleMember)
 	elsewhere.Projects[s.red] = fleet.RoleViewer
 	of := control.TemplateVersion{TemplateID: v.ID, VersionID: v.Versions[0].ID}
@@ -146,7 +146,7 @@ func TestTemplatePermissions(t *testing.T) {
 			return err
 		}
 	}
-	alien := s.off("alien")
+	alien := s.stoppedVM("alien")
 	s.exec(`UPDATE vms SET project_id = $2 WHERE id = $1`, alien.ID, s.blue)
 	for _, c := range []struct {
 		name string
@@ -188,7 +188,7 @@ func TestTemplatePermissions(t *testing.T) {
 			return err
 		}},
 	} {
-		s.refused(c.name, c.code, c.says, c.do)
+		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
 	if err := grant(chief)(); err != nil {
 		t.Fatal(err)
@@ -207,19 +207,19 @@ func TestTemplatePermissions(t *testing.T) {
 	if err := s.RevokeTemplate(t.Context(), chief, v.ID, s.blue); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("withdrawn", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w2"))
+	s.wantRefused("withdrawn", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w2"))
 	if text := s.template(s.member, v.ID).Versions[0]; text.Others != 1 || text.OthersLinked != 1 || len(text.VMs) != 0 {
 		t.Errorf("its own project is told of the other's VMs %+v", text)
 	}
-	s.refused("deleted while another project stands on it", fleet.Conflict, "of other projects stand on version 1", remove(s.member))
+	s.wantRefused("deleted while another project stands on it", fleet.Conflict, "of other projects stand on version 1", remove(s.member))
 	if err := remove(s.member)(); strings.Contains(err.Error(), "VM w") {
 		t.Errorf("a member is told whose disks: %v", err)
 	}
 }
 
 func TestInvalidTemplateSourceRefused(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web")
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web")
 	ask := func(in control.NewTemplate) func() error {
 		return func() error { _, _, err := s.AddTemplate(t.Context(), s.member, in); return err }
 	}
@@ -244,35 +244,35 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 		{"no id", fleet.NotFound, "no such VM", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: "'; DROP TABLE vms"}}},
 		{"of images that there are not", fleet.Conflict, "made from no image", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: vm.ID, OfImages: true}}},
 	} {
-		s.refused(c.name, c.code, c.says, ask(c.in))
+		s.wantRefused(c.name, c.code, c.says, ask(c.in))
 	}
 	for status, says := range map[string]string{
 		`{"power":"absent"}`: "not on its host",
 		`{"power":"stopped","drift":[{"field":"disks","applied":"a","actual":"b"}]}`: "Somebody changed its disks",
 	} {
 		s.exec(`UPDATE vms SET status = $2 WHERE id = $1`, vm.ID, status)
-		s.refused(status, fleet.Conflict, says, ask(control.NewTemplate{Name: "A", OfVM: of}))
+		s.wantRefused(status, fleet.Conflict, says, ask(control.NewTemplate{Name: "A", OfVM: of}))
 	}
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.refused("its host is not heard", fleet.Conflict, "not heard", ask(control.NewTemplate{Name: "A", OfVM: of}))
-	s.heard()
+	s.wantRefused("its host is not heard", fleet.Conflict, "not heard", ask(control.NewTemplate{Name: "A", OfVM: of}))
+	s.markOnline()
 	if err := ask(control.NewTemplate{Name: "A", OfVM: of})(); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("its name again", fleet.Conflict, "exists in red already", ask(control.NewTemplate{Name: "A", OfVM: of}))
-	s.refused("while its disk is read", fleet.Conflict, "at work now", ask(control.NewTemplate{Name: "B", OfVM: of}))
+	s.wantRefused("its name again", fleet.Conflict, "exists in red already", ask(control.NewTemplate{Name: "A", OfVM: of}))
+	s.wantRefused("while its disk is read", fleet.Conflict, "at work now", ask(control.NewTemplate{Name: "B", OfVM: of}))
 	s.exec(`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectTemplates)
-	s.refused("more than a project may have", fleet.Conflict, "as many as it may have", ask(control.NewTemplate{Name: "Last", OfVM: of}))
+	s.wantRefused("more than a project may have", fleet.Conflict, "as many as it may have", ask(control.NewTemplate{Name: "Last", OfVM: of}))
 }
 
 // A template of existing images is ready at once, also from a running VM. It does not own the images, which stay
 // after its deletion.
 func TestTemplateOfExistingImages(t *testing.T) {
-	s := newShelf(t)
-	image, version := s.shelve(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s := newLibraryFixture(t)
+	image, version := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '[{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}]') WHERE pool_id = $1`, s.nfs)
-	vm, err := s.from(s.member, s.red, "web", fleet.Disk{PoolID: s.nfs, ImageID: image, Overlay: true})
+	vm, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.nfs, ImageID: image, Overlay: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,7 +285,7 @@ func TestTemplateOfExistingImages(t *testing.T) {
 	if x := v.Versions[0]; x.Unready() != "" || x.Disks[0].Own || x.Spec.Disks[0].VersionID != version || x.VMs[0].Name != "web" {
 		t.Errorf("%+v", x)
 	}
-	s.refused("deleted, while linked clones stand on the image", fleet.Conflict, "VM web", func() error { _, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); return err })
+	s.wantRefused("deleted, while linked clones stand on the image", fleet.Conflict, "VM web", func() error { _, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); return err })
 	s.exec(`DELETE FROM vms`)
 	if tasks, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); err != nil || len(tasks) != 0 {
 		t.Fatalf("%v %v", tasks, err)

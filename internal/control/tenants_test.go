@@ -17,7 +17,7 @@ import (
 )
 
 // lists requests a page of each list and returns the errors by list.
-func (s *site) lists(q fleet.Query) map[string]error {
+func (s *projectFixture) lists(q fleet.Query) map[string]error {
 	out := map[string]error{}
 	add := func(name string, _ any, err error) { out[name] = err }
 	ctx := s.t.Context()
@@ -46,7 +46,7 @@ func (s *site) lists(q fleet.Query) map[string]error {
 
 // Every forged cursor is refused or leads to a page; none causes a database error.
 func TestForgedCursorsRefused(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.vm("web", fleet.Running)
 	values := []string{
 		"", "0", "-1", "+5", "007", "1e3", "2147483648", "-2147483649", "9223372036854775807", "9223372036854775808", "99999999999999999999999", "NaN", "true", "null",
@@ -91,7 +91,7 @@ func TestForgedCursorsRefused(t *testing.T) {
 }
 
 func TestTokensRevokedWithParentToken(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	with := chief
 	var chain []fleet.Token
 	for i := range 4 {
@@ -118,7 +118,7 @@ func TestTokensRevokedWithParentToken(t *testing.T) {
 }
 
 func TestAuditIsAppendOnly(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	h.session("chief")
 	h.exec("INSERT INTO audit (at, actor, action, subject) VALUES (now() - interval '366 days', 'chief', 'old', 'user:chief')")
 	for _, sql := range []string{"UPDATE audit SET actor = 'somebody'", "DELETE FROM audit", "TRUNCATE audit", "DELETE FROM audit WHERE action = 'user.signIn'"} {
@@ -134,7 +134,7 @@ func TestAuditIsAppendOnly(t *testing.T) {
 }
 
 func TestRefusalAuditLinesAreLimited(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	refuse := func(a fleet.Actor, code fleet.Code) {
 		t.Helper()
 		if err := h.NoteRefusal(t.Context(), fleet.SystemActor, a, "GET /hosts", fleet.Errorf(code, "No.")); err != nil {
@@ -161,12 +161,12 @@ func TestRefusalAuditLinesAreLimited(t *testing.T) {
 }
 
 // hostSecrets returns the texts that no answer to a tenant may contain: host names and paths.
-func (s *site) secretsOf(v fleet.VMView) []string {
+func (s *projectFixture) hostSecrets(v fleet.VMView) []string {
 	return []string{string(s.h1), string(s.h2), "host-of-the-house", "/v/", "/mnt/", "/srv/", "virbr0"}
 }
 
 func TestHostNamesHiddenFromTenants(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`UPDATE hosts SET name = 'host-of-the-house' WHERE id = $1`, s.h1)
 	v := s.vm("web", fleet.Running)
 	s.exec(`UPDATE vms SET status = status || '{"error":"host-of-the-house: cannot open ''/srv/vm/web-1.qcow2'': on file:///mnt/nfs/x","errorOf":"vm.start","disks":[{"target":"vda","path":"/srv/vm/web-1.qcow2"}]}' WHERE id = $1`, v.ID)
@@ -209,7 +209,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 		text := "changed"
 		changed, _, err := s.UpdateVM(ctx, a, v.ID, control.UpdateVM{Description: &text})
 		add("update", changed, err)
-		made, err := s.CreateVM(ctx, a, control.CreateVM{ProjectID: s.red, Name: "of-" + a.Name, Spec: small})
+		made, err := s.CreateVM(ctx, a, control.CreateVM{ProjectID: s.red, Name: "of-" + a.Name, Spec: smallSpec})
 		add("create", made, err)
 		s.exec(`UPDATE vms SET observed_generation = generation WHERE id = $1`, v.ID)
 		order, err := s.ActVM(ctx, a, v.ID, fleet.ActReboot)
@@ -221,7 +221,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, secret := range s.secretsOf(v) {
+		for _, secret := range s.hostSecrets(v) {
 			if strings.Contains(string(text), secret) {
 				t.Errorf("%s tells a member %q: %s", name, secret, text)
 			}
@@ -231,7 +231,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, secret := range s.secretsOf(v) {
+	for _, secret := range s.hostSecrets(v) {
 		if secret != "/mnt/" && !strings.Contains(string(whole), secret) {
 			t.Errorf("who runs the hosts is not shown %q", secret)
 		}
@@ -247,12 +247,12 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 
 // A member learns only its own project's MAC addresses.
 func TestMACsOfOtherProjectsHidden(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	taken := s.vm("theirs", fleet.Stopped)
 	s.exec(`UPDATE vms SET project_id = $2, spec = spec || `+onDefault("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID, s.blue)
 	said := map[string]bool{}
 	for _, mac := range []string{"52:54:00:00:00:99", "52:54:00:00:00:98", fleet.ProjectMACs(s.blue) + "00:01"} {
-		in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: small}
+		in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: smallSpec}
 		in.Spec.NICs = []fleet.NIC{{Network: "default", MAC: mac}}
 		_, err := s.CreateVM(t.Context(), s.member, in)
 		wantCode(t, err, fleet.Invalid)
@@ -285,7 +285,7 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 		t.Fatalf("woken by %v, want %v", wakes, want)
 	}
 	r.exec(`UPDATE tasks SET project_id = v.project_id FROM vms v WHERE subject = 'vm:' || v.id`)
-	r.caughtUp()
+	r.drainHub()
 	var hear func() map[string]bool
 	hear = func() map[string]bool {
 		sub := r.hub.Subscribe(wakes...)

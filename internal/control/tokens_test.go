@@ -11,7 +11,7 @@ import (
 )
 
 func TestAPITokenHasUsersCurrentPermissions(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	ann := h.addUser("ann", fleet.RoleOperator)
 	token, err := h.CreateToken(t.Context(), ann, "backup job", time.Hour)
 	if err != nil {
@@ -49,7 +49,7 @@ func TestAPITokenHasUsersCurrentPermissions(t *testing.T) {
 }
 
 func TestTokenLastUseUpdatedOncePerMinute(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	token, err := h.CreateToken(t.Context(), chief, "ci", 0)
 	if err != nil || token.ExpiresAt != nil {
 		t.Fatalf("%+v, %v", token, err)
@@ -76,7 +76,7 @@ func TestTokenLastUseUpdatedOncePerMinute(t *testing.T) {
 }
 
 func TestTokensVisibleOnlyToOwner(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	ann := h.addUser("ann", fleet.RoleViewer)
 	token, err := h.CreateToken(t.Context(), ann, "mine", 0)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestTokensVisibleOnlyToOwner(t *testing.T) {
 }
 
 func TestInvalidTokenInputRefused(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	for _, name := range []string{" ", "two\nlines", strings.Repeat("x", 101)} {
 		_, err := h.CreateToken(t.Context(), chief, name, 0)
 		wantField(t, err, "name")
@@ -110,7 +110,7 @@ func TestInvalidTokenInputRefused(t *testing.T) {
 }
 
 func TestChildTokenExpiresWithParent(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	first, err := h.CreateToken(t.Context(), chief, "first", time.Hour)
 	if err != nil {
 		t.Fatal(err)

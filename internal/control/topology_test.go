@@ -9,7 +9,7 @@ import (
 )
 
 // onLAN returns a VM of project red on h1 with a NIC on the network.
-func (s *site) onLAN(name string, n fleet.NetworkID) fleet.VMView {
+func (s *projectFixture) onLAN(name string, n fleet.NetworkID) fleet.VMView {
 	s.t.Helper()
 	v := s.vm(name, fleet.Running)
 	s.exec(`UPDATE vms SET host_id = $1, spec = jsonb_set(spec, '{nics}', jsonb_build_array(jsonb_build_object('networkId', $2::text, 'mac', $4::text))) WHERE id = $3`, s.h1, n, v.ID, fmt.Sprintf("52:54:00:00:00:%02x", s.count("vms")))
@@ -17,11 +17,11 @@ func (s *site) onLAN(name string, n fleet.NetworkID) fleet.VMView {
 }
 
 func TestTopology(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	ctx := t.Context()
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
-	s.says(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
-	s.says(lan.ID, s.h2, `{"active":false,"error":"no dnsmasq"}`)
+	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
+	s.setNetworkStatus(lan.ID, s.h2, `{"active":false,"error":"no dnsmasq"}`)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nics}', '[{"name":"eth0","kind":"physical","up":true,"master":"qx-lan"},{"name":"qx-lan","kind":"bridge","up":true}]') WHERE id = $1`, s.h1)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,nicsLooked}', 'true') WHERE id = $1`, s.h1)
 	web := s.onLAN("web", lan.ID)
@@ -61,9 +61,9 @@ func TestTopology(t *testing.T) {
 
 // Members see a network with their own VMs, without hosts, devices or other projects' VMs.
 func TestTenantTopology(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
-	s.says(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
+	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)
 	mine := s.onLAN("web", lan.ID)
 	theirs := s.onLAN("theirs", lan.ID)
 	s.exec(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, theirs.ID)
@@ -74,13 +74,13 @@ func TestTenantTopology(t *testing.T) {
 	if len(n.Hosts)+len(n.Devices)+n.MoreHosts > 0 || n.Network.Spec.Bridge != "" {
 		t.Errorf("a member is shown %+v", n)
 	}
-	s.says(lan.ID, s.h1, `{"active":true,"forward":"bridge"}`)
-	s.refused("a network that leads out", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
+	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"forward":"bridge"}`)
+	s.wantRefused("a network that leads out", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
 }
 
 // A topology has a limited number of VMs, those needing attention among them.
 func TestTopologyIsLimited(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
 	v := s.onLAN("web", lan.ID)
 	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, generation, observed_generation, status)

@@ -43,7 +43,7 @@ func TestAbsurdReportsDoNotBreakSums(t *testing.T) {
 
 // Pools on one file system of a host, and mounts of one export, share its space.
 func TestSharedFileSystemCountedOnce(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	total := func(want string) {
 		t.Helper()
 		o, err := s.Overview(t.Context(), chief)

@@ -11,18 +11,18 @@ import (
 )
 
 // imageOnOneHost returns an image with a single copy, on the first host, in a local pool that both hosts have.
-func (s *shelf) lonely() fleet.ImageID {
+func (s *libraryFixture) imageOnOneHost() fleet.ImageID {
 	s.t.Helper()
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', jsonb_set(status, '{volumes}', '[]'), 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
-	s.lay(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
-	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
+	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "only-here.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
 	s.exec(`UPDATE hosts SET key_hash = decode(repeat(CASE id WHEN $1 THEN '11' ELSE '22' END, 32), 'hex')`, s.h1)
 	return id
 }
 
 // onlyWork returns the host's only job of the kind.
-func (s *shelf) only(host fleet.HostID, kind fleet.JobKind) wire.Work {
+func (s *libraryFixture) onlyJob(host fleet.HostID, kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	w := s.work(host, kind)
 	if len(w) != 1 {
@@ -31,7 +31,7 @@ func (s *shelf) only(host fleet.HostID, kind fleet.JobKind) wire.Work {
 	return w[0]
 }
 
-func (s *shelf) meet(host fleet.HostID, w wire.Work, id fleet.TransferID, in wire.Meet) wire.MeetAnswer {
+func (s *libraryFixture) meet(host fleet.HostID, w wire.Work, id fleet.TransferID, in wire.Meet) wire.MeetAnswer {
 	s.t.Helper()
 	in.Job, in.Epoch = w.ID, w.Epoch
 	out, err := s.Meet(s.t.Context(), s.agents[host], id, in)
@@ -42,17 +42,17 @@ func (s *shelf) meet(host fleet.HostID, w wire.Work, id fleet.TransferID, in wir
 }
 
 func TestImageSentBetweenHosts(t *testing.T) {
-	s := newShelf(t)
-	id := s.lonely()
+	s := newLibraryFixture(t)
+	id := s.imageOnOneHost()
 	task, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
 	if err != nil || task.Kind != fleet.VolumeReceive {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.refused("twice", fleet.Conflict, "at work", func() error {
+	s.wantRefused("twice", fleet.Conflict, "at work", func() error {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
 		return err
 	})
-	in, out := s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
+	in, out := s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
 	way := in.Args.Volume.Transfer
 	if way == nil || way.Peer != s.h1 || way.PeerName != "h1" || in.Args.Volume.Checksum != "sha256:"+digest || in.Pool == nil || in.Pool.ID != s.local {
 		t.Fatalf("the receiver is told %+v", in.Args.Volume)
@@ -74,19 +74,19 @@ func TestImageSentBetweenHosts(t *testing.T) {
 		t.Errorf("the sender hears %+v", got)
 	}
 	other := s.host("h3", 1024)
-	stranger := s.greet(other)
-	s.heard()
+	stranger := s.agentSession(other)
+	s.markOnline()
 	says := func(a fleet.Actor, word wire.Meet) func() error {
 		return func() error { _, err := s.Meet(t.Context(), a, way.ID, word); return err }
 	}
-	s.refused("a stranger", fleet.Conflict, "no longer yours", says(stranger, wire.Meet{Job: in.ID, Epoch: in.Epoch}))
-	s.refused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
-	s.refused("the other's job", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
+	s.wantRefused("a stranger", fleet.Conflict, "no longer yours", says(stranger, wire.Meet{Job: in.ID, Epoch: in.Epoch}))
+	s.wantRefused("an older epoch", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch - 1, Ticket: next}))
+	s.wantRefused("the other's job", fleet.Conflict, "no longer yours", says(s.agents[s.h2], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: next}))
 	for _, at := range []string{"127.0.0.1:1", "[fe80::1]:1", "portal:1", "192.0.2.7"} {
-		s.refused("listening at "+at, fleet.Malformed, "no address", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch, Ticket: next, Listens: []string{at}}))
+		s.wantRefused("listening at "+at, fleet.Malformed, "no address", says(s.agents[s.h2], wire.Meet{Job: in.ID, Epoch: in.Epoch, Ticket: next, Listens: []string{at}}))
 	}
-	s.refused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
-	s.refused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))
+	s.wantRefused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
+	s.wantRefused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))
 
 	// If they cannot reach each other they use the portal's relay, and nobody else can.
 	at := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
@@ -98,18 +98,18 @@ func TestImageSentBetweenHosts(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	}
-	s.refused("a stranger at the pair", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), stranger, at.Pair); return err })
+	s.wantRefused("a stranger at the pair", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), stranger, at.Pair); return err })
 	s.exec(`UPDATE transfers SET paired_at = now() - interval '31 seconds'`)
-	s.refused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.Pair); return err })
+	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), s.agents[s.h1], at.Pair); return err })
 	if new := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: next, Relay: true}); new.Pair == at.Pair || new.Paired != next {
 		t.Errorf("another ticket meets at %+v", new)
 	}
 
-	s.did(s.h2, in, `{"sha256":"`+digest+`"}`)
+	s.finishVolume(s.h2, in, `{"sha256":"`+digest+`"}`)
 	if got := s.meet(s.h1, out, way.ID, wire.Meet{}); !got.Received || got.Over != "" {
 		t.Errorf("in the end the sender hears %+v", got)
 	}
-	s.end(s.h1, out, wire.Finish{Outcome: wire.Done})
+	s.stop(s.h1, out, wire.Finish{Outcome: wire.Done})
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -119,8 +119,8 @@ func TestImageSentBetweenHosts(t *testing.T) {
 }
 
 func TestTransferCancelledOnBothHosts(t *testing.T) {
-	s := newShelf(t)
-	id := s.lonely()
+	s := newLibraryFixture(t)
+	id := s.imageOnOneHost()
 	ask := func() fleet.Task {
 		t.Helper()
 		task, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
@@ -138,13 +138,13 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 		return got.State
 	}
 	task := ask()
-	s.refused("for a member", fleet.NotFound, "no such task", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
+	s.wantRefused("for a member", fleet.NotFound, "no such task", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
 	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobCancelled || len(s.work(s.h1, fleet.VolumeSend)) != 0 {
 		t.Fatalf("what waits: %+v %v", got, err)
 	}
 
 	task = ask()
-	in, out := s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
+	in, out := s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 		if err != nil || !strings.Contains(answer.Stop, "Cancelled by") {
 			t.Errorf("%+v %v", answer, err)
 		}
-		s.end(h, w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop})
+		s.stop(h, w, wire.Finish{Outcome: wire.Cancelled, Error: answer.Stop})
 	}
 	if got := state(task); got != fleet.JobCancelled {
 		t.Errorf("it is %s", got)
@@ -161,18 +161,18 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 
 	// A failure of one side ends the other: a queued job at once, a running one at its next request.
 	task = ask()
-	in = s.only(s.h2, fleet.VolumeReceive)
-	s.end(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
+	in = s.onlyJob(s.h2, fleet.VolumeReceive)
+	s.stop(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
 	if got := state(task); got != fleet.JobFailed || len(s.work(s.h1, fleet.VolumeSend)) != 0 {
 		t.Errorf("it is %s", got)
 	}
 	task = ask()
-	in, out = s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
-	s.end(s.h1, out, wire.Finish{Outcome: wire.Failed, Error: "Input/output error"})
+	in, out = s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
+	s.stop(s.h1, out, wire.Finish{Outcome: wire.Failed, Error: "Input/output error"})
 	if got := s.meet(s.h2, in, in.Args.Volume.Transfer.ID, wire.Meet{}); !strings.Contains(got.Over, "Input/output") || got.Received {
 		t.Errorf("the receiver hears %+v", got)
 	}
-	s.end(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "The part of h1 did not end well"})
+	s.stop(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "The part of h1 did not end well"})
 	if got := state(task); got != fleet.JobFailed {
 		t.Errorf("it is %s", got)
 	}
@@ -181,14 +181,14 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 // A VM placed where its image is missing has the image sent first, as part of its task. Hosts with the image are
 // preferred.
 func TestMissingImageIsSentBeforeVM(t *testing.T) {
-	s := newShelf(t)
-	id := s.lonely()
+	s := newLibraryFixture(t)
+	id := s.imageOnOneHost()
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', to_jsonb(65536::bigint << 20)) WHERE id = $1`, s.h2)
-	near, err := s.from(s.member, s.red, "near", fleet.Disk{PoolID: s.local, ImageID: id})
+	near, err := s.createFromImage(s.member, s.red, "near", fleet.Disk{PoolID: s.local, ImageID: id})
 	if err != nil || s.get(near.ID).HostID != s.h1 {
 		t.Fatalf("%+v %v", near, err)
 	}
-	in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "far", Spec: small}
+	in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "far", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: s.local, ImageID: id}}
 	far, err := s.CreateVM(t.Context(), s.member, in)
 	if err != nil {
@@ -199,13 +199,13 @@ func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	}
 	// As before that report.
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`)
-	w, out := s.only(s.h2, fleet.VolumeReceive), s.only(s.h1, fleet.VolumeSend)
+	w, out := s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
 	if w.Args.Volume.Transfer.ID != out.Args.Volume.Transfer.ID {
 		t.Error("they are two transfers")
 	}
-	s.did(s.h2, w, `{"sha256":"`+digest+`"}`)
-	s.end(s.h1, out, wire.Finish{Outcome: wire.Done})
-	s.end(s.h2, s.only(s.h2, fleet.VMApply), wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	s.finishVolume(s.h2, w, `{"sha256":"`+digest+`"}`)
+	s.stop(s.h1, out, wire.Finish{Outcome: wire.Done})
+	s.stop(s.h2, s.onlyJob(s.h2, fleet.VMApply), wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	if got := one[string](&rig{t: t, pool: s.pool}, `SELECT state FROM tasks WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(far.ID)); got != "done" {
 		t.Errorf("the VM's task is %s", got)
 	}

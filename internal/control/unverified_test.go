@@ -10,11 +10,11 @@ import (
 
 // An unverified or touched copy is verified before a VM is created from it. A copy with other bytes is not used.
 func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	id := s.start("Debian 12").ID
 	lay := func(more string) {
 		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', '[]') WHERE pool_id = $1`, s.nfs)
-		s.lay(s.nfs, s.h1, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576`+more+`}`)
+		s.addVolume(s.nfs, s.h1, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576`+more+`}`)
 		s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	}
 	lay("")
@@ -29,13 +29,13 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	}
 
 	disk := fleet.Disk{PoolID: s.nfs, ImageID: image}
-	if _, err := s.from(s.member, s.red, "first", disk); err != nil {
+	if _, err := s.createFromImage(s.member, s.red, "first", disk); err != nil {
 		t.Fatal(err)
 	}
 	if len(s.work(s.h1, fleet.VMApply)) != 0 {
 		t.Error("it is made before anybody has read the image")
 	}
-	other, err := s.from(s.member, s.red, "second", disk) // it waits for the same verification
+	other, err := s.createFromImage(s.member, s.red, "second", disk) // it waits for the same verification
 	if err != nil || other.Spec.Disks[0].ImageSHA256 != "" {
 		t.Fatalf("%+v %v", other, err)
 	}
@@ -43,8 +43,8 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	if len(works) > 1 {
 		t.Fatalf("it is read %d times", len(works))
 	}
-	hash := s.running(fleet.VolumeHash)
-	s.did(s.h1, hash, `{"sha256":"`+digest+`"}`)
+	hash := s.runningJob(fleet.VolumeHash)
+	s.finishVolume(s.h1, hash, `{"sha256":"`+digest+`"}`)
 	if n := len(s.work(s.h1, fleet.VMApply)); n != 2 || !newest().Verified {
 		t.Errorf("after that %d VMs are made: %+v", n, newest())
 	}
@@ -54,7 +54,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	if x := newest(); x.Verified || !x.Offered {
 		t.Errorf("touched: %+v", x)
 	}
-	vm, err := s.from(s.member, s.red, "third", disk)
+	vm, err := s.createFromImage(s.member, s.red, "third", disk)
 	if err != nil || vm.Spec.Disks[0].ImageSHA256 != digest {
 		t.Fatalf("%+v %v", vm, err)
 	}
@@ -63,7 +63,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 		t.Fatalf("%+v", works)
 	}
 	lay(`,"sha256":"` + strings.Repeat("9", 64) + `"`)
-	s.end(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
+	s.stop(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
 	if len(s.work(s.h1, fleet.VMApply)) != 0 {
 		t.Error("a VM is made of other bytes")
 	}
@@ -73,11 +73,11 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	if x := newest(); x.Offered {
 		t.Errorf("other bytes are offered: %+v", x)
 	}
-	s.refused("one more of it", fleet.Invalid, "", func() error { _, err := s.from(s.member, s.red, "fourth", disk); return err })
+	s.wantRefused("one more of it", fleet.Invalid, "", func() error { _, err := s.createFromImage(s.member, s.red, "fourth", disk); return err })
 }
 
 // runningWork returns the first host's job of the kind.
-func (s *shelf) running(kind fleet.JobKind) wire.Work {
+func (s *libraryFixture) runningJob(kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	var w wire.Work
 	w.Kind = kind

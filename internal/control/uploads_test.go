@@ -11,13 +11,13 @@ import (
 )
 
 // sender returns a user who uploads files.
-func (s *site) sender(name string, role fleet.Role) fleet.Actor {
+func (s *projectFixture) sender(name string, role fleet.Role) fleet.Actor {
 	a := s.addUser(name, role)
 	a.Session = "browser"
 	return a
 }
 
-func (s *site) upload(a fleet.Actor, name string) fleet.Upload {
+func (s *projectFixture) upload(a fleet.Actor, name string) fleet.Upload {
 	s.t.Helper()
 	u, err := s.CreateUpload(s.t.Context(), a, s.nfs, control.NewUpload{Name: name, SizeBytes: 1 << 20, File: name + "/1048576/7", HostID: s.h1})
 	if err != nil {
@@ -27,7 +27,7 @@ func (s *site) upload(a fleet.Actor, name string) fleet.Upload {
 }
 
 func TestCreateUpload(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	order := func(in control.NewUpload) func() error {
 		return func() error { _, err := s.CreateUpload(t.Context(), uploading, s.nfs, in); return err }
@@ -40,28 +40,28 @@ func TestCreateUpload(t *testing.T) {
 		"not whole yet":   {Name: "a.partial", SizeBytes: 1},
 		"characters":      {Name: "a.raw", SizeBytes: 1, File: strings.Repeat("x", fleet.MaxFile+1)},
 	} {
-		s.refused(says, fleet.Invalid, says, order(bad))
+		s.wantRefused(says, fleet.Invalid, says, order(bad))
 	}
 	u := s.upload(uploading, "image.raw")
 	s.audited("volume.upload")
 	if again := s.upload(uploading, "image.raw"); again.ID != u.ID {
 		t.Errorf("the same file is sent as %s, and again as %s", u.ID, again.ID)
 	}
-	s.refused("the same name of another file", fleet.Invalid, "is being made", order(control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h1}))
+	s.wantRefused("the same name of another file", fleet.Invalid, "is being made", order(control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h1}))
 	other := s.sender("other", fleet.RoleOperator)
-	s.refused("the same of another person", fleet.Invalid, "is being made", func() error {
+	s.wantRefused("the same of another person", fleet.Invalid, "is being made", func() error {
 		_, err := s.CreateUpload(t.Context(), other, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, File: "image.raw/1048576/7", HostID: s.h1})
 		return err
 	})
 	for i := range 7 {
 		s.upload(uploading, fmt.Sprintf("more-%d.raw", i))
 	}
-	s.refused("a ninth", fleet.TooMany, "Finish or cancel some", order(control.NewUpload{Name: "ninth.raw", SizeBytes: 1, HostID: s.h1}))
+	s.wantRefused("a ninth", fleet.TooMany, "Finish or cancel some", order(control.NewUpload{Name: "ninth.raw", SizeBytes: 1, HostID: s.h1}))
 	s.upload(other, "of-another.raw")
 }
 
 func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	u := s.upload(uploading, "image.raw")
 	thief, viewer := s.sender("thief", fleet.RoleOperator), s.sender("looker", fleet.RoleViewer)
@@ -71,8 +71,8 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 		"keep":     func(a fleet.Actor) error { return s.KeepUpload(t.Context(), a, u.ID) },
 		"cancel":   func(a fleet.Actor) error { return s.CancelUpload(t.Context(), a, u.ID) },
 	} {
-		s.refused(name+" another's", fleet.NotFound, "no such upload", func() error { return do(thief) })
-		s.refused(name+" it as a viewer", fleet.Forbidden, "no right", func() error { return do(viewer) })
+		s.wantRefused(name+" another's", fleet.NotFound, "no such upload", func() error { return do(thief) })
+		s.wantRefused(name+" it as a viewer", fleet.Forbidden, "no right", func() error { return do(viewer) })
 	}
 
 	end, err := s.ContinueUpload(t.Context(), uploading, u.ID)
@@ -83,19 +83,19 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h1, h2 := s.greet(s.h1), s.greet(s.h2)
+	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
 	for _, id := range []fleet.PairID{end.ID(), second.ID()} {
-		s.refused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, id); return err })
+		s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, id); return err })
 		if got, err := s.JoinPair(t.Context(), h1, id); err != nil || got.ID() != id || got.Kind() != end.Kind() {
 			t.Errorf("its host is let in as %v, %v", got, err)
 		}
 	}
 	s.exec(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
-	s.refused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, end.ID()); return err })
+	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, end.ID()); return err })
 
 	// A host finishes only its own jobs.
-	claim := s.take(h1, fleet.VolumeUpload)
-	s.refused("another host's end of it", fleet.NotFound, "no such job", func() error {
+	claim := s.claimUntil(h1, fleet.VolumeUpload)
+	s.wantRefused("another host's end of it", fleet.NotFound, "no such job", func() error {
 		_, _, err := s.Finish(t.Context(), h2, claim.ID, wire.Finish{Epoch: claim.Epoch, Outcome: wire.Done})
 		return err
 	})
@@ -105,7 +105,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 }
 
 // claimUntil claims until the host gets a job of the kind.
-func (s *site) take(host fleet.Actor, kind fleet.JobKind) wire.Work {
+func (s *projectFixture) claimUntil(host fleet.Actor, kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	for range 20 {
 		claim, err := s.Claim(s.t.Context(), host, wire.ClaimRequest{Max: 1}, 0)
@@ -123,12 +123,12 @@ func (s *site) take(host fleet.Actor, kind fleet.JobKind) wire.Work {
 }
 
 func TestAbandonedUploadsEnd(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
-	h1 := s.greet(s.h1)
+	h1 := s.agentSession(s.h1)
 	stale, old, fresh := s.upload(uploading, "stale.raw"), s.upload(uploading, "old.raw"), s.upload(uploading, "fresh.raw")
 	for range 3 {
-		s.take(h1, fleet.VolumeUpload)
+		s.claimUntil(h1, fleet.VolumeUpload)
 	}
 	waiting := s.upload(uploading, "waiting.raw")
 	s.exec(`UPDATE uploads SET heard_at = now() - interval '25 hours' WHERE id = ANY ($1)`, []string{string(stale.ID), string(waiting.ID)})
@@ -149,25 +149,25 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 	if n := s.count("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
 		t.Errorf("%d half-made files are to be removed, want those of two uploads", n)
 	}
-	s.refused("the name, while that lasts", fleet.Conflict, "is being removed", func() error {
+	s.wantRefused("the name, while that lasts", fleet.Conflict, "is being removed", func() error {
 		_, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "stale.raw", SizeBytes: 1, HostID: s.h1})
 		return err
 	})
-	s.refused("to continue it", fleet.Invalid, "Nobody continued it", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
+	s.wantRefused("to continue it", fleet.Invalid, "Nobody continued it", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
 }
 
 // The host's pending connection job of an ended upload must not block the volume: a VM created at once was refused,
 // although no job changed the volume.
 func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
-	s := newSite(t)
-	uploading, h1 := s.sender("sender", fleet.RoleOperator), s.greet(s.h1)
+	s := newProjectFixture(t)
+	uploading, h1 := s.sender("sender", fleet.RoleOperator), s.agentSession(s.h1)
 	u := s.upload(uploading, "sent.raw")
-	claim := s.take(h1, fleet.VolumeUpload)
+	claim := s.claimUntil(h1, fleet.VolumeUpload)
 	if _, err := s.ContinueUpload(t.Context(), uploading, u.ID); err != nil {
 		t.Fatal(err)
 	}
-	sent := s.free("sent.raw")
-	s.refused("a VM of what is being sent", fleet.Conflict, "at work now: upload", s.cloning(chief, s.nfs, "sent.raw"))
+	sent := s.unusedVolume("sent.raw")
+	s.wantRefused("a VM of what is being sent", fleet.Conflict, "at work now: upload", s.cloneRequest(chief, s.nfs, "sent.raw"))
 	if work := s.volumeOn(sent).Use().Work; work != fleet.VolumeUpload.Is().Verb {
 		t.Errorf("at work: %q", work)
 	}
@@ -183,7 +183,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	if work := s.volumeOn(sent).Use().Work; work != "" {
 		t.Errorf("at work, afterwards: %q", work)
 	}
-	if err := s.cloning(chief, s.nfs, "sent.raw")(); err != nil {
+	if err := s.cloneRequest(chief, s.nfs, "sent.raw")(); err != nil {
 		t.Errorf("a VM of what was sent: %v", err)
 	}
 	if _, err := s.CloneVolume(t.Context(), chief, sent, "copy.raw", false); err != nil {
@@ -193,11 +193,11 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 
 // An upload waits for its sender, however often the host's agent is lost.
 func TestUploadJobHasNoAttemptLimit(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	u := s.upload(s.sender("sender", fleet.RoleOperator), "image.raw")
-	h1 := s.greet(s.h1)
+	h1 := s.agentSession(s.h1)
 	for range 8 {
-		s.take(h1, fleet.VolumeUpload)
+		s.claimUntil(h1, fleet.VolumeUpload)
 		s.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE state = 'running'`)
 		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
@@ -211,16 +211,16 @@ func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 // A paused upload's partial file is not removed by other hosts. A name with a partial file that one host has yet to
 // remove is not used by another host of the pool, because that removal would hit the new file.
 func TestPartialUploadsInSharedPool(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
-	h1 := s.greet(s.h1)
+	h1 := s.agentSession(s.h1)
 	u := s.upload(uploading, "image.raw")
-	s.take(h1, fleet.VolumeUpload)
+	s.claimUntil(h1, fleet.VolumeUpload)
 	for _, h := range []fleet.HostID{s.h1, s.h2} { // nobody has sent anything for a while
-		s.lay(s.nfs, h, `{"name":"image.raw.partial","path":"/mnt/nfs/image.raw.partial","format":"raw","unfinished":true}`)
+		s.addVolume(s.nfs, h, `{"name":"image.raw.partial","path":"/mnt/nfs/image.raw.partial","format":"raw","unfinished":true}`)
 	}
 	half := control.Volume{PoolID: s.nfs, Volume: "image.raw.partial"}
-	s.refused("remove it under its sender", fleet.Conflict, "has not ended: upload volume", func() error {
+	s.wantRefused("remove it under its sender", fleet.Conflict, "has not ended: upload volume", func() error {
 		_, err := s.DeleteVolume(t.Context(), chief, half, half.Volume)
 		return err
 	})
@@ -240,7 +240,7 @@ func TestPartialUploadsInSharedPool(t *testing.T) {
 			return err
 		},
 	} {
-		s.refused(name+" on the other host while the first is to remove it", fleet.Conflict, "is being removed", ask)
+		s.wantRefused(name+" on the other host while the first is to remove it", fleet.Conflict, "is being removed", ask)
 	}
 	s.exec(`UPDATE jobs SET state = 'done', ended_at = now(), epoch = 1 WHERE kind = 'volume.delete'`)
 	if _, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h2}); err != nil {

@@ -18,7 +18,7 @@ func wantField(t *testing.T, err error, field string) {
 }
 
 func TestCreatedUserCanSignIn(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	user, password, err := h.CreateUser(t.Context(), chief, identity.UserInput{Name: "ann", Role: fleet.RoleOperator})
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +40,7 @@ func TestCreatedUserCanSignIn(t *testing.T) {
 }
 
 func TestInvalidUserInputRefused(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	_, _, err := h.CreateUser(t.Context(), chief, identity.UserInput{Name: "Ann"})
 	wantField(t, err, "name")
 	_, _, err = h.CreateUser(t.Context(), chief, identity.UserInput{Name: "ann", Role: fleet.RoleMember})
@@ -53,7 +53,7 @@ func TestInvalidUserInputRefused(t *testing.T) {
 }
 
 func TestSessionsEndOnRoleChangeAndDeletion(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	h.addUser("ann", fleet.RoleViewer)
 	update := func(in identity.UserInput) {
 		t.Helper()
@@ -64,20 +64,20 @@ func TestSessionsEndOnRoleChangeAndDeletion(t *testing.T) {
 	}
 	began := h.session("ann")
 	update(identity.UserInput{Name: "anna", Role: fleet.RoleViewer})
-	if !h.lives("ann", began) {
+	if !h.sessionLives("ann", began) {
 		t.Error("another name ended the session")
 	}
 	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator})
-	if h.lives("ann", began) {
+	if h.sessionLives("ann", began) {
 		t.Error("the session outlived the role")
 	}
 	began = h.session("anna")
 	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator, Disabled: true})
-	if h.lives("ann", began) {
+	if h.sessionLives("ann", began) {
 		t.Error("the session of a disabled user lives")
 	}
 	update(identity.UserInput{Name: "anna", Role: fleet.RoleOperator})
-	if h.lives("ann", began) {
+	if h.sessionLives("ann", began) {
 		t.Error("the session came back")
 	}
 	began = h.session("anna")
@@ -85,13 +85,13 @@ func TestSessionsEndOnRoleChangeAndDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.audited("user.delete")
-	if h.lives("ann", began) {
+	if h.sessionLives("ann", began) {
 		t.Error("the session outlived the user")
 	}
 }
 
 func TestLastAdminCannotBeRemoved(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	viewer := identity.UserInput{Name: "chief", Role: fleet.RoleViewer}
 	disabled := identity.UserInput{Name: "chief", Role: fleet.RoleAdmin, Disabled: true}
 	refused := func(what string, err error) {
@@ -116,11 +116,11 @@ func TestLastAdminCannotBeRemoved(t *testing.T) {
 }
 
 func TestConcurrentAdminsCannotRemoveEachOther(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	for range 5 {
 		h.exec("DELETE FROM users")
 		pair := []fleet.Actor{h.addUser("left", fleet.RoleAdmin), h.addUser("right", fleet.RoleAdmin)}
-		got := tally(atOnce(2, func(i int) error {
+		got := tally(runConcurrently(2, func(i int) error {
 			other := pair[1-i].UserID
 			if i == 0 {
 				return h.DeleteUser(t.Context(), pair[i], other)
@@ -135,7 +135,7 @@ func TestConcurrentAdminsCannotRemoveEachOther(t *testing.T) {
 }
 
 func TestIdentityChangesNeedPermission(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	operator := h.addUser("ann", fleet.RoleOperator)
 	for name, call := range map[string]func(a fleet.Actor) error{
 		"ListUsers":  func(a fleet.Actor) error { _, err := h.ListUsers(t.Context(), a, fleet.Query{}); return err },

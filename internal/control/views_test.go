@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (h *house) views(a fleet.Actor, list string) string {
+func (h *identityFixture) views(a fleet.Actor, list string) string {
 	h.t.Helper()
 	views, err := h.ListViews(h.t.Context(), a, list)
 	if err != nil {
@@ -22,7 +22,7 @@ func (h *house) views(a fleet.Actor, list string) string {
 }
 
 func TestSavedViewKeepsListParameters(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	for _, c := range []struct{ list, query, want string }{
 		{"vms", "tab=attention&filter=label%3Aenv%3Dprod&sort=-name&columns=state,host&project=p&limit=10", "columns=state%2Chost&filter=label%3Aenv%3Dprod&limit=10&project=p&sort=-name&tab=attention"},
 		{"vms", "after=x&before=y&tree=hosts&dock=all&group=env&filter=&onclick=z", ""},
@@ -43,7 +43,7 @@ func TestSavedViewKeepsListParameters(t *testing.T) {
 }
 
 func TestSavedViewNameIsUnique(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	ann := h.addUser("ann", fleet.RoleViewer)
 	save := func(a fleet.Actor, name, query string) fleet.SavedView {
 		t.Helper()
@@ -80,7 +80,7 @@ func TestSavedViewNameIsUnique(t *testing.T) {
 }
 
 func TestSavedViewsAreCheckedAndLimited(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	for _, name := range []string{"", " ", "two\nlines", strings.Repeat("ü", 61), "\xff"} {
 		_, err := h.SaveView(t.Context(), chief, "vms", name, "")
 		wantField(t, err, "name")
@@ -105,7 +105,7 @@ func TestSavedViewsAreCheckedAndLimited(t *testing.T) {
 	}
 	// Of many concurrent requests, only as many succeed as the limit allows.
 	h.exec("INSERT INTO saved_views (id, user_id, list, name, query) SELECT n::text, 'chief', 'vms', n::text, '' FROM generate_series(1, 47) n")
-	codes := atOnce(5, func(i int) error {
+	codes := runConcurrently(5, func(i int) error {
 		_, err := h.SaveView(t.Context(), chief, "vms", fmt.Sprint("new ", i), "")
 		return err
 	})

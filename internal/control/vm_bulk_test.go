@@ -11,9 +11,9 @@ import (
 
 // A bulk create is one task with a child per VM, which shows the VM's result.
 func TestBulkCreate(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
-	v := s.templated("Web", s.off("web"))
+	v := s.newTemplate("Web", s.stoppedVM("web"))
 	ask := control.CreateVMs{
 		CreateVM:  control.CreateVM{ProjectID: s.red, Name: "w-{nn}", From: &control.From{TemplateID: v.ID}, Start: true, Labels: map[string]string{"env": "prod"}},
 		BulkNames: fleet.BulkNames{Count: 25, First: 8},
@@ -47,9 +47,9 @@ func TestBulkCreate(t *testing.T) {
 		}
 	}
 	// A child ends when its VM has been created and started.
-	first := one0[string](s.site, `SELECT id FROM vms WHERE name = 'w-08'`)
+	first := queryOne[string](s.projectFixture, `SELECT id FROM vms WHERE name = 'w-08'`)
 	subject := fleet.SubjectVM(fleet.VMID(first))
-	if jobs := one0[string](s.site, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {
+	if jobs := queryOne[string](s.projectFixture, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {
 		t.Errorf("its jobs are %s", jobs)
 	}
 	for range 2 {
@@ -59,23 +59,23 @@ func TestBulkCreate(t *testing.T) {
 		}
 		for _, w := range claim.Jobs {
 			if w.Subject == subject {
-				if state := one0[string](s.site, `SELECT state FROM tasks WHERE subject = $1`, subject); state != "running" {
+				if state := queryOne[string](s.projectFixture, `SELECT state FROM tasks WHERE subject = $1`, subject); state != "running" {
 					t.Errorf("the child is %s while %s is at work", state, w.Kind)
 				}
-				s.end(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+				s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 			}
 		}
 	}
-	if state := one0[string](s.site, `SELECT string_agg(state, ' ') FROM tasks WHERE subject = $1`, subject); state != "done" {
+	if state := queryOne[string](s.projectFixture, `SELECT string_agg(state, ' ') FROM tasks WHERE subject = $1`, subject); state != "done" {
 		t.Errorf("the child is %s", state)
 	}
 }
 
 // Settings that several VMs cannot share are refused before anything is written.
 func TestInvalidBulkCreateRefused(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web-2")
-	v := s.templated("Web", vm)
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web-2")
+	v := s.newTemplate("Web", vm)
 	ask := func(a fleet.Actor, name string, series fleet.BulkNames, change func(*control.CreateVM)) func() error {
 		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{TemplateID: v.ID}}, BulkNames: series}
 		if change != nil {
@@ -87,7 +87,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 	token := fleet.Actor{Name: "a host", Projects: s.member.Projects}
 	with := func(change func(*fleet.VMSpec)) func(*control.CreateVM) {
 		return func(in *control.CreateVM) {
-			in.From, in.Spec = nil, small
+			in.From, in.Spec = nil, smallSpec
 			change(&in.Spec)
 		}
 	}
@@ -113,7 +113,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 		{"no project", fleet.Invalid, "Choose the project", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.ProjectID = "" })},
 	} {
 		tasks := s.count("tasks")
-		s.refused(c.name, c.code, c.says, c.do)
+		s.wantRefused(c.name, c.code, c.says, c.do)
 		if s.count("tasks") != tasks || s.count("vm_orders") != 0 {
 			t.Errorf("%s left a task", c.name)
 		}
@@ -122,10 +122,10 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 
 // After a lost permission no further VM is created. All VMs use the template version that was newest when ordered.
 func TestBulkCreateUsesOrderedVersionAndCurrentPermissions(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
-	vm := s.off("web")
-	v := s.templated("Web", vm)
+	vm := s.stoppedVM("web")
+	v := s.newTemplate("Web", vm)
 	ask := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "w-{n}", From: &control.From{TemplateID: v.ID}}, BulkNames: fleet.BulkNames{Count: 2}}
 	if _, err := s.CreateVMs(t.Context(), s.member, ask); err != nil {
 		t.Fatal(err)
@@ -133,12 +133,12 @@ func TestBulkCreateUsesOrderedVersionAndCurrentPermissions(t *testing.T) {
 	if _, err := s.AddTemplateVersion(t.Context(), s.member, v.ID, control.OfVM{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
-	s.copied(s.h1, strings.Repeat("2", 64))
+	s.finishCopies(s.h1, strings.Repeat("2", 64))
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	if n := one0[int](s.site, `SELECT count(*) FROM vms WHERE spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', $1::text)))`, v.Versions[0].Spec.Disks[0].VersionID); n != 2 {
-		t.Errorf("%d are of the version that was asked for: %s", n, one0[string](s.site, `SELECT string_agg(state || error, ' ') FROM tasks WHERE parent_id IS NOT NULL`))
+	if n := queryOne[int](s.projectFixture, `SELECT count(*) FROM vms WHERE spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', $1::text)))`, v.Versions[0].Spec.Disks[0].VersionID); n != 2 {
+		t.Errorf("%d are of the version that was asked for: %s", n, queryOne[string](s.projectFixture, `SELECT string_agg(state || error, ' ') FROM tasks WHERE parent_id IS NOT NULL`))
 	}
 	ask.Name = "x-{n}"
 	if _, err := s.CreateVMs(t.Context(), s.member, ask); err != nil {

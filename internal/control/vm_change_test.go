@@ -8,7 +8,7 @@ import (
 )
 
 func TestActions(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
 	subject := fleet.SubjectVM(v.ID)
 	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart)
@@ -18,7 +18,7 @@ func TestActions(t *testing.T) {
 	if got := s.get(v.ID); got.Phase != fleet.PhaseStarting || got.Spec.Power != fleet.Running || got.Generation != 2 {
 		t.Errorf("after start: %s %s generation %d", got.Phase, got.Spec.Power, got.Generation)
 	}
-	s.refused("start twice", fleet.Conflict, "Start is not possible", func() error { _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); return err })
+	s.wantRefused("start twice", fleet.Conflict, "Start is not possible", func() error { _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); return err })
 
 	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
@@ -26,7 +26,7 @@ func TestActions(t *testing.T) {
 	if got := s.jobs(subject); got != "vm.apply done, vm.start cancelled, vm.stop queued" {
 		t.Errorf("a stop leaves %s", got)
 	}
-	s.reported(v.ID, fleet.Running)
+	s.reportPower(v.ID, fleet.Running)
 	s.exec(`UPDATE jobs SET state = 'done' WHERE state = 'queued'`)
 	before := s.get(v.ID).Generation
 	if job, err = s.ActVM(t.Context(), chief, v.ID, fleet.ActReboot); err != nil || job.Generation != before {
@@ -39,7 +39,7 @@ func TestActions(t *testing.T) {
 }
 
 func TestActionRefusals(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
 	for name, c := range map[string]struct {
 		actor fleet.Actor
@@ -57,18 +57,18 @@ func TestActionRefusals(t *testing.T) {
 		"no power":       {s.member, v.ID, fleet.ActDelete, fleet.Invalid, "no power action"},
 		"console is not": {s.member, v.ID, fleet.ActConsole, fleet.Invalid, "no power action"},
 	} {
-		s.refused(name, c.code, c.says, func() error { _, err := s.ActVM(t.Context(), c.actor, c.id, c.act); return err })
+		s.wantRefused(name, c.code, c.says, func() error { _, err := s.ActVM(t.Context(), c.actor, c.id, c.act); return err })
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	s.refused("silent host", fleet.Conflict, "not heard", func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err })
+	s.wantRefused("silent host", fleet.Conflict, "not heard", func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err })
 }
 
 func TestUpdateVMRaisesGenerationOnce(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	name, text := "www", "the shop"
 	iso := fleet.Volref{PoolID: s.nfs, Volume: "cd.iso"}
-	edit := edited(v, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.ISO = 4, 512, &iso })
+	edit := editedSpec(v, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.ISO = 4, 512, &iso })
 	edit.Name, edit.Description, edit.Labels, edit.IfGeneration = &name, &text, map[string]string{"env": "prod"}, 1
 	got, job, err := s.UpdateVM(t.Context(), s.member, v.ID, edit)
 	if err != nil || job == "" || got.Generation != 2 || got.Name != "www" || got.Spec.CPUs != 4 || got.Spec.MemoryMiB != 512 ||
@@ -82,7 +82,7 @@ func TestUpdateVMRaisesGenerationOnce(t *testing.T) {
 	if s.count("audit WHERE action = 'vm.edit' AND detail = 'name web → www, labels, description, vCPUs 1 → 4, memory 256 → 512 MiB, CD-ROM none → cd.iso'") != 1 {
 		t.Error("the audit does not say what was changed")
 	}
-	got, same, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(got, func(s *fleet.VMSpec) { s.ISO = nil }))
+	got, same, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(got, func(s *fleet.VMSpec) { s.ISO = nil }))
 	if err != nil || got.Spec.ISO != nil || got.Generation != 3 || same != job {
 		t.Errorf("ISO out: %+v, job %s (the waiting one is %s), %v", got.Spec.ISO, same, job, err)
 	}
@@ -92,9 +92,9 @@ func TestUpdateVMRaisesGenerationOnce(t *testing.T) {
 }
 
 func TestUpdateVMRefusals(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v, taken := s.vm("web", fleet.Running), s.vm("taken", fleet.Running)
-	edit := func(f func(*fleet.VMSpec)) control.UpdateVM { return edited(v, f) }
+	edit := func(f func(*fleet.VMSpec)) control.UpdateVM { return editedSpec(v, f) }
 	two := edit(func(s *fleet.VMSpec) { s.CPUs = 2 })
 	stale := two
 	stale.IfGeneration = 7
@@ -118,16 +118,16 @@ func TestUpdateVMRefusals(t *testing.T) {
 		"firmware":   {s.member, edit(func(s *fleet.VMSpec) { s.Firmware = fleet.UEFI }), fleet.Invalid, "only while the VM is off: firmware BIOS → UEFI"},
 		"bad labels": {s.member, control.UpdateVM{Labels: map[string]string{"A": ""}}, fleet.Invalid, "Label key"},
 	} {
-		s.refused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return err })
+		s.wantRefused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return err })
 	}
 }
 
 func TestDeleteVM(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
-	s.refused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })
-	s.refused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.stranger, v.ID, false, ""); return err })
-	s.refused("name not typed", fleet.Invalid, "Type the VM's name, web", func() error { _, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "wbe"); return err })
+	s.wantRefused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })
+	s.wantRefused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.stranger, v.ID, false, ""); return err })
+	s.wantRefused("name not typed", fleet.Invalid, "Type the VM's name, web", func() error { _, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "wbe"); return err })
 	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActPause); err != nil {
 		t.Fatal(err)
 	}
@@ -141,11 +141,11 @@ func TestDeleteVM(t *testing.T) {
 	if got := s.get(v.ID); got.Phase != fleet.PhaseDeleting {
 		t.Errorf("phase %s", got.Phase)
 	}
-	s.refused("edit", fleet.Conflict, "being deleted", func() error {
-		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, edited(v, func(s *fleet.VMSpec) { s.CPUs = 2 }))
+	s.wantRefused("edit", fleet.Conflict, "being deleted", func() error {
+		_, _, err := s.UpdateVM(t.Context(), chief, v.ID, editedSpec(v, func(s *fleet.VMSpec) { s.CPUs = 2 }))
 		return err
 	})
-	s.refused("delete twice", fleet.Conflict, "being deleted", func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
+	s.wantRefused("delete twice", fleet.Conflict, "being deleted", func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err })
 
 	if got, err := s.CancelTask(t.Context(), s.member, job.ID); err != nil || got.State != fleet.JobCancelled {
 		t.Fatalf("%+v %v", got, err)
@@ -156,9 +156,9 @@ func TestDeleteVM(t *testing.T) {
 }
 
 func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	create := func(name string) fleet.VMID {
-		v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, Spec: small, Start: true})
+		v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, Spec: smallSpec, Start: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,13 +184,13 @@ func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
 
 // An agent ignores unknown fields, and a host without the needed support fails at start; so placement checks both.
 func TestVMFieldNeedsHostSupport(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v, admin := s.vm("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)
 	inventory := func(fields, gaps string) {
 		s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', $2::text::jsonb), '{inventory,vmGaps}', $3::text::jsonb) WHERE id = $1`, v.HostID, fields, gaps)
 	}
 	with := func(tpm bool) control.UpdateVM {
-		return edited(v, func(s *fleet.VMSpec) { s.Security.TPM, s.Boot.Menu = tpm, tpm })
+		return editedSpec(v, func(s *fleet.VMSpec) { s.Security.TPM, s.Boot.Menu = tpm, tpm })
 	}
 	try := func() error {
 		vm, _, err := s.UpdateVM(t.Context(), admin, v.ID, with(true))
@@ -199,11 +199,11 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 		}
 		return err
 	}
-	s.refused("an older agent", fleet.Invalid, "2 fields", try)
+	s.wantRefused("an older agent", fleet.Invalid, "2 fields", try)
 	inventory(`["security.tpm"]`, `[]`)
-	s.refused("an agent that knows one of them", fleet.Invalid, "too old for this: boot menu", try)
+	s.wantRefused("an agent that knows one of them", fleet.Invalid, "too old for this: boot menu", try)
 	inventory(`["security.tpm","boot.menu"]`, `[{"field":"security.tpm","why":"swtpm is missing."}]`)
-	s.refused("a host without swtpm", fleet.Invalid, "TPM. swtpm is missing.", try)
+	s.wantRefused("a host without swtpm", fleet.Invalid, "TPM. swtpm is missing.", try)
 	inventory(`["security.tpm","boot.menu"]`, `[]`)
 	if err := try(); err != nil || !v.Spec.Security.TPM {
 		t.Fatalf("%+v, %v", v.Spec.Security, err)
@@ -211,7 +211,7 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 	// A VM's existing settings are not checked again, and can be removed on any host.
 	inventory(`[]`, `[]`)
 	var err error
-	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, edited(v, func(s *fleet.VMSpec) { s.CPUs = 2 })); err != nil {
+	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, editedSpec(v, func(s *fleet.VMSpec) { s.CPUs = 2 })); err != nil {
 		t.Errorf("another edit: %v", err)
 	}
 	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, with(false)); err != nil || v.Spec.Security.TPM {
@@ -221,7 +221,7 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 
 // Fields that affect other VMs or expose the host cannot be set by tenants, but can be removed by them.
 func TestReservedFieldsNeedAdministrator(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v, admin := s.vm("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["memory.locked","memory.shared","devices.vsock","memory.hugePageKiB","cpu.shares"]')`)
 	locked := func(on bool) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.Memory.Locked = on } }
@@ -229,12 +229,12 @@ func TestReservedFieldsNeedAdministrator(t *testing.T) {
 		"locked memory": locked(true), "vsock": func(s *fleet.VMSpec) { s.Devices.VSOCK = true }, "huge pages": func(s *fleet.VMSpec) { s.Memory.HugePageKiB = 2048 },
 		"CPU reservation": func(s *fleet.VMSpec) { s.CPU.Reserved = 10 }, "this of CPU shares": func(s *fleet.VMSpec) { s.CPU.Shares = 1025 },
 	} {
-		s.refused(name, fleet.Invalid, "Only those who may change infrastructure choose "+name, func() error {
-			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(v, change))
+		s.wantRefused(name, fleet.Invalid, "Only those who may change infrastructure choose "+name, func() error {
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, change))
 			return err
 		})
 	}
-	s.refused("in a new VM", fleet.Invalid, "Only those who may change infrastructure", func() error {
+	s.wantRefused("in a new VM", fleet.Invalid, "Only those who may change infrastructure", func() error {
 		in := control.CreateVM{ProjectID: s.red, Name: "fresh", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256}}
 		locked(true)(&in.Spec)
 		_, err := s.CreateVM(t.Context(), s.member, in)
@@ -242,16 +242,16 @@ func TestReservedFieldsNeedAdministrator(t *testing.T) {
 	})
 	shares := func(n int) func(*fleet.VMSpec) { return func(s *fleet.VMSpec) { s.CPU.Shares = n } }
 	var err error
-	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, shares(1024))); err != nil {
+	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, shares(1024))); err != nil {
 		t.Errorf("a member's usual shares: %v", err)
 	}
-	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, edited(v, func(s *fleet.VMSpec) { shares(2048)(s); locked(true)(s) })); err != nil {
+	if v, _, err = s.UpdateVM(t.Context(), admin, v.ID, editedSpec(v, func(s *fleet.VMSpec) { shares(2048)(s); locked(true)(s) })); err != nil {
 		t.Fatal(err)
 	}
-	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, func(s *fleet.VMSpec) { s.Memory.Shared = true })); err != nil || !v.Spec.Memory.Locked {
+	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, func(s *fleet.VMSpec) { s.Memory.Shared = true })); err != nil || !v.Spec.Memory.Locked {
 		t.Errorf("a member's other edit: %+v, %v", v.Spec.Memory, err)
 	}
-	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, edited(v, locked(false))); err != nil || v.Spec.Memory.Locked {
+	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, locked(false))); err != nil || v.Spec.Memory.Locked {
 		t.Errorf("a member takes it back: %+v, %v", v.Spec.Memory, err)
 	}
 }

@@ -9,16 +9,16 @@ import (
 	"quantix/internal/wire"
 )
 
-func (s *shelf) fails(host fleet.HostID, w wire.Work, words string) {
+func (s *libraryFixture) fails(host fleet.HostID, w wire.Work, words string) {
 	s.t.Helper()
-	s.end(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
+	s.stop(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
 }
 
 // The VM's host copies a clone's disks, and defines the clone when they are complete, never with an empty disk
 // instead.
 func TestCloneVM(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	clone, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{VMID: vm.ID, PoolID: s.nfs}})
 	if err != nil {
 		t.Fatal(err)
@@ -42,7 +42,7 @@ func TestCloneVM(t *testing.T) {
 			t.Errorf("%s %+v", w.Subject, o)
 		}
 	}
-	s.refused("deleted while a disk is copied", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), s.member, clone.ID, false, ""); return err })
+	s.wantRefused("deleted while a disk is copied", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), s.member, clone.ID, false, ""); return err })
 	again := func(name string) error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{VMID: vm.ID}})
 		return err
@@ -50,7 +50,7 @@ func TestCloneVM(t *testing.T) {
 	if err := again("web-3"); err != nil {
 		t.Errorf("another reads the disks, too: %v", err)
 	}
-	s.did(s.h1, works[0], `{}`)
+	s.finishVolume(s.h1, works[0], `{}`)
 	s.fails(s.h1, works[1], "No space left on device")
 	made := s.work(s.h1, fleet.VMApply)
 	// The host is told that both disks were created, and reports the missing one.
@@ -71,12 +71,12 @@ func TestCloneVM(t *testing.T) {
 }
 
 func TestInvalidCloneRefused(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web")
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web")
 	elsewhere := s.person("eve", s.blue, fleet.RoleMember)
 	elsewhere.Projects[s.red] = fleet.RoleViewer
 	spec := func(disks ...fleet.Disk) fleet.VMSpec {
-		out := small
+		out := smallSpec
 		out.Disks = disks
 		return out
 	}
@@ -87,7 +87,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 		}
 		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
 	}
-	image, _ := s.shelve(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	image, _ := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	for _, c := range []struct {
 		name string
 		code fleet.Code
@@ -104,33 +104,33 @@ func TestInvalidCloneRefused(t *testing.T) {
 		{"with another VM's volume", fleet.Invalid, "of nothing else", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "a.qcow2"}})})},
 		{"into a pool that there is not", fleet.Invalid, "", ask(s.member, s.red, control.CreateVM{From: &control.From{VMID: vm.ID, PoolID: fleet.NewID[fleet.PoolID]()}})},
 	} {
-		s.refused(c.name, c.code, c.says, c.do)
+		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
 	s.exec(`UPDATE vms SET status = '{"power":"absent"}' WHERE id = $1`, vm.ID)
-	s.refused("absent", fleet.Conflict, "not on its host", ask(s.member, s.red, control.CreateVM{}))
+	s.wantRefused("absent", fleet.Conflict, "not on its host", ask(s.member, s.red, control.CreateVM{}))
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}', spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, vm.ID)
-	s.refused("a LUN", fleet.Conflict, "a LUN of its storage", ask(s.member, s.red, control.CreateVM{}))
+	s.wantRefused("a LUN", fleet.Conflict, "a LUN of its storage", ask(s.member, s.red, control.CreateVM{}))
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,existing}' WHERE id = $1`, vm.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.refused("of a host that is not heard", fleet.Conflict, "not heard", ask(s.member, s.red, control.CreateVM{}))
+	s.wantRefused("of a host that is not heard", fleet.Conflict, "not heard", ask(s.member, s.red, control.CreateVM{}))
 }
 
 // A VM is created from a snapshot of a running VM: its host copies the disks as of the snapshot, and changes of these
 // snapshots are refused meanwhile.
 func TestCreateVMFromSnapshot(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
-	base, tip := s.snapped(s.get(vm.ID)) // only of the first disk; the other was added later
+	base, tip := s.withSnapshots(s.get(vm.ID)) // only of the first disk; the other was added later
 	ask := func(a fleet.Actor, from control.From) func() error {
 		return func() error {
 			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "then", From: &from})
 			return err
 		}
 	}
-	s.refused("of no VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.From{SnapshotID: base}))
-	s.refused("of none", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
-	s.refused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.From{VMID: vm.ID, SnapshotID: base}))
+	s.wantRefused("of no VM", fleet.Invalid, "Name a template, a VM or an appliance", ask(s.member, control.From{SnapshotID: base}))
+	s.wantRefused("of none", fleet.NotFound, "no such snapshot", ask(s.member, control.From{VMID: vm.ID, SnapshotID: fleet.NewID[fleet.SnapshotID]()}))
+	s.wantRefused("by a stranger", fleet.NotFound, "", ask(s.stranger, control.From{VMID: vm.ID, SnapshotID: base}))
 	for _, from := range []fleet.PoolID{"", s.nfs} { // h2 has the shared pool too, but not the VM's disks
 		p, err := s.PreviewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: from}})
 		if err != nil || !p.Placed || p.Host != "h1" || len(p.Spec.Disks) != 1 || p.Spec.Disks[0].SizeBytes != 1<<20 {
@@ -160,7 +160,7 @@ func TestCreateVMFromSnapshot(t *testing.T) {
 		},
 		"the VM": func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, true, "web"); return err },
 	} {
-		s.refused(what+" while it is copied", fleet.Conflict, "being copied", do)
+		s.wantRefused(what+" while it is copied", fleet.Conflict, "being copied", do)
 	}
 	if _, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "then-too", From: &control.From{VMID: vm.ID, SnapshotID: tip}}); err != nil {
 		t.Errorf("another reads the snapshots, too: %v", err)
@@ -169,5 +169,5 @@ func TestCreateVMFromSnapshot(t *testing.T) {
 	if _, err := s.DeleteSnapshot(t.Context(), chief, vm.ID, base, false); err != nil {
 		t.Errorf("after the copy: %v", err)
 	}
-	s.refused("from what is being deleted", fleet.Conflict, "under way", ask(s.member, control.From{VMID: vm.ID, SnapshotID: tip}))
+	s.wantRefused("from what is being deleted", fleet.Conflict, "under way", ask(s.member, control.From{VMID: vm.ID, SnapshotID: tip}))
 }

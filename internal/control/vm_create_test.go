@@ -11,7 +11,7 @@ import (
 )
 
 func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	mine := fleet.ProjectMACs(s.red) + "0a:0b"
 	v, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
 		ProjectID: s.red, Name: "web", Start: true, Labels: map[string]string{"env": "prod"},
@@ -43,12 +43,12 @@ func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 }
 
 func TestCreateVMRefusals(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	taken := s.vm("taken", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	ok := func() control.CreateVM {
-		return control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small}
+		return control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: smallSpec}
 	}
 	for name, c := range map[string]struct {
 		actor  fleet.Actor
@@ -92,33 +92,33 @@ func TestCreateVMRefusals(t *testing.T) {
 		if c.change != nil {
 			c.change(&in)
 		}
-		s.refused(name, c.code, c.says, func() error { _, err := s.CreateVM(t.Context(), c.actor, in); return err })
+		s.wantRefused(name, c.code, c.says, func() error { _, err := s.CreateVM(t.Context(), c.actor, in); return err })
 	}
 }
 
 // Members see no hosts, so refusals name none to them.
 func TestRefusalsHideHostsFromMembers(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("big", fleet.Stopped)
 	s.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: nas timed out"}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '1') WHERE id = $1`, s.h1)
-	in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: small}
+	in := control.CreateVM{ProjectID: s.red, Name: "web", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1}}
 	create := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
 	}
-	s.refused("a member's choice", fleet.Invalid, "No host can take this VM. 1 host: not enough memory; 1 host: pool nfs is failed.", create(s.member))
-	s.refused("an administrator's", fleet.Invalid, "No host can take this VM. h1: h1 has 0 MiB of memory in all; h2: Pool nfs is failed on h2: mount.nfs: nas timed out.", create(chief))
+	s.wantRefused("a member's choice", fleet.Invalid, "No host can take this VM. 1 host: not enough memory; 1 host: pool nfs is failed.", create(s.member))
+	s.wantRefused("an administrator's", fleet.Invalid, "No host can take this VM. h1: h1 has 0 MiB of memory in all; h2: Pool nfs is failed on h2: mount.nfs: nas timed out.", create(chief))
 	in.HostID = s.h2
-	s.refused("a host that a member named", fleet.Invalid, "Pool nfs is failed.", create(s.member))
-	s.refused("and that an administrator did", fleet.Invalid, "Pool nfs is failed on h2: mount.nfs: nas timed out", create(chief))
+	s.wantRefused("a host that a member named", fleet.Invalid, "Pool nfs is failed.", create(s.member))
+	s.wantRefused("and that an administrator did", fleet.Invalid, "Pool nfs is failed on h2: mount.nfs: nas timed out", create(chief))
 
-	edit := edited(v, func(s *fleet.VMSpec) { s.MemoryMiB += 64 })
-	s.refused("a member's edit", fleet.Invalid, "Not enough memory.", func() error { _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edit); return err })
+	edit := editedSpec(v, func(s *fleet.VMSpec) { s.MemoryMiB += 64 })
+	s.wantRefused("a member's edit", fleet.Invalid, "Not enough memory.", func() error { _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edit); return err })
 }
 
 func TestPlacementSpreadsByFreeMemory(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	var hosts []string
 	for _, name := range []string{"a", "b", "c"} {
 		v, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 7000}})
@@ -133,7 +133,7 @@ func TestPlacementSpreadsByFreeMemory(t *testing.T) {
 }
 
 func TestDisksOfOtherVMsAreNotImages(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 		ProjectID: s.blue, Name: "secret", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}}},
 	})
@@ -147,9 +147,9 @@ func TestDisksOfOtherVMsAreNotImages(t *testing.T) {
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"found.raw","format":"raw","path":"/v/found.raw"}') WHERE noun = 'pool'`)
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, gen_random_uuid()::text, 'old', '{"power":"running","disks":[{"path":"/v/found.raw"}]}')`, s.h1)
 	for _, volume := range []string{disk, leftover, "found.raw"} {
-		in := control.CreateVM{ProjectID: s.red, Name: "thief", Spec: small}
+		in := control.CreateVM{ProjectID: s.red, Name: "thief", Spec: smallSpec}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: volume}}}
-		s.refused("clone "+volume, fleet.Invalid, "no volume", func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err })
+		s.wantRefused("clone "+volume, fleet.Invalid, "no volume", func() error { _, err := s.CreateVM(t.Context(), s.member, in); return err })
 	}
 	names := func(volumes []query.VolumeOn, err error) string {
 		if err != nil {

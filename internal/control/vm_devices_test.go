@@ -12,7 +12,7 @@ import (
 )
 
 // supportAllFields makes the hosts' agents support all VM fields.
-func (s *site) modern(devices string) {
+func (s *projectFixture) supportAllFields(devices string) {
 	s.t.Helper()
 	names, err := json.Marshal(fleet.PartNames())
 	if err != nil {
@@ -28,10 +28,10 @@ const someDevices = `[{"device":"pci/0000:41:00.0","name":"NVIDIA L40S","iommu":
 
 // Invalid devices are refused at their field, and nothing is written.
 func TestInvalidDevicesRefused(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	for _, v := range []string{`{"name":"floppy.img","path":"/v/floppy.img","format":"raw","capacityBytes":1474560}`, `{"name":"vmlinuz","path":"/v/vmlinuz","format":"raw","capacityBytes":9000000}`} {
-		s.lay(s.local, s.h1, v)
+		s.addVolume(s.local, s.h1, v)
 	}
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	in := func(volume string) *fleet.Volref { return &fleet.Volref{PoolID: s.local, Volume: volume} }
@@ -187,10 +187,10 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"redirection beyond all":      {func(s *fleet.VMSpec) { s.Display.Spice, s.Display.USBRedirection = true, 5 }, "display.usbRedirection", "from 1 to 4"},
 		"an unknown watchdog":         {func(s *fleet.VMSpec) { s.Devices.Watchdog = "ib700" }, "devices.watchdog", "Choose one of i6300esb, itco"},
 	} {
-		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: small}
+		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: smallSpec}
 		order.Spec.Disks, order.Spec.NICs = nil, nil
 		c.change(&order.Spec)
-		before := s.written()
+		before := s.stateMarks()
 		_, err := s.CreateVM(t.Context(), chief, order)
 		refused, ok := errors.AsType[*fleet.Error](err)
 		found := false
@@ -199,25 +199,25 @@ func TestInvalidDevicesRefused(t *testing.T) {
 				found = found || f.Field == "spec."+c.field && strings.Contains(f.Message, c.says)
 			}
 		}
-		if !found || s.written() != before {
-			t.Errorf("%s: %+v (written: %s, before: %s), want %q at %s", name, err, s.written(), before, c.says, c.field)
+		if !found || s.stateMarks() != before {
+			t.Errorf("%s: %+v (written: %s, before: %s), want %q at %s", name, err, s.stateMarks(), before, c.says, c.field)
 		}
 	}
 }
 
 // A host device belongs to one VM, is chosen by administrators only, and pins its VM to the host.
 func TestHostDeviceIsExclusive(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	order := control.CreateVM{ProjectID: s.red, Name: "gpu", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, HostDevices: []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}}}
 	create := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.CreateVM(t.Context(), a, order); return err }
 	}
-	s.refused("a tenant's", fleet.Invalid, "Choose the host whose device it is", create(s.member))
+	s.wantRefused("a tenant's", fleet.Invalid, "Choose the host whose device it is", create(s.member))
 	order.HostID = s.h1
-	s.refused("a tenant's on that host", fleet.Invalid, "", create(s.member))
-	s.refused("without its host", fleet.Invalid, "Choose the host whose device it is", func() error {
+	s.wantRefused("a tenant's on that host", fleet.Invalid, "", create(s.member))
+	s.wantRefused("without its host", fleet.Invalid, "Choose the host whose device it is", func() error {
 		in := order
 		in.HostID = ""
 		_, err := s.CreateVM(t.Context(), chief, in)
@@ -231,21 +231,21 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 		t.Errorf("the host's devices are held by %+v, %v", held, err)
 	}
 	order.Name = "second"
-	s.refused("one that another VM has", fleet.Invalid, "is given to the VM gpu already", create(chief))
+	s.wantRefused("one that another VM has", fleet.Invalid, "is given to the VM gpu already", create(chief))
 	other := s.vm("web", fleet.Stopped)
 	taking := func(device string) func() error {
 		return func() error {
-			_, _, err := s.UpdateVM(t.Context(), chief, other.ID, edited(other, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: device}} }))
+			_, _, err := s.UpdateVM(t.Context(), chief, other.ID, editedSpec(other, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: device}} }))
 			return err
 		}
 	}
 	s.exec(`UPDATE vms SET host_id = $2 WHERE id = $1`, other.ID, s.h1)
-	s.refused("likewise by an edit", fleet.Invalid, "is given to the VM gpu already", taking("pci/0000:41:00.0"))
+	s.wantRefused("likewise by an edit", fleet.Invalid, "is given to the VM gpu already", taking("pci/0000:41:00.0"))
 	if err := taking("usb/046d:c52b")(); err != nil {
 		t.Errorf("one that is free: %v", err)
 	}
 	// An edit of other fields, or the same list again, is not checked again.
-	to := edited(vm, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}; v.CPUs = 2 })
+	to := editedSpec(vm, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}; v.CPUs = 2 })
 	if got, _, err := s.UpdateVM(t.Context(), chief, vm.ID, to); err != nil || got.Spec.HostDevices[0].HostID != s.h1 {
 		t.Errorf("an edit of the vCPUs: %+v, %v", got.Spec.HostDevices, err)
 	}
@@ -254,8 +254,8 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 // A disk that two hosts see under one name is one disk. One VM can have it, is pinned to its host, and has no
 // snapshots.
 func TestPhysicalDiskIsExclusive(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,devices}', '[{"device":"blk/wwn-0x5000"},{"device":"blk/wwn-0x6000"}]') WHERE id = $1`, s.h2)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	order := control.CreateVM{ProjectID: s.red, Name: "store", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, HostDevices: []fleet.VMHostDevice{{Device: "blk/wwn-0x6000"}}}}
@@ -264,7 +264,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 		in.HostID, in.Spec.HostDevices = host, []fleet.VMHostDevice{{Device: device}}
 		return func() error { _, err := s.CreateVM(t.Context(), a, in); return err }
 	}
-	s.refused("a tenant's", fleet.Invalid, "Only those who may change infrastructure", create(s.member, s.h1, "blk/wwn-0x5000"))
+	s.wantRefused("a tenant's", fleet.Invalid, "Only those who may change infrastructure", create(s.member, s.h1, "blk/wwn-0x5000"))
 	vm, err := s.CreateVM(t.Context(), chief, order)
 	if err != nil || vm.HostID != s.h2 || vm.Spec.HostDevices[0].HostID != s.h2 {
 		t.Fatalf("the VM is not put where its disk is: %+v, %v", vm.Spec.HostDevices, err)
@@ -274,7 +274,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	order.Name = "third"
-	s.refused("the same disk by another host", fleet.Invalid, "is given to the VM second already", create(chief, s.h2, "blk/wwn-0x5000"))
+	s.wantRefused("the same disk by another host", fleet.Invalid, "is given to the VM second already", create(chief, s.h2, "blk/wwn-0x5000"))
 	vm.Status, vm.Phase = &fleet.VMStatus{Power: fleet.Stopped}, fleet.PhaseStopped
 	vm.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Volume: "a.qcow2"}}
 	if ok, why := vm.AllowsTake(nil); ok || !strings.Contains(why, "the physical disk blk/wwn-0x6000") {
@@ -284,8 +284,8 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 
 // Media in any drive lock their pool, and a missing medium is refused at its field.
 func TestDriveMediaNeedPool(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	order := control.CreateVM{ProjectID: s.red, Name: "win", HostID: s.h1, Spec: fleet.VMSpec{
 		CPUs: 1, MemoryMiB: 256, Drives: []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: s.local, Volume: "cd.iso"}}},
 	}}
@@ -293,13 +293,13 @@ func TestDriveMediaNeedPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	chief := s.addUser("ada", fleet.RoleAdmin)
-	s.refused("to give up the pool", fleet.Conflict, "win", func() error {
+	s.wantRefused("to give up the pool", fleet.Conflict, "win", func() error {
 		_, err := s.Release(t.Context(), chief, fleet.Subject("pool:"+string(s.local)), s.h1)
 		return err
 	})
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"devices.watchdog","value":"itco","why":"It takes libvirt 9.1."}]')`)
 	order.Name, order.Spec.Devices.Watchdog = "guarded", "itco"
-	s.refused("a watchdog that it cannot have", fleet.Invalid, "It takes libvirt 9.1", func() error { _, err := s.CreateVM(t.Context(), chief, order); return err })
+	s.wantRefused("a watchdog that it cannot have", fleet.Invalid, "It takes libvirt 9.1", func() error { _, err := s.CreateVM(t.Context(), chief, order); return err })
 	order.Spec.Devices.Watchdog = "i6300esb"
 	if _, err := s.CreateVM(t.Context(), s.member, order); err != nil {
 		t.Errorf("with the other watchdog: %v", err)
@@ -309,8 +309,8 @@ func TestDriveMediaNeedPool(t *testing.T) {
 // A disk value that a host does not support is refused for new VMs and edits; existing values are not checked again.
 // The machine type does not change.
 func TestDiskValueNeedsHostSupport(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"disks.bus","value":"nvme","why":"It takes libvirt 11.5."},{"field":"boot.machine","value":"pc","why":"QEMU has no such machine here."}]') WHERE id = $1`, s.h1)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	make := func(a fleet.Actor, name string, host fleet.HostID, change func(*fleet.VMSpec)) error {
@@ -321,8 +321,8 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 	}
 	nvme := func(v *fleet.VMSpec) { v.Disks[0].Bus, v.Disks[0].Serial = "nvme", "N1" }
 	old := func(v *fleet.VMSpec) { v.Boot.Machine, v.Disks[0].Bus = fleet.MachinePC, "ide" }
-	s.refused("NVMe where libvirt has none", fleet.Invalid, "cannot give a VM this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
-	s.refused("a machine that QEMU has not", fleet.Invalid, "cannot give a VM this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
+	s.wantRefused("NVMe where libvirt has none", fleet.Invalid, "cannot give a VM this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
+	s.wantRefused("a machine that QEMU has not", fleet.Invalid, "cannot give a VM this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
 	if err := make(chief, "usual", s.h1, func(*fleet.VMSpec) {}); err != nil {
 		t.Errorf("another bus: %v", err)
 	}
@@ -334,12 +334,12 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 	}
 	edit := func(change func(*fleet.VMSpec)) func() error {
 		return func() error {
-			_, _, err := s.UpdateVM(t.Context(), chief, vm.ID, edited(vm, func(v *fleet.VMSpec) { v.Disks = slices.Clone(v.Disks); change(v) }))
+			_, _, err := s.UpdateVM(t.Context(), chief, vm.ID, editedSpec(vm, func(v *fleet.VMSpec) { v.Disks = slices.Clone(v.Disks); change(v) }))
 			return err
 		}
 	}
-	s.refused("an edit to NVMe", fleet.Invalid, "It takes libvirt 11.5", edit(nvme))
-	s.refused("another machine", fleet.Invalid, "find every device at another place", edit(func(v *fleet.VMSpec) { v.Boot.Machine, v.Firmware, v.Disks = fleet.MachinePC, fleet.BIOS, v.Disks[:1] }))
+	s.wantRefused("an edit to NVMe", fleet.Invalid, "It takes libvirt 11.5", edit(nvme))
+	s.wantRefused("another machine", fleet.Invalid, "find every device at another place", edit(func(v *fleet.VMSpec) { v.Boot.Machine, v.Firmware, v.Disks = fleet.MachinePC, fleet.BIOS, v.Disks[:1] }))
 	if err := edit(func(v *fleet.VMSpec) { v.Disks[0].Bus = "sata" })(); err != nil {
 		t.Errorf("an edit of the other disk: %v", err)
 	}
@@ -347,7 +347,7 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 
 // A host that reports null instead of a list does not block VMs on other hosts.
 func TestNullsInHostReportDoNotBreakPlacement(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	for _, list := range []string{"firmwares", "vmFields", "vmGaps", "devices"} {
 		s.exec(`UPDATE hosts SET status = jsonb_set(status, ARRAY['inventory', $2], 'null') WHERE id = $1`, s.h2, list)
 	}

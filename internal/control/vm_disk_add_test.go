@@ -12,8 +12,8 @@ import (
 // An edit adds disks as creation does: named and placed by the portal, created by the host. Removed disks keep their
 // data.
 func TestEditAddsAndRemovesDisks(t *testing.T) {
-	s := newSite(t)
-	v, _ := s.missing("web")
+	s := newProjectFixture(t)
+	v, _ := s.vmWithMissingDisk("web")
 	disks := func(change func([]fleet.Disk) []fleet.Disk) error {
 		v = s.get(v.ID)
 		spec := v.Spec
@@ -27,14 +27,14 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	bus := func(all []fleet.Disk) []fleet.Disk {
 		return append(all, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 30, Bus: "scsi"})
 	}
-	s.refused("a bus that the agent does not know", fleet.Invalid, "spec.disks[2].bus: An agent that is too old", func() error { return spelt(disks(bus)) })
-	s.refused("a cache that the agent does not know", fleet.Invalid, "spec.disks[1].cache: An agent that is too old", func() error {
-		return spelt(disks(func(all []fleet.Disk) []fleet.Disk { all[1].Cache = "none"; return all }))
+	s.wantRefused("a bus that the agent does not know", fleet.Invalid, "spec.disks[2].bus: An agent that is too old", func() error { return withFieldErrors(disks(bus)) })
+	s.wantRefused("a cache that the agent does not know", fleet.Invalid, "spec.disks[1].cache: An agent that is too old", func() error {
+		return withFieldErrors(disks(func(all []fleet.Disk) []fleet.Disk { all[1].Cache = "none"; return all }))
 	})
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
-	image, version := s.shelve(s.nfs, []fleet.HostID{s.h1, s.h2}, "golden.qcow2", "qcow2", 1<<30)
+	image, version := s.publishImage(s.nfs, []fleet.HostID{s.h1, s.h2}, "golden.qcow2", "qcow2", 1<<30)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.lay(s.nfs, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1073741824,"sha256":"`+digest+`"}`)
+		s.addVolume(s.nfs, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1073741824,"sha256":"`+digest+`"}`)
 	}
 	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
 	err := disks(func(all []fleet.Disk) []fleet.Disk {
@@ -71,8 +71,8 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 // A raw file has the suffix .raw, whoever creates or replaces it. In a block pool every disk is raw, without a
 // suffix.
 func TestRawDiskFileNames(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	raw := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Format: fleet.Raw}
 	made, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "plain", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{raw, {PoolID: s.nfs, SizeBytes: 1 << 30}}}})
 	if err != nil {
@@ -81,7 +81,7 @@ func TestRawDiskFileNames(t *testing.T) {
 	if d := made.Spec.Disks; !strings.HasSuffix(d[0].Volume, "-1.raw") || d[0].Format != fleet.Raw || !strings.HasSuffix(d[1].Volume, "-2.qcow2") {
 		t.Errorf("the disks are %+v", d)
 	}
-	v, missing := s.missing("web")
+	v, missing := s.vmWithMissingDisk("web")
 	spec := v.Spec
 	spec.Disks = append(slices.Clone(spec.Disks), raw)
 	got, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
@@ -91,12 +91,12 @@ func TestRawDiskFileNames(t *testing.T) {
 	spec = got.Spec
 	spec.Disks = slices.Clone(spec.Disks)
 	spec.Disks[2].Format = ""
-	s.refused("another format", fleet.Invalid, "This is not changed by an edit", func() error {
+	s.wantRefused("another format", fleet.Invalid, "This is not changed by an edit", func() error {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
 		return err
 	})
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,format}', '"raw"') WHERE id = $1`, v.ID)
-	s.refused("in its place by another name", fleet.Invalid, "ending in .raw", func() error {
+	s.wantRefused("in its place by another name", fleet.Invalid, "ending in .raw", func() error {
 		_, _, err := s.ReplaceDisk(t.Context(), s.member, v.ID, missing, control.NewDisk{Volume: "x.qcow2", SizeBytes: 1 << 30})
 		return err
 	})
@@ -117,15 +117,15 @@ func TestRawDiskFileNames(t *testing.T) {
 }
 
 func TestInvalidNewDisksRefused(t *testing.T) {
-	s := newSite(t)
-	v, disk := s.missing("web")
-	foreign, _ := s.shelve(s.nfs, []fleet.HostID{s.h1}, "secret.qcow2", "qcow2", 1<<30)
-	s.lay(s.nfs, s.h1, `{"name":"secret.qcow2","path":"/v/secret.qcow2","format":"qcow2","capacityBytes":1073741824}`)
+	s := newProjectFixture(t)
+	v, disk := s.vmWithMissingDisk("web")
+	foreign, _ := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "secret.qcow2", "qcow2", 1<<30)
+	s.addVolume(s.nfs, s.h1, `{"name":"secret.qcow2","path":"/v/secret.qcow2","format":"qcow2","capacityBytes":1073741824}`)
 	s.exec(`DELETE FROM image_grants WHERE image_id = $1`, foreign)
-	other, _ := s.missing("other")
-	s.holds(s.local, 10<<10, 0, 0)
+	other, _ := s.vmWithMissingDisk("other")
+	s.setPoolSizes(s.local, 10<<10, 0, 0)
 	spec := func(d ...fleet.Disk) control.UpdateVM {
-		return edited(s.get(v.ID), func(to *fleet.VMSpec) { to.Disks = append(append([]fleet.Disk{}, to.Disks...), d...) })
+		return editedSpec(s.get(v.ID), func(to *fleet.VMSpec) { to.Disks = append(append([]fleet.Disk{}, to.Disks...), d...) })
 	}
 	big := spec(fleet.Disk{PoolID: s.local, SizeBytes: 20 << 30})
 	big.Overcommit = true
@@ -156,10 +156,10 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 			return all
 		}()...), fleet.Invalid, "spec.disks: At most"},
 	} {
-		s.refused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return spelt(err) })
+		s.wantRefused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return withFieldErrors(err) })
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.refused("a silent host", fleet.Invalid, "", func() error {
+	s.wantRefused("a silent host", fleet.Invalid, "", func() error {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}))
 		return err
 	})
@@ -167,18 +167,18 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 
 // A disk in a snapshot cannot be removed; one that no host has created can.
 func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
-	s := newSite(t)
-	v, _ := s.missing("web")
+	s := newProjectFixture(t)
+	v, _ := s.vmWithMissingDisk("web")
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots}', '{"snapshots":[{"id":"x","name":"before"}]}') WHERE id = $1`, v.ID)
 	without := func(i int) func() error {
 		return func() error {
-			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(to *fleet.VMSpec) {
+			_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(to *fleet.VMSpec) {
 				to.Disks = slices.Delete(slices.Clone(to.Disks), i, i+1)
 			}))
 			return err
 		}
 	}
-	s.refused("one that the host has", fleet.Conflict, "stays: ", without(1))
+	s.wantRefused("one that the host has", fleet.Conflict, "stays: ", without(1))
 	if err := without(0)(); err != nil {
 		t.Errorf("one that the host has not: %v", err)
 	}
@@ -186,11 +186,11 @@ func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 
 // The space of an edit's new disks is reserved from the order on, as for new VMs.
 func TestNewDisksReservePoolSpace(t *testing.T) {
-	s := newSite(t)
-	v, _ := s.missing("web")
-	s.holds(s.local, 10<<10, 0, 0)
+	s := newProjectFixture(t)
+	v, _ := s.vmWithMissingDisk("web")
+	s.setPoolSizes(s.local, 10<<10, 0, 0)
 	add := func(size int64) error {
-		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, edited(s.get(v.ID), func(to *fleet.VMSpec) {
+		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(to *fleet.VMSpec) {
 			to.Disks = append(append([]fleet.Disk{}, to.Disks...), fleet.Disk{PoolID: s.local, SizeBytes: size})
 		}))
 		return err
@@ -198,7 +198,7 @@ func TestNewDisksReservePoolSpace(t *testing.T) {
 	if err := add(6 << 30); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("the same room again", fleet.Invalid, "", func() error { return add(6 << 30) })
+	s.wantRefused("the same room again", fleet.Invalid, "", func() error { return add(6 << 30) })
 	if err := add(4 << 30); err != nil {
 		t.Fatal(err)
 	}

@@ -11,8 +11,8 @@ import (
 
 // A member makes an image of a VM's disk: owned by the project, in the disk's pool, and not visible to others.
 func TestMembersMakeImagesOfDisks(t *testing.T) {
-	s := newShelf(t)
-	vm, err := s.from(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
+	s := newLibraryFixture(t)
+	vm, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,22 +23,22 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 			return err
 		}
 	}
-	s.refused("before it is there", fleet.Conflict, "not on its host yet", ask(s.member, disk, "Web"))
+	s.wantRefused("before it is there", fleet.Conflict, "not on its host yet", ask(s.member, disk, "Web"))
 	w := s.work(s.h1, fleet.VMApply)
-	s.end(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
-	s.refused("of one that is on", fleet.Conflict, "Shut it down first", ask(s.member, disk, "Web"))
+	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
+	s.wantRefused("of one that is on", fleet.Conflict, "Shut it down first", ask(s.member, disk, "Web"))
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
-	s.refused("of another project's VM", fleet.NotFound, "no such", ask(s.stranger, disk, "Web"))
-	s.refused("who may only look", fleet.Forbidden, "no right", ask(s.viewer, disk, "Web"))
-	s.refused("a disk that it has not", fleet.Conflict, "no disk", ask(s.member, fleet.Volref{PoolID: s.nfs, Volume: "other.qcow2"}, "Web"))
-	s.refused("without a name", fleet.Invalid, "Name the image", ask(s.member, disk, ""))
+	s.wantRefused("of another project's VM", fleet.NotFound, "no such", ask(s.stranger, disk, "Web"))
+	s.wantRefused("who may only look", fleet.Forbidden, "no right", ask(s.viewer, disk, "Web"))
+	s.wantRefused("a disk that it has not", fleet.Conflict, "no disk", ask(s.member, fleet.Volref{PoolID: s.nfs, Volume: "other.qcow2"}, "Web"))
+	s.wantRefused("without a name", fleet.Invalid, "Name the image", ask(s.member, disk, ""))
 	id, task, err := s.ImageOfDisk(t.Context(), s.member, vm.ID, disk, control.DiskImage{Name: "Web", OS: fleet.OSFacts{Family: "linux"}})
 	if err != nil || task.HostName != "" || task.ProjectID != s.red {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.audited("image.create")
-	s.refused("its name again", fleet.Conflict, "in the library already", ask(s.member, disk, "Web"))
-	s.refused("while it is read", fleet.Conflict, "at work now", ask(s.member, disk, "Other"))
+	s.wantRefused("its name again", fleet.Conflict, "in the library already", ask(s.member, disk, "Web"))
+	s.wantRefused("while it is read", fleet.Conflict, "at work now", ask(s.member, disk, "Other"))
 	if _, err := s.GetTask(t.Context(), s.member, task.ID); err != nil {
 		t.Errorf("its task: %v", err)
 	}
@@ -47,13 +47,13 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	if o := works[0].Args.Volume; len(works) != 1 || !o.Flatten || o.Source != disk.Volume || o.SourcePool != "" || ref.PoolID != disk.PoolID {
 		t.Fatalf("%+v", works)
 	}
-	s.did(s.h1, works[0], `{"sha256":"`+digest+`"}`)
+	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	v := s.image(s.member, id)
 	if x := v.Newest(); !x.Offered || v.ProjectID != s.red || len(v.Grants) != 1 || v.Grants[0].ProjectID != s.red || x.Copies != nil || x.Source != "" {
 		t.Errorf("a member is told %+v", v)
 	}
-	s.refused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
-	made, err := s.from(s.member, s.red, "made", fleet.Disk{PoolID: s.local, ImageID: id, Overlay: true})
+	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
+	made, err := s.createFromImage(s.member, s.red, "made", fleet.Disk{PoolID: s.local, ImageID: id, Overlay: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,33 +62,33 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	remove := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.DeleteImage(t.Context(), a, id, "Web", false); return err }
 	}
-	s.refused("delete what a disk stands on", fleet.Conflict, "disks stand on it", remove(s.member))
+	s.wantRefused("delete what a disk stands on", fleet.Conflict, "disks stand on it", remove(s.member))
 	if err := remove(s.member)(); strings.Contains(err.Error(), "made") {
 		t.Errorf("a member is told whose disks: %v", err)
 	}
-	s.refused("delete it, who only looks", fleet.Forbidden, "no right", remove(s.viewer))
+	s.wantRefused("delete it, who only looks", fleet.Forbidden, "no right", remove(s.viewer))
 	both := s.viewer
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleViewer, s.blue: fleet.RoleMember}
-	s.refused("delete it, who changes another project's VMs", fleet.Forbidden, "no right", remove(both))
-	s.refused("delete another project's", fleet.NotFound, "no such image", remove(s.stranger))
+	s.wantRefused("delete it, who changes another project's VMs", fleet.Forbidden, "no right", remove(both))
+	s.wantRefused("delete another project's", fleet.NotFound, "no such image", remove(s.stranger))
 	s.exec(`DELETE FROM vms WHERE id = $1`, made.ID)
 	if tasks, err := s.DeleteImage(t.Context(), s.member, id, "Web", false); err != nil || len(tasks) != 1 {
 		t.Fatalf("%v %v", tasks, err)
 	}
 	s.exec(`INSERT INTO images (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectImages)
-	s.refused("more than a project may have", fleet.Conflict, "as many as it may have", ask(s.member, disk, "Last"))
+	s.wantRefused("more than a project may have", fleet.Conflict, "as many as it may have", ask(s.member, disk, "Last"))
 }
 
 // Members delete the files of their project's images, but not a file that replaced one.
 func TestImageDeleteKeepsReplacedFile(t *testing.T) {
-	s := newSite(t)
-	s.lay(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":2097152}`)
-	id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)
+	s := newProjectFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":2097152}`)
+	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "own.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE images SET project_id = $2, name = 'Own' WHERE id = $1`, id, s.red)
 	s.exec(`UPDATE image_grants SET project_id = $2 WHERE image_id = $1`, id, s.red)
 	tasks, err := s.DeleteImage(t.Context(), s.member, id, "Own", true)
 	if err != nil || len(tasks) != 0 || s.count("jobs WHERE kind = 'volume.delete'") != 0 {
 		t.Errorf("%v %v", tasks, err)
 	}
-	s.refused("what is deleted", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), chief, id); return err })
+	s.wantRefused("what is deleted", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), chief, id); return err })
 }

@@ -9,10 +9,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// missing returns a VM in project red with two disks, the first reported as missing.
-func (s *site) missing(name string) (fleet.VMView, fleet.Volref) {
+// vmWithMissingDisk returns a VM in project red with two disks, the first reported as missing.
+func (s *projectFixture) vmWithMissingDisk(name string) (fleet.VMView, fleet.Volref) {
 	s.t.Helper()
-	spec := small
+	spec := smallSpec
 	spec.Disks = []fleet.Disk{{PoolID: s.nfs, SizeBytes: 1 << 30}, {PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"}}}
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
 	if err != nil {
@@ -61,12 +61,12 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 }
 
 func TestStartRefusedWhenDiskMissing(t *testing.T) {
-	s := newSite(t)
-	v, _ := s.missing("web")
+	s := newProjectFixture(t)
+	v, _ := s.vmWithMissingDisk("web")
 	if !v.Attention {
 		t.Error("it waits for nobody")
 	}
-	s.refused("start", fleet.Conflict, "Disk 1 is not on h1: /mnt/nfs/", func() error {
+	s.wantRefused("start", fleet.Conflict, "Disk 1 is not on h1: /mnt/nfs/", func() error {
 		_, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart)
 		return err
 	})
@@ -87,19 +87,19 @@ func TestStartRefusedWhenDiskMissing(t *testing.T) {
 }
 
 func TestDetachMissingDisk(t *testing.T) {
-	s := newSite(t)
-	v, disk := s.missing("web")
+	s := newProjectFixture(t)
+	v, disk := s.vmWithMissingDisk("web")
 	for name, who := range map[string]struct {
 		fleet.Actor
 		code fleet.Code
 	}{"a viewer": {s.viewer, fleet.Forbidden}, "a stranger": {s.stranger, fleet.NotFound}} {
-		s.refused(name, who.code, "", func() error { _, _, err := s.DetachDisk(t.Context(), who.Actor, v.ID, disk); return err })
+		s.wantRefused(name, who.code, "", func() error { _, _, err := s.DetachDisk(t.Context(), who.Actor, v.ID, disk); return err })
 	}
-	s.refused("a disk that is there", fleet.Conflict, "is not missing", func() error {
+	s.wantRefused("a disk that is there", fleet.Conflict, "is not missing", func() error {
 		_, _, err := s.DetachDisk(t.Context(), chief, v.ID, v.Spec.Disks[1].Ref())
 		return err
 	})
-	s.refused("no disk", fleet.Conflict, "no disk", func() error {
+	s.wantRefused("no disk", fleet.Conflict, "no disk", func() error {
 		_, _, err := s.DetachDisk(t.Context(), chief, v.ID, fleet.Volref{PoolID: s.nfs, Volume: "x"})
 		return err
 	})
@@ -116,8 +116,8 @@ func TestDetachMissingDisk(t *testing.T) {
 }
 
 func TestReplaceMissingDisk(t *testing.T) {
-	s := newSite(t)
-	v, disk := s.missing("web")
+	s := newProjectFixture(t)
+	v, disk := s.vmWithMissingDisk("web")
 	name := control.NewDiskName(v, fleet.Disk{})
 	replace := func(a fleet.Actor, in control.NewDisk) error {
 		_, _, err := s.ReplaceDisk(t.Context(), a, v.ID, disk, in)
@@ -134,16 +134,16 @@ func TestReplaceMissingDisk(t *testing.T) {
 		"a size above 0":         {Volume: name, SizeBytes: -1},
 		"200 at most, ending in": {},
 	} {
-		s.refused(says, fleet.Invalid, says, func() error { return replace(chief, in) })
+		s.wantRefused(says, fleet.Invalid, says, func() error { return replace(chief, in) })
 	}
-	s.refused("a viewer", fleet.Forbidden, "", func() error { return replace(s.viewer, control.NewDisk{Volume: name}) })
-	s.refused("a stranger", fleet.NotFound, "", func() error { return replace(s.stranger, control.NewDisk{Volume: name}) })
+	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return replace(s.viewer, control.NewDisk{Volume: name}) })
+	s.wantRefused("a stranger", fleet.NotFound, "", func() error { return replace(s.stranger, control.NewDisk{Volume: name}) })
 	s.exec(`UPDATE assignments SET status = status || '{"state":"inactive"}' WHERE noun = 'pool'`)
-	s.refused("the pool is not there", fleet.Invalid, "Pool nfs is inactive on h1", func() error { return replace(chief, control.NewDisk{Volume: name}) })
+	s.wantRefused("the pool is not there", fleet.Invalid, "Pool nfs is inactive on h1", func() error { return replace(chief, control.NewDisk{Volume: name}) })
 	s.exec(`UPDATE assignments SET status = status || '{"state":"active"}' WHERE noun = 'pool'`)
 	now, task, err := s.ReplaceDisk(t.Context(), s.member, v.ID, disk, control.NewDisk{Volume: name, SizeBytes: 2 << 30})
 	if err != nil || task == "" || now.Spec.Disks[0] != (fleet.Disk{PoolID: s.nfs, Volume: name, SizeBytes: 2 << 30}) || now.Spec.Disks[1].Image == nil {
 		t.Fatalf("%+v %q %v", now.Spec, task, err)
 	}
-	s.refused("again", fleet.Conflict, "no disk", func() error { return replace(chief, control.NewDisk{Volume: "y.qcow2"}) })
+	s.wantRefused("again", fleet.Conflict, "no disk", func() error { return replace(chief, control.NewDisk{Volume: "y.qcow2"}) })
 }

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drifted returns a VM in project red that was changed on its host.
-func (s *site) drifted(name string, drift ...fleet.Drift) fleet.VMView {
+// driftedVM returns a VM in project red that was changed on its host.
+func (s *projectFixture) driftedVM(name string, drift ...fleet.Drift) fleet.VMView {
 	s.t.Helper()
 	v := s.vm(name, fleet.Stopped)
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('drift', $2::jsonb) WHERE id = $1`, v.ID, drift)
@@ -18,9 +18,9 @@ func (s *site) drifted(name string, drift ...fleet.Drift) fleet.VMView {
 }
 
 func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
-	s := newSite(t)
-	v := s.drifted("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
-	silent := s.drifted("silent", fleet.Drift{Field: "name", Applied: "silent", Actual: "loud"})
+	s := newProjectFixture(t)
+	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
+	silent := s.driftedVM("silent", fleet.Drift{Field: "name", Applied: "silent", Actual: "loud"})
 	s.exec(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h2, silent.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
 	s.vm("same", fleet.Stopped)
@@ -47,7 +47,7 @@ func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
 	if got := names(s.ListVMRows, "attention:yes drift:yes"); !slices.Equal(got, []string{"web"}) || !v.Attention {
 		t.Errorf("the drifted VMs that need attention are %v (its page says %t)", got, v.Attention)
 	}
-	s.refused("another value", fleet.Invalid, "Values: yes, no", func() error {
+	s.wantRefused("another value", fleet.Invalid, "Values: yes, no", func() error {
 		_, err := s.ListVMs(t.Context(), chief, fleet.Query{Filter: "drift:perhaps"})
 		return err
 	})
@@ -76,8 +76,8 @@ func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
 func raw(text string) json.RawMessage { return json.RawMessage(text) }
 
 func TestAcceptDrift(t *testing.T) {
-	s := newSite(t)
-	v := s.drifted("web",
+	s := newProjectFixture(t)
+	v := s.driftedVM("web",
 		fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")},
 		fleet.Drift{Field: "memoryMiB", Applied: "256 MiB", Actual: "512 MiB", Take: raw("512")},
 		fleet.Drift{Field: "name", Applied: "web", Actual: "shop", Take: raw(`"shop"`)},
@@ -86,12 +86,12 @@ func TestAcceptDrift(t *testing.T) {
 		_, _, err := s.AcceptDrift(t.Context(), a, v.ID, seen)
 		return err
 	}
-	s.refused("a viewer", fleet.Forbidden, "", func() error { return take(s.viewer, map[string]string{"cpus": "3"}) })
-	s.refused("a stranger", fleet.NotFound, "", func() error { return take(s.stranger, map[string]string{"cpus": "3"}) })
-	s.refused("nothing", fleet.Invalid, "Choose", func() error { return take(chief, nil) })
-	s.refused("changed meanwhile", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"cpus": "2"}) })
-	s.refused("no drift", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"firmware": "uefi"}) })
-	s.refused("no setting", fleet.Conflict, "no such setting", func() error { return take(chief, map[string]string{"watchdog": "/dev/watchdog of h1"}) })
+	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return take(s.viewer, map[string]string{"cpus": "3"}) })
+	s.wantRefused("a stranger", fleet.NotFound, "", func() error { return take(s.stranger, map[string]string{"cpus": "3"}) })
+	s.wantRefused("nothing", fleet.Invalid, "Choose", func() error { return take(chief, nil) })
+	s.wantRefused("changed meanwhile", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"cpus": "2"}) })
+	s.wantRefused("no drift", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"firmware": "uefi"}) })
+	s.wantRefused("no setting", fleet.Conflict, "no such setting", func() error { return take(chief, map[string]string{"watchdog": "/dev/watchdog of h1"}) })
 	if shown, err := s.GetVM(t.Context(), s.member, v.ID); err != nil || shown.Status.Drift[3].Actual != "something else" {
 		t.Errorf("a member reads %+v, %v", shown.Status.Drift, err)
 	}
@@ -106,7 +106,7 @@ func TestAcceptDrift(t *testing.T) {
 
 // Accepted drift is checked like an edit of the person: a host's report grants no permissions.
 func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	other := s.vm("db", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:07")+` WHERE id = $1`, other.ID)
 	for says, drift := range map[string]fleet.Drift{
@@ -122,8 +122,8 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 		"Firmware is \"bios\"":    {Field: "firmware", Take: raw(`"coreboot"`)},
 	} {
 		drift.Actual = "now"
-		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
-		s.refused(says, fleet.Invalid, says, func() error {
+		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
+		s.wantRefused(says, fleet.Invalid, says, func() error {
 			_, _, err := s.AcceptDrift(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
 			return err
 		})
@@ -135,8 +135,8 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 		"exists in red alrea": {Field: "name", Take: raw(`"db"`)},
 	} {
 		drift.Actual = "now"
-		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
-		s.refused(says, fleet.Conflict, says, func() error {
+		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
+		s.wantRefused(says, fleet.Conflict, says, func() error {
 			_, _, err := s.AcceptDrift(t.Context(), chief, v.ID, map[string]string{drift.Field: "now"})
 			return err
 		})
@@ -145,9 +145,9 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 
 // Accepted drift of disks covers only the fields that an edit can change.
 func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
-	v, _ := s.missing("web")
+	v, _ := s.vmWithMissingDisk("web")
 	say := func(change func([]fleet.Disk) []fleet.Disk) error {
 		disks, err := json.Marshal(change(slices.Clone(v.Spec.Disks)))
 		if err != nil {
@@ -166,7 +166,7 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 			return all
 		},
 	} {
-		s.refused(name, fleet.Invalid, "not the VM's own", func() error { return say(change) })
+		s.wantRefused(name, fleet.Invalid, "not the VM's own", func() error { return say(change) })
 	}
 	if err := say(func(all []fleet.Disk) []fleet.Disk { all[0].Cache = "writeback"; return all }); err != nil {
 		t.Errorf("another cache: %v", err)
@@ -175,17 +175,17 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 
 // A tenant cannot reach networks or addresses through drift that an edit would refuse.
 func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	for says, card := range map[string]string{
 		"is not open to this project":            `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
 		"Addresses that are chosen in this proj": `[{"network":"default","mac":"52:54:00:00:00:09"}]`,
 	} {
 		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(card)}
-		v := s.drifted("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
+		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
 		if says == "is not open to this project" { // the NIC was the VM's own before
 			s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)
 		}
-		s.refused(says, fleet.Invalid, says, func() error {
+		s.wantRefused(says, fleet.Invalid, says, func() error {
 			_, _, err := s.AcceptDrift(t.Context(), s.member, v.ID, map[string]string{"nics": "now"})
 			return err
 		})
@@ -193,13 +193,13 @@ func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 }
 
 func TestReapplyUndoesDrift(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	same := s.vm("same", fleet.Stopped)
 	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.Reapply(t.Context(), a, id); return err }
-	s.refused("nothing was changed", fleet.Conflict, "Nothing of the VM", func() error { return put(chief, same.ID) })
-	v := s.drifted("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3"})
-	s.refused("a viewer", fleet.Forbidden, "", func() error { return put(s.viewer, v.ID) })
-	s.refused("a stranger", fleet.NotFound, "", func() error { return put(s.stranger, v.ID) })
+	s.wantRefused("nothing was changed", fleet.Conflict, "Nothing of the VM", func() error { return put(chief, same.ID) })
+	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3"})
+	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return put(s.viewer, v.ID) })
+	s.wantRefused("a stranger", fleet.NotFound, "", func() error { return put(s.stranger, v.ID) })
 	if err := put(s.member, v.ID); err != nil {
 		t.Fatal(err)
 	}

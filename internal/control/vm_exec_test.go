@@ -13,9 +13,9 @@ import (
 )
 
 // vmAllowingPrograms returns a vmWithGuestAgent whose policy allows programs, on a host that supports them.
-func (s *site) runnable(name string) fleet.VMView {
+func (s *projectFixture) vmAllowingPrograms(name string) fleet.VMView {
 	s.t.Helper()
-	v := s.answering(name)
+	v := s.vmWithGuestAgent(name)
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{policy}', '{"guestExec": true}'), status = jsonb_set(status, '{policy}', '{"guestExec": true}') WHERE id = $1`, v.ID)
 	return s.get(v.ID)
 }
@@ -26,8 +26,8 @@ func runs(program string, seconds int, args ...string) control.GuestOrder {
 
 // Invalid programs are refused at their field or with the reason, and nothing is written.
 func TestInvalidGuestProgramRefused(t *testing.T) {
-	s := newSite(t)
-	v, shut := s.runnable("web"), s.answering("db")
+	s := newProjectFixture(t)
+	v, shut := s.vmAllowingPrograms("web"), s.vmWithGuestAgent("db")
 	for name, c := range map[string]struct {
 		in   control.GuestOrder
 		says string
@@ -47,15 +47,15 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 		"for an hour":         {runs("ls", 3600), "1 to 300"},
 		"for ever":            {runs("ls", 1<<60), "1 to 300"},
 	} {
-		s.refused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
+		s.wantRefused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
 	}
 	ls := runs("ls", 0)
-	s.refused("where no policy allows it", fleet.Conflict, "policy allows no programs", s.ask(chief, shut.ID, ls))
-	s.refused("who only sees the VM", fleet.Forbidden, "", s.ask(s.viewer, v.ID, ls))
-	s.refused("of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, ls))
-	s.refused("in a VM that is off", fleet.Conflict, "not running", s.ask(chief, s.vm("off", fleet.Stopped).ID, ls))
+	s.wantRefused("where no policy allows it", fleet.Conflict, "policy allows no programs", s.ask(chief, shut.ID, ls))
+	s.wantRefused("who only sees the VM", fleet.Forbidden, "", s.ask(s.viewer, v.ID, ls))
+	s.wantRefused("of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, ls))
+	s.wantRefused("in a VM that is off", fleet.Conflict, "not running", s.ask(chief, s.vm("off", fleet.Stopped).ID, ls))
 	s.exec(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
-	s.refused("before its host knows", fleet.Conflict, "does not know yet", s.ask(chief, v.ID, ls))
+	s.wantRefused("before its host knows", fleet.Conflict, "does not know yet", s.ask(chief, v.ID, ls))
 	if n := s.count("guest_runs") + s.count("guest_secrets"); n != 0 {
 		t.Errorf("%d rows of what was refused", n)
 	}
@@ -63,7 +63,7 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 
 // Only administrators allow programs in guests; whoever may change the VM can disallow them.
 func TestGuestProgramsNeedAdministrator(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["policy.guestExec"]') WHERE id = $1`, v.HostID)
 	edit := func(a fleet.Actor, on bool) func() error {
@@ -74,7 +74,7 @@ func TestGuestProgramsNeedAdministrator(t *testing.T) {
 			return err
 		}
 	}
-	s.refused("a member", fleet.Invalid, "Only those who may change infrastructure", edit(s.member, true))
+	s.wantRefused("a member", fleet.Invalid, "Only those who may change infrastructure", edit(s.member, true))
 	if err := edit(chief, true)(); err != nil || !s.get(v.ID).Spec.Policy.GuestExec {
 		t.Errorf("allowed: %v", err)
 	}
@@ -86,18 +86,18 @@ func TestGuestProgramsNeedAdministrator(t *testing.T) {
 // Arguments are sent only to the host that runs the task, while it runs, and are stored nowhere else. The output is
 // for people who may run programs.
 func TestGuestProgramArgumentsAreSealed(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	ctx := t.Context()
-	h1 := s.greet(s.h1)
-	v := s.runnable("web")
+	h1 := s.agentSession(s.h1)
+	v := s.vmAllowingPrograms("web")
 	const secret = "correct horse battery"
 	order := runs("/usr/bin/mysql", 0, "-p", secret)
 	task, err := s.ActGuest(ctx, s.member, v.ID, order)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.refused("a second one", fleet.Conflict, "Another program", s.ask(chief, v.ID, order))
-	if at := s.holding(secret); at != "" {
+	s.wantRefused("a second one", fleet.Conflict, "Another program", s.ask(chief, v.ID, order))
+	if at := s.tablesContaining(secret); at != "" {
 		t.Errorf("an argument is in %s", at)
 	}
 	if n := s.count("audit WHERE action = 'vm.exec' AND name = 'web' AND detail = '/usr/bin/mysql, arguments: 2' AND actor = 'mia'"); n != 1 {
@@ -107,7 +107,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if err != nil || run.Program != "/usr/bin/mysql" || run.Args != 2 || run.Seconds != fleet.UsualExec || run.Output != nil {
 		t.Errorf("it is to run %+v, %v", run, err)
 	}
-	w := s.take(h1, fleet.VMExec)
+	w := s.claimUntil(h1, fleet.VMExec)
 	if g := w.Args.Guest; g == nil || g.Program != "/usr/bin/mysql" || g.Seconds != fleet.UsualExec {
 		t.Errorf("the host is asked for %+v", w.Args)
 	}
@@ -115,7 +115,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if want := `{"program":"/usr/bin/mysql","args":["-p","` + secret + `"]}`; err != nil || got.Secret != want {
 		t.Errorf("the host gets %s, %v", got.Secret, err)
 	}
-	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
+	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
 	said := fleet.GuestOutput{ExitCode: 1, Stdout: "a\n\u202eb\x00", Stderr: strings.Repeat("é", fleet.MaxGuestOutput)}
 	fin := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Failed, Error: "The program ended with exit code 1.", Output: &said}
 	if err := wire.Fit(&fin); err != nil {
@@ -124,15 +124,15 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	if _, _, err := s.Finish(ctx, h1, w.ID, fin); err != nil {
 		t.Fatal(err)
 	}
-	if n := s.count("guest_secrets"); n != 0 || s.holding(secret) != "" {
+	if n := s.count("guest_secrets"); n != 0 || s.tablesContaining(secret) != "" {
 		t.Errorf("%d secrets outlive their tasks", n)
 	}
 	run, err = s.GuestRun(ctx, s.member, task.ID)
 	if err != nil || run.Output == nil || run.Output.ExitCode != 1 || run.Output.Stdout != "a\n\ufffdb\ufffd" || len(run.Output.Stderr) != fleet.MaxGuestOutput {
 		t.Errorf("it ended as %+v, %v", run.Output, err)
 	}
-	s.refused("who only sees the VM", fleet.Forbidden, "", func() error { _, err := s.GuestRun(ctx, s.viewer, task.ID); return err })
-	s.refused("of another project", fleet.NotFound, "", func() error { _, err := s.GuestRun(ctx, s.stranger, task.ID); return err })
+	s.wantRefused("who only sees the VM", fleet.Forbidden, "", func() error { _, err := s.GuestRun(ctx, s.viewer, task.ID); return err })
+	s.wantRefused("of another project", fleet.NotFound, "", func() error { _, err := s.GuestRun(ctx, s.stranger, task.ID); return err })
 	if now := s.get(v.ID); now.Attention || now.Status.Error != "" {
 		t.Errorf("the VM whose program failed is %s, %+v", now.Phase, now.Status)
 	}
@@ -147,44 +147,44 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.refused("one that is too old", fleet.NotFound, "kept no more", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
+	s.wantRefused("one that is too old", fleet.NotFound, "kept no more", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
 	if n, k := s.count("guest_runs"), s.count("guest_secrets"); n != fleet.MaxGuestRuns || k != 0 {
 		t.Errorf("%d runs and %d secrets are kept", n, k)
 	}
 	if other, err := s.ActGuest(ctx, s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim}); err == nil {
-		s.refused("a task that runs nothing", fleet.NotFound, "runs no program", func() error { _, err := s.GuestRun(ctx, chief, other.ID); return err })
+		s.wantRefused("a task that runs nothing", fleet.NotFound, "runs no program", func() error { _, err := s.GuestRun(ctx, chief, other.ID); return err })
 	} else {
 		t.Error(err)
 	}
 }
 
 // setStartedAt sets the VM's start time.
-func (s *site) beganAt(id fleet.VMID, at time.Time) {
+func (s *projectFixture) setStartedAt(id fleet.VMID, at time.Time) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{startedAt}', to_jsonb($2::text)) WHERE id = $1`, id, at.Format(time.RFC3339))
 }
 
 // A restart is one order that names the run to end. The phase is then Starting.
 func TestRestartNamesTheRunToEnd(t *testing.T) {
-	s := taskSite(t)
-	h1 := s.greet(s.h1)
+	s := newTaskFixture(t)
+	h1 := s.agentSession(s.h1)
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	a, b, off := s.vm("a", fleet.Running), s.vm("b", fleet.Running), s.vm("off", fleet.Stopped)
 	act := func(id fleet.VMID) func() error {
 		return func() error { _, err := s.ActVM(t.Context(), s.member, id, fleet.ActRestart); return err }
 	}
 	s.exec(`UPDATE vms SET status = status - 'startedAt' WHERE id = $1`, a.ID)
-	s.refused("of a VM whose run nobody knows", fleet.Conflict, "since when it runs", act(a.ID))
-	s.refused("of a VM that is off", fleet.Conflict, "Only a running VM", act(off.ID))
-	s.beganAt(a.ID, at)
-	s.beganAt(b.ID, at)
+	s.wantRefused("of a VM whose run nobody knows", fleet.Conflict, "since when it runs", act(a.ID))
+	s.wantRefused("of a VM that is off", fleet.Conflict, "Only a running VM", act(off.ID))
+	s.setStartedAt(a.ID, at)
+	s.setStartedAt(b.ID, at)
 	if err := act(a.ID)(); err != nil {
 		t.Fatal(err)
 	}
 	if now := s.get(a.ID); now.Ordered != fleet.Running || now.Spec.Power != fleet.Running || now.Phase != fleet.PhaseStarting {
 		t.Errorf("it is %s, on its way to %q", now.Phase, now.Ordered)
 	}
-	if w := s.take(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
+	if w := s.claimUntil(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
 		t.Errorf("the host is asked for %+v", w.Args)
 	}
 	// Force off aborts it.
@@ -199,18 +199,18 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.begin()
-	if got := s.parts(task.ID); got != "b queued, off failed" {
+	s.beginTasks()
+	if got := s.childStates(task.ID); got != "b queued, off failed" {
 		t.Errorf("of many, its parts are %s", got)
 	}
-	if w := s.take(h1, fleet.VMRestart); w.Subject != fleet.SubjectVM(b.ID) || w.Args.Run == nil {
+	if w := s.claimUntil(h1, fleet.VMRestart); w.Subject != fleet.SubjectVM(b.ID) || w.Args.Run == nil {
 		t.Errorf("the host is asked for %+v", w)
 	}
 }
 
 // VMs shut down and start in their orders: later ones wait for the end of the earlier ones, and for their delay.
 func TestBulkPowerFollowsStartOrder(t *testing.T) {
-	s := taskSite(t)
+	s := newTaskFixture(t)
 	policy := func(name string, power fleet.Power, p string) fleet.VMView {
 		v := s.vm(name, power)
 		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{policy}', $2::text::jsonb) WHERE id = $1`, v.ID, p)
@@ -225,7 +225,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	}
 	asked := func(when string, want ...fleet.VMView) {
 		t.Helper()
-		s.begin()
+		s.beginTasks()
 		var names []string
 		for _, v := range []fleet.VMView{db, app, web} {
 			if s.count(fmt.Sprintf("jobs WHERE subject = '%s' AND kind IN ('vm.shutdown', 'vm.start') AND state IN ('queued', 'running')", fleet.SubjectVM(v.ID))) > 0 {
@@ -242,18 +242,18 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	}
 	asked("at first", web)
 	asked("while that goes on", web)
-	s.ends(web.ID, "failed") // whatever the result
+	s.endJob(web.ID, "failed") // whatever the result
 	asked("after the first", app)
-	s.ends(app.ID, "done")
+	s.endJob(app.ID, "done")
 	asked("within the wait")
 	s.settledAs(task.ID, fleet.JobRunning, 66, fleet.Steps{Queued: 1, Done: 1, Failed: 1})
 	s.exec(`UPDATE tasks SET ended_at = ended_at - interval '11 minutes' WHERE parent_id = $1 AND ended_at IS NOT NULL`, task.ID)
 	asked("after it", db)
-	s.ends(db.ID, "done")
+	s.endJob(db.ID, "done")
 	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 2, Failed: 1})
 
 	for _, v := range []fleet.VMView{db, app, web} {
-		s.reported(v.ID, fleet.Stopped)
+		s.reportPower(v.ID, fleet.Stopped)
 	}
 	s.exec(`UPDATE vms SET generation = observed_generation WHERE id = ANY ($1)`, []string{string(db.ID), string(app.ID), string(web.ID)})
 	task, err = s.ActVMs(t.Context(), s.member, fleet.ActStart, []fleet.VMID{web.ID, app.ID, db.ID})
@@ -268,7 +268,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	if n := s.count("tasks WHERE held"); n != 0 {
 		t.Errorf("%d parts wait for ever", n)
 	}
-	if got := s.parts(task.ID); got != "web cancelled, app cancelled, db cancelled" {
+	if got := s.childStates(task.ID); got != "web cancelled, app cancelled, db cancelled" {
 		t.Errorf("its parts are %s", got)
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 // grow returns a request for the disk's new size.
-func (s *site) grow(a fleet.Actor, v fleet.VMView, disk fleet.Volref, in control.GrowDisk) func() error {
-	return func() error { _, _, err := s.GrowDisk(s.t.Context(), a, v.ID, disk, in); return spelt(err) }
+func (s *projectFixture) grow(a fleet.Actor, v fleet.VMView, disk fleet.Volref, in control.GrowDisk) func() error {
+	return func() error { _, _, err := s.GrowDisk(s.t.Context(), a, v.ID, disk, in); return withFieldErrors(err) }
 }
 
 // withFieldErrors returns the error with the texts of its fields.
-func spelt(err error) error {
+func withFieldErrors(err error) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || len(e.Fields) == 0 {
 		return err
@@ -29,8 +29,8 @@ func spelt(err error) error {
 }
 
 func TestGrowDisk(t *testing.T) {
-	s := newSite(t)
-	v, disk := s.disked("web")
+	s := newProjectFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
 	now, task, err := s.GrowDisk(t.Context(), s.member, v.ID, disk, control.GrowDisk{SizeBytes: 2 << 30})
 	if err != nil || task == "" || now.Spec.Disks[0].SizeBytes != 2<<30 || now.Generation != v.Generation+1 {
 		t.Fatalf("%+v %q %v", now.Spec.Disks, task, err)
@@ -42,11 +42,11 @@ func TestGrowDisk(t *testing.T) {
 		t.Error("the host is not asked")
 	}
 	for name, size := range map[string]int64{"less": 1 << 29, "as much": 2 << 30, "nothing": 0, "below nothing": -1, "without end": 1 << 60} {
-		s.refused(name, fleet.Invalid, "", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: size}))
+		s.wantRefused(name, fleet.Invalid, "", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: size}))
 	}
-	s.refused("no disk", fleet.NotFound, "no disk", s.grow(chief, v, fleet.Volref{PoolID: s.local, Volume: "x"}, control.GrowDisk{SizeBytes: 2 << 30}))
-	s.refused("a viewer", fleet.Forbidden, "", s.grow(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
-	s.refused("a stranger", fleet.NotFound, "", s.grow(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
+	s.wantRefused("no disk", fleet.NotFound, "no disk", s.grow(chief, v, fleet.Volref{PoolID: s.local, Volume: "x"}, control.GrowDisk{SizeBytes: 2 << 30}))
+	s.wantRefused("a viewer", fleet.Forbidden, "", s.grow(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
+	s.wantRefused("a stranger", fleet.NotFound, "", s.grow(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 
 	// An edit of the spec through the API has the same effect, and changes nothing else of a disk.
 	edit := func(f func(*fleet.Disk)) error {
@@ -54,35 +54,35 @@ func TestGrowDisk(t *testing.T) {
 		spec.Disks = append([]fleet.Disk{}, spec.Disks...)
 		f(&spec.Disks[0])
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
-		return spelt(err)
+		return withFieldErrors(err)
 	}
 	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 3 << 30 }); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("to shrink", fleet.Invalid, "only grows: disk "+disk.Volume+" 3 GiB → 0 B", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 0 }) })
-	s.refused("another file", fleet.Invalid, "spec.disks[0].volume: The VM has no disk of this name", func() error { return edit(func(d *fleet.Disk) { d.Volume = "other.qcow2" }) })
+	s.wantRefused("to shrink", fleet.Invalid, "only grows: disk "+disk.Volume+" 3 GiB → 0 B", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 0 }) })
+	s.wantRefused("another file", fleet.Invalid, "spec.disks[0].volume: The VM has no disk of this name", func() error { return edit(func(d *fleet.Disk) { d.Volume = "other.qcow2" }) })
 
 	// A size that no host could provide can be reduced, down to the disk's actual size.
 	if err := edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 30 }); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("less than the host has", fleet.Invalid, "only grows", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 29 }) })
+	s.wantRefused("less than the host has", fleet.Invalid, "only grows", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 29 }) })
 }
 
 // A disk enlarged on its host by an administrator stays so, and later growth starts from there.
 func TestEditKeepsDiskGrownOnHost(t *testing.T) {
-	s := newSite(t)
-	v, disk := s.disked("web")
+	s := newProjectFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
-	s.refused("below what the host has", fleet.Invalid, "4 GiB already", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
+	s.wantRefused("below what the host has", fleet.Invalid, "4 GiB already", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 4 << 30}); err != nil {
 		t.Errorf("what the host has is taken over: %v", err)
 	}
 }
 
 func TestInvalidDiskGrowthRefused(t *testing.T) {
-	s := newSite(t)
-	v, disk := s.disked("web")
+	s := newProjectFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
 	more := control.GrowDisk{SizeBytes: 2 << 30}
 	set := func(path, value string) (undo func()) {
 		was := text(s, "SELECT status::text FROM assignments WHERE pool_id = '"+string(s.local)+"' AND host_id = '"+string(s.h1)+"'")
@@ -92,34 +92,34 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 		}
 	}
 	undo := set("{availableBytes}", "1000")
-	s.refused("without room", fleet.Invalid, "would take 1 GiB more", s.grow(chief, v, disk, more))
-	s.refused("without room, to a tenant", fleet.Invalid, "No room for 1 GiB", s.grow(s.member, v, disk, more))
-	s.refused("a tenant who says so", fleet.Invalid, "Only those who may change infrastructure", s.grow(s.member, v, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}))
+	s.wantRefused("without room", fleet.Invalid, "would take 1 GiB more", s.grow(chief, v, disk, more))
+	s.wantRefused("without room, to a tenant", fleet.Invalid, "No room for 1 GiB", s.grow(s.member, v, disk, more))
+	s.wantRefused("a tenant who says so", fleet.Invalid, "Only those who may change infrastructure", s.grow(s.member, v, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 2 << 30, Overcommit: true}); err != nil {
 		t.Errorf("who says so: %v", err)
 	}
 	undo()
 
 	// A disk's growth is reserved: the next disk finds less space.
-	other, second := s.disked("db")
+	other, second := s.vmWithLocalDisk("db")
 	undo = set("{availableBytes}", "1600000000")
-	s.refused("what is promised", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))
+	s.wantRefused("what is promised", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))
 	undo()
 	undo = set("{state}", `"failed"`)
-	s.refused("a pool that failed", fleet.Invalid, "failed", s.grow(chief, other, second, more))
+	s.wantRefused("a pool that failed", fleet.Invalid, "failed", s.grow(chief, other, second, more))
 	undo()
 	undo = set("{volumes}", `[{"name":"`+second.Volume+`","format":"qcow2","capacityBytes":1073741824,"baseOf":["snap.qcow2"]}]`)
-	s.refused("what another stands on", fleet.Conflict, "snap.qcow2 stands on it", s.grow(chief, other, second, more))
+	s.wantRefused("what another stands on", fleet.Conflict, "snap.qcow2 stands on it", s.grow(chief, other, second, more))
 	undo()
 	if _, err := s.MoveDisk(t.Context(), chief, other.ID, second, control.MoveDisk{PoolID: s.nfs}); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("what moves", fleet.Conflict, "being moved", s.grow(chief, other, second, more))
-	lun, third := s.disked("lun")
+	s.wantRefused("what moves", fleet.Conflict, "being moved", s.grow(chief, other, second, more))
+	lun, third := s.vmWithLocalDisk("lun")
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
-	s.refused("a LUN", fleet.Invalid, "as large as that is", s.grow(chief, lun, third, more))
-	gone, lost := s.missing("gone")
-	s.refused("what is not there", fleet.Conflict, "not on h1", s.grow(chief, gone, lost, control.GrowDisk{SizeBytes: 8 << 30}))
+	s.wantRefused("a LUN", fleet.Invalid, "as large as that is", s.grow(chief, lun, third, more))
+	gone, lost := s.vmWithMissingDisk("gone")
+	s.wantRefused("what is not there", fleet.Conflict, "not on h1", s.grow(chief, gone, lost, control.GrowDisk{SizeBytes: 8 << 30}))
 	if err := s.grow(s.member, gone, lost, control.GrowDisk{SizeBytes: 8 << 30})(); err == nil || strings.Contains(err.Error(), "/mnt") {
 		t.Errorf("a tenant is told %v", err)
 	}

@@ -13,20 +13,20 @@ import (
 )
 
 // vmWithGuestAgent returns a running VM whose guest agent answers.
-func (s *site) answering(name string) fleet.VMView {
+func (s *projectFixture) vmWithGuestAgent(name string) fleet.VMView {
 	s.t.Helper()
 	v := s.vm(name, fleet.Running)
-	s.guestIs(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, OS: "Debian"})
+	s.setGuestStatus(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, OS: "Debian"})
 	return s.get(v.ID)
 }
 
-// guestIs sets the guest's reported status.
-func (s *site) guestIs(id fleet.VMID, g fleet.GuestStatus) {
+// setGuestStatus sets the guest's reported status.
+func (s *projectFixture) setGuestStatus(id fleet.VMID, g fleet.GuestStatus) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('guest', $2::jsonb) WHERE id = $1`, id, g)
 }
 
-func (s *site) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder) func() error {
+func (s *projectFixture) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder) func() error {
 	return func() error {
 		_, err := s.ActGuest(s.t.Context(), a, id, in)
 		return err
@@ -35,8 +35,8 @@ func (s *site) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder) func() e
 
 // Invalid orders are refused at their field or with the reason, and nothing is written.
 func TestInvalidGuestOrderRefused(t *testing.T) {
-	s := newSite(t)
-	v, off := s.answering("web"), s.vm("off", fleet.Stopped)
+	s := newProjectFixture(t)
+	v, off := s.vmWithGuestAgent("web"), s.vm("off", fleet.Stopped)
 	freeze := func(n int) control.GuestOrder { return control.GuestOrder{Action: fleet.ActFreeze, Seconds: n} }
 	password := func(user, word string) control.GuestOrder {
 		return control.GuestOrder{Action: fleet.ActGuestPassword, User: user, Password: word}
@@ -66,33 +66,33 @@ func TestInvalidGuestOrderRefused(t *testing.T) {
 		"a password that is a book":   {password("root", strings.Repeat("a", fleet.MaxGuestWords+1)), "one line"},
 		"a password with a backspace": {password("root", "a\x08"), "one line"},
 	} {
-		s.refused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
+		s.wantRefused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
 	}
 	trim := control.GuestOrder{Action: fleet.ActTrim}
-	s.refused("a VM that is off", fleet.Conflict, "not running", s.ask(chief, off.ID, trim))
-	s.refused("no VM", fleet.NotFound, "", s.ask(chief, fleet.NewID[fleet.VMID](), trim))
-	s.refused("a VM of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, trim))
-	s.refused("one who only sees it", fleet.Forbidden, "", s.ask(s.viewer, v.ID, trim))
-	s.refused("a guest that is not frozen", fleet.Conflict, "not frozen", s.ask(chief, v.ID, control.GuestOrder{Action: fleet.ActThaw}))
+	s.wantRefused("a VM that is off", fleet.Conflict, "not running", s.ask(chief, off.ID, trim))
+	s.wantRefused("no VM", fleet.NotFound, "", s.ask(chief, fleet.NewID[fleet.VMID](), trim))
+	s.wantRefused("a VM of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, trim))
+	s.wantRefused("one who only sees it", fleet.Forbidden, "", s.ask(s.viewer, v.ID, trim))
+	s.wantRefused("a guest that is not frozen", fleet.Conflict, "not frozen", s.ask(chief, v.ID, control.GuestOrder{Action: fleet.ActThaw}))
 	for says, g := range map[string]fleet.GuestStatus{
 		"does not answer": {Agent: fleet.AgentNotResponding}, "no channel": {Agent: fleet.AgentNone}, "Thaw them first": {Agent: fleet.AgentAnswers, Frozen: true},
 	} {
-		s.guestIs(v.ID, g)
-		s.refused(says, fleet.Conflict, says, s.ask(chief, v.ID, trim))
+		s.setGuestStatus(v.ID, g)
+		s.wantRefused(says, fleet.Conflict, says, s.ask(chief, v.ID, trim))
 	}
-	s.guestIs(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, Frozen: true})
-	s.refused("one that is frozen", fleet.Conflict, "already", s.ask(chief, v.ID, freeze(5)))
+	s.setGuestStatus(v.ID, fleet.GuestStatus{Agent: fleet.AgentAnswers, Frozen: true})
+	s.wantRefused("one that is frozen", fleet.Conflict, "already", s.ask(chief, v.ID, freeze(5)))
 	s.exec(`UPDATE vms SET status = status - 'guest' WHERE id = $1`, v.ID)
-	s.refused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))
+	s.wantRefused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))
 }
 
 // A password is sent only to the host that runs its task, while it runs, and is in no column, answer, job or audit
 // line.
 func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	ctx := t.Context()
-	h1, h2 := s.greet(s.h1), s.greet(s.h2)
-	v := s.answering("web")
+	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
+	v := s.vmWithGuestAgent("web")
 	const word = "correct horse battery"
 	order := control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: word}
 	task, err := s.ActGuest(ctx, s.member, v.ID, order)
@@ -108,11 +108,11 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 		}
 	}
 	has("while it waits", h1, "")
-	if at := s.holding(word); at != "" {
+	if at := s.tablesContaining(word); at != "" {
 		t.Errorf("the password is in %s", at)
 	}
-	s.refused("a second one", fleet.Conflict, "Another password", s.ask(chief, v.ID, order))
-	w := s.take(h1, fleet.VMPassword)
+	s.wantRefused("a second one", fleet.Conflict, "Another password", s.ask(chief, v.ID, order))
+	w := s.claimUntil(h1, fleet.VMPassword)
 	if w.Args.Guest == nil || w.Args.Guest.User != "root" {
 		t.Errorf("the host is asked for %+v", w.Args)
 	}
@@ -121,7 +121,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	if n := s.count("audit WHERE action = 'vm.password' AND name = 'web' AND detail = 'of root' AND actor = 'mia'"); n != 1 {
 		t.Errorf("the audit has %d lines", n)
 	}
-	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
+	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h1.HostID)
 	if _, _, err := s.Finish(ctx, h1, w.ID, wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Failed, Error: "no chpasswd"}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	if task, err = s.ActGuest(ctx, s.member, v.ID, order); err != nil {
 		t.Fatal(err)
 	}
-	s.take(h1, fleet.VMPassword)
+	s.claimUntil(h1, fleet.VMPassword)
 	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
 	if _, err := other.GuestSecret(ctx, h1, fleet.JobID(task.ID)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "another key") {
 		t.Errorf("with another key: %v", err)
@@ -159,31 +159,31 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 
 // Force off does not wait for a slow guest.
 func TestForceOffAbortsGuestJobs(t *testing.T) {
-	s := newSite(t)
-	h1, v := s.greet(s.h1), s.answering("web")
+	s := newProjectFixture(t)
+	h1, v := s.agentSession(s.h1), s.vmWithGuestAgent("web")
 	task, err := s.ActGuest(t.Context(), s.member, v.ID, control.GuestOrder{Action: fleet.ActTrim})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.take(h1, fleet.VMTrim)
+	s.claimUntil(h1, fleet.VMTrim)
 	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := s.GetTask(t.Context(), s.member, task.ID); err != nil || got.State != fleet.JobCancelled || !strings.Contains(got.Error, "Broken off") {
 		t.Errorf("the trim is %+v, %v", got, err)
 	}
-	s.take(h1, fleet.VMStop)
+	s.claimUntil(h1, fleet.VMStop)
 }
 
 // A guest's report is shown with its age to people who see the VM. Reports of other hosts' VMs, and of an earlier
 // run, are ignored.
 func TestGuestReportShownWithAge(t *testing.T) {
-	s := newSite(t)
-	h1, h2 := s.greet(s.h1), s.greet(s.h2)
-	v := s.answering("web")
+	s := newProjectFixture(t)
+	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
+	v := s.vmWithGuestAgent("web")
 	says := func(a fleet.Actor, in ...fleet.GuestReading) error {
 		t.Helper()
-		base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+		base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
 		r := wire.Report{Seq: base + finished.Add(1), Digest: "1", LookedAgoMs: 1, Guests: in}
 		if err := wire.Fit(&r); err != nil {
 			return err

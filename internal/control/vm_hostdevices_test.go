@@ -9,8 +9,8 @@ import (
 
 // A mediated device type serves as many VMs as the host can create devices. A USB port belongs to one VM on its host.
 func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	create := func(name, device string, on fleet.HostID) error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{
@@ -21,25 +21,25 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	if err := create("one", "mdev/nvidia-63", ""); err != nil { // the only host with such devices is chosen
 		t.Fatal(err)
 	}
-	s.refused("of a host without", fleet.Invalid, "has no device mdev/nvidia-63", func() error { return create("two", "mdev/nvidia-63", s.h2) })
+	s.wantRefused("of a host without", fleet.Invalid, "has no device mdev/nvidia-63", func() error { return create("two", "mdev/nvidia-63", s.h2) })
 	if err := create("two", "mdev/nvidia-63", s.h1); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("the third of two", fleet.Invalid, "can give mdev/nvidia-63 to 2 VMs, and has", func() error { return create("three", "mdev/nvidia-63", s.h1) })
+	s.wantRefused("the third of two", fleet.Invalid, "can give mdev/nvidia-63 to 2 VMs, and has", func() error { return create("three", "mdev/nvidia-63", s.h1) })
 	if held, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || held["mdev/nvidia-63"].Name != "one" {
 		t.Errorf("the host's devices are held by %+v, %v", held, err)
 	}
-	s.refused("a port of no host", fleet.Invalid, "Choose the host whose device it is", func() error { return create("port", "usb-port/1-2.3", "") })
+	s.wantRefused("a port of no host", fleet.Invalid, "Choose the host whose device it is", func() error { return create("port", "usb-port/1-2.3", "") })
 	if err := create("port", "usb-port/1-2.3", s.h1); err != nil { // nothing is plugged in yet
 		t.Fatal(err)
 	}
-	s.refused("a port that another VM has", fleet.Invalid, "is given to the VM port already", func() error { return create("second", "usb-port/1-2.3", s.h1) })
+	s.wantRefused("a port that another VM has", fleet.Invalid, "is given to the VM port already", func() error { return create("second", "usb-port/1-2.3", s.h1) })
 }
 
 // People who may change a VM set its NUMA nodes; pinning them to host nodes needs an administrator.
 func TestNUMAPinningNeedsAdministrator(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	vm := s.vm("web", fleet.Stopped)
 	half := vm.Spec.MemoryMiB / 2
@@ -49,7 +49,7 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 		}
 	}
 	edit := func(a fleet.Actor, change func(*fleet.VMSpec)) error {
-		got, _, err := s.UpdateVM(t.Context(), a, vm.ID, edited(vm, change))
+		got, _, err := s.UpdateVM(t.Context(), a, vm.ID, editedSpec(vm, change))
 		if err == nil {
 			vm = got
 		}
@@ -58,11 +58,11 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	if err := edit(s.member, cells("", half)); err != nil {
 		t.Errorf("cells: %v", err)
 	}
-	s.refused("a tenant's on a node", fleet.Invalid, "Only those who may change infrastructure choose this of NUMA cells", func() error { return edit(s.member, cells("0", half)) })
+	s.wantRefused("a tenant's on a node", fleet.Invalid, "Only those who may change infrastructure choose this of NUMA cells", func() error { return edit(s.member, cells("0", half)) })
 	if err := edit(chief, cells("0", half)); err != nil {
 		t.Errorf("on a node: %v", err)
 	}
-	s.refused("a tenant's on another node", fleet.Invalid, "Only those who may change infrastructure", func() error { return edit(s.member, cells("1", half)) })
+	s.wantRefused("a tenant's on another node", fleet.Invalid, "Only those who may change infrastructure", func() error { return edit(s.member, cells("1", half)) })
 	if err := edit(s.member, cells("0", half-1)); err != nil {
 		t.Errorf("another size, as it is on its node: %v", err)
 	}
@@ -73,8 +73,8 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 
 // Encrypted memory needs an administrator and processor support, and excludes snapshots.
 func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,firmwares}', '["bios", "uefi"]')`)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmGaps}', '[{"field":"security.confidential","value":"tdx","why":"It takes libvirt 11.6."}]')`)
 	chief := s.addUser("ada", fleet.RoleAdmin)
@@ -86,9 +86,9 @@ func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	try := func(a fleet.Actor, kind string) func() error {
 		return func() error { _, err := create(a, kind); return err }
 	}
-	s.refused("what the host lacks", fleet.Invalid, "cannot give a VM this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
-	s.refused("what is none", fleet.Invalid, "Choose one of sev, sev-es, sev-snp, tdx", try(chief, "sgx"))
-	s.refused("a tenant's", fleet.Invalid, "", try(s.member, "sev"))
+	s.wantRefused("what the host lacks", fleet.Invalid, "cannot give a VM this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
+	s.wantRefused("what is none", fleet.Invalid, "Choose one of sev, sev-es, sev-snp, tdx", try(chief, "sgx"))
+	s.wantRefused("a tenant's", fleet.Invalid, "", try(s.member, "sev"))
 	vm, err := create(chief, "sev")
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	if err != nil || got.Status.Launch == nil || got.Status.Launch.Measurement != "AAAA" {
 		t.Errorf("its start was measured as %+v, %v", got.Status, err)
 	}
-	s.refused("its memory in a snapshot", fleet.Conflict, "no snapshot can hold it", func() error {
+	s.wantRefused("its memory in a snapshot", fleet.Conflict, "no snapshot can hold it", func() error {
 		_, err := s.TakeSnapshot(t.Context(), chief, vm.ID, control.NewSnapshot{Name: "with", Memory: true})
 		return err
 	})

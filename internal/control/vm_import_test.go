@@ -13,17 +13,17 @@ import (
 const machine = `"format":"ova","capacityBytes":70000,"allocBytes":70000,"appliance":{"name":"Web 01","cpus":2,"memoryMiB":256,"firmware":"bios",` +
 	`"disks":[{"member":"disk.vmdk","format":"vmdk","sizeBytes":1048576,"fileBytes":65536,"controller":"pvscsi"},{"sizeBytes":2097152}],"nics":[{"network":"VM Network","model":"vmxnet3"}]}`
 
-// ova adds such a file to a pool of h1.
-func (s *site) ova(pool fleet.PoolID, name string) *control.OfAppliance {
+// addAppliance adds such a file to a pool of h1.
+func (s *projectFixture) addAppliance(pool fleet.PoolID, name string) *control.OfAppliance {
 	s.t.Helper()
-	s.lay(pool, s.h1, `{"name":"`+name+`","path":"/v/`+name+`",`+machine+`}`)
+	s.addVolume(pool, s.h1, `{"name":"`+name+`","path":"/v/`+name+`",`+machine+`}`)
 	return &control.OfAppliance{PoolID: pool, Volume: name}
 }
 
 // A host imports a VM from a file: its disks are converted before the definition, and empty ones are created with it.
 func TestImportAppliance(t *testing.T) {
-	s := newShelf(t)
-	of := s.ova(s.nfs, "web.ova")
+	s := newLibraryFixture(t)
+	of := s.addAppliance(s.nfs, "web.ova")
 	files, err := s.ListAppliances(t.Context(), chief)
 	if err != nil || len(files) != 1 || files[0].Name != "web.ova" || len(files[0].Appliance.Disks) != 2 {
 		t.Fatalf("%+v %v", files, err)
@@ -37,14 +37,14 @@ func TestImportAppliance(t *testing.T) {
 	if now := s.get(vm.ID); now.HostID != s.h1 || now.Spec.CPUs != 2 || now.Spec.Disks[0].SizeBytes != 1<<20 || now.Spec.Disks[1].SizeBytes != 2<<20 {
 		t.Errorf("%+v", now.Spec)
 	}
-	w := s.only(s.h1, fleet.VolumeConvert)
+	w := s.onlyJob(s.h1, fleet.VolumeConvert)
 	ref, _ := w.Subject.Volume()
 	if o := w.Args.Volume; ref != vm.Spec.Disks[0].Ref() || o.Source != "web.ova" || o.Member != "disk.vmdk" || o.SourcePool != s.nfs || len(w.Pools) != 1 || w.Pools[0].ID != s.nfs {
 		t.Errorf("%s %+v %+v", w.Subject, o, w.Pools)
 	}
-	s.refused("deleted while a disk is converted", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, false, ""); return err })
-	s.did(s.h1, w, `{}`)
-	made := s.only(s.h1, fleet.VMApply)
+	s.wantRefused("deleted while a disk is converted", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, false, ""); return err })
+	s.finishVolume(s.h1, w, `{}`)
+	made := s.onlyJob(s.h1, fleet.VMApply)
 	if len(made.Made) != 1 || made.Made[0] != ref { // the other one is created with the VM
 		t.Errorf("%+v", made.Made)
 	}
@@ -59,7 +59,7 @@ func TestImportAppliance(t *testing.T) {
 	if d := s.get(other.ID).Spec; len(d.Disks) != 2 || d.Disks[0].PoolID != s.nfs || len(d.NICs) != 1 || d.NICs[0].Network != "default" || d.MemoryMiB != 256 {
 		t.Errorf("%+v", d)
 	}
-	w = s.only(s.h1, fleet.VolumeConvert)
+	w = s.onlyJob(s.h1, fleet.VolumeConvert)
 	s.fails(s.h1, w, "The disk disk.vmdk refers to another disk")
 	for _, w := range s.work(s.h1, fleet.VMApply) {
 		s.fails(s.h1, w, "disk 1 is not there")
@@ -76,12 +76,12 @@ func TestImportAppliance(t *testing.T) {
 }
 
 func TestInvalidImportRefused(t *testing.T) {
-	s := newShelf(t)
-	of := s.ova(s.local, "web.ova")
-	s.lay(s.local, s.h1, `{"name":"bad.ova","path":"/v/bad.ova","format":"ova","capacityBytes":1,"appliance":{"error":"The archive holds a link."}}`)
-	vm := s.off("web")
+	s := newLibraryFixture(t)
+	of := s.addAppliance(s.local, "web.ova")
+	s.addVolume(s.local, s.h1, `{"name":"bad.ova","path":"/v/bad.ova","format":"ova","capacityBytes":1,"appliance":{"error":"The archive holds a link."}}`)
+	vm := s.stoppedVM("web")
 	disks := func(d ...fleet.Disk) fleet.VMSpec {
-		out := small
+		out := smallSpec
 		out.Disks = d
 		return out
 	}
@@ -102,12 +102,12 @@ func TestInvalidImportRefused(t *testing.T) {
 		"with another's disk":      {chief, control.CreateVM{Spec: disks(plain, fleet.Disk{PoolID: s.local, Image: &fleet.Volref{PoolID: s.local, Volume: "x"}}), From: &control.From{Appliance: of}}, fleet.Invalid, "nothing else"},
 	} {
 		c.in.ProjectID, c.in.Name = s.red, "imported"
-		s.refused(name, c.code, c.says, func() error { _, err := s.CreateVM(t.Context(), c.who, c.in); return err })
+		s.wantRefused(name, c.code, c.says, func() error { _, err := s.CreateVM(t.Context(), c.who, c.in); return err })
 	}
 	if n := s.count("vms WHERE name = 'imported'"); n != 0 {
 		t.Errorf("%d were made", n)
 	}
-	s.refused("convert an archive", fleet.Conflict, "has to be converted", func() error {
+	s.wantRefused("convert an archive", fleet.Conflict, "has to be converted", func() error {
 		_, err := s.ConvertVolume(t.Context(), chief, control.Volume{PoolID: s.local, Volume: "web.ova"}, "x.qcow2", false)
 		return err
 	})
@@ -115,17 +115,17 @@ func TestInvalidImportRefused(t *testing.T) {
 
 // A disk in a foreign format becomes a volume that can become an image.
 func TestConvertForeignVolume(t *testing.T) {
-	s := newShelf(t)
-	s.lay(s.local, s.h1, `{"name":"disk.vhdx","path":"/v/disk.vhdx","format":"vhdx","capacityBytes":1048576,"appliance":{"disks":[{"format":"vhdx","sizeBytes":1048576}]}}`)
+	s := newLibraryFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"disk.vhdx","path":"/v/disk.vhdx","format":"vhdx","capacityBytes":1048576,"appliance":{"disks":[{"format":"vhdx","sizeBytes":1048576}]}}`)
 	task, err := s.ConvertVolume(t.Context(), chief, control.Volume{PoolID: s.local, Volume: "disk.vhdx"}, "disk.qcow2", false)
 	if err != nil || task.Kind != fleet.VolumeConvert {
 		t.Fatalf("%+v %v", task, err)
 	}
-	w := s.only(s.h1, fleet.VolumeConvert)
+	w := s.onlyJob(s.h1, fleet.VolumeConvert)
 	if o := w.Args.Volume; o.Source != "disk.vhdx" || o.Member != "" || o.TakesBytes != 1<<20 {
 		t.Errorf("%+v", o)
 	}
-	s.refused("deleted while it is read", fleet.Conflict, "convert disk", func() error {
+	s.wantRefused("deleted while it is read", fleet.Conflict, "convert disk", func() error {
 		_, err := s.DeleteVolume(t.Context(), chief, control.Volume{PoolID: s.local, Volume: "disk.vhdx"}, "disk.vhdx")
 		return err
 	})
@@ -133,13 +133,13 @@ func TestConvertForeignVolume(t *testing.T) {
 
 // Members export their VMs and download the files, which are invisible to others; expired ones are deleted.
 func TestExportVM(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	e, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := s.only(s.h1, fleet.VolumeExport)
+	w := s.onlyJob(s.h1, fleet.VolumeExport)
 	x := w.Args.Volume.Export
 	if ref, _ := w.Subject.Volume(); ref.PoolID != s.local || ref.Volume != e.Volume || len(x.Disks) != 2 || x.Disks[1] != vm.Spec.Disks[1].Ref() || len(w.Pools) != 2 || w.Pool == nil {
 		t.Errorf("%s %+v %+v", w.Subject, x, w.Pools)
@@ -152,17 +152,17 @@ func TestExportVM(t *testing.T) {
 	}
 	s.audited("vm.export")
 	member := s.member
-	s.refused("fetched before it is there", fleet.Conflict, "being made", func() error { _, _, _, err := s.ReadExport(t.Context(), member, e.ID); return err })
-	s.refused("deleted before it is there", fleet.Conflict, "being made", func() error { return s.DeleteExport(t.Context(), member, e.ID) })
-	s.did(s.h1, w, `{"format":"ova"}`)
+	s.wantRefused("fetched before it is there", fleet.Conflict, "being made", func() error { _, _, _, err := s.ReadExport(t.Context(), member, e.ID); return err })
+	s.wantRefused("deleted before it is there", fleet.Conflict, "being made", func() error { return s.DeleteExport(t.Context(), member, e.ID) })
+	s.finishVolume(s.h1, w, `{"format":"ova"}`)
 
 	stranger := s.stranger
 	for _, who := range []fleet.Actor{stranger, s.viewer} {
-		s.refused("seen by "+who.Name, fleet.CodeOf(func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err }()), "", func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err })
-		s.refused("fetched by "+who.Name, fleet.CodeOf(func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err }()), "", func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err })
-		s.refused("deleted by "+who.Name, fleet.CodeOf(s.DeleteExport(t.Context(), who, e.ID)), "", func() error { return s.DeleteExport(t.Context(), who, e.ID) })
+		s.wantRefused("seen by "+who.Name, fleet.CodeOf(func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err }()), "", func() error { _, err := s.GetExport(t.Context(), who, e.ID); return err })
+		s.wantRefused("fetched by "+who.Name, fleet.CodeOf(func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err }()), "", func() error { _, _, _, err := s.ReadExport(t.Context(), who, e.ID); return err })
+		s.wantRefused("deleted by "+who.Name, fleet.CodeOf(s.DeleteExport(t.Context(), who, e.ID)), "", func() error { return s.DeleteExport(t.Context(), who, e.ID) })
 	}
-	s.refused("made by a stranger", fleet.NotFound, "", func() error {
+	s.wantRefused("made by a stranger", fleet.NotFound, "", func() error {
 		_, err := s.ExportVM(t.Context(), stranger, vm.ID, control.NewExport{Format: "ova"})
 		return err
 	})
@@ -180,7 +180,7 @@ func TestExportVM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = s.only(s.h1, fleet.VolumeCopy)
+	w = s.onlyJob(s.h1, fleet.VolumeCopy)
 	if o := w.Args.Volume; !o.Flatten || o.Source != vm.Spec.Disks[1].Volume || o.SourcePool != s.nfs || !strings.HasPrefix(d.Volume, "web-disk2-") {
 		t.Errorf("%s: %+v", d.Volume, o)
 	}
@@ -190,12 +190,12 @@ func TestExportVM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.refused("one too many", fleet.TooMany, "10 exports", func() error {
+	s.wantRefused("one too many", fleet.TooMany, "10 exports", func() error {
 		_, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"})
 		return err
 	})
 	for _, w := range s.work(s.h1, fleet.VolumeExport) {
-		s.end(s.h1, w, wire.Finish{Outcome: wire.Failed, Error: "x"})
+		s.stop(s.h1, w, wire.Finish{Outcome: wire.Failed, Error: "x"})
 	}
 	s.exec(`UPDATE exports SET expires_at = now() - interval '1 second' WHERE id = $1`, e.ID)
 	if err := s.EndExports(t.Context(), fleet.SystemActor); err != nil {
@@ -204,15 +204,15 @@ func TestExportVM(t *testing.T) {
 	if _, err := s.GetExport(t.Context(), member, e.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("what is old is still there: %v", err)
 	}
-	gone := s.only(s.h1, fleet.VolumeDelete)
+	gone := s.onlyJob(s.h1, fleet.VolumeDelete)
 	if ref, _ := gone.Subject.Volume(); ref.Volume != e.Volume || ref.PoolID != s.local {
 		t.Errorf("%s is deleted, not %s", gone.Subject, e.Volume)
 	}
 }
 
 func TestInvalidExportRefused(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web")
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web")
 	for name, c := range map[string]struct {
 		vm   fleet.VMID
 		in   control.NewExport
@@ -227,10 +227,10 @@ func TestInvalidExportRefused(t *testing.T) {
 		"a VM that nobody has":       {fleet.NewID[fleet.VMID](), control.NewExport{Format: "ova"}, fleet.NotFound, ""},
 		"into a pool that is not id": {vm.ID, control.NewExport{Format: "ova", PoolID: "x"}, fleet.Invalid, ""},
 	} {
-		s.refused(name, c.code, c.says, func() error { _, err := s.ExportVM(t.Context(), s.member, c.vm, c.in); return err })
+		s.wantRefused(name, c.code, c.says, func() error { _, err := s.ExportVM(t.Context(), s.member, c.vm, c.in); return err })
 	}
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
-	s.refused("while it runs", fleet.Conflict, "The VM is on", func() error {
+	s.wantRefused("while it runs", fleet.Conflict, "The VM is on", func() error {
 		_, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"})
 		return err
 	})

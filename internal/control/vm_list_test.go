@@ -15,7 +15,7 @@ import (
 )
 
 func TestVMListFilters(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	web, db, off := s.vm("web-1", fleet.Running), s.vm("db1", fleet.Stopped), s.vm("off", fleet.Running)
 	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
 		status = status || '{"nics":[{"addresses":["10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
@@ -105,7 +105,7 @@ func TestVMListFilters(t *testing.T) {
 }
 
 func TestInvalidCursorRefused(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.vm("a", fleet.Running)
 	s.vm("b", fleet.Running)
 	page, err := s.ListVMs(t.Context(), chief, fleet.Query{Limit: 1})
@@ -122,20 +122,20 @@ func TestInvalidCursorRefused(t *testing.T) {
 		"no number":          {Sort: "cpus", After: "WyJjcHVzIiwieCIsIjEiXQ"}, // ["cpus","x","1"]
 		"a NUL in the value": {After: "WyJuYW1lIiwiXHUwMDAwIiwiMSJd"},         // ["name","\u0000","1"]
 	} {
-		s.refused(name, fleet.Malformed, "out of date", func() error { _, err := s.ListVMs(t.Context(), chief, q); return err })
+		s.wantRefused(name, fleet.Malformed, "out of date", func() error { _, err := s.ListVMs(t.Context(), chief, q); return err })
 	}
-	s.refused("both ways", fleet.Malformed, "Give one of the two", func() error {
+	s.wantRefused("both ways", fleet.Malformed, "Give one of the two", func() error {
 		_, err := s.ListVMs(t.Context(), chief, fleet.Query{After: page.Next, Before: page.Next})
 		return err
 	})
-	s.refused("unknown sort", fleet.Invalid, "cpus, created, host, memory, name, project", func() error {
+	s.wantRefused("unknown sort", fleet.Invalid, "cpus, created, host, memory, name, project", func() error {
 		_, err := s.ListVMs(t.Context(), chief, fleet.Query{Sort: "colour"})
 		return err
 	})
 }
 
 func TestVMVisibility(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	names := func(a fleet.Actor, q fleet.Query) int {
 		page, err := s.ListVMs(t.Context(), a, q)
@@ -169,7 +169,7 @@ func TestVMVisibility(t *testing.T) {
 		"GetTask":  func() error { j := s.firstTask(); _, err := s.GetTask(t.Context(), s.stranger, j); return err },
 		"Cancel":   func() error { j := s.firstTask(); _, err := s.CancelTask(t.Context(), s.stranger, j); return err },
 	} {
-		s.refused(name, fleet.NotFound, "There is no such", do)
+		s.wantRefused(name, fleet.NotFound, "There is no such", do)
 	}
 	tasks, err := s.ListTasks(t.Context(), s.stranger, fleet.Query{})
 	if err != nil || len(tasks.Items) != 0 {
@@ -188,7 +188,7 @@ func TestVMVisibility(t *testing.T) {
 	}
 }
 
-func (s *site) firstTask() fleet.TaskID {
+func (s *projectFixture) firstTask() fleet.TaskID {
 	s.t.Helper()
 	var id fleet.TaskID
 	if err := s.pool.QueryRow(s.t.Context(), `SELECT id FROM tasks ORDER BY id LIMIT 1`).Scan(&id); err != nil {
@@ -200,7 +200,7 @@ func (s *site) firstTask() fleet.TaskID {
 // The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter on the column
 // heard. The same holds for the need of attention: in Go, by the column for online hosts, and by the filter.
 func TestPhaseInSQLMatchesGo(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	rapid.Check(t, func(t *rapid.T) {
 		vm := v.VM
@@ -280,7 +280,7 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 }
 
 // sameRows checks that the lists with reduced VMs agree with the complete list on the columns shown.
-func sameRows(s *site, t *rapid.T, a fleet.Actor) {
+func sameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	whole, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
 	if err != nil || len(whole.Items) != 1 {
 		t.Fatalf("%d VMs, %v", len(whole.Items), err)

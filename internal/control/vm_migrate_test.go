@@ -10,9 +10,9 @@ import (
 )
 
 // vmToMigrate returns a VM of project red that is off, on h1, with two disks in a local pool that h2 has too.
-func (s *shelf) leaver(name string) fleet.VMView {
+func (s *libraryFixture) vmToMigrate(name string) fleet.VMView {
 	s.t.Helper()
-	spec := small
+	spec := smallSpec
 	spec.Disks = []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 30}, {PoolID: s.local, SizeBytes: 2 << 30}}
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
 	if err != nil {
@@ -28,7 +28,7 @@ func (s *shelf) leaver(name string) fleet.VMView {
 	return s.get(v.ID)
 }
 
-func (s *shelf) migrate(v fleet.VMView) fleet.Task {
+func (s *libraryFixture) migrate(v fleet.VMView) fleet.Task {
 	s.t.Helper()
 	task, err := s.MigrateVM(s.t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2, RateBytes: 10 << 20})
 	if err != nil {
@@ -37,8 +37,8 @@ func (s *shelf) migrate(v fleet.VMView) fleet.Task {
 	return task
 }
 
-// arrives finishes n receive jobs of the second host.
-func (s *shelf) arrives(n int) {
+// finishReceives finishes n receive jobs of the second host.
+func (s *libraryFixture) finishReceives(n int) {
 	s.t.Helper()
 	w := s.work(s.h2, fleet.VolumeReceive)
 	if len(w) != n {
@@ -48,35 +48,35 @@ func (s *shelf) arrives(n int) {
 		if !in.Args.Volume.Transfer.Check || in.Args.Volume.Transfer.RateBytes != 10<<20 {
 			s.t.Errorf("%+v", in.Args.Volume.Transfer)
 		}
-		s.did(s.h2, in, `{}`)
+		s.finishVolume(s.h2, in, `{}`)
 	}
 }
 
 func TestColdMigration(t *testing.T) {
-	s := newShelf(t)
-	s.lonely()
-	v := s.leaver("web")
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.vmToMigrate("web")
 	for name, a := range map[string]fleet.Actor{"a member": s.member, "a viewer": s.viewer, "a stranger": s.stranger} {
-		s.refused(name, fleet.Forbidden, "no right", func() error {
+		s.wantRefused(name, fleet.Forbidden, "no right", func() error {
 			_, err := s.MigrateVM(t.Context(), a, v.ID, control.MigrateVM{HostID: s.h2})
 			return err
 		})
 	}
-	s.refused("nowhere", fleet.Invalid, "Choose the host", func() error { _, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{}); return err })
-	s.refused("its own", fleet.Invalid, "on this host already", func() error {
+	s.wantRefused("nowhere", fleet.Invalid, "Choose the host", func() error { _, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{}); return err })
+	s.wantRefused("its own", fleet.Invalid, "on this host already", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h1})
 		return err
 	})
 	task := s.migrate(v)
-	s.refused("again", fleet.Conflict, "on its way to h2", func() error {
+	s.wantRefused("again", fleet.Conflict, "on its way to h2", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
-	s.refused("release the pool that its disks go to", fleet.Conflict, "Disks of web are on their way into pool local", func() error {
+	s.wantRefused("release the pool that its disks go to", fleet.Conflict, "Disks of web are on their way into pool local", func() error {
 		_, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.local), s.h2)
 		return err
 	})
-	w := s.only(s.h1, fleet.VMMigrate)
+	w := s.onlyJob(s.h1, fleet.VMMigrate)
 	order := w.Args.Migrate
 	if order == nil || order.To != s.h2 || len(order.Disks) != 2 || w.VM == nil || len(w.Pools) != 1 || order.Disks[0].To.Volume == v.Spec.Disks[0].Volume || order.Disks[0].To == order.Disks[1].To {
 		t.Fatalf("the order is %+v", order)
@@ -90,12 +90,12 @@ func TestColdMigration(t *testing.T) {
 		t.Fatal("it is started while it leaves")
 	}
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{faults}', jsonb_build_array(jsonb_build_object('code', 'disk', 'text', 'gone', 'disk', spec #> '{disks,1}'))) WHERE id = $1`, v.ID)
-	s.refused("detach a disk", fleet.Conflict, "being moved", func() error { _, _, err := s.DetachDisk(t.Context(), chief, v.ID, v.Spec.Disks[1].Ref()); return err })
-	s.arrives(2)
+	s.wantRefused("detach a disk", fleet.Conflict, "being moved", func() error { _, _, err := s.DetachDisk(t.Context(), chief, v.ID, v.Spec.Disks[1].Ref()); return err })
+	s.finishReceives(2)
 	if got := s.get(v.ID); got.HostID != s.h1 || got.Spec.Disks[0].Ref() != v.Spec.Disks[0].Ref() {
 		t.Fatal("it is elsewhere before its host let go of it")
 	}
-	s.end(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
+	s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
 	now := s.get(v.ID)
 	if now.HostID != s.h2 || now.Spec.Disks[0].Ref() != order.Disks[0].To || now.Spec.Disks[1].Ref() != order.Disks[1].To || now.Spec.Disks[1].SizeBytes != 2<<30 || now.Generation < v.Generation+2 {
 		t.Fatalf("it is on %s with %+v at %d", now.HostName, now.Spec.Disks, now.Generation)
@@ -111,16 +111,16 @@ func TestColdMigration(t *testing.T) {
 	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
 		t.Fatalf("what it left behind goes before its new host has it: %+v", got)
 	}
-	start := s.only(s.h2, fleet.VMStart)
+	start := s.onlyJob(s.h2, fleet.VMStart)
 	if len(start.Made) < 2 || start.VM.Spec.Disks[0].Ref() != order.Disks[0].To {
 		t.Errorf("the new host is told that %v are made", start.Made)
 	}
-	s.end(s.h2, start, wire.Finish{Outcome: wire.Failed, Generation: start.Generation, Error: "out of memory"})
+	s.stop(s.h2, start, wire.Finish{Outcome: wire.Failed, Generation: start.Generation, Error: "out of memory"})
 	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
 		t.Fatalf("what it left behind goes though its new host failed: %+v", got)
 	}
-	apply := s.only(s.h2, fleet.VMApply)
-	s.end(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	apply := s.onlyJob(s.h2, fleet.VMApply)
+	s.stop(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	for range 2 {
 		deletes := s.work(s.h1, fleet.VolumeDelete)
 		for _, d := range deletes {
@@ -142,9 +142,9 @@ func TestColdMigration(t *testing.T) {
 }
 
 func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
-	s := newShelf(t)
-	s.lonely()
-	v := s.leaver("web")
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.vmToMigrate("web")
 	stays := func(when string) {
 		t.Helper()
 		if now := s.get(v.ID); now.HostID != s.h1 || now.Spec.Disks[0].Ref() != v.Spec.Disks[0].Ref() || now.Status.Error != "" || now.Attention {
@@ -155,7 +155,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 		t.Helper()
 		got := s.work(s.h2, fleet.VolumeDelete)
 		for _, w := range got {
-			s.end(s.h2, w, wire.Finish{Outcome: wire.Done})
+			s.stop(s.h2, w, wire.Finish{Outcome: wire.Done})
 		}
 		if len(got) != n {
 			t.Errorf("%d copies are deleted, want %d", len(got), n)
@@ -163,35 +163,35 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	}
 	// Cancelled after everything was received.
 	task := s.migrate(v)
-	w := s.only(s.h1, fleet.VMMigrate)
-	s.arrives(2)
+	w := s.onlyJob(s.h1, fleet.VMMigrate)
+	s.finishReceives(2)
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Fatal(err)
 	}
-	s.end(s.h1, w, wire.Finish{Outcome: wire.Cancelled, Generation: w.Generation, Error: "Cancelled by chief.", VM: v.Status})
+	s.stop(s.h1, w, wire.Finish{Outcome: wire.Cancelled, Generation: w.Generation, Error: "Cancelled by chief.", VM: v.Status})
 	stays("taken back")
 	dropped(2)
 
 	// The source reports its end before the target has everything.
 	s.migrate(v)
-	w = s.only(s.h1, fleet.VMMigrate)
-	s.end(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
+	w = s.onlyJob(s.h1, fleet.VMMigrate)
+	s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
 	stays("without its disks")
 
 	// A receive job that ends after its sender has failed.
 	s.migrate(v)
-	w = s.only(s.h1, fleet.VMMigrate)
+	w = s.onlyJob(s.h1, fleet.VMMigrate)
 	late := s.work(s.h2, fleet.VolumeReceive)
-	s.end(s.h1, w, wire.Finish{Outcome: wire.Failed, Generation: w.Generation, Error: "Input/output error", VM: v.Status})
+	s.stop(s.h1, w, wire.Finish{Outcome: wire.Failed, Generation: w.Generation, Error: "Input/output error", VM: v.Status})
 	for _, in := range late {
-		s.did(s.h2, in, `{}`)
+		s.finishVolume(s.h2, in, `{}`)
 	}
 	stays("after a failure")
 	dropped(len(late))
 
 	// Deleted meanwhile: the migration is cancelled, and the VM is deleted on its host.
 	s.migrate(v)
-	w = s.only(s.h1, fleet.VMMigrate)
+	w = s.onlyJob(s.h1, fleet.VMMigrate)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, true, "web"); err != nil {
 		t.Fatal(err)
 	}
@@ -202,9 +202,9 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 }
 
 func TestMigrationTargets(t *testing.T) {
-	s := newShelf(t)
-	s.lonely()
-	v := s.leaver("web")
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.vmToMigrate("web")
 	targets, err := s.MigrationTargets(t.Context(), chief, v.ID)
 	if err != nil || len(targets) != 2 { // nfs and local, on h2
 		t.Fatalf("%+v %v", targets, err)
@@ -215,13 +215,13 @@ func TestMigrationTargets(t *testing.T) {
 		}
 	}
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{firmware}', '"uefi"') WHERE id = $1`, v.ID)
-	s.refused("with NVRAM", fleet.Conflict, "NVRAM", func() error {
+	s.wantRefused("with NVRAM", fleet.Conflict, "NVRAM", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
 	s.exec(`UPDATE vms SET spec = jsonb_set(jsonb_set(spec, '{firmware}', '"bios"'), '{disks,0,poolId}', to_jsonb($2::text)) WHERE id = $1`, v.ID, s.nfs)
 	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.local, s.h2)
-	s.refused("into a pool that is not there", fleet.Invalid, "not assigned to h2", func() error {
+	s.wantRefused("into a pool that is not there", fleet.Invalid, "not assigned to h2", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
@@ -231,7 +231,7 @@ func TestMigrationTargets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	order := s.only(s.h1, fleet.VMMigrate).Args.Migrate
+	order := s.onlyJob(s.h1, fleet.VMMigrate).Args.Migrate
 	if len(order.Stay) != 1 || len(order.Disks) != 1 || order.Disks[0].To.PoolID != s.nfs || order.Stay[0].Volume != v.Spec.Disks[0].Volume {
 		t.Errorf("%s: %+v", task.ID, order)
 	}

@@ -10,10 +10,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// disked returns a running VM of project red on h1 with one disk in the local pool and no unfinished jobs.
-func (s *site) disked(name string) (fleet.VMView, fleet.Volref) {
+// vmWithLocalDisk returns a running VM of project red on h1 with one disk in the local pool and no unfinished jobs.
+func (s *projectFixture) vmWithLocalDisk(name string) (fleet.VMView, fleet.Volref) {
 	s.t.Helper()
-	spec := small
+	spec := smallSpec
 	spec.Disks = []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 30}}
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
 	if err != nil {
@@ -27,16 +27,16 @@ func (s *site) disked(name string) (fleet.VMView, fleet.Volref) {
 }
 
 // moveFixture is a projectFixture with an agent session of the first host.
-type mover struct {
-	*site
+type moveFixture struct {
+	*projectFixture
 	agent fleet.Actor
 	seq   int64
 }
 
-func newMover(t *testing.T) *mover {
+func newMoveFixture(t *testing.T) *moveFixture {
 	t.Helper()
-	s := newSite(t)
-	m := &mover{site: s, agent: fleet.Actor{HostID: s.h1, Name: "host h1"}}
+	s := newProjectFixture(t)
+	m := &moveFixture{projectFixture: s, agent: fleet.Actor{HostID: s.h1, Name: "host h1"}}
 	answer, err := s.Hello(t.Context(), m.agent, wire.Hello{Instance: "one", Fingerprint: "h1"})
 	if err != nil {
 		t.Fatal(err)
@@ -45,7 +45,7 @@ func newMover(t *testing.T) *mover {
 	return m
 }
 
-func (m *mover) claim() []wire.Work {
+func (m *moveFixture) claim() []wire.Work {
 	m.t.Helper()
 	got, err := m.Claim(m.t.Context(), m.agent, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
@@ -54,14 +54,14 @@ func (m *mover) claim() []wire.Work {
 	return got.Jobs
 }
 
-func (m *mover) finish(w wire.Work, f wire.Finish) error {
+func (m *moveFixture) finish(w wire.Work, f wire.Finish) error {
 	m.seq++
 	f.Seq, f.Epoch, f.Generation = m.seq, w.Epoch, w.Generation
 	_, _, err := m.Finish(m.t.Context(), m.agent, w.ID, f)
 	return err
 }
 
-func (m *mover) move(v fleet.VMView, disk fleet.Volref) fleet.Task {
+func (m *moveFixture) move(v fleet.VMView, disk fleet.Volref) fleet.Task {
 	m.t.Helper()
 	task, err := m.MoveDisk(m.t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: m.nfs, RateBytes: 10 << 20})
 	if err != nil {
@@ -70,8 +70,8 @@ func (m *mover) move(v fleet.VMView, disk fleet.Volref) fleet.Task {
 	return task
 }
 
-// moved claims the disk migration of the VM.
-func (m *mover) moved(v fleet.VMView) wire.Work {
+// claimMove claims the disk migration of the VM.
+func (m *moveFixture) claimMove(v fleet.VMView) wire.Work {
 	m.t.Helper()
 	for _, w := range m.claim() {
 		if w.Kind == fleet.VMDiskMove && w.VM != nil && w.VM.ID == v.ID {
@@ -83,13 +83,13 @@ func (m *mover) moved(v fleet.VMView) wire.Work {
 }
 
 func TestMoveDisk(t *testing.T) {
-	s := newMover(t)
-	v, disk := s.disked("web")
+	s := newMoveFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
 	task := s.move(v, disk)
 	if task.Kind != fleet.VMDiskMove || task.HostID != s.h1 || s.get(v.ID).Spec.Disks[0].Ref() != disk {
 		t.Fatalf("%+v", task)
 	}
-	w := s.moved(v)
+	w := s.claimMove(v)
 	order := w.Args.Move
 	if order == nil || order.Disk != disk || order.To.PoolID != s.nfs || order.To.Volume != disk.Volume || order.RateBytes != 10<<20 || order.TakesBytes != 1<<30 {
 		t.Fatalf("the order is %+v", order)
@@ -103,29 +103,29 @@ func TestMoveDisk(t *testing.T) {
 	}
 
 	// Until the host reports success, other changes of the disk are refused, and both names are in use.
-	s.refused("move it again", fleet.Conflict, "being moved", func() error {
+	s.wantRefused("move it again", fleet.Conflict, "being moved", func() error {
 		_, err := s.MoveDisk(t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: s.nfs})
 		return err
 	})
 	for _, ref := range []fleet.Volref{disk, order.To} {
-		s.lay(ref.PoolID, s.h1, `{"name":"`+ref.Volume+`","path":"/v/`+ref.Volume+`","format":"qcow2","capacityBytes":1073741824}`)
-		s.refused("clone what is on its way", fleet.Conflict, "move disk", func() error {
+		s.addVolume(ref.PoolID, s.h1, `{"name":"`+ref.Volume+`","path":"/v/`+ref.Volume+`","format":"qcow2","capacityBytes":1073741824}`)
+		s.wantRefused("clone what is on its way", fleet.Conflict, "move disk", func() error {
 			_, err := s.CloneVolume(t.Context(), chief, control.Volume{PoolID: ref.PoolID, Volume: ref.Volume, HostID: s.h1}, "copy.qcow2", false)
 			return err
 		})
 	}
-	s.refused("release the pool that it goes to", fleet.Conflict, "Disks of web are on their way into pool nfs", func() error {
+	s.wantRefused("release the pool that it goes to", fleet.Conflict, "Disks of web are on their way into pool nfs", func() error {
 		_, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1)
 		return err
 	})
-	s.refused("delete it", fleet.Conflict, "on their way", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
+	s.wantRefused("delete it", fleet.Conflict, "on their way", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(s.nfs)); return err })
 	spec := s.get(v.ID).Spec
 	spec.Disks = nil
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Spec: &spec}); err == nil {
 		t.Error("the disk was edited meanwhile")
 	}
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{faults}', $2) WHERE id = $1`, v.ID, json.RawMessage(`[{"code":"disk","disk":{"poolId":"`+string(disk.PoolID)+`","volume":"`+disk.Volume+`"},"text":"gone"}]`))
-	s.refused("detach it", fleet.Conflict, "being moved", func() error { _, _, err := s.DetachDisk(t.Context(), chief, v.ID, disk); return err })
+	s.wantRefused("detach it", fleet.Conflict, "being moved", func() error { _, _, err := s.DetachDisk(t.Context(), chief, v.ID, disk); return err })
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}}); err != nil {
 		t.Errorf("another edit: %v", err)
 	}
@@ -157,31 +157,31 @@ func TestMoveDisk(t *testing.T) {
 	if err := s.finish(deletion, wire.Finish{Outcome: wire.Failed, Error: "Another domain uses it."}); err != nil {
 		t.Fatal(err)
 	}
-	said := text(s.site, `SELECT note FROM tasks WHERE kind = 'vm.move'`)
+	said := text(s.projectFixture, `SELECT note FROM tasks WHERE kind = 'vm.move'`)
 	if want := "The old volume " + disk.Volume + " is still in the pool "; !strings.HasPrefix(said, want) || !strings.HasSuffix(said, ": Another domain uses it.") {
 		t.Errorf("the migration's task says %q", said)
 	}
 }
 
 func TestCancelDiskMigration(t *testing.T) {
-	s := newMover(t)
-	v, disk := s.disked("web")
+	s := newMoveFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
 	waits := s.move(v, disk)
 	if got, err := s.CancelTask(t.Context(), chief, waits.ID); err != nil || got.State != fleet.JobCancelled {
 		t.Fatalf("what waits: %+v %v", got, err)
 	}
 	task := s.move(v, disk)
-	w := s.moved(v)
+	w := s.claimMove(v)
 	if answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 10}); err != nil || answer.Stop != "" {
 		t.Fatalf("%+v %v", answer, err)
 	}
-	s.refused("a host that ends what nobody took back", fleet.Malformed, "Nobody", func() error {
+	s.wantRefused("a host that ends what nobody took back", fleet.Malformed, "Nobody", func() error {
 		return s.finish(w, wire.Finish{Outcome: wire.Cancelled})
 	})
 	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobRunning {
 		t.Fatalf("what runs: %+v %v", got, err)
 	}
-	s.refused("twice", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
+	s.wantRefused("twice", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
 	answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 20})
 	if err != nil || !strings.Contains(answer.Stop, "Cancelled by") {
 		t.Fatalf("the host is told %+v %v", answer, err)
@@ -189,8 +189,8 @@ func TestCancelDiskMigration(t *testing.T) {
 
 	// A restarted agent gets it with the job.
 	s.exec(`UPDATE jobs SET state = 'queued', lease_until = NULL WHERE id = $1`, w.ID)
-	s.refused("while it waits for its host", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
-	again := s.moved(v)
+	s.wantRefused("while it waits for its host", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
+	again := s.claimMove(v)
 	if again.Stop != answer.Stop {
 		t.Errorf("given again: %+v", again)
 	}
@@ -204,10 +204,10 @@ func TestCancelDiskMigration(t *testing.T) {
 }
 
 func TestForceOffAbortsDiskMigration(t *testing.T) {
-	s := newMover(t)
-	v, disk := s.disked("web")
+	s := newMoveFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
 	s.move(v, disk)
-	w := s.moved(v)
+	w := s.claimMove(v)
 	if _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
@@ -224,28 +224,28 @@ func TestForceOffAbortsDiskMigration(t *testing.T) {
 }
 
 func TestInvalidDiskMigrationRefused(t *testing.T) {
-	s := newMover(t)
-	v, disk := s.disked("web")
+	s := newMoveFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
 	ask := func(in control.MoveDisk) func() error {
 		return func() error { _, err := s.MoveDisk(t.Context(), chief, v.ID, disk, in); return err }
 	}
-	s.refused("to nowhere", fleet.Invalid, "Choose the pool", ask(control.MoveDisk{}))
-	s.refused("to where it is", fleet.Invalid, "in this pool already", ask(control.MoveDisk{PoolID: s.local}))
-	s.refused("slower than anything", fleet.Invalid, "1 MiB/s", ask(control.MoveDisk{PoolID: s.nfs, RateBytes: 10}))
-	s.refused("no disk", fleet.NotFound, "no disk", func() error {
+	s.wantRefused("to nowhere", fleet.Invalid, "Choose the pool", ask(control.MoveDisk{}))
+	s.wantRefused("to where it is", fleet.Invalid, "in this pool already", ask(control.MoveDisk{PoolID: s.local}))
+	s.wantRefused("slower than anything", fleet.Invalid, "1 MiB/s", ask(control.MoveDisk{PoolID: s.nfs, RateBytes: 10}))
+	s.wantRefused("no disk", fleet.NotFound, "no disk", func() error {
 		_, err := s.MoveDisk(t.Context(), chief, v.ID, fleet.Volref{PoolID: s.local, Volume: "x"}, control.MoveDisk{PoolID: s.nfs})
 		return err
 	})
 	for kind, of := range map[string]fleet.PoolID{"into pools of files alone": s.nfs, "The disk is no file": s.local} {
 		s.exec(`UPDATE pools SET spec = spec || '{"kind":"rbd"}' WHERE id = $1`, of)
-		s.refused("where volumes are no files", fleet.Invalid, kind, ask(control.MoveDisk{PoolID: s.nfs}))
+		s.wantRefused("where volumes are no files", fleet.Invalid, kind, ask(control.MoveDisk{PoolID: s.nfs}))
 		s.exec(`UPDATE pools SET spec = spec || '{"kind":"dir"}' WHERE id = $1`, of)
 	}
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, v.ID)
-	s.refused("off its image", fleet.Invalid, "stands on an image", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("off its image", fleet.Invalid, "stands on an image", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,overlay}' WHERE id = $1`, v.ID)
-	s.holds(s.nfs, 512, 0, 0)
-	s.refused("without room", fleet.Invalid, "2 fields", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.setPoolSizes(s.nfs, 512, 0, 0)
+	s.wantRefused("without room", fleet.Invalid, "2 fields", ask(control.MoveDisk{PoolID: s.nfs}))
 	targets, err := s.MoveTargets(t.Context(), chief, v.ID, disk)
 	if err != nil || len(targets) != 2 {
 		t.Fatalf("%+v %v", targets, err)
@@ -258,33 +258,33 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 	if err := ask(control.MoveDisk{PoolID: s.nfs, Overcommit: true})(); err != nil {
 		t.Errorf("by somebody who says so: %v", err)
 	}
-	if _, err := s.CancelTask(t.Context(), chief, fleet.TaskID(text(s.site, `SELECT id FROM jobs WHERE kind = 'vm.move'`))); err != nil {
+	if _, err := s.CancelTask(t.Context(), chief, fleet.TaskID(text(s.projectFixture, `SELECT id FROM jobs WHERE kind = 'vm.move'`))); err != nil {
 		t.Fatal(err)
 	}
-	s.holds(s.nfs, 1<<20, 0, 0)
+	s.setPoolSizes(s.nfs, 1<<20, 0, 0)
 	s.exec(`UPDATE assignments SET status = status || '{"state":"failed","error":"mount.nfs: Connection refused"}' WHERE pool_id = $1`, s.nfs)
-	s.refused("to a pool that fails", fleet.Invalid, "Connection refused", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("to a pool that fails", fleet.Invalid, "Connection refused", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE assignments SET status = status || '{"state":"active","error":""}' WHERE pool_id = $1`, s.nfs)
 	s.exec(`UPDATE vms SET status = status || '{"drift":[{"field":"disks","applied":"a","actual":"b"}]}' WHERE id = $1`, v.ID)
-	s.refused("with disks that somebody changed", fleet.Conflict, "changed its disks", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("with disks that somebody changed", fleet.Conflict, "changed its disks", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE vms SET status = status - 'drift' WHERE id = $1`, v.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.refused("on a host that is not heard", fleet.Conflict, "not heard", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("on a host that is not heard", fleet.Conflict, "not heard", ask(control.MoveDisk{PoolID: s.nfs}))
 }
 
 // A disk migration reserves space in its target pool.
 func TestDiskMigrationReservesSpace(t *testing.T) {
-	s := newMover(t)
-	v, disk := s.disked("web")
-	s.holds(s.nfs, 1536, 0, 0)
+	s := newMoveFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
+	s.setPoolSizes(s.nfs, 1536, 0, 0)
 	s.move(v, disk)
-	s.refused("room that is promised already", fleet.Invalid, "2 fields", func() error {
+	s.wantRefused("room that is promised already", fleet.Invalid, "2 fields", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "most.raw", Format: "raw", SizeBytes: 1 << 30})
 		return err
 	})
 }
 
-func text(s *site, sql string) (out string) {
+func text(s *projectFixture, sql string) (out string) {
 	s.t.Helper()
 	if err := s.pool.QueryRow(s.t.Context(), sql).Scan(&out); err != nil {
 		s.t.Fatal(err)
@@ -294,16 +294,16 @@ func text(s *site, sql string) (out string) {
 
 // A disk migration has no attempt limit, because only the host knows where the disk is.
 func TestDiskMigrationHasNoAttemptLimit(t *testing.T) {
-	s := newMover(t)
-	v, disk := s.disked("web")
+	s := newMoveFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
 	s.move(v, disk)
-	w := s.moved(v)
+	w := s.claimMove(v)
 	for range 6 {
 		s.exec(`UPDATE jobs SET lease_until = now() - interval '1 second' WHERE id = $1`, w.ID)
 		if err := s.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
-		w = s.moved(v)
+		w = s.claimMove(v)
 	}
 	if err := s.finish(w, wire.Finish{Outcome: wire.Done}); err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // claimPlan claims the plan queued for the host's agent.
-func (s *site) asked(agent fleet.Actor) wire.Work {
+func (s *projectFixture) claimPlan(agent fleet.Actor) wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *site) asked(agent fleet.Actor) wire.Work {
 	return wire.Work{}
 }
 
-func (s *site) answers(agent fleet.Actor, w wire.Work, f wire.Finish) {
+func (s *projectFixture) answers(agent fleet.Actor, w wire.Work, f wire.Finish) {
 	s.t.Helper()
 	f.Epoch, f.Seq = w.Epoch, s.tick()
 	if _, _, err := s.Finish(s.t.Context(), agent, w.ID, f); err != nil {
@@ -38,9 +38,9 @@ func (s *site) answers(agent fleet.Actor, w wire.Work, f wire.Finish) {
 	}
 }
 
-func (s *site) tick() int64 { s.ticks++; return s.ticks }
+func (s *projectFixture) tick() int64 { s.ticks++; return s.ticks }
 
-var drawing = fleet.Drawing{Lines: []fleet.DrawnLine{
+var planAnswer = fleet.Drawing{Lines: []fleet.DrawnLine{
 	{Op: fleet.LineGap},
 	{Op: fleet.LineGoes, Text: `  <vcpu>1</vcpu>`, At: "domain/vcpu"},
 	{Op: fleet.LineComes, Text: `  <vcpu>3</vcpu>`, At: "domain/vcpu"},
@@ -49,24 +49,24 @@ var drawing = fleet.Drawing{Lines: []fleet.DrawnLine{
 }}
 
 func TestPlanChangesNothing(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
-	agent := s.greet(s.h1)
-	edit := edited(v, func(to *fleet.VMSpec) { to.CPUs = 3 })
+	agent := s.agentSession(s.h1)
+	edit := editedSpec(v, func(to *fleet.VMSpec) { to.CPUs = 3 })
 	edit.Labels = map[string]string{"env": "prod"}
 	p, err := s.PlanVM(t.Context(), s.member, v.ID, edit)
 	if err != nil || p.State != fleet.PlanRequested || p.HostName != "" || fmt.Sprint(p.Changes) != "[{labels labels now} {spec.cpus vCPUs 1 → 3 nextBoot}]" {
 		t.Fatalf("the plan is %+v, %v", p, err)
 	}
 	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
-	w := s.asked(agent)
+	w := s.claimPlan(agent)
 	if w.VM == nil || w.VM.ID != v.ID || w.VM.Spec.CPUs != 3 || w.VM.Generation != v.Generation+1 || w.Project != "red" {
 		t.Fatalf("the host is asked %+v", w)
 	}
 	if got := s.get(v.ID); got.Spec.CPUs != 1 || got.Generation != v.Generation || len(got.Labels) != 0 {
 		t.Errorf("the plan has changed the VM: %+v", got)
 	}
-	s.answers(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &drawing})
+	s.answers(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &planAnswer})
 	p, err = s.GetPlan(t.Context(), s.member, p.ID)
 	if err != nil || p.State != fleet.PlanDrawn || p.Drawing.Hidden != 2 || len(p.Drawing.Lines) != 4 {
 		t.Fatalf("a member reads %+v, %v", p.Drawing, err)
@@ -81,18 +81,18 @@ func TestPlanChangesNothing(t *testing.T) {
 	if got := s.get(v.ID); got.Spec.CPUs != 3 || got.Labels["env"] != "prod" || got.Generation != v.Generation+1 {
 		t.Errorf("carried out, the VM is %+v", got)
 	}
-	s.refused("carried out twice", fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
+	s.wantRefused("carried out twice", fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
 }
 
 func TestPlanOfNewVMIsPlacedAndCarriedOut(t *testing.T) {
-	s := newSite(t)
-	agent := s.greet(s.h1)
+	s := newProjectFixture(t)
+	agent := s.agentSession(s.h1)
 	want := control.CreateVM{ProjectID: s.red, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 30}}}}
 	p, err := s.PlanNewVM(t.Context(), chief, want)
 	if err != nil || p.VMID != "" || p.HostName != "h1" || s.count("vms") != 0 || s.count("tasks") != 0 {
 		t.Fatalf("the plan is %+v, %v", p, err)
 	}
-	w := s.asked(agent)
+	w := s.claimPlan(agent)
 	if w.VM == nil || w.VM.Name != "web" || len(w.VM.Spec.Disks) != 1 || w.VM.Spec.Disks[0].Volume == "" || len(w.Pools) != 1 {
 		t.Fatalf("the host is asked %+v", w)
 	}
@@ -110,16 +110,16 @@ func TestPlanOfNewVMIsPlacedAndCarriedOut(t *testing.T) {
 }
 
 func TestPlanRefusedLikeItsOperation(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
 	plan := func(a fleet.Actor, in control.UpdateVM) func() error {
 		return func() error { _, err := s.PlanVM(t.Context(), a, v.ID, in); return err }
 	}
-	s.refused("no sense", fleet.Invalid, "vCPU", plan(s.member, edited(v, func(to *fleet.VMSpec) { to.CPUs = 0 })))
-	s.refused("stale", fleet.Conflict, "Somebody changed", plan(s.member, control.UpdateVM{Labels: map[string]string{"a": "b"}, IfGeneration: 99}))
-	s.refused("another's", fleet.NotFound, "no such VM", plan(s.stranger, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
-	s.refused("who may only look", fleet.Forbidden, "", plan(s.viewer, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
-	s.refused("reserved", fleet.Invalid, "Only those who may change infrastructure", plan(s.member, edited(v, func(to *fleet.VMSpec) { to.Memory.Locked = true })))
+	s.wantRefused("no sense", fleet.Invalid, "vCPU", plan(s.member, editedSpec(v, func(to *fleet.VMSpec) { to.CPUs = 0 })))
+	s.wantRefused("stale", fleet.Conflict, "Somebody changed", plan(s.member, control.UpdateVM{Labels: map[string]string{"a": "b"}, IfGeneration: 99}))
+	s.wantRefused("another's", fleet.NotFound, "no such VM", plan(s.stranger, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
+	s.wantRefused("who may only look", fleet.Forbidden, "", plan(s.viewer, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
+	s.wantRefused("reserved", fleet.Invalid, "Only those who may change infrastructure", plan(s.member, editedSpec(v, func(to *fleet.VMSpec) { to.Memory.Locked = true })))
 	if p, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{}); err != nil || p.ID != "" || len(p.Changes) != 0 {
 		t.Errorf("nothing to change: %+v, %v", p, err)
 	}
@@ -129,15 +129,15 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, a := range map[string]fleet.Actor{"chief": chief, "stranger": s.stranger} {
-		s.refused("read by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), a, p.ID); return err })
-		s.refused("done by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), a, p.ID); return err })
+		s.wantRefused("read by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), a, p.ID); return err })
+		s.wantRefused("done by "+name, fleet.NotFound, "There is no such plan", func() error { _, err := s.CarryOut(t.Context(), a, p.ID); return err })
 	}
-	s.refused("no id", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, "x\x00"); return err })
+	s.wantRefused("no id", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, "x\x00"); return err })
 
 	if _, _, err := s.UpdateVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"c": "d"}}); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("changed meanwhile", fleet.Conflict, "Somebody changed this VM meanwhile", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
+	s.wantRefused("changed meanwhile", fleet.Conflict, "Somebody changed this VM meanwhile", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
 	if _, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil {
 		t.Errorf("a refusal has used the plan up: %v", err)
 	}
@@ -147,14 +147,14 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 		t.Errorf("a host that says nothing: %+v, %v", p, err)
 	}
 	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '61 minutes'`)
-	s.refused("too old", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, p.ID); return err })
+	s.wantRefused("too old", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, p.ID); return err })
 	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil || s.count("vm_plans") != 0 {
 		t.Errorf("plans that nobody can read stay: %v", err)
 	}
 }
 
 func TestPendingPlansAreLimited(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
 	last := error(nil)
 	for i := range 9 {
@@ -177,15 +177,15 @@ func TestPendingPlansAreLimited(t *testing.T) {
 
 // A host may send any answer.
 func TestPlanAnswerIsLimited(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
-	agent := s.greet(s.h1)
+	agent := s.agentSession(s.h1)
 	p, err := s.PlanVM(t.Context(), chief, v.ID, control.UpdateVM{Labels: map[string]string{"a": "b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
-	w := s.asked(agent)
+	w := s.claimPlan(agent)
 	var odd fleet.Drawing
 	for range 3000 {
 		odd.Lines = append(odd.Lines, fleet.DrawnLine{Op: "<script>", Text: "\x00\xff" + strings.Repeat("x", 5000), At: strings.Repeat("a/", 500)})
@@ -200,11 +200,11 @@ func TestPlanAnswerIsLimited(t *testing.T) {
 // A plan is stored for an hour and a first boot may contain secrets, so it is sealed and opened only when carried
 // out.
 func TestPlanSealsFirstBoot(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
-	s.greet(s.h1)
+	s.agentSession(s.h1)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
-	p, err := s.PlanNewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: small, FirstBoot: tellHostname("violet-lantern")})
+	p, err := s.PlanNewVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web", HostID: s.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("violet-lantern")})
 	if err != nil {
 		t.Fatal(err)
 	}

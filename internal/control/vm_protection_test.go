@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func (s *site) guard(a fleet.Actor, id fleet.VMID, in control.ProtectVM) func() error {
+func (s *projectFixture) guard(a fleet.Actor, id fleet.VMID, in control.ProtectVM) func() error {
 	return func() error {
 		_, err := s.GuardVM(s.t.Context(), a, id, in)
 		return err
@@ -22,7 +22,7 @@ func at(d time.Duration) *time.Time {
 }
 
 func TestInvalidProtectionRefused(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	for name, c := range map[string]struct {
 		in   control.ProtectVM
@@ -40,21 +40,21 @@ func TestInvalidProtectionRefused(t *testing.T) {
 		"is shut down at no time":      {control.ProtectVM{ExpiryStops: true}, "until when"},
 		"wrong in everything it could": {control.ProtectVM{Locked: true, ExpiresAt: at(-time.Hour)}, "2 fields"},
 	} {
-		s.refused(name, fleet.Invalid, c.says, s.guard(chief, v.ID, c.in))
+		s.wantRefused(name, fleet.Invalid, c.says, s.guard(chief, v.ID, c.in))
 	}
-	s.refused("a VM of another project", fleet.NotFound, "", s.guard(s.stranger, v.ID, control.ProtectVM{Protected: true}))
-	s.refused("one who only sees it", fleet.Forbidden, "", s.guard(s.viewer, v.ID, control.ProtectVM{Protected: true}))
-	s.refused("no VM", fleet.NotFound, "", s.guard(chief, fleet.NewID[fleet.VMID](), control.ProtectVM{}))
+	s.wantRefused("a VM of another project", fleet.NotFound, "", s.guard(s.stranger, v.ID, control.ProtectVM{Protected: true}))
+	s.wantRefused("one who only sees it", fleet.Forbidden, "", s.guard(s.viewer, v.ID, control.ProtectVM{Protected: true}))
+	s.wantRefused("no VM", fleet.NotFound, "", s.guard(chief, fleet.NewID[fleet.VMID](), control.ProtectVM{}))
 }
 
 func TestDeleteRefusedForProtectedVM(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
 	if err := s.guard(s.member, v.ID, control.ProtectVM{Protected: true})(); err != nil {
 		t.Fatal(err)
 	}
 	for name, a := range map[string]fleet.Actor{"its member": s.member, "an administrator": chief} {
-		s.refused(name, fleet.Conflict, "protected from deletion", func() error {
+		s.wantRefused(name, fleet.Conflict, "protected from deletion", func() error {
 			_, err := s.DeleteVM(t.Context(), a, v.ID, false, "")
 			return err
 		})
@@ -76,13 +76,13 @@ func TestDeleteRefusedForProtectedVM(t *testing.T) {
 // A VM locked by one person can be changed and unlocked only by that person or an administrator. Everybody sees who
 // locked it and why.
 func TestChangesRefusedForLockedVM(t *testing.T) {
-	s := newSite(t)
-	v := s.answering("web")
+	s := newProjectFixture(t)
+	v := s.vmWithGuestAgent("web")
 	colleague := s.person("max", s.red, fleet.RoleMember)
 	if err := s.guard(s.member, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade"})(); err != nil {
 		t.Fatal(err)
 	}
-	cpus := small
+	cpus := smallSpec
 	cpus.CPUs = 2
 	const says = "mia has locked it: database upgrade."
 	for name, do := range map[string]func(fleet.Actor) error{
@@ -101,13 +101,13 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 		"put back": func(a fleet.Actor) error { _, err := s.Reapply(t.Context(), a, v.ID); return err },
 		"freeze":   func(a fleet.Actor) error { return s.ask(a, v.ID, control.GuestOrder{Action: fleet.ActFreeze})() },
 	} {
-		s.refused(name, fleet.Conflict, says, func() error { return do(colleague) })
+		s.wantRefused(name, fleet.Conflict, says, func() error { return do(colleague) })
 	}
 	task, err := s.ActVMs(t.Context(), colleague, fleet.ActStop, []fleet.VMID{v.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := s.parts(task.ID); !strings.Contains(got, "failed") {
+	if got := s.childStates(task.ID); !strings.Contains(got, "failed") {
 		t.Errorf("of many: %s", got)
 	}
 	seen, err := s.GetVM(t.Context(), colleague, v.ID)
@@ -142,7 +142,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 // A VM near its expiry needs attention, and is shut down at its expiry if configured. A lock prevents that, and an
 // extension ends it.
 func TestVMExpiry(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	told, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
 	until := func(v fleet.VMView, in control.ProtectVM) {
 		t.Helper()

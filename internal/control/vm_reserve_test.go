@@ -8,59 +8,59 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reserving creates a VM with the given number of vCPUs and CPU reservation in percent.
-func (s *site) reserving(a fleet.Actor, name string, host fleet.HostID, cpus, percent int) (fleet.VMView, error) {
-	spec := small
+// createWithReservation creates a VM with the given number of vCPUs and CPU reservation in percent.
+func (s *projectFixture) createWithReservation(a fleet.Actor, name string, host fleet.HostID, cpus, percent int) (fleet.VMView, error) {
+	spec := smallSpec
 	spec.CPUs, spec.CPU.Reserved = cpus, percent
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 }
 
 // Reserved CPU is promised once, to whichever actor, whether the VM is running or not.
 func TestCPUReservation(t *testing.T) {
-	s := newSite(t) // of hosts with 8 CPUs
-	one, err := s.reserving(chief, "db-1", s.h1, 8, 75)
+	s := newProjectFixture(t) // of hosts with 8 CPUs
+	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reported(one.ID, fleet.Stopped)
-	s.refused("more than is left, on a named host", fleet.Invalid, "h1 has 2 left to reserve of 8 processors, and the VM wants 2.25", func() error { _, err := s.reserving(chief, "db-2", s.h1, 3, 75); return err })
-	two, err := s.reserving(chief, "db-2", "", 3, 75)
+	s.reportPower(one.ID, fleet.Stopped)
+	s.wantRefused("more than is left, on a named host", fleet.Invalid, "h1 has 2 left to reserve of 8 processors, and the VM wants 2.25", func() error { _, err := s.createWithReservation(chief, "db-2", s.h1, 3, 75); return err })
+	two, err := s.createWithReservation(chief, "db-2", "", 3, 75)
 	if err != nil || s.get(two.ID).HostID != s.h2 {
 		t.Fatalf("the second is on %s: %v", s.get(two.ID).HostName, err)
 	}
-	s.refused("more than any has", fleet.Invalid, "h1: h1 has 2 left to reserve of 8 processors, and the VM wants 6; h2: h2 has 5.75 left", func() error { _, err := s.reserving(chief, "db-3", "", 6, 100); return err })
-	s.refused("of a member", fleet.Invalid, "Only those who may change infrastructure choose CPU reservation", func() error { _, err := s.reserving(s.member, "db-3", "", 6, 100); return err })
-	if _, err := s.reserving(s.member, "none", s.h1, 8, 0); err != nil {
+	s.wantRefused("more than any has", fleet.Invalid, "h1: h1 has 2 left to reserve of 8 processors, and the VM wants 6; h2: h2 has 5.75 left", func() error { _, err := s.createWithReservation(chief, "db-3", "", 6, 100); return err })
+	s.wantRefused("of a member", fleet.Invalid, "Only those who may change infrastructure choose CPU reservation", func() error { _, err := s.createWithReservation(s.member, "db-3", "", 6, 100); return err })
+	if _, err := s.createWithReservation(s.member, "none", s.h1, 8, 0); err != nil {
 		t.Errorf("a VM that reserves nothing: %v", err)
 	}
 }
 
 // An edit's added reservation is checked; unchanged or reduced ones are not.
 func TestEditChecksAddedReservationOnly(t *testing.T) {
-	s := newSite(t)
-	one, err := s.reserving(chief, "db-1", s.h1, 8, 75)
+	s := newProjectFixture(t)
+	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two, err := s.reserving(chief, "db-2", s.h1, 1, 100)
+	two, err := s.createWithReservation(chief, "db-2", s.h1, 1, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reported(one.ID, fleet.Stopped)
-	s.reported(two.ID, fleet.Stopped)
+	s.reportPower(one.ID, fleet.Stopped)
+	s.reportPower(two.ID, fleet.Stopped)
 	edit := func(a fleet.Actor, change func(*fleet.VMSpec)) error {
-		_, _, err := s.UpdateVM(t.Context(), a, one.ID, edited(s.get(one.ID), change))
+		_, _, err := s.UpdateVM(t.Context(), a, one.ID, editedSpec(s.get(one.ID), change))
 		return err
 	}
-	s.refused("a larger part", fleet.Invalid, "h1 has 7 left to reserve of 8 processors, and the VM wants 8", func() error { return edit(chief, func(s *fleet.VMSpec) { s.CPU.Reserved = 100 }) })
-	s.refused("more vCPUs with it", fleet.Invalid, "Not enough processors to reserve.", func() error { return edit(s.member, func(s *fleet.VMSpec) { s.CPUs = 10 }) })
+	s.wantRefused("a larger part", fleet.Invalid, "h1 has 7 left to reserve of 8 processors, and the VM wants 8", func() error { return edit(chief, func(s *fleet.VMSpec) { s.CPU.Reserved = 100 }) })
+	s.wantRefused("more vCPUs with it", fleet.Invalid, "Not enough processors to reserve.", func() error { return edit(s.member, func(s *fleet.VMSpec) { s.CPUs = 10 }) })
 	for _, change := range []func(*fleet.VMSpec){
 		func(s *fleet.VMSpec) { s.CPUs = 9 }, func(s *fleet.VMSpec) { s.MemoryMiB = 512 }, func(s *fleet.VMSpec) { s.CPU.Reserved = 0 }, func(s *fleet.VMSpec) { s.CPUs = 30 },
 	} {
 		if err := edit(s.member, change); err != nil {
 			t.Error(err)
 		}
-		s.reported(one.ID, fleet.Stopped)
+		s.reportPower(one.ID, fleet.Stopped)
 	}
 	if h, err := s.GetHost(t.Context(), chief, s.h1); err != nil || h.ReservedCPU != 100 {
 		t.Errorf("of h1 %d %% are reserved: %v", h.ReservedCPU, err)
@@ -69,11 +69,11 @@ func TestEditChecksAddedReservationOnly(t *testing.T) {
 
 // Of concurrent requests for the remaining CPU, one succeeds.
 func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d"} {
 		all.Go(func() {
-			if _, err := s.reserving(chief, name, s.h1, 5, 100); err != nil && fleet.CodeOf(err) != fleet.Invalid {
+			if _, err := s.createWithReservation(chief, name, s.h1, 5, 100); err != nil && fleet.CodeOf(err) != fleet.Invalid {
 				t.Error(err)
 			}
 		})
@@ -86,20 +86,20 @@ func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
 
 // A migrating VM counts on its target host from the order on.
 func TestReservationCountsOnMigrationTarget(t *testing.T) {
-	s := newShelf(t)
-	s.lonely()
-	v := s.leaver("web")
+	s := newLibraryFixture(t)
+	s.imageOnOneHost()
+	v := s.vmToMigrate("web")
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{cpu}', '{"reserved": 100}') || '{"cpus": 5}' WHERE id = $1`, v.ID)
-	other, err := s.reserving(chief, "db", s.h2, 4, 100)
+	other, err := s.createWithReservation(chief, "db", s.h2, 4, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.refused("to a host that has too few", fleet.Invalid, "h2 has 4 left to reserve of 8 processors, and the VM wants 5", func() error {
+	s.wantRefused("to a host that has too few", fleet.Invalid, "h2 has 4 left to reserve of 8 processors, and the VM wants 5", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})
 	s.exec(`DELETE FROM vms WHERE id = $1`, other.ID)
 	s.migrate(s.get(v.ID))
-	s.refused("a VM beside it", fleet.Invalid, "h2 has 3 left", func() error { _, err := s.reserving(chief, "db", s.h2, 4, 100); return err })
-	s.refused("a VM in the place that it has still", fleet.Invalid, "h1 has 3 left", func() error { _, err := s.reserving(chief, "db", s.h1, 4, 100); return err })
+	s.wantRefused("a VM beside it", fleet.Invalid, "h2 has 3 left", func() error { _, err := s.createWithReservation(chief, "db", s.h2, 4, 100); return err })
+	s.wantRefused("a VM in the place that it has still", fleet.Invalid, "h1 has 3 left", func() error { _, err := s.createWithReservation(chief, "db", s.h1, 4, 100); return err })
 }

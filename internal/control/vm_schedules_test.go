@@ -14,8 +14,8 @@ import (
 )
 
 // scheduleFixture is a VM with a snapshot schedule, and the host that runs its jobs.
-type scheduled struct {
-	*mover
+type scheduleFixture struct {
+	*moveFixture
 	vm   fleet.VMView
 	id   fleet.ScheduleID
 	tree fleet.SnapshotTree
@@ -38,10 +38,10 @@ var farHour = func() (far struct {
 	return far
 }()
 
-func newScheduled(t *testing.T, spec fleet.SnapshotSchedule) *scheduled {
+func newScheduleFixture(t *testing.T, spec fleet.SnapshotSchedule) *scheduleFixture {
 	t.Helper()
-	s := &scheduled{mover: newMover(t)}
-	s.vm, _ = s.disked("web")
+	s := &scheduleFixture{moveFixture: newMoveFixture(t)}
+	s.vm, _ = s.vmWithLocalDisk("web")
 	var err error
 	if s.id, err = s.AddSnapshotSchedule(t.Context(), s.member, s.vm.ID, spec); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func newScheduled(t *testing.T, spec fleet.SnapshotSchedule) *scheduled {
 	return s
 }
 
-func (s *scheduled) pass() {
+func (s *scheduleFixture) pass() {
 	s.t.Helper()
 	if err := s.TakeScheduled(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -57,21 +57,21 @@ func (s *scheduled) pass() {
 }
 
 // makeDue moves the schedule back by an hour, so its next time is due.
-func (s *scheduled) due() {
+func (s *scheduleFixture) makeDue() {
 	s.t.Helper()
 	s.exec(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
 	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1), look_at = now()`, farHour.minutes)
 	s.pass()
 }
 
-// later runs the pass again.
-func (s *scheduled) later() {
+// rerunPass runs the pass again.
+func (s *scheduleFixture) rerunPass() {
 	s.t.Helper()
 	s.exec(`UPDATE snapshot_schedules SET look_at = now()`)
 	s.pass()
 }
 
-func (s *scheduled) shown() fleet.ScheduleView {
+func (s *scheduleFixture) shown() fleet.ScheduleView {
 	s.t.Helper()
 	all, err := s.SnapshotSchedules(s.t.Context(), s.member, s.vm.ID)
 	if err != nil || len(all) == 0 {
@@ -81,14 +81,14 @@ func (s *scheduled) shown() fleet.ScheduleView {
 }
 
 // report sends the host's snapshot tree.
-func (s *scheduled) report() {
+func (s *scheduleFixture) report() {
 	s.t.Helper()
 	s.tree.Depth = len(s.tree.Snapshots) + 1
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, s.vm.ID, s.tree)
 }
 
-// does finishes all snapshot jobs of the host and returns them. wrong is the error; empty: success.
-func (s *scheduled) does(wrong string) string {
+// finishJobs finishes all snapshot jobs of the host and returns them. wrong is the error; empty: success.
+func (s *scheduleFixture) finishJobs(wrong string) string {
 	s.t.Helper()
 	var did strings.Builder
 	for _, w := range s.claim() {
@@ -125,30 +125,30 @@ func (s *scheduled) does(wrong string) string {
 
 // A schedule orders its snapshots like a person, keeps the configured number, and deletes only its own.
 func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
-	s := newScheduled(t, hourly)
+	s := newScheduleFixture(t, hourly)
 	if v := s.shown(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHour.minutes || v.CreatedBy != s.member.Name {
 		t.Fatalf("at first it is %+v", v)
 	}
-	s.later()
-	if did := s.does(""); did != "" {
+	s.rerunPass()
+	if did := s.finishJobs(""); did != "" {
 		t.Fatalf("before its time: %s", did)
 	}
 	if _, err := s.TakeSnapshot(t.Context(), s.member, s.vm.ID, control.NewSnapshot{Name: "mine"}); err != nil {
 		t.Fatal(err)
 	}
-	s.does("")
+	s.finishJobs("")
 	for n := range 4 {
-		s.due()
-		did := s.does("")
+		s.makeDue()
+		did := s.finishJobs("")
 		if !strings.HasPrefix(did, "vm.snapshot hourly 20") || strings.Count(did, ";") != 1 {
 			t.Fatalf("due the %d. time: %s", n+1, did)
 		}
-		s.later()
-		if did := s.does(""); (did == "") != (n < 2) || strings.Count(did, "vm.snapshot.delete") > 1 || strings.Contains(did, "mine") {
+		s.rerunPass()
+		if did := s.finishJobs(""); (did == "") != (n < 2) || strings.Count(did, "vm.snapshot.delete") > 1 || strings.Contains(did, "mine") {
 			t.Fatalf("after the %d. time: %s", n+1, did)
 		}
-		s.later()
-		if did := s.does(""); did != "" {
+		s.rerunPass()
+		if did := s.finishJobs(""); did != "" {
 			t.Fatalf("and then: %s", did)
 		}
 	}
@@ -162,14 +162,14 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pass()
-	if did := s.does(""); did != "" || len(s.tree.Snapshots) != 3 {
+	if did := s.finishJobs(""); did != "" || len(s.tree.Snapshots) != 3 {
 		t.Errorf("with the schedule goes %s", did)
 	}
 }
 
 // Missed times run once and are shown. A concurrent pass of another portal orders nothing.
 func TestMissedScheduleRunsOnce(t *testing.T) {
-	s := newScheduled(t, hourly)
+	s := newScheduleFixture(t, hourly)
 	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHour.minutes)
 	var all sync.WaitGroup
 	for range 8 {
@@ -183,7 +183,7 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 	}
 	all.Wait()
 	s.pass()
-	if did := s.does(""); strings.Count(did, ";") != 1 {
+	if did := s.finishJobs(""); strings.Count(did, ";") != 1 {
 		t.Fatalf("it was asked for %s", did)
 	}
 	v := s.shown()
@@ -195,14 +195,14 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 // The reason for a delay is shown, and the schedule continues once it ends. Only problems that need a person raise
 // attention.
 func TestScheduleShowsReasonForDelay(t *testing.T) {
-	s := newScheduled(t, hourly)
+	s := newScheduleFixture(t, hourly)
 	waits := func(when, says string, attention bool) {
 		t.Helper()
 		v, vm := s.shown(), s.get(s.vm.ID)
 		if !strings.Contains(v.Trouble, says) || (says == "") != (v.Trouble == "") || v.Attention != attention || vm.Attention != attention || (vm.ScheduleTrouble != "") != attention {
 			t.Fatalf("%s: %+v; the VM: %v %q", when, v, vm.Attention, vm.ScheduleTrouble)
 		}
-		if text(s.site, `SELECT attention::text FROM vms`) != strconv.FormatBool(attention) {
+		if text(s.projectFixture, `SELECT attention::text FROM vms`) != strconv.FormatBool(attention) {
 			t.Errorf("%s: its row has another attention", when)
 		}
 		if i := len(vm.Status.Faults); attention && (i == 0 || vm.Status.Faults[i-1].Code != fleet.FaultSchedule) {
@@ -212,13 +212,13 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 	if _, err := s.TakeSnapshot(t.Context(), s.member, s.vm.ID, control.NewSnapshot{Name: "mine"}); err != nil {
 		t.Fatal(err)
 	}
-	s.due()
+	s.makeDue()
 	waits("while another is taken", "under way", false)
-	s.does("")
+	s.finishJobs("")
 	if err := s.guard(s.member, s.vm.ID, control.ProtectVM{Locked: true, Reason: "migration"})(); err != nil {
 		t.Fatal(err)
 	}
-	s.later()
+	s.rerunPass()
 	waits("while it is locked", "migration", false)
 	if err := s.guard(s.member, s.vm.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
@@ -228,45 +228,45 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 		s.tree.Snapshots = append(s.tree.Snapshots, fleet.Snapshot{ID: fleet.NewID[fleet.SnapshotID](), Name: "theirs"})
 	}
 	s.report()
-	s.later()
+	s.rerunPass()
 	waits("while the chain is deep", "It is paused", true)
-	if did := s.does(""); did != "" {
+	if did := s.finishJobs(""); did != "" {
 		t.Fatalf("paused, it asked for %s", did)
 	}
 	s.tree = deep
 	s.report()
-	s.later()
+	s.rerunPass()
 	waits("when it is not any more", "", false)
-	if did := s.does("No space left on device"); !strings.Contains(did, "vm.snapshot ") {
+	if did := s.finishJobs("No space left on device"); !strings.Contains(did, "vm.snapshot ") {
 		t.Fatalf("then it asked for %s", did)
 	}
-	s.later()
+	s.rerunPass()
 	waits("when the host has no room", "No space left on device", true)
-	s.due()
-	if did := s.does(""); !strings.Contains(did, "vm.snapshot ") {
+	s.makeDue()
+	if did := s.finishJobs(""); !strings.Contains(did, "vm.snapshot ") {
 		t.Fatalf("after a failure it asked for %s", did)
 	}
-	s.later()
+	s.rerunPass()
 	waits("when it went well", "", false)
 	for range 2 { // the first is not retained
-		s.due()
-		s.does("")
+		s.makeDue()
+		s.finishJobs("")
 	}
-	s.later()
-	if did := s.does("QEMU gave up"); !strings.Contains(did, "vm.snapshot.delete") {
+	s.rerunPass()
+	if did := s.finishJobs("QEMU gave up"); !strings.Contains(did, "vm.snapshot.delete") {
 		t.Fatalf("of three it deletes %s", did)
 	}
-	s.later()
+	s.rerunPass()
 	waits("when what is not kept cannot be deleted", "could not be deleted: QEMU gave up", true)
-	if did := s.does(""); did != "" {
+	if did := s.finishJobs(""); did != "" {
 		t.Fatalf("at once again: %s", did)
 	}
 	s.exec(`UPDATE snapshot_runs SET tidy_at = now() WHERE tidy_at IS NOT NULL`)
-	s.later()
-	if did := s.does(""); !strings.Contains(did, "vm.snapshot.delete") {
+	s.rerunPass()
+	if did := s.finishJobs(""); !strings.Contains(did, "vm.snapshot.delete") {
 		t.Fatalf("later again: %s", did)
 	}
-	s.later()
+	s.rerunPass()
 	waits("when it is deleted", "", false)
 	off := hourly
 	off.Enabled = false
@@ -274,30 +274,30 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.pass()
-	if v := s.shown(); v.NextAt != nil || v.Enabled || s.does("") != "" {
+	if v := s.shown(); v.NextAt != nil || v.Enabled || s.finishJobs("") != "" {
 		t.Errorf("disabled, it is %+v", v)
 	}
 }
 
 func TestInvalidScheduleRefused(t *testing.T) {
-	s := newScheduled(t, hourly)
+	s := newScheduleFixture(t, hourly)
 	add := func(change func(*fleet.SnapshotSchedule)) func() error {
 		in := fleet.SnapshotSchedule{Name: "other", Enabled: true, Times: fleet.SnapshotTimes{At: "01:00"}, Keep: fleet.SnapshotKeep{Daily: 1}}
 		change(&in)
 		return func() error { _, err := s.AddSnapshotSchedule(t.Context(), s.member, s.vm.ID, in); return err }
 	}
-	s.refused("of a name that is taken", fleet.Invalid, "of that name", add(func(in *fleet.SnapshotSchedule) { in.Name = " hourly " }))
-	s.refused("that keeps too many", fleet.Invalid, "With the VM's other schedules", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
-	s.refused("at no time", fleet.Invalid, "HH:MM", add(func(in *fleet.SnapshotSchedule) { in.Times.At = "noon" }))
+	s.wantRefused("of a name that is taken", fleet.Invalid, "of that name", add(func(in *fleet.SnapshotSchedule) { in.Name = " hourly " }))
+	s.wantRefused("that keeps too many", fleet.Invalid, "With the VM's other schedules", add(func(in *fleet.SnapshotSchedule) { in.Keep.Weekly = 4 }))
+	s.wantRefused("at no time", fleet.Invalid, "HH:MM", add(func(in *fleet.SnapshotSchedule) { in.Times.At = "noon" }))
 	for i := range fleet.MaxSchedules - 1 {
 		if err := add(func(in *fleet.SnapshotSchedule) { in.Name = fmt.Sprint("other", i) })(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	s.refused("one more", fleet.Conflict, "none has more", add(func(*fleet.SnapshotSchedule) {}))
+	s.wantRefused("one more", fleet.Conflict, "none has more", add(func(*fleet.SnapshotSchedule) {}))
 	in := hourly
 	in.Keep = fleet.SnapshotKeep{Last: 4}
-	s.refused("an edit that keeps too many", fleet.Invalid, "With the VM's other schedules", func() error {
+	s.wantRefused("an edit that keeps too many", fleet.Invalid, "With the VM's other schedules", func() error {
 		return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, s.id, in)
 	})
 	in.Keep = fleet.SnapshotKeep{Last: 3}
@@ -309,8 +309,8 @@ func TestInvalidScheduleRefused(t *testing.T) {
 		t.Errorf("after the edit it is %+v", v)
 	}
 	gone := fleet.NewID[fleet.ScheduleID]()
-	s.refused("an edit of none", fleet.NotFound, "no such schedule", func() error { return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone, in) })
-	s.refused("the end of none", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone) })
-	other, _ := s.disked("db")
-	s.refused("through another VM", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, other.ID, s.id) })
+	s.wantRefused("an edit of none", fleet.NotFound, "no such schedule", func() error { return s.EditSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone, in) })
+	s.wantRefused("the end of none", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, s.vm.ID, gone) })
+	other, _ := s.vmWithLocalDisk("db")
+	s.wantRefused("through another VM", fleet.NotFound, "no such schedule", func() error { return s.DeleteSnapshotSchedule(t.Context(), s.member, other.ID, s.id) })
 }

@@ -10,23 +10,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// quorum adds raw volumes to both pools and returns a shareable disk of the shared one.
-func (s *site) quorum() fleet.Disk {
+// sharedDisk adds raw volumes to both pools and returns a shareable disk of the shared one.
+func (s *projectFixture) sharedDisk() fleet.Disk {
 	s.t.Helper()
 	raw := `{"name":"quorum.raw","path":"/v/quorum.raw","format":"raw","capacityBytes":1073741824}`
-	s.lay(s.nfs, s.h1, raw)
-	s.lay(s.nfs, s.h2, raw)
-	s.lay(s.local, s.h1, raw)
-	s.lay(s.nfs, s.h1, `{"name":"layer.raw","path":"/v/layer.raw","format":"raw","backing":"/v/quorum.raw","capacityBytes":1073741824}`)
-	s.lay(s.nfs, s.h1, `{"name":"half.raw","path":"/v/half.raw","format":"raw","unfinished":true,"capacityBytes":1073741824}`)
+	s.addVolume(s.nfs, s.h1, raw)
+	s.addVolume(s.nfs, s.h2, raw)
+	s.addVolume(s.local, s.h1, raw)
+	s.addVolume(s.nfs, s.h1, `{"name":"layer.raw","path":"/v/layer.raw","format":"raw","backing":"/v/quorum.raw","capacityBytes":1073741824}`)
+	s.addVolume(s.nfs, s.h1, `{"name":"half.raw","path":"/v/half.raw","format":"raw","unfinished":true,"capacityBytes":1073741824}`)
 	return fleet.Disk{PoolID: s.nfs, Volume: "quorum.raw", Existing: true, Shareable: true}
 }
 
 // Invalid sharing is refused at its field, and nothing is written.
 func TestInvalidShareableDiskRefused(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
-	good := s.quorum()
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
+	good := s.sharedDisk()
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "first", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
 	if err != nil {
@@ -71,7 +71,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 			order.HostID = s.h1
 		}
 		c.change(&order.Spec.Disks[0])
-		before := s.written()
+		before := s.stateMarks()
 		_, err := s.CreateVM(t.Context(), c.who, order)
 		refused, ok := errors.AsType[*fleet.Error](err)
 		found := false
@@ -80,17 +80,17 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 				found = found || f.Field == "spec.disks[0]."+c.field && strings.Contains(f.Message, c.says)
 			}
 		}
-		if !found || s.written() != before {
-			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.written() != before, c.says, c.field)
+		if !found || s.stateMarks() != before {
+			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.stateMarks() != before, c.says, c.field)
 		}
 	}
 }
 
 // Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk stays as it is.
 func TestInvalidEncryptionRefused(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
-	there := s.quorum()
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
+	there := s.sharedDisk()
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	rbd := s.addPool("ceph", `{"kind":"rbd","monitors":"m1","cephPool":"vms","shared":true}`, s.h1)
 	good := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Encryption: "luks"}
@@ -119,7 +119,7 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 	} {
 		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
 		c.change(&order.Spec.Disks[0])
-		before := s.written()
+		before := s.stateMarks()
 		_, err := s.CreateVM(t.Context(), chief, order)
 		refused, ok := errors.AsType[*fleet.Error](err)
 		found := false
@@ -128,8 +128,8 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 				found = found || f.Field == "spec.disks[0]."+c.field && strings.Contains(f.Message, c.says)
 			}
 		}
-		if !found || s.written() != before {
-			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.written() != before, c.says, c.field)
+		if !found || s.stateMarks() != before {
+			t.Errorf("%s: %+v (written: %v), want %q at %s", name, err, s.stateMarks() != before, c.says, c.field)
 		}
 	}
 	vm, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "vault", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
@@ -137,8 +137,8 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 		t.Fatalf("a tenant's: %v", err)
 	}
 	for _, to := range []string{"", "luks2"} {
-		s.refused("another encryption", fleet.Invalid, "", func() error {
-			_, _, err := s.UpdateVM(t.Context(), chief, vm.ID, edited(vm, func(v *fleet.VMSpec) { v.Disks[0].Encryption = to }))
+		s.wantRefused("another encryption", fleet.Invalid, "", func() error {
+			_, _, err := s.UpdateVM(t.Context(), chief, vm.ID, editedSpec(vm, func(v *fleet.VMSpec) { v.Disks[0].Encryption = to }))
 			return err
 		})
 	}
@@ -158,7 +158,7 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 		}
 	}
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["disk.cache"]')`)
-	s.refused("by an older agent", fleet.Invalid, "too old for this: encryption", func() error {
+	s.wantRefused("by an older agent", fleet.Invalid, "too old for this: encryption", func() error {
 		_, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "old", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}})
 		return err
 	})
@@ -167,9 +167,9 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 // VMs of any host share a volume of a shared pool. Nobody can make it exclusive while shared, and it cannot be
 // changed.
 func TestVolumeSharedByVMs(t *testing.T) {
-	s := newSite(t)
-	s.modern(someDevices)
-	disk := s.quorum()
+	s := newProjectFixture(t)
+	s.supportAllFields(someDevices)
+	disk := s.sharedDisk()
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	create := func(name string, host fleet.HostID, d fleet.Disk) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, HostID: host, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{d}}})
@@ -191,7 +191,7 @@ func TestVolumeSharedByVMs(t *testing.T) {
 	if all, err := s.LUNs(t.Context(), chief); err != nil || named(all) != "local/quorum.raw nfs/quorum.raw" {
 		t.Errorf("there are to be shared %q, %v", named(all), err)
 	}
-	s.refused("another's image", fleet.Conflict, "is a disk of the VM", func() error {
+	s.wantRefused("another's image", fleet.Conflict, "is a disk of the VM", func() error {
 		_, err := create("copy", s.h1, fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "quorum.raw"}})
 		return err
 	})
@@ -203,28 +203,28 @@ func TestVolumeSharedByVMs(t *testing.T) {
 	}
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT 'pool', object_id, $2, 'assign', status, 1, now() FROM assignments WHERE object_id = $1`, s.local, s.h2)
-	s.refused("a local one of another host", fleet.Invalid, "is shared with the VM three, which is on another host", func() error { _, err := create("four", s.h2, local); return err })
+	s.wantRefused("a local one of another host", fleet.Invalid, "is shared with the VM three, which is on another host", func() error { _, err := create("four", s.h2, local); return err })
 	four, err := create("four", "", local)
 	if err != nil || four.HostID != s.h1 {
 		t.Errorf("placed on %s: %v", four.HostID, err)
 	}
 	// It cannot become exclusive while others share it, and never in a pool that creates volumes.
-	s.refused("for itself", fleet.Invalid, "only as one that is shareable", func() error {
-		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
+	s.wantRefused("for itself", fleet.Invalid, "only as one that is shareable", func() error {
+		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err
 	})
-	s.refused("to be wiped", fleet.Conflict, "It is a disk of the VM", func() error {
+	s.wantRefused("to be wiped", fleet.Conflict, "It is a disk of the VM", func() error {
 		_, err := s.WipeVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
 		return err
 	})
 	s.exec(`UPDATE pools SET spec = spec || jsonb_build_object('kind', $2::text) WHERE id = $1`, s.nfs, string(fleet.PoolISCSIDirect))
-	s.refused("a LUN for itself", fleet.Invalid, "The VM two has quorum.raw, too", func() error {
-		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, edited(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
+	s.wantRefused("a LUN for itself", fleet.Invalid, "The VM two has quorum.raw, too", func() error {
+		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err
 	})
 	s.exec(`UPDATE pools SET spec = spec || '{"kind":"nfs"}' WHERE id = $1`, s.nfs)
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,shareable}' WHERE id = $1`, one.ID)
-	s.refused("what another has for itself", fleet.Invalid, "that the VM one has for itself", func() error { _, err := create("five", s.h1, disk); return err })
+	s.wantRefused("what another has for itself", fleet.Invalid, "that the VM one has for itself", func() error { _, err := create("five", s.h1, disk); return err })
 	if ok, why := one.AllowsGrow(one.Spec.Disks[0], nil); ok {
 		t.Errorf("it could be grown: %s", why)
 	}

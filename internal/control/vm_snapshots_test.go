@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// snapped adds reported snapshots to the VM: base, and tip on top as the current one.
-func (s *site) snapped(v fleet.VMView) (base, tip fleet.SnapshotID) {
+// withSnapshots adds reported snapshots to the VM: base, and tip on top as the current one.
+func (s *projectFixture) withSnapshots(v fleet.VMView) (base, tip fleet.SnapshotID) {
 	s.t.Helper()
 	base, tip = fleet.NewID[fleet.SnapshotID](), fleet.NewID[fleet.SnapshotID]()
 	disks := []fleet.Volref{v.Spec.Disks[0].Ref()}
@@ -22,7 +22,7 @@ func (s *site) snapped(v fleet.VMView) (base, tip fleet.SnapshotID) {
 }
 
 // onlyJob returns the host's only snapshot job.
-func (m *mover) only(kind fleet.JobKind) wire.Work {
+func (m *moveFixture) onlyJob(kind fleet.JobKind) wire.Work {
 	m.t.Helper()
 	for _, w := range m.claim() {
 		if w.Kind == kind && w.VM != nil && w.Args.Snapshot != nil {
@@ -34,24 +34,24 @@ func (m *mover) only(kind fleet.JobKind) wire.Work {
 }
 
 func TestTakeSnapshot(t *testing.T) {
-	s := newMover(t)
-	v, _ := s.disked("web")
+	s := newMoveFixture(t)
+	v, _ := s.vmWithLocalDisk("web")
 	for what, in := range map[string]control.NewSnapshot{
 		"no name": {}, "two lines": {Name: "a\nb"}, "a name that turns the line": {Name: "a\u202eb"}, "a long name": {Name: strings.Repeat("a", 81)},
 		"a description of two lines": {Name: "a", Description: "two\nlines"},
 		"a long description":         {Name: "a", Description: strings.Repeat("a", 1025)}, "memory at rest": {Name: "a", Memory: true, Quiesce: true},
 	} {
-		s.refused(what, fleet.Invalid, "", func() error { _, err := s.TakeSnapshot(t.Context(), chief, v.ID, in); return err })
+		s.wantRefused(what, fleet.Invalid, "", func() error { _, err := s.TakeSnapshot(t.Context(), chief, v.ID, in); return err })
 	}
 	task, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: " before the upgrade ", Description: "one line", Memory: true})
 	if err != nil || task.Kind != fleet.VMSnapshot || task.Title() != "Take snapshot" {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.refused("another meanwhile", fleet.Conflict, "under way", func() error {
+	s.wantRefused("another meanwhile", fleet.Conflict, "under way", func() error {
 		_, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: "second"})
 		return err
 	})
-	w := s.only(fleet.VMSnapshot)
+	w := s.onlyJob(fleet.VMSnapshot)
 	if o := w.Args.Snapshot; o.ID == "" || o.Name != "before the upgrade" || o.By != chief.Name || !o.Memory || o.Description != "one line" {
 		t.Fatalf("the order is %+v", w.Args.Snapshot)
 	}
@@ -68,14 +68,14 @@ func TestTakeSnapshot(t *testing.T) {
 }
 
 func TestSnapshotRefusedWhenNameTaken(t *testing.T) {
-	s := newMover(t)
-	v, _ := s.disked("web")
-	base, _ := s.snapped(v)
+	s := newMoveFixture(t)
+	v, _ := s.vmWithLocalDisk("web")
+	base, _ := s.withSnapshots(v)
 	take := func() error {
 		_, err := s.TakeSnapshot(t.Context(), chief, v.ID, control.NewSnapshot{Name: " base"})
 		return err
 	}
-	s.refused("the name of another", fleet.Invalid, `has a snapshot named "base" already`, take)
+	s.wantRefused("the name of another", fleet.Invalid, `has a snapshot named "base" already`, take)
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{snapshots,snapshots,0,deleted}', 'true') WHERE id = $1 AND status #>> '{snapshots,snapshots,0,id}' = $2`, v.ID, base)
 	if err := take(); err != nil {
 		t.Errorf("the name of a deleted one: %v", err)
@@ -83,17 +83,17 @@ func TestSnapshotRefusedWhenNameTaken(t *testing.T) {
 }
 
 func TestRevertAndDeleteSnapshots(t *testing.T) {
-	s := newMover(t)
-	v, disk := s.disked("web")
-	base, tip := s.snapped(v)
-	s.refused("back to none", fleet.NotFound, "", func() error {
+	s := newMoveFixture(t)
+	v, disk := s.vmWithLocalDisk("web")
+	base, tip := s.withSnapshots(v)
+	s.wantRefused("back to none", fleet.NotFound, "", func() error {
 		_, err := s.RevertSnapshot(t.Context(), chief, v.ID, fleet.NewID[fleet.SnapshotID](), control.RevertSnapshot{})
 		return err
 	})
 	if _, err := s.RevertSnapshot(t.Context(), chief, v.ID, tip, control.RevertSnapshot{Start: true}); err != nil {
 		t.Fatal(err)
 	}
-	w := s.only(fleet.VMRevert)
+	w := s.onlyJob(fleet.VMRevert)
 	if o := w.Args.Snapshot; o.ID != tip || o.Start {
 		t.Errorf("to a snapshot with memory: %+v", o)
 	}
@@ -110,13 +110,13 @@ func TestRevertAndDeleteSnapshots(t *testing.T) {
 		"delete it alone": func() error { _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); return err },
 		"merge nothing":   func() error { _, err := s.ConsolidateVM(t.Context(), chief, v.ID); return err },
 	} {
-		s.refused(what, fleet.Conflict, "", do)
+		s.wantRefused(what, fleet.Conflict, "", do)
 	}
 	task, err := s.DeleteSnapshot(t.Context(), chief, v.ID, base, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = s.only(fleet.VMSnapshotDelete)
+	w = s.onlyJob(fleet.VMSnapshotDelete)
 	if o := w.Args.Snapshot; o.ID != base || !o.Subtree {
 		t.Errorf("with all after it: %+v", o)
 	}
@@ -130,11 +130,11 @@ func TestRevertAndDeleteSnapshots(t *testing.T) {
 	if _, err := s.ConsolidateVM(t.Context(), chief, v.ID); err != nil {
 		t.Errorf("merge what is left: %v", err)
 	}
-	s.only(fleet.VMConsolidate)
+	s.onlyJob(fleet.VMConsolidate)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, true, "web"); err != nil {
 		t.Errorf("delete with its data while it merges: %v", err)
 	}
-	if stop := text(s.site, `SELECT stop FROM jobs WHERE kind = 'vm.consolidate'`); stop == "" {
+	if stop := text(s.projectFixture, `SELECT stop FROM jobs WHERE kind = 'vm.consolidate'`); stop == "" {
 		t.Error("the merge is not told to end")
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"quantix/internal/wire"
 )
 
-// live returns a running VM on h1 with a disk in each pool.
-func (s *shelf) live(name string) fleet.VMView {
+// runningVM returns a running VM on h1 with a disk in each pool.
+func (s *libraryFixture) runningVM(name string) fleet.VMView {
 	s.t.Helper()
-	vm := s.off(name, fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
+	vm := s.stoppedVM(name, fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
 	return s.get(vm.ID)
 }
 
-func (s *shelf) cloned(vm fleet.VMView, name string) fleet.VMView {
+func (s *libraryFixture) cloned(vm fleet.VMView, name string) fleet.VMView {
 	s.t.Helper()
 	clone, err := s.CreateVM(s.t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: name, From: &control.From{VMID: vm.ID}})
 	if err != nil {
@@ -26,8 +26,8 @@ func (s *shelf) cloned(vm fleet.VMView, name string) fleet.VMView {
 	return clone
 }
 
-// shot finishes the job for the VM's temporary snapshot and returns the snapshot's id.
-func (s *shelf) shot(vm fleet.VMView) fleet.SnapshotID {
+// finishTemporarySnapshot finishes the job for the VM's temporary snapshot and returns the snapshot's id.
+func (s *libraryFixture) finishTemporarySnapshot(vm fleet.VMView) fleet.SnapshotID {
 	s.t.Helper()
 	works := s.work(s.h1, fleet.VMSnapshot)
 	if len(works) != 1 {
@@ -39,12 +39,12 @@ func (s *shelf) shot(vm fleet.VMView) fleet.SnapshotID {
 	}
 	status := *s.get(vm.ID).Status
 	status.Snapshots = &fleet.SnapshotTree{Current: o.ID, Snapshots: []fleet.Snapshot{{ID: o.ID, Name: o.Name, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref(), vm.Spec.Disks[1].Ref()}}}}
-	s.end(s.h1, works[0], wire.Finish{Outcome: wire.Done, VM: &status, Generation: vm.Generation})
+	s.stop(s.h1, works[0], wire.Finish{Outcome: wire.Done, VM: &status, Generation: vm.Generation})
 	return o.ID
 }
 
 // sweepTemporary runs the pass over temporary snapshots with all delays expired.
-func (s *shelf) sweepTemporary() {
+func (s *libraryFixture) sweepTemporary() {
 	s.t.Helper()
 	s.exec(`UPDATE temporary_snapshots SET look_at = now()`)
 	if err := s.DropTemporary(s.t.Context(), fleet.SystemActor); err != nil {
@@ -52,13 +52,13 @@ func (s *shelf) sweepTemporary() {
 	}
 }
 
-func (s *shelf) temporaries() string {
-	return text(s.site, `SELECT count(*)::text FROM temporary_snapshots`)
+func (s *libraryFixture) temporaries() string {
+	return text(s.projectFixture, `SELECT count(*)::text FROM temporary_snapshots`)
 }
 
 func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
-	s := newShelf(t)
-	vm := s.live("web")
+	s := newLibraryFixture(t)
+	vm := s.runningVM("web")
 	clone := s.cloned(vm, "web-clone")
 	if now := s.get(clone.ID); now.HostID != s.h1 || now.Spec.Power != fleet.Stopped || len(now.Spec.Disks) != 2 {
 		t.Errorf("%+v", now.Spec)
@@ -67,11 +67,11 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 		t.Fatal("the disks are copied before the snapshot is taken")
 	}
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
-	s.refused("another clone meanwhile", fleet.Conflict, "being copied from its snapshots", func() error {
+	s.wantRefused("another clone meanwhile", fleet.Conflict, "being copied from its snapshots", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", From: &control.From{VMID: vm.ID}})
 		return err
 	})
-	shot := s.shot(vm)
+	shot := s.finishTemporarySnapshot(vm)
 	copies := s.work(s.h1, fleet.VolumeCopy)
 	if len(copies) != 2 {
 		t.Fatalf("%+v", copies)
@@ -91,7 +91,7 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 	if works := s.work(s.h1, fleet.VMSnapshotDelete); len(works) != 0 {
 		t.Fatal("the snapshot is deleted while disks are copied from it")
 	}
-	s.did(s.h1, copies[0], `{}`)
+	s.finishVolume(s.h1, copies[0], `{}`)
 	s.fails(s.h1, copies[1], "No space left on device")
 	s.exec(`UPDATE jobs SET state = 'done' WHERE kind = 'vm.stop'`)
 	if made := s.work(s.h1, fleet.VMApply); len(made) != 1 || len(made[0].Made) != 2 {
@@ -105,29 +105,29 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 	}
 	vm = s.get(vm.ID)
 	left := *vm.Status
-	s.end(s.h1, gone[0], wire.Finish{Outcome: wire.Failed, Error: "QEMU gave up", VM: &left, Generation: vm.Generation})
+	s.stop(s.h1, gone[0], wire.Finish{Outcome: wire.Failed, Error: "QEMU gave up", VM: &left, Generation: vm.Generation})
 	s.sweepTemporary()
 	if gone = s.work(s.h1, fleet.VMSnapshotDelete); len(gone) != 1 {
 		t.Fatal("a deletion that failed is not tried again")
 	}
 	left.Snapshots = nil
-	s.end(s.h1, gone[0], wire.Finish{Outcome: wire.Done, VM: &left, Generation: vm.Generation})
+	s.stop(s.h1, gone[0], wire.Finish{Outcome: wire.Done, VM: &left, Generation: vm.Generation})
 	if s.sweepTemporary(); s.temporaries() != "0" || len(s.work(s.h1, fleet.VMSnapshotDelete)) != 0 {
 		t.Error("a snapshot that is gone is looked for still")
 	}
 }
 
 func TestCloneFailsWhenTemporarySnapshotFails(t *testing.T) {
-	s := newShelf(t)
-	vm := s.live("web")
+	s := newLibraryFixture(t)
+	vm := s.runningVM("web")
 	clone := s.cloned(vm, "web-clone")
 	works := s.work(s.h1, fleet.VMSnapshot)
 	status := *s.get(vm.ID).Status
-	s.end(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The pool is full.", VM: &status, Generation: vm.Generation})
+	s.stop(s.h1, works[0], wire.Finish{Outcome: wire.Failed, Error: "The pool is full.", VM: &status, Generation: vm.Generation})
 	if copies := s.work(s.h1, fleet.VolumeCopy); len(copies) != 0 {
 		t.Errorf("%+v", copies)
 	}
-	if said := text(s.site, `SELECT error FROM jobs WHERE kind = 'volume.copy' LIMIT 1`); said != "The temporary snapshot was not taken, so nothing was copied: The pool is full." {
+	if said := text(s.projectFixture, `SELECT error FROM jobs WHERE kind = 'volume.copy' LIMIT 1`); said != "The temporary snapshot was not taken, so nothing was copied: The pool is full." {
 		t.Error(said)
 	}
 	if s.sweepTemporary(); s.temporaries() != "0" || len(s.work(s.h1, fleet.VMSnapshotDelete)) != 0 {
@@ -139,8 +139,8 @@ func TestCloneFailsWhenTemporarySnapshotFails(t *testing.T) {
 }
 
 func TestBulkClonesShareTemporarySnapshot(t *testing.T) {
-	s := newShelf(t)
-	vm := s.live("web")
+	s := newLibraryFixture(t)
+	vm := s.runningVM("web")
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: s.red, Name: "web-{n}", From: &control.From{VMID: vm.ID}}, BulkNames: fleet.BulkNames{Count: 3}}
 	if _, err := s.CreateVMs(t.Context(), s.member, in); err != nil {
@@ -149,7 +149,7 @@ func TestBulkClonesShareTemporarySnapshot(t *testing.T) {
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
 	}
-	s.shot(vm)
+	s.finishTemporarySnapshot(vm)
 	if copies := s.work(s.h1, fleet.VolumeCopy); len(copies) != 6 {
 		t.Errorf("%d disks are copied", len(copies))
 	}
@@ -159,9 +159,9 @@ func TestBulkClonesShareTemporarySnapshot(t *testing.T) {
 }
 
 func TestCloneOfVMWithSnapshotsHasCurrentState(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web")
-	s.snapped(vm)
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web")
+	s.withSnapshots(vm)
 	s.cloned(vm, "web-clone")
 	if works := s.work(s.h1, fleet.VMSnapshot); len(works) != 1 {
 		t.Errorf("%+v", works)
@@ -169,8 +169,8 @@ func TestCloneOfVMWithSnapshotsHasCurrentState(t *testing.T) {
 }
 
 func TestTemplateOfRunningVMUsesTemporarySnapshot(t *testing.T) {
-	s := newShelf(t)
-	vm := s.live("web")
+	s := newLibraryFixture(t)
+	vm := s.runningVM("web")
 	if _, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Web base", OfVM: control.OfVM{VMID: vm.ID}}); err != nil {
 		t.Fatal(err)
 	}
@@ -178,13 +178,13 @@ func TestTemplateOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 		t.Fatal("the disks are copied before the snapshot is taken")
 	}
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
-	shot := s.shot(vm)
+	shot := s.finishTemporarySnapshot(vm)
 	copies := s.work(s.h1, fleet.VolumeCopy)
 	if len(copies) != 2 || copies[0].Args.Volume.Snapshot == nil || copies[0].Args.Volume.Snapshot.ID != shot {
 		t.Fatalf("%+v", copies)
 	}
 	for _, w := range copies {
-		s.did(s.h1, w, `{}`)
+		s.finishVolume(s.h1, w, `{}`)
 	}
 	s.sweepTemporary()
 	if works := s.work(s.h1, fleet.VMSnapshotDelete); len(works) != 1 {
@@ -193,27 +193,27 @@ func TestTemplateOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 }
 
 func TestLinkedCloneOfVMRefused(t *testing.T) {
-	s := newShelf(t)
-	vm := s.live("web")
+	s := newLibraryFixture(t)
+	vm := s.runningVM("web")
 	spec := vm.Spec.Bare()
 	spec.Disks = []fleet.Disk{{PoolID: s.local, Overlay: true}, {PoolID: s.nfs}}
-	s.refused("a linked clone", fleet.Invalid, "full copy", func() error {
+	s.wantRefused("a linked clone", fleet.Invalid, "full copy", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "linked", Spec: spec, From: &control.From{VMID: vm.ID}})
 		return err
 	})
 }
 
 func TestCloneNameIsNextFree(t *testing.T) {
-	s := newShelf(t)
-	vm := s.off("web")
+	s := newLibraryFixture(t)
+	vm := s.stoppedVM("web")
 	for _, want := range []string{"web-clone", "web-clone-2", "web-clone-3"} {
 		name, err := s.CloneName(t.Context(), s.member, vm.ID)
 		if err != nil || name != want {
 			t.Fatalf("%q, not %q: %v", name, want, err)
 		}
-		s.off(name)
+		s.stoppedVM(name)
 	}
-	long := s.off("a" + strings.Repeat("b", 62))
+	long := s.stoppedVM("a" + strings.Repeat("b", 62))
 	if name, err := s.CloneName(t.Context(), s.member, long.ID); err != nil || len(name) > 63 || !strings.HasSuffix(name, "-clone") {
 		t.Errorf("%q %v", name, err)
 	}

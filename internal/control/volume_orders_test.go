@@ -8,11 +8,11 @@ import (
 )
 
 func TestRenameVolume(t *testing.T) {
-	s := newSite(t)
-	of := s.free("old.raw")
-	other := s.free("other.raw")
+	s := newProjectFixture(t)
+	of := s.unusedVolume("old.raw")
+	other := s.unusedVolume("other.raw")
 	for name, to := range map[string]string{"a path": "../up", "half made": "x.partial", "a VM's disk": "web-0123456789ab-1.qcow2", "nothing": "", "its own": "old.raw", "another's": "other.raw"} {
-		s.refused("to "+name, fleet.Invalid, "", func() error { _, err := s.RenameVolume(t.Context(), chief, of, to); return err })
+		s.wantRefused("to "+name, fleet.Invalid, "", func() error { _, err := s.RenameVolume(t.Context(), chief, of, to); return err })
 	}
 	task, err := s.RenameVolume(t.Context(), chief, of, "new.raw")
 	if err != nil || task.Kind != fleet.VolumeRename || task.SubjectName != "new.raw" || task.HostName == "" {
@@ -20,29 +20,29 @@ func TestRenameVolume(t *testing.T) {
 	}
 	s.audited("volume.rename")
 	// Both names are in use: for jobs, new volumes and VMs.
-	for act, ask := range s.asking(of) {
-		s.refused(string(act)+" what is being renamed", fleet.Conflict, "rename volume", ask)
+	for act, ask := range s.volumeRequests(of) {
+		s.wantRefused(string(act)+" what is being renamed", fleet.Conflict, "rename volume", ask)
 	}
-	s.refused("make a VM of what is being renamed", fleet.Conflict, "rename volume", s.cloning(chief, s.nfs, of.Volume))
+	s.wantRefused("make a VM of what is being renamed", fleet.Conflict, "rename volume", s.cloneRequest(chief, s.nfs, of.Volume))
 	for _, name := range []string{"old.raw", "new.raw"} {
-		s.refused("make another "+name, fleet.Invalid, "Choose another name", func() error {
+		s.wantRefused("make another "+name, fleet.Invalid, "Choose another name", func() error {
 			_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: name, Format: "raw", SizeBytes: 1 << 20})
 			return err
 		})
 	}
-	s.refused("rename another to it", fleet.Invalid, "Choose another name", func() error { _, err := s.RenameVolume(t.Context(), chief, other, "new.raw"); return err })
+	s.wantRefused("rename another to it", fleet.Invalid, "Choose another name", func() error { _, err := s.RenameVolume(t.Context(), chief, other, "new.raw"); return err })
 	for _, kind := range []string{"rbd", "logical"} {
 		format := map[string]string{"rbd": fleet.FormatRBD, "logical": fleet.FormatLV}[kind]
-		block := s.free("block-" + kind)
+		block := s.unusedVolume("block-" + kind)
 		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || jsonb_build_object('format', $3::text) ELSE v END) FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.nfs, block.Volume, format)
-		s.refused("rename what is no file", fleet.Conflict, "cannot rename", s.asking(block)[fleet.ActRename])
+		s.wantRefused("rename what is no file", fleet.Conflict, "cannot rename", s.volumeRequests(block)[fleet.ActRename])
 	}
 }
 
 // One table lists the job kinds that can be cancelled while running, and all are cancelled the same way.
 func TestCancelRunningJobs(t *testing.T) {
-	s := newSite(t)
-	of := s.free("data.raw")
+	s := newProjectFixture(t)
+	of := s.unusedVolume("data.raw")
 	if _, err := s.WipeVolume(t.Context(), chief, of, of.Volume); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestCancelRunningJobs(t *testing.T) {
 		s.exec(`UPDATE jobs SET kind = $2, state = 'running', attempt = 1, epoch = 1, stop = '', note = '', lease_until = now() + interval '1 minute' WHERE task_id = $1`, id, string(kind))
 		s.exec(`UPDATE tasks SET kind = $2 WHERE id = $1`, id, string(kind))
 		if !kind.Is().Stoppable {
-			s.refused("take back "+string(kind), fleet.Conflict, "", cancel)
+			s.wantRefused("take back "+string(kind), fleet.Conflict, "", cancel)
 			continue
 		}
 		if err := cancel(); err != nil {
@@ -61,7 +61,7 @@ func TestCancelRunningJobs(t *testing.T) {
 		if s.count("jobs WHERE state = 'running' AND note = 'being cancelled' AND stop LIKE 'Cancelled by %'") != 1 {
 			t.Errorf("%s: the host is not told", kind)
 		}
-		s.refused("take back "+string(kind)+" twice", fleet.Conflict, "already", cancel)
+		s.wantRefused("take back "+string(kind)+" twice", fleet.Conflict, "already", cancel)
 	}
 	s.exec(`UPDATE jobs SET kind = 'volume.wipe', state = 'queued', attempt = 0, stop = '' WHERE task_id = $1`, id)
 	s.exec(`UPDATE tasks SET kind = 'volume.wipe' WHERE id = $1`, id)

@@ -13,16 +13,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// free returns an unused volume of the shared pool, reported by both hosts.
-func (s *site) free(name string) control.Volume {
+// unusedVolume returns an unused volume of the shared pool, reported by both hosts.
+func (s *projectFixture) unusedVolume(name string) control.Volume {
 	s.t.Helper()
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.lay(s.nfs, h, fmt.Sprintf(`{"name":%q,"path":"/v/%s","format":"raw","capacityBytes":1048576,"allocBytes":4096}`, name, name))
+		s.addVolume(s.nfs, h, fmt.Sprintf(`{"name":%q,"path":"/v/%s","format":"raw","capacityBytes":1048576,"allocBytes":4096}`, name, name))
 	}
 	return control.Volume{PoolID: s.nfs, Volume: name}
 }
 
-func (s *site) volumeOn(of control.Volume) query.VolumeOn {
+func (s *projectFixture) volumeOn(of control.Volume) query.VolumeOn {
 	s.t.Helper()
 	v, err := s.VolumeOn(s.t.Context(), chief, of)
 	if err != nil {
@@ -31,8 +31,8 @@ func (s *site) volumeOn(of control.Volume) query.VolumeOn {
 	return v
 }
 
-// asking returns requests for all operations on an existing volume.
-func (s *site) asking(of control.Volume) map[fleet.Action]func() error {
+// volumeRequests returns requests for all operations on an existing volume.
+func (s *projectFixture) volumeRequests(of control.Volume) map[fleet.Action]func() error {
 	ctx := s.t.Context()
 	return map[fleet.Action]func() error{
 		fleet.ActGrow:   func() error { _, err := s.GrowVolume(ctx, chief, of, 1<<30, false); return err },
@@ -46,22 +46,22 @@ func (s *site) asking(of control.Volume) map[fleet.Action]func() error {
 var destroying = []fleet.Action{fleet.ActGrow, fleet.ActRename, fleet.ActWipe, fleet.ActDelete}
 
 func TestVolumeOperations(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	in := control.NewVolume{Name: "data.raw", Format: "raw", SizeBytes: 1 << 30}
 	task, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
 	if err != nil || task.Kind != fleet.VolumeCreate || task.HostName == "" || task.SubjectName != "data.raw" {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.audited("volume.create")
-	s.refused("the same name again", fleet.Invalid, "is being made", func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, in); return err })
+	s.wantRefused("the same name again", fleet.Invalid, "is being made", func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, in); return err })
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
 		t.Errorf("cancel what waits: %v", err)
 	}
 
 	local := in
-	s.refused("a local pool without its host", fleet.Invalid, "Choose the host", func() error { _, err := s.CreateVolume(t.Context(), chief, s.local, local); return err })
+	s.wantRefused("a local pool without its host", fleet.Invalid, "Choose the host", func() error { _, err := s.CreateVolume(t.Context(), chief, s.local, local); return err })
 	local.HostID = s.h2
-	s.refused("a host without the pool", fleet.Invalid, "not assigned to h2", func() error { _, err := s.CreateVolume(t.Context(), chief, s.local, local); return err })
+	s.wantRefused("a host without the pool", fleet.Invalid, "not assigned to h2", func() error { _, err := s.CreateVolume(t.Context(), chief, s.local, local); return err })
 	local.HostID = s.h1
 	if task, err := s.CreateVolume(t.Context(), chief, s.local, local); err != nil || task.HostID != s.h1 {
 		t.Errorf("%+v %v", task, err)
@@ -83,7 +83,7 @@ func TestVolumeOperations(t *testing.T) {
 		wrong := in
 		wrong.Name = "other.raw"
 		c.in(&wrong)
-		s.refused(name, fleet.Invalid, c.says, func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, wrong); return err })
+		s.wantRefused(name, fleet.Invalid, c.says, func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, wrong); return err })
 	}
 
 	// Pending jobs reserve space.
@@ -97,14 +97,14 @@ func TestVolumeOperations(t *testing.T) {
 			continue
 		}
 		// The size, and overcommit.
-		s.refused("room that is promised already", fleet.Invalid, "2 fields", ask)
+		s.wantRefused("room that is promised already", fleet.Invalid, "2 fields", ask)
 		most.Overcommit = true
 		if err := ask(); err != nil {
 			t.Errorf("by somebody who says so: %v", err)
 		}
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.refused("no host is heard", fleet.Conflict, "No host can do this now", func() error {
+	s.wantRefused("no host is heard", fleet.Conflict, "No host can do this now", func() error {
 		in.Name = "late.raw"
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
 		return err
@@ -112,7 +112,7 @@ func TestVolumeOperations(t *testing.T) {
 }
 
 func TestVolumeInUseCannotBeChanged(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	vm := s.vm("web", fleet.Stopped)
 	for name, c := range map[string]struct {
 		make  func(of control.Volume)
@@ -120,13 +120,13 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 		clone string // why it cannot be cloned
 	}{
 		"disk": {func(of control.Volume) {
-			s.spec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
+			s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
 		}, "VM web", ""},
 		"drive": {func(of control.Volume) {
-			s.spec(vm.ID, "iso", `{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}`)
+			s.setSpec(vm.ID, "iso", `{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}`)
 		}, "VM web", ""},
 		"made-from": {func(of control.Volume) {
-			s.spec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"new.qcow2","image":{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}}]`)
+			s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"new.qcow2","image":{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}}]`)
 			s.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, vm.ID)
 		}, "being made from it", ""},
 		"published": {func(of control.Volume) {
@@ -136,12 +136,14 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 		}, "published", ""},
 		"found-on-another-host": {func(of control.Volume) {
 			s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-4111-8111-111111111111', 'theirs', '{"power":"running"}')`, s.h2)
-			s.said(of, s.h2, `{"usedBy":["11111111-1111-4111-8111-111111111111"]}`)
+			s.updateVolume(of, s.h2, `{"usedBy":["11111111-1111-4111-8111-111111111111"]}`)
 		}, "theirs", "runs with it"},
-		"in-a-drive-of-another-host": {func(of control.Volume) { s.said(of, s.h2, `{"inDrive":["22222222-2222-4222-8222-222222222222"]}`) }, "22222222", ""},
-		"base":                       {func(of control.Volume) { s.said(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
+		"in-a-drive-of-another-host": {func(of control.Volume) {
+			s.updateVolume(of, s.h2, `{"inDrive":["22222222-2222-4222-8222-222222222222"]}`)
+		}, "22222222", ""},
+		"base": {func(of control.Volume) { s.updateVolume(of, s.h1, `{"baseOf":["top.qcow2"]}`) }, "top.qcow2", ""},
 	} {
-		of := s.free(name + ".raw")
+		of := s.unusedVolume(name + ".raw")
 		if v := s.volumeOn(of); !v.Orphan || len(v.Hosts) != 2 {
 			t.Errorf("%s: nobody uses it, yet it is %+v", name, v)
 		}
@@ -149,26 +151,26 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 		if v := s.volumeOn(of); v.Orphan && name != "made-from" {
 			t.Errorf("%s is told to be an orphan", name)
 		}
-		asking := s.asking(of)
+		asking := s.volumeRequests(of)
 		for _, act := range destroying {
-			s.refused(name+": "+string(act), fleet.Conflict, c.says, asking[act])
+			s.wantRefused(name+": "+string(act), fleet.Conflict, c.says, asking[act])
 		}
 		if c.clone != "" {
-			s.refused(name+": clone", fleet.Conflict, c.clone, asking[fleet.ActClone])
+			s.wantRefused(name+": clone", fleet.Conflict, c.clone, asking[fleet.ActClone])
 		}
-		s.spec(vm.ID, "disks", `[]`)
+		s.setSpec(vm.ID, "disks", `[]`)
 		s.exec(`UPDATE vms SET spec = spec - 'iso', generation = 1, observed_generation = 1 WHERE id = $1`, vm.ID)
 	}
 }
 
-// spec writes a part of a VM's spec, as an edit does.
-func (s *site) spec(id fleet.VMID, part, value string) {
+// setSpec writes a part of a VM's spec, as an edit does.
+func (s *projectFixture) setSpec(id fleet.VMID, part, value string) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
 }
 
 // said adds to the reported facts of a volume.
-func (s *site) said(of control.Volume, host fleet.HostID, more string) {
+func (s *projectFixture) updateVolume(of control.Volume, host fleet.HostID, more string) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
 		WHERE pool_id = $1 AND host_id = $2`, of.PoolID, host, of.Volume, more)
@@ -176,13 +178,13 @@ func (s *site) said(of control.Volume, host fleet.HostID, more string) {
 
 // Of two concurrent orders one succeeds. Others for its volume or its source are refused until it ends.
 func TestOneJobPerVolume(t *testing.T) {
-	s := newSite(t)
-	of := s.free("data.raw")
+	s := newProjectFixture(t)
+	of := s.unusedVolume("data.raw")
 	var wait sync.WaitGroup
 	errs := make(chan error, 8)
 	for range 4 {
 		for _, act := range []fleet.Action{fleet.ActGrow, fleet.ActDelete} {
-			wait.Go(func() { errs <- s.asking(of)[act]() })
+			wait.Go(func() { errs <- s.volumeRequests(of)[act]() })
 		}
 	}
 	wait.Wait()
@@ -198,12 +200,12 @@ func TestOneJobPerVolume(t *testing.T) {
 	if taken != 1 || s.count("jobs WHERE kind LIKE 'volume.%'") != 1 {
 		t.Errorf("%d orders were taken, %d jobs wait", taken, s.count("jobs WHERE kind LIKE 'volume.%'"))
 	}
-	from := s.free("golden.raw")
-	if err := s.asking(from)[fleet.ActClone](); err != nil {
+	from := s.unusedVolume("golden.raw")
+	if err := s.volumeRequests(from)[fleet.ActClone](); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("delete what is being copied", fleet.Conflict, "clone volume", s.asking(from)[fleet.ActDelete])
-	s.refused("publish it", fleet.Conflict, "has not ended", func() error {
+	s.wantRefused("delete what is being copied", fleet.Conflict, "clone volume", s.volumeRequests(from)[fleet.ActDelete])
+	s.wantRefused("publish it", fleet.Conflict, "has not ended", func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: of.Volume})
 	})
 }
@@ -211,27 +213,27 @@ func TestOneJobPerVolume(t *testing.T) {
 // A volume being deleted cannot be an image of a new VM, and a volume used for a new VM cannot be deleted, in either
 // order.
 func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
-	s := newSite(t)
-	gone := s.free("gone.raw")
-	if err := s.asking(gone)[fleet.ActDelete](); err != nil {
+	s := newProjectFixture(t)
+	gone := s.unusedVolume("gone.raw")
+	if err := s.volumeRequests(gone)[fleet.ActDelete](); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("make a VM of what is being deleted", fleet.Conflict, "delete volume", s.cloning(chief, s.nfs, gone.Volume))
-	kept := s.free("kept.raw")
-	if err := s.cloning(chief, s.nfs, kept.Volume)(); err != nil {
+	s.wantRefused("make a VM of what is being deleted", fleet.Conflict, "delete volume", s.cloneRequest(chief, s.nfs, gone.Volume))
+	kept := s.unusedVolume("kept.raw")
+	if err := s.cloneRequest(chief, s.nfs, kept.Volume)(); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("delete what a VM is being made from", fleet.Conflict, "being made from it", s.asking(kept)[fleet.ActDelete])
+	s.wantRefused("delete what a VM is being made from", fleet.Conflict, "being made from it", s.volumeRequests(kept)[fleet.ActDelete])
 
 	// Concurrently: never both.
 	for n := range 4 {
-		of := s.free(fmt.Sprintf("race-%d.raw", n))
-		in := control.CreateVM{ProjectID: s.red, Name: fmt.Sprintf("race-%d", n), Spec: small}
+		of := s.unusedVolume(fmt.Sprintf("race-%d.raw", n))
+		in := control.CreateVM{ProjectID: s.red, Name: fmt.Sprintf("race-%d", n), Spec: smallSpec}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: of.Volume}}}
 		var made, deleted error
 		var wait sync.WaitGroup
 		wait.Go(func() { _, made = s.CreateVM(context.WithoutCancel(t.Context()), chief, in) })
-		wait.Go(func() { deleted = s.asking(of)[fleet.ActDelete]() })
+		wait.Go(func() { deleted = s.volumeRequests(of)[fleet.ActDelete]() })
 		wait.Wait()
 		if (made == nil) == (deleted == nil) {
 			t.Errorf("made: %v, deleted: %v", made, deleted)
@@ -240,16 +242,16 @@ func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 }
 
 func TestVolumeJobNamesItsUsers(t *testing.T) {
-	s := newSite(t)
-	of := s.free("data.raw")
-	agent := s.greet(s.h1)
+	s := newProjectFixture(t)
+	of := s.unusedVolume("data.raw")
+	agent := s.agentSession(s.h1)
 	s.exec(`UPDATE host_sessions SET seen_at = NULL WHERE host_id = $1`, s.h2)
 	task, err := s.DeleteVolume(t.Context(), chief, of, "data.raw")
 	if err != nil || task.HostID != s.h1 {
 		t.Fatalf("%+v %v", task, err)
 	}
 	vm := s.vm("web", fleet.Stopped)
-	s.spec(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // written without checks
+	s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // written without checks
 	claim, err := s.Claim(t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +270,7 @@ func TestVolumeJobNamesItsUsers(t *testing.T) {
 	if _, _, err := s.Finish(t.Context(), agent, work.ID, finish); err != nil {
 		t.Fatal(err)
 	}
-	if got := named(t)(s.PoolVolumes(t.Context(), chief, s.nfs)); !strings.Contains(got, "left.raw") {
+	if got := volumeNames(t)(s.PoolVolumes(t.Context(), chief, s.nfs)); !strings.Contains(got, "left.raw") {
 		t.Errorf("after the job the pool has %q", got)
 	}
 	if n := s.count("assignments WHERE observed_generation <> 1 AND pool_id IS NOT NULL"); n != 0 {
@@ -277,19 +279,19 @@ func TestVolumeJobNamesItsUsers(t *testing.T) {
 }
 
 func TestVolumesHiddenFromTenants(t *testing.T) {
-	s := newSite(t)
-	of := s.free("data.raw")
+	s := newProjectFixture(t)
+	of := s.unusedVolume("data.raw")
 	for _, a := range []fleet.Actor{s.member, s.viewer, s.stranger} {
-		s.refused("create", fleet.Forbidden, "no right", func() error {
+		s.wantRefused("create", fleet.Forbidden, "no right", func() error {
 			_, err := s.CreateVolume(t.Context(), a, s.nfs, control.NewVolume{Name: "x.raw", Format: "raw", SizeBytes: 1})
 			return err
 		})
-		s.refused("delete", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVolume(t.Context(), a, of, "data.raw"); return err })
+		s.wantRefused("delete", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVolume(t.Context(), a, of, "data.raw"); return err })
 	}
-	if got := named(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)); strings.Contains(got, "data.raw") {
+	if got := volumeNames(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)); strings.Contains(got, "data.raw") {
 		t.Errorf("a tenant sees %q", got)
 	}
-	s.said(control.Volume{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
+	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "cd.iso"}, s.h1, `{"inDrive":["22222222-2222-4222-8222-222222222222"],"modifiedAt":"2026-01-01T00:00:00Z","baseOf":["x"]}`)
 	all, err := s.PoolVolumes(t.Context(), s.member, s.nfs)
 	for _, v := range all {
 		if v.InDrive != nil || v.BaseOf != nil || v.ModifiedAt != nil || v.Actions != nil || v.Orphan {
@@ -299,15 +301,15 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 	if err != nil || len(all) == 0 {
 		t.Error(err, all)
 	}
-	local := s.free("twice.raw")
+	local := s.unusedVolume("twice.raw")
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.lay(s.local, h, `{"name":"twice.raw","path":"/srv/vm/twice.raw","format":"raw","capacityBytes":1}`)
+		s.addVolume(s.local, h, `{"name":"twice.raw","path":"/srv/vm/twice.raw","format":"raw","capacityBytes":1}`)
 	}
 	local.PoolID = s.local
-	s.refused("each host's own", fleet.Invalid, "Several hosts", s.asking(local)[fleet.ActDelete])
+	s.wantRefused("each host's own", fleet.Invalid, "Several hosts", s.volumeRequests(local)[fleet.ActDelete])
 	local.HostID = s.h2
-	if err := s.asking(local)[fleet.ActDelete](); err != nil {
+	if err := s.volumeRequests(local)[fleet.ActDelete](); err != nil {
 		t.Errorf("that of one host: %v", err)
 	}
 }

@@ -10,27 +10,27 @@ import (
 // On networks without filters, filter settings without effect are refused, and a NIC that leaves such a network gets
 // anti-spoofing.
 func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
-	s := newSite(t)
-	group := s.group(chief, s.red, "web")
-	lan := s.served("lan", "10.7.0.")
-	s.says(lan.ID, s.h1, `{"active":true}`)
+	s := newProjectFixture(t)
+	group := s.securityGroup(chief, s.red, "web")
+	lan := s.dhcpNetwork("lan", "10.7.0.")
+	s.setNetworkStatus(lan.ID, s.h1, `{"active":true}`)
 	yes, no := true, false
 	for name, spec := range map[string]fleet.NetworkSpec{
 		"switched": {Mode: fleet.NetworkOVS, Bridge: "ovs0"}, "straight": {Mode: fleet.NetworkMacvtap, Device: "eth5"}, "fast": {Mode: fleet.NetworkSRIOV, Device: "eth4"},
 	} {
 		n := s.define(name, spec, s.h1)
-		s.says(n.ID, s.h1, `{"active":true,"cards":{"total":9,"used":0}}`)
+		s.setNetworkStatus(n.ID, s.h1, `{"active":true,"cards":{"total":9,"used":0}}`)
 		s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, n.ID, s.red)
 		create := func(vm string, card fleet.NIC) (fleet.VMView, error) {
-			spec := small
+			spec := smallSpec
 			spec.NICs = []fleet.NIC{card}
 			return s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name + vm, Spec: spec})
 		}
 		on := fleet.NIC{NetworkID: n.ID}
 		grouped, guarded := on, on
 		grouped.SecurityGroups, guarded.AntiSpoofing = []fleet.SecurityGroupID{group.ID}, &yes
-		s.refused(name+": a security group", fleet.Invalid, "Hosts cannot filter what passes a card on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
-		s.refused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would protect nothing there.", func() error { _, err := create("-a", guarded); return err })
+		s.wantRefused(name+": a security group", fleet.Invalid, "Hosts cannot filter what passes a card on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
+		s.wantRefused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would protect nothing there.", func() error { _, err := create("-a", guarded); return err })
 		v, err := create("-b", on)
 		if err != nil || v.Spec.NICs[0].Guarded() {
 			t.Fatalf("%s: a member's card: %+v %v", name, v.Spec.NICs, err)
@@ -41,7 +41,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 			out, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec})
 			return out, err
 		}
-		s.refused(name+": out of there without a guard", fleet.Invalid, "Only those who run hosts may let a guest use other addresses", func() error { _, err := move(v, lan, &no); return err })
+		s.wantRefused(name+": out of there without a guard", fleet.Invalid, "Only those who run hosts may let a guest use other addresses", func() error { _, err := move(v, lan, &no); return err })
 		if v, err = move(v, lan, nil); err != nil || !v.Spec.NICs[0].Guarded() {
 			t.Errorf("%s: a card that came out of there: %+v %v", name, v.Spec.NICs, err)
 		}

@@ -26,16 +26,16 @@ import (
 
 // portalProcess simulates a portal's process for the database: once it has ended, none of its requests and loops
 // sends anything.
-type life struct {
+type portalProcess struct {
 	mu    sync.Mutex
 	left  int // statements until the last one before the end; 0: no end
 	over  bool
 	conns []net.Conn
 }
 
-var errOver = errors.New("the portal's process has ended")
+var errProcessEnded = errors.New("the portal's process has ended")
 
-func (l *life) dial(ctx context.Context, network, address string) (net.Conn, error) {
+func (l *portalProcess) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
 		return nil, err
@@ -44,20 +44,20 @@ func (l *life) dial(ctx context.Context, network, address string) (net.Conn, err
 	defer l.mu.Unlock()
 	if l.conns = append(l.conns, c); l.over {
 		c.Close()
-		return nil, errOver
+		return nil, errProcessEnded
 	}
-	return mortalConn{c, l}, nil
+	return crashConn{c, l}, nil
 }
 
 // crashBefore ends the process before its nth statement from now on.
-func (l *life) endBefore(n int) {
+func (l *portalProcess) crashBefore(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.left = n
 }
 
 // stop ends a process regularly; killed reports whether it had crashed before.
-func (l *life) end() (killed bool) {
+func (l *portalProcess) stop() (killed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	killed, l.over = l.over, true
@@ -68,10 +68,10 @@ func (l *life) end() (killed bool) {
 }
 
 // delivers reports whether a message still leaves the process.
-func (l *life) sends(message []byte) bool {
+func (l *portalProcess) delivers(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over || !executes(message) {
+	if l.over || !executesStatement(message) {
 		return !l.over
 	}
 	if l.left--; l.left != 0 {
@@ -86,7 +86,7 @@ func (l *life) sends(message []byte) bool {
 
 // executesStatement reports whether a protocol message makes PostgreSQL execute something. A message is a letter, its
 // length and its body.
-func executes(message []byte) bool {
+func executesStatement(message []byte) bool {
 	for len(message) >= 5 && message[0] != 0 {
 		if message[0] == 'E' || message[0] == 'Q' {
 			return true
@@ -96,28 +96,28 @@ func executes(message []byte) bool {
 	return false
 }
 
-type mortalConn struct {
+type crashConn struct {
 	net.Conn
-	life *life
+	life *portalProcess
 }
 
-func (c mortalConn) Write(b []byte) (int, error) {
-	if !c.life.sends(b) {
-		return 0, errOver
+func (c crashConn) Write(b []byte) (int, error) {
+	if !c.portalProcess.delivers(b) {
+		return 0, errProcessEnded
 	}
 	return c.Conn.Write(b)
 }
 
 // crashFixture is a libraryFixture whose portal crashes before statements of each step of an order.
-type mortal struct {
-	*shelf
+type crashFixture struct {
+	*libraryFixture
 	every   int // the step between crash points of a long part; 1: before each statement; 0: no crash
 	places  int
 	watched string // SQL that returns everything a portal writes for an order
 }
 
-func newMortal(t *testing.T, every int) *mortal {
-	m := &mortal{shelf: newShelf(t), every: every}
+func newCrashFixture(t *testing.T, every int) *crashFixture {
+	m := &crashFixture{libraryFixture: newLibraryFixture(t), every: every}
 	var each []string
 	for table, without := range map[string]string{
 		"vms": "", "jobs": "lease_until", "tasks": "", "job_waits": "", "audit": "", "made_disks": "", "vm_orders": "", "vm_macs": "", "idempotency": "", "assignments": "",
@@ -130,15 +130,15 @@ func newMortal(t *testing.T, every int) *mortal {
 	return m
 }
 
-func (m *mortal) look() []string {
+func (m *crashFixture) watchedRows() []string {
 	m.t.Helper()
 	return one[[]string](&rig{t: m.t, pool: m.pool}, m.watched)
 }
 
 // wantUnchanged fails if anything was written.
-func (m *mortal) same(when string, before []string) {
+func (m *crashFixture) wantUnchanged(when string, before []string) {
 	m.t.Helper()
-	now := m.look()
+	now := m.watchedRows()
 	if slices.Equal(now, before) {
 		return
 	}
@@ -150,9 +150,9 @@ func (m *mortal) same(when string, before []string) {
 
 // portal returns a portal that crashes before its nth statement; 0: never. end ends it in any case and reports
 // whether it had crashed.
-func (m *mortal) portal(n int) (portal *control.Control, end func() (killed bool)) {
+func (m *crashFixture) portal(n int) (portal *control.Control, end func() (killed bool)) {
 	m.t.Helper()
-	l := &life{}
+	l := &portalProcess{}
 	settings := m.pool.Config()
 	settings.ConnConfig.DialFunc = l.dial
 	settings.MaxConns, settings.MinIdleConns = 1, 0
@@ -171,9 +171,9 @@ func (m *mortal) portal(n int) (portal *control.Control, end func() (killed bool
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	l.endBefore(n)
+	l.crashBefore(n)
 	return control.New(pool, control.Options{}), func() bool {
-		killed := l.end()
+		killed := l.stop()
 		pool.Close()
 		return killed
 	}
@@ -184,14 +184,14 @@ const shortPart = 6
 
 // wantCrashSafe runs a part of the order with portals that crash one statement later each time, until one completes.
 // A part in one transaction leaves nothing after a crash; a pass of several transactions may leave complete ones.
-func (m *mortal) survives(what string, pass bool, do func(context.Context, *control.Control) error) {
+func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	for n := min(1, m.every); ; n++ {
 		if n > shortPart {
 			n += m.every - 1
 		}
 		portal, end := m.portal(n)
-		before := m.look()
+		before := m.watchedRows()
 		err := do(m.t.Context(), portal)
 		killed := end()
 		if !killed && err != nil {
@@ -201,33 +201,33 @@ func (m *mortal) survives(what string, pass bool, do func(context.Context, *cont
 			m.places++
 		}
 		if !killed || err == nil && !pass { // the statement after the commit only notifies
-			m.heard()
+			m.markOnline()
 			return
 		}
 		if !pass {
-			m.same(fmt.Sprintf("%s, ended before statement %d", what, n), before)
+			m.wantUnchanged(fmt.Sprintf("%s, ended before statement %d", what, n), before)
 		}
 	}
 }
 
 // wantRepeatable repeats a completed part whose answer was lost: it must change nothing.
-func (m *mortal) again(what string, do func(context.Context, *control.Control) error) {
+func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	if m.every == 0 {
 		return
 	}
-	before := m.look()
+	before := m.watchedRows()
 	portal, end := m.portal(0)
 	defer end()
 	if err := do(m.t.Context(), portal); err != nil && fleet.CodeOf(err) != fleet.Conflict {
 		m.t.Fatalf("%s, again: %v", what, err)
 	}
-	m.same(what+", again", before)
+	m.wantUnchanged(what+", again", before)
 	m.places++
 }
 
 // ask sends the order as the API does: repeated, it must give the same answer.
-func (m *mortal) ask(do asking) {
+func (m *crashFixture) ask(do asking) {
 	m.t.Helper()
 	var told string
 	ask := func(ctx context.Context, portal *control.Control) error {
@@ -244,19 +244,19 @@ func (m *mortal) ask(do asking) {
 		told = string(answer)
 		return err
 	}
-	m.survives("it is asked for", false, ask)
-	m.again("it is asked for", ask)
+	m.wantCrashSafe("it is asked for", false, ask)
+	m.wantRepeatable("it is asked for", ask)
 }
 
 // maxRounds limits the rounds of claims; jobs still waiting then wait forever.
-const mostRounds = 12
+const maxRounds = 12
 
-// carryOut makes the hosts run their jobs until none is left.
-func (m *mortal) carryOut() {
+// runJobs makes the hosts run their jobs until none is left.
+func (m *crashFixture) runJobs() {
 	m.t.Helper()
-	for range mostRounds {
+	for range maxRounds {
 		if m.count("vm_orders") > 0 {
-			m.survives("what waits begins", true, func(ctx context.Context, portal *control.Control) error {
+			m.wantCrashSafe("what waits begins", true, func(ctx context.Context, portal *control.Control) error {
 				return portal.BeginTasks(ctx, fleet.SystemActor)
 			})
 		}
@@ -277,12 +277,12 @@ func (m *mortal) carryOut() {
 			}
 		}
 	}
-	m.t.Fatalf("%d rounds later there is still work", mostRounds)
+	m.t.Fatalf("%d rounds later there is still work", maxRounds)
 }
 
 // claimed returns the host's claimed jobs. Jobs claimed from a portal that crashed before its answer come back after
 // their leases expire.
-func (m *mortal) claimed(host fleet.HostID) []wire.Work {
+func (m *crashFixture) claimed(host fleet.HostID) []wire.Work {
 	m.t.Helper()
 	if m.count("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
 		return nil
@@ -293,15 +293,15 @@ func (m *mortal) claimed(host fleet.HostID) []wire.Work {
 		work = got.Jobs
 		return err
 	}
-	m.survives("work is taken", false, claim)
+	m.wantCrashSafe("work is taken", false, claim)
 	if lost := work; m.every > 0 && len(lost) > 0 {
 		m.exec(`UPDATE jobs SET lease_until = now() - interval '1 minute' WHERE state = 'running' AND host_id = $1`, host)
-		m.survives("what was taken is given back", true, func(ctx context.Context, portal *control.Control) error {
+		m.wantCrashSafe("what was taken is given back", true, func(ctx context.Context, portal *control.Control) error {
 			return portal.RescueJobs(ctx, fleet.SystemActor)
 		})
 		// After the retry delay.
 		m.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`)
-		m.survives("work is taken", false, claim)
+		m.wantCrashSafe("work is taken", false, claim)
 		if len(work) != len(lost) {
 			m.t.Fatalf("of %+v that was taken it is given %+v again", lost, work)
 		}
@@ -315,21 +315,21 @@ func (m *mortal) claimed(host fleet.HostID) []wire.Work {
 }
 
 // finished reports the end of the host's job.
-func (m *mortal) finished(host fleet.HostID, w wire.Work) {
+func (m *crashFixture) finished(host fleet.HostID, w wire.Work) {
 	m.t.Helper()
 	m.seq[host]++
-	f := m.sees(host, w)
+	f := m.reportOf(host, w)
 	f.Outcome, f.Epoch, f.Seq, f.Generation = wire.Done, w.Epoch, m.seq[host], w.Generation
 	finish := func(ctx context.Context, portal *control.Control) error {
 		_, _, err := portal.Finish(ctx, m.agents[host], w.ID, f)
 		return err
 	}
-	m.survives(string(w.Kind)+" is done", false, finish)
-	m.again(string(w.Kind)+" is done", finish)
+	m.wantCrashSafe(string(w.Kind)+" is done", false, finish)
+	m.wantRepeatable(string(w.Kind)+" is done", finish)
 }
 
 // reportOf returns the host's finish for the job.
-func (m *mortal) sees(host fleet.HostID, w wire.Work) wire.Finish {
+func (m *crashFixture) reportOf(host fleet.HostID, w wire.Work) wire.Finish {
 	m.t.Helper()
 	if ref, ok := w.Subject.Volume(); ok {
 		var s fleet.PoolStatus
@@ -366,7 +366,7 @@ func (m *mortal) sees(host fleet.HostID, w wire.Work) wire.Finish {
 }
 
 // outcome returns everything written for an order, without ids and times.
-func (m *mortal) cameTo() string {
+func (m *crashFixture) outcome() string {
 	m.t.Helper()
 	return one[string](&rig{t: m.t, pool: m.pool}, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (
 		SELECT concat_ws(' ', 'vm', name, spec->>'power', status->>'power', observed_generation = generation, jsonb_array_length(spec->'disks'), jsonb_path_query_array(status, '$.snapshots.snapshots[*].name')) FROM vms

@@ -30,7 +30,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	}
 	says := func(state fleet.PoolState, words string) {
 		t.Helper()
-		r.executes([]wire.PoolReport{{ID: fast, Name: "fast", Status: fleet.PoolStatus{State: state, Error: words}}})
+		r.reportStatus([]wire.PoolReport{{ID: fast, Name: "fast", Status: fleet.PoolStatus{State: state, Error: words}}})
 	}
 	// before moves all recorded quarters back in time.
 	before := func(quarters int) {

@@ -14,8 +14,8 @@ import (
 // projectFixture is an identityFixture with projects red and blue, and online hosts h1 and h2. The shared pool "nfs"
 // is on both with a published image and ISO, the local pool "local" on h1, and the network "default" on both. Tests
 // write the agents' reports.
-type site struct {
-	*house
+type projectFixture struct {
+	*identityFixture
 	red, blue      fleet.ProjectID
 	h1, h2         fleet.HostID
 	nfs, local     fleet.PoolID
@@ -24,9 +24,9 @@ type site struct {
 	ticks          int64       // numbers the agents' reports
 }
 
-func newSite(t *testing.T) *site {
+func newProjectFixture(t *testing.T) *projectFixture {
 	t.Helper()
-	s := &site{house: newHouse(t)}
+	s := &projectFixture{identityFixture: newIdentityFixture(t)}
 	testkit.KeepOnline(t, s.pool)
 	s.red, s.blue = s.project("red"), s.project("blue")
 	s.h1, s.h2 = s.host("h1", 16384), s.host("h2", 8192)
@@ -40,7 +40,7 @@ func newSite(t *testing.T) *site {
 }
 
 // agentSession starts a session of the host's agent.
-func (s *site) greet(id fleet.HostID) fleet.Actor {
+func (s *projectFixture) agentSession(id fleet.HostID) fleet.Actor {
 	s.t.Helper()
 	a := fleet.Actor{HostID: id, Name: "host " + string(id)}
 	answer, err := s.Hello(s.t.Context(), a, wire.Hello{Instance: "one", Fingerprint: string(id)})
@@ -51,19 +51,19 @@ func (s *site) greet(id fleet.HostID) fleet.Actor {
 	return a
 }
 
-func (s *site) project(name string) fleet.ProjectID {
+func (s *projectFixture) project(name string) fleet.ProjectID {
 	id := fleet.NewID[fleet.ProjectID]()
 	s.exec(`INSERT INTO projects (id, name) VALUES ($1, $2)`, id, name)
 	return id
 }
 
-func (s *site) person(name string, project fleet.ProjectID, role fleet.Role) fleet.Actor {
+func (s *projectFixture) person(name string, project fleet.ProjectID, role fleet.Role) fleet.Actor {
 	a := s.addUser(name, fleet.RoleNone)
 	a.Projects, a.Session = map[fleet.ProjectID]fleet.Role{project: role}, "session of "+name
 	return a
 }
 
-func (s *site) host(name string, memoryMiB int64) fleet.HostID {
+func (s *projectFixture) host(name string, memoryMiB int64) fleet.HostID {
 	id := fleet.NewID[fleet.HostID]()
 	s.exec(`INSERT INTO hosts (id, name, status) VALUES ($1, $2, jsonb_build_object('connected', true, 'hypervisor', 'libvirt', 'inventory',
 		jsonb_build_object('memoryBytes', $3::bigint << 20, 'firmwares', jsonb_build_array('bios', 'uefi'), 'cpu', jsonb_build_object('threads', 8))))`, id, name, memoryMiB)
@@ -74,7 +74,7 @@ func (s *site) host(name string, memoryMiB int64) fleet.HostID {
 const volumes = `[{"name":"debian.qcow2","path":"/v/debian.qcow2","format":"qcow2","capacityBytes":2147483648},
 	{"name":"cd.iso","path":"/v/cd.iso","format":"iso","capacityBytes":1000}]`
 
-func (s *site) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
+func (s *projectFixture) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 	id := fleet.NewID[fleet.PoolID]()
 	s.exec(`INSERT INTO pools (id, name, spec) VALUES ($1, $2, $3)`, id, name, spec)
 	for _, h := range hosts {
@@ -82,14 +82,14 @@ func (s *site) addPool(name, spec string, hosts ...fleet.HostID) fleet.PoolID {
 			VALUES ('pool', $1, $2, 'assign', jsonb_build_object('state', 'active', 'capacityBytes', 1000::bigint << 30, 'usedBytes', 100::bigint << 30, 'availableBytes', 900::bigint << 30, 'volumes', $3::jsonb), 1, now())`, id, h, volumes)
 	}
 	for volume, format := range map[string]string{"debian.qcow2": "qcow2", "cd.iso": "iso"} {
-		s.shelve(id, hosts, volume, format, map[string]int64{"qcow2": 2147483648, "iso": 1000}[format])
+		s.publishImage(id, hosts, volume, format, map[string]int64{"qcow2": 2147483648, "iso": 1000}[format])
 	}
 	return id
 }
 
 // publishedName returns the name of an image made by publishImage. It has no letters of the pool's id, which a search
 // could match.
-func shelved(volume string, pool fleet.PoolID) string {
+func publishedName(volume string, pool fleet.PoolID) string {
 	return volume + " of " + strings.Map(func(r rune) rune {
 		if r >= 'a' {
 			return '+'
@@ -99,10 +99,10 @@ func shelved(volume string, pool fleet.PoolID) string {
 }
 
 // publishImage makes a volume of the pool an image published to every project, with a copy on each of the hosts.
-func (s *site) shelve(pool fleet.PoolID, hosts []fleet.HostID, volume, format string, capacity int64) (fleet.ImageID, fleet.ImageVersionID) {
+func (s *projectFixture) publishImage(pool fleet.PoolID, hosts []fleet.HostID, volume, format string, capacity int64) (fleet.ImageID, fleet.ImageVersionID) {
 	s.t.Helper()
 	image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
-	s.exec(`INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'chief')`, image, shelved(volume, pool))
+	s.exec(`INSERT INTO images (id, name, created_by) VALUES ($1, $2, 'chief')`, image, publishedName(volume, pool))
 	s.exec(`INSERT INTO image_versions (id, image_id, number, format, capacity_bytes, created_by) VALUES ($1, $2, 1, $3, $4, 'chief')`, version, image, format, capacity)
 	s.exec(`INSERT INTO image_copies (version_id, pool_id, host_id, volume, added_by)
 		SELECT DISTINCT $1::text, p.id, CASE WHEN NOT (p.spec->>'shared')::boolean THEN h END, $3::text, 'chief' FROM pools p, unnest($4::text[]) h WHERE p.id = $2`, version, pool, volume, hosts)
@@ -110,7 +110,7 @@ func (s *site) shelve(pool fleet.PoolID, hosts []fleet.HostID, volume, format st
 	return image, version
 }
 
-func (s *site) count(table string) int {
+func (s *projectFixture) count(table string) int {
 	var n int
 	if err := s.pool.QueryRow(s.t.Context(), "SELECT count(*) FROM "+table).Scan(&n); err != nil {
 		s.t.Fatal(err)
@@ -118,45 +118,45 @@ func (s *site) count(table string) int {
 	return n
 }
 
-// written summarizes everything that a refusal must not change.
-func (s *site) written() string {
+// stateMarks summarizes everything that a refusal must not change.
+func (s *projectFixture) stateMarks() string {
 	return fmt.Sprint(s.count("vms"), s.count("jobs"), s.count("audit"), s.count("pools"), s.count("assignments WHERE asked = 'assign'"), s.count("idempotency"),
 		s.count("hosts"), s.count("console_tickets"), s.count("vms WHERE generation > 1"))
 }
 
-// refused checks an error's code and text, and that nothing was written.
-func (s *site) refused(name string, code fleet.Code, says string, do func() error) {
+// wantRefused checks an error's code and text, and that nothing was written.
+func (s *projectFixture) wantRefused(name string, code fleet.Code, says string, do func() error) {
 	s.t.Helper()
-	before := s.written()
+	before := s.stateMarks()
 	err := do()
 	if fleet.CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), says) {
 		s.t.Errorf("%s: %q %v, want %q saying %q", name, fleet.CodeOf(err), err, code, says)
 	}
-	if after := s.written(); after != before {
+	if after := s.stateMarks(); after != before {
 		s.t.Errorf("%s wrote something: %s before, %s after", name, before, after)
 	}
 }
 
 // vm creates a VM in project red on h1, reported with the given power.
-func (s *site) vm(name string, power fleet.Power) fleet.VMView {
+func (s *projectFixture) vm(name string, power fleet.Power) fleet.VMView {
 	s.t.Helper()
-	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: small, Start: power == fleet.Running})
+	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: smallSpec, Start: power == fleet.Running})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.exec(`DELETE FROM tasks WHERE subject = $1 AND kind = 'vm.start'`, fleet.SubjectVM(v.ID))
 	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
-	s.reported(v.ID, power)
+	s.reportPower(v.ID, power)
 	return s.get(v.ID)
 }
 
-// reported writes a host's report of the VM's newest generation.
-func (s *site) reported(id fleet.VMID, power fleet.Power) {
+// reportPower writes a host's report of the VM's newest generation.
+func (s *projectFixture) reportPower(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET observed_generation = generation, status = jsonb_build_object('power', $2::text, 'cpus', 1, 'memoryMiB', 256) WHERE id = $1`, id, power)
 }
 
-func (s *site) get(id fleet.VMID) fleet.VMView {
+func (s *projectFixture) get(id fleet.VMID) fleet.VMView {
 	s.t.Helper()
 	v, err := s.GetVM(s.t.Context(), chief, id)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *site) get(id fleet.VMID) fleet.VMView {
 }
 
 // jobs lists a subject's tasks as "kind state", oldest first.
-func (s *site) jobs(subject fleet.Subject) string {
+func (s *projectFixture) jobs(subject fleet.Subject) string {
 	s.t.Helper()
 	var all string
 	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(kind || ' ' || state, ', ' ORDER BY id), '') FROM tasks WHERE subject = $1`, subject).Scan(&all)
@@ -176,10 +176,10 @@ func (s *site) jobs(subject fleet.Subject) string {
 	return all
 }
 
-// edited returns an update with the complete spec, changed by f.
-func edited(v fleet.VMView, f func(*fleet.VMSpec)) control.UpdateVM {
+// editedSpec returns an update with the complete spec, changed by f.
+func editedSpec(v fleet.VMView, f func(*fleet.VMSpec)) control.UpdateVM {
 	f(&v.Spec)
 	return control.UpdateVM{Spec: &v.Spec}
 }
 
-var small = fleet.VMSpec{CPUs: 1, MemoryMiB: 256}
+var smallSpec = fleet.VMSpec{CPUs: 1, MemoryMiB: 256}

@@ -10,40 +10,43 @@ import (
 )
 
 // twoHostFixture has two hosts: the rig's own, which has the VM, and another.
-type places struct {
+type twoHostFixture struct {
 	*rig
 	other *rig
 	id    fleet.VMID
 	mark  string
 }
 
-func newPlaces(t *testing.T) places {
+func newTwoHostFixture(t *testing.T) twoHostFixture {
 	t.Helper()
 	r := newRig(t)
 	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '')`)
-	p := places{rig: r, other: &rig{Control: r.Control, t: t, pool: r.pool, hub: r.hub, agent: r.addHost("h2")}, id: r.addVM("web")}
+	p := twoHostFixture{rig: r, other: &rig{Control: r.Control, t: t, pool: r.pool, hub: r.hub, agent: r.addHost("h2")}, id: r.addVM("web")}
 	p.other.hello("two", "there")
 	p.exec(`DELETE FROM jobs`)
 	p.mark = one[string](r, `SELECT mark FROM vm_marks`)
-	p.own(fleet.Running)
+	p.reportOwn(fleet.Running)
 	p.other.report("nothing")
 	return p
 }
 
 // domain returns the report of the VM's domain with its mark.
-func (p places) domain(power fleet.Power) wire.VMReport {
+func (p twoHostFixture) domain(power fleet.Power) wire.VMReport {
 	return wire.VMReport{ID: p.id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 1}, Proof: wire.Proof(p.id, p.mark)}
 }
 
-func (p places) own(power fleet.Power) { p.t.Helper(); p.report("own "+string(power), p.domain(power)) }
+func (p twoHostFixture) reportOwn(power fleet.Power) {
+	p.t.Helper()
+	p.report("own "+string(power), p.domain(power))
+}
 
-func (p places) there(power fleet.Power) {
+func (p twoHostFixture) reportOther(power fleet.Power) {
 	p.t.Helper()
 	p.other.report("there "+string(power), p.domain(power))
 }
 
 // settled runs the pass and returns the VM.
-func (p places) settled() fleet.VMView {
+func (p twoHostFixture) settle() fleet.VMView {
 	p.t.Helper()
 	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
 		p.t.Fatal(err)
@@ -55,40 +58,40 @@ func (p places) settled() fleet.VMView {
 	return vm
 }
 
-func (p places) stays(when string, phase fleet.Phase) fleet.VMView {
+func (p twoHostFixture) wantOnOwn(when string, phase fleet.Phase) fleet.VMView {
 	p.t.Helper()
-	vm := p.settled()
+	vm := p.settle()
 	if vm.HostID != p.agent.HostID || vm.Phase != phase || vm.Contested() {
 		p.t.Fatalf("%s the VM is %s on %s, contested %t", when, vm.Phase, vm.HostName, vm.Contested())
 	}
 	return vm
 }
 
-func (p places) moved(when string) fleet.VMView {
+func (p twoHostFixture) wantOnOther(when string) fleet.VMView {
 	p.t.Helper()
-	vm := p.settled()
+	vm := p.settle()
 	if vm.HostID != p.other.agent.HostID || vm.Status.Power != fleet.Running || vm.Contested() || len(vm.Status.Faults) > 0 {
 		p.t.Fatalf("%s the VM is %s on %s: %+v", when, vm.Phase, vm.HostName, vm)
 	}
 	return vm
 }
 
-func (p places) found(host *rig) bool {
+func (p twoHostFixture) listedUnmanaged(host *rig) bool {
 	return one[bool](p.rig, `SELECT EXISTS (SELECT 1 FROM found_vms WHERE id = $1 AND host_id = $2)`, p.id, host.agent.HostID)
 }
 
 func TestVMFollowedAfterExternalMigration(t *testing.T) {
-	p := newPlaces(t)
-	p.there(fleet.Paused)
-	p.stays("while the guest comes in", fleet.PhaseRunning)
-	p.there(fleet.Running)
-	p.there(fleet.Running)
-	p.stays("while its own host has not spoken since", fleet.PhaseRunning)
+	p := newTwoHostFixture(t)
+	p.reportOther(fleet.Paused)
+	p.wantOnOwn("while the guest comes in", fleet.PhaseRunning)
+	p.reportOther(fleet.Running)
+	p.reportOther(fleet.Running)
+	p.wantOnOwn("while its own host has not spoken since", fleet.PhaseRunning)
 	p.report("gone")
-	if vm := p.moved("once its own host does not have it"); vm.Phase != fleet.PhaseRunning || len(vm.Elsewhere) != 0 {
+	if vm := p.wantOnOther("once its own host does not have it"); vm.Phase != fleet.PhaseRunning || len(vm.Elsewhere) != 0 {
 		t.Errorf("it is %s, and elsewhere %+v", vm.Phase, vm.Elsewhere)
 	}
-	if p.found(p.other) || p.found(p.rig) {
+	if p.listedUnmanaged(p.other) || p.listedUnmanaged(p.rig) {
 		t.Error("the VM is shown as a stranger, too")
 	}
 	if n := one[int](p.rig, `SELECT count(*) FROM audit WHERE action = 'vm.follow' AND detail LIKE 'h1 → h2:%'`); n != 1 {
@@ -96,32 +99,32 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	}
 	// Reports of the new host count now, those of the old host no longer.
 	p.report("left", p.domain(fleet.Stopped))
-	p.moved("with its definition left behind")
-	if !p.found(p.rig) {
+	p.wantOnOther("with its definition left behind")
+	if !p.listedUnmanaged(p.rig) {
 		t.Error("what is left behind is not shown")
 	}
 	p.other.report("off", p.domain(fleet.Stopped))
-	if vm := p.settled(); vm.Phase != fleet.PhaseStopped {
+	if vm := p.settle(); vm.Phase != fleet.PhaseStopped {
 		t.Fatalf("the new host says off, the VM is %s", vm.Phase)
 	}
 	// And back, in one report: the old definition runs again.
-	p.own(fleet.Running)
+	p.reportOwn(fleet.Running)
 	p.other.report("off", p.domain(fleet.Stopped))
-	if vm := p.settled(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
+	if vm := p.settle(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
 		t.Fatalf("after it went back it is %s on %s", vm.Phase, vm.HostName)
 	}
 }
 
 func TestVMFollowedWhenOldDefinitionRemains(t *testing.T) {
-	p := newPlaces(t)
-	p.there(fleet.Paused)
-	p.own(fleet.Stopped) // newer than the start of the guest's migration
-	p.there(fleet.Running)
-	p.moved("at the report that it runs")
+	p := newTwoHostFixture(t)
+	p.reportOther(fleet.Paused)
+	p.reportOwn(fleet.Stopped) // newer than the start of the guest's migration
+	p.reportOther(fleet.Running)
+	p.wantOnOther("at the report that it runs")
 }
 
 func TestQueuedJobsFollowVM(t *testing.T) {
-	p := newPlaces(t)
+	p := newTwoHostFixture(t)
 	p.queue(p.id, fleet.VMApply)
 	p.queue(p.id, fleet.VMReset)
 	p.exec(`INSERT INTO jobs (id, host_id, kind, subject, generation) VALUES ($1, $2, 'console.open', $3, 1)`,
@@ -133,30 +136,30 @@ func TestQueuedJobsFollowVM(t *testing.T) {
 	}
 	p.queue(p.id, fleet.VMApply) // one running and one queued of the same kind
 	p.queue(p.id, fleet.VMPause)
-	p.there(fleet.Running)
+	p.reportOther(fleet.Running)
 	p.report("gone")
-	p.moved("after the migration")
+	p.wantOnOther("after the migration")
 	got := one[string](p.rig, `SELECT string_agg(kind || ' ' || state || ' ' || (SELECT name FROM hosts h WHERE h.id = j.host_id), ', ' ORDER BY kind, state) FROM jobs j`)
 	const want = "console.open cancelled h1, vm.apply cancelled h1, vm.apply queued h2, vm.pause queued h2, vm.reset cancelled h1"
 	if got != want {
 		t.Errorf("jobs: %s\nwant: %s", got, want)
 	}
 	wantCode(t, p.finish(claimed[1], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}), fleet.Conflict)
-	p.moved("after the old host's late result")
+	p.wantOnOther("after the old host's late result")
 	if w := p.other.claim(); len(w) != 1 || w[0].Kind != fleet.VMApply || w[0].VM == nil {
 		t.Errorf("the new host is given %+v", w)
 	}
 }
 
 func TestDeletionDoesNotFollowVM(t *testing.T) {
-	p := newPlaces(t)
+	p := newTwoHostFixture(t)
 	if _, err := p.DeleteVM(t.Context(), chief, p.id, true, "web"); err != nil {
 		t.Fatal(err)
 	}
 	p.claim()
-	p.there(fleet.Running)
+	p.reportOther(fleet.Running)
 	p.report("gone")
-	vm := p.settled()
+	vm := p.settle()
 	if vm.HostID != p.other.agent.HostID || vm.DeletedAt != nil {
 		t.Fatalf("%+v", vm.Meta)
 	}
@@ -166,35 +169,35 @@ func TestDeletionDoesNotFollowVM(t *testing.T) {
 }
 
 func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
-	p := newPlaces(t)
-	p.there(fleet.Running)
+	p := newTwoHostFixture(t)
+	p.reportOther(fleet.Running)
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.agent.HostID)
-	vm := p.stays("with its host silent", fleet.PhaseUnknown)
+	vm := p.wantOnOwn("with its host silent", fleet.PhaseUnknown)
 	if len(vm.Status.Faults) != 1 || vm.Status.Faults[0].Code != fleet.FaultElsewhere || !strings.Contains(vm.Status.Faults[0].Text, "h2") {
 		t.Fatalf("faults %+v", vm.Status.Faults)
 	}
 	if _, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID); err != nil {
 		t.Fatal(err)
 	}
-	p.moved("when a person says so")
-	p.own(fleet.Running) // its host is online again and still runs the VM
-	p.there(fleet.Running)
-	p.own(fleet.Running)
-	if vm := p.settled(); !vm.Contested() || vm.HostID != p.other.agent.HostID {
+	p.wantOnOther("when a person says so")
+	p.reportOwn(fleet.Running) // its host is online again and still runs the VM
+	p.reportOther(fleet.Running)
+	p.reportOwn(fleet.Running)
+	if vm := p.settle(); !vm.Contested() || vm.HostID != p.other.agent.HostID {
 		t.Fatalf("it runs twice: %+v", vm)
 	}
 }
 
 // split makes both hosts run the VM.
-func (p places) split() fleet.VMView {
+func (p twoHostFixture) split() fleet.VMView {
 	p.t.Helper()
-	p.there(fleet.Running)
-	p.own(fleet.Running)
-	if vm := p.settled(); vm.Contested() {
+	p.reportOther(fleet.Running)
+	p.reportOwn(fleet.Running)
+	if vm := p.settle(); vm.Contested() {
 		p.t.Fatal("an alarm before the other host has spoken again")
 	}
-	p.there(fleet.Running)
-	vm := p.settled()
+	p.reportOther(fleet.Running)
+	vm := p.settle()
 	if !vm.Contested() || !vm.Attention || vm.HostID != p.agent.HostID || vm.Status.Faults[0].Code != fleet.FaultTwoPlaces {
 		p.t.Fatalf("two hosts run it: %+v", vm)
 	}
@@ -202,10 +205,10 @@ func (p places) split() fleet.VMView {
 }
 
 func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
-	p := newPlaces(t)
+	p := newTwoHostFixture(t)
 	p.queue(p.id, fleet.VMStop)
 	vm := p.split()
-	if !p.inNeed(p.id) {
+	if !p.needsAttention(p.id) {
 		t.Error("it does not need attention")
 	}
 	if n := one[int](p.rig, `SELECT count(*) FROM jobs WHERE state = 'cancelled'`); n != 1 {
@@ -232,19 +235,19 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 	if _, err := p.PlaceVM(t.Context(), chief, p.id, p.agent.HostID); err != nil {
 		t.Fatal(err)
 	}
-	vm = p.stays("after the decision", fleet.PhaseUpdating)
+	vm = p.wantOnOwn("after the decision", fleet.PhaseUpdating)
 	if ok, why := vm.Allows(fleet.ActStop); !ok {
 		t.Errorf("after the decision it cannot be forced off: %s", why)
 	}
 	// The decision holds: the VM does not follow the other host, and does not start while that host runs it.
 	p.exec(`UPDATE vms SET generation = 1`)
-	p.own(fleet.Stopped)
-	vm = p.stays("after it was stopped where it is", fleet.PhaseStopped)
+	p.reportOwn(fleet.Stopped)
+	vm = p.wantOnOwn("after it was stopped where it is", fleet.PhaseStopped)
 	if ok, why := vm.Allows(fleet.ActStart); ok || !strings.Contains(why, "h2") {
 		t.Errorf("started: %t %s", ok, why)
 	}
-	p.there(fleet.Stopped)
-	if ok, why := p.settled().Allows(fleet.ActStart); !ok {
+	p.reportOther(fleet.Stopped)
+	if ok, why := p.settle().Allows(fleet.ActStart); !ok {
 		t.Errorf("the other host is done, but: %s", why)
 	}
 	if n := one[int](p.rig, `SELECT count(*) FROM audit WHERE action IN ('vm.alarm', 'vm.place')`); n != 2 {
@@ -253,16 +256,16 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 }
 
 func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
-	p := newPlaces(t)
+	p := newTwoHostFixture(t)
 	p.split()
 	vm, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID)
 	if err != nil || vm.HostID != p.other.agent.HostID || vm.Phase != fleet.PhaseRunning || vm.Contested() {
 		t.Fatalf("%+v %v", vm, err)
 	}
-	p.own(fleet.Running)
-	p.there(fleet.Running)
-	p.own(fleet.Running)
-	if vm := p.settled(); vm.Contested() || vm.HostID != p.other.agent.HostID || !p.found(p.rig) {
+	p.reportOwn(fleet.Running)
+	p.reportOther(fleet.Running)
+	p.reportOwn(fleet.Running)
+	if vm := p.settle(); vm.Contested() || vm.HostID != p.other.agent.HostID || !p.listedUnmanaged(p.rig) {
 		t.Fatalf("what was decided does not stand: %+v", vm)
 	}
 	if _, err := p.PlaceVM(t.Context(), chief, p.id, fleet.NewID[fleet.HostID]()); fleet.CodeOf(err) != fleet.Conflict {
@@ -271,43 +274,43 @@ func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
 }
 
 func TestAlarmEndsWhenOneDomainStops(t *testing.T) {
-	p := newPlaces(t)
+	p := newTwoHostFixture(t)
 	p.split()
-	p.there(fleet.Stopped)
-	p.stays("when the other host stops it", fleet.PhaseRunning)
+	p.reportOther(fleet.Stopped)
+	p.wantOnOwn("when the other host stops it", fleet.PhaseRunning)
 	p.split()
 	p.report("gone")
-	p.moved("when its own host stops it")
+	p.wantOnOther("when its own host stops it")
 }
 
 func TestVMWithRunningStartIsNotFollowed(t *testing.T) {
-	p := newPlaces(t)
-	p.own(fleet.Stopped)
+	p := newTwoHostFixture(t)
+	p.reportOwn(fleet.Stopped)
 	if _, err := p.ActVM(t.Context(), chief, p.id, fleet.ActStart); err != nil {
 		t.Fatal(err)
 	}
 	w := p.claim()
-	p.there(fleet.Running)
-	p.own(fleet.Stopped)
-	if vm := p.settled(); vm.HostID != p.agent.HostID {
+	p.reportOther(fleet.Running)
+	p.reportOwn(fleet.Stopped)
+	if vm := p.settle(); vm.HostID != p.agent.HostID {
 		t.Fatal("it is about to run where it is")
 	}
 	if err := p.finish(w[0], wire.Finish{Outcome: wire.Failed, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Fatal(err)
 	}
-	p.own(fleet.Stopped)
-	p.moved("once its start has failed")
+	p.reportOwn(fleet.Stopped)
+	p.wantOnOther("once its start has failed")
 }
 
 func TestSightingsWrittenOnlyOnChange(t *testing.T) {
-	p := newPlaces(t)
-	p.there(fleet.Paused)
+	p := newTwoHostFixture(t)
+	p.reportOther(fleet.Paused)
 	const versions = `SELECT string_agg(x, ' ') FROM (SELECT xmin::text || ctid::text AS x FROM vm_sightings UNION ALL SELECT xmin::text || ctid::text FROM vms
 		UNION ALL SELECT xmin::text || ctid::text FROM found_vms) v`
 	before := one[string](p.rig, versions)
-	p.there(fleet.Paused)
-	p.own(fleet.Running)
-	p.settled()
+	p.reportOther(fleet.Paused)
+	p.reportOwn(fleet.Running)
+	p.settle()
 	if now := one[string](p.rig, versions); now != before {
 		t.Fatal("reports in which nothing changed wrote new row versions")
 	}
@@ -318,21 +321,21 @@ func TestSightingsWrittenOnlyOnChange(t *testing.T) {
 }
 
 func TestVMFollowedOnlyAfterNewerReportOfItsHost(t *testing.T) {
-	p := newPlaces(t)
-	p.own(fleet.Stopped)
-	p.there(fleet.Running)
-	p.stays("before its own host has looked again", fleet.PhaseStopped)
+	p := newTwoHostFixture(t)
+	p.reportOwn(fleet.Stopped)
+	p.reportOther(fleet.Running)
+	p.wantOnOwn("before its own host has looked again", fleet.PhaseStopped)
 	if _, err := p.Report(t.Context(), p.agent, wire.Report{Seq: p.next(), Digest: "own stopped", LookedAgoMs: 1}); err != nil {
 		t.Fatal(err)
 	}
-	p.moved("after its heartbeat")
+	p.wantOnOther("after its heartbeat")
 }
 
 func TestReportOfOfflineHostDoesNotMoveVM(t *testing.T) {
-	p := newPlaces(t)
-	p.there(fleet.Running)
-	p.own(fleet.Stopped)
+	p := newTwoHostFixture(t)
+	p.reportOther(fleet.Running)
+	p.reportOwn(fleet.Stopped)
 	p.exec(`UPDATE vm_sightings SET began = now() - interval '1 minute'`)
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.agent.HostID)
-	p.stays("with its host silent", fleet.PhaseUnknown)
+	p.wantOnOwn("with its host silent", fleet.PhaseUnknown)
 }

@@ -13,7 +13,7 @@ import (
 
 // Lists of users and their objects page by key: in every order, pages of two give the same rows as one page.
 func TestListsOfPeoplePageByKey(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	for i, role := range []fleet.Role{fleet.RoleViewer, fleet.RoleOperator, fleet.RoleNone, fleet.RoleNone} {
 		h.addUser(fmt.Sprintf("user-%d", i), role)
 		h.addProject(fmt.Sprintf("project-%d", i))
@@ -74,7 +74,7 @@ func pages[T any](t *testing.T, name, sort string, list func(context.Context, fl
 }
 
 func TestListsOfPeopleFilter(t *testing.T) {
-	h := newHouse(t)
+	h := newIdentityFixture(t)
 	ann := h.addUser("ann", fleet.RoleNone)
 	h.addUser("Bob", fleet.RoleOperator)
 	for _, who := range []fleet.Actor{chief, ann} {

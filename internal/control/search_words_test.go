@@ -9,7 +9,7 @@ import (
 )
 
 // searchWords lists the VMs' search words.
-func (r *rig) words() string {
+func (r *rig) searchWords() string {
 	r.t.Helper()
 	return one[string](r, `SELECT COALESCE(string_agg(word, ' ' ORDER BY word), '') FROM vm_words`)
 }
@@ -23,7 +23,7 @@ func TestReportsUpdateVMSearchWords(t *testing.T) {
 		r.report(digest, wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{
 			Power: power, NICs: []fleet.NICState{{MAC: "52:54:00:00:00:01", Addresses: addresses}, {MAC: "52:54:00:00:00:AA"}},
 		}})
-		return r.words()
+		return r.searchWords()
 	}
 	if got := said("1", fleet.Running, "10.0.0.5", "FE80::1"); got != "10.0.0.5 52:54:00:00:00:01 52:54:00:00:00:aa env=prod fe80::1" {
 		t.Errorf("words: %s", got)
@@ -45,11 +45,11 @@ func TestReportsUpdateVMSearchWords(t *testing.T) {
 	}
 	r.exec(`UPDATE vms SET labels = '{"env":"test","tier":"web"}' WHERE id = $1`, id)
 	r.report("5") // the host no longer has it
-	if got := r.words(); got != "52:54:00:00:00:01 env=test tier=web" {
+	if got := r.searchWords(); got != "52:54:00:00:00:01 env=test tier=web" {
 		t.Errorf("of a VM that is on no host: %s", got)
 	}
 	r.exec(`DELETE FROM vms WHERE id = $1`, id)
-	if got := r.words(); got != "" {
+	if got := r.searchWords(); got != "" {
 		t.Errorf("of a VM that is gone: %s", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 // A named host is not exempt from placement checks: h1 has 16384 MiB, of which 15360 are available to VMs.
 func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	create := func(a fleet.Actor, name string, mib int) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: mib}})
 	}
@@ -19,35 +19,35 @@ func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.reported(first.ID, fleet.Stopped)
-	s.refused("a member names a host", fleet.Invalid, "Not enough memory.", func() error { _, err := create(s.member, "more", 512); return err })
+	s.reportPower(first.ID, fleet.Stopped)
+	s.wantRefused("a member names a host", fleet.Invalid, "Not enough memory.", func() error { _, err := create(s.member, "more", 512); return err })
 	grow := func(a fleet.Actor, mib int) func() error {
 		return func() error {
-			_, _, err := s.UpdateVM(t.Context(), a, first.ID, edited(s.get(first.ID), func(s *fleet.VMSpec) { s.MemoryMiB = mib }))
+			_, _, err := s.UpdateVM(t.Context(), a, first.ID, editedSpec(s.get(first.ID), func(s *fleet.VMSpec) { s.MemoryMiB = mib }))
 			return err
 		}
 	}
-	s.refused("a member's VM grows", fleet.Invalid, "Not enough memory.", grow(s.member, 15361))
+	s.wantRefused("a member's VM grows", fleet.Invalid, "Not enough memory.", grow(s.member, 15361))
 	if err := grow(s.member, 15360)(); err != nil {
 		t.Errorf("up to what is left: %v", err)
 	}
 	operator := fleet.Actor{UserID: "chief", Name: "olga", Role: fleet.RoleOperator}
-	s.refused("an operator who does not say so", fleet.Invalid, "2 fields", func() error { _, err := create(operator, "more", 512); return err })
-	over := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "more", Overcommit: true, Spec: small}
+	s.wantRefused("an operator who does not say so", fleet.Invalid, "2 fields", func() error { _, err := create(operator, "more", 512); return err })
+	over := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "more", Overcommit: true, Spec: smallSpec}
 	over.Spec.MemoryMiB = 512
 	if _, err := s.CreateVM(t.Context(), operator, over); err != nil {
 		t.Errorf("an operator: %v", err)
 	}
 	text := "as before"
-	s.reported(first.ID, fleet.Stopped)
+	s.reportPower(first.ID, fleet.Stopped)
 	if _, _, err := s.UpdateVM(t.Context(), s.member, first.ID, control.UpdateVM{Description: &text}); err != nil {
 		t.Errorf("an edit of something else, where too much is promised: %v", err)
 	}
 }
 
 func TestConcurrentCreatesDoNotOvercommitMemory(t *testing.T) {
-	s := newSite(t)
-	got := tally(atOnce(8, func(i int) error {
+	s := newProjectFixture(t)
+	got := tally(runConcurrently(8, func(i int) error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{
 			ProjectID: s.red, HostID: s.h1, Name: fmt.Sprintf("vm-%d", i), Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 6000},
 		})
@@ -59,7 +59,7 @@ func TestConcurrentCreatesDoNotOvercommitMemory(t *testing.T) {
 }
 
 // addNetwork adds a network to h1.
-func (s *site) addNetwork(kind fleet.NetworkKind, name, status string) fleet.NetworkID {
+func (s *projectFixture) addNetwork(kind fleet.NetworkKind, name, status string) fleet.NetworkID {
 	s.t.Helper()
 	id := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, $3)`, id, name, kind)
@@ -68,12 +68,12 @@ func (s *site) addNetwork(kind fleet.NetworkKind, name, status string) fleet.Net
 }
 
 func TestBridgeNeedsGrant(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	bridge := s.addNetwork(fleet.NetworkBridge, "br0", `{"active":true}`)
 	lan := s.addNetwork(fleet.NetworkLibvirt, "lan", `{"active":true,"forward":"bridge"}`)
 	create := func(a fleet.Actor, project fleet.ProjectID, name string, nics ...fleet.NIC) func() error {
 		return func() error {
-			in := control.CreateVM{ProjectID: project, Name: name, Spec: small}
+			in := control.CreateVM{ProjectID: project, Name: name, Spec: smallSpec}
 			in.Spec.NICs = nics
 			_, err := s.CreateVM(t.Context(), a, in)
 			return err
@@ -96,11 +96,11 @@ func TestBridgeNeedsGrant(t *testing.T) {
 		return strings.TrimSpace(fmt.Sprintln(append(words, len(listed.Items), len(found), len(all))...))
 	}
 	const closed = "br0 is not open to this project."
-	s.refused("a bridge", fleet.Invalid, closed, create(s.member, s.red, "web", onBridge))
-	s.refused("a libvirt network that hands on a bridge", fleet.Invalid, "lan is not open", create(s.member, s.red, "web", onLAN))
-	s.refused("a bridge that is not there", fleet.Invalid, "br7 is not open to this project.", create(s.member, s.red, "web", fleet.NIC{Bridge: "br7"}))
-	s.refused("a member's grant", fleet.Forbidden, "no right", func() error { return s.GrantNetwork(t.Context(), s.member, bridge, s.red) })
-	s.refused("to no project", fleet.NotFound, "no such project", func() error { return s.GrantNetwork(t.Context(), chief, bridge, "nowhere") })
+	s.wantRefused("a bridge", fleet.Invalid, closed, create(s.member, s.red, "web", onBridge))
+	s.wantRefused("a libvirt network that hands on a bridge", fleet.Invalid, "lan is not open", create(s.member, s.red, "web", onLAN))
+	s.wantRefused("a bridge that is not there", fleet.Invalid, "br7 is not open to this project.", create(s.member, s.red, "web", fleet.NIC{Bridge: "br7"}))
+	s.wantRefused("a member's grant", fleet.Forbidden, "no right", func() error { return s.GrantNetwork(t.Context(), s.member, bridge, s.red) })
+	s.wantRefused("to no project", fleet.NotFound, "no such project", func() error { return s.GrantNetwork(t.Context(), chief, bridge, "nowhere") })
 	_, err := s.GetNetwork(t.Context(), s.member, bridge)
 	wantCode(t, err, fleet.NotFound)
 	if got := names(s.member); got != "default 1 0 0" {
@@ -119,7 +119,7 @@ func TestBridgeNeedsGrant(t *testing.T) {
 	if err := create(s.member, s.red, "web", onBridge)(); err != nil {
 		t.Errorf("with a grant: %v", err)
 	}
-	s.refused("another project", fleet.Invalid, closed, create(s.stranger, s.blue, "web", onBridge))
+	s.wantRefused("another project", fleet.Invalid, closed, create(s.stranger, s.blue, "web", onBridge))
 	if got, other := names(s.member), names(s.stranger); got != "br0 default 2 1 1" || other != "default 1 0 0" {
 		t.Errorf("the member sees %s, the stranger %s", got, other)
 	}
@@ -133,8 +133,8 @@ func TestBridgeNeedsGrant(t *testing.T) {
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("%+v %v", page, err)
 	}
-	s.reported(page.Items[0].ID, fleet.Stopped)
-	edit := edited(page.Items[0], func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 2, 300 })
+	s.reportPower(page.Items[0].ID, fleet.Stopped)
+	edit := editedSpec(page.Items[0], func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 2, 300 })
 	if _, _, err := s.UpdateVM(t.Context(), s.member, page.Items[0].ID, edit); err != nil {
 		t.Errorf("an edit that leaves the card alone: %v", err)
 	}

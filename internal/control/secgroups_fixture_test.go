@@ -12,7 +12,7 @@ func allow(way fleet.Direction, protocol fleet.Protocol, port int) fleet.Securit
 	return fleet.SecurityRule{Direction: way, Protocol: protocol, FromPort: port}
 }
 
-func (s *site) group(a fleet.Actor, project fleet.ProjectID, name string, rules ...fleet.SecurityRule) fleet.SecurityGroupView {
+func (s *projectFixture) securityGroup(a fleet.Actor, project fleet.ProjectID, name string, rules ...fleet.SecurityRule) fleet.SecurityGroupView {
 	s.t.Helper()
 	v, err := s.CreateSecurityGroup(s.t.Context(), a, control.CreateSecurityGroup{ProjectID: project, Name: name, Spec: fleet.SecurityGroupSpec{Rules: rules}})
 	if err != nil {
@@ -22,21 +22,21 @@ func (s *site) group(a fleet.Actor, project fleet.ProjectID, name string, rules 
 }
 
 // vmWithOneNIC returns a running VM of project red on h1 with one NIC, created by an administrator.
-func (s *site) withNICs(name string) fleet.VMView {
+func (s *projectFixture) vmWithNIC(name string) fleet.VMView {
 	s.t.Helper()
-	spec := small
+	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default"}}
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: spec})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
-	s.reported(v.ID, fleet.Running)
+	s.reportPower(v.ID, fleet.Running)
 	return s.get(v.ID)
 }
 
 // setGroups sets the security groups of the VM's only NIC.
-func (s *site) nicIn(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
+func (s *projectFixture) setGroups(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroupID) (fleet.VMView, error) {
 	s.t.Helper()
 	spec := s.get(vm).Spec
 	spec.NICs[0].SecurityGroups = groups
@@ -44,7 +44,7 @@ func (s *site) nicIn(a fleet.Actor, vm fleet.VMID, groups ...fleet.SecurityGroup
 	return v, err
 }
 
-func (s *site) settle() {
+func (s *projectFixture) settle() {
 	s.t.Helper()
 	if err := s.SettleSecurityGroups(s.t.Context(), fleet.SystemActor); err != nil {
 		s.t.Fatal(err)
@@ -52,14 +52,14 @@ func (s *site) settle() {
 }
 
 // reportAddress sets the reported address of the VM's NIC, with its network filter.
-func (s *site) saw(vm fleet.VMID, address string) {
+func (s *projectFixture) reportAddress(vm fleet.VMID, address string) {
 	s.t.Helper()
 	mac := s.get(vm).Spec.NICs[0].MAC
 	s.exec(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'filter', 'quantix-nic', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
 }
 
 // groupStatus returns the hosts of a group with the requested state.
-func (s *site) onHosts(id fleet.SecurityGroupID) string {
+func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 	s.t.Helper()
 	var out string
 	err := s.pool.QueryRow(s.t.Context(), `SELECT COALESCE(string_agg(h.name || ' ' || a.asked, ', ' ORDER BY h.name), '') FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.security_group_id = $1`, id).Scan(&out)
@@ -73,13 +73,13 @@ func (s *site) onHosts(id fleet.SecurityGroupID) string {
 var finished atomic.Int64
 
 // claimAndFinish claims the host's jobs and finishes each with the given error; empty: success.
-func (s *site) claimOn(a fleet.Actor, says string) []wire.Work {
+func (s *projectFixture) claimAndFinish(a fleet.Actor, says string) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), a, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	base := one0[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
+	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
 	for _, w := range claim.Jobs {
 		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: base + finished.Add(1), Outcome: wire.Done}
 		if w.SecurityGroup != nil {
@@ -95,7 +95,7 @@ func (s *site) claimOn(a fleet.Actor, says string) []wire.Work {
 	return claim.Jobs
 }
 
-func one0[T any](s *site, sql string, args ...any) (v T) {
+func queryOne[T any](s *projectFixture, sql string, args ...any) (v T) {
 	s.t.Helper()
 	if err := s.pool.QueryRow(s.t.Context(), sql, args...).Scan(&v); err != nil {
 		s.t.Fatal(err)

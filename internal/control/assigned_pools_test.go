@@ -10,13 +10,13 @@ import (
 // The list of a host's pools follows its assignments soon after a change. Reported pools do not change it.
 func TestHostListsAssignedPools(t *testing.T) {
 	r := newRig(t)
-	r.caughtUp()
+	r.drainHub()
 	changes := r.hub.Subscribe("assigned")
 	t.Cleanup(changes.Close)
 	told := func(what string, want bool, sql string, args ...any) {
 		t.Helper()
 		r.exec(sql, args...)
-		r.caughtUp()
+		r.drainHub()
 		if got := len(changes.Take()) > 0; got != want {
 			t.Errorf("%s is told of: %t", what, got)
 		}
@@ -56,7 +56,7 @@ func TestHostListsAssignedPools(t *testing.T) {
 func TestHeartbeatsReadAssignmentsOnce(t *testing.T) {
 	r := newRig(t)
 	c, asked := recorded(t, r.pool.Config().ConnString())
-	first := len(asked.about(t, "name: AssignedPools", func() error {
+	first := len(asked.statementsAbout(t, "name: AssignedPools", func() error {
 		// Longer than the batching interval of changes.
 		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); {
 			if _, err := c.Report(t.Context(), r.agent, wire.Report{Seq: r.seq, Digest: "d"}); err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // setPoolSizes sets the reported sizes of a pool, in MiB.
-func (s *site) holds(pool fleet.PoolID, capacity, used, promised int64) {
+func (s *projectFixture) setPoolSizes(pool fleet.PoolID, capacity, used, promised int64) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
 		'availableBytes', ($2::bigint - $3::bigint) << 20, 'promisedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, promised)
@@ -19,10 +19,10 @@ func (s *site) holds(pool fleet.PoolID, capacity, used, promised int64) {
 
 // A pool is overcommitted only by administrators who say so.
 func TestPoolOvercommitNeedsConsent(t *testing.T) {
-	s := newSite(t)
-	s.holds(s.local, 48, 8, 10) // 30 MiB are free
+	s := newProjectFixture(t)
+	s.setPoolSizes(s.local, 48, 8, 10) // 30 MiB are free
 	ask := func(name string, host fleet.HostID, overcommit bool, mib ...int64) control.CreateVM {
-		in := control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Overcommit: overcommit, Spec: small}
+		in := control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Overcommit: overcommit, Spec: smallSpec}
 		for _, size := range mib {
 			in.Spec.Disks = append(in.Spec.Disks, fleet.Disk{PoolID: s.local, SizeBytes: size << 20})
 		}
@@ -40,21 +40,21 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 		return all
 	}
 	named := create(chief, ask("web", s.h1, false, 1024))
-	s.refused("a disk larger than its pool", fleet.Invalid, "2 fields", named)
+	s.wantRefused("a disk larger than its pool", fleet.Invalid, "2 fields", named)
 	want := "spec.disks[0].sizeBytes: Pool local on h1 has 30 MiB that are promised to no volume, and the new disks may grow to 1 GiB.|" +
 		"overcommit: Say that a pool may be promised more than it has, to go on all the same."
 	if got := strings.Join(fields(named()), "|"); got != want {
 		t.Errorf("the refusal says\n%s, want\n%s", got, want)
 	}
-	s.refused("of two disks together", fleet.Invalid, "", create(chief, ask("web", s.h1, false, 16, 16)))
-	s.refused("by placement", fleet.Invalid, "", create(chief, ask("web", "", false, 1024)))
-	s.refused("a member's", fleet.Invalid, "no room for 1 GiB in pool local", create(s.member, ask("web", "", false, 1024)))
-	s.refused("a member who says so", fleet.Invalid, "Only those who may change infrastructure", create(s.member, ask("web", "", true, 8)))
+	s.wantRefused("of two disks together", fleet.Invalid, "", create(chief, ask("web", s.h1, false, 16, 16)))
+	s.wantRefused("by placement", fleet.Invalid, "", create(chief, ask("web", "", false, 1024)))
+	s.wantRefused("a member's", fleet.Invalid, "no room for 1 GiB in pool local", create(s.member, ask("web", "", false, 1024)))
+	s.wantRefused("a member who says so", fleet.Invalid, "Only those who may change infrastructure", create(s.member, ask("web", "", true, 8)))
 
 	if err := create(s.member, ask("fits", "", false, 16))(); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("beside a disk that is yet to be made", fleet.Invalid, "no room for 16 MiB in pool local", create(s.member, ask("second", "", false, 16)))
+	s.wantRefused("beside a disk that is yet to be made", fleet.Invalid, "no room for 16 MiB in pool local", create(s.member, ask("second", "", false, 16)))
 	if err := create(s.member, ask("second", "", false, 14))(); err != nil {
 		t.Errorf("what just fits: %v", err)
 	}
@@ -68,12 +68,12 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 
 // A disk of its image's size counts with that size as soon as it is ordered.
 func TestImageDisksCountBeforeCreation(t *testing.T) {
-	s := newSite(t)
-	image, _ := s.shelve(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)
-	s.lay(s.local, s.h1, `{"name": "large.qcow2", "path": "/v/large.qcow2", "format": "qcow2", "capacityBytes": 20971520}`)
-	s.holds(s.local, 48, 8, 10) // 30 MiB are free
+	s := newProjectFixture(t)
+	image, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)
+	s.addVolume(s.local, s.h1, `{"name": "large.qcow2", "path": "/v/large.qcow2", "format": "qcow2", "capacityBytes": 20971520}`)
+	s.setPoolSizes(s.local, 48, 8, 10) // 30 MiB are free
 	create := func(name string) error {
-		in := control.CreateVM{ProjectID: s.red, Name: name, Spec: small}
+		in := control.CreateVM{ProjectID: s.red, Name: name, Spec: smallSpec}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.local, ImageID: image}}
 		_, err := s.CreateVM(t.Context(), s.member, in)
 		return err
@@ -81,11 +81,11 @@ func TestImageDisksCountBeforeCreation(t *testing.T) {
 	if err := create("first"); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("a second one", fleet.Invalid, "no room for 20 MiB in pool local", func() error { return create("second") })
+	s.wantRefused("a second one", fleet.Invalid, "no room for 20 MiB in pool local", func() error { return create("second") })
 }
 
 func TestFullPoolNeedsAttention(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	see := func(tone fleet.Severity, summary, attention string) {
 		t.Helper()
 		v := s.poolView(chief, s.local)
@@ -110,14 +110,14 @@ func TestFullPoolNeedsAttention(t *testing.T) {
 			t.Errorf("attention is %q, want %q", got, attention)
 		}
 	}
-	s.holds(s.local, 1000, 899, 0)
+	s.setPoolSizes(s.local, 1000, 899, 0)
 	see(fleet.SeverityOK, "1 of 1 hosts healthy", "")
-	s.holds(s.local, 1000, 900, 0)
+	s.setPoolSizes(s.local, 1000, 900, 0)
 	see(fleet.SeverityWarn, "1 of 1 hosts healthy, nearly full", "warn local: Nearly full on h1, 90 % used")
-	s.holds(s.local, 1000, 970, 0)
+	s.setPoolSizes(s.local, 1000, 970, 0)
 	see(fleet.SeverityBad, "1 of 1 hosts healthy, full", "bad local: Full on h1, 97 % used")
 
-	s.holds(s.local, 1000, 100, 0)
+	s.setPoolSizes(s.local, 1000, 100, 0)
 	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{
 		ProjectID: s.red, HostID: s.h1, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{{PoolID: s.local, SizeBytes: 1 << 20}}},
 	})
@@ -137,7 +137,7 @@ func TestFullPoolNeedsAttention(t *testing.T) {
 
 // A pool stopped by a person on the host is shown and left alone; only an order starts it.
 func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
 	drift := func() string {
 		t.Helper()

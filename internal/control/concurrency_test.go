@@ -11,7 +11,7 @@ import (
 )
 
 // addHosts returns n hosts with a VM each, whose first job is queued.
-func (r *rig) crowd(n int) []*rig {
+func (r *rig) addHosts(n int) []*rig {
 	r.t.Helper()
 	hosts := make([]*rig, n)
 	for i := range hosts {
@@ -25,7 +25,7 @@ func (r *rig) crowd(n int) []*rig {
 }
 
 // waitForLock returns once a transaction waits for a lock.
-func (r *rig) heldUp() {
+func (r *rig) waitForLock() {
 	r.t.Helper()
 	for late := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if one[bool](r, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) {
@@ -37,9 +37,9 @@ func (r *rig) heldUp() {
 	}
 }
 
-// concurrently runs do for each host, while the first host's call is blocked by the row that sql locks. All other
+// runConcurrently runs do for each host, while the first host's call is blocked by the row that sql locks. All other
 // calls must end before the lock is released, and the first must succeed.
-func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
+func (r *rig) runConcurrently(n int, do func(i int), sql string, arg any) {
 	r.t.Helper()
 	tx, err := r.pool.Begin(r.t.Context())
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 	}
 	first, others := make(chan struct{}), make(chan struct{})
 	go func() { defer close(first); do(0) }()
-	r.heldUp()
+	r.waitForLock()
 	go func() {
 		defer close(others)
 		var all sync.WaitGroup
@@ -78,12 +78,12 @@ func (r *rig) atOnce(n int, do func(i int), sql string, arg any) {
 
 func TestConcurrentClaimsSurviveLockedRow(t *testing.T) {
 	r := newRig(t)
-	hosts := r.crowd(30)
+	hosts := r.addHosts(30)
 	const ended = 7 // its session was ended by another hello
 	again := &rig{Control: r.Control, t: t, pool: r.pool, agent: hosts[ended].agent}
 	again.hello("two", fmt.Sprintf("there-%d", ended))
 	got, errs := make([]wire.Claim, len(hosts)), make([]error, len(hosts))
-	r.atOnce(len(hosts), func(i int) {
+	r.runConcurrently(len(hosts), func(i int) {
 		got[i], errs[i] = r.Claim(t.Context(), hosts[i].agent, wire.ClaimRequest{Max: 4}, 0)
 	}, `SELECT 1 FROM host_sessions WHERE host_id = $1 FOR UPDATE`, hosts[0].agent.HostID)
 	for i := range hosts {
@@ -99,7 +99,7 @@ func TestConcurrentClaimsSurviveLockedRow(t *testing.T) {
 
 func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 	r := newRig(t)
-	hosts := r.crowd(30)
+	hosts := r.addHosts(30)
 	work := make([]wire.Work, len(hosts))
 	for i, h := range hosts {
 		work[i] = h.claim()[0]
@@ -118,7 +118,7 @@ func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 	const changed = 10 // its VM was changed meanwhile
 	r.exec(`UPDATE vms SET generation = generation + 1 WHERE id = $1`, work[changed].VM.ID)
 	errs, answers := make([]error, len(hosts)), make([]wire.FinishAnswer, len(hosts))
-	r.atOnce(len(hosts), func(i int) {
+	r.runConcurrently(len(hosts), func(i int) {
 		w := work[i]
 		f := wire.Finish{Epoch: w.Epoch, Generation: w.Generation, Seq: hosts[i].next(), Outcome: wire.Done, VM: off}
 		if bad, ok := wrong[i]; ok {

@@ -13,7 +13,7 @@ import (
 
 // False reports of a host's own domains must not affect other hosts.
 func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	rogue := s.host("rogue", 16384)
 	claim := func(host fleet.HostID, paths ...string) {
 		t.Helper()
@@ -40,7 +40,7 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 		return strings.Join(names, " ")
 	}
 	clone := func(pool fleet.PoolID) error {
-		in := control.CreateVM{ProjectID: s.red, Name: fleet.NewID[string]()[24:], Spec: small}
+		in := control.CreateVM{ProjectID: s.red, Name: fleet.NewID[string]()[24:], Spec: smallSpec}
 		in.Name = "vm-" + in.Name
 		in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: "debian.qcow2"}}}
 		_, err := s.CreateVM(t.Context(), chief, in)

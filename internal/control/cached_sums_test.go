@@ -15,7 +15,7 @@ import (
 )
 
 // pageData is what pages show of objects on many hosts.
-type looks struct {
+type pageData struct {
 	Pool      fleet.PoolHealth
 	Counts    query.PoolCounts
 	PoolHosts []fleet.HostID
@@ -30,7 +30,7 @@ type looks struct {
 }
 
 // loadPages reads the pages' data from the caches; on a fresh portal it reads the database.
-func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l looks) {
+func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l looks) {
 	t.Helper()
 	ctx := t.Context()
 	want := func(err error) {
@@ -86,7 +86,7 @@ func lookAt(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.N
 // Sums over many hosts are cached. Soon after a change the pages show what a fresh portal reads from the database,
 // and are woken, even if the change's own wake-up came too early.
 func TestCachedTotalsFollowChanges(t *testing.T) {
-	s := newSite(t)
+	s := newProjectFixture(t)
 	network := fleet.NewID[fleet.NetworkID]()
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'lan', 'libvirt')`, network)
 	s.exec(`INSERT INTO hosts (id, name, status) SELECT '00000000-0000-7000-8000-' || lpad(n::text, 12, '0'), 'w' || lpad(n::text, 4, '0'), '{"connected": true}' FROM generate_series(1, 1200) n`)
@@ -114,16 +114,16 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 		{"a pool that few have now", `DELETE FROM assignments WHERE noun = 'pool' AND host_id > '00000000-0000-7000-8000-000000000099' AND host_id <= '00000000-0000-7000-8000-000000001200'`},
 	} {
 		if now.sql != "" {
-			lookAt(t, c, s.nfs, network)
+			loadPages(t, c, s.nfs, network)
 			s.exec(now.sql)
-			lookAt(t, c, s.nfs, network) // the state before the host was deleted
+			loadPages(t, c, s.nfs, network) // the state before the host was deleted
 		}
-		want := lookAt(t, control.New(s.pool, control.Options{}), s.nfs, network)
+		want := loadPages(t, control.New(s.pool, control.Options{}), s.nfs, network)
 		late := time.After(20 * time.Second)
 		for woken := now.sql == ""; ; {
 			diff := "nobody was woken"
 			if woken {
-				if diff = cmp.Diff(want, lookAt(t, c, s.nfs, network)); diff == "" {
+				if diff = cmp.Diff(want, loadPages(t, c, s.nfs, network)); diff == "" {
 					break
 				}
 			}

@@ -44,8 +44,8 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// caughtUp returns once the hub has received all earlier notifications.
-func (r *rig) caughtUp() {
+// drainHub returns once the hub has received all earlier notifications.
+func (r *rig) drainHub() {
 	r.t.Helper()
 	const now = "test:now"
 	sub := r.hub.Subscribe(now)

@@ -11,25 +11,25 @@ import (
 // If a host finished an image but could not inspect its pool, the image is verified, because otherwise its facts
 // would stay unknown.
 func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2"}}
 	id, _, err := s.AddImage(t.Context(), chief, in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.end(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Done})
+	s.stop(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Done})
 	works := s.work(s.h1, fleet.VolumeHash)
 	if len(works) != 1 {
 		t.Fatalf("nobody reads it: %+v", works)
 	}
-	s.did(s.h1, works[0], `{"sha256":"`+digest+`"}`)
+	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	if x := s.image(chief, id).Newest(); !x.Offered || x.Format != "qcow2" || x.SHA256 != digest {
 		t.Errorf("%+v", x)
 	}
 	if _, err := s.VerifyCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.local, Volume: "debian-13.qcow2", HostID: s.h1}); err != nil {
 		t.Fatal(err)
 	}
-	s.end(s.h1, s.work(s.h1, fleet.VolumeHash)[0], wire.Finish{Outcome: wire.Done})
+	s.stop(s.h1, s.work(s.h1, fleet.VolumeHash)[0], wire.Finish{Outcome: wire.Done})
 	if works := s.work(s.h1, fleet.VolumeHash); len(works) != 0 {
 		t.Errorf("it is read over and over: %+v", works)
 	}
@@ -38,17 +38,17 @@ func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 // An image's files stay while a VM is created from one. Otherwise the image would be gone, and the files would never
 // be deleted.
 func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
-	s := newShelf(t)
-	s.lay(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
-	id, version := s.shelve(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
+	s := newLibraryFixture(t)
+	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
+	id, version := s.publishImage(s.local, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)
 	s.exec(`UPDATE image_versions SET sha256 = $2 WHERE id = $1`, version, digest)
 	s.exec(`UPDATE images SET name = 'Golden' WHERE id = $1`, id)
-	if _, err := s.from(s.member, s.red, "web", fleet.Disk{PoolID: s.local, ImageID: id}); err != nil {
+	if _, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.local, ImageID: id}); err != nil {
 		t.Fatal(err)
 	}
-	s.refused("with its files", fleet.Conflict, "VM web is being made from it", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); return err })
+	s.wantRefused("with its files", fleet.Conflict, "VM web is being made from it", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); return err })
 	w := s.work(s.h1, fleet.VMApply)
-	s.end(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
+	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	if tasks, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); err != nil || len(tasks) != 1 {
 		t.Errorf("once it is made: %v %v", tasks, err)
 	}
@@ -56,15 +56,15 @@ func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 
 // Hosts may have different files of one name in a local pool. A failed copy on one host must not fail VMs of another.
 func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.lay(s.local, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
+		s.addVolume(s.local, h, `{"name":"golden.qcow2","path":"/v/golden.qcow2","format":"qcow2","capacityBytes":1048576}`)
 	}
-	id, _ := s.shelve(s.local, []fleet.HostID{s.h1, s.h2}, "golden.qcow2", "qcow2", 1<<20)
+	id, _ := s.publishImage(s.local, []fleet.HostID{s.h1, s.h2}, "golden.qcow2", "qcow2", 1<<20)
 	works := map[fleet.HostID]wire.Work{}
 	for _, h := range []fleet.HostID{s.h2, s.h1} {
-		in := control.CreateVM{ProjectID: s.red, HostID: h, Name: "on-" + string(h[len(h)-8:]), Spec: small}
+		in := control.CreateVM{ProjectID: s.red, HostID: h, Name: "on-" + string(h[len(h)-8:]), Spec: smallSpec}
 		in.Spec.Disks = []fleet.Disk{{PoolID: s.local, ImageID: id}}
 		if _, err := s.CreateVM(t.Context(), chief, in); err != nil {
 			t.Fatal(err)
@@ -77,8 +77,8 @@ func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 		}
 		works[h] = w[0]
 	}
-	s.end(s.h2, works[s.h2], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
-	s.did(s.h1, works[s.h1], `{"sha256":"`+digest+`"}`)
+	s.stop(s.h2, works[s.h2], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
+	s.finishVolume(s.h1, works[s.h1], `{"sha256":"`+digest+`"}`)
 	if w := s.work(s.h1, fleet.VMApply); len(w) != 1 {
 		t.Errorf("h1's own copy is verified, and of its VM there is %+v", w)
 	}
@@ -89,15 +89,15 @@ func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 
 // A global image and a project's image of one name are copied to two files; each disk uses its own.
 func TestImagesOfSameNameAreCopiedSeparately(t *testing.T) {
-	s := newShelf(t)
+	s := newLibraryFixture(t)
 	var disks []fleet.Disk
 	for file, project := range map[string]*fleet.ProjectID{"one.qcow2": nil, "two.qcow2": &s.red} {
-		s.lay(s.local, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
-		id, _ := s.shelve(s.local, []fleet.HostID{s.h1}, file, "qcow2", 1<<20)
+		s.addVolume(s.local, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
+		id, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, file, "qcow2", 1<<20)
 		s.exec(`UPDATE images SET name = 'Golden', project_id = $2 WHERE id = $1`, id, project)
 		disks = append(disks, fleet.Disk{PoolID: s.nfs, ImageID: id, Overlay: true})
 	}
-	in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "web", Spec: small}
+	in := control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "web", Spec: smallSpec}
 	in.Spec.Disks = disks
 	vm, err := s.CreateVM(t.Context(), s.member, in)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // identityFixture is a Control with users.
-type house struct {
+type identityFixture struct {
 	*control.Control
 	t    *testing.T
 	pool *pgxpool.Pool
@@ -32,17 +32,17 @@ var (
 )
 
 // newIdentityFixture has the administrator chief, also in the database.
-func newHouse(t *testing.T) *house {
+func newIdentityFixture(t *testing.T) *identityFixture {
 	t.Helper()
 	t.Parallel()
 	pool := testkit.DB(t)
-	h := &house{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault()}), t: t, pool: pool}
+	h := &identityFixture{Control: control.New(pool, control.Options{AgentURL: "https://portal.example:8444", Vault: auth.NewVault()}), t: t, pool: pool}
 	h.addUser("chief", fleet.RoleAdmin)
 	return h
 }
 
 // addUser adds a user with goodPassword. The id is the name.
-func (h *house) addUser(name string, role fleet.Role) fleet.Actor {
+func (h *identityFixture) addUser(name string, role fleet.Role) fleet.Actor {
 	h.t.Helper()
 	hash, err := goodHash()
 	if err != nil {
@@ -52,14 +52,14 @@ func (h *house) addUser(name string, role fleet.Role) fleet.Actor {
 	return fleet.Actor{UserID: fleet.UserID(name), Name: name, Role: role, Address: "192.0.2.9"}
 }
 
-func (h *house) exec(sql string, args ...any) {
+func (h *identityFixture) exec(sql string, args ...any) {
 	h.t.Helper()
 	if _, err := h.pool.Exec(h.t.Context(), sql, args...); err != nil {
 		h.t.Fatal(err)
 	}
 }
 
-func (h *house) count(sql string, args ...any) int {
+func (h *identityFixture) count(sql string, args ...any) int {
 	h.t.Helper()
 	var n int
 	if err := h.pool.QueryRow(h.t.Context(), "SELECT count(*) FROM "+sql, args...).Scan(&n); err != nil {
@@ -69,7 +69,7 @@ func (h *house) count(sql string, args ...any) int {
 }
 
 // audited fails unless the newest audit line has the action.
-func (h *house) audited(action string) {
+func (h *identityFixture) audited(action string) {
 	h.t.Helper()
 	var got string
 	if err := h.pool.QueryRow(h.t.Context(), "SELECT action FROM audit ORDER BY id DESC LIMIT 1").Scan(&got); err != nil || got != action {
@@ -78,7 +78,7 @@ func (h *house) audited(action string) {
 }
 
 // session signs in and returns the session's start time.
-func (h *house) session(name string) time.Time {
+func (h *identityFixture) session(name string) time.Time {
 	h.t.Helper()
 	user, err := h.SignIn(h.t.Context(), anonymous, name, goodPassword)
 	if err != nil {
@@ -87,7 +87,7 @@ func (h *house) session(name string) time.Time {
 	return *user.LastSeenAt
 }
 
-func (h *house) lives(name string, signedInAt time.Time) bool {
+func (h *identityFixture) sessionLives(name string, signedInAt time.Time) bool {
 	h.t.Helper()
 	_, err := h.ActorOf(h.t.Context(), fleet.SystemActor, fleet.UserID(name), signedInAt)
 	if err != nil && fleet.CodeOf(err) != fleet.Unauthorized {
@@ -97,7 +97,7 @@ func (h *house) lives(name string, signedInAt time.Time) bool {
 }
 
 // runConcurrently runs do n times at once and returns the error codes.
-func atOnce(n int, do func(i int) error) []fleet.Code {
+func runConcurrently(n int, do func(i int) error) []fleet.Code {
 	codes := make([]fleet.Code, n)
 	var start, done sync.WaitGroup
 	start.Add(1)

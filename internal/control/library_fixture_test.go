@@ -10,28 +10,28 @@ import (
 )
 
 // libraryFixture is a projectFixture with agents on both hosts.
-type shelf struct {
-	*site
+type libraryFixture struct {
+	*projectFixture
 	agents map[fleet.HostID]fleet.Actor
 	seq    map[fleet.HostID]int64
 }
 
-func newShelf(t *testing.T) *shelf {
-	s := &shelf{newSite(t), map[fleet.HostID]fleet.Actor{}, map[fleet.HostID]int64{}}
+func newLibraryFixture(t *testing.T) *libraryFixture {
+	s := &libraryFixture{newProjectFixture(t), map[fleet.HostID]fleet.Actor{}, map[fleet.HostID]int64{}}
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
-		s.agents[h] = s.greet(h)
+		s.agents[h] = s.agentSession(h)
 		s.seq[h] = one[int64](&rig{t: t, pool: s.pool}, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, h)
 	}
-	s.heard()
+	s.markOnline()
 	return s
 }
 
-func (s *shelf) heard() {
+func (s *libraryFixture) markOnline() {
 	s.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 }
 
 // work claims the host's queued jobs and returns those of one kind.
-func (s *shelf) work(host fleet.HostID, kind fleet.JobKind) []wire.Work {
+func (s *libraryFixture) work(host fleet.HostID, kind fleet.JobKind) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), s.agents[host], wire.ClaimRequest{Max: 16}, 0)
 	if err != nil {
@@ -41,7 +41,7 @@ func (s *shelf) work(host fleet.HostID, kind fleet.JobKind) []wire.Work {
 }
 
 // finishVolume finishes a volume job: the volume is in its pool then, with the further facts in more.
-func (s *shelf) did(host fleet.HostID, w wire.Work, more string) {
+func (s *libraryFixture) finishVolume(host fleet.HostID, w wire.Work, more string) {
 	s.t.Helper()
 	ref, _ := w.Subject.Volume()
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', COALESCE((SELECT jsonb_agg(v) FROM jsonb_array_elements(status->'volumes') v WHERE v->>'name' <> $3), '[]') ||
@@ -50,20 +50,20 @@ func (s *shelf) did(host fleet.HostID, w wire.Work, more string) {
 	if err := s.pool.QueryRow(s.t.Context(), `SELECT status FROM assignments WHERE pool_id = $1 AND host_id = $2`, ref.PoolID, host).Scan(&status); err != nil {
 		s.t.Fatal(err)
 	}
-	s.end(host, w, wire.Finish{Outcome: wire.Done, Pool: &status})
+	s.stop(host, w, wire.Finish{Outcome: wire.Done, Pool: &status})
 }
 
-func (s *shelf) end(host fleet.HostID, w wire.Work, f wire.Finish) {
+func (s *libraryFixture) stop(host fleet.HostID, w wire.Work, f wire.Finish) {
 	s.t.Helper()
 	s.seq[host]++
 	f.Epoch, f.Seq = w.Epoch, s.seq[host]
 	if _, _, err := s.Finish(s.t.Context(), s.agents[host], w.ID, f); err != nil {
 		s.t.Fatal(err)
 	}
-	s.heard()
+	s.markOnline()
 }
 
-func (s *shelf) image(a fleet.Actor, id fleet.ImageID) fleet.ImageView {
+func (s *libraryFixture) image(a fleet.Actor, id fleet.ImageID) fleet.ImageView {
 	s.t.Helper()
 	v, err := s.GetImage(s.t.Context(), a, id)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *shelf) image(a fleet.Actor, id fleet.ImageID) fleet.ImageView {
 }
 
 // createFromImage creates a VM with a disk from the image.
-func (s *shelf) from(a fleet.Actor, project fleet.ProjectID, name string, d fleet.Disk) (fleet.VMView, error) {
-	in := control.CreateVM{ProjectID: project, Name: name, Spec: small}
+func (s *libraryFixture) createFromImage(a fleet.Actor, project fleet.ProjectID, name string, d fleet.Disk) (fleet.VMView, error) {
+	in := control.CreateVM{ProjectID: project, Name: name, Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{d}
 	return s.CreateVM(s.t.Context(), a, in)
 }

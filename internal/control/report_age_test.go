@@ -10,7 +10,7 @@ import (
 )
 
 // reportWithAge sends a report of a running VM with the given age of its inventory and of its transmission.
-func (r *rig) said(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
+func (r *rig) reportWithAge(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
 	r.t.Helper()
 	in := wire.Report{
 		Seq: r.next(), Digest: digest, LookedAgoMs: looked.Milliseconds(),
@@ -38,14 +38,14 @@ func TestReportAgeCountsFromInventoryRead(t *testing.T) {
 		vm   fleet.Phase
 		host fleet.HostPhase
 	}{
-		"looked just now":                     {func() { r.said("a", true, short, 0, web) }, fleet.PhaseRunning, fleet.HostOnline},
-		"heard, but looked long ago":          {func() { r.said("a", true, long, 0, web) }, fleet.PhaseUnknown, fleet.HostDegraded},
-		"long under way":                      {func() { r.said("a", true, short, long, web) }, fleet.PhaseUnknown, fleet.HostUnknown},
-		"a beat that looked just now":         {func() { r.said("a", true, long, 0, web); r.said("a", false, short, 0) }, fleet.PhaseRunning, fleet.HostOnline},
-		"a beat that looked long ago":         {func() { r.said("a", true, long, 0, web); r.said("a", false, long, 0) }, fleet.PhaseUnknown, fleet.HostDegraded},
-		"a beat that was long under way":      {func() { r.said("a", true, long, long, web); r.said("a", false, short, long) }, fleet.PhaseUnknown, fleet.HostUnknown},
-		"a beat that saw what nobody has yet": {func() { r.said("a", true, long, 0, web); r.said("b", false, short, 0) }, fleet.PhaseUnknown, fleet.HostDegraded},
-		"a word from the future":              {func() { r.said("a", true, -time.Hour, -time.Hour, web) }, fleet.PhaseRunning, fleet.HostOnline},
+		"looked just now":                     {func() { r.reportWithAge("a", true, short, 0, web) }, fleet.PhaseRunning, fleet.HostOnline},
+		"heard, but looked long ago":          {func() { r.reportWithAge("a", true, long, 0, web) }, fleet.PhaseUnknown, fleet.HostDegraded},
+		"long under way":                      {func() { r.reportWithAge("a", true, short, long, web) }, fleet.PhaseUnknown, fleet.HostUnknown},
+		"a beat that looked just now":         {func() { r.reportWithAge("a", true, long, 0, web); r.reportWithAge("a", false, short, 0) }, fleet.PhaseRunning, fleet.HostOnline},
+		"a beat that looked long ago":         {func() { r.reportWithAge("a", true, long, 0, web); r.reportWithAge("a", false, long, 0) }, fleet.PhaseUnknown, fleet.HostDegraded},
+		"a beat that was long under way":      {func() { r.reportWithAge("a", true, long, long, web); r.reportWithAge("a", false, short, long) }, fleet.PhaseUnknown, fleet.HostUnknown},
+		"a beat that saw what nobody has yet": {func() { r.reportWithAge("a", true, long, 0, web); r.reportWithAge("b", false, short, 0) }, fleet.PhaseUnknown, fleet.HostDegraded},
+		"a word from the future":              {func() { r.reportWithAge("a", true, -time.Hour, -time.Hour, web) }, fleet.PhaseRunning, fleet.HostOnline},
 	} {
 		r.exec(`UPDATE host_sessions SET seen_at = NULL, last_look = now() - interval '1 hour'`)
 		c.say()
@@ -83,7 +83,7 @@ func TestReportAgeCountsFromInventoryRead(t *testing.T) {
 // A host without its hypervisor keeps ageing from its last inventory, whatever it reports.
 func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
 	r := newRig(t)
-	r.said("a", true, time.Second, 0)
+	r.reportWithAge("a", true, time.Second, 0)
 	_, err := r.Report(t.Context(), r.agent, wire.Report{
 		Seq: r.next(), Digest: "b", LookedAgoMs: 20_000, State: &wire.State{Host: fleet.HostStatus{Error: "no libvirtd"}},
 	})

@@ -19,7 +19,7 @@ func TestOrderedPowerInSQLMatchesGo(t *testing.T) {
 }
 
 // appendPhase appends the VM's current phase to seen if it changed.
-func (r *rig) shows(id fleet.VMID, seen *[]fleet.Phase) {
+func (r *rig) appendPhase(id fleet.VMID, seen *[]fleet.Phase) {
 	r.t.Helper()
 	vm, err := r.GetVM(r.t.Context(), fleet.SystemActor, id)
 	if err != nil {
@@ -32,40 +32,40 @@ func (r *rig) shows(id fleet.VMID, seen *[]fleet.Phase) {
 
 // orderVM creates a VM that starts at once and finishes its creation. Phases after reports in between are recorded
 // too.
-func (r *rig) order(name string, seen *[]fleet.Phase) fleet.VMID {
+func (r *rig) orderVM(name string, seen *[]fleet.Phase) fleet.VMID {
 	r.t.Helper()
 	r.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
 	id := r.addVM(name)
 	r.queue(id, fleet.VMStart)
-	r.shows(id, seen)
+	r.appendPhase(id, seen)
 	make := r.claim()
 	if len(make) != 1 || make[0].Kind != fleet.VMApply {
 		r.t.Fatalf("claimed %+v", make)
 	}
 	// An intermediate report.
 	r.report("made", wire.VMReport{ID: id, Name: name, Status: fleet.VMStatus{Power: fleet.Stopped}})
-	r.shows(id, seen)
+	r.appendPhase(id, seen)
 	if err := r.finish(make[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		r.t.Fatal(err)
 	}
-	r.shows(id, seen)
+	r.appendPhase(id, seen)
 	return id
 }
 
 func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.order("web", &seen)
+	id := r.orderVM("web", &seen)
 	start := r.claim()[0]
-	r.shows(id, &seen)
+	r.appendPhase(id, &seen)
 	for _, by := range []fleet.Power{fleet.Stopped, fleet.Paused, fleet.Running} {
 		r.report(string(by), wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: by}})
-		r.shows(id, &seen)
+		r.appendPhase(id, &seen)
 	}
 	if err := r.finish(start, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil {
 		t.Fatal(err)
 	}
-	r.shows(id, &seen)
+	r.appendPhase(id, &seen)
 	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseRunning}; !slices.Equal(seen, want) {
 		t.Fatalf("shown: %v, want %v", seen, want)
 	}
@@ -74,12 +74,12 @@ func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
 func TestFailedStartClearsOrderedPower(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
-	id := r.order("web", &seen)
+	id := r.orderVM("web", &seen)
 	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Failed, Error: "no firmware", VM: &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}}); err != nil {
 		t.Fatal(err)
 	}
-	r.shows(id, &seen)
-	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseStopped}; !slices.Equal(seen, want) || !r.inNeed(id) {
+	r.appendPhase(id, &seen)
+	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting, fleet.PhaseStopped}; !slices.Equal(seen, want) || !r.needsAttention(id) {
 		t.Fatalf("shown: %v, want %v, and in need", seen, want)
 	}
 }
@@ -133,12 +133,12 @@ func TestStartCancelledWhenCreationFails(t *testing.T) {
 }
 
 func TestForceOffDuringCreationNeedsQueuedStart(t *testing.T) {
-	s := newSite(t)
-	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: small})
+	s := newProjectFixture(t)
+	v, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "web", Spec: smallSpec})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.refused("force off", fleet.Conflict, "still being created", func() error {
+	s.wantRefused("force off", fleet.Conflict, "still being created", func() error {
 		_, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStop)
 		return err
 	})

@@ -14,7 +14,7 @@ import (
 )
 
 // restore returns a portal on the database dumped in dump, with the host's agent in its session of that time.
-func (r *rig) restored(dump string) *rig {
+func (r *rig) restore(dump string) *rig {
 	r.t.Helper()
 	url := testkit.EmptyURL(r.t)
 	postgresProgram(r.t, "pg_restore", "--exit-on-error", "--dbname="+url, dump)
@@ -72,7 +72,7 @@ func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
 	r.queue(id, fleet.VMApply)
 	newest := done(r)
 
-	after := r.restored(dump)
+	after := r.restore(dump)
 	after.report("again", wire.VMReport{ID: id, Name: "web", Generation: 2, Stamped: newest.Generation, SpecHash: newest.SpecHash, Status: stopped})
 	outdatedJob := after.claim()
 	if len(outdatedJob) != 1 || outdatedJob[0].Kind != fleet.VMApply || outdatedJob[0].Generation != 1 || outdatedJob[0].Epoch >= newest.Epoch {
@@ -81,7 +81,7 @@ func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
 	if err := after.finish(outdatedJob[0], outdated(newest.Epoch)); err != nil {
 		t.Fatal(err)
 	}
-	after.due()
+	after.skipDelay()
 	if w := done(after); w.ID != outdatedJob[0].ID || w.Epoch <= newest.Epoch || w.SpecHash == newest.SpecHash {
 		t.Errorf("it is given again as %+v after epoch %d", w, newest.Epoch)
 	}

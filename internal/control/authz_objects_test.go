@@ -8,7 +8,7 @@ import (
 )
 
 // network returns a bridge of h1 that no project is granted.
-func (w *world) network() fleet.NetworkID {
+func (w *authzFixture) network() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
 	w.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.name("br"))
 	w.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, id, w.h1)
@@ -16,41 +16,41 @@ func (w *world) network() fleet.NetworkID {
 }
 
 // job returns a job for a VM of project red on h1: "queued", or "running" with epoch 7.
-func (w *world) job(state string) fleet.JobID {
+func (w *authzFixture) job(state string) fleet.JobID {
 	id := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VMShutdown, Subject: fleet.SubjectVM(w.vm()), Name: "red-vm", By: "mia", State: fleet.JobState(state)}.Add(w.t, w.pool)
 	w.exec(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
 	return fleet.JobID(id)
 }
 
 // ownPool returns a pool on h1 alone.
-func (w *world) storage() fleet.PoolID {
+func (w *authzFixture) ownPool() fleet.PoolID {
 	name := w.name("pool")
 	return w.addPool(name, `{"kind":"dir","path":"/srv/`+name+`","shared":false}`, w.h1)
 }
 
 // volume returns an unused volume in a pool of its own.
-func (w *world) volume() control.Volume {
+func (w *authzFixture) volume() control.Volume {
 	name := w.name("data") + ".raw"
-	w.lay(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"raw","capacityBytes":1048576}`)
+	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"raw","capacityBytes":1048576}`)
 	return control.Volume{PoolID: w.nfs, Volume: name}
 }
 
 // foreignVolume returns a volume of the given format.
-func (w *world) foreign(format string) control.Volume {
+func (w *authzFixture) foreignVolume(format string) control.Volume {
 	name := w.name("foreign") + "." + format
-	w.lay(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"`+format+`","capacityBytes":1048576,"appliance":{"disks":[{"format":"`+format+`","sizeBytes":1048576}]}}`)
+	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"`+format+`","capacityBytes":1048576,"appliance":{"disks":[{"format":"`+format+`","sizeBytes":1048576}]}}`)
 	return control.Volume{PoolID: w.nfs, Volume: name}
 }
 
 // stoppedVMWithDisk returns a VM of project red that is off, with an existing disk.
-func (w *world) wholeOff() fleet.VMID {
-	id, _ := w.whole()
+func (w *authzFixture) stoppedVMWithDisk() fleet.VMID {
+	id, _ := w.vmWithDisk()
 	w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
 	return id
 }
 
 // export returns a finished export of a VM of project red.
-func (w *world) export() fleet.ExportID {
+func (w *authzFixture) export() fleet.ExportID {
 	id, of := fleet.NewID[fleet.ExportID](), w.volume()
 	order := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VolumeExport, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: of.PoolID, Volume: of.Volume}), Name: of.Volume, By: "mia", State: fleet.JobDone}.Add(w.t, w.pool)
 	w.exec(`INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, created_by, expires_at)
@@ -59,7 +59,7 @@ func (w *world) export() fleet.ExportID {
 }
 
 // upload returns an upload of the operator.
-func (w *world) upload() fleet.UploadID {
+func (w *authzFixture) upload() fleet.UploadID {
 	w.exec(`DELETE FROM uploads`)
 	u, err := w.CreateUpload(w.t.Context(), w.actors["operator"], w.nfs, control.NewUpload{Name: w.name("sent"), SizeBytes: 1 << 20})
 	if err != nil {
@@ -69,29 +69,31 @@ func (w *world) upload() fleet.UploadID {
 }
 
 // imageCopy returns one of two copies of a new image that is published to every project.
-func (w *world) imageCopy() control.ImageCopy {
+func (w *authzFixture) imageCopy() control.ImageCopy {
 	of, other := w.volume(), w.volume()
-	id, version := w.shelve(w.nfs, []fleet.HostID{w.h1}, of.Volume, "raw", 1<<20)
+	id, version := w.publishImage(w.nfs, []fleet.HostID{w.h1}, of.Volume, "raw", 1<<20)
 	w.exec(`INSERT INTO image_copies (version_id, pool_id, volume, added_by) VALUES ($1, $2, $3, 'chief')`, version, w.nfs, other.Volume)
 	return control.ImageCopy{ImageID: id, PoolID: w.nfs, Volume: of.Volume}
 }
 
-func (w *world) image() fleet.ImageID { return w.imageCopy().ImageID }
+func (w *authzFixture) image() fleet.ImageID { return w.imageCopy().ImageID }
 
-func (w *world) imageName(of control.ImageCopy) string { return shelved(of.Volume, of.PoolID) }
+func (w *authzFixture) imageName(of control.ImageCopy) string {
+	return publishedName(of.Volume, of.PoolID)
+}
 
 // startImage returns an entry of the image catalog.
-func (w *world) startImage() fleet.StartImageID {
+func (w *authzFixture) startImage() fleet.StartImageID {
 	id := fleet.NewID[fleet.StartImageID]()
 	w.exec("INSERT INTO start_images (id, name, url, file) VALUES ($1, $1, 'https://example.org/a.qcow2', 'a.qcow2')", id)
 	return id
 }
 
 // vmWithoutDisks returns a VM without disks; a template of it needs no job.
-func (w *world) bare() control.OfVM { return control.OfVM{VMID: w.vm()} }
+func (w *authzFixture) vmWithoutDisks() control.OfVM { return control.OfVM{VMID: w.vm()} }
 
 // template returns a version of a template that project red owns.
-func (w *world) template() control.TemplateVersion {
+func (w *authzFixture) template() control.TemplateVersion {
 	of := control.TemplateVersion{TemplateID: fleet.NewID[fleet.TemplateID](), VersionID: fleet.NewID[fleet.TemplateVersionID]()}
 	w.exec("INSERT INTO templates (id, project_id, name, created_by) VALUES ($1, $2, $1, 'chief')", of.TemplateID, w.red)
 	w.exec(`INSERT INTO template_versions (id, template_id, number, spec, created_by) VALUES ($1, $2, 1, '{"cpus":1,"memoryMiB":128,"firmware":"bios","disks":[],"nics":[]}', 'chief')`, of.VersionID, of.TemplateID)
@@ -99,19 +101,21 @@ func (w *world) template() control.TemplateVersion {
 	return of
 }
 
-func (w *world) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
+func (w *authzFixture) someHost() fleet.HostID { return w.host(w.name("spare"), 1024) }
 
-func (w *world) someUser() fleet.UserID { return w.addUser(w.name("user"), fleet.RoleNone).UserID }
+func (w *authzFixture) someUser() fleet.UserID {
+	return w.addUser(w.name("user"), fleet.RoleNone).UserID
+}
 
 // insertForMia inserts a row owned by mia and returns its id.
-func (w *world) ownedByMia(sql string) string {
+func (w *authzFixture) insertForMia(sql string) string {
 	id := string(fleet.NewID[fleet.TokenID]())
 	w.exec(sql, id)
 	return id
 }
 
 // console returns a console ticket of mia's for a VM of project red, with the host's job queued.
-func (w *world) console() (fleet.PairID, string) {
+func (w *authzFixture) console() (fleet.PairID, string) {
 	ticket, err := w.OpenConsole(w.t.Context(), w.actors["member"], w.vm())
 	if err != nil {
 		w.t.Fatal(err)
@@ -121,10 +125,10 @@ func (w *world) console() (fleet.PairID, string) {
 }
 
 // seq returns an unused report number of the current sessions.
-func (w *world) seq() int64 { w.number++; return w.base + int64(w.number) }
+func (w *authzFixture) seq() int64 { w.number++; return w.base + int64(w.number) }
 
 // newSessions starts new sessions for both hosts' agents.
-func (w *world) sessions() {
+func (w *authzFixture) newSessions() {
 	for _, who := range []string{"agent", "alien"} {
 		a := w.actors[who]
 		answer, err := w.Hello(w.t.Context(), a, wire.Hello{Instance: w.name("instance"), Fingerprint: "f"})

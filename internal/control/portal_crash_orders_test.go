@@ -1,0 +1,151 @@
+//go:build ordeal
+
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"testing"
+
+	"quantix/internal/control"
+	"quantix/internal/fleet"
+)
+
+// request orders something from the portal and returns its answer.
+type asking func(ctx context.Context, portal *control.Control) (any, error)
+
+// portalOrder is an order during which the portal crashes.
+type portalOrder struct {
+	every int // as crashFixture.every
+	least int // minimum number of crash points
+	// ready prepares the order and returns its request.
+	ready func(m *crashFixture) asking
+	// want checks the outcome, beyond equality with an order without crashes.
+	want func(m *crashFixture)
+}
+
+// createRequest orders a VM.
+func (m *crashFixture) createRequest(in control.CreateVM) asking {
+	in.ProjectID = m.red
+	return func(ctx context.Context, portal *control.Control) (any, error) {
+		return portal.CreateVM(ctx, chief, in)
+	}
+}
+
+// vmWithTwoDisks returns a VM that is off, with disks in two pools.
+func (m *crashFixture) vmWithTwoDisks() fleet.VMView {
+	return m.stoppedVM("web", fleet.Disk{PoolID: m.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: m.nfs, SizeBytes: 2 << 20})
+}
+
+func (m *crashFixture) wantDisks(name string, n int) {
+	m.t.Helper()
+	if made := queryOne[int](m.projectFixture, `SELECT jsonb_array_length(spec->'disks') FROM vms WHERE name = $1 AND observed_generation = generation`, name); made != n {
+		m.t.Errorf("%s has %d disks, not %d", name, made, n)
+	}
+}
+
+var portalOrders = map[string]portalOrder{
+	"a VM is cloned": {1, 60, func(m *crashFixture) asking {
+		return m.createRequest(control.CreateVM{Name: "web-2", From: &control.From{VMID: m.vmWithTwoDisks().ID}})
+	}, func(m *crashFixture) { m.wantDisks("web-2", 2) }},
+	"a VM is made from a snapshot": {4, 30, func(m *crashFixture) asking {
+		vm := m.vmWithTwoDisks()
+		base, _ := m.withSnapshots(vm)
+		return m.createRequest(control.CreateVM{Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: m.nfs}})
+	}, func(m *crashFixture) { m.wantDisks("then", 1) }},
+	"a linked VM is made from a template": {4, 30, func(m *crashFixture) asking {
+		return m.createRequest(control.CreateVM{Name: "linked", Start: true, From: &control.From{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID}})
+	}, func(m *crashFixture) { m.wantDisks("linked", 2) }},
+	"a VM with full disks is made from a template": {4, 30, func(m *crashFixture) asking {
+		return m.createRequest(control.CreateVM{Name: "full", From: &control.From{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID, Full: true, PoolID: m.nfs}})
+	}, func(m *crashFixture) { m.wantDisks("full", 2) }},
+	"a VM is made where its image is not": {4, 30, func(m *crashFixture) asking {
+		spec := smallSpec
+		spec.Disks = []fleet.Disk{{PoolID: m.nfs, ImageID: m.imageOnOneHost(), Overlay: true}}
+		return m.createRequest(control.CreateVM{Name: "apart", HostID: m.h1, Spec: spec})
+	}, func(m *crashFixture) { m.wantDisks("apart", 1) }},
+	"a VM is made on a host that gets its image from another": {4, 30, func(m *crashFixture) asking {
+		spec := smallSpec
+		spec.Disks = []fleet.Disk{{PoolID: m.local, ImageID: m.imageOnOneHost(), Overlay: true}}
+		return m.createRequest(control.CreateVM{Name: "afar", HostID: m.h2, Spec: spec})
+	}, func(m *crashFixture) { m.wantDisks("afar", 1) }},
+	"an appliance is imported": {4, 30, func(m *crashFixture) asking {
+		return m.createRequest(control.CreateVM{Name: "imported", Start: true, From: &control.From{Appliance: m.addAppliance(m.nfs, "web.ova")}})
+	}, func(m *crashFixture) { m.wantDisks("imported", 2) }},
+	"several VMs are made": {9, 45, func(m *crashFixture) asking {
+		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.From{TemplateID: m.newTemplate("Web", m.stoppedVM("web")).ID}}, BulkNames: fleet.BulkNames{Count: 3}}
+		return func(ctx context.Context, portal *control.Control) (any, error) {
+			return portal.CreateVMs(ctx, chief, in)
+		}
+	}, func(m *crashFixture) {
+		for _, name := range []string{"w-1", "w-2", "w-3"} {
+			m.wantDisks(name, 1)
+		}
+	}},
+	"a snapshot is taken": {1, 20, func(m *crashFixture) asking {
+		vm := m.vmWithTwoDisks()
+		return func(ctx context.Context, portal *control.Control) (any, error) {
+			return portal.TakeSnapshot(ctx, chief, vm.ID, control.NewSnapshot{Name: "one", Memory: true})
+		}
+	}, func(m *crashFixture) { m.wantSnapshots("one") }},
+	"a VM goes back to a snapshot": {1, 20, func(m *crashFixture) asking {
+		vm := m.vmWithTwoDisks()
+		base, _ := m.withSnapshots(vm)
+		return func(ctx context.Context, portal *control.Control) (any, error) {
+			return portal.RevertSnapshot(ctx, chief, vm.ID, base, control.RevertSnapshot{Start: true})
+		}
+	}, func(m *crashFixture) { m.wantSnapshots("base", "tip") }},
+	"a snapshot is deleted": {1, 20, func(m *crashFixture) asking {
+		vm := m.vmWithTwoDisks()
+		base, _ := m.withSnapshots(vm)
+		return func(ctx context.Context, portal *control.Control) (any, error) {
+			return portal.DeleteSnapshot(ctx, chief, vm.ID, base, false)
+		}
+	}, func(m *crashFixture) { m.wantSnapshots("tip") }},
+}
+
+func (m *crashFixture) wantSnapshots(names ...string) {
+	m.t.Helper()
+	want, err := json.Marshal(names)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if !queryOne[bool](m.projectFixture, `SELECT jsonb_path_query_array(status, '$.snapshots.snapshots[*].name') = $1::jsonb FROM vms`, string(want)) {
+		m.t.Errorf("not with the snapshots %s:\n%s", want, m.outcome())
+	}
+}
+
+// A portal may crash before any statement while an order is requested, begun, claimed and finished. Each part is done
+// completely or not at all, and the next portal repeats it. The outcome equals that without crashes. A repeated part
+// whose answer was lost changes nothing.
+func TestOrdersSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
+	t.Parallel()
+	for name, o := range portalOrders {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			came := map[bool]string{}
+			var mu sync.Mutex
+			for _, every := range []int{0, o.every} {
+				ends := every > 0
+				t.Run(map[bool]string{false: "no portal ends", true: "each portal ends"}[ends], func(t *testing.T) {
+					m := newCrashFixture(t, every)
+					m.ask(o.ready(m))
+					m.runJobs()
+					o.want(m)
+					mu.Lock()
+					came[ends] = m.outcome()
+					mu.Unlock()
+					if t.Logf("the portal ended in %d places", m.places); ends && m.places < o.least {
+						t.Errorf("it ended in %d places, fewer than %d", m.places, o.least)
+					}
+				})
+			}
+			t.Cleanup(func() { // after both subtests
+				if came[true] != came[false] && !t.Failed() {
+					t.Errorf("it came to\n%s\nand without an end to\n%s", came[true], came[false])
+				}
+			})
+		})
+	}
+}
