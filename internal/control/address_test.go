@@ -13,10 +13,10 @@ func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
 	ctx, system := t.Context(), fleet.SystemActor
 	older := control.New(h.pool, control.Options{AgentURL: "https://older.example:8444"})
 	newer := control.New(h.pool, control.Options{AgentURL: "https://newer.example:8444"})
-	beside := control.New(h.pool, control.Options{})
-	told := func(want string) {
+	second := control.New(h.pool, control.Options{})
+	wantAddress := func(want string) {
 		t.Helper()
-		if got, err := beside.AgentAddress(ctx, system); err != nil || got != want {
+		if got, err := second.AgentAddress(ctx, system); err != nil || got != want {
 			t.Errorf("told %q, %v; want %q", got, err, want)
 		}
 	}
@@ -26,18 +26,18 @@ func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told("")
-	if _, err := beside.CreateJoinToken(ctx, chief, ""); fleet.CodeOf(err) != fleet.Unavailable {
+	wantAddress("")
+	if _, err := second.CreateJoinToken(ctx, chief, ""); fleet.CodeOf(err) != fleet.Unavailable {
 		t.Errorf("a join command without an address: %v", err)
 	}
 	must(older.SetAgentAddress(ctx, system))
 	must(older.SetAgentAddress(ctx, system))
-	told("https://older.example:8444")
+	wantAddress("https://older.example:8444")
 	must(newer.SetAgentAddress(ctx, system))
 	must(older.ForgetAddress(ctx, system))
-	told("https://newer.example:8444")
+	wantAddress("https://newer.example:8444")
 	must(newer.ForgetAddress(ctx, system))
-	told("")
+	wantAddress("")
 
 	if err := newer.SetAgentAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a person tells an address: %v", err)

@@ -13,7 +13,7 @@ func TestHostListsAssignedPools(t *testing.T) {
 	r.drainHub()
 	changes := r.hub.Subscribe("assigned")
 	t.Cleanup(changes.Close)
-	told := func(what string, want bool, sql string, args ...any) {
+	wantNotified := func(what string, want bool, sql string, args ...any) {
 		t.Helper()
 		r.exec(sql, args...)
 		r.drainHub()
@@ -39,24 +39,24 @@ func TestHostListsAssignedPools(t *testing.T) {
 		t.Errorf("the host lists %q, want %q", got, want)
 	}
 	lists("")
-	told("a pool that nobody has", false, `INSERT INTO pools (id, name, spec) VALUES ('p', 'fast', '{"kind":"dir","path":"/a"}')`)
-	told("an assignment", true, `INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'p', $1, 'assign')`, r.agent.HostID)
+	wantNotified("a pool that nobody has", false, `INSERT INTO pools (id, name, spec) VALUES ('p', 'fast', '{"kind":"dir","path":"/a"}')`)
+	wantNotified("an assignment", true, `INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', 'p', $1, 'assign')`, r.agent.HostID)
 	lists("fast /a")
-	told("what the host reports", false, `UPDATE assignments SET status = '{"state":"active"}', observed_generation = 1, report_seq = 1, reported_at = now() WHERE object_id = 'p'`)
-	told("another path", true, `UPDATE pools SET spec = '{"kind":"dir","path":"/b"}' WHERE id = 'p'`)
+	wantNotified("what the host reports", false, `UPDATE assignments SET status = '{"state":"active"}', observed_generation = 1, report_seq = 1, reported_at = now() WHERE object_id = 'p'`)
+	wantNotified("another path", true, `UPDATE pools SET spec = '{"kind":"dir","path":"/b"}' WHERE id = 'p'`)
 	lists("fast /b")
-	told("a release", true, `UPDATE assignments SET asked = 'release' WHERE object_id = 'p'`)
+	wantNotified("a release", true, `UPDATE assignments SET asked = 'release' WHERE object_id = 'p'`)
 	lists("")
-	told("the end of it", true, `DELETE FROM assignments WHERE object_id = 'p'`)
-	told("a network that a host has", false, `WITH n AS (INSERT INTO networks (id, name, kind) VALUES ('n', 'n', 'bridge') RETURNING id) SELECT 1 FROM n`)
-	told("a network that a host has", false, `INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'n', $1, '{}')`, r.agent.HostID)
+	wantNotified("the end of it", true, `DELETE FROM assignments WHERE object_id = 'p'`)
+	wantNotified("a network that a host has", false, `WITH n AS (INSERT INTO networks (id, name, kind) VALUES ('n', 'n', 'bridge') RETURNING id) SELECT 1 FROM n`)
+	wantNotified("a network that a host has", false, `INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', 'n', $1, '{}')`, r.agent.HostID)
 }
 
 // Heartbeats of many hosts read the pool assignments once, not every second.
 func TestHeartbeatsReadAssignmentsOnce(t *testing.T) {
 	r := newRig(t)
-	c, asked := recorded(t, r.pool.Config().ConnString())
-	first := len(asked.statementsAbout(t, "name: AssignedPools", func() error {
+	c, statements := recorded(t, r.pool.Config().ConnString())
+	first := len(statements.statementsAbout(t, "name: AssignedPools", func() error {
 		// Longer than the batching interval of changes.
 		for until := time.Now().Add(1200 * time.Millisecond); time.Now().Before(until); {
 			if _, err := c.Report(t.Context(), r.agent, wire.Report{Seq: r.seq, Digest: "d"}); err != nil {

@@ -38,11 +38,11 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 		if r.needsAttention(id) {
 			t.Fatalf("%s is on its way, yet it waits for a person", act)
 		}
-		words := ""
+		errText := ""
 		if status != nil {
-			words = status.Error
+			errText = status.Error
 		}
-		if err := r.finish(r.claim()[0], wire.Finish{Outcome: outcome, Error: words, VM: status}); err != nil {
+		if err := r.finish(r.claim()[0], wire.Finish{Outcome: outcome, Error: errText, VM: status}); err != nil {
 			t.Fatal(err)
 		}
 	}

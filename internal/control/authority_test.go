@@ -42,8 +42,8 @@ func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 	}
 
 	// "quantix host token" has no key.
-	beside := control.New(pool, control.Options{AgentURL: "https://portal.example:8444"})
-	if _, err := beside.CreateJoinToken(t.Context(), chief, ""); err != nil {
+	second := control.New(pool, control.Options{AgentURL: "https://portal.example:8444"})
+	if _, err := second.CreateJoinToken(t.Context(), chief, ""); err != nil {
 		t.Errorf("a join token without the key: %v", err)
 	}
 

@@ -63,7 +63,7 @@ var infraCases = map[string]useCase{
 		return []any{w.nfs, control.NewVolume{Name: w.name("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
 	"GrowVolume":   {may: infraChange, with: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
-	"ReadVolume":   {may: but(infraChange, "system"), with: func(w *authzFixture) []any { return []any{w.volume()} }},
+	"ReadVolume":   {may: except(infraChange, "system"), with: func(w *authzFixture) []any { return []any{w.volume()} }},
 	"LeaveVolume":  {may: someUse, with: func(w *authzFixture) []any { return []any{fleet.NewID[fleet.PairID]()} }},
 	"RenameVolume": {may: infraChange, with: func(w *authzFixture) []any { return []any{w.volume(), w.name("renamed")} }},
 	"ConvertVolume": {may: infraChange, with: func(w *authzFixture) []any {
@@ -78,7 +78,7 @@ var infraCases = map[string]useCase{
 	"FetchVolume": {may: infraChange, with: func(w *authzFixture) []any {
 		return []any{w.nfs, control.NewDownload{Name: w.name("fetched"), URL: "https://example.org/image.qcow2"}}
 	}},
-	"CreateUpload": {may: but(infraChange, "system"), with: func(w *authzFixture) []any {
+	"CreateUpload": {may: except(infraChange, "system"), with: func(w *authzFixture) []any {
 		w.exec(`DELETE FROM uploads`) // the number of open uploads per person is limited
 		return []any{w.nfs, control.NewUpload{Name: w.name("sent"), SizeBytes: 1 << 20}}
 	}},

@@ -23,11 +23,11 @@ var useCases = mergeCases(peopleCases, infraCases)
 func mergeCases(parts ...map[string]useCase) map[string]useCase {
 	all := map[string]useCase{}
 	for _, part := range parts {
-		for key, line := range part {
+		for key, entry := range part {
 			if _, twice := all[key]; twice {
 				panic(key + " has two lines in the table of use cases")
 			}
-			all[key] = line
+			all[key] = entry
 		}
 	}
 	return all
@@ -57,10 +57,10 @@ var peopleCases = map[string]useCase{
 	"UpdateVM": {may: redUse, with: func(w *authzFixture) []any {
 		return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}}
 	}},
-	"PlanVM": {may: but(redUse, "system"), with: func(w *authzFixture) []any {
+	"PlanVM": {may: except(redUse, "system"), with: func(w *authzFixture) []any {
 		return []any{w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}}}
 	}},
-	"PlanNewVM": {may: but(redUse, "system"), with: func(w *authzFixture) []any {
+	"PlanNewVM": {may: except(redUse, "system"), with: func(w *authzFixture) []any {
 		return []any{control.CreateVM{ProjectID: w.red, Name: w.name("red"), Spec: smallSpec}}
 	}},
 	"GetPlan": {may: mia, with: func(w *authzFixture) []any { return []any{w.plan()} }},
@@ -108,13 +108,13 @@ var peopleCases = map[string]useCase{
 	"ListExports":  {may: redUse, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"GetExport":    {may: redUse, with: func(w *authzFixture) []any { return []any{w.export()} }},
 	"DeleteExport": {may: redUse, with: func(w *authzFixture) []any { return []any{w.export()} }},
-	"ReadExport":   {may: but(redUse, "system"), with: func(w *authzFixture) []any { return []any{w.export()} }},
+	"ReadExport":   {may: except(redUse, "system"), with: func(w *authzFixture) []any { return []any{w.export()} }},
 	"ImageOfDisk": {may: redUse, with: func(w *authzFixture) []any {
 		id, disk := w.vmWithDisk()
 		w.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, id)
 		return []any{id, disk, control.DiskImage{Name: w.name("image")}}
 	}},
-	"CreateVMs": {may: but(redUse, "system"), with: func(w *authzFixture) []any {
+	"CreateVMs": {may: except(redUse, "system"), with: func(w *authzFixture) []any {
 		return []any{control.CreateVMs{CreateVM: control.CreateVM{ProjectID: w.red, Name: w.name("many") + "-{n}", Spec: smallSpec}, BulkNames: fleet.BulkNames{Count: 2}}}
 	}},
 
@@ -157,9 +157,9 @@ var peopleCases = map[string]useCase{
 	"VMRetry":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"VMEvents":    {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"VMMeter":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"OpenConsole": {may: but(redUse, "system"), with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"OpenConsole": {may: except(redUse, "system"), with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	// The inner use cases check their own permissions.
-	"Once": {may: but(persons, "system") + " system?", with: func(w *authzFixture) []any {
+	"Once": {may: except(persons, "system") + " system?", with: func(w *authzFixture) []any {
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
 	}},
@@ -192,22 +192,22 @@ var peopleCases = map[string]useCase{
 	"Surroundings": {may: somewhere, with: func(w *authzFixture) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
 	"Tree":         {may: somewhere, with: func(w *authzFixture) []any { return []any{query.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
-	"EditVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any {
+	"EditVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
-	"PreviewEdit": {may: but(someUse, "system"), with: func(w *authzFixture) []any {
+	"PreviewEdit": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, fleet.BulkEdit{Fields: map[string]json.RawMessage{"cpus": []byte("3")}}}
 	}},
-	"DeleteVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}, false} }},
-	"SnapshotVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any {
+	"DeleteVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}, false} }},
+	"SnapshotVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.NewSnapshot{Name: "a"}}
 	}},
-	"LeaveVMs": {may: but(infraChange, "system"), with: func(w *authzFixture) []any {
+	"LeaveVMs": {may: except(infraChange, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
-	"NamedVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
+	"NamedVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
 	// Each VM is checked by itself: see TestBulkActionChecksPermissionPerVM.
-	"ActVMs": {may: but(someUse, "system"), with: func(w *authzFixture) []any {
+	"ActVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},
 
@@ -229,8 +229,8 @@ var peopleCases = map[string]useCase{
 	"UpdateUser":      {may: managers, with: func(w *authzFixture) []any { return []any{w.someUser(), identity.UserInput{Name: w.name("user")}} }},
 
 	// The actor's own account.
-	"ChangePassword": {may: but(persons, "system"), with: func(*authzFixture) []any { return []any{goodPassword, "violet lantern harbour", false} }},
-	"CreateToken":    {may: but(persons, "newcomer", "system"), with: func(*authzFixture) []any { return []any{"a token", time.Hour} }},
+	"ChangePassword": {may: except(persons, "system"), with: func(*authzFixture) []any { return []any{goodPassword, "violet lantern harbour", false} }},
+	"CreateToken":    {may: except(persons, "newcomer", "system"), with: func(*authzFixture) []any { return []any{"a token", time.Hour} }},
 	"DeleteToken": {may: mia, with: func(w *authzFixture) []any {
 		return []any{fleet.TokenID(w.insertForMia(`INSERT INTO tokens (id, user_id, name, hash) VALUES ($1, 'mia', 'her own', convert_to($1, 'UTF8'))`))}
 	}},
@@ -239,7 +239,7 @@ var peopleCases = map[string]useCase{
 	}},
 	"ListTokens": {may: persons, with: readUseCase},
 	"ListViews":  {may: persons, with: func(*authzFixture) []any { return []any{"vms"} }},
-	"SaveView":   {may: but(persons, "system"), with: func(*authzFixture) []any { return []any{"vms", "mine", "filter=phase:running"} }},
+	"SaveView":   {may: except(persons, "system"), with: func(*authzFixture) []any { return []any{"vms", "mine", "filter=phase:running"} }},
 	"CPUModels":  {may: somewhere, with: none},
 	"WatchKeys": {may: persons, with: func(w *authzFixture) []any {
 		return []any{[]string{"vm:" + string(w.vm()), "host:" + string(w.h1), "tasks"}}

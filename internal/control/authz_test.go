@@ -45,7 +45,7 @@ const (
 )
 
 // except removes names from a list.
-func but(list string, names ...string) string {
+func except(list string, names ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
 }
 
@@ -91,26 +91,26 @@ const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	w := newAuthzFixture(t)
 	v := reflect.ValueOf(w.Control)
-	known := map[string]bool{}
+	methods := map[string]bool{}
 	for i := range v.NumMethod() {
 		name := v.Type().Method(i).Name
-		known[name] = true
-		lines := 0
-		for key, line := range useCases { // a method for several resource types has one entry per type
+		methods[name] = true
+		entries := 0
+		for key, entry := range useCases { // a method for several resource types has one entry per type
 			if method, _, _ := strings.Cut(key, "/"); method != name {
 				continue
 			}
-			lines++
+			entries++
 			// The hosts must be online for each entry, however long the entries before took.
 			w.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
-			w.checkCase(key, v.Method(i), line)
+			w.checkCase(key, v.Method(i), entry)
 		}
-		if lines == 0 {
+		if entries == 0 {
 			t.Errorf("%s has no line in the table of use cases: say who may call it, and with what", name)
 		}
 	}
 	for key := range useCases {
-		if name, _, _ := strings.Cut(key, "/"); !known[name] {
+		if name, _, _ := strings.Cut(key, "/"); !methods[name] {
 			t.Errorf("%s is in the table, but is no use case", name)
 		}
 	}
@@ -120,15 +120,15 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 // the name of another one would be hidden, and missing in the table of use cases.
 func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 	t.Parallel()
-	door, rooms := reflect.TypeFor[*control.Control](), 0
-	for _, field := range reflect.VisibleFields(door.Elem()) {
+	facade, embedded := reflect.TypeFor[*control.Control](), 0
+	for _, field := range reflect.VisibleFields(facade.Elem()) {
 		if !field.Anonymous || len(field.Index) > 1 {
 			continue
 		}
-		rooms++
+		embedded++
 		for method := range field.Type.Methods() {
 			name := method.Name
-			shown, ok := door.MethodByName(name)
+			shown, ok := facade.MethodByName(name)
 			if !ok {
 				t.Errorf("%s is in two rooms, %s is one of them", name, field.Name)
 				continue
@@ -138,17 +138,17 @@ func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 			}
 		}
 	}
-	if rooms == 0 {
+	if embedded == 0 {
 		t.Error("control has no rooms")
 	}
 }
 
 // checkCase calls the method as every actor: first as all refused actors with the same objects, which must stay
 // unchanged, then as each permitted actor with new objects.
-func (w *authzFixture) checkCase(name string, method reflect.Value, line useCase) {
+func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCase) {
 	w.t.Helper()
-	may := strings.Fields(line.may)
-	args := line.with(w)
+	may := strings.Fields(entry.may)
+	args := entry.with(w)
 	before := w.changeMarks()
 	for who := range w.actors {
 		if slices.Contains(may, who) || slices.Contains(may, who+"?") {
@@ -170,12 +170,12 @@ func (w *authzFixture) checkCase(name string, method reflect.Value, line useCase
 		if !slices.Contains(may, who) {
 			continue
 		}
-		if line.without != nil {
-			if _, err := w.call(name, method, who, line.without(w)); !refusal(err) {
+		if entry.without != nil {
+			if _, err := w.call(name, method, who, entry.without(w)); !refusal(err) {
 				w.t.Errorf("%s lets %s pass without any proof: %v", name, who, err)
 			}
 		}
-		out, err := w.call(name, method, who, line.with(w))
+		out, err := w.call(name, method, who, entry.with(w))
 		if err != nil {
 			w.t.Errorf("%s refuses %s: %v", name, who, err)
 		}
@@ -316,7 +316,7 @@ func (w *authzFixture) vmWithSchedule() (fleet.VMID, fleet.ScheduleID) {
 	return id, schedule
 }
 
-// vmWithSnapshot returns a VM of project red on h1 with a snapshot and an overlay to merge.
+// withSnapshots returns a VM of project red on h1 with a snapshot and an overlay to merge.
 func (w *authzFixture) withSnapshots() (fleet.VMID, fleet.SnapshotID) {
 	id, _ := w.vmWithDisk()
 	snapshot := fleet.NewID[fleet.SnapshotID]()

@@ -227,8 +227,8 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 // host, if it has the VM's mark and no person has decided about it.
 func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 	s := newTaskFixture(t)
-	heard, silent := s.host("h3", 4096), s.h2
-	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, silent)
+	online, offline := s.host("h3", 4096), s.h2
+	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, offline)
 	var ids []fleet.VMID
 	want := map[string]bool{}
 	for _, x := range []struct {
@@ -236,21 +236,21 @@ func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 		on              fleet.HostID
 		power           fleet.Power
 		proven, settled bool
-		held            bool
+		blocked         bool
 	}{
-		{"off-heard", heard, fleet.Stopped, true, false, false},
-		{"stranger-heard", heard, fleet.Running, false, false, false},
-		{"settled-heard", heard, fleet.Paused, true, true, true},
-		{"stranger-silent", silent, fleet.Running, false, false, false},
-		{"itself-silent", silent, fleet.Running, true, false, true},
-		{"settled-silent", silent, fleet.Running, true, true, false},
+		{"off-heard", online, fleet.Stopped, true, false, false},
+		{"stranger-heard", online, fleet.Running, false, false, false},
+		{"settled-heard", online, fleet.Paused, true, true, true},
+		{"stranger-silent", offline, fleet.Running, false, false, false},
+		{"itself-silent", offline, fleet.Running, true, false, true},
+		{"settled-silent", offline, fleet.Running, true, true, false},
 	} {
 		vm := s.vm(x.name, fleet.Stopped)
 		s.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, settled) VALUES ($1, $2, $3, 1, $4, $5)`, vm.ID, x.on, x.power, x.proven, x.settled)
-		if ok, why := s.get(vm.ID).Allows(fleet.ActStart); ok == x.held {
+		if ok, why := s.get(vm.ID).Allows(fleet.ActStart); ok == x.blocked {
 			t.Fatalf("%s alone: start is allowed %t: %s", x.name, ok, why)
 		}
-		ids, want[x.name] = append(ids, vm.ID), x.held
+		ids, want[x.name] = append(ids, vm.ID), x.blocked
 	}
 	task, err := s.ActVMs(t.Context(), s.member, fleet.ActStart, ids)
 	if err != nil {
@@ -260,11 +260,11 @@ func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 	if err != nil || len(page.Items) != len(ids) {
 		t.Fatalf("%+v %v", page.Items, err)
 	}
-	for _, part := range page.Items {
+	for _, child := range page.Items {
 		// Mia sees no hosts.
-		held := strings.HasPrefix(part.Error, "Start is not possible: Another host says that it has a guest of this UUID, ")
-		if held != want[part.SubjectName] || held != part.Refused() || part.State.Ended() != held {
-			t.Errorf("%s is %s: %q", part.SubjectName, part.State, part.Error)
+		blocked := strings.HasPrefix(child.Error, "Start is not possible: Another host says that it has a guest of this UUID, ")
+		if blocked != want[child.SubjectName] || blocked != child.Refused() || child.State.Ended() != blocked {
+			t.Errorf("%s is %s: %q", child.SubjectName, child.State, child.Error)
 		}
 	}
 }
@@ -333,8 +333,8 @@ func TestCancelBulkTask(t *testing.T) {
 	if err != nil || got.State != fleet.JobRunning || *got.Steps != (fleet.Steps{Running: 1, Cancelled: 2}) {
 		t.Errorf("%+v %+v %v", got, got.Steps, err)
 	}
-	if parts := s.childStates(task.ID); parts != "asked cancelled, runs running, waits cancelled" {
-		t.Error(parts)
+	if children := s.childStates(task.ID); children != "asked cancelled, runs running, waits cancelled" {
+		t.Error(children)
 	}
 	s.beginTasks()
 	if n := s.count("jobs WHERE state = 'queued'"); n != 0 {
@@ -354,8 +354,8 @@ func TestCancelBulkTask(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.beginTasks()
-	if parts := s.childStates(task.ID); parts != "one cancelled, two queued" {
-		t.Error(parts)
+	if children := s.childStates(task.ID); children != "one cancelled, two queued" {
+		t.Error(children)
 	}
 }
 
@@ -378,8 +378,8 @@ func TestBulkChildrenStartOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n, lines := s.count("jobs"), s.count("audit WHERE action = 'vm.shutdown'"); n != len(names) || lines != n {
-		t.Errorf("%d jobs and %d lines in the audit, want %d", n, lines, len(names))
+	if n, audits := s.count("jobs"), s.count("audit WHERE action = 'vm.shutdown'"); n != len(names) || audits != n {
+		t.Errorf("%d jobs and %d lines in the audit, want %d", n, audits, len(names))
 	}
 	s.settledAs(task.ID, fleet.JobQueued, 0, fleet.Steps{Queued: len(names)})
 	s.exec(`UPDATE jobs SET state = 'done', ended_at = now()`)

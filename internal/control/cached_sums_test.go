@@ -119,7 +119,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 			loadPages(t, c, s.nfs, network) // the state before the host was deleted
 		}
 		want := loadPages(t, control.New(s.pool, control.Options{}), s.nfs, network)
-		late := time.After(20 * time.Second)
+		timeout := time.After(20 * time.Second)
 		for woken := now.sql == ""; ; {
 			diff := "nobody was woken"
 			if woken {
@@ -130,7 +130,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 			select {
 			case <-sub.C:
 				woken = true
-			case <-late:
+			case <-timeout:
 				t.Fatalf("%s: what is so (-), and what is shown (+):\n%s", now.what, diff)
 			}
 		}

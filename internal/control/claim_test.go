@@ -58,10 +58,10 @@ func TestParkedClaimWakesOnNewJob(t *testing.T) {
 // would find nothing.
 func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	r := newRig(t)
-	heard := r.wakeCounter()
+	woken := r.wakeCounter()
 	wakes := func() bool {
 		t.Helper()
-		return slices.Contains(heard(), "jobs:"+string(r.agent.HostID))
+		return slices.Contains(woken(), "jobs:"+string(r.agent.HostID))
 	}
 	end := func(w wire.Work) {
 		t.Helper()

@@ -27,11 +27,11 @@ func (r *rig) addHosts(n int) []*rig {
 // waitForLock returns once a transaction waits for a lock.
 func (r *rig) waitForLock() {
 	r.t.Helper()
-	for late := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for timeout := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if one[bool](r, `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`) {
 			return
 		}
-		if time.Now().After(late) {
+		if time.Now().After(timeout) {
 			r.t.Fatal("nobody waits for a lock")
 		}
 	}

@@ -38,10 +38,10 @@ func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 		}
 		return out
 	}
-	said := func(name string, p fleet.HostPhase) string { return fmt.Sprint(name, " ", p.Severity()) }
+	row := func(name string, p fleet.HostPhase) string { return fmt.Sprint(name, " ", p.Severity()) }
 	want := []string{
-		said("d-twin", fleet.HostConflict), said("a-silent", fleet.HostUnknown), said("b-silent", fleet.HostUnknown),
-		said("c-blind", fleet.HostDegraded), said("e-stale", fleet.HostDegraded),
+		row("d-twin", fleet.HostConflict), row("a-silent", fleet.HostUnknown), row("b-silent", fleet.HostUnknown),
+		row("c-blind", fleet.HostDegraded), row("e-stale", fleet.HostDegraded),
 	}
 	got := names()
 	if slices.Sort(want); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
@@ -52,7 +52,7 @@ func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 	}
 	r.exec(`UPDATE hosts SET status = '{}'`)
 	got = names()
-	for _, must := range []string{said("d-twin", fleet.HostConflict), said("c-blind", fleet.HostDegraded), said("e-stale", fleet.HostDegraded), said("a-silent", fleet.HostUnknown)} {
+	for _, must := range []string{row("d-twin", fleet.HostConflict), row("c-blind", fleet.HostDegraded), row("e-stale", fleet.HostDegraded), row("a-silent", fleet.HostUnknown)} {
 		if len(got) != 3+fleet.AttentionNames || !slices.Contains(got, must) {
 			t.Errorf("of many silent hosts beside it %q is not among the %d that are named: %q", must, len(got), got)
 		}

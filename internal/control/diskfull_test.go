@@ -32,14 +32,14 @@ func TestFullDatabaseDiskEndsReadiness(t *testing.T) {
 		t.Helper()
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for late := time.After(30 * time.Second); ; {
+		for timeout := time.After(30 * time.Second); ; {
 			err := ready()
 			if done(err) {
 				return
 			}
 			select {
 			case <-tick.C:
-			case <-late:
+			case <-timeout:
 				t.Fatalf("%s: readiness is still %v", what, err)
 			}
 		}

@@ -102,7 +102,7 @@ func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 	if w.SpecHash == "" {
 		t.Fatal("the order has no hash of the spec")
 	}
-	said := func(generation, stamped int64, hash string) wire.VMReport {
+	vmReport := func(generation, stamped int64, hash string) wire.VMReport {
 		return wire.VMReport{ID: id, Name: "web", Generation: generation, Stamped: stamped, SpecHash: hash, Status: fleet.VMStatus{Power: fleet.Stopped}}
 	}
 	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
@@ -116,19 +116,19 @@ func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 		return one[int](r, `SELECT count(*)::int FROM jobs WHERE kind = 'vm.apply' AND state = 'queued' AND generation = (SELECT generation FROM vms)`) == 1
 	}
 	for when, vm := range map[string]wire.VMReport{
-		"as ordered":                        said(1, 1, w.SpecHash),
-		"by an agent that knows no hashes":  said(2, 0, ""),
-		"by a definition that has none":     said(1, 1, ""),
-		"behind":                            said(1, 0, "other"),
-		"applied before the newest, failed": said(2, 0, w.SpecHash),
+		"as ordered":                        vmReport(1, 1, w.SpecHash),
+		"by an agent that knows no hashes":  vmReport(2, 0, ""),
+		"by a definition that has none":     vmReport(1, 1, ""),
+		"behind":                            vmReport(1, 0, "other"),
+		"applied before the newest, failed": vmReport(2, 0, w.SpecHash),
 	} {
 		if queued(when, vm) {
 			t.Errorf("%s, it is applied anew", when)
 		}
 	}
 	for when, vm := range map[string]wire.VMReport{
-		"of a generation that is not reached": said(2, 2, "other"),
-		"of the same one with another spec":   said(1, 1, "other"),
+		"of a generation that is not reached": vmReport(2, 2, "other"),
+		"of the same one with another spec":   vmReport(1, 1, "other"),
 	} {
 		if !queued(when, vm) || !queued(when+", again", vm) {
 			t.Errorf("%s, it is not applied once", when)
@@ -144,7 +144,7 @@ func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 		r.exec(`DELETE FROM jobs WHERE task_id IN (SELECT id FROM tasks WHERE created_by = 'Quantix')`)
 	}
 	r.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}'`)
-	if queued("with another power", said(1, 1, w.SpecHash)) {
+	if queued("with another power", vmReport(1, 1, w.SpecHash)) {
 		t.Error("what people want of the power is no spec of the definition")
 	}
 }

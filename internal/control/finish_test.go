@@ -12,14 +12,14 @@ func TestFailedCreationCancelsStart(t *testing.T) {
 	id := r.addVM("web")
 	r.queue(id, fleet.VMStart)
 	w := r.claim()[0]
-	words := "Cannot access storage file '/nope'"
-	if err := r.finish(w, wire.Finish{Outcome: wire.Failed, Error: words}); err != nil {
+	errText := "Cannot access storage file '/nope'"
+	if err := r.finish(w, wire.Finish{Outcome: wire.Failed, Error: errText}); err != nil {
 		t.Fatal(err)
 	}
 	if state := one[string](r, `SELECT state FROM jobs WHERE kind = 'vm.start'`); state != "cancelled" {
 		t.Fatalf("the start is %s", state)
 	}
-	if got := one[string](r, `SELECT status->>'error' FROM vms`); got != words {
+	if got := one[string](r, `SELECT status->>'error' FROM vms`); got != errText {
 		t.Fatalf("the VM says %q", got)
 	}
 }
@@ -41,10 +41,10 @@ func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	}
 	r.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
 	r.queue(id, fleet.VMApply)
-	held := fleet.VMStatus{
+	pending := fleet.VMStatus{
 		Power: fleet.Running, NextBoot: []string{"nics"}, PendingUnplug: []fleet.PendingUnplug{{Field: "nics", What: "network card 52:54:00:00:00:01"}},
 	}
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &held}); err != nil || remark() != "The guest did not let go of network card 52:54:00:00:00:01; it goes at the next start." {
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &pending}); err != nil || remark() != "The guest did not let go of network card 52:54:00:00:00:01; it goes at the next start." {
 		t.Fatalf("the task ends with %q, %v", remark(), err)
 	}
 	list := func() []string {

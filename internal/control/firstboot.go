@@ -65,7 +65,7 @@ func (s sealer) open(label, key string, sealed []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// The label binds the sealed first boot to one VM: another VM's row cannot open it.
+// firstBootLabel binds the sealed first boot to one VM: another VM's row cannot open it.
 func firstBootLabel(id fleet.VMID) string { return "first boot of VM " + string(id) }
 
 // source returns the first boot before the VM's own values are inserted.

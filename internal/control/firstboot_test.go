@@ -56,7 +56,7 @@ func (w *authzFixture) addCustomization(in control.CustomizationInput) fleet.Cus
 	return out
 }
 
-// The fixture's agents are old by default; this makes them support first boots.
+// enableFirstBoots is SQL. The agents of a fixture are old by default; the SQL makes them support first boots.
 const enableFirstBoots = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
 
 // newSealedFixture returns a projectFixture whose portal has a key.
@@ -110,8 +110,8 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 			t.Errorf("%s is in %s", text, at)
 		}
 	}
-	if lines := s.audited("vm."); strings.Contains(lines, aSecret) {
-		t.Errorf("the audit says %s", lines)
+	if audits := s.audited("vm."); strings.Contains(audits, aSecret) {
+		t.Errorf("the audit says %s", audits)
 	}
 
 	view, err := s.FirstBoot(ctx, s.member, vm.ID)

@@ -45,7 +45,7 @@ func (p twoHostFixture) reportOther(power fleet.Power) {
 	p.other.report("there "+string(power), p.domain(power))
 }
 
-// settled runs the pass and returns the VM.
+// settle runs the pass and returns the VM.
 func (p twoHostFixture) settle() fleet.VMView {
 	p.t.Helper()
 	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {

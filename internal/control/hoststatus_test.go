@@ -124,7 +124,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 	}
 	all, err := s.ListPoolsInFull(t.Context(), chief, fleet.Query{})
 	for _, v := range all.Items {
-		if told := s.poolView(chief, v.ID); !slices.EqualFunc(v.Hosts, told.Hosts, func(x, y fleet.PoolHost) bool { return x.HostID == y.HostID && x.PoolID == y.PoolID }) {
+		if shown := s.poolView(chief, v.ID); !slices.EqualFunc(v.Hosts, shown.Hosts, func(x, y fleet.PoolHost) bool { return x.HostID == y.HostID && x.PoolID == y.PoolID }) {
 			t.Errorf("seed %d: the list tells other hosts of %s than the pool", seed, v.Name)
 		}
 	}

@@ -53,9 +53,9 @@ func pages[T any](t *testing.T, name, sort string, list func(context.Context, fl
 		}
 		return all
 	}
-	whole, err := query.Every(t.Context(), chief, fleet.Query{Sort: sort}, list)
-	if err != nil || len(whole) != want {
-		t.Fatalf("%s by %q: %d, %v", name, sort, len(whole), err)
+	complete, err := query.Every(t.Context(), chief, fleet.Query{Sort: sort}, list)
+	if err != nil || len(complete) != want {
+		t.Fatalf("%s by %q: %d, %v", name, sort, len(complete), err)
 	}
 	var got []T
 	for q := (fleet.Query{Sort: sort, Limit: 2}); ; {
@@ -68,8 +68,8 @@ func pages[T any](t *testing.T, name, sort string, list func(context.Context, fl
 			break
 		}
 	}
-	if !slices.Equal(ids(got), ids(whole)) {
-		t.Errorf("%s by %q: %v page by page, %v at once", name, sort, ids(got), ids(whole))
+	if !slices.Equal(ids(got), ids(complete)) {
+		t.Errorf("%s by %q: %v page by page, %v at once", name, sort, ids(got), ids(complete))
 	}
 }
 

@@ -52,17 +52,17 @@ func TestLostHostCanBeDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	remove := func() error { return s.DeleteHost(t.Context(), chief, s.h1) }
-	silent := func() {
+	setOffline := func() {
 		s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	}
-	silent()
+	setOffline()
 	s.wantRefused("VMs that nobody wants gone", fleet.Conflict, "web", remove)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
 	s.wantRefused("a host that is still at it", fleet.Conflict, "web", remove)
-	silent()
+	setOffline()
 	if err := remove(); err != nil {
 		t.Fatal(err)
 	}

@@ -75,9 +75,9 @@ func TestSearch(t *testing.T) {
 		"10.0.": "vm web-1, found Web-old", "10.0.0": "vm web-1", "10.0.7": "found Web-old", "10.1": "", "FE80::5": "vm web-1", "fe80:0:0::5054:ff:fe00:1": "vm web-1",
 		"52:54": "vm web-1, found Web-old", "52:54:00:a": "found Web-old", "52-54-00-0": "vm web-1", "54:00": "", "env=pr": "vm web-1", "ENV": "vm web-1", "nv=": "", "prod": "", "h1": "host h1", "nfs": "pool nfs", "default": "network default", "red": "project red", " ": "", "%": "", `\`: "",
 	} {
-		found, err := s.Search(t.Context(), chief, text, 8)
+		hits, err := s.Search(t.Context(), chief, text, 8)
 		var rows []string
-		for _, f := range found {
+		for _, f := range hits {
 			rows = append(rows, f.Kind+" "+f.Name)
 		}
 		if got := strings.Join(rows, ", "); err != nil || got != want {
@@ -88,19 +88,19 @@ func TestSearch(t *testing.T) {
 		"10.0.0": "10.0.0.5", "10.0.0.6": "10.0.0.6", "52:54:00:00": "52:54:00:00:00:01", "env": "env=prod", "web-1": "red on h1", string(web.ID): string(web.ID),
 		"10.0.7": "10.0.7.1, discovered on h1", "52:54:00:aa": "52:54:00:aa:00:01, discovered on h1", "web-o": "discovered on h1",
 	} {
-		if found, err := s.Search(t.Context(), chief, text, 8); err != nil || len(found) != 1 || found[0].Hint != want {
-			t.Errorf("%q finds %+v %v, want it in %q", text, found, err, want)
+		if hits, err := s.Search(t.Context(), chief, text, 8); err != nil || len(hits) != 1 || hits[0].Hint != want {
+			t.Errorf("%q finds %+v %v, want it in %q", text, hits, err, want)
 		}
 	}
 	for _, text := range []string{"10.0", "52:54", "env=", "fe80"} {
-		if found, err := s.Search(t.Context(), s.stranger, text, 8); err != nil || len(found) != 0 {
-			t.Errorf("by %q a stranger finds %+v %v", text, found, err)
+		if hits, err := s.Search(t.Context(), s.stranger, text, 8); err != nil || len(hits) != 0 {
+			t.Errorf("by %q a stranger finds %+v %v", text, hits, err)
 		}
 	}
 	// Network default, project blue, and the published images.
-	found, err := s.Search(t.Context(), s.stranger, "e", 8)
-	if found = slices.DeleteFunc(found, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(found) != 2 {
-		t.Errorf("a stranger finds %+v %v", found, err)
+	hits, err := s.Search(t.Context(), s.stranger, "e", 8)
+	if hits = slices.DeleteFunc(hits, func(f fleet.SearchHit) bool { return f.Kind == "image" }); err != nil || len(hits) != 2 {
+		t.Errorf("a stranger finds %+v %v", hits, err)
 	}
 	s.wantRefused("too long", fleet.Malformed, "at most 200 bytes", func() error { _, err := s.Search(t.Context(), chief, strings.Repeat("x", 201), 8); return err })
 }

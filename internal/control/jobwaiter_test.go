@@ -18,7 +18,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	}
 	defer out.Close()
 	one := wire.ClaimRequest{Max: 1}
-	look := func(wait time.Duration) (jobs []wire.Work, rest time.Duration, asked bool) {
+	claim := func(wait time.Duration) (jobs []wire.Work, rest time.Duration, asked bool) {
 		t.Helper()
 		before := r.pool.Stat().AcquireCount()
 		claim, rest, err := out.Claim(t.Context(), one, wait)
@@ -27,15 +27,15 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 		}
 		return claim.Jobs, rest, r.pool.Stat().AcquireCount() > before
 	}
-	if _, rest, asked := look(time.Hour); !asked || rest != time.Hour {
+	if _, rest, asked := claim(time.Hour); !asked || rest != time.Hour {
 		t.Errorf("the first look: asked %v, %s", asked, rest)
 	}
 	for range 3 {
-		if _, rest, asked := look(time.Hour); asked || rest >= time.Hour || rest < time.Hour-time.Minute {
+		if _, rest, asked := claim(time.Hour); asked || rest >= time.Hour || rest < time.Hour-time.Minute {
 			t.Errorf("the next one: asked %v, %s", asked, rest)
 		}
 	}
-	if _, _, asked := look(time.Second); !asked {
+	if _, _, asked := claim(time.Second); !asked {
 		t.Error("a look that is old is not repeated")
 	}
 	hush := make(chan struct{})
@@ -47,7 +47,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	r.addVM("db") // between two claims
 	until := time.Now().Add(10 * time.Second)
 	for n := 0; n < 2 && time.Now().Before(until); {
-		jobs, _, _ := look(time.Hour)
+		jobs, _, _ := claim(time.Hour)
 		n += len(jobs)
 		if n == 2 {
 			until = time.Time{}
@@ -59,17 +59,17 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	if got, err := out.Wait(t.Context(), one, time.Millisecond, nil); err != nil || len(got.Jobs) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// A claim that got less than its limit leaves nothing, and need not query again.
+	// A got that got less than its limit leaves nothing, and need not query again.
 	one.Max = 3
-	heard := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
-	defer heard.Close()
+	woken := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
+	defer woken.Close()
 	r.addVM("mail")
-	<-heard.C
-	claim, err := out.Wait(t.Context(), one, time.Minute, nil)
-	if err != nil || len(claim.Jobs) != 1 {
-		t.Fatalf("%+v, %v", claim, err)
+	<-woken.C
+	got, err := out.Wait(t.Context(), one, time.Minute, nil)
+	if err != nil || len(got.Jobs) != 1 {
+		t.Fatalf("%+v, %v", got, err)
 	}
-	if jobs, _, asked := look(time.Hour); asked || len(jobs) > 0 {
+	if jobs, _, asked := claim(time.Hour); asked || len(jobs) > 0 {
 		t.Errorf("after less than it may take: asked %v, %d jobs", asked, len(jobs))
 	}
 	for _, other := range []fleet.Actor{

@@ -299,9 +299,9 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 	s.wantRefused("somebody who is not the system", fleet.Forbidden, "", func() error { return s.AssignLabelled(t.Context(), chief) })
 	s.setLabels(s.h1, rack4)
 	s.setLabels(s.h2, rack4)
-	look, err := s.LabelledHosts(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")
-	if err != nil || look.All != 2 || look.Without != 1 || look.Hosts[0].HostName != "h2" || look.Hosts[0].Has || !look.Hosts[1].Has {
-		t.Errorf("%+v %v", look, err)
+	preview, err := s.LabelledHosts(t.Context(), chief, fleet.SubjectPool(s.local), "rack=4")
+	if err != nil || preview.All != 2 || preview.Without != 1 || preview.Hosts[0].HostName != "h2" || preview.Hosts[0].Has || !preview.Hosts[1].Has {
+		t.Errorf("%+v %v", preview, err)
 	}
 }
 
@@ -353,7 +353,7 @@ func TestLabelChangesWakeAssignPass(t *testing.T) {
 	r.drainHub()
 	sub := r.hub.Subscribe("labels")
 	t.Cleanup(sub.Close)
-	told := func(what string, want bool, sql string, args ...any) {
+	wantNotified := func(what string, want bool, sql string, args ...any) {
 		t.Helper()
 		r.exec(sql, args...)
 		r.drainHub()
@@ -361,20 +361,20 @@ func TestLabelChangesWakeAssignPass(t *testing.T) {
 			t.Errorf("%s is told of: %t", what, got)
 		}
 	}
-	told("a host without labels", false, `INSERT INTO hosts (id, name) VALUES ('new', 'new')`)
-	told("a host with labels", true, `INSERT INTO hosts (id, name, spec) VALUES ('newer', 'newer', '{"labels":{"rack":"4"}}')`)
-	told("a description", false, `UPDATE hosts SET spec = '{"description":"x","labels":{"rack":"4"}}' WHERE id = 'newer'`)
-	told("other labels", true, `UPDATE hosts SET spec = '{"labels":{"rack":"5"}}' WHERE id = 'newer'`)
-	told("what a host reports", false, `UPDATE hosts SET status = '{}' WHERE id = 'newer'`)
-	told("a pool", false, `INSERT INTO pools (id, name, spec) VALUES ('p', 'fast', '{"kind":"dir","path":"/a"}')`)
-	told("a selector", true, `INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', 'p', 'ssd', '{}', '{ssd}')`)
+	wantNotified("a host without labels", false, `INSERT INTO hosts (id, name) VALUES ('new', 'new')`)
+	wantNotified("a host with labels", true, `INSERT INTO hosts (id, name, spec) VALUES ('newer', 'newer', '{"labels":{"rack":"4"}}')`)
+	wantNotified("a description", false, `UPDATE hosts SET spec = '{"description":"x","labels":{"rack":"4"}}' WHERE id = 'newer'`)
+	wantNotified("other labels", true, `UPDATE hosts SET spec = '{"labels":{"rack":"5"}}' WHERE id = 'newer'`)
+	wantNotified("what a host reports", false, `UPDATE hosts SET status = '{}' WHERE id = 'newer'`)
+	wantNotified("a pool", false, `INSERT INTO pools (id, name, spec) VALUES ('p', 'fast', '{"kind":"dir","path":"/a"}')`)
+	wantNotified("a selector", true, `INSERT INTO selectors (noun, object_id, selector, pairs, keys) VALUES ('pool', 'p', 'ssd', '{}', '{ssd}')`)
 	pages := r.hub.Subscribe("pool:p")
 	t.Cleanup(pages.Close)
-	told("a host that is left out", false, `INSERT INTO left_out (noun, object_id, host_id, why) VALUES ('pool', 'p', 'new', 'taken')`)
+	wantNotified("a host that is left out", false, `INSERT INTO left_out (noun, object_id, host_id, why) VALUES ('pool', 'p', 'new', 'taken')`)
 	if len(pages.Take()) == 0 {
 		t.Error("the page of the pool is not told of it")
 	}
-	told("an end", false, `DELETE FROM pools`)
+	wantNotified("an end", false, `DELETE FROM pools`)
 	if n := one[int](r, `SELECT (SELECT count(*) FROM selectors) + (SELECT count(*) FROM left_out)`); n != 0 {
 		t.Errorf("%d rows outlive their pool", n)
 	}

@@ -72,9 +72,9 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	if names(s.member) != "1" || names(s.stranger) != "0" {
 		t.Errorf("published to red, the member sees %s and the stranger %s", names(s.member), names(s.stranger))
 	}
-	told := s.image(s.member, id)
-	if told.CreatedBy != "" || len(told.Versions) != 1 || told.Versions[0].Copies != nil || told.Versions[0].Source != "" || told.Grants[0].By != "" || !told.Versions[0].Offered {
-		t.Errorf("a member is told %+v", told)
+	image := s.image(s.member, id)
+	if image.CreatedBy != "" || len(image.Versions) != 1 || image.Versions[0].Copies != nil || image.Versions[0].Source != "" || image.Grants[0].By != "" || !image.Versions[0].Offered {
+		t.Errorf("a member is told %+v", image)
 	}
 	vm, err := s.createFromImage(s.member, s.red, "mine", disk)
 	if err != nil {

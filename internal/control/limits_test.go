@@ -89,11 +89,11 @@ func TestBridgeNeedsGrant(t *testing.T) {
 		if err != nil || errList != nil || errFound != nil || errAll != nil {
 			t.Fatal(err, errList, errFound, errAll)
 		}
-		var words []any
+		var names []any
 		for _, n := range usable {
-			words = append(words, n.Name)
+			names = append(names, n.Name)
 		}
-		return strings.TrimSpace(fmt.Sprintln(append(words, len(listed.Items), len(found), len(all))...))
+		return strings.TrimSpace(fmt.Sprintln(append(names, len(listed.Items), len(found), len(all))...))
 	}
 	const closed = "br0 is not open to this project."
 	s.wantRefused("a bridge", fleet.Invalid, closed, create(s.member, s.red, "web", onBridge))

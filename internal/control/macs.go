@@ -114,7 +114,7 @@ func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen 
 			}
 		}
 	}
-	return "", fleet.Errorf(fleet.Conflict, "No MAC address that begins with %s is free for a new network card. An administrator can give the portal another macPrefix.", p)
+	return "", fleet.Errorf(fleet.Conflict, "No MAC address that begins with %s is free for a new NIC. An administrator can give the portal another macPrefix.", p)
 }
 
 // reserveMAC reserves an address for a VM until the transaction ends. It returns false if another VM has or reserves

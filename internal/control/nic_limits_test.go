@@ -19,7 +19,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	s.exec(`UPDATE networks SET spec = '{"mode":"nat","portGroups":[{"name":"slow","toGuest":{"averageKiB":100}},{"name":"free"}]}' WHERE id = $1`, lan)
 	s.exec(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1`, lan)
 	admin := s.addUser("ada", fleet.RoleAdmin)
-	card := func(change func(*fleet.NIC)) func(*fleet.VMSpec) {
+	nicEdit := func(change func(*fleet.NIC)) func(*fleet.VMSpec) {
 		return func(v *fleet.VMSpec) {
 			n := fleet.NIC{Network: "lan"}
 			if len(v.NICs) > 0 {
@@ -35,7 +35,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	create := func(a fleet.Actor, name string, host fleet.HostID, change func(*fleet.NIC)) func() error {
 		return func() error {
 			spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 256}
-			card(change)(&spec)
+			nicEdit(change)(&spec)
 			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: name, HostID: host, Spec: spec})
 			return err
 		}
@@ -50,7 +50,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 	running := s.vm("on", fleet.Running)
 	edit := func(change func(*fleet.NIC)) func() error {
 		return func() error {
-			vm, _, err := s.UpdateVM(t.Context(), admin, running.ID, editedSpec(running, card(change)))
+			vm, _, err := s.UpdateVM(t.Context(), admin, running.ID, editedSpec(running, nicEdit(change)))
 			if err == nil {
 				running = vm
 			}

@@ -29,10 +29,10 @@ func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var said string
-	err := s.pool.QueryRow(t.Context(), `SELECT detail FROM audit WHERE action = 'vm.create' AND name = 'big-1'`).Scan(&said)
-	if err != nil || !strings.Contains(said, "overcommit chosen") {
-		t.Errorf("the audit says %q, %v", said, err)
+	var message string
+	err := s.pool.QueryRow(t.Context(), `SELECT detail FROM audit WHERE action = 'vm.create' AND name = 'big-1'`).Scan(&message)
+	if err != nil || !strings.Contains(message, "overcommit chosen") {
+		t.Errorf("the audit says %q, %v", message, err)
 	}
 	vm, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, HostID: s.h2, Name: "edited", Spec: smallSpec})
 	if err != nil {

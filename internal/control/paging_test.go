@@ -36,13 +36,13 @@ func walkPages[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet
 	if page.Prev != "" {
 		t.Errorf("%+v: something stands before the first page", q)
 	}
-	there, all := [][]string{rows}, rows
+	forward, all := [][]string{rows}, rows
 	for page.Next != "" {
 		q.After = page.Next
 		if page, rows = read(q); page.Prev == "" {
-			t.Errorf("%+v: no way back from page %d", q, len(there)+1)
+			t.Errorf("%+v: no way back from page %d", q, len(forward)+1)
 		}
-		there, all = append(there, rows), append(slices.Clone(all), rows...)
+		forward, all = append(forward, rows), append(slices.Clone(all), rows...)
 	}
 	back := [][]string{rows}
 	for q.After = ""; page.Prev != ""; {
@@ -53,11 +53,11 @@ func walkPages[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet
 		back = append(back, rows)
 	}
 	slices.Reverse(back)
-	if fmt.Sprint(there) != fmt.Sprint(back) {
-		t.Errorf("%+v: there\n%v\nand back\n%v", q, there, back)
+	if fmt.Sprint(forward) != fmt.Sprint(back) {
+		t.Errorf("%+v: there\n%v\nand back\n%v", q, forward, back)
 	}
-	if len(there) < 3 {
-		t.Errorf("%+v: only %d pages", q, len(there))
+	if len(forward) < 3 {
+		t.Errorf("%+v: only %d pages", q, len(forward))
 	}
 	return all
 }
@@ -131,7 +131,7 @@ func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	for _, name := range []string{"b", "c", "d", "e", "f"} {
 		s.vm(name, fleet.Stopped)
 	}
-	look := func(q fleet.Query) (fleet.Page[fleet.VMView], string) {
+	fetch := func(q fleet.Query) (fleet.Page[fleet.VMView], string) {
 		t.Helper()
 		q.Limit = 2
 		page, err := s.ListVMs(t.Context(), chief, q)
@@ -144,27 +144,27 @@ func TestPreviousPageShowsCurrentRows(t *testing.T) {
 		}
 		return page, names.String()
 	}
-	first, _ := look(fleet.Query{})
-	second, names := look(fleet.Query{After: first.Next})
+	first, _ := fetch(fleet.Query{})
+	second, names := fetch(fleet.Query{After: first.Next})
 	if names != "de" {
 		t.Fatalf("the second page is %s", names)
 	}
 	s.exec(`DELETE FROM vms WHERE name = 'b'`)
-	short, names := look(fleet.Query{Before: second.Prev})
+	short, names := fetch(fleet.Query{Before: second.Prev})
 	if names != "c" || short.Prev != "" {
 		t.Errorf("with a row less, the page back is %s; before it: %q", names, short.Prev)
 	}
-	if _, names = look(fleet.Query{After: short.Next}); names != "de" {
+	if _, names = fetch(fleet.Query{After: short.Next}); names != "de" {
 		t.Errorf("on from there: %s", names)
 	}
 	s.vm("a", fleet.Stopped)
 	s.vm("b", fleet.Stopped)
-	later, names := look(fleet.Query{Before: second.Prev})
+	later, names := fetch(fleet.Query{Before: second.Prev})
 	if names != "bc" || later.Prev == "" {
 		t.Errorf("with a row more, the page back is %s; before it: %q", names, later.Prev)
 	}
 	s.exec(`DELETE FROM vms WHERE name < 'd'`)
-	if none, names := look(fleet.Query{Before: second.Prev}); names != "" || none.Prev != "" || none.Next != "" || none.Items == nil {
+	if none, names := fetch(fleet.Query{Before: second.Prev}); names != "" || none.Prev != "" || none.Next != "" || none.Items == nil {
 		t.Errorf("with no row left: %+v", none)
 	}
 }

@@ -58,7 +58,7 @@ func (c *Control) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Ac
 	return q.SetPoolSecret(ctx, db.SetPoolSecretParams{PoolID: id, ByKey: by, Sealed: sealed, SetBy: a.Name})
 }
 
-// The label binds a sealed secret to one pool: another pool's row cannot open it.
+// poolSecretLabel binds a sealed secret to one pool: another pool's row cannot open it.
 func poolSecretLabel(id fleet.PoolID) string { return "secret of pool " + string(id) }
 
 // PoolSecret returns a pool's secret to a host that has the pool assigned. All other callers are refused.

@@ -13,20 +13,20 @@ import (
 )
 
 // request orders something from the portal and returns its answer.
-type asking func(ctx context.Context, portal *control.Control) (any, error)
+type request func(ctx context.Context, portal *control.Control) (any, error)
 
 // portalOrder is an order during which the portal crashes.
 type portalOrder struct {
 	every int // as crashFixture.every
 	least int // minimum number of crash points
 	// ready prepares the order and returns its request.
-	ready func(m *crashFixture) asking
+	ready func(m *crashFixture) request
 	// want checks the outcome, beyond equality with an order without crashes.
 	want func(m *crashFixture)
 }
 
 // createRequest orders a VM.
-func (m *crashFixture) createRequest(in control.CreateVM) asking {
+func (m *crashFixture) createRequest(in control.CreateVM) request {
 	in.ProjectID = m.red
 	return func(ctx context.Context, portal *control.Control) (any, error) {
 		return portal.CreateVM(ctx, chief, in)
@@ -46,34 +46,34 @@ func (m *crashFixture) wantDisks(name string, n int) {
 }
 
 var portalOrders = map[string]portalOrder{
-	"a VM is cloned": {1, 60, func(m *crashFixture) asking {
+	"a VM is cloned": {1, 60, func(m *crashFixture) request {
 		return m.createRequest(control.CreateVM{Name: "web-2", From: &control.From{VMID: m.vmWithTwoDisks().ID}})
 	}, func(m *crashFixture) { m.wantDisks("web-2", 2) }},
-	"a VM is made from a snapshot": {4, 30, func(m *crashFixture) asking {
+	"a VM is made from a snapshot": {4, 30, func(m *crashFixture) request {
 		vm := m.vmWithTwoDisks()
 		base, _ := m.withSnapshots(vm)
 		return m.createRequest(control.CreateVM{Name: "then", From: &control.From{VMID: vm.ID, SnapshotID: base, PoolID: m.nfs}})
 	}, func(m *crashFixture) { m.wantDisks("then", 1) }},
-	"a linked VM is made from a template": {4, 30, func(m *crashFixture) asking {
+	"a linked VM is made from a template": {4, 30, func(m *crashFixture) request {
 		return m.createRequest(control.CreateVM{Name: "linked", Start: true, From: &control.From{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID}})
 	}, func(m *crashFixture) { m.wantDisks("linked", 2) }},
-	"a VM with full disks is made from a template": {4, 30, func(m *crashFixture) asking {
+	"a VM with full disks is made from a template": {4, 30, func(m *crashFixture) request {
 		return m.createRequest(control.CreateVM{Name: "full", From: &control.From{TemplateID: m.newTemplate("Web", m.vmWithTwoDisks()).ID, Full: true, PoolID: m.nfs}})
 	}, func(m *crashFixture) { m.wantDisks("full", 2) }},
-	"a VM is made where its image is not": {4, 30, func(m *crashFixture) asking {
+	"a VM is made where its image is not": {4, 30, func(m *crashFixture) request {
 		spec := smallSpec
 		spec.Disks = []fleet.Disk{{PoolID: m.nfs, ImageID: m.imageOnOneHost(), Overlay: true}}
 		return m.createRequest(control.CreateVM{Name: "apart", HostID: m.h1, Spec: spec})
 	}, func(m *crashFixture) { m.wantDisks("apart", 1) }},
-	"a VM is made on a host that gets its image from another": {4, 30, func(m *crashFixture) asking {
+	"a VM is made on a host that gets its image from another": {4, 30, func(m *crashFixture) request {
 		spec := smallSpec
 		spec.Disks = []fleet.Disk{{PoolID: m.local, ImageID: m.imageOnOneHost(), Overlay: true}}
 		return m.createRequest(control.CreateVM{Name: "afar", HostID: m.h2, Spec: spec})
 	}, func(m *crashFixture) { m.wantDisks("afar", 1) }},
-	"an appliance is imported": {4, 30, func(m *crashFixture) asking {
+	"an appliance is imported": {4, 30, func(m *crashFixture) request {
 		return m.createRequest(control.CreateVM{Name: "imported", Start: true, From: &control.From{Appliance: m.addAppliance(m.nfs, "web.ova")}})
 	}, func(m *crashFixture) { m.wantDisks("imported", 2) }},
-	"several VMs are made": {9, 45, func(m *crashFixture) asking {
+	"several VMs are made": {9, 45, func(m *crashFixture) request {
 		in := control.CreateVMs{CreateVM: control.CreateVM{ProjectID: m.red, Name: "w-{n}", From: &control.From{TemplateID: m.newTemplate("Web", m.stoppedVM("web")).ID}}, BulkNames: fleet.BulkNames{Count: 3}}
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.CreateVMs(ctx, chief, in)
@@ -83,20 +83,20 @@ var portalOrders = map[string]portalOrder{
 			m.wantDisks(name, 1)
 		}
 	}},
-	"a snapshot is taken": {1, 20, func(m *crashFixture) asking {
+	"a snapshot is taken": {1, 20, func(m *crashFixture) request {
 		vm := m.vmWithTwoDisks()
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.TakeSnapshot(ctx, chief, vm.ID, control.NewSnapshot{Name: "one", Memory: true})
 		}
 	}, func(m *crashFixture) { m.wantSnapshots("one") }},
-	"a VM goes back to a snapshot": {1, 20, func(m *crashFixture) asking {
+	"a VM goes back to a snapshot": {1, 20, func(m *crashFixture) request {
 		vm := m.vmWithTwoDisks()
 		base, _ := m.withSnapshots(vm)
 		return func(ctx context.Context, portal *control.Control) (any, error) {
 			return portal.RevertSnapshot(ctx, chief, vm.ID, base, control.RevertSnapshot{Start: true})
 		}
 	}, func(m *crashFixture) { m.wantSnapshots("base", "tip") }},
-	"a snapshot is deleted": {1, 20, func(m *crashFixture) asking {
+	"a snapshot is deleted": {1, 20, func(m *crashFixture) request {
 		vm := m.vmWithTwoDisks()
 		base, _ := m.withSnapshots(vm)
 		return func(ctx context.Context, portal *control.Control) (any, error) {

@@ -227,9 +227,9 @@ func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *con
 }
 
 // ask sends the order as the API does: repeated, it must give the same answer.
-func (m *crashFixture) ask(do asking) {
+func (m *crashFixture) ask(do request) {
 	m.t.Helper()
-	var told string
+	var firstAnswer string
 	ask := func(ctx context.Context, portal *control.Control) error {
 		answer, err := portal.Once(ctx, chief, keyed("order", "it"), func(ctx context.Context) ([]byte, error) {
 			answer, err := do(ctx, portal)
@@ -238,10 +238,10 @@ func (m *crashFixture) ask(do asking) {
 			}
 			return json.Marshal(answer)
 		})
-		if err == nil && told != "" && told != string(answer) {
-			m.t.Errorf("asked again, it answers %s instead of %s", answer, told)
+		if err == nil && firstAnswer != "" && firstAnswer != string(answer) {
+			m.t.Errorf("asked again, it answers %s instead of %s", answer, firstAnswer)
 		}
-		told = string(answer)
+		firstAnswer = string(answer)
 		return err
 	}
 	m.wantCrashSafe("it is asked for", false, ask)

@@ -50,11 +50,11 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		for _, id := range nic.SecurityGroups {
 			in = append(in, names[id])
 		}
-		cards, err := s.NICFilters(t.Context(), s.member, vm)
+		nics, err := s.NICFilters(t.Context(), s.member, vm)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprintf("%s guard %v, of the port group %v", strings.Join(in, "+"), nic.Guarded(), cards[0].ByPortGroup); got != want {
+		if got := fmt.Sprintf("%s guard %v, of the port group %v", strings.Join(in, "+"), nic.Guarded(), nics[0].ByPortGroup); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.wantRefused("delete a group that a port group gives", fleet.Conflict, "port groups of networks give it to cards: lab", func() error {
+	s.wantRefused("delete a group that a port group gives", fleet.Conflict, "port groups of networks give it to NICs: lab", func() error {
 		return s.DeleteSecurityGroup(t.Context(), chief, base.ID)
 	})
 	is("a card that names its own", late.ID, "own guard true, of the port group []")

@@ -316,9 +316,9 @@ func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 	}
 	first := beginTx(t, r.pool)
 	in(t, first, `SELECT 1 FROM host_sessions WHERE host_id = 'a' FOR UPDATE`)
-	var heard []db.HeartbeatsRow
+	var renewed []db.HeartbeatsRow
 	end := startBlocked(t, r.pool, func() (err error) {
-		heard, err = db.New(r.pool).Heartbeats(t.Context(), db.HeartbeatsParams{
+		renewed, err = db.New(r.pool).Heartbeats(t.Context(), db.HeartbeatsParams{
 			HostIds: []string{"b", "a"}, Sessions: [][]byte{session, session}, Loads: []string{"null", "null"},
 		})
 		return err
@@ -327,7 +327,7 @@ func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 	if err := first.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := end(); err != nil || len(heard) != 2 {
-		t.Errorf("heard %v, %v", heard, err)
+	if err := end(); err != nil || len(renewed) != 2 {
+		t.Errorf("heard %v, %v", renewed, err)
 	}
 }

@@ -34,7 +34,7 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 1, Network: &fleet.NetworkStatus{Active: true}}); err != nil {
 		t.Fatal(err)
 	}
-	there := wire.NetworkReport{ID: lan.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
+	present := wire.NetworkReport{ID: lan.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
 	missing := wire.NetworkReport{ID: lan.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Error: "libvirt on this host has no such network."}, Absent: true}
 	br0 := wire.NetworkReport{Name: "br0", Kind: fleet.NetworkBridge, Status: fleet.NetworkStatus{Active: true}}
 	want := func(when, want string) {
@@ -45,25 +45,25 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	}
 	r.reportFrom(time.Second, missing)
 	want("assigned and lacked", "net lan assign false")
-	r.reportFrom(time.Second, there)
+	r.reportFrom(time.Second, present)
 	if _, err := r.DeleteEverywhere(t.Context(), fleet.SystemActor, fleet.SubjectNetwork(lan.ID)); err != nil {
 		t.Fatal(err)
 	}
 	work = r.claim()
-	r.reportFrom(time.Second, there, br0)
+	r.reportFrom(time.Second, present, br0)
 	want("being released", "net br0  true, net lan release true")
 	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
 		t.Fatal(err)
 	}
 	want("released", "net br0  true")
-	r.reportFrom(time.Second, there, br0)
+	r.reportFrom(time.Second, present, br0)
 	want("of a look before the release", "net br0  true")
 	r.reportFrom(time.Millisecond, missing, br0)
 	want("of an agent that does not know yet that it is nobody's", "net br0  true")
 	r.exec(`UPDATE jobs SET ended_at = ended_at - interval '1 minute'`)
 	r.reportFrom(time.Second, missing, br0)
 	want("the same later", "net br0  true")
-	r.reportFrom(time.Second, there, br0)
+	r.reportFrom(time.Second, present, br0)
 	want("defined again on the host", "net br0  true, net lan  true")
 	r.reportFrom(time.Second, br0)
 	want("and removed there", "net br0  true")

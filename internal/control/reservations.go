@@ -25,7 +25,7 @@ func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.Ne
 	mac, err := net.ParseMAC(in.MAC)
 	if err != nil || len(mac) != 6 || mac[0]&1 != 0 {
 		var checks fleet.Checks
-		checks.Add("mac", "Give the unicast MAC address of the card, such as 52:54:00:12:34:56.")
+		checks.Add("mac", "Give the unicast MAC address of the NIC, such as 52:54:00:12:34:56.")
 		return fleet.StaticLease{}, nil, checks.Err()
 	}
 	in.MAC = mac.String()
@@ -100,7 +100,7 @@ func (c *Control) FreeAddress(ctx context.Context, a fleet.Actor, id fleet.Netwo
 		leases := &s.IPv4.DHCP.Leases
 		i := slices.IndexFunc(*leases, func(l fleet.StaticLease) bool { return strings.EqualFold(l.MAC, mac) })
 		if i < 0 {
-			return "", fleet.Errorf(fleet.NotFound, "No address is reserved for this card.")
+			return "", fleet.Errorf(fleet.NotFound, "No address is reserved for this NIC.")
 		}
 		detail := (*leases)[i].IP + " for " + (*leases)[i].MAC
 		*leases = slices.Delete(*leases, i, i+1)

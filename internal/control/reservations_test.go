@@ -65,9 +65,9 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 	if len(known.Conflicts) != 1 || known.Conflicts[0].Kind != fleet.ConflictAstray {
 		t.Errorf("conflicts: %+v", known.Conflicts)
 	}
-	cards, err := s.VMAddresses(t.Context(), s.member, web)
-	if err != nil || len(cards) != 1 || cards[0].Reserved != "10.7.0.7" || cards[0].Seen[0].IP != "10.7.0.101" || !cards[0].Reserves {
-		t.Errorf("%+v %v", cards, err)
+	nics, err := s.VMAddresses(t.Context(), s.member, web)
+	if err != nil || len(nics) != 1 || nics[0].Reserved != "10.7.0.7" || nics[0].Seen[0].IP != "10.7.0.101" || !nics[0].Reserves {
+		t.Errorf("%+v %v", nics, err)
 	}
 	if tasks, err = s.FreeAddress(t.Context(), chief, n.ID, "52:54:00:00:07:01"); err != nil || len(tasks) != 2 {
 		t.Errorf("%v %v", tasks, err)
@@ -188,9 +188,9 @@ func TestUnmanagedMachineWithNICsMACIsShown(t *testing.T) {
 		t.Errorf("%+v %v", known.Conflicts, err)
 	}
 	for actor, name := range map[string]string{"chief": "old-web", "member": ""} {
-		cards, err := s.VMAddresses(t.Context(), map[string]fleet.Actor{"chief": chief, "member": s.member}[actor], id)
-		if err != nil || len(cards) != 1 || len(cards[0].Others) != 1 || cards[0].Others[0].Name != name || (name == "") != (cards[0].Others[0].HostName == "") {
-			t.Errorf("%s: %+v %v", actor, cards, err)
+		nics, err := s.VMAddresses(t.Context(), map[string]fleet.Actor{"chief": chief, "member": s.member}[actor], id)
+		if err != nil || len(nics) != 1 || len(nics[0].Others) != 1 || nics[0].Others[0].Name != name || (name == "") != (nics[0].Others[0].HostName == "") {
+			t.Errorf("%s: %+v %v", actor, nics, err)
 		}
 	}
 	if got, err := s.NetworkAddresses(t.Context(), chief, n.ID, s.h2); err != nil || len(got.Conflicts) != 0 {

@@ -41,7 +41,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	s.settle()
 	s.claimAndFinish(h1, "")
 	in, out := g.Spec.Rules[0].ID, g.Spec.Rules[1].ID
-	card := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.NICCount {
+	nic := func(vm fleet.VMView, since int64, rules ...fleet.RuleCount) fleet.NICCount {
 		return fleet.NICCount{ID: vm.ID, MAC: strings.ToUpper(s.get(vm.ID).Spec.NICs[0].MAC), SinceMs: since, Rules: rules, Dropped: fleet.PassCount{Packets: 2, Bytes: 120}}
 	}
 	rule := func(id string, packets int64) fleet.RuleCount {
@@ -62,32 +62,32 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 		return c
 	}
 	shows(chief, "0 of 2: false 0 0, dropped 0")
-	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), card(b, 10000, rule(in, 1))}}); err != nil {
+	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 60000, rule(in, 5), rule(out, 7), rule(other.Spec.Rules[0].ID, 9)), nic(b, 10000, rule(in, 1))}}); err != nil {
 		t.Fatal(err)
 	}
 	if c := shows(chief, "2 of 2: true 6 7, dropped 4"); c.Since == nil || c.At.Sub(*c.Since).Round(1e9).Seconds() != 60 {
 		t.Errorf("since %v, as of %v", c.Since, c.At)
 	}
 	shows(s.member, "2 of 2: true 6 7, dropped 4")
-	cards, err := s.NICFilters(t.Context(), s.member, a.ID)
-	if err != nil || len(cards) != 1 || cards[0].Hits == nil {
-		t.Fatalf("%+v %v", cards, err)
+	nics, err := s.NICFilters(t.Context(), s.member, a.ID)
+	if err != nil || len(nics) != 1 || nics[0].Hits == nil {
+		t.Fatalf("%+v %v", nics, err)
 	}
-	var told strings.Builder
-	for _, h := range cards[0].Hits.Rules {
-		fmt.Fprintf(&told, "%s %s: %d; ", h.Group, h.Words, h.Packets)
+	var summary strings.Builder
+	for _, h := range nics[0].Hits.Rules {
+		fmt.Fprintf(&summary, "%s %s: %d; ", h.Group, h.Words, h.Packets)
 	}
-	if told.String() != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || cards[0].Hits.Dropped.Bytes != 120 {
-		t.Errorf("the card: %s %+v", told.String(), cards[0].Hits)
+	if summary.String() != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || nics[0].Hits.Dropped.Bytes != 120 {
+		t.Errorf("the card: %s %+v", summary.String(), nics[0].Hits)
 	}
 	// Another host's counters of these NICs are ignored, although it has the group too. So are negative and absurd
 	// ones.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
-	if err := s.heartbeat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, 1000))}}); err != nil {
+	if err := s.heartbeat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
 	}
 	shows(chief, "2 of 2: true 6 7, dropped 4")
-	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{card(a, 1, rule(in, -5), rule(out, 1<<62)), card(a, 1, rule(in, 3))}}); err != nil {
+	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, -5), rule(out, 1<<62)), nic(a, 1, rule(in, 3))}}); err != nil {
 		t.Fatal(err)
 	}
 	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.NICs != 1 || v.Count.Of != 2 {
@@ -103,8 +103,8 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	// Outdated counters are unknown, and so are those that cannot be counted.
 	s.exec(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
 	shows(chief, "0 of 2: false 0 0, dropped 0")
-	if cards, err := s.NICFilters(t.Context(), s.member, a.ID); err != nil || cards[0].Hits != nil {
-		t.Errorf("an old count is shown: %+v %v", cards, err)
+	if nics, err := s.NICFilters(t.Context(), s.member, a.ID); err != nil || nics[0].Hits != nil {
+		t.Errorf("an old count is shown: %+v %v", nics, err)
 	}
 	if err := s.heartbeat(h1, fleet.FilterCounts{Error: "count packets: this host has no iptables-save"}); err != nil {
 		t.Fatal(err)
@@ -170,23 +170,23 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 		if err != nil || len(v.Hosts) != 1 {
 			t.Fatalf("%+v %v", v, err)
 		}
-		cards, err := s.NICFilters(t.Context(), s.member, a.ID)
+		nics, err := s.NICFilters(t.Context(), s.member, a.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return fmt.Sprint(v.Hosts[0].State, ", ", v.SeverityCounts.Bad, ", ", cards[0].State), cards[0]
+		return fmt.Sprint(v.Hosts[0].State, ", ", v.SeverityCounts.Bad, ", ", nics[0].State), nics[0]
 	}
 	says(h1, status)
 	if got, _ := state(); got != "applied, 0, applied" {
 		t.Errorf("as it was left: %s", got)
 	}
-	const words = "Somebody changed the network filter quantix-group-x on the host."
-	says(h1, status, wire.GroupReport{ID: g.ID, Changed: words})
-	got, card := state()
-	if got != "changed on the host, 1, changed on the host" || card.Problem != "web: "+words {
-		t.Errorf("changed: %s, %q", got, card.Problem)
+	const driftText = "Somebody changed the network filter quantix-group-x on the host."
+	says(h1, status, wire.GroupReport{ID: g.ID, Changed: driftText})
+	got, nic := state()
+	if got != "changed on the host, 1, changed on the host" || nic.Problem != "web: "+driftText {
+		t.Errorf("changed: %s, %q", got, nic.Problem)
 	}
-	if o, err := s.Overview(t.Context(), s.member); err != nil || !strings.Contains(fmt.Sprint(o.Attention), words) {
+	if o, err := s.Overview(t.Context(), s.member); err != nil || !strings.Contains(fmt.Sprint(o.Attention), driftText) {
 		t.Errorf("what needs attention: %+v %v", o.Attention, err)
 	}
 	s.settle()
@@ -214,8 +214,8 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	// The NIC's own filter.
 	status.FilterDrifted(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
 	says(h1, status)
-	if got, card := state(); got != "applied, 0, changed on the host" || !strings.Contains(card.Problem, "removed") {
-		t.Errorf("the card's own filter: %s, %q", got, card.Problem)
+	if got, nic := state(); got != "applied, 0, changed on the host" || !strings.Contains(nic.Problem, "removed") {
+		t.Errorf("the card's own filter: %s, %q", got, nic.Problem)
 	}
 	if v := s.get(a.ID); !v.Attention && len(v.Status.Drift) != 1 {
 		t.Errorf("the VM: %+v", v.Status)

@@ -35,7 +35,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	s.reportAddress(web.ID, "10.0.0.1")
 	s.reportAddress(db.ID, "10.0.0.2")
 	s.claimAndFinish(h1, "")
-	told := func() string {
+	members := func() string {
 		t.Helper()
 		s.settle()
 		var out []string
@@ -46,10 +46,10 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 		}
 		return strings.Join(out, " ")
 	}
-	if got := told(); !strings.Contains(got, "front[10.0.0.2/32]") || !strings.Contains(got, "back[10.0.0.1/32]") {
+	if got := members(); !strings.Contains(got, "front[10.0.0.2/32]") || !strings.Contains(got, "back[10.0.0.1/32]") {
 		t.Errorf("the host is told %q", got)
 	}
-	if got := told(); got != "" {
+	if got := members(); got != "" {
 		t.Errorf("two groups that name one another never come to rest: %q", got)
 	}
 	pass := func(from, to fleet.VMID, port int) fleet.PassAnswer {
@@ -68,7 +68,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	}
 	// A changed address of a member reaches both sides at once.
 	s.reportAddress(web.ID, "10.0.0.9")
-	if got := told(); got != "back[10.0.0.9/32]" {
+	if got := members(); got != "back[10.0.0.9/32]" {
 		t.Errorf("after a member's address changed the host is told %q", got)
 	}
 	if v, err := s.GetSecurityGroup(t.Context(), s.member, front.ID); err != nil || v.Names[string(back.ID)] != "back" || len(v.Members) != 1 || fmt.Sprint(v.Members[0].Addresses) != "[10.0.0.9]" {
@@ -109,7 +109,7 @@ func TestSecurityGroupReferencedAgain(t *testing.T) {
 	}
 	in := allow(fleet.Ingress, fleet.TCP, 80)
 	in.GroupID = clients.ID
-	told := func() (out string) {
+	members := func() (out string) {
 		t.Helper()
 		for _, w := range s.claimAndFinish(h1, "") {
 			if w.SecurityGroup != nil && w.SecurityGroup.Name == "web" {
@@ -123,19 +123,19 @@ func TestSecurityGroupReferencedAgain(t *testing.T) {
 	s.claimAndFinish(h1, "")
 	let(in)
 	s.settle()
-	if got := told(); got != "[10.0.0.7/32]" {
+	if got := members(); got != "[10.0.0.7/32]" {
 		t.Fatalf("with a member the host is told %q", got)
 	}
 	let(fleet.AllowAllOut())
 	s.settle()
-	told()
+	members()
 	if _, err := s.setGroups(s.member, a.ID); err != nil {
 		t.Fatal(err)
 	}
 	s.settle()
 	s.claimAndFinish(h1, "")
 	let(in)
-	if got := told(); got != "[]" {
+	if got := members(); got != "[]" {
 		t.Errorf("before it is known who is a member the host is told %q", got)
 	}
 }

@@ -92,7 +92,7 @@ func checkGroupLimit(ctx context.Context, q *db.Queries, project *fleet.ProjectI
 	}
 	n, err := q.CountSecurityGroups(ctx, (*string)(project))
 	if err == nil && n >= fleet.MaxProjectGroups {
-		err = fleet.Errorf(fleet.Conflict, "There are %d security groups already, which is as many as there may be. Delete some that no card is in.", n)
+		err = fleet.Errorf(fleet.Conflict, "There are %d security groups already, which is as many as there may be. Delete some without NICs.", n)
 	}
 	return err
 }
@@ -249,13 +249,13 @@ func groupInUse(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) er
 	}
 	var why []string
 	if len(vms) > 0 {
-		why = append(why, "VMs have cards in it: "+strings.Join(vms, ", "))
+		why = append(why, "VMs have NICs in it: "+strings.Join(vms, ", "))
 	}
 	if len(groups) > 0 {
 		why = append(why, "rules of other groups name it: "+strings.Join(groups, ", "))
 	}
 	if len(nets) > 0 {
-		why = append(why, "port groups of networks give it to cards: "+strings.Join(nets, ", "))
+		why = append(why, "port groups of networks give it to NICs: "+strings.Join(nets, ", "))
 	}
 	if hidden {
 		why = append(why, "others use it")

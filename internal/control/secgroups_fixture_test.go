@@ -21,7 +21,7 @@ func (s *projectFixture) securityGroup(a fleet.Actor, project fleet.ProjectID, n
 	return v
 }
 
-// vmWithOneNIC returns a running VM of project red on h1 with one NIC, created by an administrator.
+// vmWithNIC returns a running VM of project red on h1 with one NIC, created by an administrator.
 func (s *projectFixture) vmWithNIC(name string) fleet.VMView {
 	s.t.Helper()
 	spec := smallSpec

@@ -134,7 +134,7 @@ func TestSelfReferringSecurityGroup(t *testing.T) {
 		t.Errorf("to who is no member: %+v", out)
 	}
 	if err := s.DeleteSecurityGroup(t.Context(), s.member, g.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "a, b") {
-		t.Errorf("a group with cards in it was deleted: %v", err)
+		t.Errorf("a group with NICs in it was deleted: %v", err)
 	}
 }
 
@@ -149,18 +149,18 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	}
 	s.claimAndFinish(h1, "")
 	s.settle()
-	const words = "internal error: Failed to run firewall command /usr/sbin/iptables -w"
-	s.claimAndFinish(h1, words)
+	const errText = "internal error: Failed to run firewall command /usr/sbin/iptables -w"
+	s.claimAndFinish(h1, errText)
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
 	v, err := s.GetSecurityGroup(t.Context(), chief, g.ID)
-	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != words || v.SeverityCounts.Bad != 1 {
+	if err != nil || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.GroupNotApplied || v.Hosts[0].Status.Error != errText || v.SeverityCounts.Bad != 1 {
 		t.Errorf("the group: %+v %v", v, err)
 	}
-	cards, err := s.NICFilters(t.Context(), chief, a.ID)
-	if err != nil || len(cards) != 1 || cards[0].State != fleet.GroupNotApplied || !strings.Contains(cards[0].Problem, words) {
-		t.Errorf("the card: %+v %v", cards, err)
+	nics, err := s.NICFilters(t.Context(), chief, a.ID)
+	if err != nil || len(nics) != 1 || nics[0].State != fleet.GroupNotApplied || !strings.Contains(nics[0].Problem, errText) {
+		t.Errorf("the card: %+v %v", nics, err)
 	}
-	told := func(a fleet.Actor) string {
+	attentionOf := func(a fleet.Actor) string {
 		t.Helper()
 		o, err := s.Overview(t.Context(), a)
 		if err != nil {
@@ -168,13 +168,13 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 		}
 		return fmt.Sprint(o.Attention)
 	}
-	if got := told(chief); !strings.Contains(got, "web") || !strings.Contains(got, words) {
+	if got := attentionOf(chief); !strings.Contains(got, "web") || !strings.Contains(got, errText) {
 		t.Errorf("what needs attention: %s", got)
 	}
-	if got := told(s.member); !strings.Contains(got, "web") || strings.Contains(got, "/usr/sbin") || strings.Contains(got, "h1") {
+	if got := attentionOf(s.member); !strings.Contains(got, "web") || strings.Contains(got, "/usr/sbin") || strings.Contains(got, "h1") {
 		t.Errorf("what a tenant is told: %s", got)
 	}
-	if got := told(s.stranger); strings.Contains(got, "Not applied") {
+	if got := attentionOf(s.stranger); strings.Contains(got, "Not applied") {
 		t.Errorf("what another tenant is told: %s", got)
 	}
 	if s.settle(); len(s.claimAndFinish(h1, "")) != 0 {
@@ -223,7 +223,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	drop := func(a fleet.Actor, id fleet.SecurityGroupID) func() error {
 		return func() error { return s.DeleteSecurityGroup(t.Context(), a, id) }
 	}
-	card := func(a fleet.Actor, vm fleet.VMID, id fleet.SecurityGroupID) func() error {
+	setGroup := func(a fleet.Actor, vm fleet.VMID, id fleet.SecurityGroupID) func() error {
 		return func() error { _, err := s.setGroups(a, vm, id); return err }
 	}
 	guard := func(who fleet.Actor, on bool) func() error {
@@ -260,8 +260,8 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 		{"a rule names none", fleet.Invalid, "There is no such security group", update(s.member, mine.ID, to(fleet.NewID[fleet.SecurityGroupID]()))},
 		{"a member deletes the fleet's", fleet.Forbidden, "", drop(s.member, shared.ID)},
 		{"a member deletes another project's", fleet.NotFound, "", drop(s.member, theirs.ID)},
-		{"a card in another project's", fleet.Invalid, "There is no such security group", card(s.member, a.ID, theirs.ID)},
-		{"an administrator puts a card in another project's", fleet.Invalid, "There is no such security group", card(chief, a.ID, theirs.ID)},
+		{"a card in another project's", fleet.Invalid, "There is no such security group", setGroup(s.member, a.ID, theirs.ID)},
+		{"an administrator puts a card in another project's", fleet.Invalid, "There is no such security group", setGroup(chief, a.ID, theirs.ID)},
 		{"a member takes the guard off", fleet.Invalid, "Only those who run hosts", guard(s.member, false)},
 		{"a name twice", fleet.Conflict, "exists already", func() error {
 			_, err := s.CreateSecurityGroup(t.Context(), s.member, control.CreateSecurityGroup{ProjectID: s.red, Name: "web"})

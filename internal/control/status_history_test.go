@@ -78,18 +78,18 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	ends("failed for long, then degraded", fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 9}, fleet.DayPart{Severity: fleet.SeverityBad, Quarters: 11})
 	before(20)
 
-	silent := func(minutes int) {
+	goOffline := func(minutes int) {
 		t.Helper()
 		r.exec(`UPDATE host_sessions SET seen_at = now() - $1 * interval '1 minute', last_look = now() - $1 * interval '1 minute'`, minutes)
 	}
-	silent(29)
+	goOffline(29)
 	ends("silent now", fleet.DayPart{Severity: fleet.SeverityWarn, Quarters: 18}, fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2})
 	if _, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: one[string](r, `SELECT digest FROM host_sessions`)}); err != nil {
 		t.Fatal(err)
 	}
 	before(10)
 	ends("heard again by a beat", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityWarn, Quarters: 10})
-	silent(29)
+	goOffline(29)
 	says(fleet.PoolActive, "")
 	before(4)
 	ends("heard again by a report", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 4})
@@ -99,7 +99,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 
 	// Expired periods are swept; the state at the start of the day is still known.
 	before(120)
-	silent(0)
+	goOffline(0)
 	says(fleet.PoolFailed, "no route")
 	if err := r.Sweep(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -116,21 +116,21 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 // PostgreSQL computes the same severity of a host status as package policy.
 func TestSeverityInSQLMatchesGo(t *testing.T) {
 	r := newRig(t)
-	for _, said := range []fleet.PoolState{fleet.PoolPending, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled} {
+	for _, state := range []fleet.PoolState{fleet.PoolPending, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled} {
 		for _, used := range []int{0, 89, 90, 96, 97, 100} {
 			for _, faulty := range []bool{false, true} {
-				want := policy.PoolKey{State: said, UsedPercent: used, Faulty: faulty}.Severity()
-				if got := fleet.SeverityOf(one[int](r, `SELECT cell_tone('pool', $1, $2::smallint, $3)`, said, used, faulty)); got != want {
-					t.Errorf("a pool that is %s, %d %% used, faulty %v: %s, want %s", said, used, faulty, got, want)
+				want := policy.PoolKey{State: state, UsedPercent: used, Faulty: faulty}.Severity()
+				if got := fleet.SeverityOf(one[int](r, `SELECT cell_tone('pool', $1, $2::smallint, $3)`, state, used, faulty)); got != want {
+					t.Errorf("a pool that is %s, %d %% used, faulty %v: %s, want %s", state, used, faulty, got, want)
 				}
 			}
 		}
 	}
-	for _, said := range []fleet.NetworkState{fleet.NetworkActive, fleet.NetworkInactive} {
+	for _, state := range []fleet.NetworkState{fleet.NetworkActive, fleet.NetworkInactive} {
 		for _, faulty := range []bool{false, true} {
-			want := fleet.NetworkStateOf(said, faulty, true).Severity()
-			if got := fleet.SeverityOf(one[int](r, `SELECT cell_tone('net', $1, 0::smallint, $2)`, said, faulty)); got != want {
-				t.Errorf("a network that is %s, faulty %v: %s, want %s", said, faulty, got, want)
+			want := fleet.NetworkStateOf(state, faulty, true).Severity()
+			if got := fleet.SeverityOf(one[int](r, `SELECT cell_tone('net', $1, 0::smallint, $2)`, state, faulty)); got != want {
+				t.Errorf("a network that is %s, faulty %v: %s, want %s", state, faulty, got, want)
 			}
 		}
 	}

@@ -25,7 +25,7 @@ func (s *projectFixture) createTolerant(a fleet.Actor, name string, host fleet.H
 // Tainted hosts accept only tolerating VMs; existing VMs stay and can be edited.
 func TestTaintedHostNeedsToleration(t *testing.T) {
 	s := newProjectFixture(t)
-	there := s.vm("there", fleet.Running) // on h1, which has the most memory
+	existing := s.vm("there", fleet.Running) // on h1, which has the most memory
 	s.setTaints(s.h1, "gpu=a100", "maintenance")
 	one, err := s.createTolerant(chief, "one", "", "")
 	if err != nil || one.HostID != s.h2 {
@@ -39,10 +39,10 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 			t.Errorf("%s: on %s: %v", name, v.HostName, err)
 		}
 	}
-	if _, _, err := s.UpdateVM(t.Context(), s.member, there.ID, editedSpec(s.get(there.ID), func(v *fleet.VMSpec) { v.MemoryMiB = 512 })); err != nil {
+	if _, _, err := s.UpdateVM(t.Context(), s.member, existing.ID, editedSpec(s.get(existing.ID), func(v *fleet.VMSpec) { v.MemoryMiB = 512 })); err != nil {
 		t.Errorf("a VM that is there: %v", err)
 	}
-	if v := s.get(there.ID); v.HostID != s.h1 || v.Attention {
+	if v := s.get(existing.ID); v.HostID != s.h1 || v.Attention {
 		t.Errorf("a VM that is there is on %s, attention %t", v.HostName, v.Attention)
 	}
 	s.setTaints(s.h1)

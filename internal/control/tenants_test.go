@@ -227,12 +227,12 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 			}
 		}
 	}
-	whole, err := json.Marshal(ask(chief))
+	complete, err := json.Marshal(ask(chief))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, secret := range s.hostSecrets(v) {
-		if secret != "/mnt/" && !strings.Contains(string(whole), secret) {
+		if secret != "/mnt/" && !strings.Contains(string(complete), secret) {
 			t.Errorf("who runs the hosts is not shown %q", secret)
 		}
 	}
@@ -303,20 +303,20 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 		case <-ctx.Done():
 			t.Fatal("no wake-up at all")
 		}
-		heard := map[string]bool{}
+		woken := map[string]bool{}
 		for _, k := range sub.Take() {
-			heard[k] = true
+			woken[k] = true
 		}
-		if heard[notify.Resync] { // the listener has only just started and may have missed earlier events
+		if woken[notify.Resync] { // the listener has only just started and may have missed earlier events
 			return hear()
 		}
-		return heard
+		return woken
 	}
-	if heard := hear(); len(heard) != 0 {
-		t.Errorf("others' work wakes a tenant: %v", heard)
+	if woken := hear(); len(woken) != 0 {
+		t.Errorf("others' work wakes a tenant: %v", woken)
 	}
 	theirs = mine
-	if heard := hear(); len(heard) != 4 {
-		t.Errorf("its own work wakes it by %v only", heard)
+	if woken := hear(); len(woken) != 4 {
+		t.Errorf("its own work wakes it by %v only", woken)
 	}
 }

@@ -21,7 +21,7 @@ func (s *libraryFixture) imageOnOneHost() fleet.ImageID {
 	return id
 }
 
-// onlyWork returns the host's only job of the kind.
+// onlyJob returns the host's only job of the kind.
 func (s *libraryFixture) onlyJob(host fleet.HostID, kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	w := s.work(host, kind)

@@ -21,15 +21,15 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		n := s.define(name, spec, s.h1)
 		s.setNetworkStatus(n.ID, s.h1, `{"active":true,"cards":{"total":9,"used":0}}`)
 		s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, n.ID, s.red)
-		create := func(vm string, card fleet.NIC) (fleet.VMView, error) {
+		create := func(vm string, nic fleet.NIC) (fleet.VMView, error) {
 			spec := smallSpec
-			spec.NICs = []fleet.NIC{card}
+			spec.NICs = []fleet.NIC{nic}
 			return s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name + vm, Spec: spec})
 		}
 		on := fleet.NIC{NetworkID: n.ID}
 		grouped, guarded := on, on
 		grouped.SecurityGroups, guarded.AntiSpoofing = []fleet.SecurityGroupID{group.ID}, &yes
-		s.wantRefused(name+": a security group", fleet.Invalid, "Hosts cannot filter what passes a card on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
+		s.wantRefused(name+": a security group", fleet.Invalid, "Hosts cannot filter what passes a NIC on "+name+", so a security group would protect nothing there.", func() error { _, err := create("-a", grouped); return err })
 		s.wantRefused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would protect nothing there.", func() error { _, err := create("-a", guarded); return err })
 		v, err := create("-b", on)
 		if err != nil || v.Spec.NICs[0].Guarded() {

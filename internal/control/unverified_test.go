@@ -76,7 +76,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	s.wantRefused("one more of it", fleet.Invalid, "", func() error { _, err := s.createFromImage(s.member, s.red, "fourth", disk); return err })
 }
 
-// runningWork returns the first host's job of the kind.
+// runningJob returns the first host's job of the kind.
 func (s *libraryFixture) runningJob(kind fleet.JobKind) wire.Work {
 	s.t.Helper()
 	var w wire.Work

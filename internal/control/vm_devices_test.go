@@ -227,8 +227,8 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 	if err != nil || vm.HostID != s.h1 || vm.Spec.HostDevices[0].HostID != s.h1 {
 		t.Fatalf("made: %+v, %v", vm.Spec.HostDevices, err)
 	}
-	if held, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || len(held) != 1 || held["pci/0000:41:00.0"].ID != vm.ID {
-		t.Errorf("the host's devices are held by %+v, %v", held, err)
+	if devices, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || len(devices) != 1 || devices["pci/0000:41:00.0"].ID != vm.ID {
+		t.Errorf("the host's devices are held by %+v, %v", devices, err)
 	}
 	order.Name = "second"
 	s.wantRefused("one that another VM has", fleet.Invalid, "is given to the VM gpu already", create(chief))

@@ -20,12 +20,12 @@ func (s *projectFixture) vmWithMissingDisk(name string) (fleet.VMView, fleet.Vol
 	}
 	s.exec(`UPDATE jobs SET state = 'done', epoch = 1, ended_at = now() WHERE subject = $1`, fleet.SubjectVM(v.ID))
 	first, second := v.Spec.Disks[0].Ref(), v.Spec.Disks[1].Ref()
-	whole := fleet.VMStatus{Power: fleet.Stopped, Disks: []fleet.DiskState{{Target: "vda", Volume: &first}, {Target: "vdb", Volume: &second}}}
-	gone := fleet.VMStatus{
+	intact := fleet.VMStatus{Power: fleet.Stopped, Disks: []fleet.DiskState{{Target: "vda", Volume: &first}, {Target: "vdb", Volume: &second}}}
+	missing := fleet.VMStatus{
 		Power: fleet.Stopped, Disks: []fleet.DiskState{{Target: "vda"}, {Target: "vdb", Volume: &second}},
 		Faults: []fleet.Fault{{Code: fleet.FaultDisk, Disk: &first, Text: "Disk 1 is not on h1: /mnt/nfs/" + first.Volume}},
 	}
-	for _, status := range []fleet.VMStatus{whole, gone} {
+	for _, status := range []fleet.VMStatus{intact, missing} {
 		s.exec(`UPDATE vms SET observed_generation = generation, status = $2 WHERE id = $1`, v.ID, status)
 	}
 	return s.get(v.ID), first

@@ -70,7 +70,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return store.VMFor(a, vm), job, err
 }
 
-// takenOver returns the VM's name and spec with the host's values of the given fields.
+// acceptedSpec returns the VM's name and spec with the host's values of the given fields.
 func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error) {
 	stale := fleet.Errorf(fleet.Conflict, "The VM was changed on its host again meanwhile. Reload and look at what it is like now.")
 	name, spec := vm.Name, vm.Spec
@@ -116,7 +116,7 @@ func checkAccepted(old, vm fleet.VMView) error {
 	}
 	for i, n := range vm.Spec.NICs {
 		if n.MAC == "" {
-			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "A network card without an address cannot be taken over.")
+			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "A NIC without an address cannot be taken over.")
 		}
 	}
 	return checks.Err()

@@ -20,8 +20,8 @@ func (s *projectFixture) driftedVM(name string, drift ...fleet.Drift) fleet.VMVi
 func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")})
-	silent := s.driftedVM("silent", fleet.Drift{Field: "name", Applied: "silent", Actual: "loud"})
-	s.exec(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h2, silent.ID)
+	offline := s.driftedVM("silent", fleet.Drift{Field: "name", Applied: "silent", Actual: "loud"})
+	s.exec(`UPDATE vms SET host_id = $1 WHERE id = $2`, s.h2, offline.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h2)
 	s.vm("same", fleet.Stopped)
 	names := func(list func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[fleet.VMView], error), filter string) (names []string) {
@@ -176,11 +176,11 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 // A tenant cannot reach networks or addresses through drift that an edit would refuse.
 func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 	s := newProjectFixture(t)
-	for says, card := range map[string]string{
+	for says, nic := range map[string]string{
 		"is not open to this project":            `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
 		"Addresses that are chosen in this proj": `[{"network":"default","mac":"52:54:00:00:00:09"}]`,
 	} {
-		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(card)}
+		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(nic)}
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
 		if says == "is not open to this project" { // the NIC was the VM's own before
 			s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)

@@ -118,9 +118,9 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	lun, third := s.vmWithLocalDisk("lun")
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
 	s.wantRefused("a LUN", fleet.Invalid, "as large as that is", s.grow(chief, lun, third, more))
-	gone, lost := s.vmWithMissingDisk("gone")
-	s.wantRefused("what is not there", fleet.Conflict, "not on h1", s.grow(chief, gone, lost, control.GrowDisk{SizeBytes: 8 << 30}))
-	if err := s.grow(s.member, gone, lost, control.GrowDisk{SizeBytes: 8 << 30})(); err == nil || strings.Contains(err.Error(), "/mnt") {
+	broken, lost := s.vmWithMissingDisk("gone")
+	s.wantRefused("what is not there", fleet.Conflict, "not on h1", s.grow(chief, broken, lost, control.GrowDisk{SizeBytes: 8 << 30}))
+	if err := s.grow(s.member, broken, lost, control.GrowDisk{SizeBytes: 8 << 30})(); err == nil || strings.Contains(err.Error(), "/mnt") {
 		t.Errorf("a tenant is told %v", err)
 	}
 }

@@ -141,7 +141,7 @@ func (c *Control) storeGuestSecret(ctx context.Context, q *db.Queries, job fleet
 	return q.SetGuestSecret(ctx, db.SetGuestSecretParams{JobID: job, ByKey: by, Sealed: sealed})
 }
 
-// The label binds a sealed secret to one job: another job's row cannot open it.
+// guestSecretLabel binds a sealed secret to one job: another job's row cannot open it.
 func guestSecretLabel(job fleet.JobID) string { return "secret of job " + string(job) }
 
 // GuestSecret returns a job's secret to the host that runs the job. All other callers are refused.

@@ -26,8 +26,8 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantRefused("the third of two", fleet.Invalid, "can give mdev/nvidia-63 to 2 VMs, and has", func() error { return create("three", "mdev/nvidia-63", s.h1) })
-	if held, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || held["mdev/nvidia-63"].Name != "one" {
-		t.Errorf("the host's devices are held by %+v, %v", held, err)
+	if devices, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || devices["mdev/nvidia-63"].Name != "one" {
+		t.Errorf("the host's devices are held by %+v, %v", devices, err)
 	}
 	s.wantRefused("a port of no host", fleet.Invalid, "Choose the host whose device it is", func() error { return create("port", "usb-port/1-2.3", "") })
 	if err := create("port", "usb-port/1-2.3", s.h1); err != nil { // nothing is plugged in yet

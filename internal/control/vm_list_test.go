@@ -281,16 +281,16 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 
 // sameRows checks that the lists with reduced VMs agree with the complete list on the columns shown.
 func sameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
-	whole, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
-	if err != nil || len(whole.Items) != 1 {
-		t.Fatalf("%d VMs, %v", len(whole.Items), err)
+	full, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
+	if err != nil || len(full.Items) != 1 {
+		t.Fatalf("%d VMs, %v", len(full.Items), err)
 	}
 	for name, list := range map[string]func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[fleet.VMView], error){"rows": s.ListVMRows, "lines": s.ListVMLines} {
 		page, err := list(s.t.Context(), a, fleet.Query{})
 		if err != nil || len(page.Items) != 1 {
 			t.Fatalf("%s: %d VMs, %v", name, len(page.Items), err)
 		}
-		row, want := page.Items[0], whole.Items[0]
+		row, want := page.Items[0], full.Items[0]
 		if diff := cmp.Diff(shownOf(want), shownOf(row)); diff != "" {
 			t.Fatalf("%s: %s", name, diff)
 		}

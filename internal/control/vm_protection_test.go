@@ -143,18 +143,18 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 // extension ends it.
 func TestVMExpiry(t *testing.T) {
 	s := newProjectFixture(t)
-	told, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
+	announced, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
 	until := func(v fleet.VMView, in control.ProtectVM) {
 		t.Helper()
 		if err := s.guard(s.member, v.ID, in)(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(told, control.ProtectVM{ExpiresAt: at(time.Hour)})
+	until(announced, control.ProtectVM{ExpiresAt: at(time.Hour)})
 	until(stops, control.ProtectVM{ExpiresAt: at(8 * 24 * time.Hour), ExpiryStops: true})
 	until(locked, control.ProtectVM{ExpiresAt: at(time.Hour), ExpiryStops: true, Locked: true, Reason: "migration"})
 	until(later, control.ProtectVM{ExpiresAt: at(30 * 24 * time.Hour), ExpiryStops: true})
-	if v := s.get(told.ID); v.Protection.Expiry != fleet.ExpiresSoon || !v.Attention || v.Status.Faults[0].Code != fleet.FaultExpiry {
+	if v := s.get(announced.ID); v.Protection.Expiry != fleet.ExpiresSoon || !v.Attention || v.Status.Faults[0].Code != fleet.FaultExpiry {
 		t.Errorf("within the notice it is %+v", v.Protection)
 	}
 	pass := func() {
@@ -179,7 +179,7 @@ func TestVMExpiry(t *testing.T) {
 	is(stops, "", "")
 	s.exec(`UPDATE vms SET expires_at = expires_at - interval '2 days'`)
 	pass()
-	is(told, fleet.Expired, "")
+	is(announced, fleet.Expired, "")
 	is(locked, fleet.Expired, "")
 	is(stops, fleet.ExpiresSoon, "")
 	s.exec(`UPDATE vms SET expires_at = now() WHERE id = $1`, stops.ID)
@@ -189,8 +189,8 @@ func TestVMExpiry(t *testing.T) {
 	if v := s.get(stops.ID); v.Protection.Expiry != fleet.Expired || v.Spec.Power != fleet.Stopped {
 		t.Errorf("at its end: %+v, %s", v.Protection, v.Spec.Power)
 	}
-	until(told, control.ProtectVM{ExpiresAt: at(90 * 24 * time.Hour)})
-	if v := s.get(told.ID); v.Protection.Expiry != "" || v.Attention || len(v.Status.Faults) != 0 {
+	until(announced, control.ProtectVM{ExpiresAt: at(90 * 24 * time.Hour)})
+	if v := s.get(announced.ID); v.Protection.Expiry != "" || v.Attention || len(v.Status.Faults) != 0 {
 		t.Errorf("extended, it is %+v", v.Protection)
 	}
 	stale := s.get(locked.ID).Protection.ExpiresAt

@@ -169,7 +169,7 @@ func (s *projectFixture) setSpec(id fleet.VMID, part, value string) {
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
 }
 
-// said adds to the reported facts of a volume.
+// updateVolume adds to the reported facts of a volume.
 func (s *projectFixture) updateVolume(of control.Volume, host fleet.HostID, more string) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
