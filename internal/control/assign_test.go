@@ -112,19 +112,19 @@ func TestNICNetworkStoredByID(t *testing.T) {
 	for where, nics := range map[string][]fleet.NIC{"made": vm.Spec.NICs, "read": s.get(vm.ID).Spec.NICs, "listed": page.Items[0].Spec.NICs, "sent": claim.Jobs[0].VM.Spec.NICs} {
 		for i, n := range nics {
 			if len(nics) != 3 || n.NetworkID != id || n.Network != "default" || n.Bridge != "" || n.MAC == "" {
-				t.Errorf("%s: card %d of %d is %+v", where, i+1, len(nics), n)
+				t.Errorf("%s: NIC %d of %d is %+v", where, i+1, len(nics), n)
 			}
 		}
 	}
 	if n := s.count(`vms v, jsonb_array_elements(v.spec->'nics') AS c WHERE c ? 'networkId' AND NOT c ?| ARRAY['network', 'bridge']`); n != 3 {
-		t.Errorf("%d cards are kept by the id alone", n)
+		t.Errorf("%d NICs are kept by the id alone", n)
 	}
 	s.reportPower(vm.ID, fleet.Stopped)
 	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec
 		t.Fatal(err)
 	}
 	if got := s.get(vm.ID).Spec.NICs; got[0].Network != "default" {
-		t.Errorf("after an order the cards are %+v", got)
+		t.Errorf("after an order the NICs are %+v", got)
 	}
 
 	bridge := s.addNetwork(fleet.NetworkBridge, "br0", `{"active":true}`)

@@ -18,7 +18,7 @@ func TestHostListsAssignedPools(t *testing.T) {
 		r.exec(sql, args...)
 		r.drainHub()
 		if got := len(changes.Take()) > 0; got != want {
-			t.Errorf("%s is told of: %t", what, got)
+			t.Errorf("%s is notified of: %t", what, got)
 		}
 	}
 	lists := func(want string) {

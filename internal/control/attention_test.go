@@ -49,7 +49,7 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 	failed := &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}
 	order(fleet.ActStart, wire.Failed, failed)
 	if !r.needsAttention(id) {
-		t.Fatal("nobody is told that the VM did not start")
+		t.Fatal("nobody is notified that the VM did not start")
 	}
 	order(fleet.ActStart, wire.Done, &fleet.VMStatus{Power: fleet.Running})
 	if r.needsAttention(id) {
@@ -58,11 +58,11 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 	order(fleet.ActStop, wire.Done, off)
 	order(fleet.ActStart, wire.Failed, failed)
 	if !r.needsAttention(id) {
-		t.Fatal("nobody is told that the VM did not start again")
+		t.Fatal("nobody is notified that the VM did not start again")
 	}
 	order(fleet.ActStop, wire.Done, off) // already off, so the start is cancelled
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || r.needsAttention(id) || vm.Spec.Power != fleet.Stopped {
-		t.Fatalf("the start cannot be taken back: %+v %v", vm, err)
+		t.Fatalf("the start cannot be cancelled: %+v %v", vm, err)
 	}
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {
 		t.Fatalf("a VM that is off and well was forced off: %v", err)

@@ -48,7 +48,7 @@ func TestBulkSnapshotIsOneTask(t *testing.T) {
 	}
 	s.beginTasks()
 	if n := s.count("jobs WHERE kind = 'vm.snapshot' AND args #>> '{snapshot,name}' = 'before the upgrade'"); n != 2 {
-		t.Errorf("%d snapshots are asked for, want 2: %s", n, s.childStates(task.ID))
+		t.Errorf("%d snapshots are requested, want 2: %s", n, s.childStates(task.ID))
 	}
 	s.endJob(a.ID, "done")
 	s.endJob(b.ID, "done")

@@ -338,7 +338,7 @@ func TestCancelBulkTask(t *testing.T) {
 	}
 	s.beginTasks()
 	if n := s.count("jobs WHERE state = 'queued'"); n != 0 {
-		t.Error("what was cancelled is asked for")
+		t.Error("what was cancelled is requested")
 	}
 	s.wantRefused("twice", fleet.Conflict, "Nothing of this task waits", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
 	s.endJob(vms[1].ID, "done")

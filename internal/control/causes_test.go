@@ -80,7 +80,7 @@ func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
 	rows := s.attention(s.member)
 	if len(rows) != 2 || !strings.HasPrefix(rows[0], "2 pool [local nfs]: The state is unknown") || !strings.HasPrefix(rows[1], "1 vm []: The state is unknown") {
-		t.Errorf("with silent hosts a member reads %q", rows)
+		t.Errorf("with offline hosts a member reads %q", rows)
 	}
 	o, err := s.Overview(t.Context(), s.member)
 	if err != nil || o.VMsInNeed != 1 || o.StorageBytes != 0 || o.CPUThreads != 0 {

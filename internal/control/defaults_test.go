@@ -92,7 +92,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 		return func() error { _, err := s.UpdateProject(t.Context(), a, s.red, in); return err }
 	}
 	s.wantRefused("a network that is not open to the project", fleet.Invalid, "Grant it to the project first", update(chief, set))
-	s.wantRefused("a pool that there is not", fleet.Invalid, "no such pool", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: "none"}))
+	s.wantRefused("a pool that does not exist", fleet.Invalid, "no such pool", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: "none"}))
 	s.wantRefused("a member's", fleet.Forbidden, "", update(s.member, identity.ProjectInput{Name: "red"}))
 	luns := s.addPool("luns", `{"kind":"iscsi","server":"nas","target":"iqn.2026-01.example:x","shared":true}`, s.h1)
 	s.wantRefused("a pool of LUNs", fleet.Invalid, "no disk is made in it", update(chief, identity.ProjectInput{Name: "red", DefaultPoolID: luns}))
@@ -137,7 +137,7 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 		t.Errorf("%+v %v", project, err)
 	}
 	if _, err := s.VMDefaults(t.Context(), s.stranger, s.red, ""); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("a stranger is told %v", err)
+		t.Errorf("a stranger gets %v", err)
 	}
 }
 

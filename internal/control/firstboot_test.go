@@ -93,7 +93,7 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 	ctx := t.Context()
 	vm := s.vmWithFirstBoot("web-07", secretFirstBoot())
 	if vm.Spec.FirstBoot != (fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1}) || strings.Contains(fmt.Sprintf("%+v", vm), aSecret) {
-		t.Errorf("the VM is told as %+v", vm)
+		t.Errorf("the VM gets as %+v", vm)
 	}
 	files, err := s.files(s.h1, vm)
 	if err != nil || !strings.Contains(files["user-data"], aSecret) || !strings.Contains(files["meta-data"], string(vm.ID)+"-1") || !strings.Contains(files["meta-data"], "web-07") {
@@ -119,7 +119,7 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 		t.Errorf("who may change it sees %+v, %v", view, err)
 	}
 	if _, err := s.FirstBoot(ctx, s.viewer, vm.ID); fleet.CodeOf(err) != fleet.Forbidden {
-		t.Errorf("who may only look sees it: %v", err)
+		t.Errorf("a viewer sees it: %v", err)
 	}
 	if _, err := s.FirstBoot(ctx, s.stranger, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a stranger hears that there is one: %v", err)
@@ -293,7 +293,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	vm := s.vmWithFirstBoot("web-07", &control.FirstBootInput{CustomizationID: spec.ID, Variables: map[string]string{"color": "red: [x]"}})
 	files, err := s.files(s.h1, vm)
 	if err != nil || !strings.Contains(files["user-data"], `"echo red: [x] 7 `+aSecret) || !strings.Contains(files["user-data"], `"web-07"`) {
-		t.Errorf("the guest is told %s, %v", files["user-data"], err)
+		t.Errorf("the guest gets %s, %v", files["user-data"], err)
 	}
 
 	in.FirstBoot, in.IfGeneration = contentOf("other"), spec.Generation
@@ -304,7 +304,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		t.Errorf("changed what somebody changed: %v", err)
 	}
 	if now, err := s.files(s.h1, vm); err != nil || now["user-data"] != files["user-data"] {
-		t.Errorf("the VM that was made with it is told %s, %v", now["user-data"], err)
+		t.Errorf("the VM that was made with it gets %s, %v", now["user-data"], err)
 	}
 	own := s.red
 	red, err := s.CreateCustomization(ctx, s.member, control.CustomizationInput{ProjectID: own, Name: "web", FirstBoot: contentOf("a")})
@@ -320,7 +320,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		t.Errorf("a stranger hears of it: %v", err)
 	}
 	if err := s.DeleteCustomization(ctx, s.viewer, red.ID); fleet.CodeOf(err) != fleet.Forbidden {
-		t.Errorf("who may only look deletes it: %v", err)
+		t.Errorf("a viewer deletes it: %v", err)
 	}
 	if err := s.DeleteCustomization(ctx, s.member, red.ID); err != nil {
 		t.Error(err)

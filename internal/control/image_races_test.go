@@ -68,7 +68,7 @@ func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 	}
 	for _, vm := range vms {
 		if len(vm.Spec.Disks) == 1 && *vm.Spec.Disks[0].Image != *vms[0].Spec.Disks[0].Image {
-			t.Errorf("they stand on %+v and %+v", vms[0].Spec.Disks[0].Image, vm.Spec.Disks[0].Image)
+			t.Errorf("they are backed by %+v and %+v", vms[0].Spec.Disks[0].Image, vm.Spec.Disks[0].Image)
 		}
 	}
 }

@@ -142,14 +142,14 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		}
 		s.wantRefused("clone "+name, fleet.Conflict, "disk of the VM", s.cloneRequest(chief, s.local, name))
 	}
-	s.wantRefused("what is not there", fleet.NotFound, "no volume", func() error {
+	s.wantRefused("a missing object", fleet.NotFound, "no volume", func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
 	})
 	s.wantRefused("withdraw what is not published", fleet.NotFound, "not published", func() error {
 		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
 	})
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	s.wantRefused("of a silent host", fleet.Conflict, "no host that is heard", func() error {
+	s.wantRefused("of an offline host", fleet.Conflict, "no host that is heard", func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"})
 	})
 	for name, a := range map[string]fleet.Actor{"member": s.member, "viewer": s.addUser("val", fleet.RoleViewer)} {

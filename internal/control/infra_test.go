@@ -61,7 +61,7 @@ func TestLostHostCanBeDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
-	s.wantRefused("a host that is still at it", fleet.Conflict, "web", remove)
+	s.wantRefused("a host with a running job", fleet.Conflict, "web", remove)
 	setOffline()
 	if err := remove(); err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func TestUnmanagedVMs(t *testing.T) {
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = NULL`)
 	if page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: "phase:unknown"}); err != nil || len(page.Items) != 1 {
-		t.Errorf("of a silent host: %+v %v", page.Items, err)
+		t.Errorf("of an offline host: %+v %v", page.Items, err)
 	}
 	s.wantRefused("member", fleet.Forbidden, "no right", func() error { _, err := s.GetDiscoveredVM(t.Context(), s.member, s.h1, id); return err })
 }
@@ -180,7 +180,7 @@ func TestConsoleTickets(t *testing.T) {
 	}
 	var args string
 	if err := s.pool.QueryRow(t.Context(), `SELECT args->>'console' || ' ' || (args->>'portalUrl') FROM jobs WHERE kind = 'console.open'`).Scan(&args); err != nil || args != string(ticket.ID)+" https://portal-2:8444" {
-		t.Errorf("the agent is told %q %v", args, err)
+		t.Errorf("the agent gets %q %v", args, err)
 	}
 	if _, err := s.JoinPair(t.Context(), h1, ticket.ID); err != nil {
 		t.Error(err)
@@ -208,7 +208,7 @@ func TestConsoleTickets(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.reportPower(v.ID, fleet.Stopped)
-	s.wantRefused("no screen any more", fleet.Conflict, "no screen", func() error { _, err := s.RedeemConsole(t.Context(), s.member, gone.ID, gone.Secret); return err })
+	s.wantRefused("a console of a stopped VM", fleet.Conflict, "no screen", func() error { _, err := s.RedeemConsole(t.Context(), s.member, gone.ID, gone.Secret); return err })
 	s.wantRefused("no screen", fleet.Conflict, "no screen", func() error { _, err := s.OpenConsole(t.Context(), s.member, v.ID); return err })
 }
 

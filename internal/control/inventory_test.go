@@ -139,7 +139,7 @@ func TestOverview(t *testing.T) {
 		t.Fatal(err)
 	}
 	if totals, err := s.VMTotals(t.Context(), chief); err != nil || totals.InNeed != 3 || totals.Phases[fleet.PhaseUnknown] != 3 {
-		t.Errorf("of silent hosts: %+v %v", totals, err)
+		t.Errorf("of offline hosts: %+v %v", totals, err)
 	}
 	other, err := s.Overview(t.Context(), s.stranger)
 	if err != nil || len(other.VMs) != 0 || other.VMsInNeed != 0 || len(other.Hosts) != 0 || len(other.Attention) != 1 || other.Attention[0].Kind != "pool" || other.CommittedCPUs != 0 || other.CPUThreads != 0 {

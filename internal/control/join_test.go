@@ -255,7 +255,7 @@ func TestHostRejoinsWithItsVMs(t *testing.T) {
 			_, hello := h.Hello(t.Context(), actor, wire.Hello{Instance: agent, Fingerprint: agent})
 			_, renewal := h.RenewHost(t.Context(), actor, req.CSR)
 			if refused := agent == "another agent"; (fleet.CodeOf(hello) == fleet.Unauthorized) != refused || (renewal != nil) != refused {
-				t.Errorf("%s: %s is told %v and %v", name, agent, hello, renewal)
+				t.Errorf("%s: %s gets %v and %v", name, agent, hello, renewal)
 			}
 		}
 		h.exec("UPDATE host_sessions SET seen_at = now() WHERE host_id = $1", first.HostID)

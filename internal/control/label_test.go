@@ -235,7 +235,7 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectNetwork(lan.ID), "rack")
 		return err
 	})
-	s.wantRefused("labels of a found network", fleet.Conflict, "nobody defined it here", func() error {
+	s.wantRefused("labels of a discovered network", fleet.Conflict, "nobody defined it here", func() error {
 		var found fleet.NetworkID
 		if err := s.pool.QueryRow(t.Context(), `SELECT id FROM networks WHERE spec IS NULL LIMIT 1`).Scan(&found); err != nil {
 			t.Fatal(err)
@@ -291,8 +291,8 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 		_, err := s.AssignByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs), "rack=4")
 		return err
 	})
-	s.wantRefused("a tenant who looks", fleet.Forbidden, "", func() error { _, err := s.ByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs)); return err })
-	s.wantRefused("a tenant who looks for hosts", fleet.Forbidden, "", func() error {
+	s.wantRefused("a tenant reads", fleet.Forbidden, "", func() error { _, err := s.ByLabel(t.Context(), s.member, fleet.SubjectPool(s.nfs)); return err })
+	s.wantRefused("a tenant reads hosts", fleet.Forbidden, "", func() error {
 		_, err := s.LabelledHosts(t.Context(), s.member, fleet.SubjectPool(""), "rack")
 		return err
 	})
@@ -336,7 +336,7 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 		t.Errorf("%d lines in the audit", n)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.wantRefused("where no host is heard", fleet.Conflict, "They try by themselves", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
+	s.wantRefused("where no host is online", fleet.Conflict, "They try by themselves", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
 	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
@@ -358,7 +358,7 @@ func TestLabelChangesWakeAssignPass(t *testing.T) {
 		r.exec(sql, args...)
 		r.drainHub()
 		if got := len(sub.Take()) > 0; got != want {
-			t.Errorf("%s is told of: %t", what, got)
+			t.Errorf("%s is notified of: %t", what, got)
 		}
 	}
 	wantNotified("a host without labels", false, `INSERT INTO hosts (id, name) VALUES ('new', 'new')`)

@@ -74,7 +74,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 	image := s.image(s.member, id)
 	if image.CreatedBy != "" || len(image.Versions) != 1 || image.Versions[0].Copies != nil || image.Versions[0].Source != "" || image.Grants[0].By != "" || !image.Versions[0].Offered {
-		t.Errorf("a member is told %+v", image)
+		t.Errorf("a member gets %+v", image)
 	}
 	vm, err := s.createFromImage(s.member, s.red, "mine", disk)
 	if err != nil {
@@ -182,7 +182,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	first, second := make("first"), make("second")
 	ref := first.Spec.Disks[0].Image
 	if ref == nil || ref.PoolID != s.nfs || *second.Spec.Disks[0].Image != *ref {
-		t.Fatalf("the disks stand on %+v and %+v", ref, second.Spec.Disks[0].Image)
+		t.Fatalf("the disks are backed by %+v and %+v", ref, second.Spec.Disks[0].Image)
 	}
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("a VM is made before its image is there: %+v", w)
@@ -256,7 +256,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)
-	s.wantRefused("nobody to send it", fleet.Invalid, "could send", func() error {
+	s.wantRefused("no host to send it", fleet.Invalid, "could send", func() error {
 		_, err := s.createFromImage(chief, s.red, "nowhere", fleet.Disk{PoolID: s.nfs, ImageID: id})
 		return err
 	})
@@ -311,7 +311,7 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 	in := control.NewImage{Name: "Web", ProjectID: s.red, Source: control.ImageSource{PoolID: s.nfs, VMID: vm.ID, Volume: "web.qcow2"}}
 	ask := func() error { _, _, err := s.AddImage(context.WithoutCancel(t.Context()), chief, in); return err }
-	s.wantRefused("of one that is on", fleet.Invalid, "Shut it down", ask)
+	s.wantRefused("of a running VM", fleet.Invalid, "Shut it down", ask)
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	if err := ask(); err != nil {
 		t.Fatal(err)

@@ -32,7 +32,7 @@ func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 		t.Errorf("up to what is left: %v", err)
 	}
 	operator := fleet.Actor{UserID: "chief", Name: "olga", Role: fleet.RoleOperator}
-	s.wantRefused("an operator who does not say so", fleet.Invalid, "2 fields", func() error { _, err := create(operator, "more", 512); return err })
+	s.wantRefused("an operator without consent", fleet.Invalid, "2 fields", func() error { _, err := create(operator, "more", 512); return err })
 	over := control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: "more", Overcommit: true, Spec: smallSpec}
 	over.Spec.MemoryMiB = 512
 	if _, err := s.CreateVM(t.Context(), operator, over); err != nil {
@@ -98,7 +98,7 @@ func TestBridgeNeedsGrant(t *testing.T) {
 	const closed = "br0 is not open to this project."
 	s.wantRefused("a bridge", fleet.Invalid, closed, create(s.member, s.red, "web", onBridge))
 	s.wantRefused("a libvirt network that hands on a bridge", fleet.Invalid, "lan is not open", create(s.member, s.red, "web", onLAN))
-	s.wantRefused("a bridge that is not there", fleet.Invalid, "br7 is not open to this project.", create(s.member, s.red, "web", fleet.NIC{Bridge: "br7"}))
+	s.wantRefused("a bridge that does not exist", fleet.Invalid, "br7 is not open to this project.", create(s.member, s.red, "web", fleet.NIC{Bridge: "br7"}))
 	s.wantRefused("a member's grant", fleet.Forbidden, "no right", func() error { return s.GrantNetwork(t.Context(), s.member, bridge, s.red) })
 	s.wantRefused("to no project", fleet.NotFound, "no such project", func() error { return s.GrantNetwork(t.Context(), chief, bridge, "nowhere") })
 	_, err := s.GetNetwork(t.Context(), s.member, bridge)
@@ -136,7 +136,7 @@ func TestBridgeNeedsGrant(t *testing.T) {
 	s.reportPower(page.Items[0].ID, fleet.Stopped)
 	edit := editedSpec(page.Items[0], func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 2, 300 })
 	if _, _, err := s.UpdateVM(t.Context(), s.member, page.Items[0].ID, edit); err != nil {
-		t.Errorf("an edit that leaves the card alone: %v", err)
+		t.Errorf("an edit that leaves the NIC alone: %v", err)
 	}
 
 	if err := s.GrantNetwork(t.Context(), chief, lan, ""); err != nil {

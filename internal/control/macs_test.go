@@ -118,7 +118,7 @@ func TestNewNICsGetFreeMACs(t *testing.T) {
 	got := []string{v.Spec.NICs[0].MAC, v.Spec.NICs[1].MAC}
 	slices.Sort(got)
 	if free := []string{"52:54:00:ab:cd:fd", "52:54:00:ab:cd:fe", "52:54:00:ab:cd:ff"}; !slices.Contains(free, got[0]) || !slices.Contains(free, got[1]) || got[0] == got[1] {
-		t.Errorf("the cards got %v, want two of %v", got, free)
+		t.Errorf("the NICs got %v, want two of %v", got, free)
 	}
 	if _, err := create("db", fleet.NIC{Network: "default"}); err != nil {
 		t.Errorf("the last address: %v", err)
@@ -127,7 +127,7 @@ func TestNewNICsGetFreeMACs(t *testing.T) {
 		_, err := create("late", fleet.NIC{Network: "default"})
 		return err
 	})
-	s.wantRefused("a foreign machine's", fleet.Invalid, "foreign-7 on h2, which Quantix did not make, has this address", func() error {
+	s.wantRefused("an unmanaged machine's", fleet.Invalid, "foreign-7 on h2, which Quantix did not make, has this address", func() error {
 		_, err := create("twin", fleet.NIC{Network: "default", MAC: "52:54:00:ab:cd:07"})
 		return err
 	})

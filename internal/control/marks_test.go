@@ -52,7 +52,7 @@ func TestHostCannotTakeOverOthersVMs(t *testing.T) {
 	}
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, p.other.agent.HostID)
 	if ok, why := p.wantOnOwn("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
-		t.Errorf("a host that is not heard and shows no mark keeps it from starting: %s", why)
+		t.Errorf("a host that is offline and shows no mark keeps it from starting: %s", why)
 	}
 	// With the right mark, while the VM's own host runs it: an alarm, and the VM stays.
 	p.reportOwn(fleet.Running)

@@ -121,7 +121,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s.wantRefused("define a name twice", fleet.Invalid, "A network named lan is defined already.", create("lan"))
 	s.exec(`DELETE FROM assignments WHERE network_id = $1`, id)
 	s.wantRefused("define a name that is remembered", fleet.Invalid, "was found on a host before", create("default"))
-	s.wantRefused("define nonsense", fleet.Invalid, "outside the subnet", func() error {
+	s.wantRefused("define invalid values", fleet.Invalid, "outside the subnet", func() error {
 		spec := natSpec("10.6.0.1/24")
 		spec.IPv4.DHCP = &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: "10.7.0.1", End: "10.7.0.9"}}}
 		_, err := s.CreateNetwork(t.Context(), chief, control.CreateNetwork{Name: "odd", Spec: spec, HostIDs: []fleet.HostID{s.h1}})

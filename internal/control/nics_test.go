@@ -93,12 +93,12 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("a new card", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); return err })
+	s.wantRefused("a new NIC", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); return err })
 	had := first.Spec.NICs
 	moved := had[0]
 	moved.NetworkID, moved.Network = also.ID, "also"
 	if _, err := edit(first, moved, had[1]); err != nil {
-		t.Errorf("a card from one network of the device to another: %v", err)
+		t.Errorf("a NIC from one network of the device to another: %v", err)
 	}
 	if _, err := edit(first, had[1]); err != nil {
 		t.Fatal(err)

@@ -124,7 +124,7 @@ func TestStartCancelledWhenCreationFails(t *testing.T) {
 	}
 	for _, w := range r.claim() {
 		if w.Kind != fleet.VMApply {
-			t.Fatalf("the host is asked to %s what is not there", w.Kind)
+			t.Fatalf("the host is asked to %s a missing object", w.Kind)
 		}
 	}
 	if n := one[int](r, `SELECT count(*) FROM jobs WHERE state = 'queued'`); n != 0 {

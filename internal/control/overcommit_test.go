@@ -23,7 +23,7 @@ func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 	}
 	s.wantRefused("memory", fleet.Invalid, "2 fields", ask(chief, "big", 16000, 1, false))
 	s.wantRefused("vCPUs", fleet.Invalid, "2 fields", ask(chief, "wide", 256, 9, false))
-	s.wantRefused("a member who says so", fleet.Invalid, "Only those who may change infrastructure", ask(s.member, "big", 16000, 1, true))
+	s.wantRefused("a member with overcommit", fleet.Invalid, "Only those who may change infrastructure", ask(s.member, "big", 16000, 1, true))
 	for i := range 2 { // the second VM on top of the first
 		if err := ask(chief, fmt.Sprintf("big-%d", i), 16000, 64, true)(); err != nil {
 			t.Fatal(err)

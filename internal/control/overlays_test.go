@@ -51,7 +51,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 		t.Errorf("what is on its way: %s", got)
 	}
 	if work, err := s.Claim(t.Context(), s.agentSession(s.h1), wire.ClaimRequest{Max: 4}, 0); err != nil || len(work.Jobs) != 1 || work.Jobs[0].Network == nil || !slices.Equal(work.Jobs[0].Network.Peers, []string{"10.50.0.1", "10.50.0.9"}) || work.Jobs[0].Generation != 3 {
-		t.Errorf("the host is told %+v, %v", work, err)
+		t.Errorf("the host gets %+v, %v", work, err)
 	}
 	// A host reports only itself: it cannot replace another peer or name addresses outside the underlay.
 	for _, lie := range []string{`10.50.0.1`, `192.0.2.1`, `10.50.0.7%eth0`, `no address`, ``} {
@@ -71,7 +71,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 		t.Errorf("who leaves stays a peer: %v", v.Peers)
 	}
 	if seen, err := s.GetNetwork(t.Context(), s.member, v.ID); err == nil && (len(seen.Peers) > 0 || seen.Spec.Underlay != "") {
-		t.Errorf("a tenant is told how hosts reach one another: %v %s", seen.Peers, seen.Spec.Underlay)
+		t.Errorf("a tenant sees how hosts reach one another: %v %s", seen.Peers, seen.Spec.Underlay)
 	}
 }
 

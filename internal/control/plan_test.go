@@ -143,12 +143,12 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 		} {
 			rows, plans := r.visited(t, pool, func() error { _, err := c.ListVMs(t.Context(), chief, q); return err })
 			if rows > vms/5 {
-				t.Errorf("with %s hosts heard, %q by %q looks at %d rows:\n%s", some.heard, q.Filter, q.Sort, rows, plans)
+				t.Errorf("with %s hosts online, %q by %q looks at %d rows:\n%s", some.heard, q.Filter, q.Sort, rows, plans)
 			}
 			for _, asked := range r.statementsAbout(t, "SELECT", func() error { _, err := c.ListVMs(t.Context(), chief, q); return err }) {
 				for _, arg := range asked.Args {
 					if ids, ok := arg.([]string); ok && len(ids) > hosts/2 && !strings.Contains(asked.SQL, "v.id = ANY") {
-						t.Errorf("with %s hosts heard, %q names %d of them: that is planned for each", some.heard, q.Filter, len(ids))
+						t.Errorf("with %s hosts online, %q names %d of them: that is planned for each", some.heard, q.Filter, len(ids))
 					}
 				}
 			}
@@ -161,7 +161,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 		for filter, want := range map[string]int{"phase:unknown": unknown, "-phase:unknown": vms - unknown} {
 			got, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, c.ListVMLines)
 			if err != nil || len(got) != want {
-				t.Errorf("with %s hosts heard, %s lists %d VMs, want %d, %v", some.heard, filter, len(got), want, err)
+				t.Errorf("with %s hosts online, %s lists %d VMs, want %d, %v", some.heard, filter, len(got), want, err)
 			}
 		}
 	}

@@ -49,12 +49,12 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	s.wantRefused("of two disks together", fleet.Invalid, "", create(chief, ask("web", s.h1, false, 16, 16)))
 	s.wantRefused("by placement", fleet.Invalid, "", create(chief, ask("web", "", false, 1024)))
 	s.wantRefused("a member's", fleet.Invalid, "no room for 1 GiB in pool local", create(s.member, ask("web", "", false, 1024)))
-	s.wantRefused("a member who says so", fleet.Invalid, "Only those who may change infrastructure", create(s.member, ask("web", "", true, 8)))
+	s.wantRefused("a member with overcommit", fleet.Invalid, "Only those who may change infrastructure", create(s.member, ask("web", "", true, 8)))
 
 	if err := create(s.member, ask("fits", "", false, 16))(); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("beside a disk that is yet to be made", fleet.Invalid, "no room for 16 MiB in pool local", create(s.member, ask("second", "", false, 16)))
+	s.wantRefused("beside a disk that is not yet created", fleet.Invalid, "no room for 16 MiB in pool local", create(s.member, ask("second", "", false, 16)))
 	if err := create(s.member, ask("second", "", false, 14))(); err != nil {
 		t.Errorf("what just fits: %v", err)
 	}

@@ -30,7 +30,7 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, s.h1)
 	v = s.poolView(chief, s.nfs)
 	if v.Health.Severity != fleet.SeverityBad || v.Hosts[0].State != fleet.PoolFailed || v.Hosts[1].State != fleet.PoolUnknown || v.Hosts[0].HostPhase != fleet.HostOnline {
-		t.Errorf("one failed, one silent: %+v", v)
+		t.Errorf("one failed, one offline: %+v", v)
 	}
 	for filter, want := range map[string]string{"tone:bad": "nfs", "-tone:bad": "local", "kind:dir": "local", "host:h2": "nfs", "lo*": "local", "tone:ok": ""} {
 		page, err := s.ListPools(t.Context(), chief, fleet.Query{Filter: filter, Limit: 1})
@@ -69,7 +69,7 @@ func TestDegradedPool(t *testing.T) {
 		for _, h := range page.Items {
 			names = append(names, h.HostName)
 			if h.HostName == "h2" && (h.Severity != fleet.SeverityWarn || h.Notice != "Degraded: It is mounted read-only.") {
-				t.Errorf("h2 is told as %+v", h)
+				t.Errorf("h2 gets as %+v", h)
 			}
 		}
 		if got := strings.Join(names, " "); err != nil || got != want {

@@ -68,7 +68,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !san.Spec.Shared || strings.Contains(fmt.Sprintf("%+v", san), aSecret) {
-		t.Errorf("the pool is told as %+v", san)
+		t.Errorf("the pool gets as %+v", san)
 	}
 	h1, h2 := fleet.Actor{HostID: s.h1}, fleet.Actor{HostID: s.h2}
 	has := func(a fleet.Actor, want string) {
@@ -96,7 +96,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 		t.Errorf("the hosts are asked: %s", got)
 	}
 	if v := s.poolView(chief, san.ID); v.Generation != 2 {
-		t.Errorf("those that are not heard will not know: generation %d", v.Generation)
+		t.Errorf("those that are offline will not know: generation %d", v.Generation)
 	}
 	if at := s.tablesContaining(aSecret); at != "" {
 		t.Errorf("the new secret is in %s", at)
@@ -141,7 +141,7 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 	s.wantRefused("no secret", fleet.Invalid, "Give the secret of quantix", create("", same))
 	s.wantRefused("no user", fleet.Invalid, "Give the user", create(aSecret, func(p *fleet.PoolSpec) { p.User = "" }))
 	s.wantRefused("two lines", fleet.Invalid, "on one line", create("one\ntwo", same))
-	s.wantRefused("a kind without", fleet.Invalid, "has no secret", create(aSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
+	s.wantRefused("a kind without support", fleet.Invalid, "has no secret", create(aSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
 	s.wantRefused("no key of Ceph's", fleet.Invalid, "no key of Ceph's", create(aSecret, func(p *fleet.PoolSpec) {
 		*p = fleet.PoolSpec{Kind: fleet.PoolRBD, Monitors: "10.0.0.1", CephPool: "vms", User: "libvirt"}
 	}))

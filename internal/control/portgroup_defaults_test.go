@@ -28,7 +28,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantRefused("a group of one project", fleet.Invalid, "The fleet has no such security group", func() error { return set(nil, own.ID) })
-	s.wantRefused("a group that is none", fleet.Invalid, "no such security group", func() error { return set(nil, fleet.NewID[fleet.SecurityGroupID]()) })
+	s.wantRefused("an unknown group", fleet.Invalid, "no such security group", func() error { return set(nil, fleet.NewID[fleet.SecurityGroupID]()) })
 	made := func(a fleet.Actor, name string) fleet.VMView {
 		t.Helper()
 		v, err := s.CreateVM(t.Context(), a, control.CreateVM{
@@ -71,7 +71,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	follow()
-	is("a card that was there", early.ID, "base guard false, of the port group [securityGroups]")
+	is("a NIC that was there", early.ID, "base guard false, of the port group [securityGroups]")
 	if v := s.get(early.ID); v.Generation != 2 {
 		t.Errorf("its VM is at generation %d", v.Generation)
 	}
@@ -81,10 +81,10 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		found = found || w.Kind == fleet.VMApply && len(w.SecurityGroups) == 1 && w.SecurityGroups[0].Name == "base"
 	}
 	if !found {
-		t.Errorf("the running guest's host is told %+v", work)
+		t.Errorf("the running guest's host gets %+v", work)
 	}
 	late := made(s.member, "late")
-	is("a card that comes later, a tenant's", late.ID, "base guard true, of the port group [securityGroups]")
+	is("a NIC that comes later, a tenant's", late.ID, "base guard true, of the port group [securityGroups]")
 	pass := func(port int) fleet.PassAnswer {
 		t.Helper()
 		out, err := s.WouldPass(t.Context(), s.member, fleet.PassQuestion{From: fleet.PassEnd{Address: "10.0.0.9"}, To: fleet.PassEnd{VMID: late.ID}, Protocol: fleet.TCP, Port: port})
@@ -104,7 +104,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	s.wantRefused("delete a group that a port group gives", fleet.Conflict, "port groups of networks give it to NICs: lab", func() error {
 		return s.DeleteSecurityGroup(t.Context(), chief, base.ID)
 	})
-	is("a card that names its own", late.ID, "own guard true, of the port group []")
+	is("a NIC that names its own", late.ID, "own guard true, of the port group []")
 
 	// A NIC that names no groups follows again. Changes of the port group reach following NICs only.
 	if _, err := s.setGroups(s.member, late.ID); err != nil {
@@ -116,7 +116,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	follow()
 	is("the port group gives another", late.ID, "strict guard true, of the port group [securityGroups]")
-	is("a card with its own", early.ID, "own guard false, of the port group []")
+	is("a NIC with its own", early.ID, "own guard false, of the port group []")
 	if pass(22).Pass {
 		t.Error("would it pass does not know of the change")
 	}
@@ -138,7 +138,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	router := made(s.member, "router")
-	is("a tenant's card where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
+	is("a tenant's NIC where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
 	// Elsewhere a tenant's NIC gets anti-spoofing, however it came there.
 	stray := made(s.member, "stray")
 	spec = s.get(stray.ID).Spec
@@ -163,7 +163,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	follow()
 	is("it says on", router.ID, "strict guard true, of the port group [securityGroups antiSpoofing]")
-	is("a card that does not follow in that", early.ID, "own guard false, of the port group []")
+	is("a NIC that does not follow in that", early.ID, "own guard false, of the port group []")
 	s.wantRefused("a tenant who takes it off", fleet.Invalid, "Only those who run hosts", func() error {
 		spec := s.get(router.ID).Spec
 		spec.NICs[0].AntiSpoofing = &off

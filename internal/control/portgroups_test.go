@@ -38,7 +38,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 	s.wantRefused("a peak below the average", fleet.Invalid, "no less than the average", func() error {
 		return set(fleet.PortGroup{Name: "x", FromGuest: &fleet.Rate{AverageKiB: 10, PeakKiB: 5}}, true)
 	})
-	s.wantRefused("a VLAN where there are none", fleet.Invalid, "knows no VLANs", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
+	s.wantRefused("a VLAN without support", fleet.Invalid, "knows no VLANs", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
 
 	// A member may use unrestricted port groups, and others only after a grant. Before it, they look unknown.
 	create := func(a fleet.Actor, name, group string) (fleet.VMView, error) {
@@ -51,8 +51,8 @@ func TestPortGroupLifecycle(t *testing.T) {
 		t.Fatalf("%+v %v", v.Spec.NICs, err)
 	}
 	const closed = "has no port group staff that is open to this project"
-	s.wantRefused("what is not open", fleet.Invalid, closed, func() error { _, err := create(s.member, "db", "staff"); return err })
-	s.wantRefused("what is not there", fleet.Invalid, "no port group other", func() error { _, err := create(chief, "db", "other"); return err })
+	s.wantRefused("an unavailable network", fleet.Invalid, closed, func() error { _, err := create(s.member, "db", "staff"); return err })
+	s.wantRefused("a missing object", fleet.Invalid, "no port group other", func() error { _, err := create(chief, "db", "other"); return err })
 	known := func(a fleet.Actor) string {
 		var names []string
 		groups, err := s.PortGroups(t.Context(), a, n.ID)
@@ -76,11 +76,11 @@ func TestPortGroupLifecycle(t *testing.T) {
 	if _, err := create(s.member, "db", "staff"); err != nil {
 		t.Errorf("after the grant: %v", err)
 	}
-	s.wantRefused("a grant of what is not there", fleet.NotFound, "no such port group", func() error { return s.GrantPortGroup(t.Context(), chief, n.ID, "other", s.red) })
+	s.wantRefused("a grant of a missing object", fleet.NotFound, "no such port group", func() error { return s.GrantPortGroup(t.Context(), chief, n.ID, "other", s.red) })
 	if err := s.RevokePortGroup(t.Context(), chief, n.ID, "staff", s.red); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("after it was taken back", fleet.Invalid, closed, func() error { _, err := create(s.member, "mail", "staff"); return err })
+	s.wantRefused("after it was cancelled", fleet.Invalid, closed, func() error { _, err := create(s.member, "mail", "staff"); return err })
 
 	// An edit moves a NIC to another port group at the guest's next start.
 	spec := s.get(v.ID).Spec
@@ -91,7 +91,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 	if groups, err := s.PortGroups(t.Context(), chief, n.ID); err != nil || len(groups) != 2 || groups[0].VMs != 0 || groups[1].VMs != 1 {
 		t.Errorf("who is on them: %+v %v", groups, err)
 	}
-	s.wantRefused("drop one with cards", fleet.Conflict, "VMs have NICs on staff: db", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "staff"); return err })
+	s.wantRefused("drop one with NICs", fleet.Conflict, "VMs have NICs on staff: db", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "staff"); return err })
 	if _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); err != nil {
 		t.Error(err)
 	}

@@ -328,6 +328,6 @@ func TestHeartbeatBatchesDoNotDeadlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := end(); err != nil || len(renewed) != 2 {
-		t.Errorf("heard %v, %v", renewed, err)
+		t.Errorf("online %v, %v", renewed, err)
 	}
 }

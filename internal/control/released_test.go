@@ -97,7 +97,7 @@ func TestFailedReleaseBacksOff(t *testing.T) {
 			r.exec(`UPDATE jobs SET ended_at = ended_at - $1 * interval '1 minute' WHERE ended_at IS NOT NULL`, minutes)
 		}
 		if !due() {
-			t.Fatalf("%s: a lost release is not asked for", prefix)
+			t.Fatalf("%s: a lost release is not requested", prefix)
 		}
 		for i, minutes := range []int{5, 10, 20, 40, 80, 160, 320, 360, 360} {
 			ends("failed")

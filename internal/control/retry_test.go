@@ -42,7 +42,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		}
 		job, err := r.VMRetry(t.Context(), fleet.SystemActor, id)
 		if err != nil || job == nil || job.RetryAt == nil || job.Error != noAnswer || job.State != fleet.JobQueued {
-			t.Fatalf("nobody is told: %+v %v", job, err)
+			t.Fatalf("nobody gets: %+v %v", job, err)
 		}
 		waits = append(waits, one[time.Duration](r, `SELECT run_after - now() FROM jobs`).Round(5*time.Second))
 		r.skipDelay()

@@ -58,7 +58,7 @@ func (r *rig) drainHub() {
 				return
 			}
 		case <-late:
-			r.t.Fatal("nothing is heard")
+			r.t.Fatal("nothing is online")
 		}
 	}
 }

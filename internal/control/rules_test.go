@@ -44,7 +44,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	s.wantRefused("a third on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, apart); return err })
 	s.wantRefused("a third that says nothing", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.createWithRules(chief, "web-3", ""); return err })
 	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", apart); return err })
-	s.wantRefused("with one that is not there", fleet.Invalid, "there is none in its project", func() error {
+	s.wantRefused("with one that does not exist", fleet.Invalid, "there is none in its project", func() error {
 		_, err := s.createWithRules(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
 		return err
 	})
@@ -155,7 +155,7 @@ func TestViolatedRulesNeedAttention(t *testing.T) {
 		t.Errorf("a member reads %q", text)
 	}
 	if fault(chief, two.ID) != "" || s.get(one.ID).HostID != s.h1 {
-		t.Error("the other is told of, or the VM has moved")
+		t.Error("the other is notified of, or the VM has moved")
 	}
 	page, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "attention:yes"})
 	if err != nil || len(page.Items) != 1 || page.Items[0].ID != one.ID || strings.Contains(page.Items[0].Status.Faults[0].Text, "h2") {

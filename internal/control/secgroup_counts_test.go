@@ -78,7 +78,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 		fmt.Fprintf(&summary, "%s %s: %d; ", h.Group, h.Words, h.Packets)
 	}
 	if summary.String() != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || nics[0].Hits.Dropped.Bytes != 120 {
-		t.Errorf("the card: %s %+v", summary.String(), nics[0].Hits)
+		t.Errorf("the NIC: %s %+v", summary.String(), nics[0].Hits)
 	}
 	// Another host's counters of these NICs are ignored, although it has the group too. So are negative and absurd
 	// ones.
@@ -206,21 +206,21 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 		t.Fatal(err)
 	}
 	if work := s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupApply {
-		t.Errorf("put back: %+v", work)
+		t.Errorf("reapplied: %+v", work)
 	}
 	if got, _ := state(); got != "applied, 0, applied" {
-		t.Errorf("after it was put back: %s", got)
+		t.Errorf("after it was reapplied: %s", got)
 	}
 	// The NIC's own filter.
 	status.FilterDrifted(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
 	says(h1, status)
 	if got, nic := state(); got != "applied, 0, changed on the host" || !strings.Contains(nic.Problem, "removed") {
-		t.Errorf("the card's own filter: %s, %q", got, nic.Problem)
+		t.Errorf("the NIC's own filter: %s, %q", got, nic.Problem)
 	}
 	if v := s.get(a.ID); !v.Attention && len(v.Status.Drift) != 1 {
 		t.Errorf("the VM: %+v", v.Status)
 	}
 	if ok, why := s.get(a.ID).Allows(fleet.ActReapply); !ok {
-		t.Errorf("it cannot be put back: %s", why)
+		t.Errorf("it cannot be reapplied: %s", why)
 	}
 }

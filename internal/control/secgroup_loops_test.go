@@ -47,7 +47,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 		return strings.Join(out, " ")
 	}
 	if got := members(); !strings.Contains(got, "front[10.0.0.2/32]") || !strings.Contains(got, "back[10.0.0.1/32]") {
-		t.Errorf("the host is told %q", got)
+		t.Errorf("the host gets %q", got)
 	}
 	if got := members(); got != "" {
 		t.Errorf("two groups that name one another never come to rest: %q", got)
@@ -69,7 +69,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	// A changed address of a member reaches both sides at once.
 	s.reportAddress(web.ID, "10.0.0.9")
 	if got := members(); got != "back[10.0.0.9/32]" {
-		t.Errorf("after a member's address changed the host is told %q", got)
+		t.Errorf("after a member's address changed the host gets %q", got)
 	}
 	if v, err := s.GetSecurityGroup(t.Context(), s.member, front.ID); err != nil || v.Names[string(back.ID)] != "back" || len(v.Members) != 1 || fmt.Sprint(v.Members[0].Addresses) != "[10.0.0.9]" {
 		t.Errorf("the page of the front: %+v %v", v, err)
@@ -124,7 +124,7 @@ func TestSecurityGroupReferencedAgain(t *testing.T) {
 	let(in)
 	s.settle()
 	if got := members(); got != "[10.0.0.7/32]" {
-		t.Fatalf("with a member the host is told %q", got)
+		t.Fatalf("with a member the host gets %q", got)
 	}
 	let(fleet.AllowAllOut())
 	s.settle()
@@ -136,6 +136,6 @@ func TestSecurityGroupReferencedAgain(t *testing.T) {
 	s.claimAndFinish(h1, "")
 	let(in)
 	if got := members(); got != "[]" {
-		t.Errorf("before it is known who is a member the host is told %q", got)
+		t.Errorf("before it is known who is a member the host gets %q", got)
 	}
 }

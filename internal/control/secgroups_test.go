@@ -49,7 +49,7 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 		}
 	}
 	if found != "[10.0.0.7/32] 2" {
-		t.Errorf("with a member the host is told %q", found)
+		t.Errorf("with a member the host gets %q", found)
 	}
 	// Its host reports another address.
 	s.reportAddress(a.ID, "10.0.0.8")
@@ -64,13 +64,13 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	}
 	s.settle()
 	if got := s.groupStatus(web.ID); got != "h1 assign" {
-		t.Errorf("before the card has left on its host the group is on %q", got)
+		t.Errorf("before the NIC has left on its host the group is on %q", got)
 	}
 	s.claimAndFinish(h1, "")
 	s.exec(`UPDATE vms SET observed_generation = generation`)
 	s.settle()
 	if got := s.groupStatus(web.ID); got != "h1 release" {
-		t.Errorf("after the last card has left the group is on %q", got)
+		t.Errorf("after the last NIC has left the group is on %q", got)
 	}
 	if work = s.claimAndFinish(h1, ""); len(work) != 1 || work[0].Kind != fleet.SecurityGroupRelease {
 		t.Errorf("the release: %+v", work)
@@ -110,7 +110,7 @@ func TestSelfReferringSecurityGroup(t *testing.T) {
 	s.settle()
 	work := s.claimAndFinish(h1, "")
 	if len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.1/32 10.0.0.2/32]" {
-		t.Fatalf("the host is told %+v", work)
+		t.Fatalf("the host gets %+v", work)
 	}
 	ask := func(from, to fleet.VMID) fleet.PassAnswer {
 		t.Helper()
@@ -125,7 +125,7 @@ func TestSelfReferringSecurityGroup(t *testing.T) {
 	}
 	s.exec(`UPDATE vms SET status = status #- '{nics,0,filter}', observed_generation = generation WHERE id = $1`, b.ID)
 	if out := ask(a.ID, b.ID); out.To.State != fleet.GroupNotApplied {
-		t.Errorf("to a card whose filter somebody took away on the host: %+v", out)
+		t.Errorf("to a NIC whose filter somebody took away on the host: %+v", out)
 	}
 	if out := ask(c.ID, b.ID); out.Pass || !out.Known || !out.From.Pass {
 		t.Errorf("from who is no member: %+v", out)
@@ -158,7 +158,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	}
 	nics, err := s.NICFilters(t.Context(), chief, a.ID)
 	if err != nil || len(nics) != 1 || nics[0].State != fleet.GroupNotApplied || !strings.Contains(nics[0].Problem, errText) {
-		t.Errorf("the card: %+v %v", nics, err)
+		t.Errorf("the NIC: %+v %v", nics, err)
 	}
 	attentionOf := func(a fleet.Actor) string {
 		t.Helper()
@@ -172,10 +172,10 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 		t.Errorf("what needs attention: %s", got)
 	}
 	if got := attentionOf(s.member); !strings.Contains(got, "web") || strings.Contains(got, "/usr/sbin") || strings.Contains(got, "h1") {
-		t.Errorf("what a tenant is told: %s", got)
+		t.Errorf("what a tenant gets: %s", got)
 	}
 	if got := attentionOf(s.stranger); strings.Contains(got, "Not applied") {
-		t.Errorf("what another tenant is told: %s", got)
+		t.Errorf("what another tenant gets: %s", got)
 	}
 	if s.settle(); len(s.claimAndFinish(h1, "")) != 0 {
 		t.Error("what failed is tried again at once, and for ever")
@@ -260,8 +260,8 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 		{"a rule names none", fleet.Invalid, "There is no such security group", update(s.member, mine.ID, to(fleet.NewID[fleet.SecurityGroupID]()))},
 		{"a member deletes the fleet's", fleet.Forbidden, "", drop(s.member, shared.ID)},
 		{"a member deletes another project's", fleet.NotFound, "", drop(s.member, theirs.ID)},
-		{"a card in another project's", fleet.Invalid, "There is no such security group", setGroup(s.member, a.ID, theirs.ID)},
-		{"an administrator puts a card in another project's", fleet.Invalid, "There is no such security group", setGroup(chief, a.ID, theirs.ID)},
+		{"a NIC in another project's", fleet.Invalid, "There is no such security group", setGroup(s.member, a.ID, theirs.ID)},
+		{"an administrator puts a NIC in another project's", fleet.Invalid, "There is no such security group", setGroup(chief, a.ID, theirs.ID)},
 		{"a member takes the guard off", fleet.Invalid, "Only those who run hosts", guard(s.member, false)},
 		{"a name twice", fleet.Conflict, "exists already", func() error {
 			_, err := s.CreateSecurityGroup(t.Context(), s.member, control.CreateSecurityGroup{ProjectID: s.red, Name: "web"})
@@ -285,7 +285,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	}
 	seen, err := s.GetSecurityGroup(t.Context(), s.stranger, shared.ID)
 	if err != nil || seen.NICs != 0 || len(seen.Members) != 0 {
-		t.Errorf("a tenant is shown others' cards in a group of the fleet: %+v %v", seen, err)
+		t.Errorf("a tenant is shown others' NICs in a group of the fleet: %+v %v", seen, err)
 	}
 }
 
@@ -304,13 +304,13 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	}
 	yes, no := true, false
 	if v := make(s.member, "a", nil); !v.Spec.NICs[0].Guarded() {
-		t.Error("a tenant's card is not guarded")
+		t.Error("a tenant's NIC is not guarded")
 	}
 	if v := make(chief, "b", nil); v.Spec.NICs[0].Guarded() {
-		t.Error("an administrator's card is guarded unasked")
+		t.Error("an administrator's NIC is guarded unasked")
 	}
 	if v := make(chief, "c", &yes); !v.Spec.NICs[0].Guarded() {
-		t.Error("a card is not guarded as asked")
+		t.Error("a NIC is not guarded as asked")
 	}
 	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default", AntiSpoofing: &no}}
@@ -322,6 +322,6 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	old := s.vmWithNIC("old")
 	g := s.securityGroup(s.member, s.red, "web")
 	if v, err := s.setGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {
-		t.Errorf("a card that was not guarded: %v", err)
+		t.Errorf("a NIC that was not guarded: %v", err)
 	}
 }

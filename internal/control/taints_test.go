@@ -74,7 +74,7 @@ func TestTenantsCannotSetTolerations(t *testing.T) {
 	}
 	s.reportPower(v.ID, fleet.Stopped)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.wantRefused("a member's edit, while the host is silent", fleet.Invalid, "Only those who may change infrastructure", func() error {
+	s.wantRefused("a member's edit, while the host is offline", fleet.Invalid, "Only those who may change infrastructure", func() error {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "*" }))
 		return err
 	})

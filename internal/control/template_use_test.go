@@ -30,7 +30,7 @@ func TestCreateVMsFromTemplate(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	if n := linked.Spec.NICs[0]; n.MAC == "" || n.MAC == "52:54:00:00:00:09" || len(n.SecurityGroups) != 1 || !n.Guarded() {
-		t.Errorf("its card: %+v", n)
+		t.Errorf("its NIC: %+v", n)
 	}
 	full := use(control.From{VersionID: first.ID, Full: true, PoolID: s.nfs}, "full", s.red)
 	if d := full.Spec.Disks[0]; d.Overlay || d.PoolID != s.nfs || d.Image == nil {
@@ -44,7 +44,7 @@ func TestCreateVMsFromTemplate(t *testing.T) {
 	}
 	of := control.TemplateVersion{TemplateID: v.ID, VersionID: first.ID}
 	remove := func() error { _, err := s.DeleteTemplateVersion(t.Context(), chief, of, "Web"); return err }
-	s.wantRefused("delete what clones stand on", fleet.Conflict, "VM linked, VM other", remove)
+	s.wantRefused("delete what clones are backed by", fleet.Conflict, "VM linked, VM other", remove)
 	s.exec(`DELETE FROM vms WHERE id <> ALL ($1::text[])`, []string{string(vm.ID), string(full.ID)})
 	s.wantRefused("delete what a VM is being made from", fleet.Conflict, "being made", remove)
 	s.finishCreation(full)
@@ -121,7 +121,7 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 	}
 	told := s.template(s.member, other.ID).Versions[0]
 	if why := told.Unready(); !strings.Contains(why, "disk 1 cannot be read now") || strings.Contains(why, "local") {
-		t.Errorf("a member is told %q", why)
+		t.Errorf("a member gets %q", why)
 	}
 	if tasks, err := s.DeleteTemplateVersion(t.Context(), s.member, control.TemplateVersion{TemplateID: other.ID, VersionID: told.ID}, "Other"); err != nil || len(tasks) != 0 {
 		t.Errorf("%v %v", tasks, err)

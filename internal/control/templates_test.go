@@ -161,17 +161,17 @@ func TestTemplatePermissions(t *testing.T) {
 		}},
 		{"a stranger uses it", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w")},
 		{"who sees it uses it in another project", fleet.Invalid, "no such template, or none that is published to the project", use(elsewhere, s.blue, "w")},
-		{"who only looks uses it", fleet.Forbidden, "no right", use(s.viewer, s.red, "w")},
+		{"a viewer uses it", fleet.Forbidden, "no right", use(s.viewer, s.red, "w")},
 		{"a stranger edits it", fleet.NotFound, "no such template", edit(s.stranger)},
-		{"who only looks edits it", fleet.Forbidden, "no right", edit(s.viewer)},
+		{"a viewer edits it", fleet.Forbidden, "no right", edit(s.viewer)},
 		{"a member of another project edits it", fleet.Forbidden, "no right", edit(elsewhere)},
 		{"a stranger deletes it", fleet.NotFound, "no such template", remove(s.stranger)},
-		{"who only looks deletes it", fleet.Forbidden, "no right", remove(s.viewer)},
+		{"a viewer deletes it", fleet.Forbidden, "no right", remove(s.viewer)},
 		{"a stranger adds a version", fleet.NotFound, "no such template", version(s.stranger, alien.ID)},
 		{"of another project's VM", fleet.NotFound, "no such VM", version(s.member, alien.ID)},
 		{"of another project's VM, by who runs hosts", fleet.Conflict, "of another", version(chief, alien.ID)},
 		{"a member publishes it", fleet.Forbidden, "no right", grant(s.member)},
-		{"who only looks deprecates a version", fleet.Forbidden, "no right", func() error { return s.DeprecateTemplateVersion(t.Context(), s.viewer, of, true) }},
+		{"a viewer deprecates a version", fleet.Forbidden, "no right", func() error { return s.DeprecateTemplateVersion(t.Context(), s.viewer, of, true) }},
 		{"a stranger deletes a version", fleet.NotFound, "no such template", func() error { _, err := s.DeleteTemplateVersion(t.Context(), s.stranger, of, "Web"); return err }},
 		{"a template of another project's VM", fleet.NotFound, "no such VM", func() error {
 			_, _, err := s.AddTemplate(t.Context(), s.member, control.NewTemplate{Name: "Theirs", OfVM: control.OfVM{VMID: alien.ID}})
@@ -199,7 +199,7 @@ func TestTemplatePermissions(t *testing.T) {
 	}
 	told := s.template(s.stranger, v.ID)
 	if text := fmt.Sprintf("%+v", told); strings.Contains(text, "mia") || strings.Contains(text, "VM web") || strings.Contains(text, string(s.red)) || told.Published() != "blue" {
-		t.Errorf("another project is told %+v", told)
+		t.Errorf("another project gets %+v", told)
 	}
 	if all, err := s.ListTemplates(t.Context(), s.stranger, fleet.Query{}); err != nil || len(all.Items) != 1 {
 		t.Errorf("%+v %v", all, err)
@@ -209,11 +209,11 @@ func TestTemplatePermissions(t *testing.T) {
 	}
 	s.wantRefused("withdrawn", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w2"))
 	if text := s.template(s.member, v.ID).Versions[0]; text.Others != 1 || text.OthersLinked != 1 || len(text.VMs) != 0 {
-		t.Errorf("its own project is told of the other's VMs %+v", text)
+		t.Errorf("its own project is notified of the other's VMs %+v", text)
 	}
-	s.wantRefused("deleted while another project stands on it", fleet.Conflict, "of other projects stand on version 1", remove(s.member))
+	s.wantRefused("deleted while another project is backed by it", fleet.Conflict, "of other projects stand on version 1", remove(s.member))
 	if err := remove(s.member)(); strings.Contains(err.Error(), "VM w") {
-		t.Errorf("a member is told whose disks: %v", err)
+		t.Errorf("a member gets whose disks: %v", err)
 	}
 }
 
@@ -255,7 +255,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	}
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.wantRefused("its host is not heard", fleet.Conflict, "not heard", ask(control.NewTemplate{Name: "A", OfVM: of}))
+	s.wantRefused("its host is offline", fleet.Conflict, "not heard", ask(control.NewTemplate{Name: "A", OfVM: of}))
 	s.markOnline()
 	if err := ask(control.NewTemplate{Name: "A", OfVM: of})(); err != nil {
 		t.Fatal(err)
@@ -285,7 +285,7 @@ func TestTemplateOfExistingImages(t *testing.T) {
 	if x := v.Versions[0]; x.Unready() != "" || x.Disks[0].Own || x.Spec.Disks[0].VersionID != version || x.VMs[0].Name != "web" {
 		t.Errorf("%+v", x)
 	}
-	s.wantRefused("deleted, while linked clones stand on the image", fleet.Conflict, "VM web", func() error { _, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); return err })
+	s.wantRefused("deleted, while linked clones are backed by the image", fleet.Conflict, "VM web", func() error { _, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); return err })
 	s.exec(`DELETE FROM vms`)
 	if tasks, err := s.DeleteTemplate(t.Context(), s.member, id, "Web"); err != nil || len(tasks) != 0 {
 		t.Fatalf("%v %v", tasks, err)

@@ -150,7 +150,7 @@ func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	refuse(anonymous, fleet.TooMany)
 	h.audited("user.throttled")
 	if h.count("audit WHERE detail LIKE '%(40 others were not written down)'") != 1 {
-		t.Error("nobody is told what is missing")
+		t.Error("nobody gets what is missing")
 	}
 	for i := range 300 {
 		refuse(fleet.Actor{Address: fmt.Sprintf("198.51.%d.%d", i/200, i%200)}, fleet.TooMany)
@@ -259,7 +259,7 @@ func TestMACsOfOtherProjectsHidden(t *testing.T) {
 		said[err.Error()] = true
 	}
 	if len(said) != 1 {
-		t.Errorf("an address that is taken is told from a free one: %v", said)
+		t.Errorf("an address that is taken gets from a free one: %v", said)
 	}
 }
 

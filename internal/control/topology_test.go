@@ -55,7 +55,7 @@ func TestTopology(t *testing.T) {
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes' WHERE host_id = $1`, s.h1)
 	if g, err = s.NetworkGrid(ctx, chief, fleet.Query{Filter: "name:h1"}, fleet.Query{}); err != nil || len(g.Statuses) != 2 || g.Statuses[fleet.NetworkOn{Network: lan.ID, Host: s.h1}].State != fleet.NetworkUnknown {
-		t.Errorf("a silent host: %+v %v", g.Statuses, err)
+		t.Errorf("a offline host: %+v %v", g.Statuses, err)
 	}
 }
 

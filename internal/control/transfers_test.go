@@ -55,10 +55,10 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	in, out := s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
 	way := in.Args.Volume.Transfer
 	if way == nil || way.Peer != s.h1 || way.PeerName != "h1" || in.Args.Volume.Checksum != "sha256:"+digest || in.Pool == nil || in.Pool.ID != s.local {
-		t.Fatalf("the receiver is told %+v", in.Args.Volume)
+		t.Fatalf("the receiver gets %+v", in.Args.Volume)
 	}
 	if o := out.Args.Volume; o.Source != "only-here.qcow2" || o.SourcePool != s.local || o.Transfer.ID != way.ID || o.Transfer.Peer != s.h2 || len(out.Pools) != 1 || out.Pools[0].ID != s.local {
-		t.Fatalf("the sender is told %+v with %+v", out.Args.Volume, out.Pools)
+		t.Fatalf("the sender gets %+v with %+v", out.Args.Volume, out.Pools)
 	}
 
 	// Both sides meet: each gets the other's key, and nobody else gets anything.

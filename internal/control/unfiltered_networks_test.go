@@ -33,7 +33,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		s.wantRefused(name+": anti-spoofing", fleet.Invalid, "so anti-spoofing would protect nothing there.", func() error { _, err := create("-a", guarded); return err })
 		v, err := create("-b", on)
 		if err != nil || v.Spec.NICs[0].Guarded() {
-			t.Fatalf("%s: a member's card: %+v %v", name, v.Spec.NICs, err)
+			t.Fatalf("%s: a member's NIC: %+v %v", name, v.Spec.NICs, err)
 		}
 		move := func(v fleet.VMView, to fleet.NetworkView, guard *bool) (fleet.VMView, error) {
 			spec := s.get(v.ID).Spec
@@ -43,10 +43,10 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		}
 		s.wantRefused(name+": out of there without a guard", fleet.Invalid, "Only those who run hosts may let a guest use other addresses", func() error { _, err := move(v, lan, &no); return err })
 		if v, err = move(v, lan, nil); err != nil || !v.Spec.NICs[0].Guarded() {
-			t.Errorf("%s: a card that came out of there: %+v %v", name, v.Spec.NICs, err)
+			t.Errorf("%s: a NIC that came out of there: %+v %v", name, v.Spec.NICs, err)
 		}
 		if v, err = move(v, n, &yes); err != nil || v.Spec.NICs[0].Guarded() {
-			t.Errorf("%s: a guarded card that went there, as a form sends it: %+v %v", name, v.Spec.NICs, err)
+			t.Errorf("%s: a guarded NIC that went there, as a form sends it: %+v %v", name, v.Spec.NICs, err)
 		}
 		// Settings stored by an older portal stay until changed, and do not block edits.
 		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)

@@ -118,7 +118,7 @@ func (s *projectFixture) claimUntil(host fleet.Actor, kind fleet.JobKind) wire.W
 			}
 		}
 	}
-	s.t.Fatalf("no host was asked for %s", kind)
+	s.t.Fatalf("no host was requested %s", kind)
 	return wire.Work{}
 }
 

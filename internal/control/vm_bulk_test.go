@@ -35,7 +35,7 @@ func TestBulkCreate(t *testing.T) {
 		t.Errorf("%d VMs were made", n)
 	}
 	if n := s.count("vm_orders"); n != 0 {
-		t.Errorf("what was asked for is still kept")
+		t.Errorf("what was requested is still kept")
 	}
 	children, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "parent:" + string(task.ID), Limit: 50})
 	if err != nil || len(children.Items) != 25 {
@@ -103,13 +103,13 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 		{"one that there is, alone", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", fleet.BulkNames{First: 2}, nil)},
 		{"a name that is none", fleet.Invalid, "lower-case", ask(s.member, "Web-{n}", three, nil)},
 		{"by a stranger", fleet.NotFound, "no such", ask(s.stranger, "w-{n}", three, nil)},
-		{"by who only looks", fleet.Forbidden, "no right", ask(s.viewer, "w-{n}", three, nil)},
+		{"by a viewer", fleet.Forbidden, "no right", ask(s.viewer, "w-{n}", three, nil)},
 		{"by nobody", fleet.Unauthorized, "Sign in", ask(token, "w-{n}", three, nil)},
 		{"one address", fleet.Invalid, "cannot have one address", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:12:34:56"}} }))},
 		{"one LUN", fleet.Invalid, "cannot have one LUN", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.Disks = []fleet.Disk{{PoolID: s.nfs, Volume: "a", Existing: true}} }))},
 		{"no memory", fleet.Invalid, "MiB of memory", ask(chief, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.MemoryMiB = 1 }))},
 		{"no host is large enough", fleet.Invalid, "memory", ask(s.member, "w-{n}", three, with(func(spec *fleet.VMSpec) { spec.MemoryMiB = 1 << 20 }))},
-		{"a version that there is not", fleet.Invalid, "no such version", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.From.VersionID = "x" })},
+		{"a version that does not exist", fleet.Invalid, "no such version", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.From.VersionID = "x" })},
 		{"no project", fleet.Invalid, "Choose the project", ask(s.member, "w-{n}", three, func(in *control.CreateVM) { in.ProjectID = "" })},
 	} {
 		tasks := s.count("tasks")
@@ -138,7 +138,7 @@ func TestBulkCreateUsesOrderedVersionAndCurrentPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := queryOne[int](s.projectFixture, `SELECT count(*) FROM vms WHERE spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('versionId', $1::text)))`, v.Versions[0].Spec.Disks[0].VersionID); n != 2 {
-		t.Errorf("%d are of the version that was asked for: %s", n, queryOne[string](s.projectFixture, `SELECT string_agg(state || error, ' ') FROM tasks WHERE parent_id IS NOT NULL`))
+		t.Errorf("%d are of the version that was requested: %s", n, queryOne[string](s.projectFixture, `SELECT string_agg(state || error, ' ') FROM tasks WHERE parent_id IS NOT NULL`))
 	}
 	ask.Name = "x-{n}"
 	if _, err := s.CreateVMs(t.Context(), s.member, ask); err != nil {

@@ -95,14 +95,14 @@ func TestInvalidCloneRefused(t *testing.T) {
 		do   func() error
 	}{
 		{"by a stranger", fleet.Invalid, "no such VM", ask(s.stranger, s.blue, control.CreateVM{})},
-		{"into another project, by who only looks here", fleet.Forbidden, "no right", ask(elsewhere, s.blue, control.CreateVM{})},
+		{"into another project, by a viewer", fleet.Forbidden, "no right", ask(elsewhere, s.blue, control.CreateVM{})},
 		{"into a project that one may not change", fleet.NotFound, "no such", ask(s.member, s.blue, control.CreateVM{})},
 		{"on another host", fleet.Invalid, "Disks are copied on the host of the VM", ask(s.member, s.red, control.CreateVM{HostID: s.h2})},
 		{"with fewer disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec()})},
 		{"with more disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs}, fleet.Disk{PoolID: s.nfs})})},
 		{"with an image", fleet.Invalid, "of nothing else", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, ImageID: image})})},
 		{"with another VM's volume", fleet.Invalid, "of nothing else", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "a.qcow2"}})})},
-		{"into a pool that there is not", fleet.Invalid, "", ask(s.member, s.red, control.CreateVM{From: &control.From{VMID: vm.ID, PoolID: fleet.NewID[fleet.PoolID]()}})},
+		{"into a pool that does not exist", fleet.Invalid, "", ask(s.member, s.red, control.CreateVM{From: &control.From{VMID: vm.ID, PoolID: fleet.NewID[fleet.PoolID]()}})},
 	} {
 		s.wantRefused(c.name, c.code, c.says, c.do)
 	}
@@ -112,7 +112,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 	s.wantRefused("a LUN", fleet.Conflict, "a LUN of its storage", ask(s.member, s.red, control.CreateVM{}))
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,existing}' WHERE id = $1`, vm.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.wantRefused("of a host that is not heard", fleet.Conflict, "not heard", ask(s.member, s.red, control.CreateVM{}))
+	s.wantRefused("of a host that is offline", fleet.Conflict, "not heard", ask(s.member, s.red, control.CreateVM{}))
 }
 
 // A VM is created from a snapshot of a running VM: its host copies the disks as of the snapshot, and changes of these

@@ -31,7 +31,7 @@ func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 		t.Errorf("volumes %+v, want the first to be %s", v.Spec.Disks, want)
 	}
 	if !regexp.MustCompile(`^52:54:00(:[0-9a-f]{2}){3}$`).MatchString(v.Spec.NICs[0].MAC) || v.Spec.NICs[1].MAC != mine {
-		t.Errorf("cards %+v", v.Spec.NICs)
+		t.Errorf("NICs %+v", v.Spec.NICs)
 	}
 	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply queued, vm.start queued" {
 		t.Errorf("jobs: %s", got)

@@ -48,7 +48,7 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 		t.Errorf("the new disks are called %q and %q", blank.Volume, overlay.Volume)
 	}
 	if overlay.VersionID != version || overlay.Image == nil || overlay.Image.Volume != "golden.qcow2" {
-		t.Errorf("the overlay stands on %+v of version %q", overlay.Image, overlay.VersionID)
+		t.Errorf("the overlay is backed by %+v of version %q", overlay.Image, overlay.VersionID)
 	}
 	if n := s.count("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '" + string(fleet.SubjectVM(v.ID)) + "'"); n != 1 {
 		t.Errorf("the host is asked %d times", n)
@@ -159,7 +159,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 		s.wantRefused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return withFieldErrors(err) })
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.wantRefused("a silent host", fleet.Invalid, "", func() error {
+	s.wantRefused("a offline host", fleet.Invalid, "", func() error {
 		_, _, err := s.UpdateVM(t.Context(), s.member, v.ID, spec(fleet.Disk{PoolID: s.nfs, SizeBytes: 1}))
 		return err
 	})
@@ -198,7 +198,7 @@ func TestNewDisksReservePoolSpace(t *testing.T) {
 	if err := add(6 << 30); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("the same room again", fleet.Invalid, "", func() error { return add(6 << 30) })
+	s.wantRefused("the same space again", fleet.Invalid, "", func() error { return add(6 << 30) })
 	if err := add(4 << 30); err != nil {
 		t.Fatal(err)
 	}

@@ -26,10 +26,10 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.wantRefused("before it is there", fleet.Conflict, "not on its host yet", ask(s.member, disk, "Web"))
 	w := s.work(s.h1, fleet.VMApply)
 	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
-	s.wantRefused("of one that is on", fleet.Conflict, "Shut it down first", ask(s.member, disk, "Web"))
+	s.wantRefused("of a running VM", fleet.Conflict, "Shut it down first", ask(s.member, disk, "Web"))
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	s.wantRefused("of another project's VM", fleet.NotFound, "no such", ask(s.stranger, disk, "Web"))
-	s.wantRefused("who may only look", fleet.Forbidden, "no right", ask(s.viewer, disk, "Web"))
+	s.wantRefused("a viewer", fleet.Forbidden, "no right", ask(s.viewer, disk, "Web"))
 	s.wantRefused("a disk that it has not", fleet.Conflict, "no disk", ask(s.member, fleet.Volref{PoolID: s.nfs, Volume: "other.qcow2"}, "Web"))
 	s.wantRefused("without a name", fleet.Invalid, "Name the image", ask(s.member, disk, ""))
 	id, task, err := s.ImageOfDisk(t.Context(), s.member, vm.ID, disk, control.DiskImage{Name: "Web", OS: fleet.OSFacts{Family: "linux"}})
@@ -50,7 +50,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	v := s.image(s.member, id)
 	if x := v.Newest(); !x.Offered || v.ProjectID != s.red || len(v.Grants) != 1 || v.Grants[0].ProjectID != s.red || x.Copies != nil || x.Source != "" {
-		t.Errorf("a member is told %+v", v)
+		t.Errorf("a member gets %+v", v)
 	}
 	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
 	made, err := s.createFromImage(s.member, s.red, "made", fleet.Disk{PoolID: s.local, ImageID: id, Overlay: true})
@@ -62,11 +62,11 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	remove := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.DeleteImage(t.Context(), a, id, "Web", false); return err }
 	}
-	s.wantRefused("delete what a disk stands on", fleet.Conflict, "disks stand on it", remove(s.member))
+	s.wantRefused("delete what a disk is backed by", fleet.Conflict, "disks stand on it", remove(s.member))
 	if err := remove(s.member)(); strings.Contains(err.Error(), "made") {
-		t.Errorf("a member is told whose disks: %v", err)
+		t.Errorf("a member gets whose disks: %v", err)
 	}
-	s.wantRefused("delete it, who only looks", fleet.Forbidden, "no right", remove(s.viewer))
+	s.wantRefused("delete it, a viewer", fleet.Forbidden, "no right", remove(s.viewer))
 	both := s.viewer
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleViewer, s.blue: fleet.RoleMember}
 	s.wantRefused("delete it, who changes another project's VMs", fleet.Forbidden, "no right", remove(both))

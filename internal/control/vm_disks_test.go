@@ -56,7 +56,7 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 	r.report("gone")
 	r.queue(id, fleet.VMStart)
 	if made := r.claim()[0].Made; len(made) != 2 || made[0] != a || made[1] != b {
-		t.Fatalf("the host is told that these were made: %+v", made)
+		t.Fatalf("the host is notified that these were made: %+v", made)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestStartRefusedWhenDiskMissing(t *testing.T) {
 	})
 	err := func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err }()
 	if fleet.CodeOf(err) != fleet.Conflict || strings.Contains(err.Error(), "h1") || strings.Contains(err.Error(), "/mnt") || !strings.Contains(err.Error(), "Disk 1") {
-		t.Errorf("a member is told: %v", err)
+		t.Errorf("a member gets: %v", err)
 	}
 	page, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "attention:yes"})
 	if err != nil || len(page.Items) != 1 || strings.Contains(page.Items[0].Status.Faults[0].Text, "h1") {

@@ -79,7 +79,7 @@ func TestGuestProgramsNeedAdministrator(t *testing.T) {
 		t.Errorf("allowed: %v", err)
 	}
 	if err := edit(s.member, false)(); err != nil || s.get(v.ID).Spec.Policy.GuestExec {
-		t.Errorf("taken back: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	}
 	w := s.claimUntil(h1, fleet.VMExec)
 	if g := w.Args.Guest; g == nil || g.Program != "/usr/bin/mysql" || g.Seconds != fleet.UsualExec {
-		t.Errorf("the host is asked for %+v", w.Args)
+		t.Errorf("the host is requested %+v", w.Args)
 	}
 	got, err := s.GuestSecret(ctx, h1, w.ID)
 	if want := `{"program":"/usr/bin/mysql","args":["-p","` + secret + `"]}`; err != nil || got.Secret != want {
@@ -185,7 +185,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 		t.Errorf("it is %s, on its way to %q", now.Phase, now.Ordered)
 	}
 	if w := s.claimUntil(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
-		t.Errorf("the host is asked for %+v", w.Args)
+		t.Errorf("the host is requested %+v", w.Args)
 	}
 	// Force off aborts it.
 	if _, err := s.ActVM(t.Context(), s.member, a.ID, fleet.ActStop); err != nil {
@@ -204,7 +204,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 		t.Errorf("of many, its parts are %s", got)
 	}
 	if w := s.claimUntil(h1, fleet.VMRestart); w.Subject != fleet.SubjectVM(b.ID) || w.Args.Run == nil {
-		t.Errorf("the host is asked for %+v", w)
+		t.Errorf("the host is requested %+v", w)
 	}
 }
 
@@ -237,7 +237,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 			wanted = append(wanted, v.Name)
 		}
 		if !slices.Equal(names, wanted) {
-			t.Errorf("%s, %v are asked for, want %v", when, names, wanted)
+			t.Errorf("%s, %v are requested, want %v", when, names, wanted)
 		}
 	}
 	asked("at first", web)

@@ -76,7 +76,7 @@ func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
 	s.wantRefused("below what the host has", fleet.Invalid, "4 GiB already", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 4 << 30}); err != nil {
-		t.Errorf("what the host has is taken over: %v", err)
+		t.Errorf("what the host has is accepted: %v", err)
 	}
 }
 
@@ -109,7 +109,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	s.wantRefused("a pool that failed", fleet.Invalid, "failed", s.grow(chief, other, second, more))
 	undo()
 	undo = set("{volumes}", `[{"name":"`+second.Volume+`","format":"qcow2","capacityBytes":1073741824,"baseOf":["snap.qcow2"]}]`)
-	s.wantRefused("what another stands on", fleet.Conflict, "snap.qcow2 stands on it", s.grow(chief, other, second, more))
+	s.wantRefused("what another is backed by", fleet.Conflict, "snap.qcow2 stands on it", s.grow(chief, other, second, more))
 	undo()
 	if _, err := s.MoveDisk(t.Context(), chief, other.ID, second, control.MoveDisk{PoolID: s.nfs}); err != nil {
 		t.Fatal(err)
@@ -119,8 +119,8 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
 	s.wantRefused("a LUN", fleet.Invalid, "as large as that is", s.grow(chief, lun, third, more))
 	broken, lost := s.vmWithMissingDisk("gone")
-	s.wantRefused("what is not there", fleet.Conflict, "not on h1", s.grow(chief, broken, lost, control.GrowDisk{SizeBytes: 8 << 30}))
+	s.wantRefused("a missing object", fleet.Conflict, "not on h1", s.grow(chief, broken, lost, control.GrowDisk{SizeBytes: 8 << 30}))
 	if err := s.grow(s.member, broken, lost, control.GrowDisk{SizeBytes: 8 << 30})(); err == nil || strings.Contains(err.Error(), "/mnt") {
-		t.Errorf("a tenant is told %v", err)
+		t.Errorf("a tenant gets %v", err)
 	}
 }

@@ -72,7 +72,7 @@ func TestInvalidGuestOrderRefused(t *testing.T) {
 	s.wantRefused("a VM that is off", fleet.Conflict, "not running", s.ask(chief, off.ID, trim))
 	s.wantRefused("no VM", fleet.NotFound, "", s.ask(chief, fleet.NewID[fleet.VMID](), trim))
 	s.wantRefused("a VM of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, trim))
-	s.wantRefused("one who only sees it", fleet.Forbidden, "", s.ask(s.viewer, v.ID, trim))
+	s.wantRefused("a viewer", fleet.Forbidden, "", s.ask(s.viewer, v.ID, trim))
 	s.wantRefused("a guest that is not frozen", fleet.Conflict, "not frozen", s.ask(chief, v.ID, control.GuestOrder{Action: fleet.ActThaw}))
 	for says, g := range map[string]fleet.GuestStatus{
 		"does not answer": {Agent: fleet.AgentNotResponding}, "no channel": {Agent: fleet.AgentNone}, "Thaw them first": {Agent: fleet.AgentAnswers, Frozen: true},
@@ -114,7 +114,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	s.wantRefused("a second one", fleet.Conflict, "Another password", s.ask(chief, v.ID, order))
 	w := s.claimUntil(h1, fleet.VMPassword)
 	if w.Args.Guest == nil || w.Args.Guest.User != "root" {
-		t.Errorf("the host is asked for %+v", w.Args)
+		t.Errorf("the host is requested %+v", w.Args)
 	}
 	has("at work", h1, word)
 	has("at work", h2, "")
@@ -200,7 +200,7 @@ func TestGuestReportShownWithAge(t *testing.T) {
 		return g
 	}
 	if g := told(); g.At != nil || g.FileSystems == nil || g.Users == nil {
-		t.Errorf("nothing is told as %+v", g)
+		t.Errorf("nothing gets as %+v", g)
 	}
 	reading := fleet.GuestReading{ID: v.ID, AgoMs: 5000, ClockMs: 1500, ClockBehind: true, Users: []fleet.GuestUser{{Name: "a\u202eb\x00"}}, FileSystems: []fleet.GuestFileSystem{{Path: "/", Type: "ext4", UsedBytes: -5, TotalBytes: 10}}}
 	if err := says(h2, reading); err != nil || told().At != nil {
@@ -216,7 +216,7 @@ func TestGuestReportShownWithAge(t *testing.T) {
 	bulkOrder := reading
 	bulkOrder.FileSystems = make([]fleet.GuestFileSystem, 1000)
 	if err := says(h1, bulkOrder); err != nil || len(told().FileSystems) != fleet.MaxGuestFileSystems {
-		t.Errorf("of 1000 file systems %d are told, %v", len(told().FileSystems), err)
+		t.Errorf("of 1000 file systems %d get, %v", len(told().FileSystems), err)
 	}
 	for name, in := range map[string][]fleet.GuestReading{"of nothing": {{}}, "of too many": make([]fleet.GuestReading, wire.MaxGuests+1)} {
 		if err := says(h1, in...); fleet.CodeOf(err) != fleet.Invalid {

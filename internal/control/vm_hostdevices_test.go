@@ -67,7 +67,7 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 		t.Errorf("another size, as it is on its node: %v", err)
 	}
 	if err := edit(s.member, func(v *fleet.VMSpec) { v.NUMA = nil }); err != nil {
-		t.Errorf("taken back: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 }
 

@@ -148,11 +148,11 @@ func TestExportVM(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	if e.HostID != "" {
-		t.Error("a member is told of hosts")
+		t.Error("a member is notified of hosts")
 	}
 	s.audited("vm.export")
 	member := s.member
-	s.wantRefused("fetched before it is there", fleet.Conflict, "being made", func() error { _, _, _, err := s.ReadExport(t.Context(), member, e.ID); return err })
+	s.wantRefused("fetched before it exists", fleet.Conflict, "being made", func() error { _, _, _, err := s.ReadExport(t.Context(), member, e.ID); return err })
 	s.wantRefused("deleted before it is there", fleet.Conflict, "being made", func() error { return s.DeleteExport(t.Context(), member, e.ID) })
 	s.finishVolume(s.h1, w, `{"format":"ova"}`)
 

@@ -113,7 +113,7 @@ func TestColdMigration(t *testing.T) {
 	}
 	start := s.onlyJob(s.h2, fleet.VMStart)
 	if len(start.Made) < 2 || start.VM.Spec.Disks[0].Ref() != order.Disks[0].To {
-		t.Errorf("the new host is told that %v are made", start.Made)
+		t.Errorf("the new host gets that %v are made", start.Made)
 	}
 	s.stop(s.h2, start, wire.Finish{Outcome: wire.Failed, Generation: start.Generation, Error: "out of memory"})
 	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
@@ -221,7 +221,7 @@ func TestMigrationTargets(t *testing.T) {
 	})
 	s.exec(`UPDATE vms SET spec = jsonb_set(jsonb_set(spec, '{firmware}', '"bios"'), '{disks,0,poolId}', to_jsonb($2::text)) WHERE id = $1`, v.ID, s.nfs)
 	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.local, s.h2)
-	s.wantRefused("into a pool that is not there", fleet.Invalid, "not assigned to h2", func() error {
+	s.wantRefused("into a pool that does not exist", fleet.Invalid, "not assigned to h2", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})

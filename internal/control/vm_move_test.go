@@ -99,7 +99,7 @@ func TestMoveDisk(t *testing.T) {
 		pools[p.ID] = true
 	}
 	if !pools[s.nfs] || !pools[s.local] {
-		t.Errorf("the host is told of the pools %v", pools)
+		t.Errorf("the host is notified of the pools %v", pools)
 	}
 
 	// Until the host reports success, other changes of the disk are refused, and both names are in use.
@@ -152,7 +152,7 @@ func TestMoveDisk(t *testing.T) {
 		}
 	}
 	if got := strings.Join(kinds, " "); !strings.Contains(got, "volume.delete") || !strings.Contains(got, "vm.apply") {
-		t.Errorf("afterwards the host is asked for %s", got)
+		t.Errorf("afterwards the host is requested %s", got)
 	}
 	if err := s.finish(deletion, wire.Finish{Outcome: wire.Failed, Error: "Another domain uses it."}); err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestCancelDiskMigration(t *testing.T) {
 	s.wantRefused("twice", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
 	answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 20})
 	if err != nil || !strings.Contains(answer.Stop, "Cancelled by") {
-		t.Fatalf("the host is told %+v %v", answer, err)
+		t.Fatalf("the host gets %+v %v", answer, err)
 	}
 
 	// A restarted agent gets it with the job.
@@ -269,7 +269,7 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 	s.wantRefused("with disks that somebody changed", fleet.Conflict, "changed its disks", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE vms SET status = status - 'drift' WHERE id = $1`, v.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.wantRefused("on a host that is not heard", fleet.Conflict, "not heard", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("on a host that is offline", fleet.Conflict, "not heard", ask(control.MoveDisk{PoolID: s.nfs}))
 }
 
 // A disk migration reserves space in its target pool.

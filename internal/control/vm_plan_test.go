@@ -118,7 +118,7 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 	s.wantRefused("no sense", fleet.Invalid, "vCPU", plan(s.member, editedSpec(v, func(to *fleet.VMSpec) { to.CPUs = 0 })))
 	s.wantRefused("stale", fleet.Conflict, "Somebody changed", plan(s.member, control.UpdateVM{Labels: map[string]string{"a": "b"}, IfGeneration: 99}))
 	s.wantRefused("another's", fleet.NotFound, "no such VM", plan(s.stranger, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
-	s.wantRefused("who may only look", fleet.Forbidden, "", plan(s.viewer, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
+	s.wantRefused("a viewer", fleet.Forbidden, "", plan(s.viewer, control.UpdateVM{Labels: map[string]string{"a": "b"}}))
 	s.wantRefused("reserved", fleet.Invalid, "Only those who may change infrastructure", plan(s.member, editedSpec(v, func(to *fleet.VMSpec) { to.Memory.Locked = true })))
 	if p, err := s.PlanVM(t.Context(), s.member, v.ID, control.UpdateVM{}); err != nil || p.ID != "" || len(p.Changes) != 0 {
 		t.Errorf("nothing to change: %+v, %v", p, err)

@@ -43,7 +43,7 @@ func TestInvalidProtectionRefused(t *testing.T) {
 		s.wantRefused(name, fleet.Invalid, c.says, s.guard(chief, v.ID, c.in))
 	}
 	s.wantRefused("a VM of another project", fleet.NotFound, "", s.guard(s.stranger, v.ID, control.ProtectVM{Protected: true}))
-	s.wantRefused("one who only sees it", fleet.Forbidden, "", s.guard(s.viewer, v.ID, control.ProtectVM{Protected: true}))
+	s.wantRefused("a viewer", fleet.Forbidden, "", s.guard(s.viewer, v.ID, control.ProtectVM{Protected: true}))
 	s.wantRefused("no VM", fleet.NotFound, "", s.guard(chief, fleet.NewID[fleet.VMID](), control.ProtectVM{}))
 }
 

@@ -184,7 +184,7 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 	all.Wait()
 	s.pass()
 	if did := s.finishJobs(""); strings.Count(did, ";") != 1 {
-		t.Fatalf("it was asked for %s", did)
+		t.Fatalf("it was requested %s", did)
 	}
 	v := s.shown()
 	if v.Missed != 5 || v.LastAt == nil || time.Since(*v.LastAt) > time.Hour || !v.NextAt.After(time.Now()) {
@@ -231,20 +231,20 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 	s.rerunPass()
 	waits("while the chain is deep", "It is paused", true)
 	if did := s.finishJobs(""); did != "" {
-		t.Fatalf("paused, it asked for %s", did)
+		t.Fatalf("paused, it requested %s", did)
 	}
 	s.tree = deep
 	s.report()
 	s.rerunPass()
 	waits("when it is not any more", "", false)
 	if did := s.finishJobs("No space left on device"); !strings.Contains(did, "vm.snapshot ") {
-		t.Fatalf("then it asked for %s", did)
+		t.Fatalf("then it requested %s", did)
 	}
 	s.rerunPass()
 	waits("when the host has no room", "No space left on device", true)
 	s.makeDue()
 	if did := s.finishJobs(""); !strings.Contains(did, "vm.snapshot ") {
-		t.Fatalf("after a failure it asked for %s", did)
+		t.Fatalf("after a failure it requested %s", did)
 	}
 	s.rerunPass()
 	waits("when it went well", "", false)

@@ -224,7 +224,7 @@ func TestVolumeSharedByVMs(t *testing.T) {
 	})
 	s.exec(`UPDATE pools SET spec = spec || '{"kind":"nfs"}' WHERE id = $1`, s.nfs)
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,shareable}' WHERE id = $1`, one.ID)
-	s.wantRefused("what another has for itself", fleet.Invalid, "that the VM one has for itself", func() error { _, err := create("five", s.h1, disk); return err })
+	s.wantRefused("an exclusive volume of another VM", fleet.Invalid, "that the VM one has for itself", func() error { _, err := create("five", s.h1, disk); return err })
 	if ok, why := one.AllowsGrow(one.Spec.Disks[0], nil); ok {
 		t.Errorf("it could be grown: %s", why)
 	}

@@ -121,7 +121,7 @@ func TestRevertAndDeleteSnapshots(t *testing.T) {
 		t.Errorf("with all after it: %+v", o)
 	}
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
-		t.Errorf("a merge that has begun cannot be taken back: %v", err)
+		t.Errorf("a merge that has begun cannot be cancelled: %v", err)
 	}
 	if err := s.finish(w, wire.Finish{Outcome: wire.Cancelled, Error: "cancelled", VM: &status}); err != nil {
 		t.Fatal(err)

@@ -104,7 +104,7 @@ func TestVolumeOperations(t *testing.T) {
 		}
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.wantRefused("no host is heard", fleet.Conflict, "No host can do this now", func() error {
+	s.wantRefused("no host is online", fleet.Conflict, "No host can do this now", func() error {
 		in.Name = "late.raw"
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
 		return err
@@ -149,7 +149,7 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 		}
 		c.make(of)
 		if v := s.volumeOn(of); v.Orphan && name != "made-from" {
-			t.Errorf("%s is told to be an orphan", name)
+			t.Errorf("%s gets to be an orphan", name)
 		}
 		asking := s.volumeRequests(of)
 		for _, act := range destroying {
@@ -295,7 +295,7 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 	all, err := s.PoolVolumes(t.Context(), s.member, s.nfs)
 	for _, v := range all {
 		if v.InDrive != nil || v.BaseOf != nil || v.ModifiedAt != nil || v.Actions != nil || v.Orphan {
-			t.Errorf("a tenant is told %+v", v)
+			t.Errorf("a tenant gets %+v", v)
 		}
 	}
 	if err != nil || len(all) == 0 {
