@@ -19,20 +19,6 @@ func readUseCase(*authzFixture) []any { return []any{fleet.Query{}} }
 // useCases has an entry for every exported method of control.Control, including embedded ones.
 var useCases = mergeCases(peopleCases, infraCases)
 
-// mergeCases joins the parts of the table.
-func mergeCases(parts ...map[string]useCase) map[string]useCase {
-	all := map[string]useCase{}
-	for _, part := range parts {
-		for key, entry := range part {
-			if _, twice := all[key]; twice {
-				panic(key + " has two lines in the table of use cases")
-			}
-			all[key] = entry
-		}
-	}
-	return all
-}
-
 // peopleCases has the entries for objects of projects and users, infraCases those for infrastructure.
 var peopleCases = map[string]useCase{
 	// VMs of project red.
@@ -133,20 +119,20 @@ var peopleCases = map[string]useCase{
 	"ListTemplates":            {may: somewhere, with: readUseCase},
 	"GrantTemplate":            {may: infraChange, with: func(w *authzFixture) []any { return []any{w.template().TemplateID, w.blue} }},
 	"RevokeTemplate":           {may: infraChange, with: func(w *authzFixture) []any { return []any{w.template().TemplateID, w.red} }},
-	"LeaveVM": {may: infraChange, with: func(w *authzFixture) []any {
+	"MigrateVM": {may: infraChange, with: func(w *authzFixture) []any {
 		id, _ := w.vmWithDisk()
 		w.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}', status = status || '{"power":"stopped"}' WHERE id = $1`, id)
 		return []any{id, control.MigrateVM{HostID: w.h2}}
 	}},
-	"LeaveTargets": {may: infraChange, with: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
+	"MigrationTargets": {may: infraChange, with: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
 	"LeavingVM":    {may: infraChange, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"MoveTargets":  {may: infraChange, with: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
 	"MovingDisks":  {may: infraChange, with: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"TakeOver": {may: redUse, with: func(w *authzFixture) []any {
+	"AcceptDrift": {may: redUse, with: func(w *authzFixture) []any {
 		id, _ := w.faultyVM()
 		return []any{id, map[string]string{"cpus": "2 vCPUs"}}
 	}},
-	"PutBack": {may: redUse, with: func(w *authzFixture) []any { id, _ := w.faultyVM(); return []any{id} }},
+	"Reapply": {may: redUse, with: func(w *authzFixture) []any { id, _ := w.faultyVM(); return []any{id} }},
 	"GuardVM": {may: redUse, with: func(w *authzFixture) []any { return []any{w.vm(), control.ProtectVM{Protected: true}} }},
 	"VMGuest": {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"ActGuest": {may: redUse, with: func(w *authzFixture) []any {
@@ -189,7 +175,7 @@ var peopleCases = map[string]useCase{
 	"Overview":     {may: somewhere, with: func(w *authzFixture) []any { w.job("queued"); return nil }},
 	"RunningTasks": {may: somewhere, with: none},
 	"Search":       {may: somewhere, with: func(w *authzFixture) []any { w.vm(); return []any{"red", 8} }},
-	"Surroundings": {may: somewhere, with: func(w *authzFixture) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
+	"Layout": {may: somewhere, with: func(w *authzFixture) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
 	"Tree":         {may: somewhere, with: func(w *authzFixture) []any { return []any{query.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
 	"EditVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
@@ -202,7 +188,7 @@ var peopleCases = map[string]useCase{
 	"SnapshotVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.NewSnapshot{Name: "a"}}
 	}},
-	"LeaveVMs": {may: except(infraChange, "system"), with: func(w *authzFixture) []any {
+	"MigrateVMs": {may: except(infraChange, "system"), with: func(w *authzFixture) []any {
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
 	"NamedVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
@@ -282,7 +268,7 @@ var peopleCases = map[string]useCase{
 		w.exec(`DELETE FROM jobs`)
 		return []any{wire.ClaimRequest{Max: 1}, time.Duration(0)}
 	}},
-	"LookOut": {may: agents, with: func(*authzFixture) []any { return nil }},
+	"NewJobWaiter": {may: agents, with: func(*authzFixture) []any { return nil }},
 	"Report": {may: agents, with: func(w *authzFixture) []any {
 		w.newSessions()
 		return []any{wire.Report{Seq: w.seq(), Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}}}
@@ -359,7 +345,7 @@ var peopleCases = map[string]useCase{
 	"AuthorityCertificate": {may: portal, with: none},
 
 	"EnsureAdmin":  {may: portal, with: none},
-	"HostsDoubted": {may: portal, with: none},
+	"HostsNotFresh": {may: portal, with: none},
 	"VMsOf":        {may: portal, with: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
 	"NoteRefusal": {may: portal, with: func(w *authzFixture) []any {
 		return []any{w.actors["stranger"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
@@ -378,7 +364,7 @@ var peopleCases = map[string]useCase{
 	"SharedSecurityGroups": {may: somewhere, with: none},
 	"SecurityGroupsFor":    {may: redSeen, with: func(w *authzFixture) []any { return []any{w.red} }},
 	"GetSecurityGroup":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
-	"CardFilters":          {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"NICFilters":          {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"WouldPass": {may: redSeen, with: func(w *authzFixture) []any {
 		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.vmWithNIC()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},
@@ -405,6 +391,6 @@ var peopleCases = map[string]useCase{
 	"ForgetAddress":       {may: portal, with: none},
 	"KeepPulse":           {may: "system?", with: none}, // it would not return
 	"Ready":               {may: portal, with: none},
-	"TellAddress":         {may: portal, with: none},
-	"ToldAddress":         {may: portal, with: none},
+	"SetAgentAddress":         {may: portal, with: none},
+	"AgentAddress":         {may: portal, with: none},
 }

@@ -44,6 +44,20 @@ const (
 	ownAgent    = "agent system?"
 )
 
+// mergeCases joins the parts of the table.
+func mergeCases(parts ...map[string]useCase) map[string]useCase {
+	all := map[string]useCase{}
+	for _, part := range parts {
+		for key, entry := range part {
+			if _, twice := all[key]; twice {
+				panic(key + " has two lines in the table of use cases")
+			}
+			all[key] = entry
+		}
+	}
+	return all
+}
+
 // except removes names from a list.
 func except(list string, names ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
