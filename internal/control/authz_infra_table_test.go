@@ -36,9 +36,9 @@ var infraCases = map[string]useCase{
 	"PoolVolumes":     {may: somewhere, with: func(w *authzFixture) []any { return []any{w.nfs} }},
 
 	// Infrastructure.
-	"GetDiscoveredVM":            {may: infraSeen, with: func(w *authzFixture) []any { return []any{w.h1, foundID} }},
+	"GetDiscoveredVM":       {may: infraSeen, with: func(w *authzFixture) []any { return []any{w.h1, foundID} }},
 	"GetHost":               {may: infraSeen, with: func(w *authzFixture) []any { return []any{w.h1} }},
-	"ListDiscoveredVMs":          {may: infraSeen, with: readUseCase},
+	"ListDiscoveredVMs":     {may: infraSeen, with: readUseCase},
 	"HostTotals":            {may: infraSeen, with: none},
 	"ListHosts":             {may: infraSeen, with: readUseCase},
 	"AddressBook":           {may: infraSeen, with: func(w *authzFixture) []any { return []any{w.lan(), w.h1} }},
@@ -62,10 +62,10 @@ var infraCases = map[string]useCase{
 	"CreateVolume": {may: infraChange, with: func(w *authzFixture) []any {
 		return []any{w.nfs, control.NewVolume{Name: w.name("volume"), Format: "raw", SizeBytes: 1 << 20}}
 	}},
-	"GrowVolume":   {may: infraChange, with: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
-	"ReadVolume":   {may: except(infraChange, "system"), with: func(w *authzFixture) []any { return []any{w.volume()} }},
-	"MigrateVolume":  {may: someUse, with: func(w *authzFixture) []any { return []any{fleet.NewID[fleet.PairID]()} }},
-	"RenameVolume": {may: infraChange, with: func(w *authzFixture) []any { return []any{w.volume(), w.name("renamed")} }},
+	"GrowVolume":    {may: infraChange, with: func(w *authzFixture) []any { return []any{w.volume(), int64(1 << 30), false} }},
+	"ReadVolume":    {may: except(infraChange, "system"), with: func(w *authzFixture) []any { return []any{w.volume()} }},
+	"MigrateVolume": {may: someUse, with: func(w *authzFixture) []any { return []any{fleet.NewID[fleet.PairID]()} }},
+	"RenameVolume":  {may: infraChange, with: func(w *authzFixture) []any { return []any{w.volume(), w.name("renamed")} }},
 	"ConvertVolume": {may: infraChange, with: func(w *authzFixture) []any {
 		return []any{w.foreignVolume("vmdk"), w.name("converted"), false}
 	}},

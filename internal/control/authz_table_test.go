@@ -125,9 +125,9 @@ var peopleCases = map[string]useCase{
 		return []any{id, control.MigrateVM{HostID: w.h2}}
 	}},
 	"MigrationTargets": {may: infraChange, with: func(w *authzFixture) []any { id, _ := w.vmWithDisk(); return []any{id} }},
-	"LeavingVM":    {may: infraChange, with: func(w *authzFixture) []any { return []any{w.vm()} }},
-	"MoveTargets":  {may: infraChange, with: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
-	"MovingDisks":  {may: infraChange, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"LeavingVM":        {may: infraChange, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"MoveTargets":      {may: infraChange, with: func(w *authzFixture) []any { id, disk := w.vmWithDisk(); return []any{id, disk} }},
+	"MovingDisks":      {may: infraChange, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"AcceptDrift": {may: redUse, with: func(w *authzFixture) []any {
 		id, _ := w.faultyVM()
 		return []any{id, map[string]string{"cpus": "2 vCPUs"}}
@@ -175,7 +175,7 @@ var peopleCases = map[string]useCase{
 	"Overview":     {may: somewhere, with: func(w *authzFixture) []any { w.job("queued"); return nil }},
 	"RunningTasks": {may: somewhere, with: none},
 	"Search":       {may: somewhere, with: func(w *authzFixture) []any { w.vm(); return []any{"red", 8} }},
-	"Layout": {may: somewhere, with: func(w *authzFixture) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
+	"Layout":       {may: somewhere, with: func(w *authzFixture) []any { return []any{fleet.Query{}, query.TreeQuery{View: "vms"}} }},
 	"Tree":         {may: somewhere, with: func(w *authzFixture) []any { return []any{query.TreeQuery{View: "vms"}} }},
 	"VMTotals":     {may: somewhere, with: none},
 	"EditVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
@@ -344,9 +344,9 @@ var peopleCases = map[string]useCase{
 
 	"AuthorityCertificate": {may: portal, with: none},
 
-	"EnsureAdmin":  {may: portal, with: none},
+	"EnsureAdmin":   {may: portal, with: none},
 	"HostsNotFresh": {may: portal, with: none},
-	"VMsOf":        {may: portal, with: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
+	"VMsOf":         {may: portal, with: func(w *authzFixture) []any { return []any{[]fleet.HostID{w.h1}} }},
 	"NoteRefusal": {may: portal, with: func(w *authzFixture) []any {
 		return []any{w.actors["stranger"], "GET /vms", fleet.Errorf(fleet.Forbidden, "No.")}
 	}},
@@ -364,7 +364,7 @@ var peopleCases = map[string]useCase{
 	"SharedSecurityGroups": {may: somewhere, with: none},
 	"SecurityGroupsFor":    {may: redSeen, with: func(w *authzFixture) []any { return []any{w.red} }},
 	"GetSecurityGroup":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.securityGroup()} }},
-	"NICFilters":          {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
+	"NICFilters":           {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"WouldPass": {may: redSeen, with: func(w *authzFixture) []any {
 		return []any{fleet.PassQuestion{From: fleet.PassEnd{VMID: w.vmWithNIC()}, To: fleet.PassEnd{Address: "10.0.0.1"}, Protocol: fleet.ICMP}}
 	}},
@@ -391,6 +391,6 @@ var peopleCases = map[string]useCase{
 	"ForgetAddress":       {may: portal, with: none},
 	"KeepPulse":           {may: "system?", with: none}, // it would not return
 	"Ready":               {may: portal, with: none},
-	"SetAgentAddress":         {may: portal, with: none},
-	"AgentAddress":         {may: portal, with: none},
+	"SetAgentAddress":     {may: portal, with: none},
+	"AgentAddress":        {may: portal, with: none},
 }
