@@ -30,7 +30,7 @@ type pageData struct {
 }
 
 // loadPages reads the pages' data from the caches; on a fresh portal it reads the database.
-func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l looks) {
+func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l pageData) {
 	t.Helper()
 	ctx := t.Context()
 	want := func(err error) {

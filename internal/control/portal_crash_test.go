@@ -102,7 +102,7 @@ type crashConn struct {
 }
 
 func (c crashConn) Write(b []byte) (int, error) {
-	if !c.portalProcess.delivers(b) {
+	if !c.life.delivers(b) {
 		return 0, errProcessEnded
 	}
 	return c.Conn.Write(b)
