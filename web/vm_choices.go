@@ -100,9 +100,9 @@ func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form,
 		return fleet.VMDefaults{}, nil
 	}
 	if host := fleet.HostID(f.Typed.Get("hostId")); host != "" && !f.Edits {
-		return s.Control.VMDefaults(ctx, a, project, host)
+		return orNoDefaults(s.Control.VMDefaults(ctx, a, project, host))
 	}
-	out, err := s.Control.VMDefaultsOf(ctx, a, project, pools, networks)
+	out, err := orNoDefaults(s.Control.VMDefaultsOf(ctx, a, project, pools, networks))
 	if len(f.VM.Spec.Disks) > 0 {
 		at := f.VM.Spec.Disks[0].PoolID
 		if i := slices.IndexFunc(pools, func(p fleet.PoolView) bool { return p.ID == at && p.MakesDisks() }); i >= 0 {
@@ -110,6 +110,14 @@ func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form,
 		}
 	}
 	return out, err
+}
+
+// orNoDefaults returns no defaults if the project was deleted or is hidden: the form stays usable, and creating the VM names the fault.
+func orNoDefaults(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
+	if fleet.CodeOf(err) == fleet.NotFound {
+		return fleet.VMDefaults{}, nil
+	}
+	return d, err
 }
 
 func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {

@@ -48,9 +48,13 @@ type JobArgs struct {
 // parent task. Only one job per subject runs at a time.
 type Subject string
 
-// SubjectVM, SubjectPool and SubjectNetwork return the subject of an object, which is also the key of its wake-ups.
-func SubjectVM(id VMID) Subject           { return SubjectOf(TypeVM, id) }
-func SubjectPool(id PoolID) Subject       { return SubjectOf(TypePool, id) }
+// SubjectVM returns the subject of a VM, which is also the key of its wake-ups.
+func SubjectVM(id VMID) Subject { return SubjectOf(TypeVM, id) }
+
+// SubjectPool returns the subject of a pool, which is also the key of its wake-ups.
+func SubjectPool(id PoolID) Subject { return SubjectOf(TypePool, id) }
+
+// SubjectNetwork returns the subject of a network, which is also the key of its wake-ups.
 func SubjectNetwork(id NetworkID) Subject { return SubjectOf(TypeNetwork, id) }
 
 // SubjectTask returns the subject of a parent task.

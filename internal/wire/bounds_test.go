@@ -33,11 +33,11 @@ func collectFields(t reflect.Type, fields map[string]bool) {
 		if t == reflect.TypeFor[time.Time]() {
 			return
 		}
-		for i := range t.NumField() {
-			name := t.Name() + "." + t.Field(i).Name
+		for f := range t.Fields() {
+			name := t.Name() + "." + f.Name
 			if !fields[name] {
 				fields[name] = true
-				collectFields(t.Field(i).Type, fields)
+				collectFields(f.Type, fields)
 			}
 		}
 	}

@@ -67,6 +67,11 @@ function confirmNames() {
 for (const type of ["input", "change"]) document.addEventListener(type, confirmNames);
 onContent(confirmNames);
 
+// Only forms with rows are redrawn by the server.
+onContent(() => {
+  if (document.querySelector("[data-rows]")) import("./redraw.js");
+});
+
 // A form that came back with faults leads to the first of them; what stands beside it and follows what is typed looks again.
 document.addEventListener("htmx:afterSettle", ({ target, detail }) => {
   if (detail.requestConfig?.verb !== "post") return;

@@ -1,0 +1,30 @@
+// A form redrawn by the server keeps what was typed while the request was under way, in each field that came back as it was sent.
+const fieldStates = (form) => {
+  const states = new Map();
+  for (const field of form.elements) {
+    if (!field.name || !("value" in field)) continue;
+    const sameName = form.elements.namedItem(field.name);
+    const index = sameName instanceof RadioNodeList && !(field instanceof HTMLSelectElement) ? [...sameName].indexOf(field) : 0;
+    states.set(`${field.name} ${index}`, { field, value: field.value, checked: field.checked });
+  }
+  return states;
+};
+const sameState = (a, b) => a.value === b.value && a.checked === b.checked;
+const redrawn = new WeakMap();
+
+document.addEventListener("htmx:beforeRequest", ({ detail }) => {
+  if (detail.requestConfig.verb === "post" && detail.target instanceof HTMLFormElement) redrawn.set(detail.xhr, { form: detail.target, sent: fieldStates(detail.target) });
+});
+
+document.addEventListener("htmx:afterSwap", ({ detail }) => {
+  const { form, sent } = redrawn.get(detail.xhr) ?? {};
+  const fresh = form && document.getElementById(form.id);
+  if (!fresh || fresh === form) return;
+  const typed = fieldStates(form);
+  for (const [key, now] of fieldStates(fresh)) {
+    const [before, after] = [sent.get(key), typed.get(key)];
+    if (!before || !after || sameState(before, after) || !sameState(before, now)) continue;
+    now.field.value = after.value;
+    if ("checked" in now.field) now.field.checked = after.checked;
+  }
+});
