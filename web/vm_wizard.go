@@ -38,11 +38,12 @@ func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error 
 	return nil
 }
 
-// forgetDefaults leaves out the pools and networks that the form proposed, so that it proposes those of another project.
+// forgetDefaults clears the VM's pools and networks that the form proposed, so that it proposes those of another project. The pool
+// that an appliance is imported from stays.
 func forgetDefaults(typed url.Values) {
 	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPool), ".network": typed.Get(vmview.ProposedNetwork)} {
 		for field := range typed {
-			if strings.HasSuffix(field, name) && typed.Get(field) == was {
+			if strings.HasPrefix(field, "spec.") && strings.HasSuffix(field, name) && typed.Get(field) == was {
 				typed.Set(field, "")
 			}
 		}

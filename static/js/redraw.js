@@ -1,10 +1,11 @@
-// A form redrawn by the server keeps what was typed while the request was under way, in each field that came back as it was sent.
+// A form redrawn by the server keeps its open sections, and what was typed while the request was under way in each field that came
+// back as it was sent.
 const fieldStates = (form) => {
   const states = new Map();
   for (const field of form.elements) {
     if (!field.name || !("value" in field)) continue;
     const sameName = form.elements.namedItem(field.name);
-    const index = sameName instanceof RadioNodeList && !(field instanceof HTMLSelectElement) ? [...sameName].indexOf(field) : 0;
+    const index = sameName instanceof RadioNodeList ? [...sameName].indexOf(field) : 0;
     states.set(`${field.name} ${index}`, { field, value: field.value, checked: field.checked });
   }
   return states;
@@ -20,6 +21,7 @@ document.addEventListener("htmx:afterSwap", ({ detail }) => {
   const { form, sent } = redrawn.get(detail.xhr) ?? {};
   const fresh = form && document.getElementById(form.id);
   if (!fresh || fresh === form) return;
+  for (const section of form.querySelectorAll("details[id][open]")) fresh.querySelector(`#${CSS.escape(section.id)}`)?.setAttribute("open", "");
   const typed = fieldStates(form);
   for (const [key, now] of fieldStates(fresh)) {
     const [before, after] = [sent.get(key), typed.get(key)];

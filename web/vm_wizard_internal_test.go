@@ -1,0 +1,22 @@
+package web
+
+import (
+	"net/url"
+	"testing"
+
+	vmview "quantix/views/vm"
+)
+
+func TestAnotherProjectsDefaultsKeepThePoolOfTheAppliance(t *testing.T) {
+	t.Parallel()
+	typed := url.Values{
+		vmview.ProposedPool: {"p1"}, vmview.ProposedNetwork: {"libvirt:default"},
+		"from.appliance.poolId": {"p1"}, "spec.disks[0].poolId": {"p1"}, "spec.disks[1].poolId": {"p2"}, "spec.nics[0].network": {"libvirt:default"},
+	}
+	forgetDefaults(typed)
+	for field, want := range map[string]string{"from.appliance.poolId": "p1", "spec.disks[0].poolId": "", "spec.disks[1].poolId": "p2", "spec.nics[0].network": ""} {
+		if got := typed.Get(field); got != want {
+			t.Errorf("%s is %q, want %q", field, got, want)
+		}
+	}
+}
