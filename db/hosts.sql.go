@@ -58,7 +58,7 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
        COALESCE((SELECT jsonb_object_agg(ph.pool_id, jsonb_build_object(
                      'assigned', ph.asked = 'assign', 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
                      'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
-                     'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'promisedBytes')::bigint, 0)))
+                     'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'provisionedBytes')::bigint, 0)))
                  FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY ($2::text[])), '{}')::jsonb AS pools
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE $3::text = '' OR h.id = $3
@@ -407,8 +407,8 @@ func (q *Queries) LockMemory(ctx context.Context, host string) error {
 const reservedCPU = `-- name: ReservedCPU :many
 SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
     SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
-    UNION ALL SELECT j.args->'leave'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
-    WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'leave'->>'to' <> v.host_id
+    UNION ALL SELECT j.args->'migrate'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+    WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'migrate'->>'to' <> v.host_id
 ) r WHERE $1::text = '' OR r.host_id = $1 GROUP BY 1
 `
 

@@ -27,7 +27,6 @@ type Assignment struct {
 	CapacityBytes      int64
 	UsedBytes          int64
 	AvailableBytes     int64
-	PromisedBytes      int64
 	UsedPercent        int16
 	Volumes            int32
 	PlainDigest        *string
@@ -36,6 +35,7 @@ type Assignment struct {
 	SecurityGroupID    *fleet.SecurityGroupID
 	Error              string
 	FileSystem         *string
+	ProvisionedBytes   int64
 }
 
 type Audit struct {

@@ -42,7 +42,7 @@ func (q *Queries) DiskMoved(ctx context.Context, arg DiskMovedParams) (string, e
 
 const movesOf = `-- name: MovesOf :many
 SELECT j.task_id::text AS task_id, j.args, j.state, j.progress, j.note FROM jobs j
-WHERE j.subject = $1 AND j.kind = 'vm.move' AND j.state IN ('queued', 'running') ORDER BY j.id
+WHERE j.subject = $1 AND j.kind = 'vm.disk.move' AND j.state IN ('queued', 'running') ORDER BY j.id
 `
 
 type MovesOfRow struct {
@@ -82,7 +82,7 @@ func (q *Queries) MovesOf(ctx context.Context, subject fleet.Subject) ([]MovesOf
 
 const noteLeftVolume = `-- name: NoteLeftVolume :exec
 UPDATE jobs SET note = 'The old volume ' || $1::text || ' is still in the pool ' || COALESCE((SELECT p.name FROM pools p WHERE p.id = $2), $2) || ': ' || $3::text || '.'
-WHERE jobs.id = $4 AND jobs.kind = 'vm.move' AND jobs.state = 'done'
+WHERE jobs.id = $4 AND jobs.kind = 'vm.disk.move' AND jobs.state = 'done'
 `
 
 type NoteLeftVolumeParams struct {
@@ -105,11 +105,11 @@ func (q *Queries) NoteLeftVolume(ctx context.Context, arg NoteLeftVolumeParams) 
 
 const poolAwaited = `-- name: PoolAwaited :many
 SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
-WHERE j.kind = 'vm.move' AND j.state IN ('queued', 'running') AND j.args #>> '{move,to,poolId}' = $1::text AND ($2::text = '' OR j.host_id = $2)
+WHERE j.kind = 'vm.disk.move' AND j.state IN ('queued', 'running') AND j.args #>> '{move,to,poolId}' = $1::text AND ($2::text = '' OR j.host_id = $2)
 UNION ALL SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
-WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND ($2 = '' OR j.args #>> '{leave,to}' = $2)
-  AND (j.args #> '{leave,disks}' @> jsonb_build_array(jsonb_build_object('to', jsonb_build_object('poolId', $1)))
-    OR j.args #> '{leave,stay}' @> jsonb_build_array(jsonb_build_object('poolId', $1)))
+WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND ($2 = '' OR j.args #>> '{migrate,to}' = $2)
+  AND (j.args #> '{migrate,disks}' @> jsonb_build_array(jsonb_build_object('to', jsonb_build_object('poolId', $1)))
+    OR j.args #> '{migrate,stay}' @> jsonb_build_array(jsonb_build_object('poolId', $1)))
 LIMIT 4
 `
 
@@ -143,7 +143,7 @@ const stopMoves = `-- name: StopMoves :execrows
 UPDATE jobs SET stop = $1, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE $1 END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
-WHERE subject = $2 AND kind IN ('vm.move', 'vm.leave', 'vm.snapshot.delete', 'vm.consolidate') AND state IN ('queued', 'running') AND stop = ''
+WHERE subject = $2 AND kind IN ('vm.disk.move', 'vm.migrate', 'vm.snapshot.delete', 'vm.consolidate') AND state IN ('queued', 'running') AND stop = ''
 `
 
 type StopMovesParams struct {

@@ -430,9 +430,9 @@ func (q *Queries) NICsAllocated(ctx context.Context, arg NICsAllocatedParams) ([
 }
 
 const nICsReported = `-- name: NICsReported :many
-SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'cards'->>'total')::bigint, 0), 65536)::integer AS total,
-       LEAST(COALESCE((status->'cards'->>'used')::bigint, 0), 65536)::integer AS used
-FROM assignments WHERE network_id = ANY ($1::text[]) AND ($2::text = '' OR host_id = $2) AND asked = 'assign' AND status ? 'cards'
+SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'nics'->>'total')::bigint, 0), 65536)::integer AS total,
+       LEAST(COALESCE((status->'nics'->>'used')::bigint, 0), 65536)::integer AS used
+FROM assignments WHERE network_id = ANY ($1::text[]) AND ($2::text = '' OR host_id = $2) AND asked = 'assign' AND status ? 'nics'
 `
 
 type NICsReportedParams struct {

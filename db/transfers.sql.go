@@ -135,7 +135,7 @@ func (q *Queries) CountTransfers(ctx context.Context, arg CountTransfersParams) 
 
 const leavingOf = `-- name: LeavingOf :many
 SELECT j.id, j.task_id::text AS task_id, j.args, j.state, t.progress, t.note FROM jobs j JOIN tasks t ON t.id = j.task_id
-WHERE j.subject = $1 AND j.kind = 'vm.leave' AND j.state IN ('queued', 'running') ORDER BY j.id
+WHERE j.subject = $1 AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') ORDER BY j.id
 `
 
 type LeavingOfRow struct {

@@ -43,11 +43,11 @@ func (q *Queries) AddVM(ctx context.Context, arg AddVMParams) error {
 const changeVM = `-- name: ChangeVM :execrows
 UPDATE vms v SET name = $1, labels = $2, description = $3, spec = $4, generation = v.generation + 1
 WHERE v.id = $5 AND NOT EXISTS (
-    SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.move' AND j.state IN ('queued', 'running')
+    SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.disk.move' AND j.state IN ('queued', 'running')
       AND NOT $4::jsonb @> jsonb_build_object('disks', jsonb_build_array(j.args #> '{move,disk}')))
   AND NOT EXISTS (
     SELECT 1 FROM jobs j CROSS JOIN LATERAL jsonb_path_query(j.args, '$.leave.disks[*]') d
-    WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.leave' AND j.state IN ('queued', 'running')
+    WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running')
       AND NOT $4::jsonb @> jsonb_build_object('disks', jsonb_build_array(d->'disk')))
 `
 

@@ -333,7 +333,7 @@ func (q *Queries) VolumeSharers(ctx context.Context, arg VolumeSharersParams) ([
 
 const volumesAtWork = `-- name: VolumesAtWork :many
 SELECT w.subject, w.kind, w.host_id, w.state, COALESCE(w.args->'volume'->>'source', '')::text AS source FROM volume_work w WHERE w.pool_id = $1::text
-UNION ALL SELECT 'volume:' || $1 || '/' || m.volume, 'vm.move', m.host_id, m.state, '' FROM moves_in($1) m
+UNION ALL SELECT 'volume:' || $1 || '/' || m.volume, 'vm.disk.move', m.host_id, m.state, '' FROM moves_in($1) m
 `
 
 type VolumesAtWorkRow struct {

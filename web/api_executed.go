@@ -46,7 +46,7 @@ func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor
 // RetriedBody is what came of asking all failed hosts to try again.
 type RetriedBody struct {
 	Items  []fleet.Task `json:"items"`
-	Silent int          `json:"silent" doc:"Hosts that are not heard; they try by themselves when they are back"`
+	Silent int          `json:"offline" doc:"Hosts that are not heard; they try by themselves when they are back"`
 	More   int          `json:"more" doc:"Hosts that failed, too, beyond what one order is about; ask again for them"`
 }
 

@@ -54,7 +54,7 @@ func (s *Server) apiAddStartImage(ctx context.Context, a fleet.Actor, in *struct
 	}
 	out, err := s.apiGetStartImage(ctx, a, &StartImagePath{id})
 	if err == nil {
-		out.Location = apiBase + "/start-images/" + string(id)
+		out.Location = apiBase + "/image-catalog/" + string(id)
 	}
 	return out, err
 }

@@ -96,7 +96,7 @@ func TestAHostThatJoinsWith200Pools(t *testing.T) {
 	a.has(t, "Discovered pools", "not managed by Quantix, never touched")
 	b.get("/pools").is(t, http.StatusOK).lacks(t, "their-pool-000")
 	found := []fleet.DiscoveredPool{{Name: "default", Kind: "dir", Place: "at /srv/imgs", Active: true}, {Name: "z1", Kind: "zfs"}, {Name: "odd", Error: "no such thing"}}
-	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{foundPools}', $2) WHERE id = $1`, h, mustJSON(found))
+	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{discoveredPools}', $2) WHERE id = $1`, h, mustJSON(found))
 	a = b.get("/hosts/"+string(h)+"?tab=storage").is(t, http.StatusOK)
 	a.has(t, `<td>Directory</td><td class="mono">/srv/imgs</td>`, "Active, without autostart", "<td>ZFS</td>", "Inactive", "Cannot be read: no such thing")
 	a.lacks(t, "their-pool-000")

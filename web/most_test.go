@@ -81,7 +81,7 @@ func TestEachListMayBeFilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	bases := map[string]map[string]any{ // where the rest must stand before a list is looked at
-		"post /api/v1/vms": r.fresh, "post /api/v1/vms/series": r.fresh, "post /api/v1/vms/plan": r.fresh, "patch /api/v1/vms/{id}": edit, "post /api/v1/vms/{id}/plan": edit,
+		"post /api/v1/vms": r.fresh, "post /api/v1/vms/bulk-create": r.fresh, "post /api/v1/vms/plan": r.fresh, "patch /api/v1/vms/{id}": edit, "post /api/v1/vms/{id}/plan": edit,
 	}
 	tried := 0
 	for _, path := range slices.Sorted(maps.Keys(api.Paths)) {

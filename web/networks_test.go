@@ -50,7 +50,7 @@ func TestABridgeIsOpenedToAProject(t *testing.T) {
 	form.lacks(t, "br0")
 	mia.get("/networks").is(t, http.StatusOK).lacks(t, "br0")
 	mia.post(grants, url.Values{"project": {string(shop)}}).is(t, http.StatusForbidden)
-	chief.get("/networks/"+id+"?tab=grants").is(t, http.StatusOK).has(t, "Open to no project", "shop", "All projects")
+	chief.get("/networks/"+id+"?tab=grants").is(t, http.StatusOK).has(t, "Shared with no project", "shop", "All projects")
 	chief.post(grants, url.Values{"project": {string(shop)}}, hx("grants")...).is(t, http.StatusOK).has(t, `id="grants"`, `id="grant-`+string(shop))
 	mia.get("/vms/new").is(t, http.StatusOK).has(t, "bridge br0 · 1 host · only in shop")
 	shown := mia.get("/networks/"+id+"?tab=grants").is(t, http.StatusOK)

@@ -22,13 +22,13 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	}
 	vm := "/vms/" + string(s.vm)
 	sick := map[string]string{} // what is done about VMs in trouble: each about one of its own
-	for _, act := range []string{"detach", "replace", "takeover", "putback", "place", "leave"} {
+	for _, act := range []string{"detach", "replace", "accept-drift", "reapply", "place", "migrate"} {
 		id, disk := troubled(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
 		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
 	}
 	s.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven, alarm) VALUES ($1, $2, 'running', 1, true, true)`, strings.TrimPrefix(sick["place"], "/vms/"), s.host.id)
-	s.exec(`UPDATE vms SET spec = spec || '{"power":"stopped","firmware":"bios","disks":[],"nics":[]}', status = '{"power":"stopped","cpus":1,"memoryMiB":128}', generation = 1, observed_generation = 1 WHERE id = $1`, strings.TrimPrefix(sick["leave"], "/vms/"))
+	s.exec(`UPDATE vms SET spec = spec || '{"power":"stopped","firmware":"bios","disks":[],"nics":[]}', status = '{"power":"stopped","cpus":1,"memoryMiB":128}', generation = 1, observed_generation = 1 WHERE id = $1`, strings.TrimPrefix(sick["migrate"], "/vms/"))
 	place := func(host fleet.HostID) string { return `{"hostId":"` + string(host) + `"}` }
 	var placed fleet.HostID
 	if err := s.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-place'").Scan(&placed); err != nil {
@@ -84,20 +84,20 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	asked := s.addVM(project, s.host.id, "asked", fleet.Running)
 	s.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, asked)
 	bodies := map[string]struct{ path, body, other string }{
-		"/vms/{id}/guest":                       {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
-		"/vms/{id}/leave":                       {sick["leave"] + "/leave", place(s.host.id), place(placed)},
-		"/vms/{id}/snapshots":                   {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
-		"/vms/{id}/snapshots/{snapshot}/revert": {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
-		"/vms/{id}/snapshot-schedules":          {snapped("scheduled") + "/snapshot-schedules", `{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`, `{"name":"daily","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`},
-		"/vms/{id}/consolidate":                 {snapped("merged") + "/consolidate", ``, ``},
-		"/vms/{id}/disks/grow":                  {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
-		"/vms/{id}/disks/move":                  {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
-		"/vms/{id}/place":                       {sick["place"] + "/place", place(placed), place(s.host.id)},
-		"/vms":                                  {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
-		"/vms/series":                           {"/vms/series", strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":3}`, strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":4}`},
-		"/customizations":                       {"/customizations", `{"name":"web-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`, `{"name":"other-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`},
-		"/templates":                            {"/templates", `{"name":"Web",` + ofPattern + `}`, `{"name":"Other",` + ofPattern + `}`},
-		"/templates/{id}/versions":              {"/templates/" + fresh + "/versions", `{` + ofPattern + `}`, `{` + ofPattern + `,"note":"other"}`},
+		"/vms/{id}/guest":                              {"/vms/" + string(asked) + "/guest", `{"action":"trim"}`, `{"action":"clock"}`},
+		"/vms/{id}/migrate":                            {sick["migrate"] + "/migrate", place(s.host.id), place(placed)},
+		"/vms/{id}/snapshots":                          {snapped("taken") + "/snapshots", `{"name":"before"}`, `{"name":"after"}`},
+		"/vms/{id}/snapshots/{snapshot}/revert":        {snapped("reverted") + "/snapshots/old/revert", `{}`, `{"start":true}`},
+		"/vms/{id}/snapshot-schedules":                 {snapped("scheduled") + "/snapshot-schedules", `{"name":"nightly","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`, `{"name":"daily","enabled":true,"times":{"at":"03:00"},"keep":{"last":1}}`},
+		"/vms/{id}/consolidate":                        {snapped("merged") + "/consolidate", ``, ``},
+		"/vms/{id}/disks/grow":                         {growing + "/disks/grow", grow + `1048576}`, grow + `2097152}`},
+		"/vms/{id}/disks/move":                         {vm + "/disks/move", disk + string(slow) + `"}`, disk + string(pool) + `"}`},
+		"/vms/{id}/place":                              {sick["place"] + "/place", place(placed), place(s.host.id)},
+		"/vms":                                         {"/vms", vmBody(project, "web-2"), vmBody(project, "web-3")},
+		"/vms/bulk-create":                             {"/vms/bulk-create", strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":3}`, strings.TrimSuffix(vmBody(project, "many-{n}"), "}") + `,"count":4}`},
+		"/customizations":                              {"/customizations", `{"name":"web-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`, `{"name":"other-servers","firstBoot":{"kind":"cloud-init","cloudInit":{"hostname":"web"}}}`},
+		"/templates":                                   {"/templates", `{"name":"Web",` + ofPattern + `}`, `{"name":"Other",` + ofPattern + `}`},
+		"/templates/{id}/versions":                     {"/templates/" + fresh + "/versions", `{` + ofPattern + `}`, `{` + ofPattern + `,"note":"other"}`},
 		"/templates/{id}/versions/{version}/deprecate": {"/templates/" + old + "/versions/" + old + "/deprecate", `{"deprecated":true}`, `{"deprecated":false}`},
 		"/vms/{id}/actions":                            {vm + "/actions", `{"action":"reset"}`, `{"action":"stop"}`},
 		"/vms/actions":                                 {"/vms/actions", `{"action":"pause","ids":["` + string(s.vm) + `"]}`, `{"action":"stop","ids":["` + string(s.vm) + `"]}`},
@@ -107,8 +107,8 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/vms/{id}/console":                            {vm + "/console", ``, ``},
 		"/vms/{id}/disks/detach":                       {sick["detach"] + "/disks/detach", sick["detach disk"] + `}`, sick["replace disk"] + `}`},
 		"/vms/{id}/disks/replace":                      {sick["replace"] + "/disks/replace", sick["replace disk"] + `,"volume":"new.qcow2"}`, sick["replace disk"] + `,"volume":"x.qcow2"}`},
-		"/vms/{id}/takeover":                           {sick["takeover"] + "/takeover", `{"fields":{"cpus":"3"}}`, `{"fields":{"cpus":"4"}}`},
-		"/vms/{id}/putback":                            {sick["putback"] + "/putback", ``, ``},
+		"/vms/{id}/accept-drift":                       {sick["accept-drift"] + "/accept-drift", `{"fields":{"cpus":"3"}}`, `{"fields":{"cpus":"4"}}`},
+		"/vms/{id}/reapply":                            {sick["reapply"] + "/reapply", ``, ``},
 		"/hosts/{id}/actions":                          {"/hosts/" + string(s.host.id) + "/actions", `{"action":"clear-conflict"}`, `{"action":"x"}`},
 		"/pools":                                       {"/pools", `{"name":"slow","spec":{"kind":"dir","path":"/srv/slow"},"hostIds":["` + string(s.host.id) + `"]}`, `{"name":"other"}`},
 		"/pools/{id}/credentials":                      {"/pools/" + string(san) + "/credentials", `{"secret":"secretsecret1"}`, `{"secret":"secretsecret2"}`},
@@ -120,9 +120,9 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		"/security-groups":                             {"/security-groups", `{"projectId":"` + string(project) + `","name":"db"}`, `{"projectId":"` + string(project) + `","name":"app"}`},
 		"/security-groups/{id}/retry":                  {"/security-groups/" + string(group) + "/retry", ``, ``},
 		"/images":                                      {"/images", `{"name":"Golden","source":` + file("golden.raw") + `}`, `{"name":"Other","source":` + file("golden.raw") + `}`},
-		"/start-images":                                {"/start-images", `{"name":"Ours","url":"https://example.org/ours.qcow2"}`, `{"name":"Theirs","url":"https://example.org/theirs.qcow2"}`},
-		"/start-images/restore":                        {"/start-images/restore", ``, ``},
-		"/start-images/{id}/pull":                      {"/start-images/00000000-0000-7000-8000-000000440001/pull", `{"poolId":"` + string(stock) + `"}`, `{"poolId":"` + string(pool) + `"}`},
+		"/image-catalog":                               {"/image-catalog", `{"name":"Ours","url":"https://example.org/ours.qcow2"}`, `{"name":"Theirs","url":"https://example.org/theirs.qcow2"}`},
+		"/image-catalog/restore":                       {"/image-catalog/restore", ``, ``},
+		"/image-catalog/{id}/pull":                     {"/image-catalog/00000000-0000-7000-8000-000000440001/pull", `{"poolId":"` + string(stock) + `"}`, `{"poolId":"` + string(pool) + `"}`},
 		"/vms/{id}/disks/image":                        {"/vms/" + string(shot) + "/disks/image", shotDisk + `"Web"}`, shotDisk + `"Other"}`},
 		"/images/{id}/versions":                        {versioned + "/versions", file("next.raw"), file("golden.raw")},
 		"/images/{id}/copies":                          {versioned + "/copies", `{"versionId":"` + strings.TrimPrefix(versioned, "/images/") + `","poolId":"` + string(sickCopies) + `"}`, `{"poolId":"` + string(stock) + `"}`},

@@ -78,7 +78,7 @@ func TestPoolOfATenant(t *testing.T) {
 func TestNewPool(t *testing.T) {
 	p, _, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/pools/new").is(t, http.StatusOK).has(t, "host-1", "host-3", "The same bytes on every host")
+	b.get("/pools/new").is(t, http.StatusOK).has(t, "host-1", "host-3", "Shared storage")
 	a := b.post("/pools", url.Values{"name": {"Scratch!"}, "kind": {"dir"}, "path": {"/etc"}, "host": {string(hosts[0])}}, hx("pool-form")...).is(t, 422)
 	a.has(t, "A name has 1–63 lower-case letters", "/etc belongs to the system", `value="Scratch!"`, "checked")
 	// Without scripts the fields of the other kind are sent too.

@@ -111,7 +111,7 @@ func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
 			return err
 		}
 	}
-	return s.showAs(c, status, a, shell.Frame{Title: "Would it pass?"}, groupview.Test(p))
+	return s.showAs(c, status, a, shell.Frame{Title: "Traffic test"}, groupview.Test(p))
 }
 
 func (s *Server) wouldPass(c echo.Context, a fleet.Actor, p groupview.TestPage) (fleet.PassAnswer, error) {

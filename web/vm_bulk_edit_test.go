@@ -17,7 +17,7 @@ func TestManyVMsAreEditedByAForm(t *testing.T) {
 	b.get("/vms/edit?filter=name:web*").is(t, http.StatusOK).has(t, "Edit 2 VMs")
 	b.get("/vms/edit?filter=name:none*").is(t, http.StatusNotFound)
 	b.get("/vms/edit").is(t, http.StatusBadRequest)
-	b.get("/vms?filter=name:web*").is(t, http.StatusOK).has(t, "Edit all that fit…", `/vms/edit?filter=name%3Aweb%2A`)
+	b.get("/vms?filter=name:web*").is(t, http.StatusOK).has(t, "Edit all matching…", `/vms/edit?filter=name%3Aweb%2A`)
 
 	form := url.Values{
 		"id": ids["id"], "step": {"preview"}, "labels": {"env=test"}, "unlabel": {"tier\n"}, "spec.cpus": {"6"}, "set.cpus": {"yes"},

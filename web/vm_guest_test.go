@@ -75,12 +75,12 @@ func TestGuardsAreOnThePage(t *testing.T) {
 	vm := p.addVM(shop, p.addHost("host-1", 0), "web", fleet.Running)
 	page := "/vms/" + string(vm)
 	mia, other := p.tenant("mia", shop), p.tenant("max", shop)
-	mia.get(page+"/guard").has(t, "Protect from deletion", `name="reason"`, `type="datetime-local"`)
-	mia.post(page+"/guard", url.Values{"locked": {"yes"}}).is(t, http.StatusUnprocessableEntity).has(t, "Say why it is locked", "checked")
-	mia.post(page+"/guard", url.Values{"expiresAt": {"tomorrow"}}).is(t, http.StatusUnprocessableEntity).has(t, "Give a time in UTC", `value="tomorrow"`)
-	mia.post(page+"/guard", url.Values{"expiresAt": {"2001-01-01T00:00"}}).is(t, http.StatusUnprocessableEntity).has(t, "a time to come")
+	mia.get(page+"/protection").has(t, "Protect from deletion", `name="reason"`, `type="datetime-local"`)
+	mia.post(page+"/protection", url.Values{"locked": {"yes"}}).is(t, http.StatusUnprocessableEntity).has(t, "Say why it is locked", "checked")
+	mia.post(page+"/protection", url.Values{"expiresAt": {"tomorrow"}}).is(t, http.StatusUnprocessableEntity).has(t, "Give a time in UTC", `value="tomorrow"`)
+	mia.post(page+"/protection", url.Values{"expiresAt": {"2001-01-01T00:00"}}).is(t, http.StatusUnprocessableEntity).has(t, "a time to come")
 	soon := time.Now().UTC().Add(48 * time.Hour)
-	mia.post(page+"/guard", url.Values{
+	mia.post(page+"/protection", url.Values{
 		"protected": {"yes"}, "locked": {"yes"}, "reason": {"the <audit>"}, "expiresAt": {soon.Format("2006-01-02T15:04")}, "expiryStops": {"yes"},
 	}).is(t, http.StatusSeeOther)
 	expires := "Expires " + soon.Format("2 January 2006, 15:04 UTC") + ", then shuts down"
@@ -89,9 +89,9 @@ func TestGuardsAreOnThePage(t *testing.T) {
 	own.lacks(t, "mia has locked it")
 	other.get(page).has(t, "Locked by mia.", "mia has locked it: the &lt;audit&gt;.")
 	other.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusConflict).has(t, "mia has locked it")
-	other.post(page+"/guard", url.Values{}).is(t, http.StatusConflict).has(t, "mia has locked it")
-	mia.get(page+"/guard").has(t, `value="the &lt;audit&gt;"`, `value="`+soon.Format("2006-01-02T15:04")+`"`)
+	other.post(page+"/protection", url.Values{}).is(t, http.StatusConflict).has(t, "mia has locked it")
+	mia.get(page+"/protection").has(t, `value="the &lt;audit&gt;"`, `value="`+soon.Format("2006-01-02T15:04")+`"`)
 	mia.post(page+"/delete", url.Values{"disks": {"keep"}}).is(t, http.StatusConflict).has(t, "protected from deletion")
-	mia.post(page+"/guard", url.Values{}).is(t, http.StatusSeeOther)
+	mia.post(page+"/protection", url.Values{}).is(t, http.StatusSeeOther)
 	other.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusSeeOther)
 }

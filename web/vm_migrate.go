@@ -39,7 +39,7 @@ func (s *Server) askMigrate(c echo.Context, a fleet.Actor, in migrateForm, how a
 			return err
 		}
 		targets := pick{
-			typ: "leave-targets", of: string(p.VM.ID), now: []string{in.To}, page: views.VMPath(p.VM.ID, "leave"), all: c.QueryParam("all") != "", targets: out.Targets,
+			typ: "leave-targets", of: string(p.VM.ID), now: []string{in.To}, page: views.VMPath(p.VM.ID, "migrate"), all: c.QueryParam("all") != "", targets: out.Targets,
 		}
 		if out.To, err = s.choose(ctx, a, targets); err != nil {
 			return err

@@ -124,7 +124,7 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 		add("First boot", strings.Join(words, ", "))
 	}
 	if vm.Start {
-		add("Then", "it is started")
+		add("Power on after creation", "yes")
 	}
 	return out
 }

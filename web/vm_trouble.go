@@ -89,7 +89,7 @@ func (s *Server) acceptDriftOfVM(c echo.Context, a fleet.Actor, in acceptDriftFo
 func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.Reapply(c.Request().Context(), a, id)
-	return stay(views.VMPath(id), "Put back "+job.SubjectName+": asked of "+job.HostName+"."), err
+	return stay(views.VMPath(id), "Reapply "+job.SubjectName+": asked of "+job.HostName+"."), err
 }
 
 func (s *Server) placeVM(c echo.Context, a fleet.Actor, _ none) (end, error) {

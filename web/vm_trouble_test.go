@@ -90,20 +90,20 @@ func TestWhatSomebodyChangedOnTheHost(t *testing.T) {
 	id, _ := troubled(p, project, "host-7")
 	page := "/vms/" + string(id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get(page).is(t, http.StatusOK).has(t, "Changed on its host", "changed on its host", "i6300esb of host-7", "Take over", "Put back", "Quantix has no such setting")
+	b.get(page).is(t, http.StatusOK).has(t, "Changed on its host", "changed on its host", "i6300esb of host-7", "Accept drift", "Reapply", "Quantix has no such setting")
 	tenant := p.tenant("mia", project)
 	a := tenant.get(page).is(t, http.StatusOK)
 	a.has(t, "Changed on its host", "something else")
 	a.lacks(t, "i6300esb")
-	b.post(page+"/takeover", url.Values{"field": {"cpus"}, "actual": {"5"}}).is(t, http.StatusConflict)
-	b.post(page+"/putback", url.Values{}).is(t, http.StatusSeeOther)
-	tenant.post(page+"/takeover", url.Values{"field": {"cpus"}, "actual": {"3"}}).is(t, http.StatusSeeOther)
+	b.post(page+"/accept-drift", url.Values{"field": {"cpus"}, "actual": {"5"}}).is(t, http.StatusConflict)
+	b.post(page+"/reapply", url.Values{}).is(t, http.StatusSeeOther)
+	tenant.post(page+"/accept-drift", url.Values{"field": {"cpus"}, "actual": {"3"}}).is(t, http.StatusSeeOther)
 	if n := p.count("vms WHERE spec->>'cpus' = '3'"); n != 1 {
 		t.Errorf("%d VMs have what was taken over", n)
 	}
 	api := p.program("ann", fleet.RoleAdmin, nil)
-	api.call("POST", "/api/v1/vms/"+string(id)+"/takeover", `{"fields":{"cpus":"4"}}`).is(t, http.StatusConflict)
-	api.call("POST", "/api/v1/vms/"+string(id)+"/putback", ``).is(t, http.StatusAccepted).has(t, `"kind":"vm.putback"`)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/accept-drift", `{"fields":{"cpus":"4"}}`).is(t, http.StatusConflict)
+	api.call("POST", "/api/v1/vms/"+string(id)+"/reapply", ``).is(t, http.StatusAccepted).has(t, `"kind":"vm.reapply"`)
 }
 
 func TestAnOrderThatIsTriedAgainSaysSo(t *testing.T) {

@@ -17,10 +17,10 @@ func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
 	form := newVMForm(project, pool)
 	form.Set("name", "it's-me")
 	a := b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK)
-	a.has(t, "Where it can be is said when this is right", "2 vCPUs", "1.5 GiB")
+	a.has(t, "Placement appears when these are fixed", "2 vCPUs", "1.5 GiB")
 	form.Set("name", "")
 	a = b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK)
-	a.has(t, "Made on host-2", "1 other host could take it, 0 hosts cannot.", "apiVersion: quantix/v1", "kind: VM", "Authorization: Bearer $QUANTIX_TOKEN", "memoryMiB: 1536", "env: prod")
+	a.has(t, "Made on host-2", "1 other host suitable, 0 hosts not.", "apiVersion: quantix/v1", "kind: VM", "Authorization: Bearer $QUANTIX_TOKEN", "memoryMiB: 1536", "env: prod")
 	a.lacks(t, "<html", `: &#34;&#34;`)
 	if p.count("vms") != 4 {
 		t.Error("a summary makes VMs")
@@ -59,7 +59,7 @@ func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	host := p.addHost("host-3", 0)
 	small := p.addPool("a-small", host)
-	p.exec(`UPDATE assignments SET status = status || '{"availableBytes":1073741824,"promisedBytes":0}' WHERE pool_id = $1`, small)
+	p.exec(`UPDATE assignments SET status = status || '{"availableBytes":1073741824,"provisionedBytes":0}' WHERE pool_id = $1`, small)
 	p.addNetwork("a-isolated", host)
 	p.exec(`UPDATE assignments SET status = '{"active":true,"forward":""}' WHERE network_id = (SELECT id FROM networks WHERE name = 'a-isolated')`)
 	p.exec(`UPDATE assignments SET status = '{"active":true,"forward":"nat"}' WHERE network_id = (SELECT id FROM networks WHERE name = 'default')`)
@@ -110,7 +110,7 @@ func TestSectionHeadingsShowTheirValues(t *testing.T) {
 	}
 	display := "Graphics card: VGA, Keyboard: As pressed, Pointer: Tablet (follows the pointer), Sound card: None, SPICE: off"
 	b.get("/vms/new").is(t, http.StatusOK).has(t, now("vm-Display-and-input", display), now("vm-several", "one VM"), now("vm-rules", "none"),
-		now("vm-first-boot", "the image as it is: no user, key or address is given"), now("spec-disks-0--Limits", "none"), `id="spec-nics-__i__--Options-now"`)
+		now("vm-first-boot", "none"), now("spec-disks-0--Limits", "none"), `id="spec-nics-__i__--Options-now"`)
 
 	form := newVMForm(project, pool)
 	for name, value := range map[string]string{
@@ -250,7 +250,7 @@ func TestAPlanLeadsBackToItsForm(t *testing.T) {
 	path := "/vms/" + string(vms["web-02"])
 	edit := url.Values{"name": {"web-02"}, "labels": {"a=b"}, "description": {""}, "spec.cpus": {"6"}, "spec.memoryMiB": {"4", "GiB"}, "spec.firmware": {"bios"}, "generation": {"1"}}
 	to = b.post(path+"/plan", edit).is(t, http.StatusSeeOther).header.Get("Location")
-	b.get(to).is(t, http.StatusOK).has(t, "vCPUs 2 → 6", "All of it counts at once.", "Asking host-2…")
+	b.get(to).is(t, http.StatusOK).has(t, "vCPUs 2 → 6", "Takes effect immediately.", "Asking host-2…")
 	b.get(path+"?tab=configure&plan="+strings.TrimPrefix(to, "/plans/")).is(t, http.StatusOK).has(t, `value="6"`, "a=b")
 	b.post(path+"/plan", url.Values{"name": {"web-02"}, "labels": {""}, "description": {""}, "generation": {"1"}}).is(t, http.StatusConflict).has(t, "Nothing is changed")
 	p.exec(`UPDATE vms SET generation = generation + 1 WHERE id = $1`, vms["web-02"])

@@ -185,7 +185,7 @@ func TestCreateVMBeyondItsPool(t *testing.T) {
 	a := b.get("/vms/new").is(t, http.StatusOK)
 	a.has(t, "shared-nfs · 1.5 TiB free")
 	a.lacks(t, "Promise more storage")
-	p.exec(`UPDATE assignments SET status = status || '{"promisedBytes": 10737418240, "availableBytes": 21474836480}' WHERE noun = 'pool'`)
+	p.exec(`UPDATE assignments SET status = status || '{"provisionedBytes": 10737418240, "availableBytes": 21474836480}' WHERE noun = 'pool'`)
 	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs · 20 GiB free, 10 GiB of it promised")
 	form := newVMForm(project, pool)
 	a = b.post("/vms", form).is(t, http.StatusUnprocessableEntity)

@@ -22,7 +22,7 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	case s.transient:
 		return header{}, agent.Refusal(agent.Undefined())
 	case s.applied == nil || !hasRef(s.applied.Spec, m.from.ref()) || s.keptDisk == nil:
-		return refuse("the VM's definition on this host does not have it. Put back what was changed there first.")
+		return refuse("the VM's definition on this host does not have it. Reapply what was changed there first.")
 	case pathOf(s.keptDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || pathOf(s.liveDisk) != m.from.path()):
 		return refuse("the VM uses %s in its place, as after a snapshot or a change on the host. Merge that first.", filepath.Base(pathOf(s.keptDisk)))
 	case s.keptDisk.ReadOnly != nil || s.keptDisk.Shareable != nil:

@@ -24,7 +24,7 @@ func (m *moving) settle(ctx context.Context) error {
 		return err
 	}
 	if s.applied == nil || s.keptDisk == nil {
-		return fleet.Errorf(fleet.Conflict, "The disk is copied to %s, but the VM's definition has lost it. Put back what was changed on the host.", m.to.path())
+		return fleet.Errorf(fleet.Conflict, "The disk is copied to %s, but the VM's definition has lost it. Reapply what was changed on the host.", m.to.path())
 	}
 	if err := m.verify(ctx, s); err != nil {
 		return err

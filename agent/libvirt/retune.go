@@ -26,7 +26,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.
 		}
 	}
 	// The host reclaims memory afterwards if it runs short of it.
-	if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
+	if plan.Has("memory.balloonMiB") || plan.Has("memory.minMiB") || plan.Has("memoryMiB") {
 		if err := a.balloon(ctx, ref, inactive, live); err != nil {
 			return err
 		}

@@ -313,7 +313,7 @@ func (h *Host) define(in agent.Apply) error {
 		refused = h.checkNICLimits(nics)
 	}
 	if g.on() && refused == nil {
-		if plan.Has("memory.balloonMiB") || plan.Has("memory.floorMiB") || plan.Has("memoryMiB") {
+		if plan.Has("memory.balloonMiB") || plan.Has("memory.minMiB") || plan.Has("memoryMiB") {
 			g.balloon = 0
 		}
 		g.live.spec.NICs = nicsAfter(g.live.spec.NICs, plan)

@@ -58,7 +58,7 @@ func (h *Host) beginMove(in agent.MoveDisk) (done bool, err error) {
 	case in.Stopped():
 		return false, agent.ErrStopped
 	case !hasRef(g.def, in.Order.Disk) || g.undefined:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition on this host does not have it. Put back what was changed there first.", in.Order.Disk.Volume)
+		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition on this host does not have it. Reapply what was changed there first.", in.Order.Disk.Volume)
 	case slices.ContainsFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk && d.Format == fleet.Raw }):
 		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: it is a raw file in the VM's definition.", in.Order.Disk.Volume)
 	case g.tree != nil && g.tree.Uses(in.Order.Disk) != "":

@@ -37,7 +37,7 @@ FROM ready WHERE jobs.id = ANY (ARRAY[ready.id])
 RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jobs.subject, jobs.host_id), work_of_volume(jobs.subject, jobs.host_id))::json AS work,
     COALESCE(network_peers(jobs.subject), '{}')::text[] AS peers,
           work_of_filters(jobs.subject, jobs.host_id)::json AS filters,
-          CASE jobs.kind WHEN 'vm.move' THEN pools_of_move(jobs.args) WHEN 'volume.export' THEN pools_of_export(jobs.args) END::json AS move_pools,
+          CASE jobs.kind WHEN 'vm.disk.move' THEN pools_of_move(jobs.args) WHEN 'volume.export' THEN pools_of_export(jobs.args) END::json AS move_pools,
           CASE WHEN jobs.kind = 'vm.plan' THEN plan_of(jobs.args, jobs.host_id) END::json AS plan,
           source_of_volume(jobs.args)::json AS source,
           COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash;
@@ -199,7 +199,7 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
 -- cancellation.
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
-  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.move') ORDER BY j.id LIMIT 500;
+  AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.disk.move') ORDER BY j.id LIMIT 500;
 
 -- name: LockWornOut :one
 SELECT * FROM jobs

@@ -42,7 +42,7 @@ SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_a
        COALESCE((SELECT jsonb_object_agg(ph.pool_id, jsonb_build_object(
                      'assigned', ph.asked = 'assign', 'state', COALESCE(ph.status->>'state', 'pending'), 'error', COALESCE(ph.status->>'error', ''),
                      'capacityBytes', COALESCE((ph.status->>'capacityBytes')::bigint, 0),
-                     'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'promisedBytes')::bigint, 0)))
+                     'freeBytes', COALESCE((ph.status->>'availableBytes')::bigint, 0) - COALESCE((ph.status->>'provisionedBytes')::bigint, 0)))
                  FROM assignments ph WHERE ph.host_id = h.id AND ph.pool_id = ANY (@pools::text[])), '{}')::jsonb AS pools
 FROM hosts h LEFT JOIN host_sessions s ON s.host_id = h.id
 WHERE @host::text = '' OR h.id = @host
@@ -91,8 +91,8 @@ UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WH
 -- one host, or of all if @host is empty.
 SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
     SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
-    UNION ALL SELECT j.args->'leave'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
-    WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'leave'->>'to' <> v.host_id
+    UNION ALL SELECT j.args->'migrate'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
+    WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND v.spec->'cpu' ? 'reserved' AND j.args->'migrate'->>'to' <> v.host_id
 ) r WHERE @host::text = '' OR r.host_id = @host GROUP BY 1;
 
 -- name: LockMemory :exec

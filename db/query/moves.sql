@@ -1,7 +1,7 @@
 -- name: MovesOf :many
 -- The open disk moves of a VM.
 SELECT j.task_id::text AS task_id, j.args, j.state, j.progress, j.note FROM jobs j
-WHERE j.subject = @subject AND j.kind = 'vm.move' AND j.state IN ('queued', 'running') ORDER BY j.id;
+WHERE j.subject = @subject AND j.kind = 'vm.disk.move' AND j.state IN ('queued', 'running') ORDER BY j.id;
 
 -- name: StopMoves :execrows
 -- Cancels disk moves and migrations of a VM and merges of its deleted snapshots. Jobs not yet started end at once;
@@ -9,7 +9,7 @@ WHERE j.subject = @subject AND j.kind = 'vm.move' AND j.state IN ('queued', 'run
 UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE @error END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
-WHERE subject = @subject AND kind IN ('vm.move', 'vm.leave', 'vm.snapshot.delete', 'vm.consolidate') AND state IN ('queued', 'running') AND stop = '';
+WHERE subject = @subject AND kind IN ('vm.disk.move', 'vm.migrate', 'vm.snapshot.delete', 'vm.consolidate') AND state IN ('queued', 'running') AND stop = '';
 
 -- name: StopTaskWork :execrows
 -- Tells hosts to undo the started jobs of a task: see fleet.Kind.Stoppable.
@@ -28,14 +28,14 @@ RETURNING name;
 -- name: PoolAwaited :many
 -- The first few VMs with disks that are being moved into the pool, on one host or on any if @host is empty.
 SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
-WHERE j.kind = 'vm.move' AND j.state IN ('queued', 'running') AND j.args #>> '{move,to,poolId}' = @pool_id::text AND (@host::text = '' OR j.host_id = @host)
+WHERE j.kind = 'vm.disk.move' AND j.state IN ('queued', 'running') AND j.args #>> '{move,to,poolId}' = @pool_id::text AND (@host::text = '' OR j.host_id = @host)
 UNION ALL SELECT v.name FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)
-WHERE j.kind = 'vm.leave' AND j.state IN ('queued', 'running') AND (@host = '' OR j.args #>> '{leave,to}' = @host)
-  AND (j.args #> '{leave,disks}' @> jsonb_build_array(jsonb_build_object('to', jsonb_build_object('poolId', @pool_id)))
-    OR j.args #> '{leave,stay}' @> jsonb_build_array(jsonb_build_object('poolId', @pool_id)))
+WHERE j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') AND (@host = '' OR j.args #>> '{migrate,to}' = @host)
+  AND (j.args #> '{migrate,disks}' @> jsonb_build_array(jsonb_build_object('to', jsonb_build_object('poolId', @pool_id)))
+    OR j.args #> '{migrate,stay}' @> jsonb_build_array(jsonb_build_object('poolId', @pool_id)))
 LIMIT 4;
 
 -- name: NoteLeftVolume :exec
 -- Adds a note about an old volume that could not be deleted to the disk move's task.
 UPDATE jobs SET note = 'The old volume ' || @volume::text || ' is still in the pool ' || COALESCE((SELECT p.name FROM pools p WHERE p.id = @pool_id), @pool_id) || ': ' || @why::text || '.'
-WHERE jobs.id = @id AND jobs.kind = 'vm.move' AND jobs.state = 'done';
+WHERE jobs.id = @id AND jobs.kind = 'vm.disk.move' AND jobs.state = 'done';

@@ -68,9 +68,9 @@ SELECT pg_advisory_xact_lock(hashtextextended('cards ' || @device::text, 0));
 -- name: NICsReported :many
 -- Reported capacity for NICs on assigned networks, of one host or of all if @host is empty. Values are bounded, because
 -- a host may report any number.
-SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'cards'->>'total')::bigint, 0), 65536)::integer AS total,
-       LEAST(COALESCE((status->'cards'->>'used')::bigint, 0), 65536)::integer AS used
-FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR host_id = @host) AND asked = 'assign' AND status ? 'cards';
+SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'nics'->>'total')::bigint, 0), 65536)::integer AS total,
+       LEAST(COALESCE((status->'nics'->>'used')::bigint, 0), 65536)::integer AS used
+FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR host_id = @host) AND asked = 'assign' AND status ? 'nics';
 
 -- name: NICsAllocated :many
 -- The number of NICs per VM that need a function of these devices, for VMs in any power state.

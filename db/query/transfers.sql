@@ -53,7 +53,7 @@ SELECT GREATEST(
 -- name: LeavingOf :many
 -- The VM's open migration to another host.
 SELECT j.id, j.task_id::text AS task_id, j.args, j.state, t.progress, t.note FROM jobs j JOIN tasks t ON t.id = j.task_id
-WHERE j.subject = @subject AND j.kind = 'vm.leave' AND j.state IN ('queued', 'running') ORDER BY j.id;
+WHERE j.subject = @subject AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') ORDER BY j.id;
 
 -- name: VMLeft :one
 -- Assigns the VM to another host with its disks there, once, and drops the old host's status. It changes nothing if the

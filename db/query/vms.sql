@@ -30,11 +30,11 @@ VALUES (@id, @project_id, @host_id, @name, @labels, @description, @spec);
 -- host.
 UPDATE vms v SET name = @name, labels = @labels, description = @description, spec = @spec, generation = v.generation + 1
 WHERE v.id = @id AND NOT EXISTS (
-    SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.move' AND j.state IN ('queued', 'running')
+    SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.disk.move' AND j.state IN ('queued', 'running')
       AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(j.args #> '{move,disk}')))
   AND NOT EXISTS (
     SELECT 1 FROM jobs j CROSS JOIN LATERAL jsonb_path_query(j.args, '$.leave.disks[*]') d
-    WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.leave' AND j.state IN ('queued', 'running')
+    WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running')
       AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(d->'disk')));
 
 -- name: MarkVMDeleted :exec

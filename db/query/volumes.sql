@@ -48,7 +48,7 @@ SELECT volume_held(@pool_id::text, @volume::text, @host::text)::json;
 -- name: VolumesAtWork :many
 -- The open jobs on volumes of a pool, with the volume that each reads.
 SELECT w.subject, w.kind, w.host_id, w.state, COALESCE(w.args->'volume'->>'source', '')::text AS source FROM volume_work w WHERE w.pool_id = @pool_id::text
-UNION ALL SELECT 'volume:' || @pool_id || '/' || m.volume, 'vm.move', m.host_id, m.state, '' FROM moves_in(@pool_id) m;
+UNION ALL SELECT 'volume:' || @pool_id || '/' || m.volume, 'vm.disk.move', m.host_id, m.state, '' FROM moves_in(@pool_id) m;
 
 -- name: VolumesToCome :many
 -- Space that open jobs on volumes of these pools will need, by host.

@@ -14,7 +14,7 @@ import (
 func (s *projectFixture) setPoolSizes(pool fleet.PoolID, capacity, used, promised int64) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
-		'availableBytes', ($2::bigint - $3::bigint) << 20, 'promisedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, promised)
+		'availableBytes', ($2::bigint - $3::bigint) << 20, 'provisionedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, promised)
 }
 
 // A pool is overcommitted only by administrators who say so.

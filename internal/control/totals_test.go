@@ -16,7 +16,7 @@ func TestAbsurdReportsDoNotBreakSums(t *testing.T) {
 	pool := testkit.DB(t)
 	testkit.Seed(t, pool, 3, 3)
 	r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
-	r.exec(`UPDATE assignments SET status = status || '{"capacityBytes": 9223372036854775807, "usedBytes": 9223372036854775807, "availableBytes": 9223372036854775807, "promisedBytes": 9223372036854775807}' WHERE noun = 'pool'`)
+	r.exec(`UPDATE assignments SET status = status || '{"capacityBytes": 9223372036854775807, "usedBytes": 9223372036854775807, "availableBytes": 9223372036854775807, "provisionedBytes": 9223372036854775807}' WHERE noun = 'pool'`)
 	r.exec(`UPDATE pools SET spec = spec || '{"shared": false}'`)
 	r.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,memoryBytes}', '9223372036854775807'), '{inventory,cpu,threads}', '9223372036854775807') `)
 	r.exec(`UPDATE host_sessions SET last_look = seen_at`)

@@ -64,7 +64,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 		if err := settleFirstBoot(ctx, q, old.VM, vm.VM); err != nil {
 			return err
 		}
-		vm, job, err = applyChange(ctx, q, a, vm, "vm.takeover", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
+		vm, job, err = applyChange(ctx, q, a, vm, "vm.accept-drift", strings.Join(slices.Sorted(maps.Keys(seen)), ", "))
 		return err
 	})
 	return store.VMFor(a, vm), job, err
@@ -153,7 +153,7 @@ func (c *Control) Reapply(ctx context.Context, a fleet.Actor, id fleet.VMID) (jo
 		for i, d := range vm.Status.Drift {
 			fields[i] = d.Field
 		}
-		return store.Audit(ctx, q, a, "vm.putback", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
+		return store.Audit(ctx, q, a, "vm.reapply", fleet.SubjectVM(id), vm.Name, strings.Join(fields, ", "))
 	})
 	return store.TaskFor(a, job), err
 }

@@ -99,7 +99,7 @@ func TestAcceptDrift(t *testing.T) {
 	if err != nil || task == "" || now.Name != "shop" || now.Spec.CPUs != 3 || now.Spec.MemoryMiB != v.Spec.MemoryMiB || now.Generation != v.Generation+1 {
 		t.Fatalf("%+v %q %v", now, task, err)
 	}
-	if s.count("audit WHERE action = 'vm.takeover' AND detail = 'cpus, name'") != 1 || s.jobs(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.apply queued" {
+	if s.count("audit WHERE action = 'vm.accept-drift' AND detail = 'cpus, name'") != 1 || s.jobs(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.apply queued" {
 		t.Errorf("jobs %s", s.jobs(fleet.SubjectVM(v.ID)))
 	}
 }
@@ -203,13 +203,13 @@ func TestReapplyUndoesDrift(t *testing.T) {
 	if err := put(s.member, v.ID); err != nil {
 		t.Fatal(err)
 	}
-	if s.jobs(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.putback queued" || s.count("audit WHERE action = 'vm.putback' AND detail = 'cpus'") != 1 {
+	if s.jobs(fleet.SubjectVM(v.ID)) != "vm.apply done, vm.reapply queued" || s.count("audit WHERE action = 'vm.reapply' AND detail = 'cpus'") != 1 {
 		t.Errorf("jobs %s", s.jobs(fleet.SubjectVM(v.ID)))
 	}
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, false, ""); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.putback cancelled, vm.delete queued" {
+	if got := s.jobs(fleet.SubjectVM(v.ID)); got != "vm.apply done, vm.reapply cancelled, vm.delete queued" {
 		t.Errorf("with the VM being deleted: %s", got)
 	}
 }

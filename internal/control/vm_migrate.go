@@ -62,7 +62,7 @@ func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, i
 		if task, err = queueMigration(ctx, q, a, vm, order); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "vm.leave", fleet.SubjectVM(id), vm.Name, vm.HostName+" → "+host)
+		return store.Audit(ctx, q, a, "vm.migrate", fleet.SubjectVM(id), vm.Name, vm.HostName+" → "+host)
 	})
 	return store.TaskFor(a, task), err
 }

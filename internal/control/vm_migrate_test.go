@@ -103,7 +103,7 @@ func TestColdMigration(t *testing.T) {
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got := s.audited("vm.leave"); !strings.Contains(got, "web") {
+	if got := s.audited("vm.migrate"); !strings.Contains(got, "web") {
 		t.Errorf("the audit tells of %q", got)
 	}
 

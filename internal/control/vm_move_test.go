@@ -157,7 +157,7 @@ func TestMoveDisk(t *testing.T) {
 	if err := s.finish(deletion, wire.Finish{Outcome: wire.Failed, Error: "Another domain uses it."}); err != nil {
 		t.Fatal(err)
 	}
-	said := text(s.projectFixture, `SELECT note FROM tasks WHERE kind = 'vm.move'`)
+	said := text(s.projectFixture, `SELECT note FROM tasks WHERE kind = 'vm.disk.move'`)
 	if want := "The old volume " + disk.Volume + " is still in the pool "; !strings.HasPrefix(said, want) || !strings.HasSuffix(said, ": Another domain uses it.") {
 		t.Errorf("the migration's task says %q", said)
 	}
@@ -258,7 +258,7 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 	if err := ask(control.MoveDisk{PoolID: s.nfs, Overcommit: true})(); err != nil {
 		t.Errorf("by somebody who says so: %v", err)
 	}
-	if _, err := s.CancelTask(t.Context(), chief, fleet.TaskID(text(s.projectFixture, `SELECT id FROM jobs WHERE kind = 'vm.move'`))); err != nil {
+	if _, err := s.CancelTask(t.Context(), chief, fleet.TaskID(text(s.projectFixture, `SELECT id FROM jobs WHERE kind = 'vm.disk.move'`))); err != nil {
 		t.Fatal(err)
 	}
 	s.setPoolSizes(s.nfs, 1<<20, 0, 0)

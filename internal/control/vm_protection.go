@@ -84,7 +84,7 @@ func (c *Control) GuardVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in 
 		if vm, err = store.GetVM(ctx, q, a, id); err != nil {
 			return err
 		}
-		return store.Audit(ctx, q, a, "vm.guard", fleet.SubjectVM(id), vm.Name, describeProtection(was.Protection, guard))
+		return store.Audit(ctx, q, a, "vm.protect", fleet.SubjectVM(id), vm.Name, describeProtection(was.Protection, guard))
 	})
 	return store.VMFor(a, vm), err
 }

@@ -62,7 +62,7 @@ func TestDeleteRefusedForProtectedVM(t *testing.T) {
 	if now := s.get(v.ID); now.Generation != v.Generation || !now.Protection.Protected || now.Attention {
 		t.Errorf("the VM is %+v", now.Protection)
 	}
-	if n := s.count("audit WHERE action = 'vm.guard' AND detail = 'protected from deletion'"); n != 1 {
+	if n := s.count("audit WHERE action = 'vm.protect' AND detail = 'protected from deletion'"); n != 1 {
 		t.Errorf("the audit has %d lines", n)
 	}
 	if err := s.guard(s.member, v.ID, control.ProtectVM{})(); err != nil {

@@ -106,8 +106,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-guest-menu", vm, func(p *tab) { p.withMenu("main .card header summary", "", "Trim file systems") }},
 		{"vm-freeze", vm + "/guest/freeze", nil},
 		{"vm-guest-password", vm + "/guest/guestpassword", nil},
-		{"vm-guard", vm + "/guard", nil},
-		{"vm-leave", "/vms/" + string(failed.ID) + "/leave", nil},
+		{"vm-guard", vm + "/protection", nil},
+		{"vm-leave", "/vms/" + string(failed.ID) + "/migrate", nil},
 		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
 			p.pick("main dl summary", "", "Make an image of it")
 			p.waitText("#dialog", "Name")

@@ -34,7 +34,7 @@ func (a api) createTemplate(t *testing.T) fleet.TemplateView {
 	}
 	first := ready().Versions[0].ID
 	many := map[string]any{"name": "front-{nn}", "count": 3, "projectId": base.ProjectID, "from": map[string]any{"templateId": base.ID}}
-	task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/series", many)
+	task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/bulk-create", many)
 	eventually(t, stepLimit, "three VMs created from the template", func() (bool, string) {
 		v := ask[fleet.Task](t, a, http.StatusOK, http.MethodGet, "/api/v1/tasks/"+string(task.ID), nil)
 		return v.State == fleet.JobDone, string(v.State) + " " + v.Error

@@ -116,7 +116,7 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 	page := "/api/v1/vms/" + string(vm.ID)
 	for _, to := range []int{1, 0} {
 		before := s.vm(t, vm.ID).Spec.Disks[0]
-		done(ask[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, page+"/leave", map[string]any{"hostId": s.hosts[to].ID}))
+		done(ask[fleet.Task](t, s.api, http.StatusAccepted, http.MethodPost, page+"/migrate", map[string]any{"hostId": s.hosts[to].ID}))
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 		now := s.vm(t, vm.ID)
 		if now.HostID != s.hosts[to].ID || sum(to, now.Spec.Disks[0].Volume) != want || now.Attention {

@@ -22,7 +22,7 @@ const (
 	ActEdit     Action = "edit"
 	ActDelete   Action = "delete"
 
-	ActProtect Action = "guard" // change the VM's protection
+	ActProtect Action = "protect" // change the VM's protection
 
 	// Actions of the guest agent, shown beside the guest's status and in no menu.
 	ActFreeze        Action = "freeze"
@@ -33,8 +33,8 @@ const (
 	ActExec          Action = "exec"
 
 	// Actions on drift, shown beside the changed fields and in no menu.
-	ActAcceptDrift Action = "takeover"
-	ActReapply     Action = "putback"
+	ActAcceptDrift Action = "accept-drift"
+	ActReapply     Action = "reapply"
 )
 
 // VMActions lists every action of a VM's menu, in order.
@@ -90,7 +90,7 @@ var actionRules = map[Action]actionRule{
 	ActGuestPassword: {VMPassword, "", guestPhases, guestRefusal},
 	ActExec:          {VMExec, "", guestPhases, guestRefusal},
 
-	ActAcceptDrift: {VMApply, "Take over", nil, ""},
+	ActAcceptDrift: {VMApply, "Accept drift", nil, ""},
 	ActReapply:     {VMReapply, "", nil, ""},
 }
 

@@ -11,7 +11,7 @@ type Attention struct {
 	Kind     string            `json:"kind"` // a ResourceType, or "certificate" for the portal's own
 	ID       string            `json:"id"`   // first object; empty: none is named
 	Name     string            `json:"name"` // name of the first object
-	Severity Severity          `json:"tone"`
+	Severity Severity          `json:"severity"`
 	Text     string            `json:"text"`             // description that applies to all objects
 	Remedy   string            `json:"remedy,omitempty"` // how to fix it; empty: unknown
 	Count    int               `json:"count"`            // number of objects

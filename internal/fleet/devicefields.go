@@ -79,7 +79,7 @@ var NICFields = []Field[NIC]{
 	choice("model", "model", func(n *NIC) *string { return &n.Model }, Input{Section: SectionDevice, Label: "Model", Options: NICModels, Named: "virtio"}),
 	number("queues", "queues", "queue", func(n *NIC) *int { return &n.Queues }, Input{Section: SectionDevice, Label: "Queues", Usual: 1}, 1, MaxQueues),
 	number("bootOrder", "boot order", "", func(n *NIC) *int { return &n.BootOrder }, Input{Section: SectionDevice, Label: "Boot order"}, 1, MaxBootOrder),
-	effectiveNow(flag("linkDown", "cable out", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Cable out"})),
+	effectiveNow(flag("linkDown", "disconnected", func(n *NIC) *bool { return &n.LinkDown }, Input{Section: SectionDevice, Label: "Disconnected"})),
 
 	rate("limits.inKiB", "inbound limit", "KiB/s", "Inbound", func(n *NIC) *int { return &n.Limits.InKiB }),
 	rate("limits.inPeakKiB", "inbound peak", "KiB/s", "Inbound peak", func(n *NIC) *int { return &n.Limits.InPeakKiB }),

@@ -47,7 +47,7 @@ func TestDiffDescribesChangesAndWhenTheyApply(t *testing.T) {
 		"spec.disks[1]: disk b: cache Usual → Write back, operations default → 100 IOPS (nextBoot)":                                    edit(func(s *fleet.VMSpec) { s.Disks[1].Cache, s.Disks[1].Limits.TotalIOPS = "writeback", 100 }),
 		"spec.disks[1]: disk b: reads default → 100 IOPS (now)":                                                                        edit(func(s *fleet.VMSpec) { s.Disks[1].Limits.ReadIOPS = 100 }),
 		"spec.disks[1]: disk b: reads default → 100 IOPS (now); spec.disks[1]: disk b 1 B → 2 B (now)":                                 edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes, s.Disks[1].Limits.ReadIOPS = 2, 100 }),
-		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0: cable out off → on (now)":                                         edit(func(s *fleet.VMSpec) { s.NICs[1].LinkDown = true }),
+		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0: disconnected off → on (now)":                                      edit(func(s *fleet.VMSpec) { s.NICs[1].LinkDown = true }),
 		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0: model Virtio → Intel e1000e (nextBoot)":                           edit(func(s *fleet.VMSpec) { s.NICs[1].Model = "e1000e" }),
 		"spec.disks[1]: disk b: shareable off → on (powerOff)":                                                                         edit(func(s *fleet.VMSpec) { s.Disks[1].Shareable = true }),
 		"spec.disks[0]: disk a 1 B → 2 B (now)":                                                                                        edit(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 2 }),

@@ -19,7 +19,7 @@ type Day []DayPart
 
 // DayPart is a run of quarters with the same severity.
 type DayPart struct {
-	Severity Severity `json:"tone"` // empty: no data
+	Severity Severity `json:"severity"` // empty: no data
 	Quarters int      `json:"quarters"`
 }
 

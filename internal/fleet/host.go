@@ -33,7 +33,7 @@ type HostStatus struct {
 	Inventory    Inventory `json:"inventory"`
 	OtherPools   []string  `json:"otherPools,omitempty"` // names of DiscoveredPools; older agents report only these
 	// DiscoveredPools are the host's unmanaged storage pools.
-	DiscoveredPools []DiscoveredPool `json:"foundPools,omitempty"`
+	DiscoveredPools []DiscoveredPool `json:"discoveredPools,omitempty"`
 }
 
 // DiscoveredPool is an unmanaged storage pool of a host.

@@ -107,7 +107,7 @@ type ImageCopy struct {
 	AddedBy    string     `json:"addedBy"`
 	AddedAt    time.Time  `json:"addedAt"`
 	// Overlays are volumes and VM disks backed by the copy.
-	Overlays []string      `json:"standOn,omitempty"`
+	Overlays []string      `json:"overlays,omitempty"`
 	Work     string        `json:"work,omitempty"` // title of the running task on it
 	Actions  []ActionState `json:"actions,omitempty"`
 }

@@ -33,8 +33,8 @@ type JobArgs struct {
 	// Upload is, for upload.open, the upload whose data comes over Pair at PortalURL.
 	Upload  UploadID      `json:"upload,omitempty"`
 	Pair    PairID        `json:"pair,omitempty"`
-	Move    *MoveOrder    `json:"move,omitempty"`  // vm.move
-	Migrate *MigrateOrder `json:"leave,omitempty"` // vm.leave
+	Move    *MoveOrder    `json:"move,omitempty"`    // vm.move
+	Migrate *MigrateOrder `json:"migrate,omitempty"` // vm.leave
 
 	// Run is, for vm.restart, the start time of the run to end. A VM with another start time has already restarted.
 	Run *time.Time `json:"run,omitempty"`

@@ -16,20 +16,20 @@ const (
 	VMRestart      JobKind = "vm.restart"
 	VMPause        JobKind = "vm.pause"
 	VMResume       JobKind = "vm.resume"
-	VMReapply      JobKind = "vm.putback" // apply and overwrite VMStatus.Drift with the spec
+	VMReapply      JobKind = "vm.reapply" // apply and overwrite VMStatus.Drift with the spec
 	VMDelete       JobKind = "vm.delete"  // undefine; also delete the disks if JobArgs.DeleteDisks is set
 	PoolApply      JobKind = "pool.apply"
 	PoolRelease    JobKind = "pool.release" // stop and undefine; data remains
 	NetworkApply   JobKind = "network.apply"
 	NetworkRelease JobKind = "network.release" // stop and undefine
 	ConsoleOpen    JobKind = "console.open"
-	VMFreeze       JobKind = "vm.freeze"   // freeze the guest's file systems for some seconds
-	VMThaw         JobKind = "vm.thaw"     // end a freeze early
-	VMPassword     JobKind = "vm.password" // set the password of a user of the guest
-	VMClock        JobKind = "vm.clock"    // set the guest's clock to the host's
-	VMExec         JobKind = "vm.exec"     // run a program in the guest
-	VMTrim         JobKind = "vm.trim"     // return the guest's unused file system space to the storage
-	VMDiskMove     JobKind = "vm.move"     // disk migration to another pool of the host, with the VM running or off
+	VMFreeze       JobKind = "vm.freeze"    // freeze the guest's file systems for some seconds
+	VMThaw         JobKind = "vm.thaw"      // end a freeze early
+	VMPassword     JobKind = "vm.password"  // set the password of a user of the guest
+	VMClock        JobKind = "vm.clock"     // set the guest's clock to the host's
+	VMExec         JobKind = "vm.exec"      // run a program in the guest
+	VMTrim         JobKind = "vm.trim"      // return the guest's unused file system space to the storage
+	VMDiskMove     JobKind = "vm.disk.move" // disk migration to another pool of the host, with the VM running or off
 	VolumeCreate   JobKind = "volume.create"
 	VolumeGrow     JobKind = "volume.grow"
 	VolumeRename   JobKind = "volume.rename" // rename a volume in its pool
@@ -56,8 +56,8 @@ const (
 	VolumeConvert JobKind = "volume.convert" // convert a foreign disk, or one in an archive, to qcow2
 	VolumeExport  JobKind = "volume.export"  // write a VM's disks and description to an archive
 
-	VMPlan    JobKind = "vm.plan"  // render the definition that a change would produce
-	VMMigrate JobKind = "vm.leave" // cold migration: send the disks to another host, then remove the definition here
+	VMPlan    JobKind = "vm.plan"    // render the definition that a change would produce
+	VMMigrate JobKind = "vm.migrate" // cold migration: send the disks to another host, then remove the definition here
 )
 
 // Kind holds everything about a job kind except how a host executes it, which is the agent's job handler.
@@ -112,7 +112,7 @@ var kinds = []Kind{
 	{Name: VMReset, Type: TypeVM, Verb: "Reset", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, Forces: true},
 	{Name: VMPause, Type: TypeVM, Verb: "Pause", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Paused},
 	{Name: VMResume, Type: TypeVM, Verb: "Resume", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, Power: Running},
-	{Name: VMReapply, Type: TypeVM, Verb: "Put back", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true},
+	{Name: VMReapply, Type: TypeVM, Verb: "Reapply", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true},
 	{
 		Name: VMDelete, Type: TypeVM, Verb: "Delete", Permission: MayChangeVMs, Limit: 5 * time.Minute, Slot: true, ShotByData: true,
 		Begun: "The host has begun to delete the VM already, so this cannot be taken back.",

@@ -40,7 +40,7 @@ type SearchHit struct {
 	Name     string   `json:"name"`
 	Hint     string   `json:"hint"`            // matched text: an address, a label, …
 	Phase    string   `json:"phase,omitempty"` // Word of the phase
-	Severity Severity `json:"tone,omitempty"`
+	Severity Severity `json:"severity,omitempty"`
 }
 
 // Overview is the dashboard.
@@ -49,7 +49,7 @@ type Overview struct {
 	VMs                  map[Phase]int     `json:"vms"`
 	VMsInNeed            int               `json:"vmsInNeed"`  // VMs that need attention
 	VMsDrifted           int               `json:"vmsDrifted"` // VMs with drift on online hosts
-	DiscoveredVMs        int               `json:"foundVms"`
+	DiscoveredVMs        int               `json:"discoveredVms"`
 	Pools                map[Severity]int  `json:"pools"`
 	CPUThreads           int               `json:"cpuThreads"`
 	CommittedCPUs        int               `json:"committedCpus"`

@@ -44,7 +44,7 @@ type NetworkStatus struct {
 	MTU    int    `json:"mtu,omitempty"`    // MTU of the bridge, which limits guests' packets
 	// RolledBack is when the host rolled back its newest change because it lost the portal. It does not retry on its own.
 	RolledBack *time.Time   `json:"rolledBack,omitempty"`
-	NICs       *NetworkNICs `json:"cards,omitempty"`  // for modes with host resources per NIC: the assignment of each NIC
+	NICs       *NetworkNICs `json:"nics,omitempty"`   // for modes with host resources per NIC: the assignment of each NIC
 	Leases     []DHCPLease  `json:"leases,omitempty"` // leases given out by the network's DHCP server on an assigned host
 }
 
@@ -76,7 +76,7 @@ type NetworkView struct {
 type NetworkHealth struct {
 	Hosts          int            `json:"hosts"`
 	Active         int            `json:"active"` // hosts with a fresh report that the network is active
-	SeverityCounts SeverityCounts `json:"tones"`
+	SeverityCounts SeverityCounts `json:"severityCounts"`
 	Forwards       []string       `json:"forwards,omitempty"` // different forward modes that hosts report, a few of them
 	Subnets        []string       `json:"subnets,omitempty"`  // different subnets that hosts report, a few of them
 }

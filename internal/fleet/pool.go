@@ -59,7 +59,7 @@ type PoolStatus struct {
 	CapacityBytes    int64     `json:"capacityBytes"`
 	UsedBytes        int64     `json:"usedBytes"`
 	AvailableBytes   int64     `json:"availableBytes"`
-	ProvisionedBytes int64     `json:"promisedBytes,omitempty"` // bytes by which thin-provisioned volumes may still grow
+	ProvisionedBytes int64     `json:"provisionedBytes,omitempty"` // bytes by which thin-provisioned volumes may still grow
 	MountPath        string    `json:"mountPath"`
 	MountOptions     string    `json:"mountOptions,omitempty"`
 	// WriteMicros: latency of a small synced write, microseconds; 0: not measured
@@ -130,8 +130,8 @@ type PoolHost struct {
 	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last seen
 	State     PoolState   `json:"state"`             // derived: unknown if the report is stale
 	Starved   int         `json:"starved,omitempty"` // VMs there that are paused because the pool is full or fails
-	Severity  Severity    `json:"tone"`              // severity of the state, or worse
-	Impact    *PoolImpact `json:"behind,omitempty"`  // VMs that a problem there affects; nil: no problem, or not queried
+	Severity  Severity    `json:"severity"`          // severity of the state, or worse
+	Impact    *PoolImpact `json:"impact,omitempty"`  // VMs that a problem there affects; nil: no problem, or not queried
 	Notice    string      `json:"notice,omitempty"`  // notice beside the state: "98 % used"
 	Day       Day         `json:"day,omitempty"`     // 24-hour history; only on pages of one pool
 	Assigned  bool        `json:"assigned"`          // false: release was requested and the host has not finished it
@@ -208,16 +208,16 @@ type PoolHealth struct {
 	Failed         int            `json:"failed"`
 	Degraded       int            `json:"degraded,omitempty"` // hosts where the pool is active but has an error
 	Unknown        int            `json:"unknown"`
-	Severity       Severity       `json:"tone"`
-	Full           int            `json:"full,omitempty"`       // healthy hosts where it is full or almost full
-	NearlyFull     int            `json:"nearlyFull,omitempty"` // healthy hosts where it will be full soon
-	SeverityCounts SeverityCounts `json:"tones,omitzero"`       // number of hosts by severity
-	Summary        string         `json:"summary"`              // "2 of 3 hosts healthy"
-	CapacityBytes  int64          `json:"capacityBytes"`        // a shared pool counts once, from the first healthy host
+	Severity       Severity       `json:"severity"`
+	Full           int            `json:"full,omitempty"`          // healthy hosts where it is full or almost full
+	NearlyFull     int            `json:"nearlyFull,omitempty"`    // healthy hosts where it will be full soon
+	SeverityCounts SeverityCounts `json:"severityCounts,omitzero"` // number of hosts by severity
+	Summary        string         `json:"summary"`                 // "2 of 3 hosts healthy"
+	CapacityBytes  int64          `json:"capacityBytes"`           // a shared pool counts once, from the first healthy host
 	UsedBytes      int64          `json:"usedBytes"`
 	AvailableBytes int64          `json:"availableBytes"`
 	// ProvisionedBytes: bytes by which thin-provisioned volumes may still grow
-	ProvisionedBytes int64 `json:"promisedBytes,omitempty"`
+	ProvisionedBytes int64 `json:"provisionedBytes,omitempty"`
 }
 
 // PoolView is a pool as the API and pages show it.

@@ -298,11 +298,11 @@ type SecurityGroupView struct {
 	SecurityGroup
 	ProjectName string                `json:"projectName,omitempty"`
 	Names       map[string]string     `json:"names,omitempty"` // names of referenced groups by ID
-	NICs        int                   `json:"cards"`           // NICs in the group, of VMs that the user may see
+	NICs        int                   `json:"nics"`            // NICs in the group, of VMs that the user may see
 	Members     []SecurityGroupMember `json:"members,omitempty"`
 	// Hosts: hosts with the group; with names only for users who may see hosts
 	Hosts          []SecurityGroupHost `json:"hosts,omitempty"`
-	SeverityCounts SeverityCounts      `json:"tones"`
+	SeverityCounts SeverityCounts      `json:"severityCounts"`
 	// Count: packets that its rules allowed; only for a single group
 	Count *GroupCount `json:"count,omitempty"`
 }

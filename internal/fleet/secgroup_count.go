@@ -39,14 +39,14 @@ type NICCount struct {
 // FilterCounts are the packet counters of a host's NICs.
 type FilterCounts struct {
 	AgoMs int64      `json:"agoMs"` // age of the counters when they were sent
-	NICs  []NICCount `json:"cards"`
+	NICs  []NICCount `json:"nics"`
 	Left  int        `json:"left,omitempty"`  // NICs left out, beyond the bounds
 	Error string     `json:"error,omitempty"` // why the host cannot count
 }
 
 // GroupCount counts what the rules of a security group allowed, over the NICs of all VMs that the user may see.
 type GroupCount struct {
-	NICs    int         `json:"cards"` // counted NICs; the others are unknown
+	NICs    int         `json:"nics"`  // counted NICs; the others are unknown
 	Of      int         `json:"of"`    // NICs in the group of running VMs
 	Rules   []RuleCount `json:"rules"` // all rules of the group, with and without matches
 	Dropped PassCount   `json:"dropped"`

@@ -18,7 +18,7 @@ type Sighting struct {
 	Since   time.Time `json:"since"`             // first report of this power state
 	Alarm   bool      `json:"alarm,omitempty"`   // the VM's own host runs it, too
 	Settled bool      `json:"settled,omitempty"` // a person has decided that the VM is not there
-	Offline bool      `json:"unheard,omitempty"` // the host is offline: the last report; not set in lists
+	Offline bool      `json:"offline,omitempty"` // the host is offline: the last report; not set in lists
 }
 
 func (s Sighting) on() bool { return s.Power == Running || s.Power == Paused }

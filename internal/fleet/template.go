@@ -183,7 +183,7 @@ var templateActions = actionTable[TemplateView]{
 		newest := v.Newest()
 		switch {
 		case len(v.Versions) == 0:
-			return "It has no version. Make one of a VM."
+			return "It has no version. Create from VM."
 		case newest == nil:
 			return "All its versions are deprecated. Offer one again, or make a new one of a VM."
 		}

@@ -24,7 +24,7 @@ type Meta struct {
 	CreatedAt time.Time `json:"createdAt"`
 	// DeletedAt is set while a requested deletion is not finished on the host.
 	DeletedAt  *time.Time   `json:"deletedAt,omitempty"`
-	Protection VMProtection `json:"guard,omitzero"`
+	Protection VMProtection `json:"protection,omitzero"`
 	// ScheduleTrouble: sentence that says why a snapshot schedule of the VM needs a person
 	ScheduleTrouble string `json:"scheduleTrouble,omitempty"`
 	// Misplaced: indexes of the required placement rules that the current host breaks, as the portal last computed them
@@ -238,7 +238,7 @@ type VMStatus struct {
 	// Modules: memory modules hot-plugged since the guest's start, oldest first
 	Modules []Module `json:"modules,omitempty"`
 	// PendingUnplug: devices whose hot-unplug the guest has not completed; their spec fields are in NextBoot, too
-	PendingUnplug []PendingUnplug `json:"heldBack,omitempty"`
+	PendingUnplug []PendingUnplug `json:"pendingUnplug,omitempty"`
 	// NextBoot: spec fields that take effect at the running guest's next start: "cpus", "memoryMiB", …
 	NextBoot  []string    `json:"nextBoot,omitempty"`
 	Disks     []DiskState `json:"disks,omitempty"`

@@ -104,7 +104,7 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionCPU, Label: "Threads a core", Usual: 1, Help: "Sockets × cores × threads is the most vCPUs that the VM can have. Empty: a socket each.",
 	}, 1, MaxCPUs),
 	number("cpu.max", "most vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, Input{
-		Section: SectionCPU, Label: "Most vCPUs", Help: "Up to as many can be added while the guest runs. Empty: none.",
+		Section: SectionCPU, Label: "Maximum vCPUs", Help: "Up to as many can be added while the guest runs. Empty: none.",
 	}, 1, MaxCPUs),
 	text("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, Input{
 		Section: SectionCPU, Label: "Features", Help: "Those that the guest has besides the model's, and those that it has not: +aes -vmx.",
@@ -133,13 +133,13 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionMemory, Label: "Shared", Help: "With other programs of the host, as virtiofs needs it.",
 	}),
 	number("memory.maxMiB", "most memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, Input{
-		Section: SectionMemory, Label: "Most memory", Unit: "MiB", Help: "Up to as much can be added while the guest runs, in steps of 128 MiB. Empty: none.",
+		Section: SectionMemory, Label: "Maximum memory", Unit: "MiB", Help: "Up to as much can be added while the guest runs, in steps of 128 MiB. Empty: none.",
 	}, MinMemoryMiB, MaxMemoryMiB),
 	effectiveNow(number("memory.balloonMiB", "memory that it may use", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
-		Section: SectionMemory, Label: "May use", Unit: "MiB", Help: "The guest's balloon gives the rest back to the host, as far as the guest lets it. Empty: all of it.",
+		Section: SectionMemory, Label: "Balloon target", Unit: "MiB", Help: "The guest's balloon gives the rest back to the host, as far as the guest lets it. Empty: all of it.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	effectiveNow(number("memory.floorMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
-		Section: SectionMemory, Label: "Floor", Unit: "MiB", Help: "Where its host is short of memory, the guest's balloon gives back down to this much, and gets it again afterwards. Empty: it gives nothing.",
+	effectiveNow(number("memory.minMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
+		Section: SectionMemory, Label: "Minimum memory", Unit: "MiB", Help: "Where its host is short of memory, the guest's balloon gives back down to this much, and gets it again afterwards. Empty: it gives nothing.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
 	reserved("others may have the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
 		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's nodes that the memory comes from: 0-1.",
@@ -234,7 +234,7 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionPower, Label: "Wait after it is off", Unit: "s", Help: "Before those that stop after it are asked to.",
 	}, 1, MaxStartDelay)),
 	effectiveNow(choice("policy.restart", "when it goes off by itself", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
-		Section: SectionPower, Label: "When it goes off by itself", Options: Restarts, Named: "off",
+		Section: SectionPower, Label: "Restart policy", Options: Restarts, Named: "off",
 		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
 	})),
 	effectiveNow(reserved("they run as the administrator of the guest, whoever asks for them", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{

@@ -147,16 +147,16 @@ func TestOptionalVMFieldsAreValidated(t *testing.T) {
 		"memory minimum with USB device": {func(s *fleet.VMSpec) {
 			s.Memory.MinMiB, s.HostDevices = 256, []fleet.VMHostDevice{{Device: "usb/046d:c52b"}}
 		}, nil},
-		"minimum above memory":       {func(s *fleet.VMSpec) { s.Memory.MinMiB = 513 }, []string{"spec.memory.floorMiB"}},
-		"minimum above balloon":      {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.BalloonMiB = 257, 256 }, []string{"spec.memory.floorMiB"}},
-		"negative minimum":           {func(s *fleet.VMSpec) { s.Memory.MinMiB = -1 }, []string{"spec.memory.floorMiB"}},
-		"minimum too low":            {func(s *fleet.VMSpec) { s.Memory.MinMiB = 127 }, []string{"spec.memory.floorMiB"}},
-		"minimum without balloon":    {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Devices.Balloon = 256, "none" }, []string{"spec.memory.floorMiB"}},
-		"minimum with locked memory": {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.Locked = 256, true }, []string{"spec.memory.floorMiB"}},
-		"minimum with huge pages":    {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.HugePageKiB = 256, 2048 }, []string{"spec.memory.floorMiB"}},
+		"minimum above memory":       {func(s *fleet.VMSpec) { s.Memory.MinMiB = 513 }, []string{"spec.memory.minMiB"}},
+		"minimum above balloon":      {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.BalloonMiB = 257, 256 }, []string{"spec.memory.minMiB"}},
+		"negative minimum":           {func(s *fleet.VMSpec) { s.Memory.MinMiB = -1 }, []string{"spec.memory.minMiB"}},
+		"minimum too low":            {func(s *fleet.VMSpec) { s.Memory.MinMiB = 127 }, []string{"spec.memory.minMiB"}},
+		"minimum without balloon":    {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Devices.Balloon = 256, "none" }, []string{"spec.memory.minMiB"}},
+		"minimum with locked memory": {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.Locked = 256, true }, []string{"spec.memory.minMiB"}},
+		"minimum with huge pages":    {func(s *fleet.VMSpec) { s.Memory.MinMiB, s.Memory.HugePageKiB = 256, 2048 }, []string{"spec.memory.minMiB"}},
 		"minimum with PCI device": {func(s *fleet.VMSpec) {
 			s.Memory.MinMiB, s.HostDevices = 256, []fleet.VMHostDevice{{HostID: fleet.NewID[fleet.HostID](), Device: "pci/0000:41:00.0"}}
-		}, []string{"spec.memory.floorMiB"}},
+		}, []string{"spec.memory.minMiB"}},
 		"a reservation":            {func(s *fleet.VMSpec) { s.CPU.Reserved, s.CPU.Limit = 50, 50 }, nil},
 		"reservation above limit":  {func(s *fleet.VMSpec) { s.CPU.Reserved, s.CPU.Limit = 51, 50 }, []string{"spec.cpu.reserved"}},
 		"two processors reserved":  {func(s *fleet.VMSpec) { s.CPU.Reserved = 101 }, []string{"spec.cpu.reserved"}},

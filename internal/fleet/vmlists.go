@@ -335,7 +335,7 @@ func (s VMSpec) checkLists(c *Checks, prefix string) {
 	if s.Devices.GuestAgent == AgentOnVSOCK && !s.Devices.VSOCK {
 		c.Add(prefix+".devices.guestAgent", "The guest's agent listens on a vsock, which the VM has not. Give it one, or choose virtio-serial.")
 	}
-	s.checkMinMemory(c, prefix+".memory.floorMiB")
+	s.checkMinMemory(c, prefix+".memory.minMiB")
 	if s.Display.USBRedirection > 0 && !s.Display.Spice {
 		c.Add(prefix+".display.usbRedirection", "USB devices come through SPICE. Choose that, or leave them.")
 	}

@@ -30,7 +30,7 @@ type VMMemory struct {
 
 	// MinMiB: guaranteed memory minimum: the host's balloon takes no more when the host is short of memory; 0: it takes
 	// none
-	MinMiB int `json:"floorMiB,omitempty"`
+	MinMiB int `json:"minMiB,omitempty"`
 
 	Nodes string `json:"nodes,omitempty"` // host NUMA nodes that provide the memory: "0-1"; empty: any
 }

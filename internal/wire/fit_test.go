@@ -102,7 +102,7 @@ func TestFitRefusesInvalidValues(t *testing.T) {
 		"state.pools[0].status.volumes":     {Pools: []wire.PoolReport{{Status: fleet.PoolStatus{Volumes: make([]fleet.Volume, 5000)}}}},
 		"state.vms[0].status.nics":          {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{NICs: make([]fleet.NICState, 300)}}}},
 		"state.host.inventory.gpus":         {Host: fleet.HostStatus{Inventory: fleet.Inventory{GPUs: make([]fleet.GPU, 2000)}}},
-		"state.host.foundPools":             {Host: fleet.HostStatus{DiscoveredPools: make([]fleet.DiscoveredPool, 2000)}},
+		"state.host.discoveredPools":        {Host: fleet.HostStatus{DiscoveredPools: make([]fleet.DiscoveredPool, 2000)}},
 		"state.host.otherPools":             {Host: fleet.HostStatus{OtherPools: make([]string, 2000)}},
 		"state.vms[0].status.startedAt":     {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{StartedAt: &time.Time{}}}}},
 		"state.vms[0].status.disks":         {VMs: []wire.VMReport{{ID: id(), Status: fleet.VMStatus{Disks: make([]fleet.DiskState, 300)}}}},

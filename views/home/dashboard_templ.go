@@ -867,12 +867,12 @@ func capacity(p DashboardPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		templ_7745c5c3_Err = capacityBar("CPU", int64(p.Overview.CommittedCPUs), int64(p.Overview.CPUThreads),
-			kit.Count(p.Overview.CommittedCPUs, "vCPU")+" promised on "+kit.Count(p.Overview.CPUThreads, "thread")).Render(ctx, templ_7745c5c3_Buffer)
+			kit.Count(p.Overview.CommittedCPUs, "vCPU")+" allocated on "+kit.Count(p.Overview.CPUThreads, "thread")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		templ_7745c5c3_Err = capacityBar("Memory", p.Overview.CommittedMemoryBytes, p.Overview.MemoryBytes,
-			kit.Bytes(p.Overview.CommittedMemoryBytes)+" promised of "+kit.Bytes(p.Overview.MemoryBytes)).Render(ctx, templ_7745c5c3_Buffer)
+			kit.Bytes(p.Overview.CommittedMemoryBytes)+" allocated of "+kit.Bytes(p.Overview.MemoryBytes)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -26,7 +26,7 @@ var Columns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "vms", Label: "VMs", Class: "num"},
 	{Key: "cpus", Label: "vCPUs / threads", Class: "num"},
-	{Key: "memory", Label: "Memory promised", Class: "w-bar"},
+	{Key: "memory", Label: "Memory allocated", Class: "w-bar"},
 	{Key: "hypervisor", Label: "Hypervisor"},
 	{Key: "os", Label: "Operating system", Extra: true},
 	{Key: "labels", Label: "Labels"},

@@ -21,7 +21,7 @@ func NetworkTabs(a fleet.Actor, here string) []Tab {
 	if policy.May(a, policy.InfraSee, "") {
 		tabs = append(tabs, Tab{Text: "Topology", Href: "/networks/topology"})
 	}
-	return at(append(tabs, Tab{Text: "Security groups", Href: "/security-groups"}, Tab{Text: "Would it pass?", Href: "/security-groups/test"}), here)
+	return at(append(tabs, Tab{Text: "Security groups", Href: "/security-groups"}, Tab{Text: "Traffic test", Href: "/security-groups/test"}), here)
 }
 
 func at(tabs []Tab, here string) []Tab {

@@ -91,12 +91,12 @@ func grants(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " <div class=\"card\"><header><h2>Open to</h2><span class=\"right muted small hide-narrow\">it leads out of the host; those who run the hosts may always use it</span></header>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " <div class=\"card\"><header><h2>Sharing</h2><span class=\"right muted small hide-narrow\">it leads out of the host; those who run the hosts may always use it</span></header>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				if len(p.Network.Grants) == 0 {
-					templ_7745c5c3_Err = kit.Empty("network", "Open to no project", "Members of projects cannot put VMs on this network. VMs that are on it stay on it.").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.Empty("network", "Shared with no project", "Members of projects cannot put VMs on this network. VMs that are on it stay on it.").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -192,7 +192,7 @@ func addGrant(p Page) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<div class=\"card\"><header><h2>Open to a project</h2></header><form class=\"pad stack tight\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<div class=\"card\"><header><h2>Share with a project</h2></header><form class=\"pad stack tight\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

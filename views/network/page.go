@@ -29,7 +29,7 @@ type Page struct {
 
 func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: views.NetworkPath(p.Network.ID)}, "tab", p.Tab,
-		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "topology", Text: "Topology"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Open to"}, kit.Tab{Key: "summary", Text: "Summary"})
+		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "topology", Text: "Topology"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Sharing"}, kit.Tab{Key: "summary", Text: "Summary"})
 }
 
 // Tabs are the names of the views of a network; the first is its own.

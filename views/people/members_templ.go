@@ -116,7 +116,7 @@ func members(p ProjectPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Members) == 0 {
-			templ_7745c5c3_Err = kit.Empty("users", "No members", "Only people whose role reaches all projects can use it now.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("users", "No members", "Only users with a fleet-wide role have access.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

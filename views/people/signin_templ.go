@@ -200,7 +200,7 @@ func Password(p PasswordPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "old", Label: "Present password", Type: "password", Required: true, Error: p.Errors.At("old"),
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "old", Label: "Current password", Type: "password", Required: true, Error: p.Errors.At("old"),
 				Attrs: templ.Attributes{"autocomplete": "current-password"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -210,7 +210,7 @@ func Password(p PasswordPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "again", Label: "New password again", Type: "password", Required: true, Error: p.Errors.At("again"),
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "again", Label: "Confirm new password", Type: "password", Required: true, Error: p.Errors.At("again"),
 				Attrs: templ.Attributes{"autocomplete": "new-password"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

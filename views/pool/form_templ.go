@@ -187,7 +187,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "shared", Label: "The same bytes on every host", Error: f.Errors.At("spec.shared"),
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "shared", Label: "Shared storage", Error: f.Errors.At("spec.shared"),
 				Hint: "Tick it where the directory is one storage that all hosts see: NFS, CephFS or GFS2 that somebody mounted already. Its capacity then counts once, and a VM's disks are there on every host. Leave it empty where every host has a disk of its own.",
 				Wrap: forKinds(sharable())}, f.Spec.Shared).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {

@@ -324,7 +324,7 @@ func capacity(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.Usage(strconv.Itoa(used)+" % used, "+strconv.Itoa(grow)+" % promised to volumes", "lg", kit.Share{Percent: used, Class: kit.Fullness(used)}, kit.Share{Percent: grow, Class: "promised"}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Usage(strconv.Itoa(used)+" % used, "+strconv.Itoa(grow)+" % provisioned to volumes", "lg", kit.Share{Percent: used, Class: kit.Fullness(used)}, kit.Share{Percent: grow, Class: "promised"}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -376,7 +376,7 @@ func capacity(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, " promised to volumes that can grow</li><li><i></i>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, " provisioned to volumes that can grow</li><li><i></i>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

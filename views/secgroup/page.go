@@ -104,10 +104,10 @@ func (p Page) acts() []kit.Act {
 	}
 	word := "Try again where it failed"
 	if slices.ContainsFunc(p.Group.Hosts, func(h fleet.SecurityGroupHost) bool { return h.State == fleet.GroupChanged }) {
-		word = "Put back where it was changed"
+		word = "Reapply where it was changed"
 	}
 	return []kit.Act{
-		{Icon: "search", Word: "Would it pass?", Href: "/security-groups/test"},
+		{Icon: "search", Word: "Traffic test", Href: "/security-groups/test"},
 		{Icon: "pencil", Word: "Name and description", Href: p.path("edit"), Dialog: true, Why: why},
 		{Icon: "rotate-cw", Word: word, Post: p.path("retry"), Back: p.path(), Why: retry},
 		{Icon: "trash-2", Word: "Delete security group", Href: p.path("delete"), Dialog: true, Danger: true, Why: why},

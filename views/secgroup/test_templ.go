@@ -57,7 +57,7 @@ func Test(p TestPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: kit.Inventory, Title: "Would it pass?", Tabs: kit.NetworkTabs(p.Actor, "/security-groups/test")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.PageHead(kit.Head{Crumbs: kit.Inventory, Title: "Traffic test", Tabs: kit.NetworkTabs(p.Actor, "/security-groups/test")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -101,7 +101,7 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "Would it pass?</button></div><datalist id=\"vm-names\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "Traffic test</button></div><datalist id=\"vm-names\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -64,7 +64,7 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 			return templ_7745c5c3_Err
 		}
 		if len(c.Groups) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<span class=\"muted\">in no security group: all passes</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<span class=\"muted\">No security group (all traffic allowed)</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -12,7 +12,7 @@ import (
 // StepColumns are the columns of a task's children.
 var StepColumns = kit.Columns{
 	{Key: "state", Label: "State"},
-	{Key: "result", Label: "What happened"},
+	{Key: "result", Label: "Result"},
 	{Key: "progress", Label: "Progress", Class: "hide-narrow"},
 	{Key: "host", Label: "Host", Class: "hide-narrow"},
 	{Key: "task", Label: "Task"},

@@ -88,7 +88,7 @@ func listActs(p *ListPage) templ.Component {
 			templ_7745c5c3_Var3 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.ActButton("new-template", "", kit.Act{Icon: "copy", Word: "Make one of a VM", Href: "/vms"}.Needs(p.Actor, policy.VMChange)).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ActButton("new-template", "", kit.Act{Icon: "copy", Word: "Create from VM", Href: "/vms"}.Needs(p.Actor, policy.VMChange)).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -659,7 +659,7 @@ func versions(p Page) templ.Component {
 			}
 		}
 		if len(p.Template.Versions) == 0 {
-			templ_7745c5c3_Err = kit.Empty("copy", "No versions", "Make one of a VM of the project: \"Make a template\" among its actions.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("copy", "No versions", "Create from VM of the project: \"Make a template\" among its actions.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

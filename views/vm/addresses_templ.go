@@ -217,7 +217,7 @@ func seenAddresses(c fleet.NICAddresses) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(c.Seen) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<span class=\"muted\">none told</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<span class=\"muted\">No address reported</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

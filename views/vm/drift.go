@@ -8,7 +8,7 @@ import (
 )
 
 func (p Page) reapply() kit.Act {
-	return kit.Act{Icon: "history", Word: "Put back", Post: p.path("putback"), Back: p.path()}.When(p.driftWhy(fleet.ActReapply))
+	return kit.Act{Icon: "history", Word: "Reapply", Post: p.path("reapply"), Back: p.path()}.When(p.driftWhy(fleet.ActReapply))
 }
 
 // driftWhy says why the VM's changes cannot be taken over or put back now; empty: they can.
@@ -52,7 +52,7 @@ func driftOf(vm fleet.VMView, field string) *fleet.Drift {
 // acceptDrift carries the value that is shown: what the host says by the time that it is pressed may be another.
 func (p Page) acceptDrift(d fleet.Drift) kit.Act {
 	a := kit.Act{
-		Word: "Take over", Label: "Take over " + fieldWord(d.Field), Post: p.path("takeover"), Why: p.driftWhy(fleet.ActAcceptDrift),
+		Word: "Accept drift", Label: "Accept drift " + fieldWord(d.Field), Post: p.path("accept-drift"), Why: p.driftWhy(fleet.ActAcceptDrift),
 		Send: []kit.Sent{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
 	}
 	if d.Take == nil {

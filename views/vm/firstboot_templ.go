@@ -114,7 +114,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.first(FirstKind, kit.Field{Label: "How the guest is told", Hint: "The image must have cloud-init or Ignition, or be Windows."}), f.kinds()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.first(FirstKind, kit.Field{Label: "Initialization method", Hint: "The image must have cloud-init or Ignition, or be Windows."}), f.kinds()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

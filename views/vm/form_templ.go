@@ -406,7 +406,7 @@ func newForm(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.field("start", kit.Field{Label: "Start it when it is made"}), f.Typed.Get("start") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.field("start", kit.Field{Label: "Power on after creation"}), f.Typed.Get("start") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -480,7 +480,7 @@ func severalFold(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "><summary><b>Several at once</b>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "><summary><b>Number of VMs</b>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -492,7 +492,7 @@ func severalFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.HelpMark("Several at once", kit.HelpVMSeries).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.HelpMark("Number of VMs", kit.HelpVMSeries).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -148,7 +148,7 @@ func insideGuest(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if g.Hostname != "" {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<dt>Calls itself</dt><dd class=\"mono wrap\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<dt>Guest hostname</dt><dd class=\"mono wrap\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -23,7 +23,7 @@ func headingID(section string) string { return section + "-now" }
 
 // heading is now, or what happens where nothing is chosen.
 func (f FirstForm) heading() string {
-	return cmp.Or(f.now(), "the image as it is: no user, key or address is given")
+	return cmp.Or(f.now(), "none")
 }
 
 // headings are the sections of the form. sent is what the page sent: the rows in it have the numbers that they have on the page.

@@ -27,7 +27,7 @@ type MigrateForm struct {
 func (p MigratePage) dialog() kit.Dialog {
 	return kit.Dialog{
 		Help:  kit.HelpMigrate,
-		Title: "Move " + p.VM.Name + " to another host", Button: "Move to host", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "leave"), Why: p.Why,
+		Title: "Move " + p.VM.Name + " to another host", Button: "Move to host", Back: views.VMPath(p.VM.ID), Action: views.VMPath(p.VM.ID, "migrate"), Why: p.Why,
 	}
 }
 
@@ -91,7 +91,7 @@ func (p MigratePage) overcommits() bool {
 // migrate is the act at the VM's host.
 func (p Page) migrate() kit.Act {
 	_, why := p.VM.AllowsMigrate(p.Moving, p.Leaving)
-	return kit.Act{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "leave"), Dialog: true}.When(p.MigrateWhy).When(why)
+	return kit.Act{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.When(p.MigrateWhy).When(why)
 }
 
 func leavingText(l fleet.LeavingVM) string {

@@ -110,7 +110,7 @@ func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
 		t.Errorf("the head is %s", head)
 	}
 	summary := rendered.Text(t, summary(page))
-	for _, text := range []string{"h1 is not heard. What is below is what it said last.", "State Unknown last known: running", "Up – Runs by"} {
+	for _, text := range []string{"h1 is not heard. What is below is what it said last.", "State Unknown last known: running", "Up – Accelerator"} {
 		if !strings.Contains(summary, text) {
 			t.Errorf("the summary lacks %q: %s", text, summary)
 		}

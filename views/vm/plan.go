@@ -78,7 +78,7 @@ func (p PlanPage) later() string {
 	}
 	switch {
 	case n == 0:
-		return "All of it counts at once."
+		return "Takes effect immediately."
 	case n == len(p.Plan.Changes):
 		return "The guest gets all of it when it is shut down and started again."
 	}

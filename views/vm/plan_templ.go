@@ -63,7 +63,7 @@ func Plan(p PlanPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"What changes\"><table><thead><tr><th>Change</th><th>Counts from</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"What changes\"><table><thead><tr><th>Change</th><th>Takes effect</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -797,7 +797,7 @@ func TakeSnapshot(p SnapshotPage) templ.Component {
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
-						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "quiesce", Label: "Without memory: bring its file systems to rest", Hint: "By the guest's agent, where it answers. Else the disks are as after a power cut.", Error: p.Errors.At("quiesce")}, p.In.Quiesce).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "quiesce", Label: "Quiesce guest file systems (guest agent)", Hint: "By the guest's agent, where it answers. Else the disks are as after a power cut.", Error: p.Errors.At("quiesce")}, p.In.Quiesce).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

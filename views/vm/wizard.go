@@ -91,7 +91,7 @@ func (s Summary) others() string {
 			could++
 		}
 	}
-	return kit.Count(could, "other host") + " could take it, " + kit.Count(len(s.Others)-could, "host") + " cannot."
+	return kit.Count(could, "other host") + " suitable, " + kit.Count(len(s.Others)-could, "host") + " cannot."
 }
 
 func hostIcon(o Other) string {

@@ -569,7 +569,7 @@ func SummaryBody(s Summary) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(s.Wrong) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<p class=\"muted\">Where it can be is said when this is right:</p><ul class=\"lines small wrap\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<p class=\"muted\">Placement appears when these are fixed:</p><ul class=\"lines small wrap\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -217,7 +217,7 @@ func ImageTitle(v fleet.ImageView, x fleet.ImageVersion) string {
 	if facts := strings.TrimPrefix(v.OS.Words()+", "+fleet.Bytes(x.CapacityBytes), ", "); x.Verified {
 		return fmt.Sprintf("%s (%s)", title, facts)
 	} else {
-		return fmt.Sprintf("%s (%s, not verified: it is read first)", title, facts)
+		return fmt.Sprintf("%s (%s, checksum not verified yet)", title, facts)
 	}
 }
 

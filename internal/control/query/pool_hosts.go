@@ -58,7 +58,7 @@ func (b *Queries) allPoolGroups(ctx context.Context, offline []fleet.HostID) (ma
 func (b *Queries) groupsFrom(ctx context.Context, s *statement, freshSQL, from string) (map[fleet.PoolID][]poolGroup, error) {
 	groups := map[fleet.PoolID][]poolGroup{}
 	_, err := collect(ctx, b, `SELECT a.object_id, COALESCE(a.said, ''), `+freshSQL+`, a.used_percent, w.vms IS NOT NULL, a.by_others, a.faulty, count(*), COALESCE(sum(a.volumes), 0), COALESCE(max(a.volumes), 0),
-		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.promised_bytes")+
+		`+total("a.capacity_bytes")+`, `+total("a.used_bytes")+`, `+total("a.available_bytes")+`, `+total("a.provisioned_bytes")+
 		from+s.conditions()+` GROUP BY 1, 2, 3, 4, 5, 6, 7`, s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var pool fleet.PoolID
 		var g poolGroup
@@ -103,7 +103,7 @@ func (b *Queries) readRooms(ctx context.Context, rows []db.Pool, groups map[flee
 	}
 	var s statement
 	_, err := collect(ctx, b, `SELECT p.id, f.* FROM unnest(`+s.key(ids)+`::text[]) AS p (id) CROSS JOIN LATERAL (
-		SELECT a.capacity_bytes, a.used_bytes, a.available_bytes, a.promised_bytes FROM hosts h
+		SELECT a.capacity_bytes, a.used_bytes, a.available_bytes, a.provisioned_bytes FROM hosts h
 		JOIN assignments a ON a.noun = 'pool' AND a.object_id = p.id AND a.host_id = h.id JOIN host_sessions s ON s.host_id = h.id
 		WHERE a.said = 'active' AND `+fresh+` ORDER BY h.name LIMIT 1) f`, &s, func(x pgx.CollectableRow) (none struct{}, err error) {
 		var id fleet.PoolID

@@ -35,7 +35,7 @@ type TreeNode struct {
 	HostID      fleet.HostID   `json:"hostId,omitempty"` // host of the kinds found and foundVM
 	Name        string         `json:"name"`
 	Icon        string         `json:"icon"` // name of a Lucide icon
-	Severity    fleet.Severity `json:"tone,omitempty"`
+	Severity    fleet.Severity `json:"severity,omitempty"`
 	PhaseWord   string         `json:"phaseWord,omitempty"`
 	Count       int            `json:"count,omitempty"`
 	HasChildren bool           `json:"hasChildren"`

@@ -37,7 +37,7 @@ const (
 	needsDetails = `v.attention OR v.elsewhere IS NOT NULL`
 	rowColumns   = `SELECT v.id, v.project_id, v.host_id, v.name, v.labels, v.description, v.cpus, v.memory_mib, v.generation, v.created_at, v.deleted_at,
 		v.observed_generation, v.ordered, v.elsewhere, v.misplaced, CASE WHEN v.status IS NOT NULL THEN COALESCE(v.status->>'power', '') END AS power,
-		v.status->'nextBoot' AS next_boot, v.status->'heldBack' AS held_back, jsonb_path_query_array(v.status, '$.nics[*].addresses[*]') AS addresses,
+		v.status->'nextBoot' AS next_boot, v.status->'pendingUnplug' AS held_back, jsonb_path_query_array(v.status, '$.nics[*].addresses[*]') AS addresses,
 		CASE WHEN ` + needsDetails + ` THEN v.spec END AS spec, CASE WHEN ` + needsDetails + ` THEN v.status END AS status, ` +
 		expiryColumns + `, ` + vmNames
 )

@@ -1,0 +1,154 @@
+package archtest_test
+
+import (
+	"bufio"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+var lowerBudgets = flag.Bool("lower", false, "write lower budgets into testdata/words.txt")
+
+// banned maps each word that the glossary replaces to the pattern that finds it in comments, test names and templates.
+var banned = map[string]*regexp.Regexp{
+	"card":       regexp.MustCompile(`(?i)\b(?:network )?cards?\b`),
+	"told":       regexp.MustCompile(`(?i)\btold\b`),
+	"tells":      regexp.MustCompile(`(?i)\btells\b`),
+	"heard":      regexp.MustCompile(`(?i)\b(?:un)?heard\b`),
+	"silent":     regexp.MustCompile(`(?i)\b(?:host|agent)s? (?:is|are|was|were) silent\b`),
+	"stands on":  regexp.MustCompile(`(?i)\bstands? on\b`),
+	"cell":       regexp.MustCompile(`(?i)\bcells?\b`),
+	"promised":   regexp.MustCompile(`(?i)\bpromise[sd]?\b`),
+	"takeover":   regexp.MustCompile(`(?i)\b(?:takeover|taken over)\b`),
+	"putback":    regexp.MustCompile(`(?i)\bput ?back\b`),
+	"noun":       regexp.MustCompile(`(?i)\bnouns?\b`),
+	"lookout":    regexp.MustCompile(`(?i)\blookouts?\b`),
+	"door":       regexp.MustCompile(`(?i)\bdoors?\b`),
+	"guard":      regexp.MustCompile(`(?i)\bguards?\b`),
+	"series":     regexp.MustCompile(`(?i)\bseries\b`),
+	"asked of":   regexp.MustCompile(`(?i)\basked of\b`),
+	"by itself":  regexp.MustCompile(`(?i)\bby (?:itself|themselves)\b`),
+	"let go of":  regexp.MustCompile(`(?i)\blet go of\b`),
+	"as it is":   regexp.MustCompile(`(?i)\bas (?:it|they) (?:is|are|was|were)\b`),
+	"whoever":    regexp.MustCompile(`(?i)\b(?:whoever|who asks|those who)\b`),
+	"of which":   regexp.MustCompile(`(?i)\b(?:of|on|in|from) which\b`),
+	"what is":    regexp.MustCompile(`(?i)(?:^|[.:;] )what (?:is|was|it|they|has)\b`),
+	"that it is": regexp.MustCompile(`(?i)\bthat (?:it|they) (?:has|have|is|are|had)\b`),
+}
+
+// TestBannedWords fails when a word of the glossary's "Not" column occurs more often than its budget in testdata/words.txt, which may only fall.
+func TestBannedWords(t *testing.T) {
+	t.Parallel()
+	counts := map[string]int{}
+	first := map[string]string{}
+	note := func(place, text string) {
+		for word, pattern := range banned {
+			if n := len(pattern.FindAllString(text, -1)); n > 0 {
+				counts[word] += n
+				if first[word] == "" {
+					first[word] = place
+				}
+			}
+		}
+	}
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch name := d.Name(); {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "vendor" || name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".") && path != root):
+			return filepath.SkipDir
+		case strings.HasSuffix(name, "_templ.go"), strings.HasSuffix(name, ".sql.go"), name == "words_test.go":
+		case strings.HasSuffix(name, ".go"):
+			return goWords(path, note)
+		case strings.HasSuffix(name, ".templ"):
+			text, err := os.ReadFile(path)
+			note(path, string(text))
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	budgets := readBudgets(t)
+	if *lowerBudgets {
+		writeBudgets(t, counts, budgets)
+		return
+	}
+	for _, word := range slices.Sorted(maps.Keys(banned)) {
+		switch budget, ok := budgets[word]; {
+		case !ok:
+			t.Errorf("%q has no budget in testdata/words.txt", word)
+		case counts[word] > budget:
+			t.Errorf("%q occurs %d times, more than its budget of %d; first in %s. The glossary names the standard term.", word, counts[word], budget, first[word])
+		case counts[word] < budget:
+			t.Errorf("%q occurs %d times, fewer than its budget of %d: run go test -lower here", word, counts[word], budget)
+		}
+	}
+}
+
+// goWords passes the comments and the names of tests of a Go file to note.
+func goWords(path string, note func(place, text string)) error {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	place := func(p token.Pos) string { return fmt.Sprintf("%s:%d", path, files.Position(p).Line) }
+	for _, group := range file.Comments {
+		note(place(group.Pos()), group.Text())
+	}
+	for _, d := range file.Decls {
+		if f, ok := d.(*ast.FuncDecl); ok && strings.HasPrefix(f.Name.Name, "Test") {
+			note(place(f.Pos()), humps.ReplaceAllString(f.Name.Name, "$1 $2"))
+		}
+	}
+	return nil
+}
+
+var humps = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+func readBudgets(t *testing.T) map[string]int {
+	t.Helper()
+	file, err := os.Open("testdata/words.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	budgets := map[string]int{}
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		word, number, _ := strings.Cut(lines.Text(), ": ")
+		if budgets[word], err = strconv.Atoi(number); err != nil {
+			t.Fatalf("testdata/words.txt: %v", err)
+		}
+	}
+	return budgets
+}
+
+// writeBudgets writes the counts that are lower than their budgets.
+func writeBudgets(t *testing.T, counts, budgets map[string]int) {
+	t.Helper()
+	var out strings.Builder
+	for _, word := range slices.Sorted(maps.Keys(banned)) {
+		number := counts[word]
+		if budget, ok := budgets[word]; ok {
+			number = min(number, budget)
+		}
+		fmt.Fprintf(&out, "%s: %d\n", word, number)
+	}
+	if err := os.WriteFile("testdata/words.txt", []byte(out.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
