@@ -33,7 +33,7 @@ func NetworkInUse(network, domain string) error {
 
 // NoDeviceFree refuses a NIC on a network that gives each NIC a host device or virtual function of its own.
 func NoDeviceFree(network string) error {
-	return fleet.Errorf(fleet.Conflict, "Nothing is free on this host for a NIC on the network %s: each NIC there takes a device, or a virtual function of one, for itself. Stop a VM that has one, or put the card on another network.", network)
+	return fleet.Errorf(fleet.Conflict, "Nothing is free on this host for a NIC on the network %s: each NIC there takes a device, or a virtual function of one, for itself. Stop a VM that has one, or put the NIC on another network.", network)
 }
 
 // checkNetwork validates the portal's network: its values are written into definitions and file names.

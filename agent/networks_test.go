@@ -168,10 +168,10 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 			return good == 3
 		})
 	}
-	tell("three for three cards", func(s fleet.NetworkStatus) bool { return s.NICs.Total == 3 && s.Error == "" })
+	tell("three for three NICs", func(s fleet.NetworkStatus) bool { return s.NICs.Total == 3 && s.Error == "" })
 	host.SetFunctions("eth4", 2)
 	tell("that one is lost", func(s fleet.NetworkStatus) bool {
-		return s.NICs.Total == 2 && s.Error == "The device eth4 has 2 virtual functions now, and 3 cards of VMs here are to have one each: not all of these VMs can start."
+		return s.NICs.Total == 2 && s.Error == "The device eth4 has 2 virtual functions now, and 3 NICs of VMs here are to have one each: not all of these VMs can start."
 	})
 	host.SetFunctions("eth4", 0)
 	tell("that all are", func(s fleet.NetworkStatus) bool { return strings.Contains(s.Error, "has no virtual functions") })

@@ -11,7 +11,7 @@ func NoPhysical(device string) error {
 
 // PhysicalBusy refuses a disk that the host itself uses; how is the end of "it is …".
 func PhysicalBusy(device, how string) error {
-	return fleet.Errorf(fleet.Conflict, "The host uses %s itself: it is %s. No guest gets it before the host has let go of it.", device, how)
+	return fleet.Errorf(fleet.Conflict, "The host uses %s itself: it is %s. No guest gets it before the host has released it.", device, how)
 }
 
 // PhysicalTaken refuses a disk that another domain of the host has.

@@ -183,7 +183,7 @@ type Host struct {
 type HostFilterCount struct {
 	HostID fleet.HostID
 	At     time.Time
-	Cards  []byte
+	Nics   []byte
 	Error  string
 }
 

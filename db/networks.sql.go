@@ -7,9 +7,9 @@ package db
 
 import (
 	"context"
+	"time"
 
 	"quantix/internal/fleet"
-	"time"
 )
 
 const addNetwork = `-- name: AddNetwork :exec
@@ -282,7 +282,7 @@ func (q *Queries) LimitedPortGroups(ctx context.Context, ids []string) ([]Limite
 }
 
 const lockNICs = `-- name: LockNICs :exec
-SELECT pg_advisory_xact_lock(hashtextextended('cards ' || $1::text, 0))
+SELECT pg_advisory_xact_lock(hashtextextended('nics ' || $1::text, 0))
 `
 
 // Serializes allocations of a device's functions to NICs.
@@ -380,7 +380,7 @@ func (q *Queries) MeetNetworks(ctx context.Context, arg MeetNetworksParams) (Mee
 }
 
 const nICsAllocated = `-- name: NICsAllocated :many
-SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS cards
+SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS nics
 FROM networks n
 JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
 CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c
@@ -399,7 +399,7 @@ type NICsAllocatedRow struct {
 	Device string
 	HostID fleet.HostID
 	Name   string
-	Cards  int32
+	Nics   int32
 }
 
 // The number of NICs per VM that need a function of these devices, for VMs in any power state.
@@ -417,7 +417,7 @@ func (q *Queries) NICsAllocated(ctx context.Context, arg NICsAllocatedParams) ([
 			&i.Device,
 			&i.HostID,
 			&i.Name,
-			&i.Cards,
+			&i.Nics,
 		); err != nil {
 			return nil, err
 		}

@@ -85,7 +85,7 @@ func (q *Queries) CountSecurityGroups(ctx context.Context, projectID *string) (i
 }
 
 const countsOfVM = `-- name: CountsOfVM :many
-SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
 WHERE v.id = $1 AND k->>'id' = v.id AND is_fresh(c.at, $2::interval)
 `
 
@@ -206,19 +206,19 @@ func (q *Queries) GetSecurityGroup(ctx context.Context, id fleet.SecurityGroupID
 }
 
 const groupCounts = `-- name: GroupCounts :many
-WITH card AS MATERIALIZED (
+WITH nic AS MATERIALIZED (
     SELECT k AS told, c.at
-    FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+    FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
     JOIN nic_groups n ON n.group_id = $1 AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
     JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
     WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = $1) AND is_fresh(c.at, $2::interval)
       AND ($3::boolean OR v.project_id = ANY ($4::text[]))
 ), counted AS (
-    SELECT '' AS rule, told->'dropped' AS n, told, at FROM card
-    UNION ALL SELECT r->>'rule', r, told, at FROM card CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
+    SELECT '' AS rule, told->'dropped' AS n, told, at FROM nic
+    UNION ALL SELECT r->>'rule', r, told, at FROM nic CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
 )
 SELECT rule::text AS rule, LEAST(sum((n->>'packets')::bigint), 1::numeric * (1::bigint << 62))::bigint AS packets, LEAST(sum((n->>'bytes')::bigint), 1::numeric * (1::bigint << 62))::bigint AS bytes,
-       count(*)::bigint AS cards, min(at - (told->>'sinceMs')::bigint * interval '1 millisecond')::timestamptz AS since, min(at)::timestamptz AS at
+       count(*)::bigint AS nics, min(at - (told->>'sinceMs')::bigint * interval '1 millisecond')::timestamptz AS since, min(at)::timestamptz AS at
 FROM counted GROUP BY rule
 `
 
@@ -233,7 +233,7 @@ type GroupCountsRow struct {
 	Rule    string
 	Packets int64
 	Bytes   int64
-	Cards   int64
+	Nics    int64
 	Since   time.Time
 	At      time.Time
 }
@@ -258,7 +258,7 @@ func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]Gro
 			&i.Rule,
 			&i.Packets,
 			&i.Bytes,
-			&i.Cards,
+			&i.Nics,
 			&i.Since,
 			&i.At,
 		); err != nil {
@@ -273,7 +273,7 @@ func (q *Queries) GroupCounts(ctx context.Context, arg GroupCountsParams) ([]Gro
 }
 
 const groupRuns = `-- name: GroupRuns :one
-SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, $1::interval)), '')::text AS error
+SELECT count(*)::bigint AS nics, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, $1::interval)), '')::text AS error
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
 WHERE n.group_id = $2 AND v.status->>'power' = 'running' AND ($3::boolean OR v.project_id = ANY ($4::text[]))
 `
@@ -286,7 +286,7 @@ type GroupRunsParams struct {
 }
 
 type GroupRunsRow struct {
-	Cards int64
+	Nics  int64
 	Error string
 }
 
@@ -299,7 +299,7 @@ func (q *Queries) GroupRuns(ctx context.Context, arg GroupRunsParams) (GroupRuns
 		arg.Projects,
 	)
 	var i GroupRunsRow
-	err := row.Scan(&i.Cards, &i.Error)
+	err := row.Scan(&i.Nics, &i.Error)
 	return i, err
 }
 
@@ -640,17 +640,17 @@ func (q *Queries) RefreshMembers(ctx context.Context, most int32) ([]fleet.Secur
 }
 
 const reportFilterCounts = `-- name: ReportFilterCounts :exec
-INSERT INTO host_filter_counts (host_id, at, cards, error)
-SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.cards::jsonb, r.error
-FROM (SELECT unnest($1::text[]) AS host_id, unnest($2::bigint[]) AS ago, unnest($3::text[]) AS cards, unnest($4::text[]) AS error) r
+INSERT INTO host_filter_counts (host_id, at, nics, error)
+SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.nics::jsonb, r.error
+FROM (SELECT unnest($1::text[]) AS host_id, unnest($2::bigint[]) AS ago, unnest($3::text[]) AS nics, unnest($4::text[]) AS error) r
 ORDER BY r.host_id
-ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, cards = EXCLUDED.cards, error = EXCLUDED.error
+ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, nics = EXCLUDED.nics, error = EXCLUDED.error
 `
 
 type ReportFilterCountsParams struct {
 	HostIds []string
 	Agos    []int64
-	Cards   []string
+	Nics    []string
 	Errors  []string
 }
 
@@ -659,7 +659,7 @@ func (q *Queries) ReportFilterCounts(ctx context.Context, arg ReportFilterCounts
 	_, err := q.db.Exec(ctx, reportFilterCounts,
 		arg.HostIds,
 		arg.Agos,
-		arg.Cards,
+		arg.Nics,
 		arg.Errors,
 	)
 	return err

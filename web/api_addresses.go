@@ -18,7 +18,7 @@ func (s *Server) apiNetworkAddresses(ctx context.Context, a fleet.Actor, in *net
 	return &networkAddressesOutput{out}, err
 }
 
-// ReservationPath names the card that an address is kept for.
+// ReservationPath names the NIC that an address is kept for.
 type ReservationPath struct {
 	NetworkPath
 	MAC string `path:"mac" maxLength:"17" example:"52:54:00:12:34:56"`
@@ -27,12 +27,12 @@ type ReservationPath struct {
 type reserveInput struct {
 	ReservationPath
 	Body struct {
-		IP   string `json:"ip,omitempty" doc:"Empty: the one that the card has now, or else the next that is free"`
+		IP   string `json:"ip,omitempty" doc:"Empty: the one that the NIC has now, or else the next that is free"`
 		Name string `json:"name,omitempty" doc:"By which other guests of the network find it"`
 	}
 }
 
-// ReservedBody is what is kept for a card, and the tasks of the hosts that are told so.
+// ReservedBody is what is kept for a NIC, and the tasks of the hosts that are told so.
 type ReservedBody struct {
 	fleet.StaticLease
 	Items []fleet.Task `json:"items"`

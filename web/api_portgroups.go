@@ -29,12 +29,12 @@ func (s *Server) apiPortGroups(ctx context.Context, a fleet.Actor, in *NetworkPa
 type PortGroupBody struct {
 	Description string      `json:"description,omitempty"`
 	VLAN        *fleet.VLAN `json:"vlan,omitempty" doc:"Refused where the network keeps no VLANs apart"`
-	ToGuest     *fleet.Rate `json:"toGuest,omitempty" doc:"What each card may receive"`
-	FromGuest   *fleet.Rate `json:"fromGuest,omitempty" doc:"What each card may send"`
+	ToGuest     *fleet.Rate `json:"toGuest,omitempty" doc:"What each NIC may receive"`
+	FromGuest   *fleet.Rate `json:"fromGuest,omitempty" doc:"What each NIC may send"`
 	Restricted  bool        `json:"restricted,omitempty" doc:"Members of projects use it only by a grant"`
 
-	SecurityGroups []fleet.SecurityGroupID `json:"securityGroups,omitempty" doc:"Of cards that name none of their own; left out: none"`
-	AntiSpoofing   *bool                   `json:"antiSpoofing,omitempty" doc:"Of cards that do not say; left out: as is usual for who makes the card"`
+	SecurityGroups []fleet.SecurityGroupID `json:"securityGroups,omitempty" doc:"Of NICs that name none of their own; left out: none"`
+	AntiSpoofing   *bool                   `json:"antiSpoofing,omitempty" doc:"Of NICs that do not say; left out: as is usual for who makes the card"`
 }
 
 type setPortGroupInput struct {

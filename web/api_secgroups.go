@@ -62,8 +62,8 @@ type passOutput struct{ Body fleet.PassAnswer }
 
 type passInput struct {
 	FromVM      fleet.VMID     `query:"fromVm" doc:"the UUID of a VM, or fromAddress"`
-	FromMAC     string         `query:"fromMac" doc:"of which card; empty: the VM's first"`
-	FromAddress string         `query:"fromAddress" doc:"of the card where it has several; without a VM the end itself"`
+	FromMAC     string         `query:"fromMac" doc:"of which NIC; empty: the VM's first"`
+	FromAddress string         `query:"fromAddress" doc:"of the NIC where it has several; without a VM the end itself"`
 	ToVM        fleet.VMID     `query:"toVm"`
 	ToMAC       string         `query:"toMac"`
 	ToAddress   string         `query:"toAddress"`

@@ -35,7 +35,7 @@ func TestDefaultsCanBeNamed(t *testing.T) {
 		}
 	}
 	if d, n := vm.Spec.Disks[0], vm.Spec.NICs[0]; d.Bus != "" || d.Cache != "" || d.IO != "" || d.Discard != "" || d.Encryption != "" || n.Model != "" {
-		t.Errorf("the disk is %+v, the card %+v", d, n)
+		t.Errorf("the disk is %+v, the NIC %+v", d, n)
 	}
 	path := "/api/v1/vms/" + string(vm.ID)
 	a := admin.call("PATCH", path, `{"spec":{"display":{"video":"vga","pointer":"tablet"},"devices":{"watchdogAction":"reset"}}}`).is(t, http.StatusOK)

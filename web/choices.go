@@ -349,7 +349,7 @@ func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c pic
 	return out, err
 }
 
-// vmNetworkOptions are those that the VM c.of can be put on. A card stays where it is, though nobody could put it there now.
+// vmNetworkOptions are those that the VM c.of can be put on. A NIC stays where it is, though nobody could put it there now.
 func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	networks, err := c.networks, error(nil)
 	if networks == nil {

@@ -296,7 +296,7 @@ var addresses = map[string][]struct {
 	"/security-groups":                    {{at: "/security-groups"}},
 	"/security-groups/test":               {{at: "/security-groups/test"}},
 	"/security-groups/new":                {{at: "/security-groups/new"}},
-	"/security-groups/:id":                {{at: "/security-groups/" + aGroup}, {at: "/security-groups/" + aGroup + "?tab=cards"}, {at: "/security-groups/" + aGroup + "?tab=hosts"}},
+	"/security-groups/:id":                {{at: "/security-groups/" + aGroup}, {at: "/security-groups/" + aGroup + "?tab=nics"}, {at: "/security-groups/" + aGroup + "?tab=hosts"}},
 	"/security-groups/:id/edit":           {{at: "/security-groups/" + aGroup + "/edit"}},
 	"/security-groups/:id/delete":         {{at: "/security-groups/" + aGroup + "/delete"}},
 	"/vms/:id/filters":                    {{at: "/vms/" + aVM + "/filters?mac=" + aMAC}},

@@ -89,7 +89,7 @@ func valuesOf(checks *fleet.Checks, field, text string) map[string]string {
 	return out
 }
 
-// nicsOf reads cards as vmview.NetworkText writes them.
+// nicsOf reads NICs as vmview.NetworkText writes them.
 func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 	var out []fleet.FirstBootNIC
 	for _, line := range linesOf(text) {

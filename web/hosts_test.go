@@ -59,7 +59,7 @@ func TestHostPage(t *testing.T) {
 	for tab, texts := range map[string][]string{
 		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 vCPUs on 48 threads"},
 		"?tab=vms":       {"web-01", "legacy-erp"},
-		"?tab=hardware":  {"Disks", "Network cards", "names no disks"},
+		"?tab=hardware":  {"Disks", "NICs", "names no disks"},
 		"?tab=storage":   {"shared-nfs", "Active", "/srv/shared-nfs"},
 		"?tab=networks":  {"default", "NAT", "virbr0", "192.168.122.0/24"},
 		"?tab=configure": {`name="labels"`, `name="description"`},

@@ -75,7 +75,7 @@ func TestAllFailedHostsAreRetriedByOneButton(t *testing.T) {
 	if got, want := said["toast"].Text, "2 hosts will try again. Not heard: 1 host; they try by themselves when they are back."; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
-	admin.call("POST", "/api/v1"+page+"/retry", "").is(t, http.StatusAccepted).has(t, `"silent":1`, `"more":0`, `"kind":"pool.apply"`)
+	admin.call("POST", "/api/v1"+page+"/retry", "").is(t, http.StatusAccepted).has(t, `"offline":1`, `"more":0`, `"kind":"pool.apply"`)
 	admin.call("PUT", "/api/v1"+page+"/selector", `{"selector":"ssd,rack=4"}`).is(t, http.StatusOK).has(t, `"selector":"rack=4, ssd"`)
 	admin.call("GET", "/api/v1"+page+"/selector", "").is(t, http.StatusOK).has(t, `"left":[]`, `"besideAll":3`)
 	p.exec(`UPDATE assignments SET status = '{"state":"active"}'`)

@@ -102,8 +102,8 @@ func TestNetworkMatrix(t *testing.T) {
 	b.get("/networks").is(t, http.StatusOK).has(t, "lan", "NAT", "10.5.0.0/24", "Defined here", "Failed on 1 of 3 hosts", "New network")
 	a := b.get(path).is(t, http.StatusOK)
 	a.has(t, "dnsmasq is not running for it.", "Stopped on the host by somebody else.", "The network is active there.", "Assign to hosts", "Release from host-1",
-		"Retry host-2", `<a href="/vms?filter=network%3A%22lan%22+host%3A%22host-2%22">1 VM with a card on it there</a>`)
-	a.lacks(t, "host-1%22\">1 VM with a card on it there")
+		"Retry host-2", `<a href="/vms?filter=network%3A%22lan%22+host%3A%22host-2%22">1 VM with a NIC on it there</a>`)
+	a.lacks(t, "host-1%22\">1 VM with a NIC on it there")
 	{
 		a := b.get("/vms?filter=network%3A%22lan%22+host%3A%22host-2%22").is(t, http.StatusOK)
 		a.has(t, "web-2")

@@ -160,12 +160,12 @@ func (s *Server) setGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm)
 	return stay(groupsTab(c), "The port group "+in.Group+" is "+word+"."), err
 }
 
-// groupChoice is a port group as what a card can be put on.
+// groupChoice is a port group as what a NIC can be put on.
 func groupChoice(network, group string) kit.Option {
 	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
 }
 
-// withGroups adds the port groups that the person may put cards on; of these networks alone where they are given.
+// withGroups adds the port groups that the person may put NICs on; of these networks alone where they are given.
 func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
 	groups, err := s.Control.PortGroupsToUse(ctx, a)
 	for _, g := range groups {

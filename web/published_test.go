@@ -59,7 +59,7 @@ func TestWhatIsNotPublishedIsNotThere(t *testing.T) {
 	moved := func(nic string) answer {
 		return mia.call("PATCH", edit, fmt.Sprintf(`{"spec":{"nics":[%s]}}`, nic))
 	}
-	alike("a card onto a bridge", moved(byID(string(br0))), moved(byID(none)))
+	alike("a NIC onto a bridge", moved(byID(string(br0))), moved(byID(none)))
 
 	// Each is opened on its own, to the one project.
 	admin.call("PUT", "/api/v1/networks/"+string(br0)+"/grants/"+string(shop), "").is(t, http.StatusNoContent)

@@ -67,7 +67,7 @@ func (r *refusing) ofFirstBoot() []refusal {
 		c("a file that goes up", "cloudInit.files[0].path", "absolute path", form(sent{"files": []any{sent{"path": "/etc/../x", "content": ""}}})),
 		c("a package with a command", "cloudInit.packages[0]", "no name of a package", form(sent{"packages": []string{"nginx; id"}})),
 		c("an address without a prefix", "cloudInit.network[0].addresses[0]", "with its prefix", form(sent{"network": []any{sent{"addresses": []string{"192.0.2.10"}}}})),
-		c("more cards than the VM has", "cloudInit.network", "The VM has fewer network cards", form(sent{"users": []any{sent{"name": "anna", "sshKeys": []string{key}}}, "network": []any{sent{}, sent{}}})),
+		c("more NICs than the VM has", "cloudInit.network", "The VM has fewer NICs", form(sent{"users": []any{sent{"name": "anna", "sshKeys": []string{key}}}, "network": []any{sent{}, sent{}}})),
 	}
 }
 

@@ -89,7 +89,7 @@ func (r *refusing) ofContradictions() []refusal {
 	return []refusal{
 		two("secure boot with BIOS", "spec.security.secureBoot", "Secure boot is UEFI's.", sent{"spec.firmware": "bios", "spec.security.secureBoot": true}),
 		two("two boot orders alike", "spec.nics[0].bootOrder", "Boot order 1 is that of disk 1 already.", sent{"spec.disks[0].bootOrder": 1, "spec.nics[0].bootOrder": 1}),
-		two("the CD-ROM in a card's place", "spec.boot.cdrom", "Boot order 2 is that of network card 1 already.", sent{"spec.nics[0].bootOrder": 2, "spec.boot.cdrom": 2}),
+		two("the CD-ROM in a NIC's place", "spec.boot.cdrom", "Boot order 2 is that of NIC 1 already.", sent{"spec.nics[0].bootOrder": 2, "spec.boot.cdrom": 2}),
 		two("a drive in a disk's place", "spec.drives[0].bootOrder", "Boot order 3 is that of disk 1 already.", sent{"spec.disks[0].bootOrder": 3, "spec.drives[0].slot": "cdrom2", "spec.drives[0].bootOrder": 3}),
 		one("room for fewer vCPUs than there are", "spec.cpu.max", 1, "The VM has 2 vCPUs already."),
 		one("room for less memory than there is", "spec.memory.maxMiB", 512, "The VM has 1024 MiB already."),
@@ -103,7 +103,7 @@ func (r *refusing) ofContradictions() []refusal {
 		two("more huge pages than a host has", "spec.memory.hugePageKiB", "host-1 has 600 huge pages of 2048 KiB, and the VM needs 1024.", sent{"hostId": r.host, "spec.memoryMiB": 2048, "spec.memory.hugePageKiB": 2048}, created),
 		one("more to use than there is", "spec.memory.balloonMiB", 2048, "The VM has 1024 MiB."),
 		two("less to use without a balloon", "spec.memory.balloonMiB", "Without a balloon the guest gives no memory back.", sent{"spec.memory.balloonMiB": 512, "spec.devices.balloon": "none"}),
-		two("screens of a card that has one", "spec.display.heads", "Only a virtio or QXL graphics card has several screens.", sent{"spec.display.heads": 2, "spec.display.video": "bochs"}),
+		two("screens of a NIC that has one", "spec.display.heads", "Only a virtio or QXL graphics card has several screens.", sent{"spec.display.heads": 2, "spec.display.video": "bochs"}),
 		one("USB devices without SPICE", "spec.display.usbRedirection", 2, "USB devices come through SPICE."),
 		one("the action of no watchdog", "spec.devices.watchdogAction", "poweroff", "Choose a watchdog, or leave its action."),
 		two("encrypted memory with BIOS", "spec.security.confidential", "An encrypted guest starts by UEFI.", sent{"spec.firmware": "bios", "spec.security.confidential": "sev"}),
@@ -125,7 +125,7 @@ func (r *refusing) ofContradictions() []refusal {
 		one("a burst of no limit", "spec.disks[0].limits.burstIops", 5, "A burst is above the limit of the operations in all."),
 		two("a burst below the limit", "spec.disks[0].limits.burstKiB", "A burst is above the limit of the throughput in all.", sent{"spec.disks[0].limits": sent{"totalKiB": 9, "burstKiB": 9}}),
 		one("the length of no burst", "spec.disks[0].limits.burstSeconds", 5, "Give a burst, or leave its length."),
-		two("queues of an e1000e", "spec.nics[0].queues", "Only a virtio card has several queues.", sent{"spec.nics[0].model": "e1000e", "spec.nics[0].queues": 4}),
+		two("queues of an e1000e", "spec.nics[0].queues", "Only a virtio NIC has several queues.", sent{"spec.nics[0].model": "e1000e", "spec.nics[0].queues": 4}),
 		one("an inbound peak of no limit", "spec.nics[0].limits.inPeakKiB", 5, "A peak is above the limit."),
 		two("an outbound peak below the limit", "spec.nics[0].limits.outPeakKiB", "A peak is above the limit.", sent{"spec.nics[0].limits": sent{"outKiB": 9, "outPeakKiB": 5}}),
 		one("an inbound burst of no limit", "spec.nics[0].limits.inBurstKiB", 5, "Give a limit, or leave the burst."),
@@ -194,7 +194,7 @@ func (r *refusing) ofPolicies() []refusal {
 		two("an action that is none", "spec.health[0].action", "Choose one of restart, reset, or nothing.", sent{"spec.health": health("agent", sent{"action": "rm -rf"})}),
 		two("the agent without a channel", "spec.health[0].kind", "The VM has no channel for a guest agent.", sent{"spec.health": health("agent", nil), "spec.devices.guestAgent": "none"}),
 		two("the watchdog that is none", "spec.health[0].kind", "The VM has no watchdog.", sent{"spec.health": health("watchdog", nil)}),
-		two("the screen without a card", "spec.health[0].kind", "The VM has no graphics card, so no screen.", sent{"spec.health": health("screen", nil), "spec.display.video": "none"}),
-		two("a port without a card", "spec.health[0].kind", "The VM has no network card that could be asked.", sent{"spec.health": health("tcp", sent{"port": 22}), "spec.nics": []any{}}),
+		two("the screen without a NIC", "spec.health[0].kind", "The VM has no graphics card, so no screen.", sent{"spec.health": health("screen", nil), "spec.display.video": "none"}),
+		two("a port without a NIC", "spec.health[0].kind", "The VM has no NIC that could be asked.", sent{"spec.health": health("tcp", sent{"port": 22}), "spec.nics": []any{}}),
 	}
 }

@@ -33,7 +33,7 @@ func TestPastedXMLThatReachesBeyondIsRefused(t *testing.T) {
 		"a PCI device":            {"", "<hostdev mode='subsystem' type='pci'/>", "Line 7", ""},
 		"a USB device":            {"", "<hostdev mode='subsystem' type='usb'/>", "Line 7", ""},
 		"a mediated device":       {"", "<hostdev mode='subsystem' type='mdev'/>", "Line 7", ""},
-		"a card of a device":      {"", "<interface type='hostdev'/>", "Line 7", ""},
+		"a NIC of a device":       {"", "<interface type='hostdev'/>", "Line 7", ""},
 		"a file outside of pools": {"", "<disk type='file' device='disk'><source file='/etc/shadow'/><target dev='vda'/></disk>", "Line 7", "What is on the disk vda is no image in a pool"},
 		"a disk of the host":      {"", "<disk type='block' device='disk'><source dev='/dev/sda'/><target dev='vda'/></disk>", "Line 7", "What is on the disk vda is no image in a pool"},
 		"a folder of the host":    {"", "<filesystem type='mount'><source dir='/'/><target dir='root'/></filesystem>", "Line 7", ""},

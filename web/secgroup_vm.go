@@ -17,7 +17,7 @@ import (
 	"quantix/views/shell"
 )
 
-// nicForm is what may pass a network card.
+// nicForm is what may pass a NIC.
 type nicForm struct {
 	MAC        string                  `form:"mac"`
 	Generation int64                   `form:"generation"`
@@ -36,7 +36,7 @@ func (s *Server) askNIC(c echo.Context, a fleet.Actor, in nicForm, how asked) er
 	}
 	nic := nicOf(vm, in.MAC)
 	if nic == nil {
-		return fleet.Errorf(fleet.NotFound, "The VM %s has no such network card.", vm.Name)
+		return fleet.Errorf(fleet.NotFound, "The VM %s has no such NIC.", vm.Name)
 	}
 	if !how.again() {
 		in.Groups, in.Guard = nic.SecurityGroups, ""
@@ -74,12 +74,12 @@ func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (end, error) 
 	}
 	nic := nicOf(vm, in.MAC)
 	if nic == nil {
-		return nil, fleet.Errorf(fleet.NotFound, "The VM %s has no such network card.", vm.Name)
+		return nil, fleet.Errorf(fleet.NotFound, "The VM %s has no such NIC.", vm.Name)
 	}
 	guard := in.Guard != ""
 	nic.SecurityGroups, nic.AntiSpoofing = in.Groups, &guard
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, control.UpdateVM{Spec: &vm.Spec, IfGeneration: in.Generation})
-	return stay(views.VMPath(vm.ID), "What passes the card "+in.MAC+" is asked of its host."), err
+	return stay(views.VMPath(vm.ID), "What passes the NIC "+in.MAC+" is asked of its host."), err
 }
 
 // testPass is a form that is got: the address of an answer can be shown to others.

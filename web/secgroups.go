@@ -29,7 +29,7 @@ func (s *Server) listSecurityGroups(c echo.Context, a fleet.Actor) (err error) {
 	return s.showList(c, a, shell.Frame{Title: "Security groups"}, p.List, groupview.List(p))
 }
 
-var groupHead = []string{"id", "name", "project", "rules", "cards", "hosts", "hostsFailed", "description", "created"}
+var groupHead = []string{"id", "name", "project", "rules", "nics", "hosts", "hostsFailed", "description", "created"}
 
 func groupRow(g fleet.SecurityGroupView) []string {
 	return []string{

@@ -134,7 +134,7 @@ func TestAVMIsComparedWithATemplate(t *testing.T) {
 	tom.get("/choices/templates?q=base&of="+string(vm)).is(t, http.StatusOK).has(t, "Web base · version 1 · it was made from it")
 
 	a = tom.get(at+"&"+of).is(t, http.StatusOK)
-	a.has(t, "1 field of", "Network cards", "on network default", "Web base, version 1", "/templates/"+template, "Show all fields", `value="`+template+"/"+version+`" selected`)
+	a.has(t, "1 field of", "NICs", "on network default", "Web base, version 1", "/templates/"+template, "Show all fields", `value="`+template+"/"+version+`" selected`)
 	a.lacks(t, "Watchdog", "web-1.qcow2", "52:54:00", "<th scope=\"row\">Name</th>", "CD-ROM")
 	a = tom.get(at+"&"+of+"&all=1").is(t, http.StatusOK)
 	a.has(t, "Watchdog", "Intel 6300ESB", "of 3 GiB", "Only what differs")
@@ -146,7 +146,7 @@ func TestAVMIsComparedWithATemplate(t *testing.T) {
 	tom.get("/vms/compare?"+of).is(t, http.StatusOK).has(t, "Web base, version 1", "Compare with a VM", "web · shop")
 	tom.get("/vms/"+string(vm)).is(t, http.StatusOK).has(t, "Compare…")
 
-	// What the image of the template has by itself is as large as it is; who made a card has it guarded or not.
+	// What the image of the template has by itself is as large as it is; who made a NIC has it guarded or not.
 	p.exec(`UPDATE template_versions SET spec = (SELECT jsonb_set(spec - 'power', '{disks,0}', (spec->'disks'->0) || '{"volume":"","sizeBytes":0}') FROM vms WHERE id = $1) WHERE id = $2`, vm, version)
 	p.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, vm)
 	tom.get(at+"&"+of).is(t, http.StatusOK).has(t, "No field differs", "as a VM has them that is made from the template now")

@@ -52,7 +52,7 @@ func picture(t *testing.T, a answer) string {
 	return svg
 }
 
-// devices is what host-1 tells of itself: a bridge on a card, and the bridge of the network "default".
+// devices is what host-1 tells of itself: a bridge on a NIC, and the bridge of the network "default".
 func (p *portal) devices(h fleet.HostID, nics ...fleet.HostNIC) {
 	p.t.Helper()
 	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,nics}', $2), '{inventory,nicsLooked}', 'true') WHERE id = $1`, h, mustJSON(nics))
@@ -80,12 +80,12 @@ func TestTopologyOfAHost(t *testing.T) {
 	web := p.addVM(shop, h, "web-01", fleet.Running)
 	a := b.get(path).is(t, http.StatusOK)
 	svg := picture(t, a)
-	for _, want := range []string{"eth0", "25 Gbit/s", "virbr0", "192.168.122.0/24", `href="/vms/` + string(web) + `"`, "Running · 10.4.0.11", "card 52:54:00:3a:01:11 on default"} {
+	for _, want := range []string{"eth0", "25 Gbit/s", "virbr0", "192.168.122.0/24", `href="/vms/` + string(web) + `"`, "Running · 10.4.0.11", "NIC 52:54:00:3a:01:11 on default"} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("the picture lacks %q: %s", want, svg)
 		}
 	}
-	a.has(t, "The same as a list", "<td class=\"wrap\">virbr0</td>", "Network card")
+	a.has(t, "The same as a list", "<td class=\"wrap\">virbr0</td>", "NIC")
 	a.lacks(t, "attention.")
 
 	// Each fault is named above, with the way to it, and drawn with its sign.
@@ -97,7 +97,7 @@ func TestTopologyOfAHost(t *testing.T) {
 	}
 	p.devices(h, wired(true)...)
 	p.addVM(shop, h, "lost", fleet.Running, func(vm *fleet.VM) { vm.Status.NICs[0].Source = "bridge br7" })
-	b.get(path).is(t, http.StatusOK).has(t, "1 thing in it wants attention.", "host-1 has no bridge br7, and VMs have cards on it.", "lost: card 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
+	b.get(path).is(t, http.StatusOK).has(t, "1 thing in it wants attention.", "host-1 has no bridge br7, and VMs have NICs on it.", "lost: NIC 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
 
 	// What a silent host said last is unknown, and no fault.
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes'`)

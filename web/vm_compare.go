@@ -188,7 +188,7 @@ func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged
 	return merged, fields, nil
 }
 
-// sameNICs makes those cards whole that the form leaves as they were: it speaks of their networks and addresses alone.
+// sameNICs makes those NICs whole that the form leaves as they were: it speaks of their networks and addresses alone.
 func sameNICs(nics, was []fleet.NIC) {
 	for i, n := range nics {
 		for _, o := range was {

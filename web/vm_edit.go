@@ -111,7 +111,7 @@ func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return change, checks.Err()
 }
 
-// keepFilters leaves what passes the cards as it is: the form does not speak of it, and each card has a dialog for it.
+// keepFilters leaves what passes the NICs as it is: the form does not speak of it, and each NIC has a dialog for it.
 func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	for i, n := range spec.NICs {
 		for _, o := range was.NICs {

@@ -61,7 +61,7 @@ func TestTwoPeopleEdit(t *testing.T) {
 	nils["spec.memoryMiB"] = []string{"6", "GiB"}
 	both := second.post(path+"/edit", nils).is(t, http.StatusConflict)
 	both.has(t, "This VM was changed while you edited it.", "mara saved first.", "both changed it", "4 vCPUs", "8 vCPUs", "6144 MiB", "env=test")
-	both.lacks(t, ">Network cards<", ">Disks<")
+	both.lacks(t, ">NICs<", ">Disks<")
 
 	chosen := sentBy(both, "vm-edit")
 	if chosen.Has("take.cpus") || chosen.Get("take.memoryMiB") != "mine" || chosen.Get("take.labels") != "theirs" {

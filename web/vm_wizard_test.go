@@ -20,13 +20,13 @@ func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
 	a.has(t, "Placement appears when these are fixed", "2 vCPUs", "1.5 GiB")
 	form.Set("name", "")
 	a = b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK)
-	a.has(t, "Made on host-2", "1 other host suitable, 0 hosts not.", "apiVersion: quantix/v1", "kind: VM", "Authorization: Bearer $QUANTIX_TOKEN", "memoryMiB: 1536", "env: prod")
+	a.has(t, "Made on host-2", "1 other host suitable, 0 hosts cannot.", "apiVersion: quantix/v1", "kind: VM", "Authorization: Bearer $QUANTIX_TOKEN", "memoryMiB: 1536", "env: prod")
 	a.lacks(t, "<html", `: &#34;&#34;`)
 	if p.count("vms") != 4 {
 		t.Error("a summary makes VMs")
 	}
 	form["spec.memoryMiB"] = []string{"900", "GiB"}
-	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No host can take it.", "0 other hosts could take it, 2 hosts cannot.")
+	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No host can take it.", "0 other hosts suitable, 2 hosts cannot.")
 
 	// Who sees no hosts reads whether, and not where.
 	tom := p.tenant("tom", project)
@@ -201,7 +201,7 @@ func TestPastedXMLBecomesTheForm(t *testing.T) {
 	a.has(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
 		"Left out, as it reaches beyond the VM: 1 line.", "Line 12", "A device of the host.", "What is on the disk vdb is no image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
 
-	// Drives, and how the guest has disks and cards, come along.
+	// Drives, and how the guest has disks and NICs, come along.
 	a = send(b, strings.NewReplacer("dev='vda' bus='virtio'/>", "dev='vda' bus='sata'/><iotune><total_iops_sec>543</total_iops_sec></iotune><boot order='2'/>", "type='virtio'/>", "type='e1000e'/><boot order='1'/>").Replace(xml(
 		"<disk device='floppy'><target dev='fda'/></disk><disk device='cdrom'><target dev='sdb'/><boot order='3'/></disk>"))).is(t, http.StatusOK)
 	for field, value := range map[string]string{

@@ -250,16 +250,16 @@ func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
 	patch(`{"network":"default","mac":"52:54:00:00:00:09"}`).refused(t, 422, "spec.nics[0].mac")
 	patch(`{"network":"default","mac":"`+first+`"},{"network":"default"}`).is(t, http.StatusOK).has(t,
 		`"changes":[{"field":"spec.nics[1]"`, ` on network default, anti-spoofing on added","when":"now"}`)
-	patch("").is(t, http.StatusOK).has(t, `"nics":[]`, "network card "+first+" on network default removed")
+	patch("").is(t, http.StatusOK).has(t, `"nics":[]`, "NIC "+first+" on network default removed")
 
 	p.exec(`UPDATE vms SET status = status || jsonb_build_object('nextBoot', '["nics"]'::jsonb, 'nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default'))) WHERE id = $1`, id, first)
-	b.get(path).is(t, http.StatusOK).has(t, first, "waits for the guest to let go of it")
-	p.exec(`UPDATE vms SET observed_generation = generation, status = status || jsonb_build_object('heldBack', jsonb_build_array(jsonb_build_object('field', 'nics', 'what', 'network card ' || $2::text))) WHERE id = $1`, id, first)
+	b.get(path).is(t, http.StatusOK).has(t, first, "waits for the guest to release it")
+	p.exec(`UPDATE vms SET observed_generation = generation, status = status || jsonb_build_object('pendingUnplug', jsonb_build_array(jsonb_build_object('field', 'nics', 'what', 'NIC ' || $2::text))) WHERE id = $1`, id, first)
 	page := b.get(path).is(t, http.StatusOK)
-	page.has(t, "Changes wait for the next start: network card "+first+" (the guest has not let go of it).", "Taken out")
+	page.has(t, "Changes wait for the next start: NIC "+first+" (the guest has not released it).", "Taken out")
 	page.lacks(t, "waits for the guest")
-	b.get("/vms?columns=waits").is(t, http.StatusOK).has(t, "network card "+first+" (the guest has not let go of it)")
-	p.exec(`UPDATE vms SET status = status - 'nextBoot' - 'heldBack' WHERE id = $1`, id)
+	b.get("/vms?columns=waits").is(t, http.StatusOK).has(t, "NIC "+first+" (the guest has not released it)")
+	p.exec(`UPDATE vms SET status = status - 'nextBoot' - 'pendingUnplug' WHERE id = $1`, id)
 	b.get(path).is(t, http.StatusOK).has(t, first, "added on the host")
 }
 

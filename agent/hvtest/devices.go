@@ -78,7 +78,7 @@ func testDevices(t *testing.T, h *host) {
 	card.Limits = fleet.NICLimits{InKiB: 1000, InPeakKiB: 2000, InBurstKiB: 512, OutKiB: 500, OutPeakKiB: 600, OutBurstKiB: 64}
 	other.Spec.NICs = []fleet.NIC{card}
 	h.apply(other)
-	h.wantSettled(other, "made with limits of a card")
+	h.wantSettled(other, "made with limits of a NIC")
 	edits := []func(*fleet.NIC){
 		func(n *fleet.NIC) { n.Queues = 0 },
 		func(n *fleet.NIC) { n.Limits.InPeakKiB, n.Limits.OutBurstKiB = 0, 0 },

@@ -123,7 +123,7 @@ func testFilterDrift(t *testing.T, h *host) {
 
 	filter := agent.FilterName(vm.ID, card.MAC)
 	h.h.EditFilter(t, filter)
-	h.wantDrift(vm.ID, "after the card's filter was changed", "nics")
+	h.wantDrift(vm.ID, "after the NIC's filter was changed", "nics")
 	if s := h.status(vm.ID, 1); s.NICs[0].FilterDrift != agent.FilterChanged(filter) || s.Drift[0].Take != nil {
 		t.Errorf("the NIC: %+v, the drift: %+v", s.NICs, s.Drift)
 	}

@@ -41,7 +41,7 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	h.must("without it", edit())
 	switch s := h.status(vm.ID, vm.Generation); {
 	case len(s.PendingUnplug) == 0:
-		h.wantSettled(vm, "it has let go of the disk")
+		h.wantSettled(vm, "it has released the disk")
 	case !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
 		t.Errorf("without the disk: holds on to %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
 	default:

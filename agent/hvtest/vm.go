@@ -193,13 +193,13 @@ func testHotPlug(t *testing.T, h *host) {
 	h.must("pause", h.PauseVM(h.ctx, vm.ID)) // a paused guest does not react
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{second}
 	h.apply(vm)
-	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "nics", What: "network card " + first.MAC}}) {
+	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "nics", What: "NIC " + first.MAC}}) {
 		t.Errorf("paused, without the first NIC: %+v", s)
 	}
 	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
 	s := h.status(vm.ID, 3)
 	held := slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == first.MAC })
-	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.PendingUnplug, fleet.PendingUnplug{Field: "nics", What: "network card " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
+	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.PendingUnplug, fleet.PendingUnplug{Field: "nics", What: "NIC " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
 		t.Errorf("without the first NIC: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))

@@ -24,7 +24,7 @@ const (
 	arpMaxAge = 5 * time.Minute
 )
 
-// cards maps the MAC address of each NIC of a guest to its IP addresses.
+// NICs maps the MAC address of each NIC of a guest to its IP addresses.
 type cards map[string][]fleet.SeenAddress
 
 // addressesOf returns each running guest's IP addresses by MAC address. They are read in the background, four guests

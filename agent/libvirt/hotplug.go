@@ -76,7 +76,7 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
 		if isOurs(n.Alias, aliasNIC) {
-			out = append(out, pluggable{field: "nics", what: "network card " + macOf(&n), alias: aliasOf(n.Alias), wanted: hasNIC(spec.NICs, n), text: func(at *libvirtxml.DomainAddress) (string, error) {
+			out = append(out, pluggable{field: "nics", what: "NIC " + macOf(&n), alias: aliasOf(n.Alias), wanted: hasNIC(spec.NICs, n), text: func(at *libvirtxml.DomainAddress) (string, error) {
 				n.Address = at
 				return n.Marshal()
 			}, at: n.Address})
@@ -243,7 +243,7 @@ func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.
 		}
 		if time.Since(requested) > unplugRetry {
 			requested = time.Now()
-			a.in.Progress(100, "waiting for the guest to let go of "+pending[0].what)
+			a.in.Progress(100, "waiting for the guest to release "+pending[0].what)
 			for _, p := range pending {
 				err := a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 					if p.unplug != nil {

@@ -175,7 +175,7 @@ func TestPlanRefusesLoopsAndForeignPorts(t *testing.T) {
 		"no such device":     {func(p *present) { p.uplink = nil }, "no device eth1"},
 		"in another bridge":  {func(p *present) { p.uplink.Master = "br0" }, "a part of br0"},
 		"a bridge":           {func(p *present) { p.uplink.Kind = "bridge" }, "is a bridge"},
-		"a guest's card":     {func(p *present) { p.uplink.Kind = "tuntap" }, "no device by which"},
+		"a guest's NIC":      {func(p *present) { p.uplink.Kind = "tuntap" }, "no device by which"},
 		"one of ours":        {func(p *present) { p.uplink.Owner = "quantix:x" }, "no device by which"},
 		"an address by DHCP": {func(p *present) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
 		"several ways out":   {func(p *present) { p.uplink.Shared = true }, "several devices at once"},

@@ -103,7 +103,7 @@ func (h *Host) pendingDevices(g *guest) (out []pendingDevice) {
 	}
 	for _, n := range live.NICs {
 		if nicOf(def.NICs, n) < 0 && nicOf(want.NICs, n) < 0 {
-			add("nics", "network card "+n.MAC, func(s *shape) {
+			add("nics", "NIC "+n.MAC, func(s *shape) {
 				s.spec.NICs = slices.DeleteFunc(slices.Clone(s.spec.NICs), func(o fleet.NIC) bool { return o.MAC == n.MAC })
 			})
 		}

@@ -27,4 +27,5 @@ $$;
 ALTER TABLE assignments DROP COLUMN promised_bytes;
 UPDATE assignments SET status = status - 'promisedBytes' || jsonb_build_object('provisionedBytes', status->'promisedBytes') WHERE status ? 'promisedBytes';
 UPDATE assignments SET status = status - 'cards' || jsonb_build_object('nics', status->'cards') WHERE status ? 'cards';
+ALTER TABLE host_filter_counts RENAME COLUMN cards TO nics;
 ALTER TABLE assignments ADD COLUMN provisioned_bytes bigint NOT NULL GENERATED ALWAYS AS (COALESCE((status->>'provisionedBytes')::bigint, 0)) STORED;

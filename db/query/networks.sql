@@ -63,7 +63,7 @@ WHERE n.id = ANY (@ids::text[]);
 
 -- name: LockNICs :exec
 -- Serializes allocations of a device's functions to NICs.
-SELECT pg_advisory_xact_lock(hashtextextended('cards ' || @device::text, 0));
+SELECT pg_advisory_xact_lock(hashtextextended('nics ' || @device::text, 0));
 
 -- name: NICsReported :many
 -- Reported capacity for NICs on assigned networks, of one host or of all if @host is empty. Values are bounded, because
@@ -74,7 +74,7 @@ FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR 
 
 -- name: NICsAllocated :many
 -- The number of NICs per VM that need a function of these devices, for VMs in any power state.
-SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS cards
+SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS nics
 FROM networks n
 JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
 CROSS JOIN LATERAL jsonb_array_elements(v.spec->'nics') c

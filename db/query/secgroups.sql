@@ -137,39 +137,39 @@ WHERE n.vm_id = @vm_id ORDER BY n.mac, g.name, g.id;
 
 -- name: ReportFilterCounts :exec
 -- Stores packet counts of NICs: one row per host.
-INSERT INTO host_filter_counts (host_id, at, cards, error)
-SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.cards::jsonb, r.error
-FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@agos::bigint[]) AS ago, unnest(@cards::text[]) AS cards, unnest(@errors::text[]) AS error) r
+INSERT INTO host_filter_counts (host_id, at, nics, error)
+SELECT r.host_id, now() - r.ago * interval '1 millisecond', r.nics::jsonb, r.error
+FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@agos::bigint[]) AS ago, unnest(@nics::text[]) AS nics, unnest(@errors::text[]) AS error) r
 ORDER BY r.host_id
-ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, cards = EXCLUDED.cards, error = EXCLUDED.error;
+ON CONFLICT (host_id) DO UPDATE SET at = EXCLUDED.at, nics = EXCLUDED.nics, error = EXCLUDED.error;
 
 -- name: GroupCounts :many
 -- Packet counts of the group at NICs of VMs in these projects, or in all: per rule, and dropped packets with an empty
 -- rule. Outdated reports are excluded.
-WITH card AS MATERIALIZED (
+WITH nic AS MATERIALIZED (
     SELECT k AS told, c.at
-    FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+    FROM host_filter_counts c CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
     JOIN nic_groups n ON n.group_id = @id AND n.vm_id = k->>'id' AND n.mac = k->>'mac'
     JOIN vms v ON v.id = n.vm_id AND v.host_id = c.host_id
     WHERE c.host_id IN (SELECT a.host_id FROM assignments a WHERE a.security_group_id = @id) AND is_fresh(c.at, @fresh::interval)
       AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]))
 ), counted AS (
-    SELECT '' AS rule, told->'dropped' AS n, told, at FROM card
-    UNION ALL SELECT r->>'rule', r, told, at FROM card CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
+    SELECT '' AS rule, told->'dropped' AS n, told, at FROM nic
+    UNION ALL SELECT r->>'rule', r, told, at FROM nic CROSS JOIN LATERAL jsonb_array_elements(told->'rules') r
 )
 SELECT rule::text AS rule, LEAST(sum((n->>'packets')::bigint), 1::numeric * (1::bigint << 62))::bigint AS packets, LEAST(sum((n->>'bytes')::bigint), 1::numeric * (1::bigint << 62))::bigint AS bytes,
-       count(*)::bigint AS cards, min(at - (told->>'sinceMs')::bigint * interval '1 millisecond')::timestamptz AS since, min(at)::timestamptz AS at
+       count(*)::bigint AS nics, min(at - (told->>'sinceMs')::bigint * interval '1 millisecond')::timestamptz AS since, min(at)::timestamptz AS at
 FROM counted GROUP BY rule;
 
 -- name: GroupRuns :one
 -- The number of the group's NICs of running VMs in these projects, or in all, and an error if a host cannot count.
-SELECT count(*)::bigint AS cards, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, @fresh::interval)), '')::text AS error
+SELECT count(*)::bigint AS nics, COALESCE(max(c.error) FILTER (WHERE is_fresh(c.at, @fresh::interval)), '')::text AS error
 FROM nic_groups n JOIN vms v ON v.id = n.vm_id LEFT JOIN host_filter_counts c ON c.host_id = v.host_id
 WHERE n.group_id = @id AND v.status->>'power' = 'running' AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: CountsOfVM :many
 -- Fresh packet counts of the VM's NICs.
-SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.cards) k
+SELECT c.at, k::jsonb AS told FROM vms v JOIN host_filter_counts c ON c.host_id = v.host_id CROSS JOIN LATERAL jsonb_array_elements(c.nics) k
 WHERE v.id = @vm_id AND k->>'id' = v.id AND is_fresh(c.at, @fresh::interval);
 
 -- name: NICsOffDefault :many

@@ -32,7 +32,7 @@ var portalSettings = []setting{
 	{"pairUrl", "", "`URL` at which hosts reach this very portal, for consoles; without it, agentUrl. Behind a balancer each portal has its own"},
 	{"trustedProxies", []string(nil), "`networks` (CIDR) whose X-Forwarded-For is believed"},
 	{"connsPerAddress", 256, "most `connections` at once from one address to the listener for browsers; 0: no bound. Trusted proxies and this machine have none"},
-	{"macPrefix", "52:54:00", "first three to five `bytes` of the MAC addresses that new network cards get"},
+	{"macPrefix", "52:54:00", "first three to five `bytes` of the MAC addresses that new NICs get"},
 	{"relayRate", 64, "how many `MiB` a second hosts that do not reach each other may send by way of this portal, all together; 0: as fast as it goes"},
 	{"auditMonths", 24, "how many whole `months` the audit is kept, at least 12"},
 	{

@@ -121,7 +121,7 @@ func TestBulkEditChecksEachVM(t *testing.T) {
 		"no id":              {s.member, []fleet.VMID{"x"}, fields("cpus", "2"), fleet.Malformed, "UUID"},
 		"nothing":            {s.member, ids, fleet.BulkEdit{}, fleet.Invalid, "Choose what to change"},
 		"disks":              {s.member, ids, fields("disks", "[]"), fleet.Invalid, "no field that many VMs"},
-		"cards":              {s.member, ids, fields("nics", "[]"), fleet.Invalid, "no field that many VMs"},
+		"NICs":               {s.member, ids, fields("nics", "[]"), fleet.Invalid, "no field that many VMs"},
 		"power":              {s.member, ids, fields("power", `"running"`), fleet.Invalid, "no field that many VMs"},
 		"a field of nobody":  {s.member, ids, fields(strings.Repeat("x", 9000), "1"), fleet.Invalid, "no field that many VMs"},
 		"words for a number": {s.member, ids, fields("cpus", `"many"`), fleet.Invalid, "no value of vCPUs"},

@@ -118,7 +118,7 @@ func renderBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.
 		networks := append([]fleet.FirstBootNIC(nil), form.Network...)
 		for i := range networks {
 			if i >= len(vm.Spec.NICs) {
-				checks.Add("firstBoot.cloudInit.network", "The VM has fewer network cards than are set up here. Add a card, or leave the last ones out.")
+				checks.Add("firstBoot.cloudInit.network", "The VM has fewer NICs than are set up here. Add a NIC, or leave the last ones out.")
 				break
 			}
 			networks[i].MAC = vm.Spec.NICs[i].MAC

@@ -221,7 +221,7 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 		field string
 	}{
 		"no YAML":                    {control.FirstBootInput{Kind: fleet.CloudConfig, UserData: "#cloud-config\na: [\n"}, "firstBoot.userData"},
-		"more cards than there are":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Network: make([]fleet.FirstBootNIC, 4)}}, "firstBoot.cloudInit.network"},
+		"more NICs than there are":   {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Network: make([]fleet.FirstBootNIC, 4)}}, "firstBoot.cloudInit.network"},
 		"a variable without a value": {*hostnameFirstBoot("{{var.x}}"), "firstBoot.cloudInit.hostname"},
 		"a value that does not fit":  {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: "{{var.x}}"}, Variables: map[string]string{"x": "a b"}}, "firstBoot.cloudInit.hostname"},
 		"a variable of two lines":    {control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{}, Variables: map[string]string{"x": "a\nb"}}, "firstBoot.variables"},

@@ -28,7 +28,7 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 	var checks fleet.Checks
 	for i, n := range nics {
 		if chosen[n.MAC] && n.MAC != "" {
-			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Another card of this VM has the same address.")
+			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Another NIC of this VM has the same address.")
 		}
 		chosen[n.MAC] = true
 		if n.MAC != "" && !slices.ContainsFunc(vm.Spec.NICs, func(o fleet.NIC) bool { return o.MAC == n.MAC }) {

@@ -217,8 +217,8 @@ func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	release := func(host fleet.HostID) func() error {
 		return func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), host); return err }
 	}
-	s.wantRefused("release", fleet.Conflict, "VMs on this host have cards on network lan: web-1, web-2.", release(s.h1))
-	s.wantRefused("delete", fleet.Conflict, "VMs still have cards on network lan", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(v.ID)); return err })
+	s.wantRefused("release", fleet.Conflict, "VMs on this host have NICs on network lan: web-1, web-2.", release(s.h1))
+	s.wantRefused("delete", fleet.Conflict, "VMs still have NICs on network lan", func() error { _, err := s.DeleteEverywhere(t.Context(), chief, fleet.SubjectNetwork(v.ID)); return err })
 	if err := release(s.h2)(); err != nil {
 		t.Errorf("where no VM is on it: %v", err)
 	}

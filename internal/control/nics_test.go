@@ -19,8 +19,8 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
 	also := s.define("also", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4", VLAN: 7}, s.h1)
-	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"cards":{"total":3,"used":0}}`)
-	s.setNetworkStatus(also.ID, s.h1, `{"active":true,"cards":{"total":3,"used":0}}`)
+	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"nics":{"total":3,"used":0}}`)
+	s.setNetworkStatus(also.ID, s.h1, `{"active":true,"nics":{"total":3,"used":0}}`)
 	create := func(name string, host fleet.HostID, on ...fleet.NetworkView) (fleet.VMView, error) {
 		spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128}
 		for _, n := range on {
@@ -78,7 +78,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	s.wantRefused("on another network of the device", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("late", s.h1, also); return err })
 	// Placement chooses a host with free ones, or gives the reason.
 	s.wantRefused("nowhere", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("anywhere", "", fast); return err })
-	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"cards":{"total":1,"used":0}}`)
+	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":1,"used":0}}`)
 	if v, err := create("anywhere", "", fast); err != nil || v.HostID != s.h2 {
 		t.Errorf("placed on %s, %v", v.HostID, err)
 	}
@@ -107,7 +107,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 		t.Errorf("what was given back is free: %v", err)
 	}
 	// Uses by other software count once the host reports them, and members do not learn of others' VMs.
-	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"cards":{"total":2,"used":2}}`)
+	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":2,"used":2}}`)
 	s.wantRefused("taken by others", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not make", func() error { _, err := create("late", s.h2, fast); return err })
 	s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)
 	_, err = s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "mine", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
@@ -120,8 +120,8 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
 	s := newProjectFixture(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)
-	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"cards":{"total":1,"used":0}}`)
-	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true,"cards":{"total":9007199254740992,"used":9007199254740992}}')`, fast.ID, s.h2)
+	s.setNetworkStatus(fast.ID, s.h1, `{"active":true,"nics":{"total":1,"used":0}}`)
+	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true,"nics":{"total":9007199254740992,"used":9007199254740992}}')`, fast.ID, s.h2)
 	create := func(name string) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
 	}

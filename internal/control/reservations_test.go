@@ -89,7 +89,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 		says string
 	}{
 		"no MAC":            {reserve(n.ID, "nonsense", "10.7.0.8", ""), fleet.Invalid, "unicast MAC address"},
-		"another's address": {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.3", ""), fleet.Invalid, "10.7.0.3 is leased to another card already"},
+		"another's address": {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.3", ""), fleet.Invalid, "10.7.0.3 is leased to another NIC already"},
 		"the hosts' own":    {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.1", ""), fleet.Invalid, "the hosts' own address"},
 		"outside":           {reserve(n.ID, "52:54:00:00:07:0a", "10.8.0.1", ""), fleet.Invalid, "outside the subnet"},
 		"a bad name":        {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.8", "no name!"), fleet.Invalid, "no host name"},

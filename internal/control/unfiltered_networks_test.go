@@ -19,7 +19,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		"switched": {Mode: fleet.NetworkOVS, Bridge: "ovs0"}, "straight": {Mode: fleet.NetworkMacvtap, Device: "eth5"}, "fast": {Mode: fleet.NetworkSRIOV, Device: "eth4"},
 	} {
 		n := s.define(name, spec, s.h1)
-		s.setNetworkStatus(n.ID, s.h1, `{"active":true,"cards":{"total":9,"used":0}}`)
+		s.setNetworkStatus(n.ID, s.h1, `{"active":true,"nics":{"total":9,"used":0}}`)
 		s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, n.ID, s.red)
 		create := func(vm string, nic fleet.NIC) (fleet.VMView, error) {
 			spec := smallSpec

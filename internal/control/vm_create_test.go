@@ -85,7 +85,7 @@ func TestCreateVMRefusals(t *testing.T) {
 		"MAC of another":  {chief, func(in *control.CreateVM) { in.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:99"}} }, fleet.Invalid, "Another VM has this address"},
 		"MAC twice": {chief, func(in *control.CreateVM) {
 			in.Spec.NICs = []fleet.NIC{{Network: "default", MAC: "52:54:00:00:00:01"}, {Network: "default", MAC: "52:54:00:00:00:01"}}
-		}, fleet.Invalid, "Another card"},
+		}, fleet.Invalid, "Another NIC"},
 		"nowhere fits": {chief, func(in *control.CreateVM) { in.HostID, in.Spec.MemoryMiB = "", 16000 }, fleet.Invalid, "2 fields"},
 	} {
 		in := ok()

@@ -266,7 +266,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"customization-delete", spec + "/delete", nil},
 		{"security-groups", "/security-groups", nil},
 		{"security-group", web, nil},
-		{"security-group-cards", web + "?tab=cards", nil},
+		{"security-group-nics", web + "?tab=nics", nil},
 		{"security-group-hosts", web + "?tab=hosts", nil},
 		{"security-group-new", "/security-groups/new", nil},
 		{"security-group-wrong-rule", web, func(p *tab) {

@@ -47,7 +47,7 @@ func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot 
 		{"vm-devices", vmWithDevices(t, a, project, host), nil},
 		{"vm-encrypted", "/vms/" + string(vault.ID), func(p *tab) {
 			p.waitText("#launch", "Copy")
-			p.waitTrue("the card is in sight", `(document.querySelector("#launch").scrollIntoView({block: "center"}), true)`)
+			p.waitTrue("the NIC is in sight", `(document.querySelector("#launch").scrollIntoView({block: "center"}), true)`)
 		}},
 		{"vm-new-cells", "/vms/new", func(p *tab) {
 			p.unfold()

@@ -100,7 +100,7 @@ func (p *tab) plugNICs(a api, h readyHost, id fleet.VMID) {
 	had := len(before.Spec.NICs)
 	p.click(".head nav.tabs a", "Configure")
 	p.waitPath("/vms/" + string(id) + "?tab=configure")
-	p.click("#vm-edit button", "Add network card")
+	p.click("#vm-edit button", "Add NIC")
 	p.choose(fmt.Sprintf("select[name='spec.nics[%d].network']", had), "network default")
 	p.click("#vm-edit footer button.primary", "Save")
 	p.waitPath("/vms/" + string(id))

@@ -255,7 +255,7 @@ func (l *life) hotPlug() {
 	l.click("#vm-edit button", "Add disk")
 	l.choose(fmt.Sprintf("select[name='spec.disks[%d].poolId']", len(before.Spec.Disks)), "cloud")
 	l.fill(fmt.Sprintf("input[name='spec.disks[%d].sizeBytes']", len(before.Spec.Disks)), "1")
-	l.click("#vm-edit button", "Add network card")
+	l.click("#vm-edit button", "Add NIC")
 	l.choose(fmt.Sprintf("select[name='spec.nics[%d].network']", len(before.Spec.NICs)), "network default")
 	l.click("#vm-edit footer button.primary", "Save")
 	l.waitPath("/vms/" + string(l.id))

@@ -102,13 +102,13 @@ func (a Appliance) Drivers() []string {
 			had = fmt.Sprintf(" in the place of %s", n.Model)
 		}
 		if a.Model(n) == "" {
-			add("Network cards are virtio%s: the guest needs virtio_net (Linux), or NetKVM (Windows).", had)
+			add("NICs are virtio%s: the guest needs virtio_net (Linux), or NetKVM (Windows).", had)
 		} else {
-			add("Network cards are e1000e%s: the guest needs e1000e, which Linux and Windows bring along.", had)
+			add("NICs are e1000e%s: the guest needs e1000e, which Linux and Windows bring along.", had)
 		}
 	}
 	if len(a.NICs) > 0 {
-		add("Network cards have new MAC addresses and may have other names in the guest: settings that are bound to the old ones do not apply.")
+		add("NICs have new MAC addresses and may have other names in the guest: settings that are bound to the old ones do not apply.")
 	}
 	return out
 }

@@ -75,7 +75,7 @@ func TestCompareTemplateIgnoresIdentityOfVM(t *testing.T) {
 	}
 	if want := []string{
 		"vCPUs: 2 vCPUs | 4 vCPUs", "Disks: of 3 GiB (cache None) | of 5 GiB",
-		"Network cards: on network default, in 1 security group (model Intel e1000e) | on network default, in 1 security group", "Boot menu: on | off",
+		"NICs: on network default, in 1 security group (model Intel e1000e) | on network default, in 1 security group", "Boot menu: on | off",
 	}; !reflect.DeepEqual(differ, want) {
 		t.Errorf("differences are %q, want %q", differ, want)
 	}

@@ -176,7 +176,7 @@ func (n NIC) checkFields(c *Checks, at string) {
 		f.check(c, at+"."+f.Name, n)
 	}
 	if n.Queues > 1 && n.Model != "" {
-		c.Add(at+".queues", "Only a virtio card has several queues.")
+		c.Add(at+".queues", "Only a virtio NIC has several queues.")
 	}
 	l := n.Limits
 	for _, r := range []struct {
@@ -208,7 +208,7 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 		note(d.BootOrder, fmt.Sprintf("%s.disks[%d].bootOrder", prefix, i), fmt.Sprintf("disk %d", i+1))
 	}
 	for i, n := range s.NICs {
-		note(n.BootOrder, fmt.Sprintf("%s.nics[%d].bootOrder", prefix, i), fmt.Sprintf("network card %d", i+1))
+		note(n.BootOrder, fmt.Sprintf("%s.nics[%d].bootOrder", prefix, i), fmt.Sprintf("NIC %d", i+1))
 	}
 	for i, d := range s.Drives {
 		note(d.BootOrder, fmt.Sprintf("%s.drives[%d].bootOrder", prefix, i), "another drive")

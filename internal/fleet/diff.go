@@ -138,7 +138,7 @@ var VMFields = slices.Concat([]VMField{
 		func(f Firmware) string { return strings.ToUpper(string(f)) }, nil),
 	list("disks", "disk", Never, func(s *VMSpec) *[]Disk { return &s.Disks },
 		element[Disk]{key: diskKey, definition: diskKey, words: Disk.words, fields: DiskFields, takesEffect: Disk.takesEffect, live: diskGrowthText, changeText: diskChangeText}),
-	list("nics", "network card", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
+	list("nics", "NIC", Now, func(s *VMSpec) *[]NIC { return &s.NICs },
 		element[NIC]{key: nicKey, definition: nicReported, words: func(n NIC) string { return strings.TrimSpace(n.MAC+" on "+nicOn(n)) + nicFilterText(n) }, fields: NICFields, live: nicFilterChangeText}),
 	value("iso", "CD-ROM", Now, func(s *VMSpec) **Volref { return &s.ISO },
 		func(v *Volref) string {

@@ -44,18 +44,18 @@ func TestDiffDescribesChangesAndWhenTheyApply(t *testing.T) {
 		"spec.disks[2]: disk of 1 GiB added (nextBoot)": edit(func(s *fleet.VMSpec) {
 			s.Disks = append(s.Disks, fleet.Disk{PoolID: "p", SizeBytes: 1 << 30, Bus: "sata"})
 		}),
-		"spec.disks[1]: disk b: cache Usual → Write back, operations default → 100 IOPS (nextBoot)":                                    edit(func(s *fleet.VMSpec) { s.Disks[1].Cache, s.Disks[1].Limits.TotalIOPS = "writeback", 100 }),
-		"spec.disks[1]: disk b: reads default → 100 IOPS (now)":                                                                        edit(func(s *fleet.VMSpec) { s.Disks[1].Limits.ReadIOPS = 100 }),
-		"spec.disks[1]: disk b: reads default → 100 IOPS (now); spec.disks[1]: disk b 1 B → 2 B (now)":                                 edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes, s.Disks[1].Limits.ReadIOPS = 2, 100 }),
-		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0: disconnected off → on (now)":                                      edit(func(s *fleet.VMSpec) { s.NICs[1].LinkDown = true }),
-		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0: model Virtio → Intel e1000e (nextBoot)":                           edit(func(s *fleet.VMSpec) { s.NICs[1].Model = "e1000e" }),
-		"spec.disks[1]: disk b: shareable off → on (powerOff)":                                                                         edit(func(s *fleet.VMSpec) { s.Disks[1].Shareable = true }),
-		"spec.disks[0]: disk a 1 B → 2 B (now)":                                                                                        edit(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 2 }),
-		"spec.disks[1]: disk b 1 B → 0 B (never)":                                                                                      edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes = 0 }),
-		"spec.disks[1]: disk b → b (never)":                                                                                            edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes, s.Disks[1].Existing = 2, true }),
-		"spec.nics[1]: network card 52:54:00:00:00:02 on bridge br0 → 52:54:00:00:00:02 on network default (nextBoot)":                 edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "default", MAC: "52:54:00:00:00:02"} }),
-		"spec.nics[1]: network card on network lan added (now); spec.nics: network card 52:54:00:00:00:02 on bridge br0 removed (now)": edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "lan"} }),
-		"spec.nics[2]: network card 52:54:00:00:00:01 on network default added (now)":                                                  edit(func(s *fleet.VMSpec) { s.NICs = append(s.NICs, s.NICs[0]) }),
+		"spec.disks[1]: disk b: cache Usual → Write back, operations default → 100 IOPS (nextBoot)":                  edit(func(s *fleet.VMSpec) { s.Disks[1].Cache, s.Disks[1].Limits.TotalIOPS = "writeback", 100 }),
+		"spec.disks[1]: disk b: reads default → 100 IOPS (now)":                                                      edit(func(s *fleet.VMSpec) { s.Disks[1].Limits.ReadIOPS = 100 }),
+		"spec.disks[1]: disk b: reads default → 100 IOPS (now); spec.disks[1]: disk b 1 B → 2 B (now)":               edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes, s.Disks[1].Limits.ReadIOPS = 2, 100 }),
+		"spec.nics[1]: NIC 52:54:00:00:00:02 on bridge br0: disconnected off → on (now)":                             edit(func(s *fleet.VMSpec) { s.NICs[1].LinkDown = true }),
+		"spec.nics[1]: NIC 52:54:00:00:00:02 on bridge br0: model Virtio → Intel e1000e (nextBoot)":                  edit(func(s *fleet.VMSpec) { s.NICs[1].Model = "e1000e" }),
+		"spec.disks[1]: disk b: shareable off → on (powerOff)":                                                       edit(func(s *fleet.VMSpec) { s.Disks[1].Shareable = true }),
+		"spec.disks[0]: disk a 1 B → 2 B (now)":                                                                      edit(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 2 }),
+		"spec.disks[1]: disk b 1 B → 0 B (never)":                                                                    edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes = 0 }),
+		"spec.disks[1]: disk b → b (never)":                                                                          edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes, s.Disks[1].Existing = 2, true }),
+		"spec.nics[1]: NIC 52:54:00:00:00:02 on bridge br0 → 52:54:00:00:00:02 on network default (nextBoot)":        edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "default", MAC: "52:54:00:00:00:02"} }),
+		"spec.nics[1]: NIC on network lan added (now); spec.nics: NIC 52:54:00:00:00:02 on bridge br0 removed (now)": edit(func(s *fleet.VMSpec) { s.NICs[1] = fleet.NIC{Network: "lan"} }),
+		"spec.nics[2]: NIC 52:54:00:00:00:01 on network default added (now)":                                         edit(func(s *fleet.VMSpec) { s.NICs = append(s.NICs, s.NICs[0]) }),
 	} {
 		if got := words(old.Diff(to, true)); got != want {
 			t.Errorf("the difference is %q, want %q", got, want)
@@ -199,16 +199,16 @@ func TestPendingChangesAreDescribed(t *testing.T) {
 	}
 	want := []string{
 		"name", "vCPUs (an emulated guest gives none back)", "memory (a guest gives back what came since it was started, in the sizes in which it came)",
-		"disks", "usb/046d:c52b (the guest has not let go of it)", "pci/0000:41:00.0 (the guest has not let go of it)", "most vCPUs",
+		"disks", "usb/046d:c52b (the guest has not released it)", "pci/0000:41:00.0 (the guest has not released it)", "most vCPUs",
 	}
 	if got := vm.Waiting(); !slices.Equal(got, want) {
 		t.Errorf("waiting is\n%q, want\n%q", got, want)
 	}
-	if got := vm.Status.StillHeld(); got != "The guest did not let go of usb/046d:c52b and pci/0000:41:00.0; they go at the next start." {
+	if got := vm.Status.StillHeld(); got != "The guest did not release usb/046d:c52b and pci/0000:41:00.0; they are removed at the next start." {
 		t.Errorf("the task ends with %q", got)
 	}
 	vm.Status.PendingUnplug = vm.Status.PendingUnplug[:1]
-	if got := vm.Status.StillHeld(); got != "The guest did not let go of usb/046d:c52b; it goes at the next start." {
+	if got := vm.Status.StillHeld(); got != "The guest did not release usb/046d:c52b; it is removed at the next start." {
 		t.Errorf("the task ends with %q", got)
 	}
 	vm.Status.Accelerator = "kvm"

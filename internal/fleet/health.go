@@ -203,7 +203,7 @@ func (s VMSpec) checkHealth(c *Checks, at string) {
 		case h.Kind == HealthScreen && s.Display.Video == "none":
 			c.Add(here+".kind", "The VM has no graphics card, so no screen. Choose one, or leave the check.")
 		case (h.Kind == HealthTCP || h.Kind == HealthHTTP) && len(s.NICs) == 0:
-			c.Add(here+".kind", "The VM has no network card that could be asked. Add one, or leave the check.")
+			c.Add(here+".kind", "The VM has no NIC that could be asked. Add one, or leave the check.")
 		}
 	}
 }

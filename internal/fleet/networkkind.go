@@ -156,7 +156,7 @@ var networkTypes = []NetworkType{
 	},
 	{
 		Mode: NetworkSRIOV, Word: "SR-IOV", Forward: "hostdev", Outward: true, Across: true, Bare: true, Needs: []string{"device"}, May: []string{"vlan"},
-		Help: "Each card gets a virtual function of a device of the host, for itself alone: no more cards than functions. Such VMs do not migrate live.",
+		Help: "Each NIC gets a virtual function of a device of the host, for itself alone: no more NICs than functions. Such VMs do not migrate live.",
 	},
 }
 

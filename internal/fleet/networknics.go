@@ -41,7 +41,7 @@ func (m DirectMode) Help() string {
 	case DirectVEPA:
 		return "Guests of one host reach one another through the switch outside, which must send packets back by the port that they came from (hairpin)."
 	case DirectPassthrough:
-		return "The device is one card's alone, on each host: the guest decides what it sends, and nobody else is on it."
+		return "The device is one NIC's alone, on each host: the guest decides what it sends, and nobody else is on it."
 	}
 	return "Guests of one host reach one another, and what is outside."
 }
@@ -83,9 +83,9 @@ func (c NetworkNICs) Short(s NetworkSpec, nics int) string {
 	case nics <= c.Total || c.Total == 0:
 		return ""
 	case s.Mode == NetworkSRIOV:
-		return fmt.Sprintf("The device %s has %s now, and %d cards of VMs here are to have one each: not all of these VMs can start.", s.Device, countFunctions(c.Total), nics)
+		return fmt.Sprintf("The device %s has %s now, and %d NICs of VMs here are to have one each: not all of these VMs can start.", s.Device, countFunctions(c.Total), nics)
 	}
-	return fmt.Sprintf("The device %s is for one card alone, and %d cards of VMs here are on it: not all of these VMs can start.", s.Device, nics)
+	return fmt.Sprintf("The device %s is for one NIC alone, and %d NICs of VMs here are on it: not all of these VMs can start.", s.Device, nics)
 }
 
 func countFunctions(n int) string {

@@ -332,7 +332,7 @@ func (d DHCP) checkLeases(c *Checks, field string, gateway netip.Prefix) {
 			c.Add(at, "%s Give %s one of the subnet's others.", whyNotAssignable(ip, gateway), mac)
 			continue
 		case ips[ip]:
-			c.Add(at, "%s is leased to another card already.", ip)
+			c.Add(at, "%s is leased to another NIC already.", ip)
 			continue
 		}
 		ips[ip] = true

@@ -10,7 +10,7 @@ import (
 // is removed when the guest releases it, or at the VM's next start.
 type PendingUnplug struct {
 	Field string `json:"field"` // spec field: "disks", "nics", "hostDevices", "memoryMiB", "cpus"
-	What  string `json:"what"`  // "network card 52:54:00:0a:00:01"
+	What  string `json:"what"`  // "NIC 52:54:00:0a:00:01"
 }
 
 // StillHeld returns the pending unplugs as a sentence for the end of a task; empty: none.
@@ -27,9 +27,9 @@ func (s VMStatus) StillHeld() string {
 	case last < 0:
 		return ""
 	case last == 0:
-		return "The guest did not let go of " + all[0] + "; it goes at the next start."
+		return "The guest did not release " + all[0] + "; it is removed at the next start."
 	default:
-		return "The guest did not let go of " + strings.Join(all[:last], ", ") + " and " + all[last] + "; they go at the next start."
+		return "The guest did not release " + strings.Join(all[:last], ", ") + " and " + all[last] + "; they are removed at the next start."
 	}
 }
 
@@ -92,7 +92,7 @@ func (vm VM) Waiting() []string {
 		pending := false
 		for _, h := range vm.Status.PendingUnplug {
 			if h.Field == name {
-				out, pending = append(out, h.What+" (the guest has not let go of it)"), true
+				out, pending = append(out, h.What+" (the guest has not released it)"), true
 			}
 		}
 		f, known := FieldOf(name)

@@ -151,7 +151,7 @@ func (g PortGroup) Words() string {
 		out = append(out, "from guests "+g.FromGuest.Words())
 	}
 	if n := len(g.SecurityGroups); n > 0 {
-		out = append(out, "cards in "+count(n, securityGroupWord))
+		out = append(out, "NICs in "+count(n, securityGroupWord))
 	}
 	if g.AntiSpoofing != nil {
 		out = append(out, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[*g.AntiSpoofing])

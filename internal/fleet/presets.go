@@ -48,7 +48,7 @@ var Presets = []Preset{
 		Fields: map[string]string{"cpus": "4", "memoryMiB": "8192", "firmware": `"uefi"`, "security.tpm": "true", "security.secureBoot": "true", "drives": `[{"slot":"cdrom2"}]`, "display.sound": `"ich9"`, "cpu.sockets": "1", "cpu.cores": "4"},
 	},
 	{
-		Key: "legacy", Title: "Legacy", Hint: "The machine of the nineties (pc): BIOS, one processor, an IDE disk, a Realtek 8139 card, a plain mouse.", Source: SourceISO, DiskGiB: 20,
+		Key: "legacy", Title: "Legacy", Hint: "The machine of the nineties (pc): BIOS, one processor, an IDE disk, a Realtek 8139 NIC, a plain mouse.", Source: SourceISO, DiskGiB: 20,
 		Fields: map[string]string{"cpus": "1", "memoryMiB": "1024", "firmware": `"bios"`, "boot.machine": `"pc"`, "display.pointer": `"mouse"`, "display.sound": `"ac97"`},
 		Disk:   map[string]string{"bus": `"ide"`}, NIC: map[string]string{"model": `"rtl8139"`},
 	},

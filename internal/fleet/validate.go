@@ -137,7 +137,7 @@ func (s VMSpec) Check(c *Checks, prefix string) {
 		c.Add(prefix+".disks", "At most %d disks.", MaxDisks)
 	}
 	if len(s.NICs) > MaxNICs {
-		c.Add(prefix+".nics", "At most %d network cards.", MaxNICs)
+		c.Add(prefix+".nics", "At most %d NICs.", MaxNICs)
 	}
 	for i, d := range s.Disks[:min(len(s.Disks), MaxDisks)] {
 		d.check(c, fmt.Sprintf("%s.disks[%d]", prefix, i))

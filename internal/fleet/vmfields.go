@@ -152,7 +152,7 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionBoot, Label: "Boot menu", Help: "The firmware waits some seconds for a key, and offers what it can boot from.",
 	}),
 	number("boot.cdrom", "CD-ROM's boot order", "", func(s *VMSpec) *int { return &s.Boot.CDROM }, Input{
-		Section: SectionBoot, Label: "CD-ROM's place", Help: "Among the disks and cards that have a boot order. Without any: disks, then the CD-ROM, then the network.",
+		Section: SectionBoot, Label: "CD-ROM's place", Help: "Among the disks and NICs that have a boot order. Without any: disks, then the CD-ROM, then the network.",
 	}, 1, MaxBootOrder),
 
 	reserved("the host reads the file and the guest starts it", medium("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, Input{

@@ -100,7 +100,7 @@ func Write(a fleet.Appliance) []byte {
 		if n.Network != "" {
 			connection = "<rasd:Connection>" + escaped(n.Network) + "</rasd:Connection>"
 		}
-		line("      <Item><rasd:AutomaticAllocation>true</rasd:AutomaticAllocation>"+strings.ReplaceAll(connection, "%", "%%")+"<rasd:ElementName>Network card %d</rasd:ElementName><rasd:InstanceID>%d</rasd:InstanceID><rasd:ResourceSubType>%s</rasd:ResourceSubType><rasd:ResourceType>10</rasd:ResourceType></Item>",
+		line("      <Item><rasd:AutomaticAllocation>true</rasd:AutomaticAllocation>"+strings.ReplaceAll(connection, "%", "%%")+"<rasd:ElementName>NIC %d</rasd:ElementName><rasd:InstanceID>%d</rasd:InstanceID><rasd:ResourceSubType>%s</rasd:ResourceSubType><rasd:ResourceType>10</rasd:ResourceType></Item>",
 			i+1, 200+i, cmp.Or(models[n.Model], "VmxNet3"))
 	}
 	if a.Firmware == fleet.UEFI {

@@ -214,7 +214,7 @@ func (b *addressMerge) macs(holders []MACHolder) {
 			}
 			b.out.Conflicts = append(b.out.Conflicts, fleet.AddressConflict{
 				Kind: fleet.ConflictMAC, MAC: c.MAC, HostName: h.HostName,
-				Text: fmt.Sprintf("%s on %s%s has the MAC address %s of %s on %s. Give one of them another card.", h.Name, h.HostName, made, c.MAC, c.VMName, c.Host.Name),
+				Text: fmt.Sprintf("%s on %s%s has the MAC address %s of %s on %s. Give one of them another NIC.", h.Name, h.HostName, made, c.MAC, c.VMName, c.Host.Name),
 			})
 		}
 	}

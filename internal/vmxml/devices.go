@@ -20,7 +20,7 @@ var deviceTable = map[string]part{
 	"emulator": usual("The host chooses the program that runs the guest."), "hub": left("A VM here has no USB hub."), "redirfilter": left("What is redirected is the viewer's choice."),
 	"hostdev":    refused("A device of the host. Choose it among the devices of its host, under Other devices."),
 	"filesystem": refused("A folder of the host. Share a folder of a pool, under Other devices."), "shmem": refused("Memory of the host that others share."),
-	"smartcard": refused("A card at the host."), "lease": refused("A lease in a file of the host."), "pstore": refused("A file of the host."),
+	"smartcard": refused("A NIC at the host."), "lease": refused("A lease in a file of the host."), "pstore": refused("A file of the host."),
 	"nvram": left("This is of other architectures."), "iommu": left("A VM here has no IOMMU."), "crypto": left("A VM here has no crypto device."),
 	"memory": left("The VM's memory is said as a whole, and what can come while it runs as most memory: single modules cannot be chosen here."),
 }

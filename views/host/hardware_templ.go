@@ -279,7 +279,7 @@ func nics(nics []fleet.HostNIC) templ.Component {
 			templ_7745c5c3_Var12 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<div class=\"card\"><header><h2>Network cards and bridges</h2><span class=\"right muted\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<div class=\"card\"><header><h2>NICs and bridges</h2><span class=\"right muted\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -302,7 +302,7 @@ func nics(nics []fleet.HostNIC) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Network cards and bridges\"><table><thead><tr><th>Name</th><th>Link</th><th>Kind</th><th class=\"num\">Speed</th><th>Driver</th><th>SR-IOV</th><th class=\"num\">MTU</th><th>MAC address</th><th>Addresses</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"NICs and bridges\"><table><thead><tr><th>Name</th><th>Link</th><th>Kind</th><th class=\"num\">Speed</th><th>Driver</th><th>SR-IOV</th><th class=\"num\">MTU</th><th>MAC address</th><th>Addresses</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

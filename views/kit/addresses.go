@@ -8,7 +8,7 @@ import (
 	"quantix/views"
 )
 
-// ReserveAt leads to the dialog that keeps an address of the network for a card, with what is known filled in.
+// ReserveAt leads to the dialog that keeps an address of the network for a NIC, with what is known filled in.
 func ReserveAt(id fleet.NetworkID, mac, ip, name, card string) string {
 	l := Link{Path: views.NetworkPath(id, "reservations")}
 	for _, v := range [][2]string{{"mac", mac}, {"ip", ip}, {"name", name}, {"card", card}} {
@@ -19,11 +19,11 @@ func ReserveAt(id fleet.NetworkID, mac, ip, name, card string) string {
 	return l.String()
 }
 
-// FreeAct gives the address of a card back.
+// FreeAct gives the address of a NIC back.
 func FreeAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
 	return Act{
 		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),
-		Sure: "Free " + ip + "? Other cards may get it when its lease ends.",
+		Sure: "Free " + ip + "? Other NICs may get it when its lease ends.",
 	}.Needs(a, policy.InfraChange)
 }
 

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Matrix is a card with what hosts say about objects that they execute, a row about each T: one object on all its hosts, or all
+// Matrix is a NIC with what hosts say about objects that they execute, a row about each T: one object on all its hosts, or all
 // objects on one host.
 type Matrix[T any] struct {
 	Title    string

@@ -2,7 +2,7 @@ package kit
 
 import "github.com/a-h/templ"
 
-// Table is the rows of a list, each about a T, or of a card on another object's page: that has no Link to sort by.
+// Table is the rows of a list, each about a T, or of a NIC on another object's page: that has no Link to sort by.
 type Table[T any] struct {
 	*List
 	ID       string // of the element that follows changes

@@ -35,14 +35,14 @@ func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
 	}
 }
 
-// vmsHere is the list of the VMs with a card on the network on one host.
+// vmsHere is the list of the VMs with a NIC on the network on one host.
 func vmsHere(n fleet.NetworkView, h fleet.NetworkHost) string {
 	return kit.Link{Path: "/vms"}.With("filter", "network:"+strconv.Quote(n.Name)+" host:"+strconv.Quote(h.HostName)).String()
 }
 
 // statusActs is what can be asked about a network on one host.
 func statusActs(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) []kit.Act {
-	return executed(a, n).StatusActs(statusOf(cell), kit.Act{Icon: "monitor", Word: "VMs with cards on it here", Href: vmsHere(n, cell)})
+	return executed(a, n).StatusActs(statusOf(cell), kit.Act{Icon: "monitor", Word: "VMs with NICs on it here", Href: vmsHere(n, cell)})
 }
 
 // retry is what the page's head offers where the network failed.

@@ -50,7 +50,7 @@ type ReservePage struct {
 	Network fleet.NetworkView
 	In      ReserveForm
 	Next    string // the next free address; empty: there is none
-	NIC     string // whose card it is, where a VM's page asks; empty: any
+	NIC     string // whose NIC it is, where a VM's page asks; empty: any
 	Back    string
 	Errors  kit.Errors
 }
@@ -112,7 +112,7 @@ func sizeWord(n int64) string {
 
 func nextHint(next string) string {
 	if next == "" {
-		return "Left empty: the one that the card has now. No other address is free."
+		return "Left empty: the one that the NIC has now. No other address is free."
 	}
-	return "Left empty: the one that the card has now, or else " + next + ", the next that is free."
+	return "Left empty: the one that the NIC has now, or else " + next + ", the next that is free."
 }

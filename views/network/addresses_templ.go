@@ -219,7 +219,7 @@ func conflicts(b Book) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "info", "Not all cards were looked at.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "info", "Not all NICs were looked at.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -356,12 +356,12 @@ func reservations(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(p.Book.Reservations) == 0 {
-			templ_7745c5c3_Err = kit.Empty("lock", "Nothing is reserved", "An address that is reserved for a card is the only one that DHCP gives it, on every host of the network, and nobody else gets it.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("lock", "Nothing is reserved", "An address that is reserved for a NIC is the only one that DHCP gives it, on every host of the network, and nobody else gets it.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Reservations\"><table><thead><tr><th>Reserved</th><th>For the card</th><th>Of</th><th>Name</th><th>Where</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Reservations\"><table><thead><tr><th>Reserved</th><th>For the NIC</th><th>Of</th><th>Name</th><th>Where</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -865,7 +865,7 @@ func finder(p Page) templ.Component {
 	})
 }
 
-// Reserve asks which address is kept for which card.
+// Reserve asks which address is kept for which NIC.
 func Reserve(p ReservePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -911,7 +911,7 @@ func Reserve(p ReservePage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p>DHCP then gives this address to the card on each host of the network, and to nobody else. Guests that run keep their network; this one gets the address when it asks the next time.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p>DHCP then gives this address to the NIC on each host of the network, and to nobody else. Guests that run keep their network; this one gets the address when it asks the next time.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

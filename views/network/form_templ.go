@@ -239,7 +239,7 @@ func New(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</div><p class=\"hint\">In all of them the host itself and its guests do not reach one another by this device: give guests another card for that.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</div><p class=\"hint\">In all of them the host itself and its guests do not reach one another by this device: give guests another NIC for that.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -383,7 +383,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "The largest packet. Empty: as much as there is room for, which is 1500, and in an overlay 50 less than between the hosts (70 by IPv6). VMs that are made here are told it by their cards.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "The largest packet. Empty: as much as there is room for, which is 1500, and in an overlay 50 less than between the hosts (70 by IPv6). VMs that are made here are told it by their NICs.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -34,10 +34,10 @@ var onWires = kit.Columns{
 // onOverlays are the same with who is at the other ends.
 var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Label: "Own address"}, kit.Column{Key: "peers", Label: "Peers"})
 
-// onDevices are onWires where there is no bridge, and onCounted the same with how many cards there is room for.
+// onDevices are onWires where there is no bridge, and onCounted the same with how many NICs there is room for.
 var (
 	onDevices = slices.Delete(slices.Clone(onWires), 1, 2)
-	onCounted = slices.Insert(slices.Clone(onDevices), 1, kit.Column{Key: "cards", Label: "Cards"})
+	onCounted = slices.Insert(slices.Clone(onDevices), 1, kit.Column{Key: "nics", Label: "NICs"})
 )
 
 func columnsOf(n fleet.NetworkView) kit.Columns {

@@ -35,7 +35,7 @@ func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 		return s.Uplink
 	case "vtep":
 		return s.VTEP
-	case "cards":
+	case "nics":
 		if s.NICs != nil {
 			return fmt.Sprintf("%d of %d used", s.NICs.Used, s.NICs.Total)
 		}

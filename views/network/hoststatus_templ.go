@@ -137,7 +137,7 @@ func Cells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now time.
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-				} else if c.Key != "forward" && c.Key != "starts" && c.Key != "mtu" && c.Key != "cards" {
+				} else if c.Key != "forward" && c.Key != "starts" && c.Key != "mtu" && c.Key != "nics" {
 					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<td class=\"mono\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err

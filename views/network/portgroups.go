@@ -27,7 +27,7 @@ type GroupForm struct {
 	Guard                            string // "on", "off"; empty: as is usual
 }
 
-// DefaultGroup is a security group that a port group may give to cards.
+// DefaultGroup is a security group that a port group may give to NICs.
 type DefaultGroup struct {
 	ID     fleet.SecurityGroupID
 	Name   string
@@ -36,7 +36,7 @@ type DefaultGroup struct {
 }
 
 var guards = []kit.Option{
-	{Value: "", Text: "as is usual: on for tenants' cards"}, {Value: "on", Text: "on"}, {Value: "off", Text: "off, for tenants' cards too"},
+	{Value: "", Text: "as is usual: on for tenants' NICs"}, {Value: "on", Text: "on"}, {Value: "off", Text: "off, for tenants' NICs too"},
 }
 
 // GroupPage is the dialog about a port group that there is, or that is to come.
@@ -94,7 +94,7 @@ func (p GroupPage) dialog() kit.Dialog {
 // noVLAN is why the network keeps no VLANs apart; empty: it does.
 func noVLAN(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.TagsVLANs()) }
 
-// noFilter is why nothing filters what passes the network's cards; empty: hosts can.
+// noFilter is why nothing filters what passes the network's NICs; empty: hosts can.
 func noFilter(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.FiltersNICs()) }
 
 func (p Page) newGroup() kit.Act {
@@ -109,12 +109,12 @@ func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
 		Sure: "Delete the port group " + g.Name + "?",
 	}
 	if g.VMs > 0 {
-		remove.Why = kit.Count(g.VMs, "VM") + " with cards on it: put these on something else first."
+		remove.Why = kit.Count(g.VMs, "VM") + " with NICs on it: put these on something else first."
 	}
 	acts := []kit.Act{kit.Act{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.Needs(p.Actor, policy.InfraChange)}
 	for _, x := range g.Grants {
 		acts = append(acts, kit.Act{
-			Icon: "lock", Word: "Close to " + strings.ToLower(grantName(x)[:1]) + grantName(x)[1:] + "; VMs on it stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
+			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(grantName(x)[:1]) + grantName(x)[1:] + "; VMs on it stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
 			Send: []kit.Sent{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
 		}.Needs(p.Actor, policy.InfraChange))
 	}

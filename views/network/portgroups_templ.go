@@ -61,7 +61,7 @@ func groups(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"card\"><header><h2>Port groups</h2><span class=\"right muted small hide-narrow\">cards on one get its settings, on every host of the network</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"card\"><header><h2>Port groups</h2><span class=\"right muted small hide-narrow\">NICs on one get its settings, on every host of the network</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -74,7 +74,7 @@ func groups(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Groups.All) == 0 {
-				templ_7745c5c3_Err = kit.Empty("layers", "No port groups", "A port group is a part of the network with bounds of its own: what each card on it may send and receive, and who may use it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("layers", "No port groups", "A port group is a part of the network with bounds of its own: what each NIC on it may send and receive, and who may use it.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -206,7 +206,7 @@ func groups(p Page) templ.Component {
 	})
 }
 
-// openGroup opens a port group to a project.
+// openGroup is the form that shares a port group with a project.
 func openGroup(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -311,7 +311,7 @@ func openGroup(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "Open</button></div></form></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "Share</button></div></form></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -366,7 +366,7 @@ func Group(p GroupPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p>Each host of the network goes by it at once, also for the cards that are on it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p>Each host of the network goes by it at once, also for the NICs that are on it.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -419,7 +419,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "restricted", Label: "Only for projects that it is opened to", Hint: "Otherwise whoever may use the network may use it."}, p.In.Restricted).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "restricted", Label: "Only for projects it is shared with", Hint: "Otherwise whoever may use the network may use it."}, p.In.Restricted).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -433,7 +433,7 @@ func Group(p GroupPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: p.In.VLAN, Error: p.Errors.At("vlan"), Hint: "1 to 4094, the tag of the cards' frames; of a trunk, the VLAN of frames without a tag. Empty: none.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: p.In.VLAN, Error: p.Errors.At("vlan"), Hint: "1 to 4094, the tag of the NICs' frames; of a trunk, the VLAN of frames without a tag. Empty: none.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -450,7 +450,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("What passes cards that name nothing of their own", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Legend("What passes NICs that name nothing of their own", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -538,11 +538,11 @@ func Group(p GroupPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "guard", Label: "Anti-spoofing", Value: p.In.Guard, Hint: "Of cards that come, and of those that follow the port group already."}, guards).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "guard", Label: "Anti-spoofing", Value: p.In.Guard, Hint: "Of NICs that come, and of those that follow the port group already."}, guards).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, " <p class=\"hint\">Cards on it that follow it change at once, also of guests that run.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, " <p class=\"hint\">NICs on it that follow it change at once, also of guests that run.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -551,7 +551,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("What each card may receive", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Legend("What each NIC may receive", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -571,7 +571,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("What each card may send", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Legend("What each NIC may send", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -254,7 +254,7 @@ func Delete(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " go with it.</p><p>It is refused while a network card is in it, or a rule of another group names it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " go with it.</p><p>It is refused while a NIC is in it, or a rule of another group names it.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -278,7 +278,7 @@ func Delete(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
 	})
 }
 
-// Card asks what may pass a network card.
+// NIC asks what may pass a NIC.
 func Card(f NICForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -350,7 +350,7 @@ func Card(f NICForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\"><p class=\"hint\">It counts at once, also for a guest that runs. A card in no group lets all pass.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\"><p class=\"hint\">It counts at once, also for a guest that runs. A NIC in no group lets all pass.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -465,7 +465,7 @@ func Card(f NICForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if f.May || !f.Guard {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest may use no MAC address but the card's, and no IPv4 address but the first that it is seen with."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest may use no MAC address but the NIC's, and no IPv4 address but the first that it is seen with."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -485,13 +485,13 @@ func Card(f NICForm) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "What passes the card " + f.MAC, Action: views.VMPath(f.VM.ID, "filters"), Button: "Save", Back: views.VMPath(f.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "What passes the NIC " + f.MAC, Action: views.VMPath(f.VM.ID, "filters"), Button: "Save", Back: views.VMPath(f.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "VMs", Href: "/vms"}, {Text: f.VM.Name, Href: views.VMPath(f.VM.ID)}}, "What passes the network card").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "VMs", Href: "/vms"}, {Text: f.VM.Name, Href: views.VMPath(f.VM.ID)}}, "What passes the NIC").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -1,4 +1,4 @@
-// Package secgroup shows security groups: their list, one with its rules, cards and hosts, and whether a packet would pass.
+// Package secgroup shows security groups: their list, one with its rules, NICs and hosts, and whether a packet would pass.
 package secgroup
 
 import (
@@ -24,7 +24,7 @@ type ListPage struct {
 var Columns = kit.Columns{
 	{Key: "project", Label: "Project"},
 	{Key: "rules", Label: "Rules", Class: "num"},
-	{Key: "cards", Label: "Cards", Class: "num"},
+	{Key: "nics", Label: "NICs", Class: "num"},
 	{Key: "hosts", Label: "Hosts"},
 	{Key: "description", Label: "Description"},
 	{Key: "id", Label: "UUID", Extra: true},
@@ -76,7 +76,7 @@ func (p Page) path(below ...string) string { return views.SecurityGroupPath(p.Gr
 
 func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: p.path()}, "tab", p.Tab,
-		kit.Tab{Key: "rules", Text: "Rules", Count: strconv.Itoa(len(p.Group.Spec.Rules))}, kit.Tab{Key: "cards", Text: "Cards", Count: strconv.Itoa(p.Group.NICs)},
+		kit.Tab{Key: "rules", Text: "Rules", Count: strconv.Itoa(len(p.Group.Spec.Rules))}, kit.Tab{Key: "nics", Text: "NICs", Count: strconv.Itoa(p.Group.NICs)},
 		kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(len(p.Group.Hosts))})
 }
 
@@ -166,7 +166,7 @@ func way(d fleet.Direction) string {
 }
 
 var (
-	directions = []kit.Option{{Value: "ingress", Text: "in (to the card)"}, {Value: "egress", Text: "out (from the card)"}}
+	directions = []kit.Option{{Value: "ingress", Text: "in (to the NIC)"}, {Value: "egress", Text: "out (from the NIC)"}}
 	protocols  = []kit.Option{{Value: "tcp", Text: "TCP"}, {Value: "udp", Text: "UDP"}, {Value: "icmp", Text: "ICMP"}, {Value: "icmpv6", Text: "ICMPv6"}, {Value: "any", Text: "any"}}
 )
 
@@ -186,18 +186,18 @@ type TestPage struct {
 
 var packets = protocols[:4]
 
-// NICForm is what passes a network card of a VM.
+// NICForm is what passes a NIC of a VM.
 type NICForm struct {
 	VM     fleet.VMView
 	MAC    string
 	Guard  bool
 	May    bool // the person may let the guest use other addresses
 	Groups []NICChoice
-	Follow string // the port group whose default groups the card has; empty: its own
+	Follow string // the port group whose default groups the NIC has; empty: its own
 	Errors kit.Errors
 }
 
-// NICChoice is a group that a card may be in.
+// NICChoice is a group that a NIC may be in.
 type NICChoice struct {
 	ID     fleet.SecurityGroupID
 	Name   string
@@ -206,7 +206,7 @@ type NICChoice struct {
 	Chosen bool
 }
 
-// NICChoices are the groups, with those ticked that the card is in.
+// NICChoices are the groups, with those ticked that the NIC is in.
 func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []NICChoice {
 	out := make([]NICChoice, len(all))
 	for i, g := range all {
@@ -223,7 +223,7 @@ func packetsOf(n int64) string {
 	return strconv.FormatInt(n, 10) + " packets"
 }
 
-// following says what of a card comes from its port group.
+// following says what of a NIC comes from its port group.
 func following(c fleet.NICFilter) string {
 	if len(c.ByPortGroup) > 1 {
 		return "from the port group " + c.PortGroup

@@ -106,7 +106,7 @@ func Show(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-		case "cards":
+		case "nics":
 			templ_7745c5c3_Var5 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -267,7 +267,7 @@ func ruleTable(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Spec.Rules) == 0 {
-			templ_7745c5c3_Err = kit.Empty("shield-check", "No rules", "Nothing passes the cards in this group but what other groups of theirs allow.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("shield-check", "No rules", "Nothing passes the NICs in this group but what other groups of theirs allow.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -484,9 +484,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 		switch {
 		case c == nil || c.Of == 0:
 			var templ_7745c5c3_Var22 string
-			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs("No running VM that you may see has a card in this group, so nothing is counted.")
+			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs("No running VM that you may see has a NIC in this group, so nothing is counted.")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 103, Col: 86}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 103, Col: 85}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -761,17 +761,17 @@ func cards(p Page) templ.Component {
 			templ_7745c5c3_Var34 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"card\"><header><h2>Network cards in this group</h2><span class=\"right muted small hide-narrow\">with the addresses that hosts told of last; rules that name this group are about them</span></header>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"card\"><header><h2>NICs in this group</h2><span class=\"right muted small hide-narrow\">with the addresses that hosts told of last; rules that name this group are about them</span></header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Members) == 0 {
-			templ_7745c5c3_Err = kit.Empty("network", "No card of a VM that you may see", "Open a VM and choose the security groups of its network card.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("network", "No NIC of a VM that you may see", "Open a VM and choose the security groups of its NIC.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Network cards\"><table><thead><tr><th>VM</th><th>Card</th><th>Addresses</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"NICs\"><table><thead><tr><th>VM</th><th>NIC</th><th>Addresses</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -885,7 +885,7 @@ func hosts(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Hosts) == 0 {
-			templ_7745c5c3_Err = kit.Empty("server", "On no host", "A group is on the hosts that have network cards in it, and on no others.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("server", "On no host", "A group is on the hosts that have NICs in it, and on no others.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

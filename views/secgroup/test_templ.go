@@ -69,7 +69,7 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromCard", Label: "its card or address", Value: p.FromCard, Error: p.Errors.At("from.mac"), Attrs: with(plainText, "the first")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromCard", Label: "its NIC or address", Value: p.FromCard, Error: p.Errors.At("from.mac"), Attrs: with(plainText, "the first")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -77,7 +77,7 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toCard", Label: "its card or address", Value: p.ToCard, Error: p.Errors.At("to.mac"), Attrs: with(plainText, "the first")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toCard", Label: "its NIC or address", Value: p.ToCard, Error: p.Errors.At("to.mac"), Attrs: with(plainText, "the first")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -192,7 +192,7 @@ func answer(a fleet.PassAnswer) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</h2></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Both sides\"><table><thead><tr><th>Side</th><th>Card</th><th>Security groups</th><th>Why</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</h2></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Both sides\"><table><thead><tr><th>Side</th><th>NIC</th><th>Security groups</th><th>Why</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// NICFilter is what passes a card, in the list of a VM's hardware.
+// NICFilter is what passes a NIC, in the list of a VM's hardware.
 func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -167,7 +167,7 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 			}
 		}
 		templ_7745c5c3_Err = kit.ActButton("filter-"+kit.Slug(c.MAC)+strconv.Itoa(len(c.MAC)), "small", kit.Act{
-			Icon: "pencil", Word: "Change", Label: "Change what passes the card " + c.MAC, Href: views.VMPath(vm, "filters") + "?mac=" + c.MAC, Dialog: true, Why: why,
+			Icon: "pencil", Word: "Change", Label: "Change what passes the NIC " + c.MAC, Href: views.VMPath(vm, "filters") + "?mac=" + c.MAC, Dialog: true, Why: why,
 		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -210,7 +210,7 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 	})
 }
 
-// hits is what became of the packets of a card.
+// hits is what became of the packets of a NIC.
 func hits(c fleet.NICFilter, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Card is the tasks on the page of what they are about, id their table's.
+// NIC is the tasks on the page of what they are about, id their table's.
 func Card(id string, tasks []fleet.Task, p kit.Pager) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -26,8 +26,8 @@ func TestATasksEndIsInItsOwnWords(t *testing.T) {
 		"Running on h1":  job(fleet.JobRunning),
 		"copying disk 1": job(fleet.JobRunning, func(j *fleet.Task) { j.Note = "copying disk 1" }),
 		"Done in 0.6 s":  job(fleet.JobDone, func(j *fleet.Task) { j.EndedAt, j.Note = &ended, "writing the definition" }),
-		"Done in 0.6 s The guest did not let go of usb/046d:c52b; it goes at the next start.": job(fleet.JobDone, func(j *fleet.Task) {
-			j.EndedAt, j.Note = &ended, "The guest did not let go of usb/046d:c52b; it goes at the next start."
+		"Done in 0.6 s The guest did not release usb/046d:c52b; it is removed at the next start.": job(fleet.JobDone, func(j *fleet.Task) {
+			j.EndedAt, j.Note = &ended, "The guest did not release usb/046d:c52b; it is removed at the next start."
 		}),
 		"Done in 0.6 s uploaded 64 MiB": job(fleet.JobDone, func(j *fleet.Task) {
 			j.Kind, j.EndedAt, j.Note = fleet.VolumeUpload, &ended, "uploaded 64 MiB"

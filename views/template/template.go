@@ -158,7 +158,7 @@ func parts(s fleet.VMSpec) []part {
 
 func memory(s fleet.VMSpec) string { return kit.Bytes(int64(s.MemoryMiB) << 20) }
 
-// card is a network card in words.
+// NIC is a NIC in words.
 func card(n fleet.NIC) string {
 	_, name := n.On()
 	if n.PortGroup != "" {

@@ -41,10 +41,10 @@ func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
 	return out
 }
 
-// deepest bounds a chain of devices: cards, bonds, VLANs, bridges, and VLANs of these.
+// deepest bounds a chain of devices: NICs, bonds, VLANs, bridges, and VLANs of these.
 const deepest = 5
 
-// depths says how far from the cards each device stands. Bridges stand side by side, but for those on a VLAN of another one.
+// depths says how far from the NICs each device stands. Bridges stand side by side, but for those on a VLAN of another one.
 func (w wiring) depths() map[string]int {
 	var of func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool)
 	of = func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool) {
@@ -85,7 +85,7 @@ func (w wiring) inUse(n fleet.HostNIC) bool {
 }
 
 var deviceKinds = map[string]struct{ icon, one, many string }{
-	"physical": {"ethernet-port", "Network card", "Network cards"},
+	"physical": {"ethernet-port", "NIC", "NICs"},
 	"bond":     {"link", "Bond", "Bonds"},
 	"vlan":     {"tag", "VLAN", "VLANs"},
 	"virtual":  {"layers", "Virtual device", "Virtual devices"},

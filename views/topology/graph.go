@@ -13,7 +13,7 @@ type Node struct {
 	ID       string // within the picture
 	Column   int
 	Icon     string
-	Kind     string // in the list: "Network card"
+	Kind     string // in the list: "NIC"
 	Name     string
 	Detail   string // one more line
 	Severity fleet.Severity

@@ -34,7 +34,7 @@ func OfHost(in fleet.HostTopology, now time.Time) Graph {
 	}
 	g.networks = max(1, g.draw(&g.Graph, needed))
 	if len(g.Columns) == 0 {
-		g.Columns = []string{"Network cards"}
+		g.Columns = []string{"NICs"}
 	}
 	g.Columns = append(g.Columns, "Networks", "Port groups", "VMs")
 	for _, n := range in.Networks {
@@ -121,7 +121,7 @@ func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
 
 // lost draws a bridge that a network says it is on, and that the host does not have.
 func (g *hostGraph) lost(bridge, network, id string, column int) {
-	says := network + " is active, but its bridge " + bridge + " is not there: cards on it reach nothing."
+	says := network + " is active, but its bridge " + bridge + " is not there: NICs on it reach nothing."
 	if g.node(g.id(bridge)) == nil {
 		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Not there", Says: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
 	}
@@ -137,12 +137,12 @@ func (w wiring) reaches(from, to string, left int) bool {
 	return ok && left > 0 && slices.ContainsFunc(w.below(n), func(b fleet.HostNIC) bool { return w.reaches(from, b.Name, left-1) })
 }
 
-// guest adds a VM with its cards.
+// guest adds a VM with its NICs.
 func (g *hostGraph) guest(node Node, phase fleet.Phase, cards []card) {
 	node.Column = g.networks + 2
 	for _, c := range cards {
 		if c.other {
-			node.Detail = joined(node.Detail, "a card on no network")
+			node.Detail = joined(node.Detail, "a NIC on no network")
 			continue
 		}
 		to, tone, says := g.on(c, phase)
@@ -154,7 +154,7 @@ func (g *hostGraph) guest(node Node, phase fleet.Phase, cards []card) {
 	g.add(node)
 }
 
-// on is what a card is joined to: a port group, a network, or what the host does not have.
+// on is what a NIC is joined to: a port group, a network, or what the host does not have.
 func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
@@ -168,7 +168,7 @@ func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Severit
 	n := g.in.Networks[i]
 	cell := hostCell(n, g.in.Host.ID)
 	state, word, _ := look(cell)
-	id, tone, says = "net:"+string(n.ID), toCard(lineTone(state), phase), "card "+c.mac+" on "+n.Name
+	id, tone, says = "net:"+string(n.ID), toCard(lineTone(state), phase), "NIC "+c.mac+" on "+n.Name
 	if group := groupID(n.ID, c.group); c.group != "" && g.node(group) != nil {
 		id = group
 	}
@@ -176,12 +176,12 @@ func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Severit
 		says += " (" + word + ")"
 	}
 	if b := g.node(g.id(bridgeOf(n.Network, cell))); b != nil && b.Severity == fleet.SeverityBad && b.Word == "Not there" {
-		tone, says = fleet.SeverityBad, "card "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is not there"
+		tone, says = fleet.SeverityBad, "NIC "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is not there"
 	}
 	return id, tone, says
 }
 
-// missing draws what a card is on and the host does not have.
+// missing draws what a NIC is on and the host does not have.
 func (g *hostGraph) missing(c card) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}
@@ -189,11 +189,11 @@ func (g *hostGraph) missing(c card) (id string, tone fleet.Severity, says string
 	if c.kind == fleet.NetworkBridge {
 		what, node.Kind = "bridge ", "Bridge"
 	}
-	tone, says = fleet.SeverityUnknown, "card "+c.mac+" on "+what+c.name
+	tone, says = fleet.SeverityUnknown, "NIC "+c.mac+" on "+what+c.name
 	if g.sees {
-		says = "card " + c.mac + " is on " + what + c.name + ", which " + g.in.Host.Name + " does not have"
+		says = "NIC " + c.mac + " is on " + what + c.name + ", which " + g.in.Host.Name + " does not have"
 		tone, node.Severity, node.Word = fleet.SeverityBad, fleet.SeverityBad, "Not there"
-		node.Says = g.in.Host.Name + " has no " + what + c.name + ", and VMs have cards on it."
+		node.Says = g.in.Host.Name + " has no " + what + c.name + ", and VMs have NICs on it."
 	}
 	if g.node(id) == nil {
 		g.add(node)

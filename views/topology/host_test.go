@@ -47,7 +47,7 @@ func TestAHostFromItsCardsToItsVMs(t *testing.T) {
 		t.Errorf("joined are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for id, column := range map[string]string{
-		"dev:eno1": "Network cards", "dev:bond0": "Bonds", "dev:bond0.20": "VLANs", "dev:br0": "Bridges", "dev:virbr0": "Bridges", "net:n-default": "Networks", "vm:v-db-1": "VMs",
+		"dev:eno1": "NICs", "dev:bond0": "Bonds", "dev:bond0.20": "VLANs", "dev:br0": "Bridges", "dev:virbr0": "Bridges", "net:n-default": "Networks", "vm:v-db-1": "VMs",
 	} {
 		if got := g.Columns[nodeOf(t, g, id).Column]; got != column {
 			t.Errorf("%s stands below %q, want %q", id, got, column)
@@ -57,7 +57,7 @@ func TestAHostFromItsCardsToItsVMs(t *testing.T) {
 		t.Errorf("of a host that is well these want attention: %v", f)
 	}
 	if n := nodeOf(t, g, "dev:eno4"); n.Severity != fleet.SeverityIdle || n.Word != "Not connected" {
-		t.Errorf("a card without a cable and with nothing behind it is %+v", n)
+		t.Errorf("a NIC without a cable and with nothing behind it is %+v", n)
 	}
 	if n := nodeOf(t, g, "dev:virbr0"); n.Severity != fleet.SeverityIdle {
 		t.Errorf("a bridge without guests is %+v", n)
@@ -93,7 +93,7 @@ func TestFaultsOfAHost(t *testing.T) {
 			how: func(h *fleet.HostTopology) { without(h, "virbr0") },
 			at:  "dev:virbr0", tone: fleet.SeverityBad, word: "Not there", says: "default is active, but its bridge virbr0 is not there", line: "net:n-default > vm:v-db-1",
 		},
-		"a card on a bridge that is gone": {
+		"a NIC on a bridge that is gone": {
 			how: func(h *fleet.HostTopology) { without(h, "br0"); h.Networks = h.Networks[1:] },
 			at:  "gone:bridge:br0", tone: fleet.SeverityBad, word: "Not there", says: "host-1 has no bridge br0", line: "gone:bridge:br0 > vm:v-web-1",
 		},

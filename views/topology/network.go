@@ -35,7 +35,7 @@ func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	return fleet.SeverityIdle, "Inactive", ""
 }
 
-// bridgeOf is the bridge that the network's cards are on, on that host; empty: none, or it is not told.
+// bridgeOf is the bridge that the network's NICs are on, on that host; empty: none, or it is not told.
 func bridgeOf(n fleet.Network, h fleet.NetworkHost) string {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
@@ -98,7 +98,7 @@ func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 	}
 }
 
-// card is one network card of a VM, as its host says, or as it is wanted where the host has said nothing yet.
+// NIC is one NIC of a VM, as its host says, or as it is wanted where the host has said nothing yet.
 type card struct {
 	id    fleet.NetworkID // where it is known
 	kind  fleet.NetworkKind
@@ -153,7 +153,7 @@ func vmNode(v fleet.VMView) Node {
 	return guest("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
 }
 
-// toCard is the tone of a line to a VM's card on a network that is so on the host.
+// toCard is the tone of a line to a VM's NIC on a network that is so on the host.
 func toCard(network fleet.Severity, vm fleet.Phase) fleet.Severity {
 	if network == fleet.SeverityOK && vm.Severity() == fleet.SeverityIdle {
 		return fleet.SeverityIdle

@@ -69,7 +69,7 @@ func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices
 	b, there := w.find(bridge)
 	if !there && bridge != "" && h.Status.Active && w.heard && w.looked && listsBridge(n, h) {
 		node.Severity, node.Word = fleet.SeverityBad, "No bridge"
-		node.Says = "The network is active there, but its bridge " + bridge + " is not there: cards on it reach nothing."
+		node.Says = "The network is active there, but its bridge " + bridge + " is not there: NICs on it reach nothing."
 	}
 	g.add(node)
 	g.join(Edge{From: node.ID, To: "net:" + string(n.ID), Severity: lineTone(node.Severity), Says: n.Name + " on " + h.HostName})
@@ -99,7 +99,7 @@ func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices
 	}
 }
 
-// vmOf draws a VM with its cards on the network.
+// vmOf draws a VM with its NICs on the network.
 func (g *Graph) vmOf(in fleet.NetworkTopology, v fleet.VMView) {
 	node := vmNode(v)
 	node.Column, node.Detail = ofVMs, joined(v.HostName, node.Detail)
@@ -115,7 +115,7 @@ func (g *Graph) vmOf(in fleet.NetworkTopology, v fleet.VMView) {
 		if group := groupID(in.Network.ID, c.PortGroup); c.PortGroup != "" && g.node(group) != nil {
 			from = group
 		}
-		g.join(Edge{From: from, To: node.ID, Severity: tone, Says: v.Name + ": card " + c.MAC})
+		g.join(Edge{From: from, To: node.ID, Severity: tone, Says: v.Name + ": NIC " + c.MAC})
 	}
 	g.add(node)
 }

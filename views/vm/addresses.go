@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// reserveActs is what can be asked about the addresses of a card.
+// reserveActs is what can be asked about the addresses of a NIC.
 func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
 	ip := c.Reserved
 	for _, s := range c.Seen {
@@ -28,7 +28,7 @@ func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
 	return append(acts, kit.Act{Icon: "network", Word: "Addresses of " + c.Network, Href: views.TabPath(views.NetworkPath(c.NetworkID), "addresses")})
 }
 
-// shared says which other machines have the card's MAC address; empty: none has.
+// shared says which other machines have the NIC's MAC address; empty: none has.
 func shared(c fleet.NICAddresses) string {
 	if len(c.Others) == 0 {
 		return ""
@@ -37,12 +37,12 @@ func shared(c fleet.NICAddresses) string {
 	for _, o := range c.Others {
 		switch {
 		case o.Name == "":
-			return "Another machine has it, too. Where both are on one network, neither works well: take the card out and add a new one."
+			return "Another machine has it, too. Where both are on one network, neither works well: take the NIC out and add a new one."
 		case o.VMID == "":
 			names = append(names, o.Name+" on "+o.HostName+", which Quantix did not make")
 		default:
 			names = append(names, o.Name+" on "+o.HostName)
 		}
 	}
-	return "Also " + strings.Join(names, "; ") + ". Where they are on one network, neither works well: take the card out and add a new one."
+	return "Also " + strings.Join(names, "; ") + ". Where they are on one network, neither works well: take the NIC out and add a new one."
 }

@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// nicAddresses is what is known of the addresses of the VM's cards, and what is kept for them.
+// nicAddresses is what is known of the addresses of the VM's NICs, and what is kept for them.
 func nicAddresses(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -45,7 +45,7 @@ func nicAddresses(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Addresses of the network cards\"><table><thead><tr><th>Card</th><th>Network</th><th>Addresses</th><th>Reserved</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Addresses of the NICs\"><table><thead><tr><th>NIC</th><th>Network</th><th>Addresses</th><th>Reserved</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

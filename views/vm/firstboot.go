@@ -207,7 +207,7 @@ func owner(c fleet.Customization) string {
 	return c.ProjectName
 }
 
-// NetworkText writes cards as people type them: one a line.
+// NetworkText writes NICs as people type them: one a line.
 func NetworkText(cards []fleet.FirstBootNIC) string {
 	var lines []string
 	for _, n := range cards {

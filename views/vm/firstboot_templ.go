@@ -205,7 +205,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("network", kit.Field{Label: "Network", Hint: "A line for each network card, in their order: dhcp, or its addresses with what goes with them. Empty: DHCP on the first."}), "2", "192.0.2.10/24 via 192.0.2.1 dns 192.0.2.53")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("network", kit.Field{Label: "Network", Hint: "A line for each NIC, in their order: dhcp, or its addresses with what goes with them. Empty: DHCP on the first."}), "2", "192.0.2.10/24 via 192.0.2.1 dns 192.0.2.53")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -286,7 +286,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(code(f.first("firstBoot.networkConfig", kit.Field{Label: "Network config", Hint: "cloud-init's, version 1 or 2. Empty: DHCP on the first card."}), "5", "version: 2\n")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(code(f.first("firstBoot.networkConfig", kit.Field{Label: "Network config", Hint: "cloud-init's, version 1 or 2. Empty: DHCP on the first NIC."}), "5", "version: 2\n")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -404,14 +404,14 @@ func firstFields(f FirstForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "</span> (reserved for its first card), and <span class=\"mono\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "</span> (reserved for its first NIC), and <span class=\"mono\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var17 string
 			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs("{{var.color}}")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 436}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 435}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 			if templ_7745c5c3_Err != nil {
@@ -578,7 +578,7 @@ func FirstBoot(p FirstPage) templ.Component {
 	})
 }
 
-// firstRow is the line of the hardware card.
+// firstRow is the line of the hardware NIC.
 func firstRow(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

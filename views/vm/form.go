@@ -42,7 +42,7 @@ type From struct {
 	Disks       []string          // of a clone: whose each of the disks is a copy, in words; nil: the form's own choice
 	HostName    string            // of a clone: where it is made; empty: as everywhere
 	HostID      fleet.HostID      // of an appliance: which host makes it
-	NICs        []string          // of an appliance: what each of its network cards was, in words
+	NICs        []string          // of an appliance: what each of its NICs was, in words
 	Needs, Left []string          // of an appliance: what its guest needs here, and what is not taken over, a sentence each
 }
 
@@ -70,7 +70,7 @@ func (f Form) cloned(i string) string {
 	return f.From.Disks[n]
 }
 
-// was is what a card that comes from elsewhere was; empty: nothing.
+// was is what a NIC that comes from elsewhere was; empty: nothing.
 func (f Form) was(at string) string {
 	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "spec.nics["), "]"))
 	if f.From == nil || err != nil || n >= len(f.From.NICs) {
@@ -79,7 +79,7 @@ func (f Form) was(at string) string {
 	return f.From.NICs[n] + "."
 }
 
-// kept are the hidden fields of a card, which the form does not show: what passes it.
+// kept are the hidden fields of a NIC, which the form does not show: what passes it.
 func (f Form) kept(at string) []kit.Sent {
 	var out []kit.Sent
 	if f.Edits {

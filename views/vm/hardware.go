@@ -9,12 +9,12 @@ import (
 	"quantix/views/kit"
 )
 
-// pluggedIn reports whether the guest has the card.
+// pluggedIn reports whether the guest has the NIC.
 func pluggedIn(vm fleet.VMView, mac string) bool {
 	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
 }
 
-// unasked are the cards that the guest has and the spec has not, but for those that it was asked for.
+// unasked are the NICs that the guest has and the spec has not, but for those that it was asked for.
 func unasked(vm fleet.VMView) []fleet.NICState {
 	if vm.Status == nil || driftOf(vm, "nics") != nil {
 		return nil

@@ -480,7 +480,7 @@ func hardware(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if waits(p.VM, "nics") {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"muted\">taken out: waits for the guest to let go of it</span> <span class=\"badge boot\">next boot</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"muted\">pending unplug: waits for the guest to release it</span> <span class=\"badge boot\">next boot</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -510,7 +510,7 @@ func hardware(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, " <span class=\"muted\">the guest has not let go of it</span> <span class=\"badge boot\">next boot</span></dd>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, " <span class=\"muted\">the guest has not released it</span> <span class=\"badge boot\">next boot</span></dd>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

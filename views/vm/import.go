@@ -72,7 +72,7 @@ func (f ImportFile) contents() string {
 		words = append(words, kit.Count(len(a.Disks), "disk")+" of "+kit.Bytes(total))
 	}
 	if len(a.NICs) > 0 {
-		words = append(words, kit.Count(len(a.NICs), "network card"))
+		words = append(words, kit.Count(len(a.NICs), "NIC"))
 	}
 	return strings.Join(words, ", ")
 }

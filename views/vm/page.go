@@ -42,7 +42,7 @@ type Page struct {
 	NICs  []fleet.NICAddresses // tab summary
 	Retry *fleet.Task          // tab summary: the order that waits for its hypervisor; nil: none
 
-	Filters []fleet.NICFilter // tab summary: what passes the network cards, in the spec's order
+	Filters []fleet.NICFilter // tab summary: what passes the NICs, in the spec's order
 }
 
 // Meter is a VM's newest load.
@@ -104,7 +104,7 @@ func (p Page) pool(id fleet.PoolID) string {
 	return "a pool"
 }
 
-// filter is what passes the network card; nil: nothing is known of it.
+// filter is what passes the NIC; nil: nothing is known of it.
 func (p Page) filter(i int) *fleet.NICFilter {
 	if i < len(p.Filters) {
 		return &p.Filters[i]

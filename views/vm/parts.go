@@ -62,7 +62,7 @@ func (f Form) partOf(v fleet.VMField) formPart {
 	return part
 }
 
-// rowFolds are the sections of a disk's or a card's row. stays: the VM has it, so an edit of it may have to wait.
+// rowFolds are the sections of a disk's or a NIC's row. stays: the VM has it, so an edit of it may have to wait.
 func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []fold {
 	var out []fold
 	for _, s := range []fleet.Section{fleet.SectionDevice, fleet.SectionLimits} {
@@ -194,7 +194,7 @@ func (f Form) keptDisk(at string) *fleet.Disk {
 	return nil
 }
 
-// keepsNIC reports whether a row of the form is about a card that the VM has.
+// keepsNIC reports whether a row of the form is about a NIC that the VM has.
 func (f Form) keepsNIC(at string) bool {
 	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
 }

@@ -329,7 +329,7 @@ func followHeadings(path string) templ.Component {
 	})
 }
 
-// rowParts are the sections of one disk or card.
+// rowParts are the sections of one disk or NIC.
 func rowParts(f Form, folds []fold) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -740,7 +740,7 @@ func partRow(f Form, v formPart, i string) templ.Component {
 	})
 }
 
-// partRows are the fields of the hardware card that are not as a new VM has them.
+// partRows are the fields of the hardware NIC that are not as a new VM has them.
 func partRows(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

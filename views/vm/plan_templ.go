@@ -168,7 +168,7 @@ func Plan(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.fresh() {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"muted small\">Its id and the addresses of its cards are chosen when it is made.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"muted small\">Its id and the addresses of its NICs are chosen when it is made.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

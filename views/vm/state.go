@@ -13,7 +13,7 @@ func firstAddress(vm fleet.VMView) string {
 	return "–"
 }
 
-// addresses of all network cards, as the guest's host knows them.
+// addresses of all NICs, as the guest's host knows them.
 func addresses(vm fleet.VMView) []string {
 	var out []string
 	if vm.Status == nil {

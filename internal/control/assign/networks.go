@@ -119,7 +119,7 @@ func checkClash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow)
 	case sameDevice && taking(mine.Mode) && taking(theirs.Mode) && (mine.Mode == fleet.NetworkUplink || theirs.Mode == fleet.NetworkUplink):
 		c.Add("spec.device", "The network %s has the device %s on %s already: a device is in one bridge. Give another device or a VLAN, or put the VMs on that network.", other.Name, mine.Device, other.HostName)
 	case sameDevice && taking(mine.Mode) && taking(theirs.Mode) && mine.Direct != theirs.Direct && (mine.Direct == fleet.DirectPassthrough || theirs.Direct == fleet.DirectPassthrough):
-		c.Add("spec.device", "The network %s has the device %s on %s already: with passthrough it is one card's alone. Give another device.", other.Name, mine.Device, other.HostName)
+		c.Add("spec.device", "The network %s has the device %s on %s already: with passthrough it is one NIC's alone. Give another device.", other.Name, mine.Device, other.HostName)
 	}
 }
 
@@ -181,5 +181,5 @@ func networkFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID
 	if err != nil || len(vms) == 0 {
 		return err
 	}
-	return inUse(o, host, vms, "cards on")
+	return inUse(o, host, vms, "NICs on")
 }

@@ -26,7 +26,7 @@ func (b *Queries) groupCount(ctx context.Context, a fleet.Actor, g fleet.Securit
 	if err != nil {
 		return nil, store.Err(err)
 	}
-	out := &fleet.GroupCount{Of: int(run.Cards), Rules: []fleet.RuleCount{}, Error: run.Error}
+	out := &fleet.GroupCount{Of: int(run.Nics), Rules: []fleet.RuleCount{}, Error: run.Error}
 	if !store.SeesHosts(a) {
 		out.Error = store.Redacted(out.Error, "")
 	}
@@ -37,7 +37,7 @@ func (b *Queries) groupCount(ctx context.Context, a fleet.Actor, g fleet.Securit
 			matched[r.Rule] = n
 			continue
 		}
-		out.NICs, out.Dropped, out.Since, out.At = int(r.Cards), n, &r.Since, &r.At
+		out.NICs, out.Dropped, out.Since, out.At = int(r.Nics), n, &r.Since, &r.At
 	}
 	out.Of = max(out.Of, out.NICs)
 	for _, r := range g.Spec.Rules {
