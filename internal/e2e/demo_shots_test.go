@@ -312,8 +312,8 @@ func demoShots(t *testing.T, a api) []shot {
 		{"network-grants", "/networks?filter=kind:bridge", func(p *tab) {
 			p.click("#network-rows tbody a[href^='/networks/']", "")
 			p.waitPath("/networks/")
-			p.click(".tabs a", "Open to")
-			p.waitText("#grants h2", "Open to a project")
+			p.click(".tabs a", "Sharing")
+			p.waitText("#grants h2", "Share with a project")
 			p.settle()
 		}},
 		{"images", "/images", nil},

@@ -33,7 +33,7 @@ func TestStillHeldSummarizesManyPendingUnplugs(t *testing.T) {
 	for i := range 200 {
 		s.PendingUnplug = append(s.PendingUnplug, fleet.PendingUnplug{Field: "disks", What: fmt.Sprintf("disk %d", i)})
 	}
-	if text := s.StillHeld(); !strings.HasSuffix(text, "disk 7 and 192 more; they go at the next start.") {
+	if text := s.StillHeld(); !strings.HasSuffix(text, "disk 7 and 192 more; they are removed at the next start.") {
 		t.Error(text)
 	}
 }

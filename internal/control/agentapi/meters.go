@@ -88,7 +88,7 @@ func (api *API) writeCounts(ctx context.Context, all ...readings) error {
 			nics = []byte("[]")
 		}
 		p.HostIds, p.Agos = append(p.HostIds, string(h.host)), append(p.Agos, milliseconds(h.filters.AgoMs).Milliseconds())
-		p.Nics, p.Errors = append(p.Cards, string(nics)), append(p.Errors, h.filters.Error)
+		p.Nics, p.Errors = append(p.Nics, string(nics)), append(p.Errors, h.filters.Error)
 	}
 	if len(p.HostIds) == 0 {
 		return nil
