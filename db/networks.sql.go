@@ -7,9 +7,9 @@ package db
 
 import (
 	"context"
-	"time"
 
 	"quantix/internal/fleet"
+	"time"
 )
 
 const addNetwork = `-- name: AddNetwork :exec

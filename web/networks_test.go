@@ -58,7 +58,7 @@ func TestABridgeIsOpenedToAProject(t *testing.T) {
 	shown.lacks(t, `<form class="pad`)
 	chief.post(grants, url.Values{"project": {string(shop)}, "revoke": {"yes"}}).is(t, http.StatusSeeOther)
 	mia.get("/networks/"+id).is(t, http.StatusNotFound)
-	chief.post(grants, url.Values{"project": {"all"}}, hx("grants")...).is(t, http.StatusOK).has(t, `id="grant-all"`, "It is open to all.")
+	chief.post(grants, url.Values{"project": {"all"}}, hx("grants")...).is(t, http.StatusOK).has(t, `id="grant-all"`, "Shared with all projects.")
 	chief.post(grants, url.Values{}, hx("grants")...).is(t, http.StatusNotFound)
 	for who, want := range map[fleet.UserID]int{"mara": http.StatusNoContent, "mia": http.StatusForbidden} {
 		token, err := p.control.CreateToken(t.Context(), fleet.Actor{UserID: who}, "ci", 0)

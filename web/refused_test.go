@@ -237,7 +237,7 @@ func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
 	case onlineVM:
 		r.refuses(t, c, r.admin, "PATCH", one+string(r.on), on)
 	case bulkNames:
-		r.refuses(t, c, r.admin, "POST", all+"/series", r.fresh)
+		r.refuses(t, c, r.admin, "POST", all+"/bulk-create", r.fresh)
 	case tenant:
 		r.refuses(t, c, r.tenant, "POST", all, r.fresh)
 	case tenants:

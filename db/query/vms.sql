@@ -33,7 +33,7 @@ WHERE v.id = @id AND NOT EXISTS (
     SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.disk.move' AND j.state IN ('queued', 'running')
       AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(j.args #> '{move,disk}')))
   AND NOT EXISTS (
-    SELECT 1 FROM jobs j CROSS JOIN LATERAL jsonb_path_query(j.args, '$.leave.disks[*]') d
+    SELECT 1 FROM jobs j CROSS JOIN LATERAL jsonb_path_query(j.args, '$.migrate.disks[*]') d
     WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running')
       AND NOT @spec::jsonb @> jsonb_build_object('disks', jsonb_build_array(d->'disk')));
 

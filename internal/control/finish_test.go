@@ -44,7 +44,7 @@ func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	pending := fleet.VMStatus{
 		Power: fleet.Running, NextBoot: []string{"nics"}, PendingUnplug: []fleet.PendingUnplug{{Field: "nics", What: "NIC 52:54:00:00:00:01"}},
 	}
-	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &pending}); err != nil || remark() != "The guest did not let go of NIC 52:54:00:00:00:01; it goes at the next start." {
+	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Done, VM: &pending}); err != nil || remark() != "The guest did not release NIC 52:54:00:00:00:01; it is removed at the next start." {
 		t.Fatalf("the task ends with %q, %v", remark(), err)
 	}
 	list := func() []string {
@@ -59,7 +59,7 @@ func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 		}
 		return out
 	}
-	if got := list(); len(got) != 1 || got[0] != "NIC 52:54:00:00:00:01 (the guest has not let go of it)" {
+	if got := list(); len(got) != 1 || got[0] != "NIC 52:54:00:00:00:01 (the guest has not released it)" {
 		t.Errorf("the list says %q", got)
 	}
 	r.report("d1", wire.VMReport{ID: id, Generation: 2, Status: fleet.VMStatus{Power: fleet.Running}})

@@ -64,7 +64,7 @@ func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []f
 	}
 	for _, p := range promised {
 		if c := shared[string(p.HostID)+" "+p.Mode+" "+p.Device]; c != nil {
-			c.Allocated += int(p.Cards)
+			c.Allocated += int(p.Nics)
 			c.By = append(c.By, p.Name)
 		}
 	}

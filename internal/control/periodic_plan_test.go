@@ -47,7 +47,7 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}{
 		"CountedVMs":      {`'', 200`, 400},
 		"CountedVMsNamed": {`'` + ids + `'`, 600},
-		"CountFoundOn":    {`'` + hosts + `'`, 200},
+		"CountDiscoveredOn":    {`'` + hosts + `'`, 200},
 		"DriftedVMs":      {`'1 hour'`, 1500}, // 100 drifted VMs, each with its host and jobs
 	} {
 		read, plan := r.planned(name, x.args)

@@ -915,7 +915,7 @@ func Reserve(p ReservePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mac", Label: "MAC address of the card", Value: p.In.MAC, Required: true, Error: p.Errors.At("mac"), Hint: "Such as 52:54:00:12:34:56", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mac", Label: "MAC address of the NIC", Value: p.In.MAC, Required: true, Error: p.Errors.At("mac"), Hint: "Such as 52:54:00:12:34:56", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

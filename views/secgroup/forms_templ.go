@@ -368,7 +368,7 @@ func Card(f NICForm) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, " gives to cards, and follows it. With other groups than these it has its own; with none it follows the port group again.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, " gives to NICs, and follows it. With other groups than these it has its own; with none it follows the port group again.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
