@@ -34,7 +34,7 @@ type passwordForm struct {
 	Next      string `form:"next"`
 }
 
-// passwordPage shows none of what was typed, but where it leads.
+// passwordPage shows the form for a new password. It never repeats a typed password, only the address to return to.
 func (s *Server) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how asked) error {
 	if !how.again() {
 		in.Next = c.QueryParam("next")
@@ -57,6 +57,6 @@ func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) 
 	if err != nil {
 		return nil, err
 	}
-	// All older sessions have ended with the old password; this one goes on under a new token.
+	// SetPassword ended all older sessions. This browser continues with a new session token.
 	return redirect(localPath(in.Next)), s.begin(c, a.UserID, began)
 }

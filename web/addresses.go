@@ -11,7 +11,7 @@ import (
 	networkview "quantix/views/network"
 )
 
-// addressBook is what the tab of a network's addresses shows.
+// addressBook returns the data of a network's Addresses tab.
 func (s *Server) addressBook(c echo.Context, a fleet.Actor, id fleet.NetworkID) (networkview.Book, error) {
 	host := fleet.HostID(c.QueryParam("host"))
 	all, err := s.Control.NetworkAddresses(c.Request().Context(), a, id, host)
@@ -30,7 +30,7 @@ func addressesTab(c echo.Context) string {
 	return views.TabPath(views.NetworkPath(fleet.NetworkID(c.Param("id"))), "addresses")
 }
 
-// askReservation is filled in by whoever links to it.
+// askReservation shows the reservation form; the query of the link fills its fields.
 func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, how asked) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))

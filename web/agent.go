@@ -26,10 +26,12 @@ const (
 	agentLimit  = 256 << 10 // bytes of any other request of an agent
 )
 
-// addForAgents adds a route of agents, whose handler runs when the agent has shown what the route's kind asks for.
+// addForAgents adds a route of the agent API. Its handler runs after the agent has passed the check of the route's
+// kind.
 func (s *Server) addForAgents(r route) {
 	if r.path == wire.PathClaim {
-		s.agents.Add(r.method, r.path, s.claim(r)) // nothing in between: each frame is on ten thousand parked stacks
+		// no middleware: each stack frame would exist once for each of ten thousand parked claims
+		s.agents.Add(r.method, r.path, s.claim(r))
 		return
 	}
 	s.agents.Add(r.method, r.path, func(c echo.Context) error {
@@ -41,7 +43,7 @@ func (s *Server) addForAgents(r route) {
 	}, s.metrics.observe, recoverPanic)
 }
 
-// prove finds the host that asks, or refuses.
+// prove authenticates the host by the check of the route's kind, or returns an error.
 func (s *Server) prove(c echo.Context, r route) (a fleet.Actor, err error) {
 	switch r.kind {
 	case joining:
@@ -60,7 +62,7 @@ func (s *Server) prove(c echo.Context, r route) (a fleet.Actor, err error) {
 	return a, err
 }
 
-// agentBy is the host whose certificate the listener has verified, with the session that it says it has.
+// agentBy returns the host of the verified client certificate, with the session that its header names.
 func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
 	r := c.Request()
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -74,8 +76,8 @@ func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)
 	return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Show this host's certificate. One that ended more than 30 days ago cannot be renewed: open the host in Quantix and choose \"Join again\".")
 }
 
-// agentRequest is a route whose body, of at most limit bytes, goes to do for the agent that proved itself, and whose answer is
-// what comes back; nil: 204.
+// agentRequest returns a handler that decodes a body of at most limit bytes, calls do for the authenticated agent and
+// answers with the result as JSON. A nil result is answered with 204.
 func agentRequest[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (*O, error)) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		in, err := readJSON[I](c, limit)
@@ -93,7 +95,7 @@ func agentRequest[I, O any](limit int64, do func(echo.Context, fleet.Actor, I) (
 	}
 }
 
-// agentCall is agentRequest for what asks nothing of the request but its body.
+// agentCall is agentRequest for calls that need only the body of the request.
 func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (O, error)) handler {
 	return agentRequest(limit, func(c echo.Context, a fleet.Actor, in I) (*O, error) {
 		out, err := do(c.Request().Context(), a, in)
@@ -101,7 +103,7 @@ func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (
 	})
 }
 
-// join needs no certificate: it is how a host gets its first.
+// join needs no certificate: the host gets its first certificate here.
 func (s *Server) join(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
 	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
 	return &out, err
@@ -127,7 +129,7 @@ func (s *Server) finish(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.Fi
 	return &answer, err
 }
 
-// finishAll is finish for some at once.
+// finishAll finishes several jobs in one request.
 func (s *Server) finishAll(c echo.Context, a fleet.Actor, in wire.Results) (*wire.ResultsAnswer, error) {
 	if len(in.Results) == 0 {
 		return nil, fleet.Errorf(fleet.Malformed, "Send at least one result.")
@@ -149,7 +151,8 @@ func (s *Server) finishAll(c echo.Context, a fleet.Actor, in wire.Results) (*wir
 	return out, nil
 }
 
-// hostPair is a host's end of a pair: it dials because a job told it to. What is open stays open when the agent says hello again.
+// hostPair accepts the host's end of a relay, which the agent dials for a job. An open relay survives a new hello of
+// the agent.
 func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
 	if !c.IsWebSocket() {
 		return notWebsocket()
@@ -160,29 +163,29 @@ func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
 	}
 	ws, err := relay.Upgrade(c.Response(), c.Request())
 	if err != nil {
-		return nil //nolint:nilerr // Upgrade has answered
+		return nil //nolint:nilerr // Upgrade has already answered
 	}
 	s.servePair(c.Request().Context(), a, end, ws, nil)
 	return nil
 }
 
-// servePair brings an end that control has let in to the other one.
+// servePair connects an end that control has admitted with the other end of its relay.
 func (s *Server) servePair(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, said func()) {
 	if err := s.pairs.Serve(ctx, end, ws, said); err != nil {
 		s.Log.Info("pair ended before it began", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}
 }
 
-// stopping is what agents hear of a portal that ends.
+// stopping is the answer to agents while the portal shuts down.
 var stopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Ask again."}
 
-// failAgent answers an agent's request that ended in err.
+// failAgent writes the response for an agent's request that failed with err.
 func (s *Server) failAgent(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
 	r := stopping
-	if c.Request().Context().Err() == nil { // else the agent has hung up, or the portal is about to
+	if c.Request().Context().Err() == nil { // otherwise the agent has disconnected or the portal is shutting down
 		r = s.refuse(c, asTooLarge(err))
 	}
 	if sent := problem(c, r); sent != nil {
@@ -190,11 +193,11 @@ func (s *Server) failAgent(err error, c echo.Context) {
 	}
 }
 
-// bodies are the buffers that requests are read into; they are free again before the work begins.
+// bodies pools the buffers for request bodies. A buffer returns to the pool before the handler's work begins.
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// readJSON reads a message of at most limit bytes to its end, and makes it keep its bounds. Fields that it does not know are left
-// alone: a newer agent may send more.
+// readJSON reads a whole JSON message of at most limit bytes and checks its bounds. It ignores unknown fields, because
+// a newer agent may send more.
 func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	var in T
 	r := c.Request()
@@ -209,7 +212,7 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 		}
 	}()
 	readUntil(c, time.Now().Add(bodyTime))
-	defer readUntil(c, time.Time{}) // a parked claim is longer than that
+	defer readUntil(c, time.Time{}) // a parked claim outlasts the read deadline
 	if _, err := buf.ReadFrom(http.MaxBytesReader(c.Response(), r.Body, limit)); err != nil {
 		if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return in, tooLarge(e.Limit)
@@ -225,7 +228,7 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 	return in, wire.Fit(&in)
 }
 
-// bearerOf is the token of an Authorization header, or "".
+// bearerOf returns the bearer token of the Authorization header, or "".
 func bearerOf(r *http.Request) string {
 	scheme, secret, _ := strings.Cut(r.Header.Get(echo.HeaderAuthorization), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -21,17 +21,18 @@ import (
 
 const apiBase = "/api/v1"
 
-// call is one operation of /api/v1. in holds parameters and body, out the headers and the body that go back.
+// call is the handler of one operation of /api/v1. in holds the parameters and the body; out holds the response's
+// headers and body.
 type call[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O, error)
 
-// operation is a line of the API's table: huma registers it, and the middleware finds its right under its route.
+// operation is one row of the API's table. huma registers it, and the middleware finds its permission by its route.
 type operation struct {
 	huma.Operation
 	right    policy.Permission
 	register func(s *Server, api huma.API, op huma.Operation)
 }
 
-// op makes an operation that answers status. path is below apiBase, with {id} for a parameter.
+// op returns an operation that answers with status on success. path is relative to apiBase, with {id} for a parameter.
 func op[I, O any](method, path string, right policy.Permission, status int, id, summary string, do call[I, O]) operation {
 	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	o := operation{right: right, Operation: huma.Operation{
@@ -58,7 +59,7 @@ func op[I, O any](method, path string, right policy.Permission, status int, id, 
 	return o
 }
 
-// answer asks do; a POST once for each Idempotency-Key.
+// answer calls do. A POST with an Idempotency-Key runs at most once.
 func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do call[I, O]) (*O, error) {
 	a := actorOf(c)
 	if c.Request().Method != post {
@@ -75,13 +76,14 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 	return out, err
 }
 
-// callKey carries the request across huma, to the one place above that takes the actor out of it.
+// callKey is the context key that carries the request through huma to answer, which reads the actor from it.
 type callKey struct{}
 
-// nothing is the body of a 204.
+// nothing is the empty body of a 204.
 type nothing struct{}
 
-// Offered is what the person may ask of the object now, and why not. Exported, as huma describes no other embedded types.
+// Offered lists the actions that the user may start on the object now, with reasons for those refused. It is exported
+// because huma describes no unexported embedded types.
 type Offered struct {
 	Actions []fleet.ActionState `json:"actions" doc:"What you can ask of it now, and why not"`
 }
@@ -90,7 +92,7 @@ func offers(a fleet.Actor, noun string, states []fleet.ActionState) Offered {
 	return Offered{policy.Offer(a, noun, "", states)}
 }
 
-// apiRoutes lists /api/v1 with the right that each operation needs.
+// apiRoutes lists the routes of /api/v1 with the permission of each operation.
 func (s *Server) apiRoutes() []route {
 	routes := []route{
 		{get, apiBase + "/openapi.json", api, anyone, s.openAPI},
@@ -103,7 +105,7 @@ func (s *Server) apiRoutes() []route {
 	return routes
 }
 
-// registerAPI puts the handlers of /api/v1 on e and writes its description.
+// registerAPI registers the operations of /api/v1 on e and prepares the OpenAPI description.
 func (s *Server) registerAPI(e *echo.Echo) {
 	config := huma.DefaultConfig("Quantix", s.Version)
 	config.OpenAPIPath, config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", "", nil
@@ -114,8 +116,8 @@ func (s *Server) registerAPI(e *echo.Echo) {
 	}
 	config.Security = []map[string][]string{{"token": {}}}
 	config.Formats = map[string]huma.Format{"application/json": boundedJSON, "json": boundedJSON, "application/yaml": boundedYAML}
-	config.FieldsOptionalByDefault = true      // what is missing is judged by the same rules as on the pages
-	config.RejectUnknownQueryParameters = true // a misspelt filter would show what nobody asked for
+	config.FieldsOptionalByDefault = true      // control checks for missing fields, with the same rules as for pages
+	config.RejectUnknownQueryParameters = true // a misspelt filter would silently return unfiltered results
 	api := humaecho.New(e, config)
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
 		takeForJSON(humaecho.Unwrap(ctx).Request())
@@ -125,7 +127,7 @@ func (s *Server) registerAPI(e *echo.Echo) {
 		o.register(s, api, o.Operation)
 	}
 	requireAnswers(api.OpenAPI())
-	// Rendered by the first who asks: it takes a tenth of a second, which no start needs.
+	// The first request renders the description: it takes 100 ms, which would delay every start of the portal.
 	s.description = sync.OnceValues(func() ([]byte, error) { return json.Marshal(api.OpenAPI()) })
 }
 
@@ -133,15 +135,15 @@ const apiDescription = "The operations of the pages, for programs. Lists answer 
 	"?after= to go on. Refusals are problem+json with a sentence that says what to do, and the path of the field where one applies. " +
 	"What you may not see answers 404, as what does not exist."
 
-// takeForJSON reads as JSON what curl and others send under a form's type where none was named. It comes with a bearer token, which no
-// browser adds by itself, so it is no other site's form.
+// takeForJSON treats a request body as JSON where curl and other clients send the form content type by default. Only
+// requests with a bearer token qualify: browsers never add one by themselves, so cross-site forms are excluded.
 func takeForJSON(r *http.Request) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" && bearerOf(r) != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
 }
 
-// openAPI answers with the description of the API, which needs no token.
+// openAPI answers with the OpenAPI description, which needs no token.
 func (s *Server) openAPI(c echo.Context, _ fleet.Actor) error {
 	text, err := s.description()
 	if err != nil {
@@ -150,9 +152,9 @@ func (s *Server) openAPI(c echo.Context, _ fleet.Actor) error {
 	return c.Blob(http.StatusOK, "application/vnd.oai.openapi+json;version=3.1", text)
 }
 
-// apiProblem judges an error as it is judged for pages.
+// apiProblem converts an error with the same rules as for pages.
 func (s *Server) apiProblem(c echo.Context, err error) *problemBody {
-	if errors.Is(c.Request().Context().Err(), context.Canceled) { // nobody reads the answer
+	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
 		return problemOf(refusal{status: http.StatusServiceUnavailable, message: "The request ended early. Ask again."})
 	}
 	r := s.refuse(c, asTooLarge(err))
@@ -162,7 +164,7 @@ func (s *Server) apiProblem(c echo.Context, err error) *problemBody {
 	return problemOf(r)
 }
 
-// schemaName calls a VMView a VM: programs know only the view.
+// schemaName names the schema of VMView "VM": API clients know only the view.
 func schemaName(t reflect.Type, hint string) string {
 	name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "View", "")
 	if names := strings.SplitAfter(name, "Page"); len(names) == 2 && names[0] == "Page" {
@@ -179,7 +181,8 @@ func schemaName(t reflect.Type, hint string) string {
 	return name
 }
 
-// requireAnswers marks what answers always hold, be it null. Bodies of requests keep their fields optional.
+// requireAnswers marks the fields that responses always contain (possibly null) as required. Fields of request bodies
+// stay optional.
 func requireAnswers(doc *huma.OpenAPI) {
 	asked := map[string]bool{}
 	for _, path := range doc.Paths {
@@ -197,7 +200,7 @@ func requireAnswers(doc *huma.OpenAPI) {
 			schema.Required = nil
 			for _, f := range alwaysThere(t) {
 				schema.Required = append(schema.Required, f.name)
-				// huma knows null for plain types alone, not for what another schema describes.
+				// huma supports null only for plain types, not for references to other schemas.
 				if p := schema.Properties[f.name]; f.null && p != nil && p.Ref != "" {
 					schema.Properties[f.name] = &huma.Schema{AnyOf: []*huma.Schema{{Ref: p.Ref}, {Type: "null"}}}
 				}
@@ -206,7 +209,7 @@ func requireAnswers(doc *huma.OpenAPI) {
 	}
 }
 
-// reach notes every schema that s leads to.
+// reach records every schema that s refers to, directly or indirectly.
 func reach(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	if s == nil {
 		return
@@ -228,13 +231,13 @@ func reach(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	}
 }
 
-// alwaysField is a JSON field that is never left out; null where it may hold nothing.
+// alwaysField is a JSON field that is never omitted; it is null where its value may be nil.
 type alwaysField struct {
 	name string
 	null bool
 }
 
-// alwaysThere are the fields of t that are never left out.
+// alwaysThere returns the fields of t that are never omitted.
 func alwaysThere(t reflect.Type) (fields []alwaysField) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()

@@ -18,7 +18,7 @@ func (s *Server) apiNetworkAddresses(ctx context.Context, a fleet.Actor, in *net
 	return &networkAddressesOutput{out}, err
 }
 
-// ReservationPath names the NIC that an address is kept for.
+// ReservationPath names the NIC that an address is reserved for.
 type ReservationPath struct {
 	NetworkPath
 	MAC string `path:"mac" maxLength:"17" example:"52:54:00:12:34:56"`
@@ -32,7 +32,7 @@ type reserveInput struct {
 	}
 }
 
-// ReservedBody is what is kept for a NIC, and the tasks of the hosts that are told so.
+// ReservedBody is the address reserved for a NIC, and the tasks that apply it on hosts.
 type ReservedBody struct {
 	fleet.StaticLease
 	Items []fleet.Task `json:"items"`

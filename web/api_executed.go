@@ -6,13 +6,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// objectPath names an object that hosts execute.
+// objectPath names an object that is assigned to hosts: a pool or a network.
 type objectPath interface{ of() fleet.Subject }
 
 func (p PoolPath) of() fleet.Subject    { return fleet.SubjectPool(p.ID) }
 func (p NetworkPath) of() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
 
-// hostStatusPath names one on a host.
+// hostStatusPath names such an object on one host.
 type hostStatusPath interface {
 	objectPath
 	on() fleet.HostID
@@ -35,7 +35,7 @@ func apiAssign[P hostStatusPath](s *Server) call[P, pageOutput[fleet.Task]] {
 	}
 }
 
-// apiOnHost orders something of an object on one host.
+// apiOnHost returns an operation that starts a task for an object on one host.
 func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) call[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		id, err := do(ctx, a, (*in).of(), (*in).on())
@@ -43,7 +43,7 @@ func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor
 	}
 }
 
-// RetriedBody is what came of asking all failed hosts to try again.
+// RetriedBody is the result of a retry on all failed hosts.
 type RetriedBody struct {
 	Items  []fleet.Task `json:"items"`
 	Silent int          `json:"offline" doc:"Hosts that are not heard; they try by themselves when they are back"`
@@ -63,7 +63,7 @@ func apiRetryEverywhere[P objectPath](s *Server) call[P, retriedOutput] {
 	}
 }
 
-// SelectorBody is which labels a host must have to get an object by itself.
+// SelectorBody is the label selector of hosts that get an object automatically.
 type SelectorBody struct {
 	Selector string `json:"selector" doc:"Labels that a host must have, all of them: key=value, or a key alone, with commas between. Empty: it comes to no host by itself" example:"rack=4, ssd"`
 }

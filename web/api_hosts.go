@@ -39,7 +39,7 @@ type updateHostInput struct {
 	Body mergePatch[hostEdit]
 }
 
-// hostEdit is what can be edited of a host, in the place where a host has it.
+// hostEdit holds the editable fields of a host, at the same JSON paths as in the host.
 type hostEdit struct {
 	Spec fleet.HostSpec `json:"spec"`
 }

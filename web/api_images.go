@@ -8,12 +8,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// ImagePath names an image of the library in the path.
+// ImagePath names an image of the image library in the path.
 type ImagePath struct {
 	ID fleet.ImageID `path:"id"`
 }
 
-// CopyPath names a copy of an image: a file of a pool.
+// CopyPath names a copy of an image: a volume in a pool.
 type CopyPath struct {
 	ImagePath
 	Pool   fleet.PoolID `path:"pool"`
@@ -99,7 +99,7 @@ type copyImageInput struct {
 	Body control.NewCopy
 }
 
-// apiCopyImage answers without a task where the pool had a file with the image's bytes.
+// apiCopyImage answers without a task where the pool already holds a file with the image's content.
 func (s *Server) apiCopyImage(ctx context.Context, a fleet.Actor, in *copyImageInput) (*tasksAsked, error) {
 	task, err := s.Control.CopyImage(ctx, a, in.ID, in.Body)
 	out := &tasksAsked{}

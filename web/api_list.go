@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ListQuery is what every list takes.
+// ListQuery holds the query parameters of every list.
 type ListQuery struct {
 	Filter  string          `query:"filter" doc:"The pages' filter language: phase:running label:env=prod name:web*"`
 	Sort    string          `query:"sort" doc:"A column's key, with - in front for descending"`
@@ -27,7 +27,7 @@ func (in ListQuery) query() (fleet.Query, error) {
 
 type pageOutput[T any] struct{ Body fleet.Page[T] }
 
-// list is the operation of one of control's lists.
+// list returns the operation for one of control's paged lists.
 func list[T any](get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)) call[ListQuery, pageOutput[T]] {
 	return func(ctx context.Context, a fleet.Actor, in *ListQuery) (*pageOutput[T], error) {
 		q, err := in.query()
@@ -39,7 +39,7 @@ func list[T any](get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page
 	}
 }
 
-// whole is a list that has one page.
+// whole returns all items as the only page of a list.
 func whole[T any](items []T, err error) (*pageOutput[T], error) {
 	if items == nil {
 		items = []T{}

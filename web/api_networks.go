@@ -12,7 +12,7 @@ type NetworkPath struct {
 	ID fleet.NetworkID `path:"id"`
 }
 
-// NetworkHostPath names a network and a host of it.
+// NetworkHostPath names a network and one of its hosts.
 type NetworkHostPath struct {
 	NetworkPath
 	Host fleet.HostID `path:"host"`
@@ -53,7 +53,7 @@ func (s *Server) apiNetworkHosts(ctx context.Context, a fleet.Actor, in *network
 	})(ctx, a, &in.ListQuery)
 }
 
-// GrantPath names a network and the project that it is open to.
+// GrantPath names a network and a project with access to it.
 type GrantPath struct {
 	ID      fleet.NetworkID `path:"id"`
 	Project string          `path:"project"`

@@ -16,19 +16,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mergePatch is a JSON merge patch (RFC 7396) of a T: what is left out stays, null takes away, and a list takes the place of the old one.
+// mergePatch is a JSON merge patch (RFC 7396) of a T: omitted fields stay, null removes a field, and a list replaces
+// the old list.
 type mergePatch[T any] struct{ text []byte }
 
-// UnmarshalJSON keeps the patch as it was sent, because null and nothing are two things in it.
+// UnmarshalJSON keeps the patch as it was sent, because an omitted field and a null field differ in a patch.
 func (p *mergePatch[T]) UnmarshalJSON(text []byte) error {
 	p.text = slices.Clone(text)
 	return nil
 }
 
-// MarshalJSON is the patch as it was sent: what was asked before under an Idempotency-Key is known again by it.
+// MarshalJSON returns the patch as it was sent. The Idempotency-Key check compares requests by this text.
 func (p mergePatch[T]) MarshalJSON() ([]byte, error) { return p.text, nil }
 
-// Schema describes a T in which every field may be left out or null.
+// Schema describes a T whose fields may all be omitted or null.
 func (mergePatch[T]) Schema(r huma.Registry) *huma.Schema {
 	return patchable(r, r.Schema(reflect.TypeFor[T](), false, ""))
 }
@@ -53,7 +54,7 @@ func orNull(s *huma.Schema) *huma.Schema {
 	return s
 }
 
-// on is the T that comes of old.
+// on returns the T that results from applying the patch to old.
 func (p mergePatch[T]) on(old T) (T, error) {
 	var out T
 	before, err := json.Marshal(old)
@@ -77,7 +78,8 @@ func (p mergePatch[T]) on(old T) (T, error) {
 	return out, nil
 }
 
-// mergeText is old with the patch, in time that grows with what is sent: the usual library looks through all members for each that is new.
+// mergeText applies the patch to old, in time linear in the size of the patch. The usual library searches all members
+// for each new one.
 func mergeText(old, patch []byte) ([]byte, error) {
 	before, err := tree(old)
 	if err != nil {
@@ -90,7 +92,7 @@ func mergeText(old, patch []byte) ([]byte, error) {
 	return json.Marshal(merged(before, change))
 }
 
-// tree is the document, its numbers as they were written.
+// tree decodes a JSON document and keeps its numbers as they were written.
 func tree(text []byte) (out any, err error) {
 	read := json.NewDecoder(bytes.NewReader(text))
 	read.UseNumber()
@@ -116,7 +118,7 @@ func merged(old, patch any) any {
 	return out
 }
 
-// MatchHeader is the generation of an If-Match header, plain or as an ETag; 0 where there is none.
+// MatchHeader is the generation of an If-Match header, plain or as an ETag; 0 where the header is absent.
 type MatchHeader struct {
 	IfMatch string `header:"If-Match" doc:"The generation that the change is meant for; at another one it is refused (409)"`
 }
@@ -135,10 +137,11 @@ func (m MatchHeader) generation() (int64, error) {
 
 func etag(generation int64) string { return `"` + strconv.FormatInt(generation, 10) + `"` }
 
-// patchTries is how often a merge with what is there now is tried while others change it too.
+// patchTries is how often a merge with the current version is tried while concurrent changes interfere.
 const patchTries = 5
 
-// retryPatch runs do again while somebody else came between its look and its change. A caller's own If-Match is judged once.
+// retryPatch repeats do while a concurrent change came between its read and its write. With an If-Match header of the
+// caller, do runs only once.
 func retryPatch[T any](m MatchHeader, do func(generation int64) (T, error)) (T, error) {
 	wanted, err := m.generation()
 	if err != nil {

@@ -13,7 +13,7 @@ type PoolPath struct {
 	ID fleet.PoolID `path:"id"`
 }
 
-// PoolHostPath names a pool and a host of it.
+// PoolHostPath names a pool and one of its hosts.
 type PoolHostPath struct {
 	PoolPath
 	Host fleet.HostID `path:"host"`

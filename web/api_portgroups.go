@@ -57,7 +57,7 @@ func (s *Server) apiDropPortGroup(ctx context.Context, a fleet.Actor, in *PortGr
 	return s.tasksOf(ctx, a, ids, err)
 }
 
-// GroupGrantPath names a port group and the project that it is open to.
+// GroupGrantPath names a port group and a project with access to it.
 type GroupGrantPath struct {
 	PortGroupPath
 	Project string `path:"project"`

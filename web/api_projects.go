@@ -81,7 +81,7 @@ type setMemberInput struct {
 
 func (s *Server) apiSetMember(ctx context.Context, a fleet.Actor, in *setMemberInput) (*nothing, error) {
 	if in.Body.Role == fleet.RoleNone {
-		in.Body.Role = "none" // control's word for it is the empty one, which here is only forgotten
+		in.Body.Role = "none" // control uses the empty role for this, which in a request only means a forgotten field
 	}
 	return nil, s.Control.SetMember(ctx, a, in.ID, in.User, in.Body.Role)
 }

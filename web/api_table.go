@@ -17,7 +17,8 @@ const (
 	noContent = http.StatusNoContent
 )
 
-// operations lists all of /api/v1. 202 means that hosts have yet to do it: the answer is the task, or the tasks.
+// operations lists all operations of /api/v1. Status 202 means that hosts still have work to do; the response holds the
+// task or tasks.
 func (s *Server) operations() []operation {
 	return []operation{
 		op(get, "/vms", policy.VMSee, ok, "list-vms", "List VMs", list(s.Control.ListVMs)),

@@ -30,7 +30,7 @@ func (s *Server) apiCancelTask(ctx context.Context, a fleet.Actor, in *TaskPath)
 	return &taskOutput{task}, err
 }
 
-// tasksOf answers with the tasks that hosts have to do; none where there is nothing to do.
+// tasksOf answers with the tasks that were started for hosts; the list is empty where hosts have nothing to do.
 func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
 	if err != nil {
 		return nil, err

@@ -73,7 +73,7 @@ func (s *Server) apiDeleteTemplate(ctx context.Context, a fleet.Actor, in *delet
 	return goneTasks(tasks), err
 }
 
-// goneTasks are the tasks that delete files, as they were asked for.
+// goneTasks returns the tasks that delete files.
 func goneTasks(tasks []fleet.TaskID) *tasksAsked {
 	out := &tasksAsked{}
 	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// uploadRoutes are where uploads come in, of browsers and of programs.
+// uploadRoutes lists the routes that receive uploads, for browsers and for API clients.
 func (s *Server) uploadRoutes() []route {
 	make := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.PostFile }
 	look := func(h *tus.UnroutedHandler) http.HandlerFunc { return h.HeadFile }

@@ -58,7 +58,7 @@ func (s *Server) apiReapply(ctx context.Context, a fleet.Actor, in *VMPath) (*ta
 	return &taskOutput{task}, err
 }
 
-// changedVM answers a change with the VM as it is then, and the task that brings it to the host.
+// changedVM answers with the changed VM and the task that applies the change on the host.
 func changedVM(a fleet.Actor) func(fleet.VMView, fleet.TaskID, error) (*vmOutput, error) {
 	return func(vm fleet.VMView, task fleet.TaskID, err error) (*vmOutput, error) {
 		out := vmAnswer(a, vm)

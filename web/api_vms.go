@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// VMPath names a VM in the path. Like the other parts that inputs share it is exported because huma fills no others.
+// VMPath names a VM in the path. It is exported because huma fills only exported embedded types.
 type VMPath struct {
 	ID fleet.VMID `path:"id"`
 }
@@ -33,14 +33,15 @@ func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
 
 type newVMInput struct{ Body CreateVM }
 
-// CreateVM is a new VM, as the form of a new VM writes it in YAML, too. Exported, as huma describes no other embedded types.
+// CreateVM is the request body for a new VM; the form's YAML view uses it too. It is exported because huma describes no
+// unexported embedded types.
 type CreateVM struct {
 	control.CreateVM
 	APIVersion string `json:"apiVersion,omitempty" doc:"quantix/v1, or nothing"`
 	Kind       string `json:"kind,omitempty" doc:"VM, or nothing"`
 }
 
-// How an object that is a VM says so.
+// The apiVersion and kind of a VM document.
 const (
 	objectVersion = "quantix/v1"
 	objectVM      = "VM"
@@ -73,7 +74,7 @@ func (s *Server) apiGetVM(ctx context.Context, a fleet.Actor, in *VMPath) (*vmOu
 	return vmAnswer(a, vm), err
 }
 
-// vmEdit is what can be edited of a VM, in the places where a VM has it.
+// vmEdit holds the editable fields of a VM, at the same JSON paths as in the VM.
 type vmEdit struct {
 	Name        string            `json:"name"`
 	Labels      map[string]string `json:"labels"`
@@ -95,7 +96,7 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 			return nil, err
 		}
 		vm, task, err := s.Control.UpdateVM(ctx, a, in.ID, change)
-		if err == nil && task == "" { // nothing to change
+		if err == nil && task == "" { // the patch changes nothing
 			vm = old
 		}
 		out := vmAnswer(a, vm)
@@ -104,7 +105,7 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 	})
 }
 
-// patchOf is the change that a patch makes of the VM as it is.
+// patchOf returns the update that a patch makes of the current VM.
 func (s *Server) patchOf(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
 	if old, err = s.Control.GetVM(ctx, a, in.ID); err != nil {
 		return old, change, err

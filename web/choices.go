@@ -20,25 +20,25 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// mostChoices is how many options a select shows. Where there are more, one searches for a part of the text.
+// mostChoices is the number of options that a select shows at most. Users find others by text search.
 const mostChoices = 40
 
-// pick is what somebody chooses from: a key of choosers, for a thing that it depends on.
+// pick is one query for options: a key of choosers, and the object that the options depend on.
 type pick struct {
 	typ  string
-	of   string   // id of that thing; empty: none
-	text string   // part of the text of the options to show
-	now  []string // values that are shown in any case: those chosen now
-	page string   // of the form, which shows all options where its query has "all": for browsers without scripts
+	of   string   // id of that object; empty: none
+	text string   // search text; only options that contain it are shown
+	now  []string // currently chosen values, which are always shown
+	page string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
 	all  bool
 
-	media    *query.Media            // where it was read for another choice already
-	targets  []fleet.MigrationTarget // likewise
-	pools    []fleet.PoolView        // likewise
-	networks []fleet.NetworkView     // likewise
+	media    *query.Media            // set where another choice of the same form has already read it
+	targets  []fleet.MigrationTarget // set where already read
+	pools    []fleet.PoolView        // set where already read
+	networks []fleet.NetworkView     // set where already read
 }
 
-// chooser lists options. It may leave out those without c.text in theirs, and those that do not fit any more.
+// chooser lists options. It may omit options that do not contain c.text, and those beyond the limit.
 type chooser func(s *Server, ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error)
 
 var choosers = map[string]chooser{
@@ -49,10 +49,10 @@ var choosers = map[string]chooser{
 	"leave-targets": (*Server).migrateOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
-// unchosen is the option that stands for no choice, where that is one.
+// unchosen is the text of the option for "no choice", by kind of choice.
 var unchosen = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
-// choose fills a select of a form.
+// choose returns the options of a form's select.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {
 	all, err := choosers[c.typ](s, ctx, a, c)
 	if err != nil {
@@ -62,7 +62,7 @@ func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices
 	if len(all) > mostChoices && !c.all {
 		out.Options = c.fitting(all)
 		out.Search = kit.Link{Path: "/choices/" + c.typ}.With("of", c.of).String()
-		page, _ := url.Parse(c.page) // written below
+		page, _ := url.Parse(c.page) // views wrote the address, so it parses
 		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
 	}
 	if text, ok := unchosen[c.typ]; ok {
@@ -71,7 +71,7 @@ func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices
 	return out, nil
 }
 
-// fitting are the options with the text in theirs, as many as fit, and the present one.
+// fitting returns the options that contain the search text, up to the limit, and always the chosen one.
 func (c pick) fitting(all []kit.Option) []kit.Option {
 	part := strings.ToLower(c.text)
 	var out []kit.Option
@@ -86,7 +86,7 @@ func (c pick) fitting(all []kit.Option) []kit.Option {
 	return out
 }
 
-// choicesPage answers what is searched for among a select's options.
+// choicesPage answers a search among a select's options.
 func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	q := pick{typ: c.Param("noun"), of: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
 	list, ok := choosers[q.typ]
@@ -98,13 +98,14 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	found := q.fitting(all)
-	// The first that fits is chosen; what stands for no choice comes first only where nothing was asked for.
+	// The first match is chosen. The option for "no choice" comes first only without a search text.
 	switch text, ok := unchosen[q.typ]; {
 	case ok && q.text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
 		found = append(found, kit.Option{Text: text})
-	case q.text == "" && (q.typ == "pools" || q.typ == "networks") && len(found) > 0: // none is the first of a list
+	// in a list "no choice" comes first
+	case q.text == "" && (q.typ == "pools" || q.typ == "networks") && len(found) > 0:
 		found = slices.Insert(found, 0, kit.Option{Text: "Default"})
 	case len(found) == 0:
 		found = []kit.Option{{Text: "Nothing has this in its name"}}
@@ -112,7 +113,7 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	return s.write(c, http.StatusOK, kit.Options(found, ""))
 }
 
-// projectOptions are those in which the person may make VMs.
+// projectOptions lists the projects in which the user may create VMs.
 func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
 	return s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
 }
@@ -128,7 +129,7 @@ func (s *Server) projectsThat(ctx context.Context, a fleet.Actor, fit func(fleet
 	return out, err
 }
 
-// hostOptions asks the database for the few that are shown: there may be ten thousand.
+// hostOptions reads only the hosts that are shown: there may be ten thousand.
 func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if !policy.May(a, policy.InfraSee, "") || strings.ContainsAny(c.text, `"\`) {
 		return nil, nil
@@ -155,7 +156,8 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 		if id == "" || slices.ContainsFunc(hosts, func(h fleet.HostView) bool { return string(h.ID) == id }) {
 			continue
 		}
-		if h, err := s.Control.GetHost(ctx, a, fleet.HostID(id)); err == nil { // else it is gone: nothing is chosen
+		// otherwise the host is deleted, and nothing is chosen
+		if h, err := s.Control.GetHost(ctx, a, fleet.HostID(id)); err == nil {
 			hosts = append(hosts, h)
 		}
 	}
@@ -175,12 +177,12 @@ func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 	if c.pools == nil {
 		pools, err = query.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
 	}
-	// The first is chosen where nobody chooses: it must be one that works.
+	// Forms choose the first pool by default, so usable pools come first.
 	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(useless(p), useless(q)) })
 	var out []kit.Option
 	for _, p := range pools {
 		if is := p.Spec.Kind.Is(); is.Kind != "" && !is.Makes {
-			continue // its volumes are chosen themselves
+			continue // raw disks of a block pool are chosen individually
 		}
 		text := p.Name
 		if useless(p) > 0 {
@@ -214,7 +216,7 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 		}
 		c.media = &all
 	}
-	for _, v := range c.media.Images { // who runs the hosts may take any other file, too
+	for _, v := range c.media.Images { // infrastructure administrators may use any other file too
 		if v.Published == nil {
 			out = append(out, volumeChoice(v))
 		}
@@ -222,7 +224,7 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 	return out, nil
 }
 
-// imageGrantOptions are the projects that the image c.of is not published to; none where it is published to all.
+// imageGrantOptions lists the projects that image c.of is not published to; none where it is published to all.
 func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -242,7 +244,7 @@ func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c pick) (
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
-// templateGrantOptions are the projects that the template c.of is not published to; likewise.
+// templateGrantOptions lists the projects that template c.of is not published to; none where it is published to all.
 func (s *Server) templateGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -255,7 +257,7 @@ func (s *Server) templateGrantOptions(ctx context.Context, a fleet.Actor, c pick
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
-// lunOptions are volumes that their storage has made and no VM uses, for those who may give them away.
+// lunOptions lists unused LUNs (volumes that the storage system created), for users who may assign them.
 func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if !policy.May(a, policy.InfraChange, "") {
 		return nil, nil
@@ -267,19 +269,19 @@ func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.O
 	return volumeOptions(luns), err
 }
 
-// isoOptions are the ISO images, with the present one also where its pool is not heard.
+// isoOptions lists the ISO images. The chosen one is included even while its pool has no recent report.
 func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
 }
 
-// discOptions are what goes into further drives: ISO images and floppies.
+// discOptions lists the media for further drives: ISO images and floppies.
 func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
 		return slices.Concat(all.ISOs, plainOnes(all.Images, fleet.MaxFloppyBytes))
 	})
 }
 
-// fileOptions are plain files, such as kernels.
+// fileOptions lists plain files, such as kernels.
 func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainOnes(all.Images, 1<<30) })
 }
@@ -295,12 +297,12 @@ func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of fun
 	return c.among(of(c.media)), nil
 }
 
-// plainOnes are the plain files of at most as many bytes.
+// plainOnes returns the plain files of at most most bytes.
 func plainOnes(all []query.VolumeOn, most int64) []query.VolumeOn {
 	return slices.DeleteFunc(slices.Clone(all), func(v query.VolumeOn) bool { return !v.IsPlain() || v.CapacityBytes > most })
 }
 
-// among are the volumes as options, and what is chosen now.
+// among returns the volumes as options, including the chosen value.
 func (c pick) among(all []query.VolumeOn) []kit.Option {
 	out := volumeOptions(all)
 	for _, value := range c.now {
@@ -334,7 +336,7 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 	return s.withGroups(ctx, a, out, nil)
 }
 
-// projectNetworkOptions are the networks that are open to the project c.of, each by its id.
+// projectNetworkOptions lists the networks that project c.of may use, by id.
 func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
@@ -349,7 +351,8 @@ func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c pic
 	return out, err
 }
 
-// vmNetworkOptions are those that the VM c.of can be put on. A NIC stays where it is, though nobody could put it there now.
+// vmNetworkOptions lists the networks for VM c.of. A NIC keeps its current network, even where the user could not
+// choose it now.
 func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	networks, err := c.networks, error(nil)
 	if networks == nil {
@@ -370,7 +373,7 @@ func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([
 	return out, err
 }
 
-// grantOptions are the projects that the network c.of is not open to; none where it is open to all.
+// grantOptions lists the projects that network c.of is not open to; none where it is open to all.
 func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -390,7 +393,8 @@ func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
-// memberOptions are the people who are no members of the project c.of yet, and whose role does not reach all projects anyway.
+// memberOptions lists the users who are not yet members of project c.of and whose role does not already cover all
+// projects.
 func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err

@@ -21,7 +21,8 @@ import (
 
 var claimURL = &url.URL{Path: wire.PathClaim}
 
-// claim parks until there is work: on an agent's own line outside of net/http, elsewhere within the request.
+// claim returns the handler of the claim call, which waits for work. On an agent connection it waits outside of
+// net/http, otherwise within the request.
 func (s *Server) claim(r route) echo.HandlerFunc {
 	here := s.claimHere(r)
 	return func(c echo.Context) error {
@@ -34,7 +35,7 @@ func (s *Server) claim(r route) echo.HandlerFunc {
 	}
 }
 
-// claimOn looks for work and, where there is none, leaves the claim parked on its connection.
+// claimOn looks for work. Without work, the claim stays parked on its connection.
 func (s *Server) claimOn(conn *agentconn.Conn, c echo.Context, r route) error {
 	a, err := s.prove(c, r)
 	if err != nil {
@@ -60,10 +61,11 @@ func (s *Server) claimOn(conn *agentconn.Conn, c echo.Context, r route) error {
 	if err == nil {
 		go s.park(parked, out, in, wait)
 	}
-	return nil // without a connection there is nobody to tell
+	return nil // without a connection nobody can receive the answer
 }
 
-// park is all that runs for a parked claim. It is small on purpose: BenchmarkParkedAgents watches it.
+// park is the only code that runs while a claim is parked. Its stack is small on purpose: BenchmarkParkedAgents
+// measures it.
 func (s *Server) park(p *agentconn.Parked, out *control.JobWaiter, in wire.ClaimRequest, wait time.Duration) {
 	s.metrics.parked.Add(1)
 	claim, err := out.Wait(p.Life(), in, wait, p.ReadAnything())
@@ -71,8 +73,9 @@ func (s *Server) park(p *agentconn.Parked, out *control.JobWaiter, in wire.Claim
 	s.answerParked(p, claim, err)
 }
 
-// claimHere is a claim that parks within its request. Its body is read to the end before, so that net/http notices when the agent hangs
-// up and the claim ends with it. Proof and body are read on a stack that is gone when the claim parks: see control.Claim.
+// claimHere returns a handler whose claim waits within the request. It reads the whole body first, so that net/http
+// notices a disconnect and cancels the claim. Proof and body are read on a stack that is freed before the claim waits:
+// see control.Claim.
 func (s *Server) claimHere(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var a fleet.Actor
@@ -81,7 +84,7 @@ func (s *Server) claimHere(r route) echo.HandlerFunc {
 		go func() {
 			var err error
 			defer func() {
-				if p := recover(); p != nil { // here it would end the portal
+				if p := recover(); p != nil { // a panic in this goroutine would end the portal
 					err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 				}
 				read <- err
@@ -111,7 +114,7 @@ func (s *Server) answerClaim(c echo.Context, out wire.Claim, err error) error {
 	return c.JSON(http.StatusOK, out)
 }
 
-// answerParked is answerClaim where the request is gone.
+// answerParked is answerClaim for a claim whose request has ended.
 func (s *Server) answerParked(p *agentconn.Parked, out wire.Claim, err error) {
 	s.metrics.claimed(out, err)
 	answer := &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}}
@@ -131,7 +134,7 @@ func (s *Server) answerParked(p *agentconn.Parked, out wire.Claim, err error) {
 	}
 	if body != nil {
 		text, err := json.Marshal(body)
-		if err != nil { // the jobs come again when their lease has lapsed
+		if err != nil { // the jobs are delivered again after their lease has expired
 			s.Log.Error("write a claim's answer", "error", err)
 			answer.StatusCode = http.StatusInternalServerError
 		}

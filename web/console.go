@@ -19,13 +19,15 @@ import (
 )
 
 const (
-	// ticketProtocol carries the ticket among the websocket's subprotocols: browsers can set no other header, and addresses are logged.
+	// ticketProtocol carries the ticket as a websocket subprotocol: browsers can set no other header, and addresses are
+	// logged.
 	ticketProtocol = "quantix.ticket."
 
-	mostConsoles = 64 // open or about to be, of one person on this portal
+	mostConsoles = 64 // open or opening, for one user on this portal
 )
 
-// consoles is what pairs are to consoles. The host may come first: its job is queued before the browser has upgraded.
+// consoles configures the relay for consoles. The host may connect first: its job is queued before the browser has
+// upgraded.
 var consoles = relay.Use{
 	Kind:        relay.Console,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
@@ -36,20 +38,21 @@ var consoles = relay.Use{
 	Stray:       "A console carries binary messages only.",
 }
 
-// consoleTicket is what a browser needs to open the websocket: the address, and the subprotocol to offer beside "binary".
+// consoleTicket holds what a browser needs to open the websocket: the address, and the subprotocol to offer beside
+// "binary".
 type consoleTicket struct {
 	URL      string `json:"url"`
 	Protocol string `json:"protocol"`
 }
 
-// openConsole makes a ticket; the websocket's address is below base.
+// openConsole creates a ticket. The address of the websocket is below base.
 func (s *Server) openConsole(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (consoleTicket, error) {
 	t, err := s.Control.OpenConsole(ctx, a, vm)
 	return consoleTicket{URL: base + string(t.ID), Protocol: ticketProtocol + t.Secret}, err
 }
 
 func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
-	if c.Request().Header.Get("Origin") != "" { // a refused websocket shows a browser's page no reason
+	if c.Request().Header.Get("Origin") != "" { // browsers do not show a page why a websocket was refused
 		if err := s.checkOrigin(c.Request()); err != nil {
 			return err
 		}
@@ -61,8 +64,8 @@ func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
 	return c.JSON(http.StatusOK, t)
 }
 
-// consoleSocket is the browser's end of a console. All that can be refused is refused before the upgrade. The console
-// ends with the person's session.
+// consoleSocket accepts the browser's end of a console. All refusals happen before the upgrade. The console ends with
+// the user's session.
 func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	if err := s.checkOrigin(c.Request()); err != nil {
 		return err
@@ -70,8 +73,8 @@ func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	return s.serveConsole(c, a, s.consoleActor)
 }
 
-// consoleActor is who looks at a console now. What the browser says to the screen counts as use of the session; a screen that
-// nobody touches and that shows nothing new does not keep it.
+// consoleActor returns the current user of a console. Input from the browser counts as use of the session; an idle
+// console whose screen does not change does not extend the session.
 func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error) {
 	a, err := s.actorNow(ctx, r)
 	if err != nil || !used {
@@ -90,7 +93,7 @@ func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (
 	return a, nil
 }
 
-// apiConsoleSocket is the same for a program, which shows its token instead of a session.
+// apiConsoleSocket is consoleSocket for API clients, which send a bearer token instead of a session.
 func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 	if r := c.Request(); r.Header.Get("Origin") != "" {
 		if err := s.checkOrigin(r); err != nil {
@@ -102,7 +105,8 @@ func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 	})
 }
 
-// serveConsole splices the browser's end. now is asked again who looks; used: whether they have typed or moved since.
+// serveConsole connects the browser's end to the relay. It calls now again and again to check the user; used reports
+// whether the user has typed or moved the mouse since the last call.
 func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error)) error {
 	r := c.Request()
 	if !c.IsWebSocket() {
@@ -124,7 +128,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	}
 	ws, err := relay.Upgrade(c.Response(), r)
 	if err != nil {
-		return nil // answered
+		return nil // already answered
 	}
 	var said atomic.Bool
 	ctx, stop := s.watched(r, a, func(ctx context.Context) error {
@@ -143,7 +147,8 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	return nil
 }
 
-// checkOrigin refuses a console for the page of another site, and says what a portal behind a proxy lacks.
+// checkOrigin refuses a console to pages of other sites. Its error names the setting that a portal behind a proxy
+// lacks.
 func (s *Server) checkOrigin(r *http.Request) error {
 	if s.ownOrigin(r) {
 		return nil
@@ -153,8 +158,8 @@ func (s *Server) checkOrigin(r *http.Request) error {
 		cmp.Or(r.Header.Get("Origin"), "an unknown site"), cmp.Or(s.PublicURL, "http://"+r.Host))
 }
 
-// ownOrigin: websockets are exempt from browsers' same-origin rule, so the page that opens one must be this site's by scheme
-// and host. Every browser says which page that is.
+// ownOrigin reports whether the request's Origin is this site, by scheme and host. Browsers do not apply the
+// same-origin rule to websockets, but always send the Origin of the page.
 func (s *Server) ownOrigin(r *http.Request) bool {
 	origin, err := url.Parse(r.Header.Get("Origin"))
 	if err != nil || origin.Host == "" || len(r.Header.Values("Origin")) != 1 {
@@ -180,7 +185,8 @@ func ticketOf(r *http.Request) string {
 	return ""
 }
 
-// watched is the request's context, which also ends when may refuses. It is asked now and then, and when the rights of a change.
+// watched returns the request's context, which also ends when may returns an error. may is called at intervals and
+// whenever the permissions of a change.
 func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	sub := s.Hub.Subscribe(rightsKeys(a)...)
@@ -209,7 +215,7 @@ func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Contex
 	return ctx, func() { cancel(nil) }
 }
 
-// seats bounds the consoles of each person.
+// seats limits the number of consoles per user.
 type seats struct {
 	mu    sync.Mutex
 	taken map[fleet.UserID]int

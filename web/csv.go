@@ -15,17 +15,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// exportPage is how many rows an export reads at once, as far as the list gives as many; each read has the time of a page.
+// exportPage is the number of rows that an export reads at once, if the list allows as many. Each read has the time
+// limit of a page.
 const exportPage = 2000
 
-// export writes all pages of a list as CSV, wherever q begins: one is written while the next is read. list gives a page, row one
-// line's cells below head.
+// export writes all pages of a list as CSV, from the beginning regardless of q's page. It writes one page while it
+// reads the next. row returns the cells of one item, below head.
 func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
 	q.Limit, q.After, q.Before = exportPage, "", ""
 	ctx := c.Request().Context()
 	p, err := pageOf(ctx, s, a, q, list)
 	if err != nil {
-		return err // nothing is sent yet: a proper refusal
+		return err // nothing is sent yet, so a proper error response is possible
 	}
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/csv; charset=utf-8")
@@ -35,23 +36,23 @@ func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q flee
 	for {
 		q.After = p.Next
 		next := ahead(func() (fleet.Page[T], error) { return pageOf(ctx, s, a, q, list) }, q.After != "")
-		// As in eventWriter: without deadlines it is written to all the same.
+		// Some connections have no deadlines (see eventWriter); they are written to without one.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * writeLimit))
 		for i := range p.Items {
 			writeRow(out, row(p.Items[i]))
 		}
 		out.Flush()
-		p, err = next() // also where the browser has gone: nothing is read when its request is over
+		p, err = next() // also after a disconnect: no read may outlive its request
 		if q.After == "" || out.Error() != nil {
-			return nil //nolint:nilerr // at the end, or the browser has gone
+			return nil //nolint:nilerr // the export is complete, or the browser has disconnected
 		}
 		if err != nil {
-			panic(http.ErrAbortHandler) // a half list must not look like a whole one
+			panic(http.ErrAbortHandler) // a truncated list must not look complete
 		}
 	}
 }
 
-// ahead begins to read where there is more, and returns what waits for it.
+// ahead starts read in the background where there is more, and returns a function that waits for its result.
 func ahead[T any](read func() (T, error), more bool) func() (T, error) {
 	var out T
 	var err error
@@ -59,7 +60,7 @@ func ahead[T any](read func() (T, error), more bool) func() (T, error) {
 	var one sync.WaitGroup
 	if more {
 		one.Go(func() {
-			defer func() { broke = recover() }() // it is the request's, as if the request had read by itself
+			defer func() { broke = recover() }() // a panic is raised again in the request's goroutine
 			out, err = read()
 		})
 	}
@@ -71,7 +72,7 @@ func ahead[T any](read func() (T, error), more bool) func() (T, error) {
 	}
 }
 
-// pageOf reads one page of the export within a page's time.
+// pageOf reads one page of the export, within the time limit of a page.
 func pageOf[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, pageLimit)
 	defer cancel()
@@ -83,7 +84,7 @@ func pageOf[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query,
 	return list(ctx, a, q)
 }
 
-// moment is a cell for a time that may not have come.
+// moment formats a time for a cell; nil is an empty cell.
 func moment(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -91,7 +92,7 @@ func moment(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// hostStatus keeps a spreadsheet from taking text for a formula.
+// hostStatus escapes text that a spreadsheet would treat as a formula.
 func hostStatus(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
@@ -99,7 +100,7 @@ func hostStatus(text string) string {
 	return text
 }
 
-// writeRow leaves a failure to w.Error.
+// writeRow writes a row; w.Error reports a failure.
 func writeRow(w *csv.Writer, row []string) {
 	for i := range row {
 		row[i] = hostStatus(row[i])

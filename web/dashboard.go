@@ -22,7 +22,7 @@ func (s *Server) dashboard(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, shell.Frame{Title: "Dashboard"}, home.Dashboard(home.DashboardPage{Overview: all, Actor: a, Now: time.Now()}))
 }
 
-// certificateWarnings are the portal's certificates that have ended or will soon.
+// certificateWarnings returns warnings for the portal's certificates that have expired or expire soon.
 func (s *Server) certificateWarnings(now time.Time) (warnings []fleet.Attention) {
 	for _, v := range s.Certificates() {
 		if text := v.Warning(now); text != "" {

@@ -18,13 +18,14 @@ import (
 	"quantix/internal/wire"
 )
 
-// downloadPatience is how long a browser may take none of a volume.
+// downloadPatience is how long a browser may read nothing of a download before it is aborted.
 const downloadPatience = 4 * time.Minute
 
-// lookAgain is how often the right to what is still on its way is asked for.
+// lookAgain is the interval between permission checks during a download.
 const lookAgain = 30 * time.Second
 
-// downloads is what pairs are to volumes that go to people: the portal itself takes them in their name.
+// downloads configures the relay for downloads of volumes; the portal itself is the receiving end, on behalf of the
+// user.
 var downloads = relay.Use{
 	Kind:        relay.Download,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
@@ -35,7 +36,7 @@ var downloads = relay.Use{
 	Stray:       "A volume comes in binary messages only.",
 }
 
-// pageVolume and apiVolume give a volume's file to whoever asks by a session, and by a token.
+// pageVolume and apiVolume send a volume's file, authorized by a session and by a token.
 func (s *Server) pageVolume(c echo.Context, a fleet.Actor) error {
 	return s.giveVolume(c, a, volumeNamed(c))
 }
@@ -46,8 +47,8 @@ func (s *Server) apiVolume(c echo.Context, a fleet.Actor) error {
 	return s.giveVolume(c, a, of)
 }
 
-// giveVolume passes a volume on from its host as fast as it is taken, with one piece in hand. Its length is said before, so that what is cut off
-// does not look whole.
+// giveVolume streams a volume from its host as fast as the client reads, with one piece in memory. It sends the length
+// first, so that a truncated download is detected.
 func (s *Server) giveVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -59,7 +60,7 @@ func (s *Server) giveVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 	})
 }
 
-// give passes on what ask has a host bring, for as long as whoever asked may have it.
+// give streams the data that ask requests from a host, for as long as the user has permission.
 func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
 	if !s.seats.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", mostConsoles)
@@ -83,7 +84,7 @@ func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool,
 	defer release()
 	from := wire.NewPatientStream(ws, downloadPatience)
 	defer func() { _ = from.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // a browser that has gone is not waited for
+	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // ends the stream when the browser disconnects
 	head, err := wire.ReadDownloadHead(from)
 	switch {
 	case err != nil:
@@ -99,12 +100,12 @@ func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool,
 	c.Response().WriteHeader(http.StatusOK)
 	if err := pass(c, from, head.SizeBytes); err != nil {
 		s.Log.Info("A download ended early.", "volume", name, "host", host, "error", err)
-		panic(http.ErrAbortHandler) // a part must not look like the whole
+		panic(http.ErrAbortHandler) // a truncated download must not look complete
 	}
 	return nil
 }
 
-// pass writes exactly so many bytes.
+// pass copies exactly size bytes.
 func pass(c echo.Context, from io.Reader, size int64) error {
 	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer pieces.Put(piece)
@@ -113,7 +114,8 @@ func pass(c echo.Context, from io.Reader, size int64) error {
 		n, err := from.Read(piece[:min(int64(len(piece)), size)])
 		if n > 0 {
 			size -= int64(n)
-			_ = out.SetWriteDeadline(time.Now().Add(downloadPatience)) // without deadlines it is written to all the same
+			// connections without deadlines are written to all the same
+			_ = out.SetWriteDeadline(time.Now().Add(downloadPatience))
 			if _, err := c.Response().Write(piece[:n]); err != nil {
 				return err
 			}
@@ -128,7 +130,7 @@ func pass(c echo.Context, from io.Reader, size int64) error {
 	return nil
 }
 
-// whileAllowed ends what is on its way to somebody who may not have it any more.
+// whileAllowed ends the transfer when the user loses the permission.
 func (s *Server) whileAllowed(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
 	look := time.NewTicker(lookAgain)
 	defer look.Stop()

@@ -30,7 +30,7 @@ var statuses = map[fleet.Code]int{
 	fleet.Unavailable:  http.StatusServiceUnavailable,
 }
 
-// refusal is an error as an answer: a status and a sentence. Reference is set where only the log knows what happened.
+// refusal is an error response: a status and a sentence. Reference is set where only the log has the details.
 type refusal struct {
 	status    int
 	message   string
@@ -38,7 +38,8 @@ type refusal struct {
 	fields    []fleet.FieldError
 }
 
-// fail answers a request that ended in err; it is the one place where errors become statuses, and the one that logs them.
+// fail writes the response for a request that failed with err. It is the only place that maps errors to statuses and
+// that logs them.
 func (s *Server) fail(err error, c echo.Context) {
 	if c.Response().Committed || errors.Is(c.Request().Context().Err(), context.Canceled) {
 		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
@@ -55,7 +56,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	case isHX(c):
 		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.text()))
 		sent = c.NoContent(r.status)
-	case routeOf(c).kind == plain: // asked by machines
+	case routeOf(c).kind == plain: // requested by programs
 		if r.status == http.StatusUnauthorized {
 			c.Response().Header().Set("WWW-Authenticate", "Bearer")
 		}
@@ -72,7 +73,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	}
 }
 
-// refuse judges err once. What it does not know gets a reference number, and a log line with the same number.
+// refuse converts err to a refusal. An unknown error gets a reference number, which its log line carries too.
 func (s *Server) refuse(c echo.Context, err error) refusal {
 	var known *fleet.Error
 	if errors.As(err, &known) && statuses[known.Code] != 0 {
@@ -100,13 +101,14 @@ func (s *Server) refuse(c echo.Context, err error) refusal {
 	}
 }
 
-// noteRefusal has it written down who was not let through, and where: the route, not the address, which may hold anything.
+// noteRefusal records the user and the route of a refused request for the audit. It records no address, which may hold
+// anything.
 func (s *Server) noteRefusal(c echo.Context, e *fleet.Error) {
 	a := actorOf(c)
 	if e.Code != fleet.Forbidden && e.Code != fleet.TooMany || a.MustChange {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // the request's own may be in a transaction that is over
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // the request's own context may have ended
 	defer cancel()
 	if err := s.Control.NoteRefusal(ctx, fleet.SystemActor, a, c.Request().Method+" "+c.Path(), e); err != nil {
 		s.Log.Warn("a refusal is not in the audit", "request", c.Get(keyID), "error", err)
@@ -129,7 +131,7 @@ func (r refusal) text() string {
 	return r.message
 }
 
-// failPage draws what the layout can show without asking the database once more.
+// failPage renders an error page without any further database query.
 func (s *Server) failPage(c echo.Context, r refusal) error {
 	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.reference, Path: backOf(c.Request())}
 	if p.Message == "" {
@@ -146,12 +148,12 @@ func (s *Server) failPage(c echo.Context, r refusal) error {
 
 func backOf(r *http.Request) string {
 	if r.Method == http.MethodGet {
-		return localPath(r.URL.RequestURI()) // "//elsewhere.example" is a path here, and another site in a link
+		return localPath(r.URL.RequestURI()) // "//elsewhere.example" is a path here, but another site in a link
 	}
 	return "/"
 }
 
-// problem answers as RFC 9457 says, with a field path where one applies.
+// problem writes an RFC 9457 response, with the path of a field where one applies.
 func problem(c echo.Context, r refusal) error {
 	text, err := json.Marshal(problemOf(r))
 	if err != nil {

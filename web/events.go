@@ -18,15 +18,17 @@ import (
 )
 
 const (
-	mostKeys    = 170              // of one stream; an address with more would be too long for some proxies
-	mostStreams = 40               // of one person, in all browsers
-	pingEvery   = 5 * time.Second  // the browser gives up on a stream that is silent for 12 s
-	rightsEvery = 30 * time.Second // how often a stream or console asks anew for its session and rights, besides when they are known to change
-	paceEvery   = 5 * time.Second  // how often a stream looks at the pace; at another one it tells
-	writeLimit  = 10 * time.Second
+	mostKeys    = 170             // per stream; an address with more would be too long for some proxies
+	mostStreams = 40              // per user, in all browsers
+	pingEvery   = 5 * time.Second // the browser gives up on a stream without data for 12 s
+	// interval at which a stream or console checks session and permissions, besides announced changes
+	rightsEvery = 30 * time.Second
+	// interval at which a stream checks the refresh interval; it sends changes to the page
+	paceEvery  = 5 * time.Second
+	writeLimit = 10 * time.Second
 )
 
-// streamCount counts the open streams of each person.
+// streamCount counts the open streams of each user.
 type streamCount struct {
 	mu   sync.Mutex
 	open map[fleet.UserID]int
@@ -50,7 +52,8 @@ func (n *streamCount) leave(id fleet.UserID) {
 	}
 }
 
-// events pokes a page: one empty event named after each key that changed. The page then asks for the truth itself.
+// events serves the SSE stream of a page: one empty event named after each key that changed. The page then fetches the
+// data itself.
 func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	asked := r.URL.Query()["key"]
@@ -109,15 +112,17 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 			}
 		}
 	}
-	return nil // the browser has gone
+	return nil // the browser has disconnected
 }
 
-// rightsKeys are the wake-ups for a change of what the actor may do, and for the end of the session. Pages cannot follow them.
+// rightsKeys returns the wake-up keys for changes of the actor's permissions and for the end of the session. Pages
+// cannot subscribe to them.
 func rightsKeys(a fleet.Actor) []string {
 	return []string{"user:" + string(a.UserID), "session:" + a.Session}
 }
 
-// mayFollow says whether the stream may go on: whose keys have become others opens it anew, and so gets what there is now.
+// mayFollow reports whether the stream may continue. Where the set of allowed keys has changed, the page must reopen
+// the stream.
 func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watched) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()
@@ -132,8 +137,8 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watc
 	return slices.EqualFunc(now, allowed, func(x, y query.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// gapped reports whether the key is for all of what changes one by one, or for one that has many parts: it is poked at most once
-// a second.
+// gapped reports whether the key stands for a list, or for an object with many parts: such a key is sent at most once
+// per refresh interval.
 func gapped(key string) bool {
 	noun, _, one := strings.Cut(key, ":")
 	if one {
@@ -143,15 +148,15 @@ func gapped(key string) bool {
 	return t.Each && !t.Parts
 }
 
-// poker turns the hub's keys into the page's.
+// poker translates wake-ups of the hub to the keys of the page.
 type poker struct {
 	sub     *notify.Sub
-	wakeUps map[string][]string  // of the page's keys
-	pokes   map[string]string    // wake-up -> the page's key
-	last    map[string]time.Time // when a gapped key was poked
-	waiting map[string]time.Time // what waits, and until when: for the gap to pass, and among others for its turn
+	wakeUps map[string][]string  // by key of the page
+	pokes   map[string]string    // key of the page by wake-up
+	last    map[string]time.Time // time when a gapped key was last sent
+	waiting map[string]time.Time // delayed keys and when to send them: after the refresh interval, plus a random delay
 	pace    func(time.Time) (gap, spread time.Duration)
-	gap     time.Duration // of the last look at pace
+	gap     time.Duration // the refresh interval of the last check
 	timer   *time.Timer
 }
 
@@ -168,14 +173,15 @@ func newPoker(watched []query.Watched, pace func(time.Time) (gap, spread time.Du
 
 func (p *poker) subscriptions() []string { return slices.Collect(maps.Keys(p.pokes)) }
 
-// woken gives the events to send now. What is for one thing is sent at once; what is for many comes within the gap.
+// woken returns the events to send now. Events of single objects are sent at once; those of lists are sent within the
+// refresh interval.
 func (p *poker) woken(keys []string, now time.Time) []string {
 	gap, spread := p.pace(now)
 	p.gap = gap
 	var out []string
 	for _, k := range keys {
 		if k == notify.Resync {
-			p.wait(k, now.Add(within(spread))) // every page asks for all that it shows
+			p.wait(k, now.Add(within(spread))) // every page refreshes all its parts
 		}
 		noun, _, _ := strings.Cut(k, ":")
 		for _, name := range []string{p.pokes[k], p.pokes[noun+":*"]} {
@@ -193,7 +199,7 @@ func (p *poker) woken(keys []string, now time.Time) []string {
 	return append(out, p.late(now)...)
 }
 
-// wait has name sent at a time, if it does not wait already. Until then no change of it need be heard of.
+// wait schedules name for the given time, unless it is already scheduled. Until then, the poker ignores its changes.
 func (p *poker) wait(name string, at time.Time) {
 	if _, waits := p.waiting[name]; !waits {
 		p.waiting[name] = at
@@ -201,7 +207,7 @@ func (p *poker) wait(name string, at time.Time) {
 	}
 }
 
-// due fires when what waited may be sent.
+// due fires when a delayed event may be sent.
 func (p *poker) due() <-chan time.Time {
 	if p.timer == nil {
 		return nil
@@ -209,13 +215,13 @@ func (p *poker) due() <-chan time.Time {
 	return p.timer.C
 }
 
-// late gives the events whose time has come, and sets the clock for the next one.
+// late returns the events that are due and sets the timer for the next one.
 func (p *poker) late(now time.Time) []string {
 	var out []string
 	var next time.Time
 	for name, at := range p.waiting {
 		if !at.After(now) {
-			p.sub.Heed(p.wakeUps[name]...) // before it is sent: what changes from now on is another poke
+			p.sub.Heed(p.wakeUps[name]...) // before the event is sent: a later change causes another event
 			delete(p.waiting, name)
 			p.last[name] = now
 			out = append(out, name)
@@ -233,15 +239,15 @@ func (p *poker) late(now time.Time) []string {
 	return out
 }
 
-// eventWriter writes to the browser with a deadline, so that one that stopped reading does not hold the stream for ever.
+// eventWriter writes events with a deadline, so that a browser that stopped reading does not hold the stream forever.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	told    int // seconds: the gap that the page knows of; 0: none yet
+	told    int // refresh interval last sent to the page, in seconds; 0: none yet
 	err     error
 }
 
-// pace tells the page how far apart pokes for whole nouns are, where that is other than it knows.
+// pace sends the refresh interval of lists to the page where it has changed.
 func (o *eventWriter) pace(gap time.Duration) {
 	seconds := int((gap + time.Second/2) / time.Second)
 	if seconds == o.told {

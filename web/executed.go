@@ -16,21 +16,22 @@ import (
 	"quantix/views/shell"
 )
 
-// executed is a noun whose objects T are assigned to hosts, with cells C: what of its pages is not as with every other such noun.
+// executed describes a resource type whose objects T are assigned to hosts with statuses C, and how its pages differ
+// from those of the other such types.
 type executed[ID ~string, T, C any] struct {
 	typ    fleet.ResourceType
-	whole  getting[ID, T] // with the first of its hosts
+	whole  getting[ID, T] // the object with the first of its hosts
 	brief  getting[ID, T]
 	status func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
 	has    func(T, fleet.HostID) bool
-	lacks  func(T, fleet.Host) []kit.Lack // nil: no host lacks anything for it
+	lacks  func(T, fleet.Host) []kit.Lack // nil: every host meets the requirements
 	frame  func(T) shell.Frame
 
 	assign    func(fleet.Actor, T, []kit.HostChoice, kit.Errors) templ.Component
 	release   func(fleet.Actor, T, C, kit.Errors) templ.Component
 	remove    func(fleet.Actor, T, kit.Errors) templ.Component
 	labels    func(fleet.Actor, T, kit.LabelForm) templ.Component
-	labelsTab string // of its page
+	labelsTab string // of the object's page
 }
 
 func (s *Server) pools() executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
@@ -60,7 +61,7 @@ func (s *Server) networks() executed[fleet.NetworkID, fleet.NetworkView, fleet.N
 	}
 }
 
-// of is the object of the address.
+// of returns the object that the path names.
 func (e executed[ID, T, C]) of(c echo.Context) fleet.Subject {
 	return fleet.SubjectOf(e.typ, c.Param("id"))
 }
@@ -140,7 +141,7 @@ func askDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[non
 	}
 }
 
-// doDelete leads to the list: the object is gone from it, or says there what it still waits for.
+// doDelete redirects to the list. The object is gone there, or shows what its deletion waits for.
 func doDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[none] {
 	return func(c echo.Context, a fleet.Actor, _ none) (end, error) {
 		_, err := s.Control.DeleteEverywhere(c.Request().Context(), a, e.of(c))
@@ -152,7 +153,8 @@ type labelForm struct {
 	Selector string `form:"selector"`
 }
 
-// askLabels asks for the labels, and tells which hosts have them. Without scripts the form comes back to it by its address to tell so.
+// askLabels shows the form for the label selector, with the matching hosts. Without scripts, the form reloads its own
+// address to show them.
 func askLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[labelForm] {
 	return func(c echo.Context, a fleet.Actor, in labelForm, how asked) error {
 		ctx := c.Request().Context()
@@ -191,7 +193,7 @@ func doLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[label
 	}
 }
 
-// newLabels is that part of the form of a new object.
+// newLabels returns the label selector part of the form of a new object.
 func (s *Server) newLabels(ctx context.Context, a fleet.Actor, noun fleet.ResourceType, text string, how asked) (f kit.LabelForm, err error) {
 	f = kit.LabelForm{Of: string(noun), Selector: text, Error: how.errors.At("selector")}
 	if f.Error == "" && text != "" {
@@ -200,7 +202,7 @@ func (s *Server) newLabels(ctx context.Context, a fleet.Actor, noun fleet.Resour
 	return f, err
 }
 
-// previewOf says which hosts have the labels. What is wrong with them is no error: the preview says it.
+// previewOf returns the hosts that match the selector. An invalid selector is no error: the preview shows the reason.
 func (s *Server) previewOf(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.LabelPreview, error) {
 	found, err := s.Control.LabelledHosts(ctx, a, of, text)
 	if e, _, ok := formErrors(err); ok && e.At("selector") != "" {
@@ -209,7 +211,7 @@ func (s *Server) previewOf(ctx context.Context, a fleet.Actor, of fleet.Subject,
 	return kit.LabelPreview{Labelled: found, Asked: strings.TrimSpace(text) != ""}, err
 }
 
-// labelledHosts is what a form shows below its labels while they are typed.
+// labelledHosts shows the matching hosts below the selector while the user types.
 func (s *Server) labelledHosts(c echo.Context, a fleet.Actor) error {
 	p, err := s.previewOf(c.Request().Context(), a, fleet.Subject(c.QueryParam("of")), c.QueryParam("selector"))
 	if err != nil {

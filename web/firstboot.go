@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// firstBoot gives a host what the guest of one of its VMs reads when it first starts.
+// firstBoot sends a host the guest initialization (cloud-init and the like) of one of its VMs.
 func (s *Server) firstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootRequest) (*wire.FirstBoot, error) {
 	out, err := s.Control.FirstBootFor(c.Request().Context(), a, fleet.VMID(c.Param("id")), in)
 	return &out, err
@@ -30,7 +30,7 @@ type setFirstBootInput struct {
 
 func (s *Server) apiSetFirstBoot(ctx context.Context, a fleet.Actor, in *setFirstBootInput) (*vmOutput, error) {
 	vm, task, err := s.Control.SetFirstBoot(ctx, a, in.ID, in.Body)
-	if err == nil && task == "" { // nothing to take away
+	if err == nil && task == "" { // nothing to remove
 		vm, err = s.Control.GetVM(ctx, a, in.ID)
 	}
 	out := vmAnswer(a, vm)

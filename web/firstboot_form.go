@@ -12,7 +12,8 @@ import (
 
 const firstForm = "firstBoot.cloudInit."
 
-// firstBootOf is what was typed of a first boot; nil: none. What there was besides, as had has it, stays: more users than one, and files.
+// firstBootOf reads the guest initialization from the form; nil: none. Values of had that the form does not show stay:
+// further users, and files.
 func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
 	text := func(name string) string { return strings.TrimSpace(typed.Get(firstForm + name)) }
 	out := &control.FirstBootInput{}
@@ -48,7 +49,8 @@ func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *c
 	return out
 }
 
-// usersOf are the users with the first as it was typed. Without a name it is the image's default user; without anything there is none.
+// usersOf returns the users, the first one as typed. An empty name means the image's default user; an empty form means
+// no user.
 func usersOf(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
 	const at = firstForm + "users[0]."
 	u := fleet.FirstUser{}
@@ -89,7 +91,7 @@ func valuesOf(checks *fleet.Checks, field, text string) map[string]string {
 	return out
 }
 
-// nicsOf reads NICs as vmview.NetworkText writes them.
+// nicsOf parses NICs in the format of vmview.NetworkText.
 func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 	var out []fleet.FirstBootNIC
 	for _, line := range linesOf(text) {
@@ -114,7 +116,7 @@ func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 	return out
 }
 
-// typedFirst is the form in which nothing is typed yet: the first boot as it is.
+// typedFirst fills the form's fields from an existing guest initialization.
 func typedFirst(typed url.Values, f fleet.FirstBoot) {
 	typed.Set(vmview.FirstKind, string(f.Kind))
 	typed.Set("firstBoot.userData", f.UserData)
@@ -146,7 +148,7 @@ func typedFirst(typed url.Values, f fleet.FirstBoot) {
 	}
 }
 
-// besides says what a first boot has that the form does not ask for, and which stays.
+// besides names the parts of a guest initialization that the form does not show and that stay unchanged.
 func besides(f fleet.FirstBoot) string {
 	var out []string
 	if f.CloudInit != nil {

@@ -15,12 +15,12 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// typedValues is a form that is read field by field.
+// typedValues is a form whose fields the handler reads one by one.
 type typedValues struct{ url.Values }
 
 func (in *typedValues) read(sent url.Values) { in.Values = sent }
 
-// askFirstBoot asks what a VM's guest is told at its next start.
+// askFirstBoot shows the form for the guest initialization at the VM's next start.
 func (s *Server) askFirstBoot(c echo.Context, a fleet.Actor, in typedValues, how asked) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
@@ -47,7 +47,7 @@ func (s *Server) askFirstBoot(c echo.Context, a fleet.Actor, in typedValues, how
 	return s.showAs(c, how.status, a, vmFrame(vm), vmview.FirstBoot(p))
 }
 
-// specsFor are the customization specs that VMs of the project may be told by.
+// specsFor lists the customization specs that VMs of the project may use.
 func (s *Server) specsFor(c echo.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.Customization, error) {
 	all, err := s.Control.ListCustomizations(c.Request().Context(), a)
 	out := all[:0]
@@ -110,7 +110,7 @@ func (s *Server) askCustomization(c echo.Context, a fleet.Actor, in typedValues,
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New customization spec"}, vmview.Customization(p))
 }
 
-// specOfForm is a customization spec as it was typed.
+// specOfForm reads a customization spec from the form.
 func specOfForm(typed url.Values, had fleet.FirstBoot) (control.CustomizationInput, error) {
 	var checks fleet.Checks
 	out := control.CustomizationInput{ProjectID: fleet.ProjectID(typed.Get("projectId")), Name: typed.Get("name"), Description: typed.Get("description")}

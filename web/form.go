@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// mostRows bounds repeated parts of a form: disks, NICs, selected VMs.
+// mostRows limits repeated parts of a form: disks, NICs, selected VMs.
 const mostRows = control.MaxAtOnce
 
 var decoder = newDecoder()
@@ -24,8 +24,8 @@ func newDecoder() *form.Decoder {
 	return d
 }
 
-// decode reads the request's form into T, whose fields carry `form:"name"` tags, or which reads itself. Numbers stay text in T:
-// what was typed is shown again beside its error.
+// decode reads the request's form into T, whose fields carry `form:"name"` tags, or which decodes itself. Numbers stay
+// text in T, so that the form can show invalid input beside its error.
 func decode[T any](c echo.Context) (T, error) {
 	var into T
 	r := c.Request()
@@ -49,8 +49,8 @@ func unreadable() error {
 	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 
-// formErrors turns a refusal into what a form shows: Invalid at its fields, Conflict above the button. For every other error
-// ok is false, and the handler returns the error.
+// formErrors converts an error to what a form shows: Invalid at its fields, Conflict above the button. For every other
+// error ok is false, and the handler returns the error.
 func formErrors(err error) (e kit.Errors, status int, ok bool) {
 	var refused *fleet.Error
 	if !errors.As(err, &refused) || refused.Code != fleet.Invalid && refused.Code != fleet.Conflict {
@@ -65,7 +65,7 @@ func formErrors(err error) (e kit.Errors, status int, ok bool) {
 	return e, statuses[refused.Code], true
 }
 
-// formStatus is the status for a form shown again: htmx swaps 422 only.
+// formStatus returns the status for a form shown again: htmx swaps 422 only.
 func formStatus(c echo.Context, status int) int {
 	if isHX(c) {
 		return 422
@@ -73,7 +73,7 @@ func formStatus(c echo.Context, status int) int {
 	return status
 }
 
-// read reads what a person typed, and notes at field why it is nothing of the kind.
+// read parses text and records a parse error at field.
 func read[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
 	v, err := as(text)
 	if err != nil {
@@ -82,7 +82,7 @@ func read[T any](c *fleet.Checks, field, text string, as func(string) (T, error)
 	return v
 }
 
-// labelsOf reads labels as people type them: one "key=value" a line.
+// labelsOf parses labels as users type them: one "key=value" per line.
 func labelsOf(c *fleet.Checks, field, text string) map[string]string {
 	labels := map[string]string{}
 	for line := range strings.Lines(text) {
@@ -99,7 +99,7 @@ func labelsOf(c *fleet.Checks, field, text string) map[string]string {
 	return labels
 }
 
-// merge joins the errors found while reading a form with those that control found.
+// merge joins the errors of decoding a form with those of control.
 func merge(checks *fleet.Checks, err error) error {
 	own := checks.Err()
 	switch {

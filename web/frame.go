@@ -17,12 +17,12 @@ import (
 
 const dockRows = 8
 
-// fillFrame sets what is known without asking.
+// fillFrame sets the fields of the frame that need no query.
 func (s *Server) fillFrame(c echo.Context, f *shell.Frame) {
 	r := c.Request()
 	f.Now, f.Path, f.Query = time.Now(), localPath(r.URL.Path), r.URL.Query()
 	if r.Method != http.MethodGet {
-		f.Query = url.Values{} // a form shown again: its address is no page
+		f.Query = url.Values{} // a POST shows a form again: its address is no page
 	}
 	f.Tree.View = treeView(c, append(shell.TreeViewsOf(f.Actor), fleet.TreeVMs))
 	f.Tree.Group = groupOf(c)
@@ -31,12 +31,12 @@ func (s *Server) fillFrame(c echo.Context, f *shell.Frame) {
 	f.Quiet = true
 }
 
-// loadFrame asks for what stands around the page.
+// loadFrame reads the data of the frame around the page: tree, tasks and the like.
 func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 	s.fillFrame(c, f)
 	f.Quiet = false
 	if !f.May(policy.VMSee) {
-		return nil // no role yet: nothing stands around the page
+		return nil // without a role the frame is empty
 	}
 	ctx := c.Request().Context()
 	if f.Project != "" && f.ProjectName == "" {
@@ -56,7 +56,7 @@ func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 	return err
 }
 
-// dockQuery asks for the newest tasks, one's own or all that one may see.
+// dockQuery returns the query for the newest tasks: the user's own, or all visible ones.
 func dockQuery(all bool) fleet.Query {
 	if all {
 		return fleet.Query{Limit: dockRows}
@@ -69,7 +69,7 @@ func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, erro
 	return shell.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
-// level reads one level of the tree, and below it those that lead to what the page is about (here).
+// level reads one level of the tree, and expands the nodes on the path to the page's object (here).
 func (s *Server) level(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
 	rows, err := s.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Server) level(c echo.Context, a fleet.Actor, q query.TreeQuery, here []
 	return s.openLevel(c, a, q, rows, here)
 }
 
-// openLevel is a level whose rows are known.
+// openLevel builds a level from rows that are already read.
 func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
 	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
@@ -88,8 +88,8 @@ func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, row
 			Key: n.Key, Kind: n.Kind, ID: n.ID, HostID: string(n.HostID), Name: n.Name, Icon: n.Icon,
 			Severity: n.Severity, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
 		}
-		// Only what holds the page's object is opened, not the object itself.
-		// It has children even where the counters do not know of them yet.
+		// Only ancestors of the page's object are expanded, not the object itself. An ancestor has children even where
+		// its counters do not include them yet.
 		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
 			below, err := s.level(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {
@@ -101,7 +101,8 @@ func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, row
 	return l, nil
 }
 
-// choice is how this browser wants something shown: the query sets it, and a cookie keeps it. The first of allowed is the default.
+// choice returns this browser's display preference: the query sets it, and a cookie stores it. The first of allowed is
+// the default.
 func choice(c echo.Context, name string, allowed ...string) string {
 	if v := c.QueryParam(name); slices.Contains(allowed, v) {
 		keep(c, name, v)
@@ -113,15 +114,15 @@ func choice(c echo.Context, name string, allowed ...string) string {
 	return allowed[0]
 }
 
-// typeAt is the noun of the pages at a path, and the rest of the path.
+// typeAt returns the resource type of the pages at a path, and the rest of the path.
 func typeAt(path string) (t fleet.Resource, rest string) {
 	list, rest, _ := strings.Cut(strings.Trim(path, "/"), "/")
 	t, _ = fleet.Listed(list)
 	return t, rest
 }
 
-// treeView is the person's choice among the allowed views. Where nobody chose in this very address and the chosen view does
-// not hold what the page is about, it is one that does.
+// treeView returns the user's choice among the allowed views. If the address chooses none and the chosen view lacks the
+// page's object, it returns a view with that object.
 func treeView(c echo.Context, allowed []string) string {
 	chosen := choice(c, "tree", allowed...)
 	if c.QueryParam("tree") != "" {
@@ -146,7 +147,7 @@ func keep(c echo.Context, name, value string) {
 	})
 }
 
-// groupOf is the label key by which the tree groups VMs: any that could be one, kept like a choice.
+// groupOf returns the label key by which the tree groups VMs. Any valid key is accepted and stored like a choice.
 func groupOf(c echo.Context) string {
 	valid := func(key string) bool {
 		var checks fleet.Checks
@@ -182,7 +183,7 @@ func (s *Server) treeOf(c echo.Context, a fleet.Actor, q query.TreeQuery) error 
 	return s.part(c, a, "Inventory", shell.TreePage(l))
 }
 
-// hereOf says what the page is about that asks for a level of the tree, so that its row stays marked.
+// hereOf returns the tree path of the page that requests a tree level, so that its row stays marked.
 func hereOf(c echo.Context) []string {
 	u, err := url.Parse(c.Request().Header.Get("HX-Current-URL"))
 	if err != nil {

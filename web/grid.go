@@ -7,7 +7,8 @@ import (
 	"quantix/views/kit"
 )
 
-// gridOf reads what an address says of a grid: hosts are filtered and paged as in their list, things of the noun paged by names of their own.
+// gridOf reads the query of a matrix page. Hosts are filtered and paged as in their list; objects of the other type
+// have paging parameters of their own.
 func gridOf(c echo.Context, noun fleet.ResourceType, rows, columns int) (g kit.Grid, hosts, side fleet.Query) {
 	name := noun.Is().Plural
 	hosts = queryOf(c)

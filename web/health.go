@@ -15,12 +15,12 @@ import (
 // readyLimit is how long the database may take to answer /readyz.
 const readyLimit = 2 * time.Second
 
-// alive says that the process answers.
+// alive reports that the process responds.
 func (s *Server) alive(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ok\n")
 }
 
-// ready says whether the portal can do its work: whether its database takes changes.
+// ready reports whether the portal can work: whether its database accepts writes.
 func (s *Server) ready(c echo.Context, _ fleet.Actor) error {
 	if s.Ready != nil {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), readyLimit)
@@ -33,8 +33,8 @@ func (s *Server) ready(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ready\n")
 }
 
-// static leaves out the headers that mean something for documents alone: a first page loads ten files, some of them smaller
-// than they are. What can be a document, or runs as a worker of its own, keeps the content policy.
+// static omits headers that matter only for documents: a first page loads ten files, some smaller than these headers.
+// Files that can be documents or workers keep the content security policy.
 func (s *Server) static(c echo.Context, _ fleet.Actor) error {
 	h, path := c.Response().Header(), c.Request().URL.Path
 	for _, name := range []string{"Cross-Origin-Opener-Policy", "X-Frame-Options", "Referrer-Policy", "X-Request-Id"} {

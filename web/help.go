@@ -14,11 +14,11 @@ import (
 
 const (
 	maxHelpText = 200 // bytes of a search
-	maxHelpHits = 15  // sections that the manual's own search shows
+	maxHelpHits = 15  // sections that a search of the manual shows
 )
 
-// helpPage shows a chapter of the manual, its table of contents, or what a search found. It needs no session: the manual is the same for
-// everybody, and whoever cannot sign in needs it too. Nothing of the inventory is around it.
+// helpPage shows a chapter of the manual, its table of contents, or search results. It needs no session: the manual is
+// public, and users who cannot sign in need it too. The page shows nothing of the inventory.
 func (s *Server) helpPage(c echo.Context, a fleet.Actor) error {
 	manual := docs.Open()
 	p := help.Page{Manual: manual, Chapter: manual.Index, Text: strings.TrimSpace(c.QueryParam("q"))}

@@ -38,7 +38,7 @@ func (s *Server) hostPage(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, hostFrame(h), hostview.Show(p))
 }
 
-// fillHost reads what only the page's tab shows.
+// fillHost reads the data of the page's current tab.
 func (s *Server) fillHost(c echo.Context, a fleet.Actor, p *hostview.Page) (err error) {
 	ctx, q := c.Request().Context(), queryOf(c)
 	q.Filter = "host:" + strconv.Quote(p.Host.Name)
@@ -74,7 +74,7 @@ type hostForm struct {
 	Generation  string `form:"generation"`
 }
 
-// generation is hidden in the form; one without it does not ask for any.
+// generation comes from a hidden field; 0 without it means no check.
 func (in hostForm) generation() int64 {
 	n, _ := strconv.ParseInt(in.Generation, 10, 64)
 	return n
@@ -84,7 +84,7 @@ func hostFormOf(h fleet.HostView) hostview.Form {
 	return hostview.Form{Labels: kit.LabelText(h.Spec.Labels), Taints: strings.Join(h.Spec.Taints, "\n"), Description: h.Spec.Description, Generation: h.Generation}
 }
 
-// editedHost is the page's form with what was typed.
+// editedHost shows the host's page with the typed form.
 func (s *Server) editedHost(c echo.Context, a fleet.Actor, in hostForm, how asked) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {

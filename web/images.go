@@ -48,7 +48,7 @@ func imageFrame(v fleet.ImageView) shell.Frame {
 	return shell.Frame{Title: v.Name, Here: []string{string(fleet.SubjectImage(v.ID))}}
 }
 
-// imagePage holds the form of a grant, in a tab of its own.
+// imagePage shows an image; one of its tabs holds the form of a grant.
 func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
 	tab, err := tabOf(c, imageview.Tabs(), "image")
 	if err != nil {
@@ -124,7 +124,7 @@ func (in imageForm) os() fleet.OSFacts {
 	return fleet.OSFacts{Family: in.Family, Name: strings.TrimSpace(in.System), Version: strings.TrimSpace(in.Release), Arch: strings.TrimSpace(in.Arch)}
 }
 
-// source is where the version comes from: of what the form has for other ways in, nothing counts.
+// source returns the source of the version. Fields that belong to other kinds of source are ignored.
 func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	out := control.ImageSource{PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Volume: strings.TrimSpace(in.Volume)}
 	switch in.From {
@@ -152,7 +152,7 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	return out
 }
 
-// choices fills the selects of a form of an image.
+// imageChoices fills the selects of an image form.
 func (s *Server) imageChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
 	if f.Pools, err = s.choose(ctx, a, pick{typ: "pools", now: []string{f.In.Pool}, page: page, all: all}); err != nil {
@@ -206,7 +206,7 @@ func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (end, 
 	return redirect(views.ImagePath(id)), err
 }
 
-// askOfImage is a dialog about one image. fill prepares the form where it is shown first.
+// askOfImage returns a dialog about one image. fill prepares the form when it is first shown.
 func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) asking[imageForm] {
 	return func(c echo.Context, a fleet.Actor, in imageForm, how asked) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
@@ -288,12 +288,12 @@ func (s *Server) forgetCopy(c echo.Context, a fleet.Actor, in copyForm) (end, er
 	return stay(views.ImagePath(imageIn(c)), in.Volume+" is no copy any more; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.of(c))
 }
 
-// copyAt is the copy that an address names.
+// copyAt returns the copy that the query names.
 func copyAt(c echo.Context) control.ImageCopy {
 	return copyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.of(c)
 }
 
-// fillCopy finds the copy that is to be deleted.
+// fillCopy finds the copy to delete.
 func fillCopy(c echo.Context, f *imageview.Form) error {
 	at := copyAt(c)
 	for _, v := range f.Image.Versions {

@@ -14,7 +14,7 @@ import (
 	"quantix/views/shell"
 )
 
-// joinPage shows the join tokens, with ?token= what has become of one, and with ?host= how that host joins again.
+// joinPage shows the join tokens; with ?token= the state of one token, and with ?host= how that host joins again.
 func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
 	p, err := s.joinTokens(c, a, fleet.JoinTokenID(c.QueryParam("token")))
 	if err != nil {
@@ -31,10 +31,10 @@ func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
 }
 
 type joinForm struct {
-	Host fleet.HostID `form:"host"` // that joins again; empty: a new one
+	Host fleet.HostID `form:"host"` // host that joins again; empty: a new one
 }
 
-// makeJoinToken answers with the page that holds the secret: it is kept nowhere, so there is no address that could show it again.
+// makeJoinToken answers with the page that shows the secret. The secret is not stored, so no address can show it again.
 func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor, in joinForm) (end, error) {
 	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
 	return func(c echo.Context) error {
@@ -51,10 +51,10 @@ func (s *Server) showJoin(c echo.Context, a fleet.Actor, p hostview.JoinPage) er
 	return s.showAs(c, http.StatusOK, a, shell.Frame{Title: p.Title()}, hostview.Join(p))
 }
 
-// shownTokens is how many join tokens the page shows, the newest ones.
+// shownTokens is the number of join tokens that the page shows, newest first.
 const shownTokens = 200
 
-// joinTokens reads the tokens; of the watched one also the host that used it.
+// joinTokens reads the tokens and, for the watched token, the host that used it.
 func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
 	ctx := c.Request().Context()
 	p := hostview.JoinPage{Now: time.Now()}
@@ -71,7 +71,7 @@ func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTok
 	return p, err
 }
 
-// hostNamed finds a host by its name; nil where there is none.
+// hostNamed returns the host with that name, or nil.
 func (s *Server) hostNamed(ctx context.Context, a fleet.Actor, name string) (*fleet.HostView, error) {
 	if name == "" {
 		return nil, nil

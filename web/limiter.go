@@ -12,19 +12,21 @@ import (
 )
 
 const (
-	mostAtOnce  = 8                       // pages and lists that are made for one person at the same time, by all their browsers and programs; see newTurns
-	mostWaiting = 64                      // more of them that wait
-	turnTime    = 1500 * time.Millisecond // how long they wait: well below pageLimit, so that the refusal is still an answer
+	mostAtOnce  = 8  // concurrent pages and lists of one user, over all browsers and programs; see newTurns
+	mostWaiting = 64 // further requests of one user that may wait
+	// longest wait: well below pageLimit, so that the refusal is still sent in time
+	turnTime = 1500 * time.Millisecond
 )
 
-// limiter keeps one person's questions from taking all of the portal: so many are answered at once, the others wait for theirs.
+// limiter is the per-user limiter: it bounds the concurrent reads of each user, so that one user cannot occupy the
+// whole portal. Further reads wait.
 type limiter struct {
 	most   int
 	mu     sync.Mutex
 	people map[fleet.UserID]*queueOf
 }
 
-// newTurns leaves the greater part of the connections to the database to everybody else.
+// newTurns returns a limiter that leaves most database connections to other users.
 func newTurns(pool func() PoolStat) *limiter {
 	n := &limiter{most: mostAtOnce, people: map[fleet.UserID]*queueOf{}}
 	if pool != nil {
@@ -35,10 +37,11 @@ func newTurns(pool func() PoolStat) *limiter {
 
 type queueOf struct {
 	slots  chan struct{}
-	within int // those that have a slot or wait for one
+	within int // requests that have a slot or wait for one
 }
 
-// take waits for a turn; leave ends it. Nobody in particular needs none: what strangers may ask is bounded where it is answered.
+// take waits for a slot; leave frees it. Requests without a user need no slot: the handlers of public pages limit
+// themselves.
 func (n *limiter) take(ctx context.Context, id fleet.UserID) (leave func(), err error) {
 	if id == "" {
 		return func() {}, nil
@@ -89,7 +92,8 @@ func (n *limiter) leave(id fleet.UserID) {
 	}
 }
 
-// takeTurns lets a person's questions in one after another. Changes are not held up: they are short, and bound by what they change.
+// takeTurns is the middleware of the per-user limiter. It does not limit writes: they are short, and control bounds
+// them.
 func (s *Server) takeTurns(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if k := routeOf(c).kind; c.Request().Method != http.MethodGet || k != page && k != api {

@@ -17,20 +17,21 @@ import (
 	"quantix/views/shell"
 )
 
-// lister is a list of control.
+// lister reads one page of a list of control.
 type lister[T any] func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)
 
-// queryOf reads what every list's address may carry.
+// queryOf reads the query parameters that all lists share.
 func queryOf(c echo.Context) fleet.Query {
 	q := fleet.Query{
 		Filter: c.QueryParam("filter"), Sort: c.QueryParam("sort"), After: c.QueryParam("after"), Before: c.QueryParam("before"),
 		Project: fleet.ProjectID(c.QueryParam("project")),
 	}
-	q.Limit, _ = strconv.Atoi(c.QueryParam("limit")) // control bounds it; a word counts as none
+	// control bounds the limit; text that is no number counts as absent
+	q.Limit, _ = strconv.Atoi(c.QueryParam("limit"))
 	return q
 }
 
-// listOf is the list that a page shows; sort is its order where nobody chose another.
+// listOf returns the list of a page. sort is the default order.
 func (s *Server) listOf(c echo.Context, name, sort string, columns kit.Columns, f kit.Filter) kit.List {
 	link := kit.Link{Path: "/" + name, Query: c.QueryParams()}.Without("tree", "dock", "group")
 	f.Link, f.Value = link, c.QueryParam("filter")
@@ -43,7 +44,7 @@ func (s *Server) listOf(c echo.Context, name, sort string, columns kit.Columns, 
 	return kit.List{Name: name, Link: link, Share: s.PublicURL + link.String(), Columns: columns, Shown: columns.Chosen(link), Sort: sort, Filter: f, Now: time.Now()}
 }
 
-// fill reads the page of the list that q asks for. A filter that cannot be understood is no error: the list explains it.
+// fill reads the page of the list that q names. An invalid filter is no error: the list shows the reason.
 func fill[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list lister[T]) ([]T, error) {
 	page, err := list(c.Request().Context(), a, q)
 	if l.Filter.Error, err = wrongFilter(err); err != nil {
@@ -53,7 +54,7 @@ func fill[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list
 	return page.Items, nil
 }
 
-// showList answers with a list's page. One that has emptied since its link was made is none: it leads to the first.
+// showList answers with the page of a list. A page that has become empty redirects to the first page.
 func (s *Server) showList(c echo.Context, a fleet.Actor, f shell.Frame, l kit.List, body templ.Component) error {
 	if first := l.Link.First().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !isHX(c) {
 		return c.Redirect(http.StatusSeeOther, first)
@@ -61,7 +62,7 @@ func (s *Server) showList(c echo.Context, a fleet.Actor, f shell.Frame, l kit.Li
 	return s.showAs(c, listStatus(l.Filter), a, f, body)
 }
 
-// listStatus is the status of a list whose filter may be wrong.
+// listStatus returns the status for a list, whose filter may be invalid.
 func listStatus(f kit.Filter) int {
 	if f.Error != "" {
 		return http.StatusUnprocessableEntity
@@ -69,7 +70,7 @@ func listStatus(f kit.Filter) int {
 	return http.StatusOK
 }
 
-// wrongFilter takes a refusal of the filter out of err, so that the list can explain it.
+// wrongFilter extracts the reason for an invalid filter from err, so that the list can show it.
 func wrongFilter(err error) (string, error) {
 	var refused *fleet.Error
 	if errors.As(err, &refused) && refused.Code == fleet.Invalid &&
@@ -79,7 +80,7 @@ func wrongFilter(err error) (string, error) {
 	return "", err
 }
 
-// tabFilter puts the filter behind a list's tab before that of q. own holds those of all tabs.
+// tabFilter prepends the filter of the list's tab to the filter of q. own holds the filters of all tabs.
 func tabFilter(c echo.Context, own map[string]string, noun string, q *fleet.Query) (tab string, err error) {
 	if tab = c.QueryParam("tab"); tab == "" {
 		tab = "all"

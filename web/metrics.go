@@ -22,7 +22,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// PoolStat is what a pool of database connections says about itself; pgxpool.Stat is one.
+// PoolStat is the statistics of a pool of database connections, as in pgxpool.Stat.
 type PoolStat interface {
 	AcquiredConns() int32
 	IdleConns() int32
@@ -33,7 +33,7 @@ type PoolStat interface {
 	AcquireDuration() time.Duration
 }
 
-// metrics counts what the portal does. Only the number of open jobs asks the database.
+// metrics holds the portal's Prometheus metrics. Only the number of open jobs needs a database query.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
@@ -73,7 +73,7 @@ func (s *Server) newMetrics() *metrics {
 	return m
 }
 
-// openJobs asks the database at each scrape how many jobs are open.
+// openJobs is a collector that counts the open jobs in the database at each scrape.
 type openJobs struct{ control *control.Control }
 
 var jobsOpen = prometheus.NewDesc("quantix_jobs", "Jobs of all hosts that wait for their agent or run there.", []string{"state"}, nil)
@@ -81,7 +81,7 @@ var jobsOpen = prometheus.NewDesc("quantix_jobs", "Jobs of all hosts that wait f
 // Describe implements prometheus.Collector.
 func (openJobs) Describe(out chan<- *prometheus.Desc) { out <- jobsOpen }
 
-// Collect implements prometheus.Collector. The figures are no numbers while the database does not answer.
+// Collect implements prometheus.Collector. The values are NaN while the database does not answer.
 func (o openJobs) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -95,7 +95,7 @@ func (o openJobs) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// certificateEnds reads at each scrape when the portal's certificates end.
+// certificateEnds is a collector that reports when the portal's certificates expire.
 type certificateEnds func() []auth.Validity
 
 var certificateEnd = prometheus.NewDesc("quantix_certificate_end_timestamp_seconds",
@@ -111,7 +111,7 @@ func (c certificateEnds) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// claimed notes how a claim ended.
+// claimed counts the result of a claim.
 func (m *metrics) claimed(out wire.Claim, err error) {
 	end := "work"
 	switch {
@@ -123,7 +123,7 @@ func (m *metrics) claimed(out wire.Claim, err error) {
 	m.claims.WithLabelValues(end).Inc()
 }
 
-// ended notes a job's end and how long it took.
+// ended records a job's result and duration.
 func (m *metrics) ended(j fleet.Job) {
 	if j.StartedAt != nil && j.EndedAt != nil {
 		m.jobs.WithLabelValues(string(j.Kind), string(j.State)).Observe(j.EndedAt.Sub(*j.StartedAt).Seconds())
@@ -148,13 +148,13 @@ func poolMetrics(stat func() PoolStat) []prometheus.Collector {
 	}
 }
 
-// observe counts a request by its route, never by its path: paths are as many as there are objects, and as people invent.
+// observe counts a request by its route, never by its path, to bound the number of time series.
 func (m *metrics) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
 		err := next(c)
 		if err != nil {
-			c.Error(err) // now, so that the status is known
+			c.Error(err) // write the error response now, so that the status is known
 		}
 		route := c.Path()
 		if route == "" {
@@ -173,7 +173,7 @@ func methodOf(c echo.Context) string {
 	return "other"
 }
 
-// showMetrics answers Prometheus on this machine, and elsewhere whoever shows the API token of a user who may see hosts.
+// showMetrics answers Prometheus on this machine. From elsewhere it requires the API token of a user who may see hosts.
 func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
 	if !fromThisMachine(c) {
 		nobody.Address = c.RealIP()
@@ -189,7 +189,8 @@ func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
 	return nil
 }
 
-// fromThisMachine is not fooled by a proxy on this machine, which makes everybody's requests come from it.
+// fromThisMachine reports whether the client runs on this machine. It ignores requests through a local proxy, which
+// would make all clients look local.
 func fromThisMachine(c echo.Context) bool {
 	h := c.Request().Header
 	ip := net.ParseIP(c.RealIP())

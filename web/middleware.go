@@ -21,16 +21,18 @@ const (
 	formLimit = 64 << 10 // bytes of a form
 	apiLimit  = 1 << 20  // bytes of an API request
 
-	// bodyTime is how long a body may take to arrive: one that trickles in for ever would hold its connection for ever.
+	// bodyTime is how long a request body may take to arrive. Without it, a slow sender would hold its connection
+	// forever.
 	bodyTime = 15 * time.Second
-	// hearOutTime is how long the sender of a refused body has for reading why: as long as net/http gives others.
+	// hearOutTime is how long the client of a refused request may keep sending, so that it can read the reason: the
+	// same time as in net/http.
 	hearOutTime = 500 * time.Millisecond
 
-	// pageLimit is how long a page may wait for the database; the answer that says so is out within 5 s.
+	// pageLimit is how long a page may wait for the database. The error response is sent within 5 s.
 	pageLimit = 4 * time.Second
 )
 
-// What the middleware leaves in echo's context.
+// Keys of values that the middleware stores in echo's context.
 const (
 	keyRoute = "route"
 	keyActor = "actor"
@@ -42,13 +44,13 @@ func routeOf(c echo.Context) route {
 	return r
 }
 
-// actorOf is who asks. Before identify has run, it is nobody.
+// actorOf returns the actor of the request; before identify has run, the zero Actor.
 func actorOf(c echo.Context) fleet.Actor {
 	a, _ := c.Get(keyActor).(fleet.Actor)
 	return a
 }
 
-// requestID names the request in the log and to the caller; the caller's own name for it is not believed.
+// requestID assigns an id to the request, for the log and the response. It ignores an id that the client sends.
 func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := fleet.NewID[string]()
@@ -58,7 +60,7 @@ func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// logAccess writes one line a request. It never writes the query or a header: tickets and tokens travel there.
+// logAccess logs one line per request. It never logs the query or a header: they may hold tickets and tokens.
 func (s *Server) logAccess(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -84,7 +86,7 @@ func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 			switch p := recover(); p {
 			case nil:
 			case http.ErrAbortHandler:
-				panic(p) // net/http's own way to drop a connection
+				panic(p) // net/http drops the connection on this panic
 			default:
 				err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 			}
@@ -93,8 +95,8 @@ func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// plainParams decodes the parameters of the path, once, whatever the client escaped. echo routes by the path as it was sent where Go would
-// have escaped another one, as in "a%20(b)", and leaves its parameters so.
+// plainParams decodes the path parameters exactly once, whatever the client escaped. echo routes by the raw path where
+// Go would escape it differently, as in "a%20(b)", and then leaves the parameters escaped.
 func plainParams(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().URL.RawPath == "" {
@@ -113,7 +115,8 @@ func plainParams(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// find looks the route up in the table. What is not there is treated as a page that asks for no right: it answers 404 or 405.
+// find looks the route up in the table. An unknown route is treated as a page without a required permission: it answers
+// 404 or 405.
 func (s *Server) find(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, ok := s.table[c.Request().Method+" "+c.Path()]
@@ -128,7 +131,7 @@ func (s *Server) find(next echo.HandlerFunc) echo.HandlerFunc {
 const contentPolicy = "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
 	"worker-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// secure sets the headers that tell browsers what this site never does.
+// secure sets the security headers, such as the content security policy.
 func (s *Server) secure(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		h := c.Response().Header()
@@ -142,20 +145,20 @@ func (s *Server) secure(next echo.HandlerFunc) echo.HandlerFunc {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
 		if routeOf(c).kind != plain {
-			h.Set("Cache-Control", "no-store") // pages are of one person and one moment
+			h.Set("Cache-Control", "no-store") // a page is specific to one user and one moment
 		}
 		return next(c)
 	}
 }
 
-// limitBody refuses what is too large before it is read, and while it is read where its length was not said.
+// limitBody refuses a body that is too large: by its Content-Length, or while reading where the length is unknown.
 func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(formLimit)
 		switch routeOf(c).kind {
 		case api:
 			limit = apiLimit
-		case inflow, tokenInflow: // how much comes is judged by what was announced
+		case inflow, tokenInflow: // uploads are checked against their announced size
 			return next(c)
 		}
 		whole := c.Request()
@@ -165,16 +168,18 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		case whole.ContentLength > limit:
 			return tooLarge(limit)
 		}
-		r := whole.WithContext(whole.Context()) // net/http looks at its own request for what was left unread
+		// net/http inspects its own request for an unread body, so this handler gets a copy
+		r := whole.WithContext(whole.Context())
 		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
 		c.SetRequest(r)
-		readUntil(c, time.Now().Add(bodyTime)) // net/http takes it back after the answer
+		readUntil(c, time.Now().Add(bodyTime)) // net/http clears the deadline after the response
 		return next(c)
 	}
 }
 
-// hearOut reads on for a moment after a refusal of a request that ends its connection, such as Python's urllib sends: closed in the
-// middle of what it sends, its sender would meet a reset in place of the reason. Where connections are kept, net/http does so itself.
+// hearOut keeps reading for a moment after a refusal on a connection that will close (Python's urllib sends such
+// requests). Otherwise the client would get a TCP reset instead of the reason. On keep-alive connections net/http does
+// this itself.
 func hearOut(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -189,7 +194,8 @@ func hearOut(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// readUntil bounds reading from the connection; zero: no bound. One without deadlines (a test's recorder) has none.
+// readUntil sets the read deadline of the connection; the zero time means none. Connections without deadlines (a test's
+// recorder) ignore it.
 func readUntil(c echo.Context, t time.Time) {
 	_ = http.NewResponseController(c.Response()).SetReadDeadline(t)
 }
@@ -198,7 +204,7 @@ func tooLarge(limit int64) error {
 	return fleet.Errorf(fleet.TooLarge, "The request is larger than %d KiB. Send less at once.", limit>>10)
 }
 
-// limitTime gives each request but streams a deadline, which ends waiting for the database.
+// limitTime gives each request except streams a deadline, which ends waits for the database.
 func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if routeOf(c).kind.lasts() {
@@ -208,12 +214,14 @@ func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeout(whole.Context(), pageLimit)
 		defer cancel()
 		c.SetRequest(whole.WithContext(ctx))
-		defer c.SetRequest(whole) // the error page comes after this, and tells a browser that has gone by its context
+		// the error page is rendered after this; it detects a disconnected browser by the original context
+		defer c.SetRequest(whole)
 		return next(c)
 	}
 }
 
-// sameOrigin refuses changes that another site's page makes the browser send. Websockets are GETs and check their origin themselves.
+// sameOrigin refuses changes that another site's page makes the browser send (CSRF). Websocket requests are GETs and
+// check their origin themselves.
 func (s *Server) sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.origin.Check(c.Request()); err != nil {
@@ -223,7 +231,7 @@ func (s *Server) sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// asTooLarge recognises a body that went over limitBody's bound while it was read.
+// asTooLarge converts the error of a body that exceeded limitBody's bound while it was read.
 func asTooLarge(err error) error {
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(e.Limit)

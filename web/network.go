@@ -23,7 +23,7 @@ type grantForm struct {
 	Revoke  string `form:"revoke"`
 }
 
-// networkPage holds the form of a grant, in a tab of its own.
+// networkPage shows a network; one of its tabs holds the form of a grant.
 func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
 	tab, err := tabOf(c, networkview.Tabs(), "network")
 	if err != nil {
@@ -95,7 +95,7 @@ func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how aske
 	return s.showAs(c, status, a, networkFrame(n), networkview.Show(p))
 }
 
-// setGrant opens a network to a project, or closes it again.
+// setGrant gives a project access to a network, or revokes it.
 func (s *Server) setGrant(c echo.Context, a fleet.Actor, in grantForm) (end, error) {
 	set := s.Control.GrantNetwork
 	if in.Revoke != "" {
@@ -106,7 +106,8 @@ func (s *Server) setGrant(c echo.Context, a fleet.Actor, in grantForm) (end, err
 	return redraw(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showGrants(c, a, in, first) }), err
 }
 
-// grantedTo is the project that a form or a path names; empty: all. What names none is no project's id.
+// grantedTo returns the project that a form or a path names; empty: all projects. Unknown text is returned as an
+// invalid id.
 func grantedTo(text string) fleet.ProjectID {
 	switch text {
 	case networkview.GrantAll:

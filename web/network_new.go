@@ -40,7 +40,7 @@ type networkForm struct {
 	Selector    string         `form:"selector"`
 }
 
-// spec leaves out what belongs to other choices: without scripts the form shows all of it.
+// spec ignores fields of options that are not chosen: without scripts the form shows all fields.
 func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 	s := fleet.NetworkSpec{
 		Mode: fleet.NetworkMode(in.Mode), DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, Device: in.Device, Description: in.Description,
@@ -90,7 +90,7 @@ func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 	return out
 }
 
-// wordsOf are the words of a line; a hyphen or a dash by itself stands between two of them, and a comma behind one.
+// wordsOf splits a line into words. A lone hyphen or dash may separate two words, and a comma may follow a word.
 func wordsOf(line string) []string {
 	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n,–", r) })
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "-" })

@@ -12,7 +12,7 @@ import (
 	"quantix/views/shell"
 )
 
-// tabOf reads which view of an object's page is asked for; the first of all is its own.
+// tabOf returns the requested tab of an object's page. The first tab is the default.
 func tabOf(c echo.Context, all []string, noun string) (string, error) {
 	tab := c.QueryParam("tab")
 	switch {
@@ -24,13 +24,13 @@ func tabOf(c echo.Context, all []string, noun string) (string, error) {
 	return tab, nil
 }
 
-// linkOf is the address of an object's page as it is shown.
+// linkOf returns the address of the current page, without display preferences.
 func linkOf(c echo.Context) kit.Link {
 	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }
 
-// statusesOf is the page of a matrix that the address asks for, under counters of all its cells. A filter that cannot be understood is no
-// error: the page explains it.
+// statusesOf returns the page of the host statuses that the query asks for, with counts over all hosts. An invalid
+// filter is no error: the page shows the reason.
 func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
 	q := queryOf(c)
 	q.Sort, q.Limit = "", kit.HostStatusesShown
@@ -39,10 +39,10 @@ func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fle
 	return kit.HostStatuses[T]{Items: page.Items, SeverityCounts: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
 }
 
-// getting reads the object with that id, for those who may see it.
+// getting reads the object with an id, if the actor may see it.
 type getting[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 
-// menu is the route of an object's menu: what acts say can be asked of it.
+// menu returns the handler of an object's action menu. acts lists the actions.
 func menu[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.Frame, acts func(fleet.Actor, T) []kit.Act) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
@@ -53,7 +53,7 @@ func menu[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.
 	}
 }
 
-// confirm is the dialog that asks whether something shall be done to the object: mostly, whether it shall go.
+// confirm returns the handler of a confirmation dialog for an action on the object, mostly its deletion.
 func confirm[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.Frame, dialog func(T, kit.Errors) templ.Component) asking[none] {
 	return func(c echo.Context, a fleet.Actor, _ none, how asked) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))

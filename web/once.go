@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// keyHeader makes a POST of /api/v1 safe to send again.
+// keyHeader makes a POST to /api/v1 safe to repeat.
 const keyHeader = "Idempotency-Key"
 
 func keyParam() *huma.Param {
@@ -22,10 +22,11 @@ func keyParam() *huma.Param {
 	}
 }
 
-// replayHeader says that an answer is the one that an Idempotency-Key's first request got.
+// replayHeader marks a response as the stored response of an earlier request with the same Idempotency-Key.
 const replayHeader = "Idempotent-Replay"
 
-// once runs do under a key, or gives the answer that the key's first request got: then replayed is true. Without a key it is do.
+// once runs do under an idempotency key, or returns the response of the key's first request with replayed set. Without
+// a key it only runs do.
 func once[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
 	if k.Name == "" || a.UserID == "" {
 		out, err = do(ctx)
@@ -49,7 +50,7 @@ func once[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, d
 	return out, replayed, nil
 }
 
-// keyOf is the key of an API request: which operation of what, with which input.
+// keyOf returns the idempotency key of an API request, together with its operation, object and input.
 func keyOf(c echo.Context, in any) (control.Key, error) {
 	r := c.Request()
 	request, err := json.Marshal(struct {

@@ -66,7 +66,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	return s.showAs(c, listStatus(p.Filter), a, f, poolview.Show(p))
 }
 
-// countWords are the counts as the tabs say them. Who does not see all projects is told of volumes only where they are listed.
+// countWords formats the counts for the tabs. A user who does not see all projects gets no volume count.
 func countWords(a fleet.Actor, n query.PoolCounts) poolview.Counts {
 	out := poolview.Counts{VMs: strconv.Itoa(n.VMs)}
 	if n.VMs == query.MaxCounted {
@@ -78,7 +78,7 @@ func countWords(a fleet.Actor, n query.PoolCounts) poolview.Counts {
 	return out
 }
 
-// fillPool reads what only the page's tab shows.
+// fillPool reads the data of the page's current tab.
 func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error {
 	ctx := c.Request().Context()
 	q := queryOf(c)
@@ -101,7 +101,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 		}
 		p.Volumes = poolview.OrphansOf(volumeRows(volumes), c.QueryParam("only") == "orphans")
 		p.Counts.Volumes = strconv.Itoa(p.Volumes.All)
-		from, _ := strconv.Atoi(c.QueryParam("from")) // a word counts as the beginning
+		from, _ := strconv.Atoi(c.QueryParam("from")) // text that is no number counts as 0
 		p.First = min(max(0, from), len(p.Volumes.Rows))
 		p.Last = min(p.First+poolview.VolumesShown, len(p.Volumes.Rows))
 	case "tasks":
@@ -113,7 +113,7 @@ func (s *Server) fillPool(c echo.Context, a fleet.Actor, p *poolview.Page) error
 	return nil
 }
 
-// volumeRows makes the table's rows.
+// volumeRows returns the rows of the volume table.
 func volumeRows(volumes []query.VolumeOn) (rows []poolview.VolumeRow) {
 	for _, v := range volumes {
 		r := poolview.VolumeRow{Volume: v.Volume, Shared: v.Shared, Unfit: v.Unfit, Orphan: v.Orphan, FetchUntil: v.FetchUntil, Can: v.Actions}

@@ -12,7 +12,7 @@ import (
 	poolview "quantix/views/pool"
 )
 
-// credentialsForm bears a secret, which no answer repeats.
+// credentialsForm carries a secret, which no response repeats.
 type credentialsForm struct {
 	Secret string `form:"secret"`
 }
@@ -43,7 +43,7 @@ func (s *Server) apiChangeCredentials(ctx context.Context, a fleet.Actor, in *cr
 	return s.tasksOf(ctx, a, tasks, err)
 }
 
-// poolSecret gives a host the secret of a pool that it is to have.
+// poolSecret sends a host the secret of a pool that is assigned to it.
 func (s *Server) poolSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.PoolSecret, error) {
 	out, err := s.Control.PoolSecret(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	return &out, err

@@ -9,7 +9,7 @@ import (
 	"quantix/views/shell"
 )
 
-// poolGrid is the page of all pools on all hosts.
+// poolGrid shows the matrix of all pools and hosts.
 func (s *Server) poolGrid(c echo.Context, a fleet.Actor) (err error) {
 	g, hosts, pools := gridOf(c, fleet.TypePool, poolview.GridHosts, poolview.GridPools)
 	p := poolview.GridPage{Actor: a, Grid: g}

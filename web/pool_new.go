@@ -20,8 +20,8 @@ type poolForm struct {
 	Name        string            `form:"name"`
 	Kind        string            `form:"kind"`
 	Path        string            `form:"path"`
-	Source      map[string]string `form:"source"` // by the names of fleet's fields of pools
-	Secret      string            `form:"secret"` // no answer repeats it
+	Source      map[string]string `form:"source"` // by the names of fleet's pool fields
+	Secret      string            `form:"secret"` // no response repeats it
 	Shared      string            `form:"shared"`
 	Description string            `form:"description"`
 	Hosts       []fleet.HostID    `form:"host"`
@@ -50,7 +50,8 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) 
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
 }
 
-// hostChoices are the hosts to tick, but those that have it already and keep it, each with what it lacks; nil: none has it, and none lacks anything.
+// hostChoices lists the hosts to select, except those that already have the object. Each host comes with its unmet
+// requirements. have and lacks may be nil: no host has the object, or every host meets the requirements.
 func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.Lack) ([]kit.HostChoice, error) {
 	hosts, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {

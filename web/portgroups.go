@@ -15,7 +15,7 @@ import (
 	networkview "quantix/views/network"
 )
 
-// portGroups is what the tab of a network's port groups shows.
+// portGroups returns the data of a network's port groups tab.
 func (s *Server) portGroups(c echo.Context, a fleet.Actor, id fleet.NetworkID) (t networkview.GroupsTab, err error) {
 	ctx := c.Request().Context()
 	if t.All, err = s.Control.PortGroups(ctx, a, id); err != nil || !policy.May(a, policy.InfraChange, "") {
@@ -44,7 +44,7 @@ type portGroupForm struct {
 	FromBurst   string `form:"fromBurst"`
 
 	Groups []fleet.SecurityGroupID `form:"secgroup"`
-	Guard  string                  `form:"guard"` // "on", "off"; empty: as is usual
+	Guard  string                  `form:"guard"` // "on" or "off"; empty: the default
 }
 
 func (in portGroupForm) shown() networkview.GroupForm {
@@ -54,7 +54,7 @@ func (in portGroupForm) shown() networkview.GroupForm {
 	}
 }
 
-// group is what was typed.
+// group returns the port group as typed.
 func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 	number := func(field, text string) int {
 		text = strings.TrimSpace(text)
@@ -127,7 +127,7 @@ func (s *Server) setGroup(c echo.Context, a fleet.Actor, in portGroupForm) (end,
 		return nil, err
 	}
 	ctx, id := c.Request().Context(), fleet.NetworkID(c.Param("id"))
-	if in.Old != "" { // what somebody deleted while the form stood open is not made again
+	if in.Old != "" { // a port group that was deleted while the form was open is not created again
 		n, err := s.Control.NetworkBrief(ctx, a, id)
 		if err != nil {
 			return nil, err
@@ -160,12 +160,13 @@ func (s *Server) setGroupGrant(c echo.Context, a fleet.Actor, in groupGrantForm)
 	return stay(groupsTab(c), "The port group "+in.Group+" is "+word+"."), err
 }
 
-// groupChoice is a port group as what a NIC can be put on.
+// groupChoice returns the select option that connects a NIC to a port group.
 func groupChoice(network, group string) kit.Option {
 	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
 }
 
-// withGroups adds the port groups that the person may put NICs on; of these networks alone where they are given.
+// withGroups appends the port groups that the user may connect NICs to; only those of the given networks, if any are
+// given.
 func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
 	groups, err := s.Control.PortGroupsToUse(ctx, a)
 	for _, g := range groups {
@@ -176,7 +177,7 @@ func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option
 	return out, err
 }
 
-// groupGrantOptions are those that a port group can be opened to.
+// groupGrantOptions lists the projects that a port group can be opened to.
 func (s *Server) groupGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err

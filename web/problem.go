@@ -10,12 +10,12 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 )
 
-// problemBody is a refusal as RFC 9457 writes it, with the JSON path of a field where one applies.
+// problemBody is an error response as in RFC 9457, with the JSON path of a field where one applies.
 type problemBody struct {
 	Title     string         `json:"title"`
 	Status    int            `json:"status"`
 	Detail    string         `json:"detail"`              // a sentence for people
-	Reference string         `json:"reference,omitempty"` // under which the portal's log has the details
+	Reference string         `json:"reference,omitempty"` // the portal's log has the details under this reference
 	Errors    []problemField `json:"errors,omitempty"`
 }
 
@@ -34,15 +34,15 @@ func problemOf(r refusal) *problemBody {
 
 func (p *problemBody) Error() string { return p.Detail }
 
-// GetStatus and ContentType make it huma's error.
+// GetStatus and ContentType implement huma's error interfaces.
 func (p *problemBody) GetStatus() int { return p.Status }
 
-// ContentType of a problem is always this one.
+// ContentType implements huma.ContentTypeFilter.
 func (p *problemBody) ContentType(string) string { return "application/problem+json" }
 
-// What huma finds wrong comes out in the portal's own words and shape. huma keeps both in package variables.
+// huma's validation errors are reported in the portal's format and wording. huma keeps both in package variables.
 func init() {
-	huma.ValidateStrictCasing = true // else "CPUs" would be let through, and lost beside "cpus"
+	huma.ValidateStrictCasing = true // otherwise "CPUs" would be accepted and ignored beside "cpus"
 	huma.NewError = func(status int, text string, errs ...error) huma.StatusError { return humaProblem(status, text, errs) }
 	validation.MsgUnexpectedProperty = "There is no such field here, or it cannot be set."
 	validation.MsgExpectedBoolean = "Give true or false."
@@ -54,14 +54,14 @@ func init() {
 	validation.MsgExpectedRequiredProperty = "The field %s is missing."
 }
 
-// humaTexts are the words for what huma says outside its table of messages.
+// humaTexts replaces the texts that huma has outside its table of messages.
 var humaTexts = map[string]string{
 	"invalid integer": "Give a whole number.", "invalid boolean": "Give true or false.", "request body is required": "Send a JSON object as the request's body.",
 	"unknown query parameter": "There is no such parameter.",
 }
 
-// unreadForm is what encoding/json says of a value that is of the right kind and beyond its type; huma gives it on as a text.
-// Embedded structs stand in the path as well, in capitals.
+// unreadForm matches encoding/json's error for a value that overflows its field's type; huma passes that error on as
+// text. Names of embedded structs, in capitals, are part of the path as well.
 var unreadForm = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
 
 const noValue = "This is no value of the field."

@@ -22,7 +22,7 @@ type memberForm struct {
 	Role string `form:"role"`
 }
 
-// projectPage holds the form of a new member.
+// projectPage shows a project; one of its tabs holds the form of a new member.
 func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how asked) error {
 	ctx, id := c.Request().Context(), fleet.ProjectID(c.Param("id"))
 	project, err := s.Control.GetProject(ctx, a, id)
@@ -49,7 +49,7 @@ func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how a
 	return s.showAs(c, how.status, a, projectFrame(project), peopleview.Project(p))
 }
 
-// setMember gives a role in the project; an empty one takes it away.
+// setMember sets a user's role in the project; an empty role removes the member.
 func (s *Server) setMember(c echo.Context, a fleet.Actor, in memberForm) (end, error) {
 	id := fleet.ProjectID(c.Param("id"))
 	err := s.Control.SetMember(c.Request().Context(), a, id, fleet.UserID(in.User), fleet.Role(in.Role))
@@ -69,7 +69,7 @@ func (in projectForm) input() identity.ProjectInput {
 	}
 }
 
-// askProject is the form of the project that the address names, or of a new one.
+// askProject shows the form of the project that the path names, or of a new project.
 func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how asked) error {
 	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
 	if id != "" {

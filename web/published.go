@@ -8,7 +8,7 @@ import (
 	"quantix/views"
 )
 
-// imageOf reads which volume of the pool in the path is meant.
+// imageOf returns the volume of the pool that the request names.
 func imageOf(c echo.Context) control.Image {
 	return control.Image{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }

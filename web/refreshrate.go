@@ -13,23 +13,25 @@ import (
 )
 
 const (
-	typeGap      = time.Second      // between two pokes for a whole noun: lists need not follow each change
-	mostGap      = 15 * time.Second // the same under any load
-	paceWindow   = 4 * time.Second  // at most, for which the load is measured
-	refreshShare = 8                // what pages ask by themselves because of such pokes may take one of so many processors, or that part of one
+	typeGap    = time.Second      // minimum interval between two events of a list: lists need not follow each change
+	mostGap    = 15 * time.Second // maximum interval, under any load
+	paceWindow = 4 * time.Second  // longest time over which the load is measured
+	// page refreshes because of list events may use one of this many processors, or this fraction of one
+	refreshShare = 8
 
-	refreshPatience = 10 * time.Second // less than a browser waits for a refresh
+	refreshPatience = 10 * time.Second // below the time that a browser waits for a refresh
 )
 
-// refreshRate is how often the pages of whole nouns are poked: once a second, and less often where their refreshes take more than their share of
-// the machine. Those of one gap are spread over as much of it as they need, so that they do not all come at once.
+// refreshRate computes the refresh interval: how often open lists get an event. It is one second, and longer where
+// refreshes use more than their share of the CPU. Events are spread at random over the time that the refreshes need, to
+// avoid bursts.
 type refreshRate struct {
 	budget float64 // processors
 
 	mu    sync.Mutex
 	since time.Time
-	busy  time.Duration // what refreshes took since then
-	need  time.Duration // what those of one gap need, at the budget
+	busy  time.Duration // CPU time of refreshes since then
+	need  time.Duration // time that the refreshes of one interval need within the budget
 }
 
 func newPace() *refreshRate {
@@ -42,7 +44,7 @@ func (p *refreshRate) spent(d time.Duration) {
 	p.busy += d
 }
 
-// at says how far apart two pokes are now, and over how much of that they are spread.
+// at returns the current refresh interval, and the part of it over which events are spread.
 func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -51,7 +53,7 @@ func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 	case p.since.IsZero():
 		p.since, p.busy = now, 0
 	case passed >= min(gap, paceWindow):
-		// Half of what was believed before stays: one slow second is not a load.
+		// A moving average: one slow second is not a load.
 		took := time.Duration(float64(gap) * p.busy.Seconds() / passed.Seconds() / p.budget)
 		p.need, p.since, p.busy = (p.need+took)/2, now, 0
 		gap = p.gap()
@@ -61,10 +63,11 @@ func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 
 func (p *refreshRate) gap() time.Duration { return min(max(p.need, typeGap), mostGap) }
 
-// refreshesAtOnce are for what one processor does while others wait for the database.
+// refreshesAtOnce returns the limit of concurrent refreshes: twice the processors, as some of them wait for the
+// database.
 func refreshesAtOnce() int { return 2 * runtime.GOMAXPROCS(0) }
 
-// within is a random part of the spread.
+// within returns a random part of the spread.
 func within(spread time.Duration) time.Duration {
 	if spread <= 0 {
 		return 0
@@ -72,7 +75,7 @@ func within(spread time.Duration) time.Duration {
 	return rand.N(spread)
 }
 
-// keyIdle is how long a request only waited for others, and keyLeave ends its turn among refreshes.
+// keyIdle holds how long a request only waited for others; keyLeave frees its refresh slot.
 const (
 	keyIdle  = "idle"
 	keyLeave = "leave"
@@ -83,15 +86,16 @@ func waited(c echo.Context, d time.Duration) {
 	c.Set(keyIdle, before+d)
 }
 
-// idle ends the request's turn among refreshes: it is about to wait for others, or to be read, which may be slow on purpose.
+// idle frees the request's refresh slot before it waits for other requests or writes the response, which a slow client
+// can delay.
 func idle(c echo.Context) {
 	if leave, ok := c.Get(keyLeave).(func()); ok {
 		leave()
 	}
 }
 
-// measure notes what the refreshes take that pokes for whole nouns bring about. A few at a time are answered, so that however many come
-// at once they keep neither a person nor a host waiting, and their waiting for each other counts as no work.
+// measure is the middleware that records the CPU time of refreshes. It limits concurrent refreshes, so that they delay
+// no user and no host, and their wait for each other is not counted as work.
 func (s *Server) measure(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if r := routeOf(c); r.kind != page || !isRefresh(c) || strings.Contains(r.path, "/:id") {

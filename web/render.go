@@ -23,9 +23,10 @@ import (
 	"quantix/views/shell"
 )
 
-// zip compresses parts of pages, and pages for browsers that take no brotli, from the size on where it is worth it. Pages hold no secret that is the same each time, such as a token
-// against forged requests, so their size tells nothing about one (BREACH). Streams and exports do not come here, and static
-// files are compressed once, harder. No zstd: browsers take it over TLS only, and its encoders hold megabytes.
+// zip compresses fragments, and pages for browsers without brotli, from the size on where it pays off. Pages hold no
+// constant secret, such as an anti-forgery token, so their size reveals none (BREACH). Streams and exports bypass zip;
+// static files are compressed in advance, at a higher level. No zstd: browsers accept it over TLS only, and its
+// encoders hold megabytes.
 var zip = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -34,8 +35,8 @@ var zip = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// brotlis are encoders between pages. A whole page is a third smaller by them than by zip, for twice its time: they are for the page
-// that somebody opens, not for the parts that open pages ask for by themselves.
+// brotlis pools brotli encoders. Brotli makes a full page a third smaller than zip, in twice the time. It is used for
+// pages that a user opens, not for automatic refreshes.
 var brotlis = sync.Pool{New: func() any { return brotli.NewWriterV2(nil, 1) }}
 
 func takesBrotli(c echo.Context) bool {
@@ -44,7 +45,7 @@ func takesBrotli(c echo.Context) bool {
 
 func isHX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
-// target is the id of the element that htmx wants to fill; empty for a plain request.
+// target returns the id of the element that htmx wants to fill; empty for a plain request.
 func target(c echo.Context) string {
 	if !isHX(c) {
 		return ""
@@ -52,16 +53,16 @@ func target(c echo.Context) string {
 	return c.Request().Header.Get("HX-Target")
 }
 
-// isRefresh tells what a page asks by itself, to stay live, from what a person asked: an element that fetches itself.
-// It must not keep an idle session open.
+// isRefresh reports whether a page refreshes one of its elements by itself. Such a request must not keep an idle
+// session alive.
 func isRefresh(c echo.Context) bool {
 	h := c.Request().Header
 	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
 		isHX(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
 }
 
-// show answers with body in its frame. Where htmx asks for one element, the answer is the part of body inside
-// @templ.Fragment(id) with that element's id, from the same handler: first render and update are one code path.
+// show answers with body in its frame. If htmx requests one element, the answer is the part of body inside
+// @templ.Fragment(id) with that element's id. First render and update share one code path.
 func (s *Server) show(c echo.Context, a fleet.Actor, f shell.Frame, body templ.Component) error {
 	return s.showAs(c, http.StatusOK, a, f, body)
 }
@@ -85,8 +86,8 @@ func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f shell.Frame
 	return s.write(c, status, shell.Layout(f, body))
 }
 
-// part answers with a piece of a page that has an address of its own: a menu, a level of the tree, suggestions.
-// Without scripts the same address is a page.
+// part answers with a fragment that has an address of its own: a menu, a level of the tree, suggestions. Without
+// scripts the same address is a page.
 func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
 	if isHX(c) {
 		return s.write(c, http.StatusOK, piece)
@@ -94,23 +95,23 @@ func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.C
 	return s.show(c, a, shell.Frame{Title: title}, shell.Piece(title, piece))
 }
 
-// write renders into memory first: an error while rendering is still answered with the right status.
+// write renders into memory first, so that a render error still gets the right status.
 func (s *Server) write(c echo.Context, status int, page templ.Component) error {
 	out := takeBuffer()
 	defer giveBuffer(out)
-	// Rendering asks nothing, and an error page must come out after the request's own time is over.
+	// Rendering makes no queries, and an error page must be rendered even after the request's deadline.
 	if err := page.Render(context.WithoutCancel(c.Request().Context()), out); err != nil {
 		return err
 	}
 	return s.send(c, status, out.Bytes())
 }
 
-// buffers are kept between pages: a list of a hundred rows is a quarter of a megabyte.
+// buffers pools the buffers of pages: a list of a hundred rows takes a quarter of a megabyte.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func takeBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
 
-// giveBuffer keeps a buffer for the next page, unless an uncommonly large one has swollen it.
+// giveBuffer returns a buffer to the pool, unless an unusually large page has enlarged it.
 func giveBuffer(b *bytes.Buffer) {
 	if b.Cap() <= 1<<20 {
 		b.Reset()
@@ -130,7 +131,7 @@ func sendTo(to http.ResponseWriter, r *http.Request, status int, html []byte) (e
 	h := to.Header()
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
 	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
-	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of what is not compressed
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of the uncompressed text
 	zip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, err = w.Write(html)
@@ -144,7 +145,7 @@ func sendBrotli(c echo.Context, status int, html []byte) error {
 	to := brotlis.Get().(*matchfinder.Writer)
 	defer brotlis.Put(to)
 	to.Reset(out)
-	_, _ = to.Write(html) // a bytes.Buffer takes everything, also the end
+	_, _ = to.Write(html) // a bytes.Buffer accepts every write and Close
 	_ = to.Close()
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
@@ -157,7 +158,7 @@ func sendBrotli(c echo.Context, status int, html []byte) error {
 	return err
 }
 
-// trigger writes events for htmx as JSON in ASCII: headers hold nothing else.
+// trigger encodes events for htmx as ASCII JSON, because headers allow only ASCII.
 func trigger(events map[string]any) string {
 	text, err := json.Marshal(events)
 	if err != nil {
@@ -176,7 +177,7 @@ func trigger(events map[string]any) string {
 	return out.String()
 }
 
-// localPath returns path where it is an address on this site, else "/". It keeps "return to" from leading anywhere else.
+// localPath returns path if it is an address on this site, else "/". It prevents open redirects.
 func localPath(path string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.IsAbs() || u.Host != "" || u.User != nil || !strings.HasPrefix(path, "/") ||

@@ -16,44 +16,46 @@ import (
 	templateview "quantix/views/template"
 )
 
-// handler answers one route; a is who asks, with at least the route's right (in some project, where the right is one of projects).
+// handler answers one route. a is the actor, who has the route's permission (in at least one project, if the permission
+// is per project).
 type handler func(c echo.Context, a fleet.Actor) error
 
-// kind says how a route is treated on its way in.
+// kind determines the middleware's checks and limits of a route.
 type kind int
 
 const (
 	page   kind = iota // HTML and forms: session, 64 KiB, answered within 5 s
 	stream             // SSE and websockets: session, without a deadline
 	api                // JSON: bearer token, 1 MiB
-	socket             // websockets of programs: bearer token, without a deadline
+	socket             // websockets of API clients: bearer token, without a deadline
 	plain              // neither session nor token: health, static files
 
-	// What people send or take, as large as it is and for as long as it takes, by a session and by a bearer token.
+	// Uploads and downloads without limits of size and time: by session, and by bearer token.
 	inflow
 	tokenInflow
 
-	// Of agents, on a listener of their own, by what each must show. That the host is still there, and the key the one that it
-	// joined with last, is part of every proof but a join's.
-	joining // a join token in a proof's place
-	lapsed  // the host's certificate, which may have ended: its renewal
+	// Agent routes, on a separate listener, by required proof. Every proof except that of a join includes that the host
+	// exists and uses the key of its latest join.
+	joining // a join token instead of a certificate
+	lapsed  // the host's certificate, which may have expired: for its renewal
 	keyed   // the host's certificate; the call opens a session
-	proven  // the certificate and the session, asked for before the call is read
-	bound   // the same, asked for in the call's own statement or transaction, which a second question would slow down
+	proven  // the certificate and the session, checked before the body is read
+	bound   // the same, checked within the call's own statement or transaction, as a separate query would cost time
 )
 
 func (k kind) ofAgents() bool { return k >= joining }
 
-// lasts reports whether it takes as long as it takes.
+// lasts reports whether routes of this kind have no deadline.
 func (k kind) lasts() bool { return k == stream || k == socket || k == inflow || k == tokenInflow }
 
-// byToken reports whether who asks shows a bearer token.
+// byToken reports whether routes of this kind require a bearer token.
 func (k kind) byToken() bool { return k == api || k == socket || k == tokenInflow }
 
-// anyone marks a route that asks for no right; control still refuses what the actor may not do.
+// anyone marks a route without a required permission; control still refuses what the actor may not do.
 const anyone policy.Permission = ""
 
-// route is one line of the table. handle is nil where the API's own router holds the handler, and for the claim: see addForAgents.
+// route is one row of the table. handle is nil for the routes that huma's router handles, and for the claim: see
+// addForAgents.
 type route struct {
 	method, path string
 	kind         kind
@@ -66,19 +68,20 @@ const (
 	post = http.MethodPost
 )
 
-// routes lists everything that browsers, programs and hosts can ask. A route that is not here does not exist: see
-// TestEveryRouteIsInTheTable, and TestEveryAgentCallProvesItself.
+// routes lists all routes for browsers, API clients and hosts. TestEveryRouteIsInTheTable and
+// TestEveryAgentCallProvesItself verify that no other route exists.
 func (s *Server) routes() []route {
 	pages := []route{
 		{get, "/healthz", plain, anyone, s.alive},
 		{get, "/readyz", plain, anyone, s.ready},
-		{get, "/metrics", plain, anyone, s.showMetrics}, // this machine, or a token with the right to see hosts
+		// for this machine, or for a token with permission to see hosts
+		{get, "/metrics", plain, anyone, s.showMetrics},
 		{get, "/static/*", plain, anyone, s.static},
 
 		{get, "/help", page, anyone, s.helpPage},
 		{get, "/help/:chapter", page, anyone, s.helpPage},
 
-		// Signing in, and one's own account.
+		// Sign-in and the user's own account.
 		{get, "/sign-in", page, anyone, s.signInPage},
 		{post, "/sign-in", page, anyone, s.signIn},
 		{post, "/sign-out", page, anyone, s.signOut},
@@ -90,7 +93,7 @@ func (s *Server) routes() []route {
 		{get, "/account/tokens/:id/delete", page, policy.Self, ask(s.askDeleteToken())},
 		{post, "/account/tokens/:id/delete", page, policy.Self, submit(s.deleteToken, s.askDeleteToken())},
 
-		// The frame.
+		// The frame around each page.
 		{get, "/", page, policy.VMSee, s.together(s.dashboard)},
 		{get, "/events", stream, policy.Self, s.events},
 		{get, "/search", page, policy.VMSee, s.searchPage},
@@ -100,7 +103,7 @@ func (s *Server) routes() []route {
 		{get, "/tree/:view", page, policy.VMSee, s.treeRoot},
 		{get, "/tree/:view/:node", page, policy.VMSee, s.treeLevel},
 
-		// What a person keeps of a list.
+		// Saved views of lists.
 		{get, "/views/:list", page, policy.Self, ask(s.viewsPage)},
 		{post, "/views/:list", page, policy.Self, submit(s.saveView, s.viewsPage)},
 		{post, "/views/:list/:id/delete", page, policy.Self, button(s.deleteView)},

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	suggested = 4 // results of a kind below the search box
-	searched  = 8 // and on the page
+	suggested = 4 // results per resource type below the search box
+	searched  = 8 // results per resource type on the search page
 )
 
 func (s *Server) lookUp(c echo.Context, a fleet.Actor, limit int) (home.SearchPage, error) {
@@ -45,7 +45,7 @@ func (s *Server) suggest(c echo.Context, a fleet.Actor) error {
 	return s.part(c, a, "Search", home.Suggestions(p))
 }
 
-// complete offers ways to go on with a filter; q is its text up to the caret.
+// complete suggests completions of a filter; q is its text up to the caret.
 func (s *Server) complete(c echo.Context, a fleet.Actor) error {
 	list, err := s.Control.Complete(c.Request().Context(), a, c.QueryParam("noun"), c.QueryParam("q"))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"quantix/views/shell"
 )
 
-// nicForm is what may pass a NIC.
+// nicForm holds the security settings of a NIC.
 type nicForm struct {
 	MAC        string                  `form:"mac"`
 	Generation int64                   `form:"generation"`
@@ -82,7 +82,7 @@ func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (end, error) 
 	return stay(views.VMPath(vm.ID), "What passes the NIC "+in.MAC+" is asked of its host."), err
 }
 
-// testPass is a form that is got: the address of an answer can be shown to others.
+// testPass handles a form sent by GET, so that users can share the address of a result.
 func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	p := groupview.TestPage{
@@ -137,7 +137,7 @@ func (s *Server) wouldPass(c echo.Context, a fleet.Actor, p groupview.TestPage) 
 	return s.Control.WouldPass(c.Request().Context(), a, q)
 }
 
-// passEnd is the end that a person means: an address, or a VM by its name or id.
+// passEnd resolves an endpoint that a user typed: an address, or a VM by name or id.
 func (s *Server) passEnd(c echo.Context, a fleet.Actor, text, card, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return fleet.PassEnd{Address: text}, nil

@@ -107,19 +107,19 @@ func (s *Server) retryGroup(c echo.Context, a fleet.Actor, _ none) (end, error) 
 	return stay(views.SecurityGroupPath(id), "Its hosts try again."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
 
-// ruleForm adds a rule, or removes one.
+// ruleForm adds a rule to a security group, or removes one.
 type ruleForm struct {
 	Generation  int64           `form:"generation"`
 	Direction   fleet.Direction `form:"direction"`
 	Protocol    fleet.Protocol  `form:"protocol"`
 	Ports       string          `form:"ports"`
-	Remote      string          `form:"remote"` // "anybody", "cidr" or a group's id
+	Remote      string          `form:"remote"` // "anybody", "cidr" or the id of a group
 	CIDR        string          `form:"cidr"`
 	Description string          `form:"description"`
 	Remove      string          `form:"remove"` // the id of a rule
 }
 
-// rule is what was typed, as a rule.
+// rule returns the rule as typed.
 func (in ruleForm) rule() (fleet.SecurityRule, error) {
 	r := fleet.SecurityRule{Direction: in.Direction, Protocol: in.Protocol, Description: strings.TrimSpace(in.Description)}
 	switch in.Remote {
@@ -173,7 +173,7 @@ func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in ruleForm, h
 	return s.showAs(c, how.status, a, groupFrame(g), groupview.Show(p))
 }
 
-// remoteGroups are the groups that rules of the group may name.
+// remoteGroups lists the groups that the rules of the group may refer to.
 func (s *Server) remoteGroups(c echo.Context, a fleet.Actor, g fleet.SecurityGroupView) ([]kit.Option, error) {
 	out := []kit.Option{{Value: string(g.ID), Text: "members of this group"}}
 	var all []fleet.SecurityGroupView
@@ -225,7 +225,7 @@ func (s *Server) setRule(c echo.Context, a fleet.Actor, in ruleForm) (end, error
 	return redraw(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, ruleForm{}, first) }), atRule(err, at)
 }
 
-// atRule puts refusals of the rule that was added at the fields of its form.
+// atRule maps errors of the added rule to the fields of its form.
 func atRule(err error, at int) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || e.Code != fleet.Invalid {

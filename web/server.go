@@ -1,7 +1,7 @@
-// Package web is HTTP in and out: pages, fragments and streams for browsers, /api/v1 for programs, /agent/v1 for hosts.
-// A handler decodes, calls control, renders. echo lives only here; see routes.go for everything that can be asked, and submit.go
-// for what all forms do. Of a noun, vms.go is the list, vm.go the object, vm_new.go and the like its parts, and api_vms.go the same
-// for programs.
+// Package web serves HTTP: pages, fragments and event streams for browsers, /api/v1 for API clients, /agent/v1 for
+// hosts. A handler decodes the request, calls control and renders the result. Only this package uses echo. All routes
+// are in routes.go; submit.go handles all forms. For each resource type, vms.go is the list, vm.go the object,
+// vm_new.go and the like its parts, and api_vms.go its API.
 package web
 
 import (
@@ -22,23 +22,23 @@ import (
 	"quantix/internal/relay"
 )
 
-// Options are what the server is made of. All but TrustedProxies, Ready, Certificates and Log are needed.
+// Options configure a Server. TrustedProxies, Ready, Certificates and Log are optional.
 type Options struct {
 	Control        *control.Control
 	Hub            *notify.Hub
-	Sessions       *scs.SessionManager // made by auth.Sessions
+	Sessions       *scs.SessionManager // from auth.Sessions
 	Log            *slog.Logger
-	PublicURL      string         // what browsers open: "https://quantix.example.org"
-	Secure         bool           // browsers come over TLS, directly or through a proxy
-	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed
+	PublicURL      string         // address of the portal in browsers: "https://quantix.example.org"
+	Secure         bool           // browsers connect over TLS, directly or through a proxy
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted
 	Version        string
-	Ready          func(context.Context) error // what /readyz asks
-	RelayBytes     int64                       // a second, at most, of what hosts send each other by way of this portal; 0: as fast as it goes
-	Pool           func() PoolStat             // for /metrics; nil: it says nothing of the database
-	Certificates   func() []auth.Validity      // of this portal, for /metrics and the dashboard; nil: none
+	Ready          func(context.Context) error // readiness check of /readyz
+	RelayBytes     int64                       // limit per second for traffic that this portal relays between hosts; 0: none
+	Pool           func() PoolStat             // database pool statistics for /metrics; nil: none
+	Certificates   func() []auth.Validity      // this portal's certificates, for /metrics and the dashboard; nil: none
 }
 
-// Server answers browsers and programs by Handler, and joined hosts by AgentHandler.
+// Server serves browsers and API clients with Handler, and joined hosts with AgentHandler.
 type Server struct {
 	Options
 	origin  *http.CrossOriginProtection
@@ -50,16 +50,16 @@ type Server struct {
 	parts   parts
 	pace    *refreshRate
 
-	refreshes chan struct{} // has room for those that are answered at the same time
+	refreshes chan struct{} // its capacity is the number of concurrent refreshes
 
 	pairs   *relay.Broker
 	seats   seats
 	metrics *metrics
 
-	description func() ([]byte, error) // of /api/v1, as OpenAPI
+	description func() ([]byte, error) // OpenAPI description of /api/v1
 }
 
-// New makes a server; it listens nowhere.
+// New returns a server. It does not listen.
 func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -70,7 +70,7 @@ func New(o Options) *Server {
 	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: relay.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
-		// A proxy may hand on another Host than the one browsers see. An address that is no origin is simply not added.
+		// A proxy may forward another Host than browsers see. An invalid origin is not added.
 		_ = s.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host)
 	}
 	s.pages = s.newEcho()
@@ -78,18 +78,18 @@ func New(o Options) *Server {
 		s.metrics.observe,
 		hearOut,
 		requestID,
-		s.logAccess, // outside all that can fail: it turns errors into answers and notes what was sent
+		s.logAccess, // outermost: it turns errors into responses and logs the result
 		recoverPanic,
 		plainParams,
-		s.find, // which route of the table this is; the rest below depends on it
+		s.find, // finds the route in the table; the middleware below depends on it
 		s.measure,
 		rollDeadline,
 		s.secure,
 		limitBody,
 		limitTime,
 		s.sameOrigin,
-		s.identify, // who asks: session, bearer token or nobody
-		s.admit,    // the route's right
+		s.identify, // authenticates by session or bearer token; otherwise anonymous
+		s.admit,    // checks the route's permission
 		s.takeTurns,
 	)
 	s.agents = s.newEcho()
@@ -108,10 +108,10 @@ func New(o Options) *Server {
 	return s
 }
 
-// Handler answers browsers and API clients.
+// Handler returns the handler for browsers and API clients.
 func (s *Server) Handler() http.Handler { return s.pages }
 
-// AgentHandler answers hosts' agents; it must stand behind a listener that asks for client certificates.
+// AgentHandler returns the handler for agents. Its listener must request client certificates.
 func (s *Server) AgentHandler() http.Handler { return s.agents }
 
 func (s *Server) newEcho() *echo.Echo {
@@ -122,7 +122,7 @@ func (s *Server) newEcho() *echo.Echo {
 	return e
 }
 
-// ipExtractor believes X-Forwarded-For only from the named proxies; echo's own default believes it from anybody.
+// ipExtractor trusts X-Forwarded-For only from the given proxies; echo's default trusts it from every client.
 func ipExtractor(proxies []netip.Prefix) echo.IPExtractor {
 	if len(proxies) == 0 {
 		return echo.ExtractIPDirect()

@@ -15,17 +15,18 @@ import (
 	"quantix/internal/policy"
 )
 
-// touchAfter is how old the note of a session's last use may grow, so that not every page writes to the database.
+// touchAfter is the minimum interval between two records of a session's use, so that not every page writes to the
+// database.
 const touchAfter = time.Minute
 
-// What a session holds.
+// Keys of the values in a session.
 const (
 	sessionUser  = "user"  // fleet.UserID
-	sessionBegan = "began" // when it was signed in, in microseconds of the database's time
-	sessionUsed  = "used"  // Unix seconds of the newest note of use
+	sessionBegan = "began" // sign-in time, in microseconds of the database's time
+	sessionUsed  = "used"  // last recorded use, in Unix seconds
 )
 
-// identify finds out who asks. It refuses a token or session that is not valid only where the route asks for a right.
+// identify authenticates the request. An invalid token or session is an error only on routes that require a permission.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
@@ -51,7 +52,7 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// admit asks policy for the route's right. control asks again, for the very thing: this is the early and coarse answer.
+// admit checks the route's permission early. control checks again for the specific object.
 func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
@@ -73,7 +74,8 @@ func (s *Server) bearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error)
 	return s.Control.ActorOfToken(c.Request().Context(), nobody, strings.TrimSpace(secret))
 }
 
-// session loads the browser's session and its user. The context of the request then holds the session, which sign-in changes.
+// session loads the browser's session and its user. Afterwards the request's context holds the session, which sign-in
+// changes.
 func (s *Server) session(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()
 	var token string
@@ -92,7 +94,7 @@ func (s *Server) session(c echo.Context) (fleet.Actor, error) {
 	return a, s.touch(ctx)
 }
 
-// actorInSession is the user of the loaded session, with the rights of this moment.
+// actorInSession returns the user of the loaded session, with current permissions.
 func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Actor, error) {
 	id := fleet.UserID(s.Sessions.GetString(ctx, sessionUser))
 	if id == "" {
@@ -103,13 +105,13 @@ func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Acto
 	if err != nil {
 		return fleet.Actor{}, err
 	}
-	sum := sha256.Sum256([]byte(s.Sessions.Token(ctx))) // as the database knows and announces it
+	sum := sha256.Sum256([]byte(s.Sessions.Token(ctx))) // the database knows and announces sessions by this hash
 	a.Session, a.Address = base64.RawURLEncoding.EncodeToString(sum[:]), address
 	return a, nil
 }
 
-// actorNow asks the database anew whose session the request came with, and for their rights of this moment. ctx is not the
-// request's own, which holds the session as it was then.
+// actorNow reads the session of the request and the current permissions from the database again. ctx must not be the
+// request's own context, which holds the session as first loaded.
 func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, error) {
 	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
 	if err != nil {
@@ -121,7 +123,7 @@ func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, er
 	return s.actorInSession(ctx, "")
 }
 
-// refused tells a right that has ended from a database that is away, which ends nothing.
+// refused reports whether err means a lost permission, as opposed to an unavailable database.
 func refused(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
@@ -130,7 +132,7 @@ func refused(err error) bool {
 	return false
 }
 
-// touch notes that the session is in use, which puts off its idle end.
+// touch records the use of the session, which postpones its idle timeout.
 func (s *Server) touch(ctx context.Context) error {
 	now := time.Now().Unix()
 	if now-s.Sessions.GetInt64(ctx, sessionUsed) < int64(touchAfter/time.Second) {
@@ -143,8 +145,8 @@ func (s *Server) touch(ctx context.Context) error {
 	return nil
 }
 
-// begin gives the browser a new session for the user; the token it came with is worth nothing afterwards.
-// began is the beginning as control said it.
+// begin gives the browser a new session for the user and invalidates its old token. began is the session's start as
+// returned by control.
 func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.RenewToken(ctx); err != nil {
@@ -161,7 +163,7 @@ func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error
 	return nil
 }
 
-// end deletes the session. The database announces that, and what the session still follows ends at once on every portal.
+// end deletes the session. The database announces it, and all streams of the session end at once on every portal.
 func (s *Server) end(c echo.Context) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.Destroy(ctx); err != nil {

@@ -17,7 +17,7 @@ type signInForm struct {
 	Next     string `form:"next"`
 }
 
-// signInFor is the sign-in page that leads back to what r asked for.
+// signInFor returns the address of the sign-in page, with the address of r to return to.
 func signInFor(r *http.Request) string {
 	if r.Method != http.MethodGet || r.URL.Path == "/" {
 		return "/sign-in"
@@ -63,8 +63,8 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 // knownFor is how long a browser stays known after its last sign-in.
 const knownFor = 180 * 24 * time.Hour
 
-// browserCookie is a cookie beside the session's that outlives it. It opens nothing: who shows it is only not kept waiting for
-// wrong passwords that others have typed.
+// browserCookie names a cookie that outlives the session's cookie. It grants no access: it only exempts a known browser
+// from the delay after other clients' wrong passwords.
 func (s *Server) browserCookie() string { return s.Sessions.Cookie.Name + "-browser" }
 
 func (s *Server) browserOf(r *http.Request) string {
@@ -75,7 +75,7 @@ func (s *Server) browserOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// remember makes the browser known to the account that it has signed in to.
+// remember marks the browser as known for the account that has signed in.
 func (s *Server) remember(c echo.Context, user fleet.UserID) error {
 	secret, err := s.Control.RememberBrowser(c.Request().Context(), fleet.SystemActor, user, s.browserOf(c.Request()))
 	if err != nil {

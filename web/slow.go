@@ -11,27 +11,28 @@ import (
 )
 
 const (
-	// slowest and slowChunk are how slowly an answer may be read: each 64 KiB of it within 15 s.
+	// slowest and slowChunk are the minimum read rate of a response: 64 KiB every 15 s.
 	slowest   = 15 * time.Second
 	slowChunk = 64 << 10
 )
 
-// rollDeadline ends connections whose other side does not read. Streams set deadlines of their own, by what they write.
+// rollDeadline closes connections whose client does not read. Streams set deadlines of their own.
 func rollDeadline(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		control := http.NewResponseController(c.Response().Writer)
 		// A connection without deadlines (a test's recorder) is written to all the same.
 		if routeOf(c).kind.lasts() {
-			_ = control.SetWriteDeadline(time.Time{}) // of the answer before it on this connection
+			_ = control.SetWriteDeadline(time.Time{}) // clears the deadline of the previous response on this connection
 			return next(c)
 		}
-		_ = control.SetWriteDeadline(time.Now().Add(pageLimit + bodyTime + slowest)) // for an answer that nobody writes
+		// for a response that no handler writes
+		_ = control.SetWriteDeadline(time.Now().Add(pageLimit + bodyTime + slowest))
 		c.Response().Writer = &rolling{c.Response().Writer, control}
 		return next(c)
 	}
 }
 
-// rolling puts the deadline off with each piece that it writes.
+// rolling extends the write deadline with each chunk that it writes.
 type rolling struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -57,8 +58,8 @@ func (w *rolling) Write(b []byte) (n int, err error) {
 
 func (w *rolling) putOff() { _ = w.control.SetWriteDeadline(time.Now().Add(slowest)) }
 
-// LimitPerAddress accepts at most that many connections at once from one address, which is a network of 64 bits for IPv6, and
-// closes those beyond. This machine and the exempt networks, such as proxies that stand for many people, have no bound.
+// LimitPerAddress limits the concurrent connections per client address (per /64 network for IPv6) and closes excess
+// connections. This machine and the exempt networks, such as proxies for many users, have no limit.
 func LimitPerAddress(l net.Listener, most int, exempt []netip.Prefix) net.Listener {
 	if most == 0 {
 		return l
@@ -93,13 +94,13 @@ func (l *limited) Accept() (net.Conn, error) {
 			return &counted{conn, leave}, nil
 		}
 		if tcp, ok := conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // it leaves nothing behind, not even for the minute that a proper end takes
+			_ = tcp.SetLinger(0) // close with a reset, to leave no TIME_WAIT state for a minute
 		}
 		_ = conn.Close()
 	}
 }
 
-// countedAs is what a connection counts for, and whether it is bounded at all.
+// countedAs returns the address that a connection counts for, and whether it is limited at all.
 func (l *limited) countedAs(remote net.Addr) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
@@ -149,7 +150,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// countedTCP is counted with all that only a TCP connection can do, such as writing several pieces at once.
+// countedTCP is counted for a TCP connection, and keeps its optimized methods such as vectored writes.
 type countedTCP struct {
 	*net.TCPConn
 	leave func()

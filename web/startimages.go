@@ -21,7 +21,7 @@ func (s *Server) listStartImages(c echo.Context, a fleet.Actor) (err error) {
 	if p.Images, err = s.Control.StartImages(ctx, a); err != nil {
 		return err
 	}
-	if target(c) == "" { // the rows follow; what is chosen above them stays
+	if target(c) == "" { // only the rows are redrawn; the selection above them stays
 		if p.Pools, err = s.choose(ctx, a, pick{typ: "pools", page: imageview.StartPath(), all: all}); err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (in startForm) os() fleet.OSFacts {
 
 func startIn(c echo.Context) fleet.StartImageID { return fleet.StartImageID(c.Param("id")) }
 
-// askOfStart is a dialog about an entry; of one that is to come, nothing is known.
+// askOfStart returns a dialog about a catalog entry; a new entry starts empty.
 func (s *Server) askOfStart(show func(imageview.StartForm) templ.Component) asking[startForm] {
 	return func(c echo.Context, a fleet.Actor, in startForm, how asked) error {
 		f := imageview.StartForm{In: imageview.StartIn(in), Errors: how.errors}

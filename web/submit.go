@@ -9,19 +9,19 @@ import (
 	"quantix/views/kit"
 )
 
-// asking shows the page or the dialog of a form F with in typed in it. How says whether it is the first time.
+// asking shows the page or dialog of a form F, filled with in. how tells whether the form is shown for the first time.
 type asking[F any] func(c echo.Context, a fleet.Actor, in F, how asked) error
 
-// doing asks control for what a form F says, and where that ends.
+// doing passes a form F to control and returns the response that follows.
 type doing[F any] func(c echo.Context, a fleet.Actor, in F) (end, error)
 
-// end answers a form that was taken: stay, leave, redraw, or a page that is shown this once.
+// end writes the response after a successful form: stay, redirect, redraw, or a page that is shown only once.
 type end func(c echo.Context) error
 
-// none is a form of nothing but its button.
+// none is a form without fields, only a button.
 type none struct{}
 
-// asked is how a form is shown: first, with nothing typed yet, or again with what is wrong at its fields.
+// asked says how a form is shown: for the first time, or again with errors at its fields.
 type asked struct {
 	status int
 	errors kit.Errors
@@ -29,10 +29,10 @@ type asked struct {
 
 var first = asked{status: http.StatusOK}
 
-// again tells a form that was typed and refused from one in which nothing is typed yet.
+// again reports whether the form was submitted and refused.
 func (h asked) again() bool { return h.status != http.StatusOK }
 
-// ask is the route at which a form is got.
+// ask returns the handler that shows a form.
 func ask[F any](show asking[F]) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		var in F
@@ -40,13 +40,14 @@ func ask[F any](show asking[F]) handler {
 	}
 }
 
-// submit is the route that takes a form, and the one place that says what all forms do:
+// submit returns the handler that takes a form, with the same outcomes for all forms:
 //
-//	decode   what cannot be read is Malformed or TooLarge, and answered as everywhere
-//	do       calls control with what was typed
-//	refused  Invalid and Conflict show the form again, with what was typed and each refusal at its field: 422 and 409, and to
-//	         htmx, which swaps no other refusal, 422; any other error is answered as everywhere, and all of them where show is nil
-//	taken    the end that do gave
+//	decode   an unreadable form is Malformed or TooLarge, with the usual error response
+//	do       calls control with the form
+//	refused  Invalid and Conflict show the form again, with its input and each error at its field: status 422 and 409,
+//	         and always 422 to htmx, which swaps no other error; any other error, and all errors if show is nil, get
+//	         the usual error response
+//	success  the end that do returned
 func submit[F any](do doing[F], show asking[F]) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		in, err := decode[F](c)
@@ -64,10 +65,11 @@ func submit[F any](do doing[F], show asking[F]) handler {
 	}
 }
 
-// button is submit of a form that is not shown again: its refusals are a toast, or a page without scripts.
+// button is submit for a form that is not shown again: an error is a toast, or a page without scripts.
 func button[F any](do doing[F]) handler { return submit(do, nil) }
 
-// stay leaves the person where they are: with scripts a toast, and the live page redraws itself; without, back to the page.
+// stay keeps the user on the page: with scripts a toast, and the live page refreshes itself; without scripts a redirect
+// back.
 func stay(back, text string) end {
 	return func(c echo.Context) error {
 		if !isHX(c) {
@@ -80,7 +82,7 @@ func stay(back, text string) end {
 	}
 }
 
-// redirect brings the person to another page.
+// redirect sends the user to another page.
 func redirect(to string) end {
 	return func(c echo.Context) error {
 		if !isHX(c) {
@@ -91,7 +93,7 @@ func redirect(to string) end {
 	}
 }
 
-// redraw gives the form's part of the page anew; without scripts it leads back to the page.
+// redraw renders the form's part of the page again; without scripts it redirects to the page.
 func redraw(back string, show func(c echo.Context) error) end {
 	return func(c echo.Context) error {
 		if !isHX(c) {

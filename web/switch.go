@@ -14,10 +14,10 @@ import (
 	"quantix/views/shell"
 )
 
-// fewProjects are found at a glance.
+// fewProjects is how many projects the menu shows without a search field.
 const fewProjects = 12
 
-// switchProject offers the projects to cut lists to: in the top bar's menu, and as a page without scripts.
+// switchProject shows the projects that lists can be filtered by: in the top bar's menu, and as a page without scripts.
 func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
 	all, err := query.Every(c.Request().Context(), a, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, shell.Frame{Title: title, Project: p.Project}, shell.Piece(title, shell.SwitchList(p)))
 }
 
-// cuttable is the address as a link, where it is a list that can be cut to a project.
+// cuttable returns the address as a link if it is a list that can be filtered by project.
 func cuttable(address string) kit.Link {
 	u, err := url.Parse(localPath(address))
 	if err != nil || !shell.CutByProject(u.Path) {

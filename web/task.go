@@ -50,7 +50,7 @@ func (s *Server) taskPage(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, f, taskview.Show(p))
 }
 
-// stepsPage is the page of a task with children: a list of their own.
+// stepsPage shows a task that has child tasks, with their list.
 func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskview.Page) (err error) {
 	columns := taskview.StepColumns
 	if !policy.May(a, policy.InfraSee, "") {
@@ -66,7 +66,8 @@ func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskv
 	return s.showList(c, a, f, p.Steps.List, taskview.Show(p))
 }
 
-// cancelState says whether the task can be taken back, and why not: what is over before what the person may not.
+// cancelState says whether the task can be canceled and why not. A finished task is reported before a missing
+// permission.
 func cancelState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	ok, why := task.Allows(fleet.ActCancel)
 	if ok && !policy.May(a, policy.ToCancel(task), task.ProjectID) {

@@ -49,7 +49,7 @@ func templateFrame(v fleet.TemplateView) shell.Frame {
 
 func templateIn(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
 
-// templatePage holds the form of a grant, in a tab of its own.
+// templatePage shows a template; one of its tabs holds the form of a grant.
 func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
 	tab, err := tabOf(c, templateview.Tabs(), "template")
 	if err != nil {
@@ -125,7 +125,7 @@ func (in templateForm) os() fleet.OSFacts {
 	return imageForm{Family: in.Family, System: in.System, Release: in.Release, Arch: in.Arch}.os()
 }
 
-// askTemplateOf asks for a template of the VM of the address.
+// askTemplateOf shows the form that creates a template from the VM in the path.
 func (s *Server) askTemplateOf(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
@@ -139,7 +139,8 @@ func (s *Server) askTemplateOf(c echo.Context, a fleet.Actor, in templateForm, h
 		ok, _ := p.VM.AllowsTemplate()
 		f.In.OfImages = !ok
 	}
-	// A version goes to one of the project's own; the first few hundred are offered, the others have their ids in the API.
+	// A new version belongs to a template of the same project. The form offers the first few hundred templates; the API
+	// accepts all ids.
 	own, err := s.Control.ListTemplates(c.Request().Context(), a, fleet.Query{Filter: "project:" + strconv.Quote(p.VM.ProjectName), Limit: 200})
 	if err != nil {
 		return err
@@ -165,7 +166,7 @@ func (s *Server) templateOfVM(c echo.Context, a fleet.Actor, in templateForm) (e
 	return redirect(views.TemplatePath(id)), err
 }
 
-// askOfTemplate is a dialog about one template, or about the version that the address names.
+// askOfTemplate returns a dialog about one template, or about the version in the query.
 func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) asking[templateForm] {
 	return func(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
 		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIn(c))
@@ -173,7 +174,7 @@ func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) ask
 			return err
 		}
 		right := policy.VMChange
-		if v.ProjectID == "" { // a project's that the person does not see
+		if v.ProjectID == "" { // the template belongs to a project that the user may not see
 			right = policy.InfraChange
 		}
 		if err := policy.Check(a, right, v.ProjectID); err != nil {
@@ -192,7 +193,7 @@ func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) ask
 	}
 }
 
-// askDeleteVersion is askOfTemplate for the version of the address alone.
+// askDeleteVersion is askOfTemplate, but requires a version in the query.
 func (s *Server) askDeleteVersion(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
 	if c.QueryParam("version") == "" {
 		return fleet.Errorf(fleet.NotFound, "The template has no such version.")

@@ -18,20 +18,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Many pages of many people follow the same list and ask for the same part of it, all of them when it changes. Those who ask for the
-// same with the same rights at the same time are answered together. Nothing is kept: what is given to somebody was read after they
-// asked, so that no change that they were told of can be missing in it, whichever portal told them.
+// Request coalescing: many pages of many users show the same part of a list and refresh it at the same change.
+// Concurrent requests for the same part with the same permissions share one response. Nothing is cached: each response
+// is read after its requests arrived, so it includes every change announced before, by whichever portal.
 
 const (
-	restTimes = 9                      // after a part was made, nobody makes the same anew for so many times as long,
-	mostRest  = 250 * time.Millisecond // or for this long: whoever comes in between waits, and is answered with the others
-	mostForms = 4                      // of one part: by what browsers take, which is the same for nearly all
+	restTimes = 9                      // after rendering a part, its next rendering waits for this multiple of the rendering time,
+	mostRest  = 250 * time.Millisecond // but at most this long: requests in between wait and share the next response
+	mostForms = 4                      // per part: encodings that browsers accept, the same for nearly all
 )
 
-// question is all that a part of a page hangs on.
+// question identifies a part of a page by everything that it depends on.
 type question struct{ path, query, target, rights string }
 
-// rightsOf is the same for all people who may do the same.
+// rightsOf returns the same text for all users with the same permissions.
 func rightsOf(a fleet.Actor) string {
 	parts := make([]string, 0, len(a.Projects)+1)
 	for id, role := range a.Projects {
@@ -41,13 +41,14 @@ func rightsOf(a fleet.Actor) string {
 	return fmt.Sprintf("%q %t %s", a.Role, a.MustChange, strings.Join(parts, " "))
 }
 
-// somebody has the actor's rights and nothing else of them: what is made for somebody holds nothing of a person.
+// somebody returns an actor with the same permissions but no identity, so that a shared response holds nothing of one
+// user.
 func somebody(a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChange: a.MustChange}
 }
 
-// together has what a page asks by itself, to stay live, answered once for all who ask for it at the same time. It is for pages that
-// hang on the address and the rights alone: the handler is given neither a person nor a cookie.
+// together shares the responses of a page's own refreshes between concurrent requests. It is for pages that depend only
+// on address and permissions: the handler gets neither the user nor a cookie.
 func (s *Server) together(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		id := target(c)
@@ -56,7 +57,7 @@ func (s *Server) together(h handler) handler {
 		}
 		r, a := c.Request(), somebody(a)
 		asked := question{r.URL.Path, r.URL.RawQuery, id, rightsOf(a)}
-		// What is kept of the request outlives it.
+		// The copy of the request outlives the request.
 		plain := &http.Request{
 			Method: http.MethodGet, URL: &url.URL{Path: asked.path, RawQuery: asked.query}, Host: r.Host, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
 			Header: http.Header{"Hx-Request": {"true"}, "Hx-Target": {id}, "Hx-Trigger": {id}}, Body: http.NoBody,
@@ -82,13 +83,13 @@ func (s *Server) together(h handler) handler {
 	}
 }
 
-// parts are those that are being made, or were just now.
+// parts holds the parts that are being rendered, or were rendered a moment ago.
 type parts struct {
 	mu    sync.Mutex
 	asked map[question]*askers
 }
 
-// askers are those who wait for the next time that a part is made; nil: nobody does.
+// askers holds the requests that wait for the next rendering of a part; next is nil without any.
 type askers struct{ next *making }
 
 type making struct {
@@ -98,7 +99,7 @@ type making struct {
 	err  error
 }
 
-// ask waits for the part, which do begins to make after ask was called. One do serves all who wait.
+// ask waits for a rendering that starts after the call. One call of do serves all waiting requests.
 func (n *parts) ask(ctx context.Context, q question, do func(context.Context) (*part, error)) (*part, error) {
 	n.mu.Lock()
 	a, busy := n.asked[q]
@@ -122,7 +123,7 @@ func (n *parts) ask(ctx context.Context, q question, do func(context.Context) (*
 	}
 }
 
-// serve makes the part until nobody waits for it. It outlives the request that began it, for others wait on it.
+// serve renders the part until nobody waits for it. It outlives the request that started it, because others wait too.
 func (n *parts) serve(q question, a *askers) {
 	for {
 		n.mu.Lock()
@@ -145,21 +146,21 @@ func (m *making) run() {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()
 	defer func() {
-		if p := recover(); p != nil { // here it would end the portal
+		if p := recover(); p != nil { // a panic in this goroutine would end the portal
 			m.err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
 	m.part, m.err = m.do(ctx)
 }
 
-// part is an answer that is given to many: its status and HTML. It takes what a handler writes.
+// part is a response shared by many requests: its status and HTML. It implements http.ResponseWriter for the handler.
 type part struct {
 	status int
 	html   bytes.Buffer
 	header http.Header
 
 	mu    sync.Mutex
-	forms map[string]*part // by what the browser takes
+	forms map[string]*part // by the encoding that the browser accepts
 }
 
 // Header implements http.ResponseWriter.
@@ -176,7 +177,8 @@ func (p *part) WriteHeader(status int) { p.status = status }
 // Write implements http.ResponseWriter.
 func (p *part) Write(b []byte) (int, error) { return p.html.Write(b) }
 
-// give answers one of them. Of the headers only those are given that say how to read it: nothing else is for everybody.
+// give sends the part to one client. It sends only the headers about the encoding and type: others may belong to one
+// user.
 func (p *part) give(c echo.Context) error {
 	f, err := p.form(c.Request())
 	if err != nil {
@@ -194,7 +196,7 @@ func (p *part) give(c echo.Context) error {
 	return err
 }
 
-// form is the part as the browser takes it, packed or not.
+// form returns the part in an encoding that the browser accepts.
 func (p *part) form(r *http.Request) (*part, error) {
 	takes := strings.Join(r.Header.Values("Accept-Encoding"), ",")
 	p.mu.Lock()

@@ -15,20 +15,20 @@ import (
 	"quantix/views/shell"
 )
 
-// firstLife is the lifetime that a new token's form begins with, in hours.
+// firstLife is the default lifetime of a new token in its form, in hours.
 const firstLife = "2160"
 
-// mostHours is more than any token may live, and few enough to be counted in nanoseconds.
+// mostHours is more than any token may live, and small enough not to overflow nanoseconds.
 const mostHours = 1_000_000
 
 func tokenFrame(fleet.Token) shell.Frame { return shell.Frame{Title: "API tokens"} }
 
 type tokenForm struct {
 	Name string `form:"name"`
-	Life string `form:"life"` // hours; 0 for ever
+	Life string `form:"life"` // hours; 0: forever
 }
 
-// tokensPage holds the form of a new token.
+// tokensPage shows the tokens, with the form of a new one.
 func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how asked) error {
 	if !how.again() {
 		in.Life = firstLife
@@ -45,7 +45,7 @@ func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fle
 	return s.showAs(c, status, a, tokenFrame(fleet.Token{}), peopleview.Tokens(p))
 }
 
-// createToken answers with the page that holds the secret, which no other address shows.
+// createToken answers with the page that shows the secret, which no other address shows.
 func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (end, error) {
 	var checks fleet.Checks
 	hours := min(read(&checks, "ttl", in.Life, wholeOf), mostHours)
@@ -66,7 +66,7 @@ func (s *Server) deleteToken(c echo.Context, a fleet.Actor, _ none) (end, error)
 	return redirect("/account/tokens"), s.Control.DeleteToken(c.Request().Context(), a, fleet.TokenID(c.Param("id")))
 }
 
-// tokenNamed is the actor's own token of that id.
+// tokenNamed returns the actor's own token with that id.
 func (s *Server) tokenNamed(ctx context.Context, a fleet.Actor, id fleet.TokenID) (fleet.Token, error) {
 	tokens, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListTokens)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	topologyview "quantix/views/topology"
 )
 
-// networkGrid is the page of networks on hosts.
+// networkGrid shows the matrix of networks and hosts.
 func (s *Server) networkGrid(c echo.Context, a fleet.Actor) (err error) {
 	g, hosts, networks := gridOf(c, fleet.TypeNetwork, topologyview.FleetHosts, topologyview.FleetNetworks)
 	p := topologyview.FleetPage{Actor: a, Grid: g}

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// relayed is what pairs are to two hosts that do not reach each other, at that many bytes a second for all of them together.
+// relayed configures the relay between two hosts that cannot reach each other. All such relays share the limit of bytes
+// per second.
 func relayed(bytesASecond int64) relay.Use {
 	return relay.Use{
 		Kind:        relay.Transfer,
@@ -24,7 +25,7 @@ func relayed(bytesASecond int64) relay.Use {
 	}
 }
 
-// meet is where both hosts of a transfer hear of each other.
+// meet exchanges the addresses of the two hosts of a transfer.
 func (s *Server) meet(c echo.Context, a fleet.Actor, in wire.Meet) (*wire.MeetAnswer, error) {
 	out, err := s.Control.Meet(c.Request().Context(), a, fleet.TransferID(c.Param("id")), in)
 	return &out, err

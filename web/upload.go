@@ -23,18 +23,18 @@ import (
 	poolview "quantix/views/pool"
 )
 
-// uploadScript sends files from the pages that have it.
+// uploadScript uploads files from the pages that include it.
 const uploadScript = "bundle/upload.js"
 
-// messageHeader carries a refusal's sentence where scripts read it: an answer to HEAD has no body.
+// messageHeader carries an error's sentence for scripts: the response to HEAD has no body.
 const messageHeader = "X-Quantix-Message"
 
-// arrival is one request of an upload, which tusd carries through to the store below.
+// arrival is one request of an upload. tusd passes it through the context to the store below.
 type arrival struct {
 	s       *Server
 	c       echo.Context
 	a       fleet.Actor
-	onHost  func() // what the request holds open; called at its end
+	onHost  func() // called at the end of the request to release the host connection
 	release sync.Once
 }
 
@@ -42,7 +42,7 @@ type arrivalKey struct{}
 
 func arrivalOf(ctx context.Context) *arrival { return ctx.Value(arrivalKey{}).(*arrival) }
 
-// tusHandler speaks tus 1.0; base is the address below which uploads are.
+// tusHandler serves tus 1.0 uploads below base.
 func tusHandler(base string) *tus.UnroutedHandler {
 	composer := tus.NewStoreComposer()
 	composer.UseCore(tusStore{})
@@ -52,12 +52,12 @@ func tusHandler(base string) *tus.UnroutedHandler {
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), // the access log has each request
 	})
 	if err != nil {
-		panic(err) // settings of this program
+		panic(err) // the settings are constants of this program
 	}
 	return h
 }
 
-// upload makes a route of one of tusd's handlers.
+// upload returns a route's handler for one of tusd's handlers.
 func (s *Server) upload(base string, do func(*tus.UnroutedHandler) http.HandlerFunc) handler {
 	h := tusHandler(base)
 	serve := h.Middleware(do(h))
@@ -69,9 +69,9 @@ func (s *Server) upload(base string, do func(*tus.UnroutedHandler) http.HandlerF
 		at := &arrival{s: s, c: c, a: a}
 		defer at.leave()
 		r := c.Request().WithContext(context.WithValue(c.Request().Context(), arrivalKey{}, at))
-		r.Header.Del("X-HTTP-Method-Override") // the route has been judged by its own method
+		r.Header.Del("X-HTTP-Method-Override") // the permission was checked for the route's real method
 		c.Response().Before(func() {
-			// Below the address by which the sender came: proxies may have changed the rest.
+			// The location is a path only: proxies may have changed scheme and host.
 			if u, err := url.Parse(c.Response().Header().Get("Location")); err == nil && u.Path != "" {
 				c.Response().Header().Set("Location", u.Path)
 			}
@@ -87,7 +87,7 @@ func (at *arrival) leave() {
 	}
 }
 
-// refuse puts an error into an answer of tusd's.
+// refuse converts an error to an error of tusd.
 func (at *arrival) refuse(err error) error {
 	if _, own := errors.AsType[tus.Error](err); err == nil || own {
 		return err
@@ -96,17 +96,17 @@ func (at *arrival) refuse(err error) error {
 		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload.")
 	}
 	r := at.s.refuse(at.c, asTooLarge(err))
-	body, _ := json.Marshal(problemOf(r)) // plain values
+	body, _ := json.Marshal(problemOf(r)) // plain values always encode
 	out := tus.NewError("ERR_REFUSED", r.text(), r.status)
 	out.HTTPResponse.Body = string(body)
 	out.HTTPResponse.Header = tus.HTTPHeader{"Content-Type": "application/problem+json", messageHeader: url.PathEscape(r.text())}
 	return out
 }
 
-// tusStore keeps nothing: what uploads there are, control says, and how much of one there is, its host.
+// tusStore stores nothing: control knows the uploads, and the host knows how much of each has arrived.
 type tusStore struct{}
 
-// NewUpload implements tus.DataStore. What a sender says of the upload is in its metadata.
+// NewUpload implements tus.DataStore. The client describes the upload in its metadata.
 func (tusStore) NewUpload(ctx context.Context, info tus.FileInfo) (tus.Upload, error) {
 	at := arrivalOf(ctx)
 	m := info.MetaData
@@ -136,15 +136,15 @@ func (tusStore) GetUpload(ctx context.Context, _ string) (tus.Upload, error) {
 // AsTerminatableUpload implements tus.TerminaterDataStore.
 func (tusStore) AsTerminatableUpload(u tus.Upload) tus.TerminatableUpload { return u.(*tusUpload) }
 
-// tusUpload is an upload for the length of one request.
+// tusUpload is an upload during one request.
 type tusUpload struct {
 	*arrival
 	of    fleet.Upload
 	line  *uploadLine
-	fresh bool // it was just made: nobody need ask its host
+	fresh bool // the upload was just created, so its host has nothing of it yet
 }
 
-// GetInfo implements tus.Upload: the host says how much there is.
+// GetInfo implements tus.Upload. The host reports the current offset.
 func (u *tusUpload) GetInfo(context.Context) (tus.FileInfo, error) {
 	info := tus.FileInfo{ID: string(u.of.ID), Size: u.of.SizeBytes, MetaData: tus.MetaData{"name": u.of.Volume}}
 	if u.fresh {
@@ -160,7 +160,7 @@ func (u *tusUpload) GetInfo(context.Context) (tus.FileInfo, error) {
 	return info, u.refuse(err)
 }
 
-// open goes to the host, once a request, and returns how much it has.
+// open connects to the host once per request and returns the current offset.
 func (u *tusUpload) open() (int64, error) {
 	if u.line == nil {
 		line, err := u.s.openLine(u.c.Request().Context(), u.a, u.of)
@@ -195,7 +195,7 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 	return n, u.refuse(err)
 }
 
-// kept notes that the sender is there still, who must have the right to it still.
+// kept records that the client is still sending, and checks its permission again.
 func (u *tusUpload) kept(ctx context.Context) error {
 	a, err := u.s.senderNow(ctx, u.c)
 	if err == nil && a.UserID != u.a.UserID {
@@ -207,7 +207,7 @@ func (u *tusUpload) kept(ctx context.Context) error {
 	return u.s.Control.KeepUpload(ctx, a, u.of.ID)
 }
 
-// senderNow is whose request it is, with the rights of this moment. Sending is use of a session.
+// senderNow returns the actor of the request, with current permissions. Sending counts as use of a session.
 func (s *Server) senderNow(ctx context.Context, c echo.Context) (fleet.Actor, error) {
 	if routeOf(c).kind == tokenInflow {
 		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(c.Request()))
@@ -215,7 +215,8 @@ func (s *Server) senderNow(ctx context.Context, c echo.Context) (fleet.Actor, er
 	return s.consoleActor(ctx, c.Request(), true)
 }
 
-// FinishUpload implements tus.Upload: the sender hears what the host finds, if it does not look for too long. Its task says it in any case.
+// FinishUpload implements tus.Upload. The client gets the host's result if it comes soon enough; the task always shows
+// it.
 func (u *tusUpload) FinishUpload(context.Context) error {
 	u.leave()
 	now, err := u.s.awaitUpload(u.c.Request().Context(), u.a, u.of)
@@ -225,7 +226,7 @@ func (u *tusUpload) FinishUpload(context.Context) error {
 	return u.refuse(err)
 }
 
-// GetReader implements tus.Upload. Nothing is sent back.
+// GetReader implements tus.Upload. Uploads cannot be read back.
 func (u *tusUpload) GetReader(context.Context) (io.ReadCloser, error) {
 	return nil, tus.ErrNotImplemented
 }
@@ -235,8 +236,8 @@ func (u *tusUpload) Terminate(context.Context) error {
 	return u.refuse(u.s.Control.CancelUpload(u.c.Request().Context(), u.a, u.of.ID))
 }
 
-// putVolume takes a volume in that comes in one piece, as curl -T sends it. What is cut off leaves nothing: there is no address by which it
-// could be continued.
+// putVolume accepts a volume in one request, as curl -T sends it. A truncated upload is discarded: it has no address to
+// continue at.
 func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	ctx := r.Context()
@@ -259,7 +260,7 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	at := &arrival{s: s, c: c, a: a}
 	defer at.leave()
 	u := &tusUpload{arrival: at, of: of}
-	if _, err = u.open(); err == nil && u.line != nil { // else the host has ended it before anything was sent
+	if _, err = u.open(); err == nil && u.line != nil { // otherwise the host ended it before any data was sent
 		watch, stop := s.watched(r, a, u.kept)
 		defer stop()
 		_, err = u.line.send(watch, r.Body)
@@ -291,7 +292,7 @@ func (s *Server) askUploadVolume(c echo.Context, a fleet.Actor, in volumeForm, h
 	return s.askVolumeToCome(c, a, in, how, poolview.UploadVolume, uploadScript)
 }
 
-// uploadVolume makes the upload that the form's page then sends.
+// uploadVolume creates the upload; the script of the form's page then sends the file.
 func (s *Server) uploadVolume(c echo.Context, a fleet.Actor, in volumeForm) (end, error) {
 	var checks fleet.Checks
 	size, err := strconv.ParseInt(in.Size, 10, 64)

@@ -13,10 +13,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// uploadAnswerLimit is how long a host may take to bring to its storage what it was sent.
+// uploadAnswerLimit is how long a host may take to write a piece to its storage.
 const uploadAnswerLimit = time.Minute
 
-// uploads is what pairs are to uploads: the portal itself brings the person's end.
+// uploads configures the relay for uploads: the portal itself is the sending end, on behalf of the user.
 var uploads = relay.Use{
 	Kind:        relay.Upload,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
@@ -27,24 +27,25 @@ var uploads = relay.Use{
 	Stray:       "An upload carries binary messages only.",
 }
 
-// pieces are what uploads have in hand on this portal: one each, however large they are.
+// pieces pools the buffers of uploads: each upload uses one, whatever its size.
 var pieces = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
 
-// uploadLine is a connection to the host that takes an upload in.
+// uploadLine is a connection to the host that receives an upload.
 type uploadLine struct {
 	stream  *wire.Stream
 	release func()
 	host    string
-	offset  int64 // that much the host has for good
+	offset  int64 // bytes that the host has stored durably
 	answers chan wire.UploadAnswer
-	gone    chan struct{} // closed when the host says no more
+	gone    chan struct{} // closed when the host has sent its last message
 }
 
-// lineTries is how often a host is asked that was called away before it could say how much it has: an earlier request of the same upload, of
-// which nobody knew yet that its sender is gone, has taken its place.
+// lineTries is how often the host is asked again if its connection ends before it reports the offset. An earlier
+// request of the same upload, whose client is already gone, may have taken the connection.
 const lineTries = 3
 
-// openLine asks the upload's host to come, and hears how much it has. Where the upload ends instead, its end is the error.
+// openLine asks the upload's host to connect, and reads its offset. If the upload ends instead, its result is the
+// error.
 func (s *Server) openLine(ctx context.Context, a fleet.Actor, u fleet.Upload) (l *uploadLine, err error) {
 	for range lineTries {
 		if l, err = s.callHost(ctx, a, u); !errors.Is(err, errCalledAway) {
@@ -106,7 +107,7 @@ func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*
 
 var errUploadEnded = errors.New("the upload has ended")
 
-// whyNoLine is the upload's own end where it has ended, else that the host is not there.
+// whyNoLine returns the upload's own error if it has ended, else that the host is not connected.
 func (s *Server) whyNoLine(ctx context.Context, a fleet.Actor, u fleet.Upload, err error) error {
 	ended := errors.Is(err, errUploadEnded) || errors.Is(context.Cause(ctx), errUploadEnded)
 	if ctx.Err() != nil && !ended {
@@ -136,13 +137,13 @@ func (l *uploadLine) listen() {
 		}
 		select {
 		case l.answers <- a:
-		default: // nobody asked
+		default: // no error was sent
 			return
 		}
 	}
 }
 
-// answer waits for what the host says next.
+// answer waits for the host's next message.
 func (l *uploadLine) answer(ctx context.Context) (wire.UploadAnswer, error) {
 	late := time.NewTimer(uploadAnswerLimit)
 	defer late.Stop()
@@ -151,7 +152,7 @@ func (l *uploadLine) answer(ctx context.Context) (wire.UploadAnswer, error) {
 		return a, nil
 	case <-l.gone:
 		select {
-		case a := <-l.answers: // it said so and went
+		case a := <-l.answers: // the host sent a last message before it disconnected
 			return a, nil
 		default:
 		}
@@ -167,8 +168,8 @@ func (l *uploadLine) lost() error {
 	return fleet.Errorf(fleet.Unavailable, "The connection to the host %s was lost. Continue the upload.", l.host)
 }
 
-// send hands on what comes, piece by piece, and returns how much more the host has for good afterwards. A sender who does not read on is not
-// waited for with more than one piece in hand.
+// send forwards from piece by piece, and returns how many more bytes the host has stored durably. It buffers only one
+// piece of a client.
 func (l *uploadLine) send(ctx context.Context, from io.Reader) (int64, error) {
 	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer pieces.Put(piece)
@@ -207,7 +208,7 @@ func (l *uploadLine) send(ctx context.Context, from io.Reader) (int64, error) {
 	return came, cut
 }
 
-// refusal is what the host said before it took no more.
+// refusal returns the host's last message before it refused more data.
 func (l *uploadLine) refusal(ctx context.Context) (int64, error) {
 	a, err := l.answer(ctx)
 	switch {
@@ -222,11 +223,11 @@ func (l *uploadLine) refusal(ctx context.Context) (int64, error) {
 }
 
 func (l *uploadLine) close() {
-	_ = l.stream.Close() // the host may have gone before
+	_ = l.stream.Close() // the host may have disconnected before
 	l.release()
 }
 
-// awaitUpload waits until the upload has ended, or for the time that a sender can be kept waiting.
+// awaitUpload waits until the upload has ended, at most as long as a client can be kept waiting.
 func (s *Server) awaitUpload(ctx context.Context, a fleet.Actor, u fleet.Upload) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return u, err

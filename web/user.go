@@ -51,7 +51,7 @@ func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (end, er
 	}, err
 }
 
-// userPage holds the user's form.
+// userPage shows a user, with the form.
 func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how asked) error {
 	ctx := c.Request().Context()
 	u, err := s.Control.GetUser(ctx, a, fleet.UserID(c.Param("id")))
@@ -68,7 +68,7 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how asked)
 	return s.showAs(c, how.status, a, userFrame(u), peopleview.User(p))
 }
 
-// rolesOf names the projects in which the user has a role, as far as the actor sees them.
+// rolesOf lists the projects in which the user has a role, as far as the actor may see them.
 func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.Named, map[string]fleet.Role, error) {
 	roles := map[string]fleet.Role{}
 	if len(u.Projects) == 0 {

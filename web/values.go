@@ -15,19 +15,19 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a body may hold, each list and each object counted as one value: an empty object takes three bytes to send and a kilobyte to
-// read, so that bytes alone bound no memory.
+// Limits on the number of values in a body, where each list and object counts as one value. An empty object takes three
+// bytes to send and a kilobyte to decode, so a size limit alone does not bound memory.
 const (
 	apiValues   = 25_000
-	agentValues = 512 << 10 // a report lists all that its host has
+	agentValues = 512 << 10 // a host's report lists everything that the host has
 )
 
 const tooManyValues = "The request holds more than %d values. Send less at once."
 
-// checkValues refuses a body of more than most values, before it is read.
+// checkValues refuses a body of more than most values before it is decoded.
 func checkValues(text []byte, most int) error {
 	if quick := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'{'}) + bytes.Count(text, []byte{'['}); quick <= most {
-		return nil // texts have such characters too: there are no more values than that
+		return nil // an upper bound of the number of values: strings may contain such characters too
 	}
 	if values(text) > most {
 		return fleet.Errorf(fleet.TooLarge, tooManyValues, most)
@@ -35,7 +35,7 @@ func checkValues(text []byte, most int) error {
 	return nil
 }
 
-// boundedJSON is how the API reads a body.
+// boundedJSON decodes JSON bodies of the API within the limits.
 var boundedJSON = huma.Format{
 	Marshal: huma.DefaultJSONFormat.Marshal,
 	Unmarshal: func(text []byte, into any) error {
@@ -49,8 +49,8 @@ var boundedJSON = huma.Format{
 	},
 }
 
-// checkNames refuses an object that has a name twice: which of the values counts, readers do not agree on. All else that is wrong with the text
-// is said by who reads it.
+// checkNames refuses an object with a duplicate name, because decoders disagree on which value counts. The decoder
+// reports all other errors.
 func checkNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
@@ -63,9 +63,9 @@ func shortName(pointer string) string {
 	return strings.ToValidUTF8(pointer[:min(len(pointer), 200)], "")
 }
 
-// boundedYAML is how the API reads the same as YAML, of which it takes what JSON can say: one document without aliases.
+// boundedYAML decodes YAML bodies of the API, limited to what JSON can express: one document without aliases.
 var boundedYAML = huma.Format{
-	Marshal: huma.DefaultJSONFormat.Marshal, // JSON is YAML, too
+	Marshal: huma.DefaultJSONFormat.Marshal, // JSON is valid YAML
 	Unmarshal: func(text []byte, into any) error {
 		asJSON, err := jsonOf(text)
 		if err != nil {
@@ -102,13 +102,13 @@ func aliased(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, aliased)
 }
 
-// values is how many values the JSON text has. Of a text that is none, the answer is any number.
+// values counts the values of a JSON text. For invalid JSON the result is arbitrary.
 func values(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case ' ', '\t', '\r', '\n', ',', ']', '}':
 		case ':':
-			n-- // what stood before it was a name
+			n-- // the string before it was a name
 		case '"':
 			n++
 			for i++; i < len(text) && text[i] != '"'; i++ {

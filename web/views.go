@@ -12,20 +12,20 @@ import (
 	"quantix/views/shell"
 )
 
-// viewForm is what the menu of a list's views sends. Query is of the list as it is shown.
+// viewForm is the form of a list's saved views. Query is the query of the shown list.
 type viewForm struct {
 	Name  string `form:"name"`
 	Query string `form:"query"`
 }
 
-// kept is what the form's list keeps of the address that it came from.
+// kept returns the part of the list's query that a view saves.
 func (in viewForm) kept(list string) string {
-	address, _ := url.ParseQuery(in.Query) // what cannot be read is left out
+	address, _ := url.ParseQuery(in.Query) // unreadable parts are ignored
 	query, _ := fleet.ViewQuery(list, address)
 	return query
 }
 
-// viewsPage is the menu of a list's views, with the form that keeps one more.
+// viewsPage shows the menu of a list's saved views, with the form that saves another one.
 func (s *Server) viewsPage(c echo.Context, a fleet.Actor, in viewForm, how asked) error {
 	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.errors, Focus: how.again()}
 	if how.again() {
@@ -36,7 +36,7 @@ func (s *Server) viewsPage(c echo.Context, a fleet.Actor, in viewForm, how asked
 	return s.showViews(c, a, how.status, p)
 }
 
-// showViews answers with the views of a list: its menu, or a page of their own.
+// showViews answers with the saved views of a list: as its menu, or as a separate page.
 func (s *Server) showViews(c echo.Context, a fleet.Actor, status int, p kit.SavedViewsPage) (err error) {
 	if p.Views, err = s.Control.ListViews(c.Request().Context(), a, p.List); err != nil {
 		return err
@@ -57,7 +57,7 @@ func (s *Server) deleteView(c echo.Context, a fleet.Actor, in viewForm) (end, er
 	return s.viewsChanged(a, view.List, in.kept(view.List)), err
 }
 
-// viewsChanged gives the menu anew; without scripts it leads back to the list as it was shown.
+// viewsChanged redraws the menu; without scripts it redirects to the list as shown.
 func (s *Server) viewsChanged(a fleet.Actor, list, query string) end {
 	return redraw(views.ListAddress(list, query), func(c echo.Context) error {
 		return s.showViews(c, a, http.StatusOK, kit.SavedViewsPage{List: list, Query: query, Focus: true})

@@ -15,12 +15,12 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// actionsOf is what the person may do with the VM now, with the reason where not.
+// actionsOf returns the actions that the user may start on the VM now, with reasons for those refused.
 func actionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.Offer(a, "vm", vm.ProjectID, vm.Actions())
 }
 
-// guestActionsOf is what the person may ask its guest's agent for.
+// guestActionsOf returns the actions that the user may request from the guest agent.
 func guestActionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.Offer(a, "vm", vm.ProjectID, vm.GuestActions())
 }
@@ -32,7 +32,7 @@ func vmFrame(vm fleet.VMView) shell.Frame {
 	}}
 }
 
-// vmOf reads the VM of the address with what every tab of its page shows.
+// vmOf reads the VM in the path, with the data that every tab of its page shows.
 func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a), MigrateWhy: migrateWhy(a)}, err
@@ -76,7 +76,7 @@ func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, vmFrame(p.VM), vmview.Show(p))
 }
 
-// fillTab reads what only the page's tab shows.
+// fillTab reads the data of the page's current tab.
 func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err error) {
 	ctx := c.Request().Context()
 	switch p.Tab {
@@ -123,7 +123,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 	return err
 }
 
-// poolNames are the names behind the pools of the VM's disks and ISO.
+// poolNames returns the names of the pools of the VM's disks and ISO.
 func (s *Server) poolNames(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
 	return s.Control.PoolNames(ctx, a, vm.Spec.Pools())
 }
@@ -197,7 +197,7 @@ func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, er
 	return redirect("/vms"), err
 }
 
-// notNamed refuses what a person has not confirmed by typing its name.
+// notNamed returns the error for a confirmation whose typed name does not match.
 func notNamed(name string) error {
 	var checks fleet.Checks
 	checks.Add("confirm", "Type %s to confirm: it is running, and would be powered off.", name)

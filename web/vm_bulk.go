@@ -19,7 +19,7 @@ type bulkForm struct {
 	IDs    []fleet.VMID `form:"id"`
 	Back   string       `form:"back"`
 
-	Sure    string `form:"sure"` // what is asked before was answered
+	Sure    string `form:"sure"` // the dialog before it was confirmed
 	Disks   string `form:"disks"`
 	Confirm string `form:"confirm"`
 	Host    string `form:"host"`
@@ -27,8 +27,8 @@ type bulkForm struct {
 	snapshotForm
 }
 
-// actOnVMs asks one action of many VMs and leads to the task's page, so that loading that page again asks nothing again. What loses
-// something, or needs to know more, is asked in a dialog first.
+// actOnVMs starts one action on many VMs and redirects to the task's page, so that a reload does not repeat it.
+// Destructive actions, and actions that need more input, show a dialog first.
 func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, error) {
 	if in.Action == vmview.ManyCompare {
 		return compareMany(in.IDs)
@@ -40,7 +40,8 @@ func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, erro
 	return redirect(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
 }
 
-// compareMany leads to the comparison of a selection, whose address is short: proxies refuse one of many ids.
+// compareMany redirects to the comparison of a selection. It bounds the number of ids, because proxies refuse long
+// addresses.
 func compareMany(ids []fleet.VMID) (end, error) {
 	switch len(ids) {
 	case 0:
@@ -82,7 +83,7 @@ func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (flee
 	return s.Control.ActVMs(ctx, a, in.Action, in.IDs)
 }
 
-// askOfVMs shows the dialog of an action about many VMs.
+// askOfVMs shows the dialog of an action on many VMs.
 func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how asked) error {
 	ctx := c.Request().Context()
 	if !vmview.Asks(in.Action) {
@@ -109,7 +110,7 @@ func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how asked)
 	return s.showAs(c, how.status, a, shell.Frame{Title: "Virtual machines"}, vmview.Many(p))
 }
 
-// bulkPage leads on from where results of actions about many VMs stood before they were tasks.
+// bulkPage redirects old addresses of bulk results, from before they were tasks.
 func (s *Server) bulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", localPath(c.QueryParam("back"))).String())

@@ -18,7 +18,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// manyForm is an edit of many VMs, as it is typed.
+// manyForm is the form of a bulk edit, as typed.
 type manyForm struct{ url.Values }
 
 func (in *manyForm) read(sent url.Values) { in.Values = sent }
@@ -30,7 +30,7 @@ func (in manyForm) ids() (out []fleet.VMID) {
 	return out
 }
 
-// edit is what is to be changed: of the fields, those that are ticked.
+// edit returns the changes of the ticked fields.
 func (in manyForm) edit() (fleet.BulkEdit, error) {
 	var checks fleet.Checks
 	out := fleet.BulkEdit{Labels: map[string]*string{}, Fields: map[string]json.RawMessage{}}
@@ -59,7 +59,7 @@ func (in manyForm) edit() (fleet.BulkEdit, error) {
 	return out, checks.Err()
 }
 
-// askMany shows the form for the VMs of a selection, or of a filter.
+// askMany shows the form for the VMs of a selection or a filter.
 func (s *Server) askMany(c echo.Context, a fleet.Actor, in manyForm, how asked) error {
 	if in.Values == nil {
 		ids, err := s.manyOf(c.Request().Context(), a, c.Request().URL.Query())
@@ -71,7 +71,7 @@ func (s *Server) askMany(c echo.Context, a fleet.Actor, in manyForm, how asked) 
 	return s.showMany(c, a, in, how, nil)
 }
 
-// freshMany is the form that nobody has typed into.
+// freshMany returns the form with default values.
 func freshMany(ids []string) manyForm {
 	return manyForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
 }
@@ -85,7 +85,7 @@ func (s *Server) showMany(c echo.Context, a fleet.Actor, in manyForm, how asked,
 	return s.showAs(c, how.status, a, shell.Frame{Title: "Edit VMs"}, vmview.Bulk(p))
 }
 
-// manyOf are the ids of a selection, or of all that a filter fits.
+// manyOf returns the ids of a selection, or of all VMs that match a filter.
 func (s *Server) manyOf(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
 	if ids := q["id"]; len(ids) > 0 || !q.Has("filter") {
 		if len(ids) == 0 {
@@ -118,8 +118,8 @@ func (s *Server) manyOf(ctx context.Context, a fleet.Actor, q url.Values) ([]str
 	}
 }
 
-// editMany shows the form for a selection, previews, or does what was previewed and then leads to the task. A selection comes in a body:
-// an address of so many ids would be too long for proxies.
+// editMany shows the form for a selection, shows a preview, or applies the preview and redirects to the task. A
+// selection is sent in the body: proxies refuse addresses with so many ids.
 func (s *Server) editMany(c echo.Context, a fleet.Actor, in manyForm) (end, error) {
 	if in.Get("step") == "select" {
 		ids, err := s.manyOf(c.Request().Context(), a, url.Values{"id": in.Values["id"]})

@@ -16,21 +16,21 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// choices fills the form's lists with what the person may choose from.
+// choices fills the form's selects with the options that the user may choose.
 func (s *Server) choices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
 	return s.fillChoices(c, a, f, "/vms/new", "", map[string]*kit.Choices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
-// editChoices is choices for a VM that is there.
+// editChoices is choices for an existing VM.
 func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
-// fillChoices reads the options for each list, among them those that are typed.
+// fillChoices reads the options of each select, including the chosen ones.
 func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
