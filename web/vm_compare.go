@@ -19,8 +19,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// comparePage shows two VMs field by field, or a VM and a version of a template. Two ids come from a list's selection; one from a VM's page, and none
-// from a template's.
+// comparePage compares two VMs field by field, or a VM and a template version. Two ids come from a list's selection,
+// one from a VM's page, none from a template's page.
 func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	ids := c.Request().URL.Query()["id"]
@@ -71,7 +71,7 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, frame, vmview.Compare(p))
 }
 
-// versionOf is a version of a template as a form names it: see views.TemplateVersionValue.
+// versionOf returns the template version that a form names: see views.TemplateVersionValue.
 func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
@@ -85,7 +85,8 @@ func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fl
 	return t, v, nil
 }
 
-// versionOptions are the versions of templates that the person sees: the one that the VM of the pick was made from first, and the newest of each next.
+// versionOptions lists the template versions that the user may see: first the version that the VM of the pick was
+// created from, then the newest of each template.
 func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	q := fleet.Query{Limit: mostChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
@@ -119,7 +120,7 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 	return out, nil
 }
 
-// nameText is what somebody searches for, without what a filter reads otherwise.
+// nameText returns the search text without characters that have a meaning in filters.
 func nameText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`*":() `, r) {
@@ -129,7 +130,7 @@ func nameText(text string) string {
 	}, text)
 }
 
-// vmOptions are VMs that the person sees: those with the text in their names, and the present one.
+// vmOptions lists VMs that the user may see: those whose name contains the text, and the chosen one.
 func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	q := fleet.Query{Limit: mostChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
@@ -157,16 +158,18 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Op
 	return out, nil
 }
 
-// wasOf is the VM as the form found it, as the form sends it back: what of the form a person has changed is told by it.
+// wasOf encodes the VM as it was when the form was rendered. The form sends it back, which reveals the user's own
+// changes.
 func wasOf(vm fleet.VM) string {
 	text, err := json.Marshal(vmEdit{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 	if err != nil {
-		panic(err) // plain values
+		panic(err) // plain values always encode
 	}
 	return string(text)
 }
 
-// merging are both changes of a VM that was changed while somebody edited it. merged: the form was shown both, and says whose counts.
+// merging returns both changes of a VM that changed while a user edited it. The merged VM takes the user's choices if
+// the form has already shown both changes.
 func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.Merged, err error) {
 	var was vmEdit
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
@@ -188,7 +191,7 @@ func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged
 	return merged, fields, nil
 }
 
-// sameNICs makes those NICs whole that the form leaves as they were: it speaks of their networks and addresses alone.
+// sameNICs restores the NICs that the form left unchanged: the form holds only their networks and addresses.
 func sameNICs(nics, was []fleet.NIC) {
 	for i, n := range nics {
 		for _, o := range was {
@@ -203,14 +206,14 @@ func sameNICs(nics, was []fleet.NIC) {
 	}
 }
 
-// mergeOf is the page of both changes; nil: nobody has changed the VM meanwhile.
+// mergeOf returns the page with both changes; nil if nobody has changed the VM meanwhile.
 func (s *Server) mergeOf(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
 	if typed.Get("was") == "" || typed.Get("merged") == "" && typed.Get("generation") == strconv.FormatInt(vm.Generation, 10) {
 		return nil, nil
 	}
 	change, err := editOf(typed, vm)
 	if err != nil {
-		return nil, nil //nolint:nilerr // the form is shown with what is wrong in it
+		return nil, nil //nolint:nilerr // the form is shown with its errors
 	}
 	out := &vmview.MergePage{Generation: vm.Generation}
 	if _, out.Fields, err = merging(typed, change, vm); err != nil || len(out.Fields) == 0 {

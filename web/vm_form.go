@@ -18,8 +18,9 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// A form's fields of a spec have the API's names, "spec.cpus", and are read into the spec itself. Only what people write otherwise
-// than the API is turned round here: memory as a number with a unit, sizes in GiB, a volume or network as one choice.
+// The form's fields have the API's names, such as "spec.cpus", and are decoded into the spec itself. Only values that
+// users write differently are converted here: memory as a number with a unit, sizes in GiB, a volume or network as one
+// choice.
 var specDecoder, specEncoder = newSpecDecoder(), newSpecEncoder()
 
 var specKey = regexp.MustCompile(`^spec(\.[A-Za-z]+(\[[0-9]{1,3}\])?)+$`)
@@ -38,7 +39,8 @@ func newSpecDecoder() *form.Decoder {
 		}
 		return wholeOf(texts[0])
 	}, 0)
-	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { // a box that is ticked stands behind what counts without it
+	// a ticked checkbox comes after the hidden default of its field
+	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		return slices.Contains(texts, "yes") || slices.Contains(texts, "true"), nil
 	}, false)
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) { return sizeOf(texts[0]) }, int64(0))
@@ -62,7 +64,7 @@ func newSpecEncoder() *form.Encoder {
 	return e
 }
 
-// rowLists are the lists of a spec that a form sends row by row.
+// rowLists are the lists of a spec that a form sends as rows.
 var rowLists = func() []string {
 	out := []string{"spec.nics", "spec.disks", "spec.rules", "spec.health"}
 	for _, l := range fleet.VMLists {
@@ -71,7 +73,7 @@ var rowLists = func() []string {
 	return out
 }()
 
-// specOf is the spec with what was typed in its place, as far as it can be read; a field that the form does not have stays.
+// specOf returns the spec with the valid values of the form. Fields that the form lacks stay unchanged.
 func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
 	into := specForm{spec}
 	if typed.Has("spec.iso") {
@@ -82,7 +84,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 			f.Copy(&into.Spec, fleet.VMSpec{})
 		}
 	}
-	for name := range typed { // what is chosen stands there, and nothing where nothing is
+	for name := range typed { // a submitted select replaces the old value, also when it is empty
 		if k := strings.TrimPrefix(name, "spec.boot."); k == "kernel" {
 			into.Spec.Boot.Kernel = nil
 		} else if k == "initrd" {
@@ -99,8 +101,8 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 		}
 	}
 	out := into.Spec
-	out.Power = spec.Power    // it is ordered, not typed
-	for i := range mostRows { // a row in which nothing but the disk stands
+	out.Power = spec.Power    // power is changed by actions, not by the form
+	for i := range mostRows { // the row of a kept disk may have no other fields
 		if typed.Has(fmt.Sprintf("spec.disks[%d].keep", i)) && i == len(out.Disks) {
 			out.Disks = append(out.Disks, fleet.Disk{})
 		}
@@ -109,7 +111,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	for i := range out.Disks {
 		source := typed[fmt.Sprintf("spec.disks[%d].source", i)]
 		switch d := &out.Disks[i]; {
-		case len(source) == 0: // no disk of the form's
+		case len(source) == 0: // not a disk of the form
 		case source[0] == "lun":
 			lun := volumeOf(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
 			there := fleet.Disk{PoolID: lun.PoolID, Volume: lun.Volume, Existing: true}
@@ -117,7 +119,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 				f.Copy(&there, *d)
 			}
 			*d = there
-		case source[0] == "clone": // how large it is, its original says
+		case source[0] == "clone": // the original determines the size
 			d.Volume, d.Image, d.Existing, d.SizeBytes = "", nil, false, 1
 		case source[0] != "image" && source[0] != "overlay":
 			d.Image = nil
@@ -130,7 +132,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 			}
 		}
 	}
-	for i := range out.Health { // fields that the form does not show for a kind are none of it
+	for i := range out.Health { // clears the fields that the form hides for this kind
 		h := &out.Health[i]
 		if h.Kind != fleet.HealthExec {
 			h.Program, h.Args = "", ""
@@ -159,7 +161,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	return out
 }
 
-// keepDisks lets the rows of disks that the VM has be these disks, with what is typed of their fields.
+// keepDisks maps rows of existing disks to these disks, with the typed values of their fields.
 func keepDisks(disks, was []fleet.Disk, typed url.Values) {
 	for i := range disks {
 		at := fmt.Sprintf("spec.disks[%d].", i)
@@ -177,7 +179,7 @@ func keepDisks(disks, was []fleet.Disk, typed url.Values) {
 	}
 }
 
-// typedOf is the form in which nothing is typed yet: the VM as it is.
+// typedOf returns the form's values for the VM as it is.
 func typedOf(vm fleet.VMView) (url.Values, error) {
 	typed, err := specEncoder.Encode(specForm{vm.Spec})
 	if err != nil {
@@ -213,14 +215,14 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 	return typed, nil
 }
 
-// typedVM is what a form of a VM was sent with.
+// typedVM is a submitted VM form.
 type typedVM struct {
 	url.Values
-	sent  url.Values // as the page has it: with gaps between the rows
-	again bool       // nothing is asked but the form: a browser without scripts wants a row more or less
+	sent  url.Values // as the page sent it: with gaps between the rows
+	again bool       // only redraws the form: a browser without scripts adds or removes a row
 
-	begin   string            // what the form is to be set up for: see Server.beginAs
-	notes   []vmview.Imported // what was read says, and cannot be had
+	begin   string            // what to prefill the form from: see Server.beginAs
+	notes   []vmview.Imported // notes about the imported definition, and what cannot be imported
 	wasRead bool
 }
 
@@ -269,7 +271,7 @@ func addRow(typed url.Values, list string) {
 
 var rowKey = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
 
-// inRows numbers the rows anew: those that were removed in the browser left gaps, and one in which nothing is typed is none.
+// inRows renumbers the rows: removed rows leave gaps in browsers, and empty rows are dropped.
 func inRows(sent url.Values) url.Values {
 	out := url.Values{}
 	rows := map[string]map[int]bool{}
@@ -309,7 +311,7 @@ func inRows(sent url.Values) url.Values {
 	return out
 }
 
-// wholeOf reads a number; empty is 0.
+// wholeOf parses a number; empty is 0.
 func wholeOf(text string) (int, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -321,7 +323,7 @@ func wholeOf(text string) (int, error) {
 	return n, nil
 }
 
-// memoryText writes a size in GiB where that is a whole number.
+// memoryText formats a size in GiB if that is a whole number, else in MiB.
 func memoryText(mib int) []string {
 	if mib%1024 == 0 {
 		return []string{strconv.Itoa(mib / 1024), "GiB"}
@@ -329,7 +331,7 @@ func memoryText(mib int) []string {
 	return []string{strconv.Itoa(mib), "MiB"}
 }
 
-// memoryOf reads a size in MiB; "1.5" GiB is fine.
+// memoryOf parses a size and returns MiB; fractions such as "1.5" GiB are allowed.
 func memoryOf(text, unit string) (int, error) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if unit != "MiB" {
@@ -341,7 +343,7 @@ func memoryOf(text, unit string) (int, error) {
 	return int(n), nil
 }
 
-// sizeOf reads a disk's size in GiB as bytes; empty is 0.
+// sizeOf parses a disk size in GiB and returns bytes; empty is 0.
 func sizeOf(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -353,10 +355,10 @@ func sizeOf(text string) (int64, error) {
 	return int64(n * (1 << 30)), nil
 }
 
-// gib writes bytes as sizeOf reads them.
+// gib formats bytes for sizeOf.
 func gib(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
-// volumeOf reads a choice made by vmview.Volume; empty is the zero Volref.
+// volumeOf parses a choice made by vmview.Volume; empty is the zero Volref.
 func volumeOf(value string) fleet.Volref {
 	pool, volume, _ := strings.Cut(value, "/")
 	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}

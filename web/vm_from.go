@@ -15,7 +15,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// fromOf is what the form says that the VM is made from; nil: nothing beside its images.
+// fromOf returns the source of the VM that the form names; nil: none besides its images.
 func fromOf(typed url.Values) *control.From {
 	from := control.From{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
@@ -32,7 +32,8 @@ func fromOf(typed url.Values) *control.From {
 	return &from
 }
 
-// sourced fills the form of a new VM from the template or the VM that the address names, or that the form was filled from before.
+// sourced prefills the form of a new VM from the template or VM in the query, or that the form was prefilled from
+// before.
 func (s *Server) sourced(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.From, []kit.Option, error) {
 	from := fromOf(typed)
 	if fresh {
@@ -147,7 +148,7 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, t
 	return out, nil
 }
 
-// momentOf is the snapshot that the new VM's disks are copied from, which the form's heading and note then speak of.
+// momentOf returns the snapshot that the new VM's disks are copied from, and names it in the form's heading and note.
 func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.From) (fleet.Snapshot, error) {
 	if vm.Status == nil || vm.Status.Snapshots.Of(id) == nil {
 		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
@@ -168,7 +169,7 @@ func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fle
 	return shot, nil
 }
 
-// typeSpec types a spec into the form of a new VM.
+// typeSpec fills the form of a new VM from a spec.
 func typeSpec(typed url.Values, spec fleet.VMSpec) error {
 	values, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: spec}})
 	if err != nil {
@@ -181,14 +182,14 @@ func typeSpec(typed url.Values, spec fleet.VMSpec) error {
 	return nil
 }
 
-// bulkNamesOf is how many VMs the form asks for.
+// bulkNamesOf returns how many VMs the form asks for, and their names.
 func bulkNamesOf(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
 	out.Count = read(checks, "count", typed.Get("count"), wholeOf)
 	out.First = read(checks, "first", typed.Get("first"), wholeOf)
 	return out
 }
 
-// withOptions are the choices with these before; one that is among them already is called as these say.
+// withOptions prepends options to the choices. An existing option takes the text of the new one.
 func withOptions(in kit.Choices, more []kit.Option) kit.Choices {
 	if len(more) == 0 {
 		return in

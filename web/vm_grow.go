@@ -49,7 +49,7 @@ func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (end, 
 	return stay(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": asked of "+hostWord(vm)+"."), err
 }
 
-// hostWord names the VM's host for whoever sees hosts.
+// hostWord names the VM's host for users who may see hosts.
 func hostWord(vm fleet.VMView) string {
 	if vm.HostName == "" {
 		return "its host"

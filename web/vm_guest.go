@@ -13,7 +13,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// askGuest is for what is asked at once, without a dialog.
+// askGuest starts a guest action that needs no dialog.
 func (s *Server) askGuest(c echo.Context, a fleet.Actor, in actionForm) (end, error) {
 	return s.orderGuest(c, a, control.GuestOrder{Action: in.Action})
 }
@@ -28,7 +28,7 @@ type freezeForm struct {
 	Seconds string `form:"seconds"`
 }
 
-// guestDialog is what a dialog about a guest begins with.
+// guestDialog returns the common data of the dialogs about a guest.
 func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how asked) (vmview.GuestPage, error) {
 	p, err := s.vmOf(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
@@ -55,7 +55,7 @@ func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (end,
 	var checks fleet.Checks
 	n := read(&checks, "seconds", in.Seconds, wholeOf)
 	if checks.Err() == nil {
-		fleet.CheckFreeze(&checks, "seconds", n) // nothing typed is no wish for the usual
+		fleet.CheckFreeze(&checks, "seconds", n) // an empty field does not mean the default
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (end,
 	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActFreeze, Seconds: n})
 }
 
-// guestPasswordForm bears a password, which no answer repeats.
+// guestPasswordForm carries a password, which no response repeats.
 type guestPasswordForm struct {
 	User     string `form:"user"`
 	Password string `form:"password"`
@@ -84,7 +84,7 @@ func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswor
 	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
-// execForm bears arguments, one a line, which may be secrets: no answer but the form itself repeats them.
+// execForm carries arguments, one per line, which may be secrets: only the form itself repeats them.
 type execForm struct {
 	Program string `form:"program"`
 	Args    string `form:"args"`
@@ -103,13 +103,13 @@ func (s *Server) askExec(c echo.Context, a fleet.Actor, in execForm, how asked) 
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Exec(p))
 }
 
-// runProgram leads to the task, where what the program wrote will stand.
+// runProgram redirects to the task, which will show the program's output.
 func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, error) {
 	order := control.GuestOrder{Action: fleet.ActExec, Program: in.Program, Args: fleet.ArgLines(in.Args)}
 	var checks fleet.Checks
 	order.Seconds = read(&checks, "seconds", in.Seconds, wholeOf)
 	if checks.Err() == nil {
-		fleet.CheckExec(&checks, "seconds", order.Seconds) // nothing typed is no wish for the usual
+		fleet.CheckExec(&checks, "seconds", order.Seconds) // an empty field does not mean the default
 	}
 	fleet.CheckProgram(&checks, "program", "args", fleet.GuestProgram{Program: order.Program, Args: order.Args})
 	if err := checks.Err(); err != nil {
@@ -119,7 +119,7 @@ func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, er
 	return redirect(views.TaskPath(t.ID)), err
 }
 
-// guestSecret gives a host what a job bears to its guest.
+// guestSecret sends a host the secret that a job passes to its guest.
 func (s *Server) guestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
 	out, err := s.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))
 	return &out, err

@@ -20,7 +20,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// mostUploadPools is how many pools the page of imports offers; the others are found by their own pages.
+// mostUploadPools is how many pools the import page offers; other pools have the upload on their own pages.
 const mostUploadPools = 12
 
 func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
@@ -52,7 +52,7 @@ func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, shell.Frame{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportList(p))
 }
 
-// sourcedByFile fills the form of a new VM from an appliance.
+// sourcedByFile prefills the form of a new VM from an appliance.
 func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppliance, typed url.Values, fresh bool) (*vmview.From, error) {
 	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
 	if err != nil {
@@ -99,7 +99,8 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 		typed.Set(fmt.Sprintf("spec.disks[%d].source", i), "clone")
 	}
 	for i, n := range v.Appliance.NICs {
-		typed.Set(fmt.Sprintf("spec.nics[%d].network", i), n.Network) // vmview.Form draws the one of that name, or the default
+		// vmview.Form selects the network of that name, or the default
+		typed.Set(fmt.Sprintf("spec.nics[%d].network", i), n.Network)
 	}
 	return out, nil
 }
@@ -177,7 +178,7 @@ func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ none) (end, error
 	return stay(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": asked of its host."), err
 }
 
-// giveExport gives the file of an export, by a session or by a token.
+// giveExport sends the file of an export, authorized by a session or a token.
 func (s *Server) giveExport(c echo.Context, a fleet.Actor) error {
 	id := fleet.ExportID(c.Param("id"))
 	e, err := s.Control.GetExport(c.Request().Context(), a, id)

@@ -48,7 +48,7 @@ func (s *Server) askMigrate(c echo.Context, a fleet.Actor, in migrateForm, how a
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Migrate(out))
 }
 
-// migrateOptions are the hosts and pools that the VM c.of can go to.
+// migrateOptions lists the hosts and pools that VM c.of can migrate to.
 func (s *Server) migrateOptions(ctx context.Context, a fleet.Actor, c pick) (out []kit.Option, err error) {
 	if c.targets == nil {
 		c.targets, err = s.Control.MigrationTargets(ctx, a, fleet.VMID(c.of))

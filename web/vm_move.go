@@ -59,7 +59,7 @@ func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (end, 
 	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
 }
 
-// rateOf reads MiB a second; empty: no limit.
+// rateOf parses MiB per second; empty: no limit.
 func rateOf(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil

@@ -16,7 +16,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// askVM shows the form of a new VM, which begins with what most want.
+// askVM shows the form of a new VM with the usual defaults.
 func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) error {
 	fresh := in.Values == nil
 	if fresh {
@@ -85,7 +85,7 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error
 	return redirect(views.VMPath(vm)), err
 }
 
-// newOf is the VM that the form asks for, and how many like it.
+// newOf returns the VM that the form describes, and the names of a bulk create.
 func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
@@ -96,7 +96,7 @@ func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	}
 	series := bulkNamesOf(&checks, in)
 	if checks.Err() != nil {
-		// What control would say about the rest is said at once, not after the first correction.
+		// All errors are reported at once, including those that control would find later.
 		var rest fleet.Checks
 		series.Names(&rest, want.Name)
 		want.Spec.Power = fleet.Stopped
@@ -106,7 +106,7 @@ func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	return want, series, nil
 }
 
-// createOnce does what a form asks for once, though it is sent twice.
+// createOnce runs do only once, even if the form is sent twice.
 func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
 	request, err := json.Marshal(want)
 	if err != nil {
@@ -116,7 +116,7 @@ func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form s
 	return id, err
 }
 
-// setUp shows the form again, set up as one of its buttons says. What is wrong with that stands at its field.
+// setUp shows the form again after one of its buttons prefilled it. Errors are shown at their fields.
 func (s *Server) setUp(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	how := first
 	if in.begin != "" {
@@ -132,7 +132,7 @@ func (s *Server) setUp(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	return func(c echo.Context) error { return s.askVM(c, a, in, how) }, nil
 }
 
-// plannedNew is the form as it was when the plan of the address was asked for; nil: the address names none.
+// plannedNew returns the form that the plan in the query was made from; nil: the query names no plan.
 func (s *Server) plannedNew(c echo.Context, a fleet.Actor) (url.Values, error) {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {

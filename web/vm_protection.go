@@ -53,7 +53,7 @@ func (s *Server) guardVM(c echo.Context, a fleet.Actor, in guardForm) (end, erro
 	return stay(views.VMPath(id), "The protection of "+vm.Name+" is saved."), err
 }
 
-// timeOf reads a time in UTC, as browsers send it; empty: none.
+// timeOf parses a time in UTC, as browsers send it; empty: none.
 func timeOf(text string) (*time.Time, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return nil, nil

@@ -11,7 +11,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// scheduleForm is a schedule as it is typed.
+// scheduleForm is the form of a snapshot schedule.
 type scheduleForm struct {
 	Name    string   `form:"name"`
 	Enabled string   `form:"enabled"`
@@ -23,7 +23,7 @@ type scheduleForm struct {
 	Hourly  string   `form:"keep.hourly"`
 	Daily   string   `form:"keep.daily"`
 	Weekly  string   `form:"keep.weekly"`
-	With    string   `form:"with"` // memory, quiesce or nothing
+	With    string   `form:"with"` // "memory", "quiesce" or empty
 	NameAs  string   `form:"nameAs"`
 }
 
@@ -33,7 +33,7 @@ func (f scheduleForm) typed() vmview.ScheduleForm {
 	}
 }
 
-// schedule is what was typed.
+// schedule returns the schedule as typed.
 func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	var checks fleet.Checks
 	count := func(field, text string) int { return read(&checks, field, text, wholeOf) }
@@ -47,7 +47,7 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	return out, checks.Err()
 }
 
-// scheduleAsked is what every dialog about a schedule shows; of a new one it has no id.
+// scheduleAsked returns the common data of the dialogs about a schedule; a new one has no id.
 func (s *Server) scheduleAsked(c echo.Context, a fleet.Actor, in scheduleForm, how asked) (vmview.SchedulePage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Server) askDeleteSchedule(c echo.Context, a fleet.Actor, _ none, how as
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.DeleteSchedule(p))
 }
 
-// saveSchedule makes one, or changes the one that the address names.
+// saveSchedule creates a schedule, or changes the one in the path.
 func (s *Server) saveSchedule(c echo.Context, a fleet.Actor, in scheduleForm) (end, error) {
 	vm, id := fleet.VMID(c.Param("id")), fleet.ScheduleID(c.Param("schedule"))
 	spec, err := in.schedule()

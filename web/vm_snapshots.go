@@ -23,7 +23,8 @@ func (f snapshotForm) typed() vmview.SnapshotForm {
 	return vmview.SnapshotForm{Name: f.Name, Description: f.Description, Memory: f.Memory != "", Quiesce: f.Quiesce != "", Start: f.Start != ""}
 }
 
-// snapshotAsked is what every dialog about a snapshot shows; allows says why it cannot be done.
+// snapshotAsked returns the common data of the dialogs about a snapshot; allows gives the reason why an action is not
+// possible.
 func (s *Server) snapshotAsked(c echo.Context, a fleet.Actor, in snapshotForm, how asked, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
@@ -63,7 +64,7 @@ func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (e
 	return snapshotsOf(id, t), err
 }
 
-// snapshotsOf leads back to the VM's snapshots, and says what was asked.
+// snapshotsOf redirects to the VM's snapshots with a message about the task.
 func snapshotsOf(id fleet.VMID, t fleet.Task) end {
 	return stay(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+".")
 }

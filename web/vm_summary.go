@@ -19,7 +19,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// summarize answers what the form would make, as the page asks while somebody types.
+// summarize renders a preview of the VM that the form would create; the page requests it while the user types.
 func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	out := vmview.Summary{}
 	want, _, err := newOf(in.Values)
@@ -27,12 +27,12 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, erro
 	if err == nil {
 		ask := want
 		if ask.Name == "" {
-			ask.Name = "new-vm" // a name is what most type last
+			ask.Name = "new-vm" // most users type the name last
 		}
 		var p control.Preview
 		if p, err = s.Control.PreviewVM(c.Request().Context(), a, ask); err == nil {
 			out.Placed, out.Host, out.More, out.Why = p.Placed, p.Host, p.More, p.Why
-			if want.From != nil { // what it is made from says how large its disks are
+			if want.From != nil { // the source determines the sizes of its disks
 				shown := want
 				shown.Spec.Disks = p.Spec.Disks
 				out.Facts = factsOf(shown)
@@ -68,7 +68,7 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, erro
 	return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.SummaryAnswer(out, f, in.sent)) }, nil
 }
 
-// factsOf are the lines of a summary.
+// factsOf returns the lines of a summary.
 func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 	add := func(word, text string) {
 		if text != "" {
@@ -129,7 +129,7 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 	return out
 }
 
-// written is the order as a call of the API and as an object.
+// written returns the request as a curl command and as a YAML document.
 func written(c echo.Context, vm control.CreateVM) (call, object string, err error) {
 	text, err := json.Marshal(vm)
 	if err != nil {
@@ -155,7 +155,7 @@ func written(c echo.Context, vm control.CreateVM) (call, object string, err erro
 	word := func(text string) *yaml.Node { return &yaml.Node{Kind: yaml.ScalarNode, Value: text} }
 	body.Content = append([]*yaml.Node{word("apiVersion"), word(objectVersion), word("kind"), word(objectVM)}, body.Content...)
 	object, err = asYAML(body)
-	// An apostrophe would end what the shell reads.
+	// An apostrophe would end the shell's quoted string.
 	quoted := strings.ReplaceAll(strings.TrimSpace(pretty.String()), "'", `'\''`)
 	return fmt.Sprintf("curl %s://%s%s/vms \\\n  -H \"Authorization: Bearer $QUANTIX_TOKEN\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'", c.Scheme(), c.Request().Host, apiBase, quoted), object, err
 }
@@ -168,7 +168,7 @@ func asYAML(n *yaml.Node) (string, error) {
 	return b.String(), errors.Join(err, e.Close())
 }
 
-// bare leaves out what says nothing, and writes the rest in blocks.
+// bare removes empty values and formats the rest in block style.
 func bare(n *yaml.Node) {
 	n.Style = 0
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); {

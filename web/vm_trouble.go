@@ -11,7 +11,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// diskOf is the dialog about the disk of the address, which must be one that is not there.
+// diskOf returns the dialog about the missing disk in the path.
 func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {

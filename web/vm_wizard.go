@@ -19,7 +19,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// beginAs sets the form of a new VM up: for a source, for a preset, or from the XML that was pasted. It answers what is wrong with that.
+// beginAs prefills the form of a new VM: for a source, for a preset, or from pasted XML. Its error is about that input.
 func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error {
 	switch key, preset := strings.CutPrefix(in.begin, "preset:"); {
 	case preset:
@@ -38,8 +38,7 @@ func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error 
 	return nil
 }
 
-// forgetDefaults clears the VM's pools and networks that the form proposed, so that it proposes those of another project. The pool
-// that an appliance is imported from stays.
+// forgetDefaults clears the pools and networks that the form proposed, so that the defaults of another project apply.
 func forgetDefaults(typed url.Values) {
 	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPool), ".network": typed.Get(vmview.ProposedNetwork)} {
 		for field := range typed {
@@ -58,7 +57,7 @@ func sourceKeys() []fleet.VMSource {
 	return out
 }
 
-// beginSource has the first disk, and the drive, be what the source takes.
+// beginSource sets the first disk and the CD-ROM drive up for the source.
 func beginSource(typed url.Values, source fleet.VMSource) {
 	typed.Set("source", string(source))
 	disk := "spec.disks[0].source"
@@ -120,7 +119,7 @@ func beginPreset(typed url.Values, key string) error {
 	return nil
 }
 
-// presetRows puts what a preset has for each device into the rows that the form has of them, and all else as usual.
+// presetRows writes a preset's values into the form's rows of each device, and resets other fields to defaults.
 func presetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
 	for i := range mostRows {
 		at := fmt.Sprintf("%s[%d].", list, i)
@@ -136,7 +135,8 @@ func presetRows[S any](typed url.Values, list string, fields []fleet.Field[S], v
 	}
 }
 
-// readXML puts what somebody's XML says into the form, in place of what was there. What reaches beyond a VM is nobody's but theirs who run the hosts.
+// readXML replaces the form's values with those of the pasted XML. Settings that reach beyond the VM are for
+// infrastructure administrators only.
 func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error {
 	var checks fleet.Checks
 	r, err := vmxml.Read(in.Get("xml"))
@@ -173,7 +173,8 @@ func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error 
 	return nil
 }
 
-// disksOf are the disks of a definition, as far as Quantix can have them: copies of volumes that can be chosen in the form, too.
+// disksOf converts the disks of a definition to those that Quantix supports: copies of volumes that the form also
+// offers.
 func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
 	var pools []fleet.PoolView
 	var media query.Media
@@ -189,7 +190,7 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 	note := func(d vmxml.Disk, kind vmxml.Kind, text string) {
 		r.Notes = append(r.Notes, vmxml.Note{Line: d.Line, At: "devices/disk", Kind: kind, Text: text})
 	}
-	nth := map[bool]int{} // drives so far: floppy drives, and CD-ROM drives
+	nth := map[bool]int{} // number of drives so far: floppy drives, and CD-ROM drives
 	for _, d := range r.Disks {
 		all := media.Images
 		if d.CDROM {
@@ -228,12 +229,12 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 	return nil
 }
 
-// addDrive gives the VM the nth drive of its kind, and what is in it. It reports whether a VM can have one more.
+// addDrive adds the nth drive of its kind with its medium. It reports whether a VM can have one more.
 func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) bool {
 	slot := fmt.Sprintf("cdrom%d", nth)
 	if d.Floppy {
 		slot = fmt.Sprintf("floppy%d", nth)
-	} else if nth == 1 { // every VM has the first
+	} else if nth == 1 { // every VM has the first drive
 		spec.ISO, spec.Boot.CDROM = medium, d.As.BootOrder
 		return true
 	}
@@ -244,7 +245,7 @@ func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) b
 	return true
 }
 
-// volumeIn is the disk's volume among those that can be chosen; nil: it is none.
+// volumeIn returns the disk's volume among the available ones, or nil.
 func volumeIn(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
 	dir, file := path.Split(path.Clean(d.Path))
 	for _, p := range pools {
@@ -262,7 +263,7 @@ func volumeIn(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query
 	return nil
 }
 
-// typedNew is the form in which a new VM is typed: what newOf reads again as that.
+// typedNew returns the form's values for a new VM; newOf is its inverse.
 func typedNew(vm control.CreateVM) (url.Values, error) {
 	typed, err := typedOf(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
 	if err != nil {

@@ -36,12 +36,12 @@ func (in volumeForm) shown() poolview.VolumeForm {
 	}
 }
 
-// volumeNamed reads which volume of the pool in the path is meant.
+// volumeNamed returns the volume of the pool that the request names.
 func volumeNamed(c echo.Context) control.Volume {
 	return control.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
-// volumeAsked leads back to the volumes, and says where the task is.
+// volumeAsked redirects to the volumes with a link to the task.
 func (s *Server) volumeAsked(c echo.Context, t fleet.Task, err error) (end, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
 	return stay(back, t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
@@ -63,7 +63,7 @@ func (s *Server) fetchVolume(c echo.Context, a fleet.Actor, in volumeForm) (end,
 	return s.volumeAsked(c, t, err)
 }
 
-// askVolumeToCome is the dialog of a volume that is not there yet, with the scripts that it needs where it is a page of its own.
+// askVolumeToCome shows the dialog of a new volume, with its scripts where it is a separate page.
 func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, how asked, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
@@ -100,11 +100,12 @@ func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (end
 		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Full: in.Full != "",
 		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
 	}
-	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order) // what is no size is none, and refused
+	// an invalid size is 0, which control refuses
+	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
 	return s.volumeAsked(c, t, merge(&checks, err))
 }
 
-// askVolume is the dialog of what can be asked about a volume that there is.
+// askVolume returns a dialog about an existing volume.
 func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) asking[volumeForm] {
 	return func(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
 		ctx := c.Request().Context()
