@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// addressed is a network with DHCP on two hosts, and two VMs on it: one has what DHCP gives, the other what is kept for it.
+// addressed creates a network with DHCP on two hosts and two VMs on it: one with a dynamic lease, one with a reserved
+// address.
 func addressed(p *portal) (network string, web, db fleet.VMID) {
 	p.t.Helper()
 	h1, h2 := p.addHost("host-1", 0), p.addHost("host-2", 0)
@@ -49,7 +50,7 @@ func TestTheAddressesOfANetwork(t *testing.T) {
 	}
 	b.get(network+"?tab=addresses&find=nothing-like-it").is(t, http.StatusOK).has(t, "Nothing fits")
 
-	// The VM's page offers to keep what its NIC has, and the dialog says so.
+	// The VM's page offers to reserve the NIC's current address, and the dialog shows it.
 	at := network + "/reservations?mac=52:54:00:00:05:01&ip=10.5.0.101&card=web"
 	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "10.5.0.101", "guest agent, DHCP lease", "Reserve an address", "card=web")
 	b.get(at).is(t, http.StatusOK).has(t, "Reserve an address for web", `value="10.5.0.101"`, "10.5.0.2, the next that is free")

@@ -30,13 +30,13 @@ import (
 	"quantix/web"
 )
 
-// newWhole is a portal with both listeners: agents dial agentURL over mutual TLS, and work wakes them.
+// newWhole returns a portal with both listeners: agents dial agentURL over mutual TLS, and new jobs wake them.
 func newWhole(t testing.TB) (p *portal, agentURL string) {
 	t.Helper()
 	return newWholeOn(t, testkit.DB(t))
 }
 
-// newWholeOn is newWhole over a database that another portal may share. Hosts dial its consoles at agentURL.
+// newWholeOn is newWhole with a database that another portal may share. Hosts dial its consoles at agentURL.
 func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	t.Helper()
 	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
@@ -86,18 +86,18 @@ func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	return p, agentURL
 }
 
-// machine is a host's agent, played by the test over the real protocol.
+// machine is a host's agent, simulated by the test over the real protocol.
 type machine struct {
-	san fleet.PoolID // a pool whose secret is for it
+	san fleet.PoolID // a pool whose secret this host may read
 
-	guest fleet.JobID // a job that bears a secret to a guest
+	guest fleet.JobID // a job with a secret for a guest
 	*wire.Client
 	id          fleet.HostID
 	credentials wire.Credentials
 	seq         int64
 }
 
-// joined makes a join token, joins with it and says hello.
+// joined creates a join token, joins a host with it and sends hello.
 func (p *portal) joined(agentURL, name string) *machine {
 	p.t.Helper()
 	admin := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
@@ -123,7 +123,7 @@ func (p *portal) joined(agentURL, name string) *machine {
 	return m
 }
 
-// report says that the host is well and has these VMs.
+// report sends a report of a healthy host with these VMs.
 func (m *machine) report(t testing.TB, vms ...wire.VMReport) {
 	t.Helper()
 	m.seq++
@@ -181,7 +181,7 @@ func credentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.C
 	return wire.Credentials{Certificate: tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}, CA: trust}
 }
 
-// A pool of thousands of volumes makes a long result, and a result that is refused would be asked for again and again.
+// A pool of thousands of volumes makes a long result. If the portal refused it, the agent would send it forever.
 func TestALongResultIsTaken(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)

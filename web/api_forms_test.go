@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// curl -d names a form's type where none is given: with a token the body is read as JSON all the same.
+// curl -d sends the form content type by default. With a token, the body is read as JSON anyway.
 func TestJSONUnderAFormsTypeIsTakenWithAToken(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

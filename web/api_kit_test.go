@@ -11,14 +11,14 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// program is one user's API token in use.
+// program is an API client with one user's token.
 type program struct {
 	*client.Client
 	browser
 	token string
 }
 
-// program makes a user with that role in all projects, and one in each of the projects.
+// program creates a user with that role in all projects, and with one role in each of the given projects.
 func (p *portal) program(name string, role fleet.Role, projects map[fleet.ProjectID]fleet.Role) *program {
 	p.t.Helper()
 	p.addUser(name, role)
@@ -34,7 +34,7 @@ func (p *portal) program(name string, role fleet.Role, projects map[fleet.Projec
 	return &program{c, *p.browser(), secret}
 }
 
-// call sends JSON with the program's token; header is pairs of names and values.
+// call sends JSON with the client's token; header is pairs of names and values.
 func (g *program) call(method, path, body string, header ...string) answer {
 	g.t.Helper()
 	return g.do(method, path, strings.NewReader(body), append([]string{"Authorization", "Bearer " + g.token, "Content-Type", "application/json"}, header...)...)
@@ -46,7 +46,7 @@ type problem struct {
 	Errors                   []struct{ Location, Message string }
 }
 
-// refused fails unless the answer is a problem with that status and, where one is named, at that location.
+// refused fails unless the response is a problem with that status and, if given, that location.
 func (a answer) refused(t testing.TB, status int, location string) problem {
 	t.Helper()
 	var p problem

@@ -12,7 +12,8 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel // after the refusals it looks at what they left
+// subtests run in sequence: the last one checks that nothing has changed
+func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel
 	t.Parallel()
 	p := newPortal(t)
 	shop, lab := p.addProject("shop"), p.addProject("lab")
@@ -111,7 +112,7 @@ func TestFaultsOfThePortalItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE vms"); err != nil { // the database no longer answers
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE vms"); err != nil { // the lock keeps the database from answering
 		t.Fatal(err)
 	}
 	a := admin.call("GET", "/api/v1/vms", "")

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A program may name what a VM gets anyway: it is kept, and told, as the default.
+// A client may name a default value explicitly: it is stored and returned like the default.
 func TestDefaultsCanBeNamed(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -78,7 +78,7 @@ func TestDoubledNamesAreRefused(t *testing.T) {
 	}
 }
 
-// What the form of a new VM shows as a call and as YAML makes the VM that the form would.
+// The curl command and the YAML document shown by the form create the same VM as the form.
 func TestWhatTheFormShowsIsAccepted(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)

@@ -49,7 +49,7 @@ func TestAVMReadsAsPromised(t *testing.T) {
 	golden.JSON(t, "testdata/vm.json", json.RawMessage(times.ReplaceAllString(names.Replace(got), `"TIME"`)))
 }
 
-// lossy loses the first answer: what is asked for happens, and nobody hears of it.
+// lossy is a transport that loses the first response: the request takes effect, but the client gets no answer.
 type lossy struct{ lost bool }
 
 func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {

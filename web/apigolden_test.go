@@ -9,14 +9,14 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// TestTheAPIKeepsItsNames holds every operation, parameter and field of the description to a file.
+// TestTheAPIKeepsItsNames compares every operation, parameter and field of the description with a golden file.
 func TestTheAPIKeepsItsNames(t *testing.T) {
 	t.Parallel()
-	newPortal(t) // which reads the description
+	newPortal(t) // loads the description
 	golden.JSON(t, "testdata/api.json", served.doc.outline())
 }
 
-// outline is the document as examples of its values, each schema once.
+// outline returns the document as example values, each schema once.
 func (d *description) outline() map[string]any {
 	out := map[string]any{}
 	for at, methods := range d.Paths {
@@ -26,7 +26,7 @@ func (d *description) outline() map[string]any {
 				parameters[p.In+" "+p.Name] = p.Schema.example()
 			}
 			for status, answer := range operation.Responses {
-				if status < "4" { // refusals are all of one type, and that is among the schemas
+				if status < "4" { // all errors have one type, which is among the schemas
 					answers[status] = answer.example()
 				}
 			}

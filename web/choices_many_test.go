@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// many fills a fleet in which nothing to choose from fits into one select. Each pool has an ISO and an image.
+// many creates more objects of each type than one select shows. Each pool has an ISO and an image.
 func (p *portal) many() (host fleet.HostID) {
 	p.t.Helper()
 	for i := range 600 {
@@ -69,7 +69,7 @@ func TestOneOfSixHundredCanBeChosen(t *testing.T) {
 	a.lacks(t, "project-577")
 	ann.get("/vms/"+string(vm)+"?tab=configure").is(t, http.StatusOK).has(t, `hx-get="/choices/isos"`)
 
-	// What was chosen is still chosen when the form comes back with a fault.
+	// The choice stays selected when the form is shown again with an error.
 	value := func(noun, name string) string {
 		_, rest, _ := strings.Cut(ann.get("/choices/"+noun+"?q="+name, "HX-Request", "true").body, `value="`)
 		id, _, _ := strings.Cut(rest, `"`)
@@ -85,6 +85,6 @@ func TestOneOfSixHundredCanBeChosen(t *testing.T) {
 			again.has(t, `value="`+v[0]+`" selected`)
 		}
 	}
-	// All hosts can be ticked.
+	// The form lists all hosts.
 	ann.get("/pools/new").is(t, http.StatusOK).has(t, "host-577")
 }

@@ -22,7 +22,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// screen is a host with one running VM, whose agent dials consoles back.
+// screen is a host with one running VM; its agent dials consoles back.
 type screen struct {
 	*portal
 	host *machine
@@ -39,7 +39,7 @@ func newScreen(t testing.TB) *screen {
 	return s
 }
 
-// dialBack takes the next console.open job and dials the host's half.
+// dialBack takes the next console.open job and dials the host's end.
 func (s *screen) dialBack() *websocket.Conn {
 	s.t.Helper()
 	w := s.host.take(s.t)
@@ -70,7 +70,7 @@ func (s *screen) ticket(b *browser) ticket {
 	return t
 }
 
-// open dials the browser's half as noVNC does. The answer is what was said instead of an upgrade.
+// open dials the browser's end as noVNC does. answer is the response if the upgrade was refused.
 func (s *screen) open(b *browser, t ticket, header ...string) (*websocket.Conn, answer) {
 	s.t.Helper()
 	h := http.Header{"Origin": {s.url}}
@@ -150,7 +150,7 @@ func TestAConsoleIsRefusedBeforeTheUpgrade(t *testing.T) {
 	refuse("no ticket", http.StatusUnauthorized, ann, ticket{URL: k.URL})
 	refuse("a wrong ticket", http.StatusNotFound, ann, ticket{k.URL, "quantix.ticket." + strings.Repeat("A", 43)})
 	refuse("another console", http.StatusNotFound, ann, ticket{s.ticket(ann).URL, k.Protocol})
-	ann.get(k.URL, "Origin", s.url).is(t, http.StatusBadRequest) // no websocket: the ticket stays good
+	ann.get(k.URL, "Origin", s.url).is(t, http.StatusBadRequest) // no websocket request: the ticket stays valid
 	if ws, a := s.open(ann, k); ws == nil {
 		t.Fatalf("the good ticket: %d %s", a.status, a.body)
 	}
@@ -204,7 +204,7 @@ func TestAConsoleCarriesTenMegabytesBothWays(t *testing.T) {
 	wg.Wait()
 }
 
-// Behind a balancer the page's POST and its websocket reach whichever portal.
+// Behind a load balancer, the page's POST and its websocket may reach different portals.
 func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
@@ -217,7 +217,7 @@ func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
 		if browser == nil {
 			t.Fatal(a)
 		}
-		host := s.dialBack() // claimed at the first portal
+		host := s.dialBack() // claimed from the first portal
 		if at := host.NetConn().RemoteAddr().String(); "https://"+at != agentURL {
 			t.Errorf("the host dialled %s, the browser waits at %s", at, agentURL)
 		}
@@ -228,7 +228,7 @@ func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
 			t.Errorf("%q, %v", got, err)
 		}
 	}
-	// Whatever a job names, a host talks to nobody whom its authority does not vouch for.
+	// The host connects only to portals whose certificate its CA has signed, whatever address the job names.
 	foreign := httptest.NewTLSServer(http.NotFoundHandler())
 	defer foreign.Close()
 	if _, err := s.host.DialPair(t.Context(), foreign.URL, fleet.NewID[fleet.PairID]()); !errors.As(err, new(*tls.CertificateVerificationError)) {
@@ -236,7 +236,7 @@ func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
 	}
 }
 
-// Who signs out at one portal is signed out of what is open at the others.
+// A sign-out at one portal also ends the user's streams at the other portals.
 func TestASignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)

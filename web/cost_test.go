@@ -16,7 +16,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listener notes what a portal asks of its database.
+// listener records the queries that a portal sends to its database.
 type listener struct {
 	mu    sync.Mutex
 	asked []question
@@ -50,10 +50,10 @@ func (l *listener) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBa
 
 func (l *listener) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// counters are the questions of what a portal counts beside its pages: here a page asks them where nobody has for a while.
+// counters matches the periodic count queries, which a page runs itself if they are stale.
 var counters = regexp.MustCompile(`^-- name: (CountedVMs|CountFound|HostsQuiet) `)
 
-// taken are the questions since the last time, but for those that only begin and end transactions, or count beside the pages.
+// taken returns the queries since the last call, except transaction statements and count queries.
 func (l *listener) taken() []question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,14 +67,14 @@ func (l *listener) taken() []question {
 	return out
 }
 
-// cost is what a page took: statements, the rows that they answered, those that scans looked at, and the blocks read for that.
+// cost is the effort of a page: statements, rows returned, rows scanned, and blocks read.
 type cost struct {
 	statements, rows, visited, blocks, bytes int
 	worst                                    string
 	worstN                                   int
 }
 
-// step is one node of a plan that was run.
+// step is one node of an executed query plan.
 type step struct {
 	Type    string  `json:"Node Type"`
 	Rows    float64 `json:"Actual Rows"`
@@ -97,7 +97,7 @@ func (s step) visited() int {
 	return n
 }
 
-// costOf runs what was asked again, to see what it takes.
+// costOf runs the queries again to measure their cost.
 func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
 	t.Helper()
 	var all cost
@@ -130,7 +130,8 @@ func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
 	return all
 }
 
-// crowd is a portal over a fleet of so many hosts, each with three shared pools and two networks, and with a thousand VMs whatever their number.
+// crowd is a portal with the given number of hosts, each with three shared pools and two networks, and always with a
+// thousand VMs.
 type crowd struct {
 	*portal
 	listener *listener
@@ -188,7 +189,7 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 
 func (c *crowd) take(path string, header ...string) cost {
 	c.portal.t.Helper()
-	c.get(path, header...) // what is kept from one page to the next is there
+	c.get(path, header...) // fills the caches that outlive a page
 	c.listener.taken()
 	a := c.get(path, header...)
 	if a.status >= http.StatusInternalServerError {
@@ -199,7 +200,7 @@ func (c *crowd) take(path string, header ...string) cost {
 	return out
 }
 
-// Objects of every crowd.
+// IDs of objects that exist in every crowd.
 const (
 	aHost     = "00000000-0000-7000-8000-000000000001"
 	aVM       = "00000000-0000-7000-8000-000001000001"
@@ -220,8 +221,8 @@ const (
 	aToken    = "00000000-0000-7000-8000-000000005002"
 )
 
-// addresses are those at which each page is looked at. What a page says of all hosts PostgreSQL adds up: sums is of how many cells of
-// each host. all: it is there to show all hosts.
+// addresses lists the measured addresses per page. sums is the number of rows per host that PostgreSQL aggregates for
+// the page. all marks pages that show all hosts.
 var addresses = map[string][]struct {
 	at   string
 	sums int
@@ -232,7 +233,7 @@ var addresses = map[string][]struct {
 	"/account":                            {{at: "/account"}},
 	"/account/tokens":                     {{at: "/account/tokens"}},
 	"/account/tokens/:id/delete":          {{at: "/account/tokens/" + aToken + "/delete"}},
-	"/":                                   {{at: "/", sums: 5}}, // three pools, and twice the hosts themselves
+	"/":                                   {{at: "/", sums: 5}}, // three pools, and the hosts twice
 	"/search":                             {{at: "/search?q=host-00", sums: 1}, {at: "/search?q=nfs", sums: 1}},
 	"/search/suggest":                     {{at: "/search/suggest?q=host-00", sums: 1}},
 	"/complete":                           {{at: "/complete?noun=vms&q=host:h"}, {at: "/complete?noun=pools&q=tone:"}},
@@ -356,8 +357,8 @@ var addresses = map[string][]struct {
 	"/pools/:id/volumes/delete":           {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},
 }
 
-// What a page costs may grow by the rows of its lists and of the tree beside it, and, where it says something of all hosts, by what PostgreSQL adds
-// up over them; it never asks more often, and it is never answered more than it shows.
+// The cost of a page may grow with the rows that it shows, including those of the tree, and with rows that PostgreSQL
+// aggregates. The number of queries is constant, and queries return only rows that the page shows.
 func TestPagesCostWhatTheyShow(t *testing.T) {
 	t.Parallel()
 	const most = 1000
@@ -370,7 +371,8 @@ func TestPagesCostWhatTheyShow(t *testing.T) {
 	for _, looks := range addresses {
 		for _, x := range looks {
 			f, m := few.take(x.at), many.take(x.at)
-			for tries := 0; f.statements != m.statements && tries < 3; tries++ { // what is kept was read anew between two pages
+			// a cache was refreshed between two pages
+			for tries := 0; f.statements != m.statements && tries < 3; tries++ {
 				f, m = few.take(x.at), many.take(x.at)
 			}
 			t.Logf("%-60s at 10 and 1,000 hosts: statements %d %d, rows %d %d, visited %d %d, blocks %d %d, bytes %d %d",
@@ -395,4 +397,4 @@ func TestPagesCostWhatTheyShow(t *testing.T) {
 	}
 }
 
-const listed = 101 // rows of a list that are read for a page
+const listed = 101 // rows of a list read for one page

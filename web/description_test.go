@@ -17,7 +17,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// description is the served OpenAPI document, against which every answer of /api/v1 in this package's tests is held.
+// description is the served OpenAPI document. This package's tests check every response of /api/v1 against it.
 type description struct {
 	Paths map[string]map[string]struct {
 		Parameters []struct {
@@ -34,7 +34,7 @@ type message struct {
 	Content map[string]struct{ Schema schema }
 }
 
-// schema is what of JSON Schema the document uses; a keyword that is not here fails the reading of it.
+// schema holds the JSON Schema keywords that the document uses; decoding fails on any other keyword.
 type schema struct {
 	Ref                  string `json:"$ref"`
 	Type                 any
@@ -52,7 +52,7 @@ type schema struct {
 	Minimum              *float64
 }
 
-// readDescription fails on what the judging below would pass over.
+// readDescription decodes the document and fails on unknown keywords, which the checks would ignore.
 func readDescription(text []byte) (*description, error) {
 	var d description
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -74,7 +74,7 @@ func readDescription(text []byte) (*description, error) {
 	return &d, nil
 }
 
-// operationOf is the documented path of a request.
+// operationOf returns the documented path template of a request.
 func (d *description) operationOf(path string) (string, bool) {
 	parts := strings.Split(path, "/")
 	best, holes := "", math.MaxInt
@@ -98,11 +98,11 @@ func indexes(s []string) []int {
 	return out
 }
 
-// judge says what of an answer is not as the document has it.
+// judge returns the differences between a response and the document.
 func (d *description) judge(method, path string, status int, kind string, body []byte) []string {
 	template, ok := d.operationOf(path)
 	if !ok {
-		return nil // no operation: a refusal of a path that does not exist
+		return nil // no operation: an error for an unknown path
 	}
 	operation, ok := d.Paths[template][strings.ToLower(method)]
 	if !ok {
@@ -130,7 +130,7 @@ func (d *description) judge(method, path string, status int, kind string, body [
 	return d.differs("", media.Schema, value)
 }
 
-// differs lists where the value is not what the schema allows.
+// differs returns the places where the value violates the schema.
 func (d *description) differs(at string, s schema, v any) (out []string) {
 	s = d.form(s)
 	if len(s.AnyOf) > 0 {
@@ -183,7 +183,7 @@ func (d *description) differs(at string, s schema, v any) (out []string) {
 	return out
 }
 
-// allowed are the types that a schema names, one or several.
+// allowed returns the types that a schema allows, one or several.
 func allowed(types any) (out []string) {
 	switch types := types.(type) {
 	case string:
@@ -196,7 +196,7 @@ func allowed(types any) (out []string) {
 	return out
 }
 
-// typesOf are the types that a value is of.
+// typesOf returns the JSON types of a value.
 func typesOf(v any) []string {
 	switch v := v.(type) {
 	case nil:
@@ -223,7 +223,7 @@ var served struct {
 	err  error
 }
 
-// described holds every answer of next's /api/v1 against the document that next serves.
+// described wraps next and checks every response of /api/v1 against the document that next serves.
 func described(t testing.TB, next http.Handler) http.Handler {
 	served.once.Do(func() {
 		w := httptest.NewRecorder()
@@ -242,19 +242,19 @@ func described(t testing.TB, next http.Handler) http.Handler {
 		record := httptest.NewRecorder()
 		next.ServeHTTP(record, r)
 		if r.Context().Err() != nil {
-			return // nobody waits for the answer, and so none was written
+			return // the client has disconnected, so no response was written
 		}
 		for _, fault := range served.doc.judge(r.Method, r.URL.Path, record.Code, record.Header().Get("Content-Type"), record.Body.Bytes()) {
 			t.Errorf("%s %s answers %d, not as /api/v1/openapi.json describes: %s", r.Method, r.URL.Path, record.Code, strings.TrimSpace(fault))
 		}
 		maps.Copy(w.Header(), record.Header())
 		w.WriteHeader(record.Code)
-		_, _ = w.Write(record.Body.Bytes()) // the client's side says what is wrong
+		_, _ = w.Write(record.Body.Bytes()) // the client reports errors
 	})
 }
 
-// TestWhatNobodyHasReportedYetIsDescribed asks for everything that has no report yet; the portal of each test holds the answers
-// against the document.
+// TestWhatNobodyHasReportedYetIsDescribed reads every object without any report; the wrapper described checks the
+// responses against the document.
 func TestWhatNobodyHasReportedYetIsDescribed(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -17,7 +17,7 @@ import (
 
 var root = fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
 
-// caller is whoever speaks at the agents' door: with a host's certificate or without, with a session or without.
+// caller is a client of the agent listener, with or without a certificate and a session.
 type caller struct {
 	t       *testing.T
 	url     string
@@ -25,7 +25,7 @@ type caller struct {
 	session string
 }
 
-// callerAs shows what the machine has; nil: no certificate.
+// callerAs returns a caller with the machine's CA and the given certificate; nil: none.
 func callerAs(t *testing.T, url string, m *machine, cert *tls.Certificate, session string) caller {
 	conf := &tls.Config{RootCAs: m.credentials.CA, MinVersion: tls.VersionTLS13}
 	if cert != nil {
@@ -38,7 +38,7 @@ func isPair(path string) bool {
 	return strings.HasPrefix(path, wire.PathPair) || strings.HasPrefix(path, wire.PathConsole)
 }
 
-// ask calls a route; of a pair it shakes hands only.
+// ask sends a request; for a relay it only upgrades.
 func (c caller) ask(method, path, body string) answer {
 	c.t.Helper()
 	header := http.Header{}
@@ -73,7 +73,7 @@ func (c caller) ask(method, path, body string) answer {
 	return answer{got.StatusCode, got.Header, text.String()}
 }
 
-// hear is what a machine's own agent knows of its session.
+// hear sends hello and returns the new session.
 func (m *machine) hear(t *testing.T, instance string) (session string) {
 	t.Helper()
 	hello, err := m.Hello(t.Context(), wire.Hello{Instance: instance, Fingerprint: string(m.id), Version: "1"})
@@ -84,7 +84,7 @@ func (m *machine) hear(t *testing.T, instance string) (session string) {
 	return hello.Session
 }
 
-// again joins a machine's host with a new key, as "Join again" does.
+// again joins the machine's host with a new key, as "Join again" does.
 func (p *portal) again(agentURL string, m *machine) {
 	p.t.Helper()
 	token, err := p.control.CreateJoinToken(p.t.Context(), root, m.id)
@@ -100,7 +100,7 @@ func (p *portal) again(agentURL string, m *machine) {
 	m.Rekey()
 }
 
-// stored is all that a host's word may change, in words.
+// stored returns everything in the database that a host's messages may change, as text.
 func (p *portal) stored() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}

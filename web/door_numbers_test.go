@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A report or a result that is numbered past its session would be the last one that ever counts.
+// A report with a sequence number beyond its session's range would make all later reports stale.
 func TestNumbersCannotRunAhead(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)
@@ -76,7 +76,7 @@ func TestNumbersCannotRunAhead(t *testing.T) {
 		t.Errorf("the host has acted on generation %d of 1: %v", observed, err)
 	}
 
-	// What was frozen thaws: by the agent's next hello, and when the host joins again.
+	// A new hello of the agent, or a new join of the host, resets the sequence.
 	freeze := func() {
 		t.Helper()
 		for _, table := range []string{"hosts", "host_sessions", "vms", "assignments"} {

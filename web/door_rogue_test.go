@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host may lie about itself. What it says must be refused or cut, and stay its own.
+// A host may send wrong data about itself. The portal must refuse or truncate it, and it must not affect other hosts.
 func TestARogueHostReachesOnlyItself(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)
@@ -67,7 +67,8 @@ func TestARogueHostReachesOnlyItself(t *testing.T) {
 	report(ok, `{"seq":SEQ,"digest":"\u0000","load":{"cpuPercent":-1e300,"memoryUsed":-1}}`)
 	report(unread, `{"seq":SEQ,"digest":"d","load":{"cpuPercent":1e999}}`)
 	report(unread, `{"seq":SEQ,"digest":"d","load":{"cpuPercent":NaN}}`)
-	report(ok, state("", `,"vms":[{"id":"`+string(vm)+`","generation":1,"name":"web","status":{"power":"crashed"}}]`)) // not of this host
+	// a VM of another host
+	report(ok, state("", `,"vms":[{"id":"`+string(vm)+`","generation":1,"name":"web","status":{"power":"crashed"}}]`))
 	report(ok, state("", `,"vms":[{"id":"`+mine+`","status":{"power":"running"}},{"id":"`+mine+`","status":{"power":"running"}}],"found":[{"id":"`+mine+`","status":{}},{"id":"`+id+`","status":{}},{"id":"`+id+`","status":{}}]`))
 	report(ok, state("", `,"pools":[{"name":"not-given","status":{"state":"failed"}},{"name":"no\u0000where","status":{"state":"active"}},{"name":"given","status":{"state":"active","capacityBytes":-5,"usedBytes":9223372036854775807}}]`))
 	report(ok, state("", `,"networks":[{"name":"br0","kind":"bridge","status":{}},{"name":"br0","kind":"bridge","status":{}},{"name":"\u0000","kind":"bridge","status":{}}]`))

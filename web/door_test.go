@@ -17,7 +17,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// lines are the calls of the walk below, as the host's own agent would make them now: with the ids and epochs that hold.
+// lines returns the agent's calls for the test below, with valid ids and epochs.
 func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ path, body string } {
 	type line = struct{ path, body string }
 	m.seq++
@@ -50,7 +50,7 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 	}
 }
 
-// Whoever has a host's certificate has not yet its session, and whoever has both has not yet its key.
+// A certificate alone is not enough without the session, and both are not enough without the current key.
 func TestEveryAgentCallProvesItself(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)
@@ -82,14 +82,15 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 	work := m.take(t)
 	page := &screen{portal: p, host: m, vm: vm}
-	if ws, a := page.open(ann, page.ticket(ann)); ws == nil { // the host is asked when the browser waits
+	if ws, a := page.open(ann, page.ticket(ann)); ws == nil { // the portal asks the host when the browser waits
 		t.Fatal(a)
 	}
 	asked := m.take(t)
 	if asked.Kind != fleet.ConsoleOpen || work.VM == nil {
 		t.Fatalf("claimed %+v and %+v", work, asked)
 	}
-	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool) // so that no claim is parked
+	// so that the claim does not park
+	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 
 	p.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)
 	word, err := p.control.ActGuest(t.Context(), fleet.SystemActor, vm, control.GuestOrder{Action: fleet.ActGuestPassword, User: "root", Password: "violet lantern"})
@@ -150,7 +151,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 			}
 		}
 	}
-	// Another host, with a session of its own, has the right epoch and still not the job.
+	// Another host with a valid session and the right epoch still may not finish the job.
 	stranger := callerAs(t, agentURL, m, &foreign, others)
 	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
@@ -165,7 +166,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 		}
 	}
 
-	// The same calls by the host itself do what they say: the walk above was refused for the proof alone.
+	// The host's own calls succeed, so the proof alone caused the refusals above.
 	self := callerAs(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
@@ -180,7 +181,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	if a := self.ask(http.MethodPost, finish.path, finish.body); a.status != http.StatusOK {
 		t.Errorf("the host's own result: %d: %s", a.status, a.body)
 	}
-	// Of several results each is taken or refused by itself: one of these has just been taken.
+	// Each result is accepted or refused separately: one of these was accepted before.
 	both := lines(t, m, work, asked)["POST "+wire.PathResults]
 	var each wire.ResultsAnswer
 	a := self.ask(http.MethodPost, both.path, both.body)

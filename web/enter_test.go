@@ -16,7 +16,7 @@ var (
 	sendsPattern  = regexp.MustCompile(`(?:name|value|formaction)="[^"]*"`)
 )
 
-// Enter in a field presses the first button of a form, whatever a browser shows.
+// Enter in a field activates the first submit button of a form, even an invisible one.
 func TestEnterPressesTheButtonThatIsShownAsChosen(t *testing.T) {
 	p, _, pool, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -30,7 +30,7 @@ func TestTooLargeForm(t *testing.T) {
 	b.post("/vms", url.Values{"description": {strings.Repeat("x", 100<<10)}}).is(t, http.StatusRequestEntityTooLarge)
 }
 
-// Whoever sends too much hears so, also a program that asks for the connection's end, and one that does not say how much it sends.
+// A client that sends too much can read the reason, even with "Connection: close" or without a Content-Length.
 func TestRefusedSendersHearWhy(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -70,7 +70,7 @@ func TestRefusedSendersHearWhy(t *testing.T) {
 	}
 }
 
-// spaces is an endless text that says nothing.
+// spaces is an endless reader of spaces.
 type spaces struct{}
 
 func (spaces) Read(p []byte) (int, error) {

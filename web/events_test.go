@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// stream opens /events and gives its lines.
+// stream opens /events and returns its events.
 func stream(t *testing.T, b *browser, query string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -53,7 +53,7 @@ func expect(t *testing.T, lines <-chan string, want string) {
 			if !ok {
 				t.Fatalf("the stream ended before %q", want)
 			}
-			if strings.HasPrefix(line, "event: ") && line != "event: pace" { // which each stream begins with
+			if strings.HasPrefix(line, "event: ") && line != "event: pace" { // each stream begins with it
 				t.Fatalf("%q came before %q", line, want)
 			}
 		case <-limit:
@@ -70,10 +70,10 @@ func TestEvents(t *testing.T) {
 	p.hub.Wake("vm:" + id)
 	expect(t, lines, "event: vm:"+id)
 	expect(t, lines, "data:")
-	p.hub.Wake("vm:" + string(vms["web-02"])) // nobody asked
+	p.hub.Wake("vm:" + string(vms["web-02"])) // a key that the stream does not follow
 	p.hub.Wake("host:one")
 	expect(t, lines, "event: hosts")
-	p.hub.Wake("host:two") // within the same second: comes late, not never
+	p.hub.Wake("host:two") // within the same second: delayed, not lost
 	p.hub.Wake("tasks")
 	expect(t, lines, "event: tasks")
 	expect(t, lines, "event: hosts")
@@ -106,7 +106,7 @@ func TestTooManyStreams(t *testing.T) {
 	p.browser().get("/events?key=tasks", "Accept", "text/event-stream", "HX-Request", "true").is(t, http.StatusUnauthorized)
 }
 
-// ends demands that the stream ends, by itself and long before it would ask anew without a reason.
+// ends fails unless the stream ends well before its periodic permission check.
 func ends(t *testing.T, lines <-chan string) {
 	t.Helper()
 	limit := time.After(10 * time.Second)
@@ -145,7 +145,7 @@ func TestAStreamEndsWithTheRightToFollowIt(t *testing.T) {
 	query := "key=tasks&key=vm:" + string(vm)
 
 	lines := stream(t, b, query)
-	user("maria", fleet.RoleNone, false) // no change of rights
+	user("maria", fleet.RoleNone, false) // permissions are unchanged
 	member(fleet.RoleViewer)             // another role, the same keys
 	p.exec("UPDATE vms SET description = 'poked' WHERE id = $1", vm)
 	expect(t, lines, "event: vm:"+string(vm))
@@ -164,7 +164,8 @@ func TestAStreamEndsWithTheRightToFollowIt(t *testing.T) {
 	b.get("/events?"+query, "HX-Request", "true").is(t, http.StatusUnauthorized)
 }
 
-// Under load a stream says how far apart it pokes, and does so; what is for one thing comes at once all the same.
+// Under load the stream sends the refresh interval and delays list events by it; events of single objects are sent at
+// once.
 func TestAStreamSaysItsPace(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	p.server.Strain(3 * time.Second)
@@ -180,7 +181,7 @@ func TestAStreamSaysItsPace(t *testing.T) {
 	p.hub.Wake(one)
 	expect(t, lines, "event: "+one)
 	expect(t, lines, "event: hosts")
-	p.hub.Wake("host:two") // after the poke: it is another one, a gap later
+	p.hub.Wake("host:two") // after the event: it causes another one, one interval later
 	p.hub.Wake(one)
 	expect(t, lines, "event: "+one)
 	expect(t, lines, "event: hosts")

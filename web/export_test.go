@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AgentProofs tells of each route of agents, by method and path, whether it asks for a session.
+// AgentProofs returns, by method and path of each agent route, whether it requires a session.
 func (s *Server) AgentProofs() map[string]bool {
 	out := map[string]bool{}
 	for name, r := range s.table {
@@ -16,7 +16,7 @@ func (s *Server) AgentProofs() map[string]bool {
 	return out
 }
 
-// Pages are the paths of all pages that can be asked for.
+// Pages returns the paths of all pages without parameters.
 func (s *Server) Pages() []string {
 	var out []string
 	for _, r := range s.routes() {
@@ -27,7 +27,7 @@ func (s *Server) Pages() []string {
 	return out
 }
 
-// Strain has refreshes need so long for each gap, whatever they take, until it is called again.
+// Strain sets the time that refreshes need per interval, whatever they really take, until the next call.
 func (s *Server) Strain(need time.Duration) {
 	s.pace.mu.Lock()
 	defer s.pace.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// What may be wrong with storage, as agents say it (their own tests make each of these faults), and what the pages say then: the pool's
-// page and that of the host. It is host-2's alone: host-1 has the same pool at the same path, and stays well.
+// Storage faults as agents report them (the agent's tests cause each of them), and how the pages of the pool and the
+// host show them. Only host-2 is affected: host-1 has the same pool at the same path and stays healthy.
 func TestEachFaultOfStorageIsShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -27,7 +27,7 @@ func TestEachFaultOfStorageIsShown(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		says fleet.PoolStatus
-		want []string // beside its words
+		want []string // besides its message
 	}{
 		"a wrong server":        {failed("mount.nfs: Failed to resolve server nowhere: Name or service not known"), []string{"host-2 cannot use this pool.", "Retry host-2"}},
 		"a refused mount":       {failed("mount.nfs: access denied by server while mounting 10.0.0.5:/exports/shared-nfs"), []string{"host-2 cannot use this pool.", "Retry host-2"}},
@@ -61,7 +61,7 @@ func TestEachFaultOfStorageIsShown(t *testing.T) {
 	}
 }
 
-// A VM that QEMU paused because its storage failed or is full says so, where its pool's fault leads to it.
+// A VM that QEMU paused because its storage failed or is full shows that, with a link to the pool's fault.
 func TestAVMWhoseExportVanishes(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -80,7 +80,7 @@ func TestAVMWhoseExportVanishes(t *testing.T) {
 	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, "web-01")
 }
 
-// A host that has 200 pools of its own names them all, and none of them becomes a pool here.
+// All 200 pools that exist on a host before it joins are listed, and none becomes a pool of Quantix.
 func TestAHostThatJoinsWith200Pools(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -102,7 +102,7 @@ func TestAHostThatJoinsWith200Pools(t *testing.T) {
 	a.lacks(t, "their-pool-000")
 }
 
-// What cannot be is refused at the field where it was typed.
+// Impossible values are refused at the field where they were typed.
 func TestImpossibleDefinitionsAreRefusedAtTheirField(t *testing.T) {
 	p, path, hosts := lanOf(t)
 	p.addPool("fast", hosts[0])
@@ -117,7 +117,7 @@ func TestImpossibleDefinitionsAreRefusedAtTheirField(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, "host-1")
 }
 
-// What a host refuses or gives up is told in its words where the order was asked for: by its task.
+// A host's refusal or failure is shown, with the host's message, on the task.
 func TestWhatHostsRefuseIsToldByItsTask(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -148,7 +148,7 @@ func TestWhatHostsRefuseIsToldByItsTask(t *testing.T) {
 	}
 }
 
-// A group that refers to itself is no mistake: its members reach one another, and its page says so by its name.
+// A group may refer to itself: its members may reach each other, and its page shows the group's name.
 func TestASecurityGroupThatRefersToItselfIsShown(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

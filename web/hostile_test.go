@@ -31,7 +31,7 @@ func TestAddressesOfImpossibleTextAreRefused(t *testing.T) {
 	}
 }
 
-// deadlines is a connection that notes until when it is read.
+// deadlines is a connection that records its read deadlines.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	set []time.Time
@@ -54,7 +54,7 @@ func TestABodyMustArriveInTime(t *testing.T) {
 	if w := send(p.server.Handler(), "/sign-in"); len(w.set) == 0 || !soon(w.set[0]) {
 		t.Errorf("a form may take until %v", w.set)
 	}
-	// A parked claim is longer than that, so the bound has to end with the body.
+	// A parked claim outlasts the deadline, so it must be cleared after the body.
 	if w := send(p.server.AgentHandler(), wire.PathJoin); len(w.set) != 2 || !soon(w.set[0]) || !w.set[1].IsZero() {
 		t.Errorf("an agent's request may take until %v", w.set)
 	}

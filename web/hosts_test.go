@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hostsOf gives a portal with one host that is heard (with a VM) and one that is not.
+// hostsOf returns a portal with one online host (with a VM) and one offline host.
 func hostsOf(t *testing.T) (p *portal, well, silent fleet.HostID) {
 	t.Helper()
 	t.Parallel()
@@ -48,7 +48,7 @@ func TestHostListWithoutHosts(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.signedIn("mara", fleet.RoleAdmin).get("/hosts").is(t, http.StatusOK).has(t, "No hosts yet", "Add host")
-	// An operator sees why the button is of no use.
+	// An operator sees why the button is disabled.
 	p.signedIn("otto", fleet.RoleOperator).get("/hosts").is(t, http.StatusOK).has(t, `aria-disabled="true"`, "Ask an administrator")
 }
 
@@ -89,13 +89,13 @@ func TestHostEdit(t *testing.T) {
 	p, well, _ := hostsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well) + "/edit"
-	// What is wrong stands at its field, and what was typed is kept.
+	// Errors are shown at their fields, and the typed text is kept.
 	a := b.post(path, url.Values{"labels": {"Rack 4"}, "description": {"by the door"}, "generation": {"1"}}, hx("host-form")...).is(t, 422)
 	a.has(t, "Write one label a line as key=value", "Rack 4", "by the door")
 	a.lacks(t, "<html")
 	b.post(path, url.Values{"labels": {"rack=4"}, "description": {"by the door"}, "generation": {"1"}}).is(t, http.StatusSeeOther)
 	b.get("/hosts/"+string(well)).has(t, "rack=4", "by the door")
-	// The form was made from an older generation.
+	// The form was rendered at an older generation.
 	b.post(path, url.Values{"labels": {"rack=5"}, "generation": {"1"}}).is(t, http.StatusConflict).has(t, "Reload and try again")
 	p.signedIn("vera", fleet.RoleViewer).post(path, url.Values{"labels": {"rack=9"}}).is(t, http.StatusForbidden)
 }

@@ -15,10 +15,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// heldLine is a way to the database that can be held: what is sent then stays where it is, and no connection ends.
+// heldLine is a proxy to the database that can stall: data is held back, and no connection ends.
 type heldLine struct {
 	mu   sync.Mutex
-	held chan struct{} // closed when the line is let go; nil: it is not held
+	held chan struct{} // closed on release; nil: not stalled
 }
 
 func (l *heldLine) hold() {
@@ -53,7 +53,7 @@ func (l *heldLine) carry(to io.Writer, from io.Reader) {
 	}
 }
 
-// newHeldLine leads to a test's database; the answer is the URL through it.
+// newHeldLine starts a proxy to a test's database and returns its URL.
 func newHeldLine(t *testing.T) (*heldLine, string) {
 	t.Helper()
 	behind, err := url.Parse(testkit.URL(t))
@@ -91,7 +91,7 @@ func newHeldLine(t *testing.T) (*heldLine, string) {
 	return l, through.String()
 }
 
-// until asks again until the answer has that status.
+// until repeats a request until the response has that status.
 func (b *browser) until(t *testing.T, path string, status int) {
 	t.Helper()
 	for late := time.Now().Add(30 * time.Second); b.get(path).status != status; time.Sleep(50 * time.Millisecond) {
@@ -101,7 +101,8 @@ func (b *browser) until(t *testing.T, path string, status int) {
 	}
 }
 
-// A server that takes connections and answers nothing is as good as away, to people, programs, agents and balancers.
+// A database server that accepts connections but never answers counts as unavailable for users, API clients, agents and
+// load balancers.
 func TestAHungDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	line, through := newHeldLine(t)
@@ -142,7 +143,7 @@ func TestAHungDatabaseIsUnavailable(t *testing.T) {
 	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").is(t, http.StatusCreated)
 }
 
-// A server that has become a standby refuses changes, and readiness is the right to change.
+// A server that became a standby refuses writes, so the portal is not ready.
 func TestAReadOnlyDatabaseIsUnavailable(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -31,10 +31,10 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const goodPassword = "correct horse battery"
 
-// goodHash is computed once a process: hashing is slow on purpose.
+// goodHash is computed once per process, because hashing is slow on purpose.
 var goodHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
 
-// portal is a running server with a database of its own.
+// portal is a running server with its own database.
 type portal struct {
 	t       testing.TB
 	pool    *pgxpool.Pool
@@ -43,7 +43,7 @@ type portal struct {
 	server  *web.Server
 	url     string
 	log     *syncBuffer
-	agents  *http.Server // of newWhole
+	agents  *http.Server // set by newWhole
 }
 
 // syncBuffer collects log lines from several goroutines.
@@ -69,7 +69,7 @@ func newPortal(t testing.TB) *portal {
 	return portalOn(t, testkit.DB(t))
 }
 
-// portalOn is newPortal over a pool of the test's own.
+// portalOn is newPortal with the test's own database pool.
 func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	t.Helper()
 	testkit.KeepOnline(t, pool)
@@ -87,7 +87,7 @@ func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	return p
 }
 
-// vaults are the tests' vaults by database: portals of one database share their key.
+// vaults holds the tests' vaults by database: portals of one database share their key.
 var vaults sync.Map
 
 func vaultOf(pool *pgxpool.Pool) auth.Vault {
@@ -111,7 +111,7 @@ func (p *portal) count(table string) int {
 	return n
 }
 
-// addUser makes a user with goodPassword, whose id is the name.
+// addUser creates a user with goodPassword, whose id equals the name.
 func (p *portal) addUser(name string, role fleet.Role) {
 	p.t.Helper()
 	hash, err := goodHash()
@@ -121,7 +121,7 @@ func (p *portal) addUser(name string, role fleet.Role) {
 	p.exec("INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, $2, $3)", name, role, hash)
 }
 
-// browser is one person's browser: it keeps cookies and follows no redirect.
+// browser is one user's browser: it keeps cookies and follows no redirect.
 type browser struct {
 	t    testing.TB
 	http *http.Client
@@ -139,7 +139,7 @@ func (p *portal) browser() *browser {
 	}}
 }
 
-// signedIn is the browser of a new user with that role.
+// signedIn creates a user with that role and returns a signed-in browser.
 func (p *portal) signedIn(name string, role fleet.Role) *browser {
 	p.t.Helper()
 	p.addUser(name, role)
@@ -156,7 +156,7 @@ type answer struct {
 	body   string
 }
 
-// has fails unless the answer holds all texts.
+// has fails unless the response contains all texts.
 func (a answer) has(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -166,7 +166,7 @@ func (a answer) has(t testing.TB, texts ...string) {
 	}
 }
 
-// main is what the page itself says, without the frame.
+// main returns the page's content without the frame.
 func (a answer) main() string {
 	_, body, found := strings.Cut(a.body, "<main")
 	if !found {
@@ -176,7 +176,7 @@ func (a answer) main() string {
 	return body
 }
 
-// lacks fails where the answer holds one of the texts.
+// lacks fails if the response contains one of the texts.
 func (a answer) lacks(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
@@ -186,7 +186,7 @@ func (a answer) lacks(t testing.TB, texts ...string) {
 	}
 }
 
-// is fails unless the answer has that status.
+// is fails unless the response has that status.
 func (a answer) is(t testing.TB, status int) answer {
 	t.Helper()
 	if a.status != status {
@@ -228,7 +228,7 @@ func (b *browser) get(path string, header ...string) answer {
 	return b.do(http.MethodGet, path, nil, header...)
 }
 
-// fragment asks as htmx does for the element with that id.
+// fragment requests the element with that id as htmx does.
 func (b *browser) fragment(path, id string) answer {
 	b.t.Helper()
 	return b.get(path, "HX-Request", "true", "HX-Target", id, "HX-Trigger", id)
@@ -240,18 +240,18 @@ func (b *browser) post(path string, form url.Values, header ...string) answer {
 		append([]string{"Content-Type", "application/x-www-form-urlencoded"}, header...)...)
 }
 
-// hx are the headers of a form that htmx sends from the element with that id.
+// hx returns the headers of a form that htmx sends from the element with that id.
 func hx(id string) []string { return []string{"HX-Request", "true", "HX-Target", id} }
 
 func mustJSON(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // plain values of the fleet always encode
+		panic(err) // plain values always encode
 	}
 	return string(text)
 }
 
-// addProject, addHost, addPool and addVM put things into the database as control and an agent's report would have.
+// addProject, addHost, addPool and addVM write rows as control and an agent's report would.
 func (p *portal) addProject(name string) fleet.ProjectID {
 	p.t.Helper()
 	id := fleet.NewID[fleet.ProjectID]()
@@ -300,7 +300,7 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 	return id
 }
 
-// addVolumes is a shared pool on the screen's host with volumes that nobody uses.
+// addVolumes creates a shared pool with unused volumes on the screen's host.
 func (s *screen) addVolumes(name string, volumes ...string) fleet.PoolID {
 	s.t.Helper()
 	id := s.addPool(name, s.host.id)
@@ -317,7 +317,7 @@ func (s *screen) addVolumes(name string, volumes ...string) fleet.PoolID {
 	return id
 }
 
-// network is the id of the libvirt network of that name, which no host need have.
+// network returns the id of the libvirt network of that name, which may have no host.
 func (p *portal) network(name string) (id fleet.NetworkID) {
 	p.t.Helper()
 	p.exec("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING", fleet.NewID[fleet.NetworkID](), name)
@@ -336,10 +336,10 @@ func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
 	}
 }
 
-// addVM makes a VM whose host said power last.
+// addVM creates a VM whose host last reported the given power state.
 func (p *portal) addVM(project fleet.ProjectID, host fleet.HostID, name string, power fleet.Power, change ...func(*fleet.VM)) fleet.VMID {
 	p.t.Helper()
-	mac := fmt.Sprintf("52:54:00:3a:01:%02x", 0x11+p.count("vms")) // of one VM alone
+	mac := fmt.Sprintf("52:54:00:3a:01:%02x", 0x11+p.count("vms")) // unique per VM
 	vm := fleet.VM{
 		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name, Labels: map[string]string{}, Generation: 1, ObservedGeneration: 1},
 		Spec: fleet.VMSpec{

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A pool is made with labels of hosts: what is wrong with them stands at the field, and whom they match is told before anything is saved.
+// A pool can be created with a label selector: errors are shown at its field, and matching hosts before anything is
+// saved.
 func TestAPoolIsAssignedByLabel(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -53,7 +54,7 @@ func TestAPoolIsAssignedByLabel(t *testing.T) {
 	b.get(page).is(t, http.StatusOK).has(t, "Not everywhere that the labels rack=4 ask for.", "host-2: Pool x uses /srv on host-2 already.")
 }
 
-// Where it failed on several hosts, one button asks all of them again.
+// One button retries the assignment on all hosts where it failed.
 func TestAllFailedHostsAreRetriedByOneButton(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host that was away for longer than its certificate lives comes back by itself.
+// A host that was offline beyond the lifetime of its certificate reconnects by itself.
 func TestAHostWhoseCertificateLapsedRenewsIt(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)
@@ -50,7 +50,7 @@ func TestAHostWhoseCertificateLapsedRenewsIt(t *testing.T) {
 	}
 }
 
-// endedBefore is a certificate as the portal's authority makes them for the host, for the machine's key, that ended so long ago.
+// endedBefore returns a certificate for the machine's key, signed by the portal's CA, that expired the given time ago.
 func (p *portal) endedBefore(t *testing.T, m *machine, ago time.Duration) tls.Certificate {
 	t.Helper()
 	authority, err := p.control.Authority(t.Context(), fleet.SystemActor)

@@ -10,11 +10,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A tenant's page of an image says nothing of pools, hosts and people; who runs the hosts sees each copy and what may be asked of it.
+// A tenant's page of an image shows no pools, hosts and users; infrastructure administrators see each copy and its
+// actions.
 func TestTheLibraryIsShownByRight(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
-	p.exec("DELETE FROM vms") // one has a disk of that name
+	p.exec("DELETE FROM vms") // one VM has a disk of that name
 	mara, tom := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	var id, project string
@@ -34,7 +35,7 @@ func TestTheLibraryIsShownByRight(t *testing.T) {
 		tom.get(at+below).is(t, http.StatusForbidden)
 	}
 
-	// Withdrawn from all, published to one.
+	// Withdrawn from all projects, published to one.
 	mara.post(at+"/grants", url.Values{"project": {"all"}, "revoke": {"yes"}}).is(t, http.StatusSeeOther)
 	tom.get(at).is(t, http.StatusNotFound)
 	tom.get("/images").is(t, http.StatusOK).lacks(t, "debian-12.qcow2")
@@ -43,7 +44,7 @@ func TestTheLibraryIsShownByRight(t *testing.T) {
 	mara.post(at+"/grants", url.Values{"project": {project}}).is(t, http.StatusSeeOther)
 	tom.get("/vms/new").is(t, http.StatusOK).has(t, "image:"+id, "Overlay on an image")
 
-	// A tenant makes a VM of it by the form.
+	// A tenant creates a VM from it with the form.
 	typed := url.Values{
 		"name": {"from-library"}, "projectId": {project}, "spec.cpus": {"1"}, "spec.memoryMiB": {"1", "GiB"}, "spec.firmware": {"bios"}, "spec.nics": {""},
 		"spec.disks[0].source": {"overlay"}, "spec.disks[0].image": {"image:" + id + ":"}, "spec.disks[0].poolId": {string(pool)}, "spec.disks[0].sizeBytes": {"20"},
@@ -60,7 +61,7 @@ func TestTheLibraryIsShownByRight(t *testing.T) {
 	mara.get(at).is(t, http.StatusOK).has(t, "VM from-library", "stands on it as overlays")
 	mara.post(at+"/delete", url.Values{"confirm": {"x"}}).is(t, http.StatusConflict).has(t, "VM from-library")
 
-	// What is typed in a form of an image is refused at its fields.
+	// Invalid input in an image form is refused at its fields.
 	mara.get("/images/new?start=00000000-0000-7000-8000-000000440001").is(t, http.StatusOK).has(t, "cloud.debian.org", "Alpine")
 	for field, in := range map[string]url.Values{
 		"Give the address":       {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}},

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A person whose searches take all the time there is waits for them alone. The searches stand still here because the table is locked.
+// A user with too many slow searches waits alone; other users are served. A locked table blocks the searches here.
 func TestOnePersonsSearchesKeepNobodyElseWaiting(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -23,7 +23,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// gate is a way to a portal's agent listener that counts connections and can be cut or led elsewhere.
+// gate is a proxy to a portal's agent listener that counts connections and can be cut or redirected.
 type gate struct {
 	url   string
 	to    atomic.Value // string
@@ -75,7 +75,7 @@ func (g *gate) carry(c net.Conn) {
 	both.Wait()
 }
 
-// cut is what a network does.
+// cut closes all connections, like a network failure.
 func (g *gate) cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -100,7 +100,7 @@ func eventually(t testing.TB, what string, so func() bool) {
 	}
 }
 
-// taken is the work that the host gets next, once it is parked.
+// taken returns a channel with the next job of the host, once its claim is parked.
 func (m *machine) taken(t *testing.T) <-chan wire.Work {
 	work := make(chan wire.Work, 1)
 	go func() {
@@ -127,7 +127,7 @@ func (m *machine) done(t *testing.T, w wire.Work) {
 	}
 }
 
-// one has the gate's connections counted from here.
+// one resets the gate's connection count.
 func (g *gate) one(t *testing.T, m *machine) {
 	t.Helper()
 	eventually(t, "the connection that joined is gone", func() bool { return g.open.Load() == 1 })
@@ -150,8 +150,8 @@ func TestOneConnectionCarriesAllThatAnAgentSays(t *testing.T) {
 	for range 3 {
 		work := s.host.taken(t)
 		s.parked(1)
-		s.host.report(t, running) // behind the parked claim
-		s.parked(1)               // which is there again
+		s.host.report(t, running) // queued behind the parked claim
+		s.parked(1)               // the claim is parked again
 		k := s.ticket(ann)
 		var browser *websocket.Conn
 		var opened sync.WaitGroup
@@ -164,7 +164,7 @@ func TestOneConnectionCarriesAllThatAnAgentSays(t *testing.T) {
 		if _, err := s.host.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 50}); err != nil {
 			t.Error(err)
 		}
-		ws, err := s.host.DialPair(t.Context(), w.Args.PortalURL, w.Args.Console) // past the gate
+		ws, err := s.host.DialPair(t.Context(), w.Args.PortalURL, w.Args.Console) // not through the gate
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +180,7 @@ func TestOneConnectionCarriesAllThatAnAgentSays(t *testing.T) {
 		s.exec(`DELETE FROM jobs`)
 		s.exec(`DELETE FROM console_tickets`)
 	}
-	// More than 20 calls use one connection. Where the machine holds up an answer for 250 ms, the client dials another.
+	// More than 20 calls share one connection. If a slow machine delays a response by 250 ms, the client dials another.
 	if n := g.came.Load(); n > 3 {
 		t.Errorf("%d connections", n)
 	}
@@ -258,7 +258,7 @@ func TestANewCertificateTakesOverWhileAClaimIsParked(t *testing.T) {
 	eventually(t, "the old certificate's connection is closed", func() bool { return g.open.Load() == 1 })
 }
 
-// Agents from before know no turns: they have a connection for claims and one for the rest.
+// Older agents use two connections: one for claims and one for all other calls.
 func TestAnAgentWithTwoConnectionsIsServedAsEver(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)
@@ -347,7 +347,7 @@ func TestAStuckReportHoldsUpNoConsole(t *testing.T) {
 	eventually(t, "there is one connection again", func() bool { return g.open.Load() == 1 })
 }
 
-// What follows a claim may come in the same record, before the portal has parked anything.
+// The next request may arrive in the same TLS record as the claim, before the claim is parked.
 func TestRequestsInOneBreathAreAnsweredInTurn(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newWhole(t)

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listsOf gives a portal with more of everything than a page of two shows.
+// listsOf returns a portal with more objects of each type than a page of two shows.
 func listsOf(t *testing.T) *portal {
 	t.Helper()
 	t.Parallel()
@@ -42,7 +42,7 @@ var (
 	pageLink  = regexp.MustCompile(`rel="(prev|next)" href="([^"]+)"`)
 )
 
-// rowsOf are the things that an answer's table shows, in its order.
+// rowsOf returns the names in the response's table, in its order.
 func rowsOf(a answer) string {
 	var words []string
 	for _, m := range rowWords.FindAllStringSubmatch(tableBody.FindString(a.body), -1) {
@@ -92,7 +92,7 @@ func TestListsPageOnAndBack(t *testing.T) {
 	}
 }
 
-// The way on follows the rows: where a row comes in between, the next page begins after the last one that is shown.
+// The next-page link follows live updates: after a row was inserted, the next page begins after the last shown row.
 func TestThePagerIsAsLiveAsTheRows(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -148,7 +148,8 @@ func TestListsShowTheColumnsOfTheirAddress(t *testing.T) {
 			t.Errorf("%s shows %s, not %s", path, got, want)
 		}
 	}
-	// The menu leads to one column more or less; the list's own choice is not spelt out, and one column stays.
+	// Each menu item adds or removes one column. The default columns are not part of the link, and one column always
+	// stays.
 	a := b.get("/pools?columns=free&filter=x&limit=9&tree=storage").is(t, http.StatusOK)
 	a.has(t, `href="/pools?columns=kind%2Cfree&amp;filter=x&amp;limit=9"`, `href="/pools?columns=free&amp;filter=x&amp;limit=9" aria-current="true"`)
 	b.get("/networks?columns=kind,health,forward,subnets").is(t, http.StatusOK).has(t, `<a class="menu-item" href="/networks">Hosts</a>`)
@@ -160,7 +161,7 @@ func TestListsAsCSV(t *testing.T) {
 	for path, first := range map[string]string{
 		"/hosts.csv": "host-0", "/pools.csv": "pool-0", "/networks.csv": "net-0", "/tasks.csv": "Assign pool", "/vms.csv": "vm-0", "/vms.csv?tab=found": "old-0",
 	} {
-		// Where the page stands in the list is no matter.
+		// The export ignores the page's position in the list.
 		a := b.get(path+map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]+"limit=2&after=x&before=y").is(t, http.StatusOK)
 		rows, err := csv.NewReader(strings.NewReader(a.body)).ReadAll()
 		if err != nil || len(rows) != 6 || rows[1][1] != first || rows[0][0] != "id" || !strings.Contains(a.header.Get("Content-Disposition"), ".csv") {
@@ -184,7 +185,8 @@ func TestListsAsCSV(t *testing.T) {
 	tenant.get("/hosts.csv").is(t, http.StatusForbidden)
 }
 
-// A list of several of an export's pages is whole, in its order, and nothing stands in it twice; whoever sees no hosts reads none.
+// An export of several pages is complete, in order and without duplicates; users who may not see hosts get no host
+// names.
 func TestAnExportOfSeveralPagesIsWhole(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -12,7 +12,7 @@ import (
 
 var listOwn = regexp.MustCompile(`href="(/[^"]+\.csv[^"]*)"|hx-get="(/views/[^"]+)"|href="(/views/[^"]+)"`)
 
-// What stands above each list leads somewhere: the file of it, its saved views as a menu and as a page, and the completion of its filter.
+// The links above each list work: the CSV export, the saved views as menu and page, and the filter's completion.
 func TestWhatStandsAboveAListIsThere(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

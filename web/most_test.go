@@ -17,10 +17,10 @@ import (
 // mostValues is how many values a request may hold.
 const mostValues = 25_000
 
-// room is a list or an object of any names in a request's body, which has no end by its form.
+// room is a list or map in a request body whose size the schema does not limit.
 type room struct {
 	at      string
-	element string // the least that it may hold, as JSON
+	element string // its smallest element, as JSON
 	named   bool
 }
 
@@ -49,7 +49,7 @@ func (d *description) least(s schema) string {
 	return "1"
 }
 
-// rooms are those of what the schema at a place describes.
+// rooms returns the unlimited lists and maps below a schema.
 func (d *description) rooms(t *testing.T, s schema, at string) (out []room) {
 	t.Helper()
 	s = d.form(s)
@@ -64,14 +64,15 @@ func (d *description) rooms(t *testing.T, s schema, at string) (out []room) {
 		out = append(out, d.rooms(t, s.Properties[name], strings.TrimPrefix(at+"."+name, "."))...)
 	}
 	var of schema
-	if len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &of) == nil { // else it says whether there may be any
+	// otherwise it is a boolean
+	if len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &of) == nil {
 		out = append(out, room{at: at, element: d.least(of), named: true})
 	}
 	return out
 }
 
-// Whoever may send something may fill each list of it. What that costs grows with what is sent: it is refused, or taken, as anything
-// else, and what is too much for that is not read.
+// Clients may fill every list of a request. The cost must grow only linearly, and an oversized request must be refused
+// before it is decoded.
 func TestEachListMayBeFilled(t *testing.T) {
 	t.Parallel()
 	r := newRefusing(t)
@@ -80,7 +81,7 @@ func TestEachListMayBeFilled(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.admin.call("GET", "/api/v1/openapi.json", "").body), &api); err != nil {
 		t.Fatal(err)
 	}
-	bases := map[string]map[string]any{ // where the rest must stand before a list is looked at
+	bases := map[string]map[string]any{ // required fields that are checked before the lists
 		"post /api/v1/vms": r.fresh, "post /api/v1/vms/bulk-create": r.fresh, "post /api/v1/vms/plan": r.fresh, "patch /api/v1/vms/{id}": edit, "post /api/v1/vms/{id}/plan": edit,
 	}
 	tried := 0

@@ -73,7 +73,8 @@ func TestABridgeIsOpenedToAProject(t *testing.T) {
 	mia.get("/networks/"+id).is(t, http.StatusOK)
 }
 
-// lanOf gives a portal with a network that is well on host-1 with a VM on it, without its dnsmasq on host-2 with another, and stopped on host-3.
+// lanOf returns a portal with a network that is healthy on host-1 with a VM, without its dnsmasq on host-2 with another
+// VM, and stopped on host-3.
 func lanOf(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 	t.Helper()
 	t.Parallel()
@@ -95,7 +96,7 @@ func lanOf(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 	return p, "/networks/" + string(lan), hosts
 }
 
-// Each cell says what is wrong in words, how many VMs that hurts, and what can be done about it.
+// Each host status shows the fault, the number of affected VMs and the remedy.
 func TestNetworkMatrix(t *testing.T) {
 	p, path, _ := lanOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -132,7 +133,7 @@ func TestNewNetwork(t *testing.T) {
 	p, _, hosts := lanOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/networks/new").is(t, http.StatusOK).has(t, "host-1", "Isolated", "Static leases", `value="nat" checked`)
-	// Each fault stands at its field, and what was typed stays.
+	// Each error is shown at its field, and the input is kept.
 	a := b.post("/networks", url.Values{
 		"name": {"Lan!"}, "mode": {"nat"}, "gateway4": {"10.6.0.1/24"}, "dhcp4": {"yes"}, "ranges4": {"10.6.0.10 - 10.6.0.20\n10.7.0.1-10.7.0.9"},
 		"leases4": {"52:54:00:12:34:56 10.6.0.9 web\n52:54:00:12:34:56, 10.6.0.8"}, "gateway6": {"10.9.0.1/24"}, "bridge": {"docker0"}, "mtu": {"many"}, "host": {string(hosts[0])},
@@ -143,7 +144,7 @@ func TestNewNetwork(t *testing.T) {
 		has(t, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on host-1.")
 	p.addNetwork("theirs", hosts[1])
 	b.post("/networks", url.Values{"name": {"theirs"}, "mode": {"isolated"}}, hx("network-form")...).is(t, 422).has(t, "A network named theirs was found on hosts: host-2.")
-	// Without scripts the fields of other choices are sent too.
+	// Without scripts the fields of unselected options are sent too.
 	form := url.Values{
 		"name": {"quiet"}, "mode": {"isolated"}, "device": {"eth1"}, "gateway4": {" 10.8.0.1/24 "}, "ranges4": {"10.8.0.10-10.8.0.20"}, "dns": {"yes"}, "mtu": {"1400"}, "host": {string(hosts[0]), string(hosts[1])},
 	}
@@ -190,7 +191,7 @@ func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 	b.post(found+"/delete", url.Values{}).is(t, http.StatusConflict).has(t, "nobody defined it here.")
 }
 
-// Programs do the same over the API, and read why not.
+// API clients can do the same, and get the reason for refusals.
 func TestNetworksByTheAPI(t *testing.T) {
 	p, path, hosts := lanOf(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)

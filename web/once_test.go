@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Every POST of the API that its description names is sent twice under one key, and once more with another body.
+// Every documented POST of the API is sent twice with one key, and once more with another body.
 func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
@@ -21,7 +21,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm := "/vms/" + string(s.vm)
-	sick := map[string]string{} // what is done about VMs in trouble: each about one of its own
+	sick := map[string]string{} // each action for VMs in trouble needs a VM of its own
 	for _, act := range []string{"detach", "replace", "accept-drift", "reapply", "place", "migrate"} {
 		id, disk := troubled(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
@@ -163,7 +163,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 			t.Errorf("POST %s: parameters %+v; this test tries it: %v", path, op.Parameters, known)
 			continue
 		}
-		if path == "/hosts/{id}/actions" { // there must be a conflict to clear
+		if path == "/hosts/{id}/actions" { // the action needs a conflict to clear
 			s.exec("UPDATE host_sessions SET conflict = 'A copy of this host is at work.' WHERE host_id = $1", s.host.id)
 		}
 		before := s.count("audit")
@@ -186,6 +186,6 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	if tried != len(bodies) {
 		t.Errorf("%d POSTs are described, %d are tried", tried, len(bodies))
 	}
-	// The address is a part of the request.
+	// The path is part of the request that a key stands for.
 	admin.call("POST", "/api/v1/vms/"+string(off)+"/actions", `{"action":"reset"}`, "Idempotency-Key", "/vms/{id}/actions").refused(t, http.StatusConflict, "")
 }

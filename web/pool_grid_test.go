@@ -16,7 +16,8 @@ var (
 	gridMore   = regexp.MustCompile(`href="(/pools/matrix\?pools=[^"]*)"`)
 )
 
-// All pools on all hosts stand on one page: what each host says, what a silent one does not, and nothing where a pool is not assigned.
+// One page shows all pools on all hosts: each reported status, unknown for offline hosts, and nothing where a pool is
+// not assigned.
 func TestAllPoolsOnAllHosts(t *testing.T) {
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -54,7 +55,7 @@ func TestAllPoolsOnAllHosts(t *testing.T) {
 	b.get("/pools/matrix?filter=x:y").is(t, http.StatusUnprocessableEntity).has(t, "filter-error")
 	b.get("/pools/matrix?pools=nonsense").is(t, http.StatusBadRequest)
 
-	// Of more pools than stand side by side the others are a step further.
+	// Pools that do not fit side by side are on the next page.
 	for i := range 40 {
 		p.addPool(fmt.Sprintf("more-%02d", i), h1)
 	}

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolOf gives a portal with a pool that is well on host-1, failed on host-2 and unknown on host-3.
+// poolOf returns a portal with a pool that is healthy on host-1, failed on host-2 and unknown on host-3.
 func poolOf(t *testing.T) (p *portal, pool fleet.PoolID, hosts []fleet.HostID) {
 	t.Helper()
 	t.Parallel()
@@ -48,7 +48,7 @@ func TestPoolMatrix(t *testing.T) {
 	b.get("/pools?filter=tone:ok").has(t, "No pool matches")
 }
 
-// What somebody stopped on a host says so, and offers its start; what is full says that.
+// A pool stopped outside of Quantix shows that and offers a start; a full pool shows that it is full.
 func TestPoolStoppedByOthersAndFullPool(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -87,7 +87,7 @@ func TestNewPool(t *testing.T) {
 	b.get(a.header.Get("Location")).is(t, http.StatusOK).has(t, "scratch", "0 of 2 hosts healthy", "Pending", "every host has its own")
 }
 
-// What a kind needs is asked and refused at its field; what a host lacks for it stands beside the host.
+// The form requires the fields of each kind; unmet requirements of a host are shown beside it.
 func TestNewPoolOfEachKind(t *testing.T) {
 	p, _, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -149,7 +149,7 @@ func TestAssignReleaseAndDeletePool(t *testing.T) {
 	p.signedIn("vera", fleet.RoleViewer).post(path+"/delete", url.Values{}).is(t, http.StatusForbidden)
 }
 
-// What is typed as a secret comes back on no page, in no answer and in no log; what the kind needs is asked at its field.
+// A typed secret appears on no page, in no response and in no log; kinds that need a secret require it at its field.
 func TestSecretsOfPoolsAreNotRepeated(t *testing.T) {
 	p, _, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A bridge that was found on hosts, and each port group of a network that leads out, is a tenant's after a grant to the project alone; until then the
-// API says of it just what it says of one that there is not.
+// A bridge discovered on hosts, and each port group of a bridged network, is usable for a tenant only after a grant to
+// the project. Until then the API answers as for a missing object.
 func TestWhatIsNotPublishedIsNotThere(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -28,7 +28,7 @@ func TestWhatIsNotPublishedIsNotThere(t *testing.T) {
 	group := regexp.MustCompile(`"id":"([0-9a-f-]{36})"`).FindStringSubmatch(theirs.body)[1]
 	none := string(fleet.NewID[fleet.NetworkID]())
 
-	// said is an answer without the ids in it and without what differs from one to the next.
+	// said returns the response without ids and other varying parts.
 	strip := regexp.MustCompile(`staff|nemo5|[0-9a-f]{8}-[0-9a-f-]{27}|"reference":"[^"]*"`)
 	said := func(a answer) string { return fmt.Sprint(a.status, strip.ReplaceAllString(a.body, "")) }
 	n := 0
@@ -61,7 +61,7 @@ func TestWhatIsNotPublishedIsNotThere(t *testing.T) {
 	}
 	alike("a NIC onto a bridge", moved(byID(string(br0))), moved(byID(none)))
 
-	// Each is opened on its own, to the one project.
+	// Each is opened separately to the one project.
 	admin.call("PUT", "/api/v1/networks/"+string(br0)+"/grants/"+string(shop), "").is(t, http.StatusNoContent)
 	admin.call("PUT", "/api/v1/networks/"+string(lan)+"/port-groups/web/grants/"+string(shop), "").is(t, http.StatusNoContent)
 	mia.call("GET", "/api/v1/networks", "").is(t, http.StatusOK).has(t, `"br0"`)

@@ -12,11 +12,11 @@ import (
 
 var boundsForm = regexp.MustCompile(`^Give a whole number from (\d+) to (\d+), or nothing\.$`)
 
-// said is what the check of a spec says at the field.
+// said returns the error of the spec's validation at the field.
 func said(s fleet.VMSpec, at string) (out string) {
 	var c fleet.Checks
 	s.Check(&c, "spec")
-	if e, ok := c.Err().(*fleet.Error); ok { //nolint:errorlint // made here
+	if e, ok := c.Err().(*fleet.Error); ok { //nolint:errorlint // always a *fleet.Error
 		for _, f := range e.Fields {
 			if f.Field == at {
 				return f.Message
@@ -26,12 +26,13 @@ func said(s fleet.VMSpec, at string) (out string) {
 	return ""
 }
 
-// hostile are texts that no field takes, of whichever form it is.
+// hostile are texts that every field must refuse.
 var hostile = map[string]string{
 	"markup": `x'/><evil a="`, "the end of a section": "x]]>", "NUL": "x\x00", "a mark that turns the text": "x\u202ey", "two lines": "x\ny", "an option and more": "-x;id", "a path": "../../etc/x",
 }
 
-// ofField are what no field of its kind takes. at is its place, and try a spec with a value of it.
+// ofField returns values that a field of this kind must refuse. at is the field's path; try returns a spec with the
+// value.
 func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fleet.VMSpec) (out []refusal) {
 	t.Helper()
 	add := func(what string, value any, says string) {
@@ -70,7 +71,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 		}
 		for what, value := range hostile {
 			if at == "spec.boot.cmdline" && !strings.ContainsAny(value, "\x00\u202e\n") {
-				continue // printable text, which a definition holds escaped
+				continue // printable text, which is escaped in a definition
 			}
 			add(what, value, says)
 		}
@@ -79,7 +80,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 	return out
 }
 
-// ofFields are what the tables of fields refuse: a new field is tried by being there.
+// ofFields returns refusals from the field tables: a new field is covered automatically.
 func (r *refusing) ofFields(t *testing.T) (out []refusal) {
 	t.Helper()
 	base := func() fleet.VMSpec {
@@ -95,7 +96,7 @@ func (r *refusing) ofFields(t *testing.T) (out []refusal) {
 	}
 	for _, f := range fleet.Parts() {
 		if f.Input.Section == "" {
-			continue // they have rows, and cases of their own
+			continue // they have rows, and test cases of their own
 		}
 		out = append(out, ofField(t, "spec."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s, []byte(v)), f.Name); return s })...)
 	}

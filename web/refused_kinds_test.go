@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// one is a request that says one thing wrong.
+// one is a request with one wrong value.
 func one(what, at string, value any, says string, how ...how) refusal {
 	c := refusal{what: what, sent: sent{at: value}, says: says}
 	if len(how) > 0 {

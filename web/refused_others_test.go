@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ofSources are templates, VMs, snapshots and files that new VMs are made from.
+// ofSources covers templates, VMs, snapshots and files as sources of new VMs.
 func (r *refusing) ofSources() []refusal {
 	c := func(what, at, says string, from sent) refusal {
 		return refusal{what: what, sent: sent{"from": from}, at: at, says: says, how: created}
@@ -32,7 +32,7 @@ func (r *refusing) ofSources() []refusal {
 	}
 }
 
-// ofFirstBoot are those of which package firstboot has many more: here it is that they are told at their field, and that nothing is written.
+// ofFirstBoot covers errors at the fields of guest initialization. Package firstboot tests the rules themselves.
 func (r *refusing) ofFirstBoot() []refusal {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEbZLH8iO5fLDpZlZYlPcv0fbU0iFxmrX5vYVyOTuAmk ann@example.org"
 	c := func(what, at, says string, boot any) refusal {
@@ -71,10 +71,11 @@ func (r *refusing) ofFirstBoot() []refusal {
 	}
 }
 
-// reservedValues are values that are right of fields that only who runs the hosts chooses, and not told by their kind.
+// reservedValues are valid values of fields that only infrastructure administrators may set, where the kind gives no
+// example.
 var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu", "cpu.reserved": 10}
 
-// ofTenants are what only who runs the hosts may ask for.
+// ofTenants covers requests that only infrastructure administrators may make.
 func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 	t.Helper()
 	for _, f := range fleet.Parts() {
@@ -127,7 +128,7 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 	)
 }
 
-// ofEdits are what no edit does, and not while the VM is on.
+// ofEdits covers changes that no edit may make, or none while the VM is on.
 func (r *refusing) ofEdits() []refusal {
 	return []refusal{
 		one("a disk that shrinks", "spec.disks[0].sizeBytes", 1<<30, "A disk only grows", edited),

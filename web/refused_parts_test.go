@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// two is a request that says several things, of which one is wrong.
+// two is a request with several values, one of them wrong.
 func two(what, at, says string, s sent, how ...how) refusal {
 	c := refusal{what: what, sent: s, at: at, says: says}
 	if len(how) > 0 {
@@ -28,7 +28,7 @@ func (r *refusing) volume(name string) map[string]any {
 	return map[string]any{"poolId": r.stored, "volume": name}
 }
 
-// ofDevices are drives, folders, media, and devices of hosts.
+// ofDevices covers drives, shared folders, media and host devices.
 func (r *refusing) ofDevices() []refusal {
 	const drive, device = "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.", "Name the device as its host's page does"
 	dev := func(name string) []any { return []any{map[string]any{"device": name}} }
@@ -83,7 +83,7 @@ func (r *refusing) ofDevices() []refusal {
 	}
 }
 
-// ofContradictions are values that are right alone, and wrong together.
+// ofContradictions covers values that are valid alone but not together.
 func (r *refusing) ofContradictions() []refusal {
 	cell := func(cpus string, mib int) map[string]any { return map[string]any{"cpus": cpus, "memoryMiB": mib} }
 	return []refusal{
@@ -152,7 +152,7 @@ func (r *refusing) ofContradictions() []refusal {
 	}
 }
 
-// ofPolicies are rules, health checks and guards.
+// ofPolicies covers placement rules, health checks and protection.
 func (r *refusing) ofPolicies() []refusal {
 	rule := func(of, name string) map[string]any { return map[string]any{"of": of, "name": name} }
 	health := func(kind string, more sent) []any {

@@ -16,49 +16,49 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sent is what a request says beside the usual, by its places: "spec.disks[0].bus".
+// sent holds the non-default values of a request by path, such as "spec.disks[0].bus".
 type sent map[string]any
 
-// refusal is a request that is refused at a field, in words. Nothing may be written.
+// refusal is a request that must be refused at a field with a message. Nothing may be written.
 type refusal struct {
 	what string
 	sent sent
-	at   string // empty: where the only thing that is sent stands
+	at   string // empty: the path of the only value
 	says string
 
 	how    how
 	status int // 0: 422
 }
 
-// as is the case with another status than that of what breaks a rule.
+// as returns the case with another expected status.
 func (c refusal) as(status int) refusal {
 	c.status = status
 	return c
 }
 
-// how says by whom something is asked, and for what.
+// how says who sends the request, and for which operation.
 type how int
 
 const (
-	both      how = iota // a new VM, and an edit of one that is off
-	created              // a new VM alone
-	edited               // an edit alone
-	onlineVM             // an edit of a VM that is on
-	bulkNames            // several VMs
-	tenant               // a new VM, by who runs no hosts
-	tenants              // an edit, likewise
+	both      how = iota // a new VM, and an edit of a stopped VM
+	created              // a new VM only
+	edited               // an edit only
+	onlineVM             // an edit of a running VM
+	bulkNames            // a bulk create
+	tenant               // a new VM, by a tenant
+	tenants              // an edit, by a tenant
 )
 
-// refusing is a portal with what refused requests name.
+// refusing is a portal with the objects that refused requests refer to.
 type refusing struct {
 	*portal
 	admin, tenant        *program
 	host, other          fleet.HostID
 	project              fleet.ProjectID
-	stored, local, blind fleet.PoolID // the one of the VMs, one of the other host alone, one that no host has
+	stored, local, blind fleet.PoolID // the pool of the VMs, a pool of the other host only, a pool without a host
 	off, on              fleet.VMID
-	fresh                map[string]any // a VM that is taken, as a body
-	tables, last         string         // what says whether something was written, and what it said last
+	fresh                map[string]any // a valid VM, as a request body
+	tables, last         string         // the query that detects writes, and its last result
 }
 
 func newRefusing(t *testing.T) *refusing {
@@ -83,7 +83,7 @@ func newRefusing(t *testing.T) *refusing {
 			"cpus": 2, "memoryMiB": 1024, "firmware": "uefi", "disks": []any{map[string]any{"poolId": r.stored, "sizeBytes": 1 << 30}}, "nics": []any{map[string]any{"network": "default"}},
 		},
 	}
-	r.admin.call("GET", "/api/v1/vms", "").is(t, http.StatusOK) // notes when the tokens were used
+	r.admin.call("GET", "/api/v1/vms", "").is(t, http.StatusOK) // records the use of the tokens
 	r.tenant.call("GET", "/api/v1/vms", "").is(t, http.StatusOK)
 	rows, err := p.pool.Query(t.Context(), "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('tokens', 'sessions', 'browsers') ORDER BY 1")
 	if err != nil {
@@ -96,7 +96,7 @@ func newRefusing(t *testing.T) *refusing {
 		if err := rows.Scan(&name); err != nil {
 			t.Fatal(err)
 		}
-		if name == "host_sessions" { // the kit refreshes when hosts were last seen
+		if name == "host_sessions" { // the test kit updates the hosts' last-seen times
 			parts = append(parts, `SELECT 'host_sessions ' || md5(string_agg((to_jsonb(s) - '{seen_at,last_look,looked_at}'::text[])::text, '' ORDER BY host_id)) AS said FROM host_sessions s`)
 			continue
 		}
@@ -109,7 +109,7 @@ func newRefusing(t *testing.T) *refusing {
 	return r
 }
 
-// written is how many rows each table has, and which transaction was the last to write one.
+// written returns the number of rows of each table and the transaction that last wrote one.
 func (r *refusing) written(t *testing.T) (out string) {
 	t.Helper()
 	if err := r.pool.QueryRow(t.Context(), r.tables).Scan(&out); err != nil {
@@ -118,7 +118,7 @@ func (r *refusing) written(t *testing.T) (out string) {
 	return out
 }
 
-// nothingWritten fails where something was since it was asked last.
+// nothingWritten fails if anything was written since the last call.
 func (r *refusing) nothingWritten(t *testing.T, what string) {
 	t.Helper()
 	now := r.written(t)
@@ -128,7 +128,7 @@ func (r *refusing) nothingWritten(t *testing.T, what string) {
 	r.last = now
 }
 
-// asIs is what an edit of the VM sends that changes nothing.
+// asIs returns the body of an edit that changes nothing.
 func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
 	t.Helper()
 	a := r.admin.call("GET", "/api/v1/vms/"+string(id), "").is(t, http.StatusOK)
@@ -137,13 +137,13 @@ func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
 		t.Fatal(err)
 	}
 	spec := vm["spec"].(map[string]any)
-	spec["iso"] = nil // the merge of a patch has places for what is not there yet
+	spec["iso"] = nil // a merge patch may set fields that are null
 	return map[string]any{"name": vm["name"], "labels": vm["labels"], "description": vm["description"], "spec": spec}
 }
 
 var placeForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*)(?:\[(\d+)\])?$`)
 
-// put sets the value at the place. A list has as many elements as are named in their order.
+// put sets the value at the path. Lists grow by one element at a time.
 func put(t *testing.T, in map[string]any, place string, value any) {
 	t.Helper()
 	name, rest, more := strings.Cut(place, ".")
@@ -177,7 +177,7 @@ func put(t *testing.T, in map[string]any, place string, value any) {
 	put(t, all[i].(map[string]any), rest, value)
 }
 
-// deep is a copy that shares nothing.
+// deep returns a deep copy.
 func deep(t *testing.T, in map[string]any) (out map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(mustJSON(in)), &out); err != nil {
@@ -186,10 +186,10 @@ func deep(t *testing.T, in map[string]any) (out map[string]any) {
 	return out
 }
 
-// mostAnswer bounds what a refusal says, whatever was sent.
+// mostAnswer limits the size of an error response, whatever was sent.
 const mostAnswer = 32 << 10
 
-// refuses asks, and fails unless that is refused as the case says.
+// refuses sends a request and fails unless it is refused as the case says.
 func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path string, body map[string]any) {
 	t.Helper()
 	at := c.at
@@ -222,7 +222,7 @@ func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path st
 	}
 }
 
-// tried asks for it in all ways that the case names.
+// tried sends the request for all operations of the case.
 func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
 	t.Helper()
 	const all, one = "/api/v1/vms", "/api/v1/vms/"
@@ -245,7 +245,7 @@ func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
 	}
 }
 
-// leastTried is how few cases there are at least, each of which is refused for a reason of its own.
+// leastTried is the minimum number of cases, each refused for a different reason.
 const leastTried = 250
 
 func TestWhatIsWrongIsRefusedAtItsFieldAndNothingIsWritten(t *testing.T) {
@@ -267,7 +267,7 @@ func TestWhatIsWrongIsRefusedAtItsFieldAndNothingIsWritten(t *testing.T) {
 	}
 	t.Logf("%d refusals", len(seen))
 
-	// What they are changes of is taken.
+	// The unchanged base requests are accepted.
 	r.admin.call("POST", "/api/v1/vms", mustJSON(r.fresh)).is(t, http.StatusCreated)
 	put(t, off, "spec.cpus", 4)
 	r.admin.call("PATCH", "/api/v1/vms/"+string(r.off), mustJSON(off)).is(t, http.StatusOK)

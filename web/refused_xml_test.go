@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// What reaches beyond a VM is refused to a tenant at the field of the XML, with its line; those who run the hosts read it line by line, and the form has none of it.
+// A tenant's XML with settings beyond the VM is refused at the XML field, with line numbers. Infrastructure
+// administrators see them line by line as ignored, and the form contains none of them.
 func TestPastedXMLThatReachesBeyondIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRefusing(t)

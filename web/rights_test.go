@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// held locks the VMs until the answer is called, and waits says how many questions about them wait by then.
+// held locks the VM table until release is called. waits returns the number of blocked queries.
 func (p *portal) held() (release func(), waits func() int) {
 	p.t.Helper()
 	tx, err := p.pool.Begin(p.t.Context())
@@ -39,7 +39,8 @@ func (p *portal) await(what string, so func() bool) {
 	}
 }
 
-// All of them ask at the same moment for the same address; each is answered as if they had asked alone.
+// Users with different permissions request one address at the same time; each gets the response that they would get
+// alone.
 func TestWhatIsAskedTogetherCrossesNoRights(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -98,7 +99,7 @@ func TestWhatIsAskedTogetherCrossesNoRights(t *testing.T) {
 	other.fragment("/vms", "vm-rows").is(t, http.StatusUnauthorized)
 }
 
-// Many who ask at once are two questions to the database: the one that was under way, and one for all the others.
+// Many concurrent requests cause two database queries: the running one, and one for all others.
 func TestManyTabsAreOneQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A handler that is registered past the table would be reachable without any right.
+// A handler registered outside of the table would be reachable without any permission check.
 func TestEveryRouteIsInTheTable(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
@@ -27,7 +27,7 @@ func TestEveryRouteIsInTheTable(t *testing.T) {
 	}
 }
 
-// What asks for no right is open to the whole network; the list is meant to stay short.
+// Routes without a required permission are open to the whole network; the list must stay short.
 func TestOpenRoutes(t *testing.T) {
 	t.Parallel()
 	open := map[string]bool{

@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The page of a group says what its rules let through, and that nothing is known where nothing is; a rule about the group's own members says so.
+// The group's page shows what its rules allow, and "unknown" without a report; a rule about the group's own members is
+// shown as such.
 func TestTheSecurityGroupsPage(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -34,8 +35,8 @@ func TestTheSecurityGroupsPage(t *testing.T) {
 	p.exec(`UPDATE assignments SET status = status || '{"drift":"Somebody changed the network filter quantix-group-x on the host."}' WHERE object_id = $1`, id)
 	b.get(to+"?tab=hosts").is(t, http.StatusOK).has(t, "Somebody changed the network filter")
 
-	// A port group gives the group to its NICs, and says so where they are shown.
-	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "What passes NICs that name nothing of their own", "peers")
+	// A port group applies the group to its NICs, and the page of their VM shows it.
+	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "What passes cards that name nothing of their own", "peers")
 	b.post(network+"/port-groups", url.Values{"name": {"staff"}, "secgroup": {id}, "guard": {"on"}}).is(t, http.StatusSeeOther)
 	b.get(network+"?tab=groups").is(t, http.StatusOK).has(t, "NICs in 1 security group, anti-spoofing on")
 	b.get(network+"/port-groups?name=staff").is(t, http.StatusOK).has(t, `value="`+id+`" checked`, `value="on" selected`)

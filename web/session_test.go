@@ -143,7 +143,7 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// The tree's view and grouping are kept by the browser, not by the address.
+// The browser, not the address, keeps the tree's view and grouping.
 func TestTree(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

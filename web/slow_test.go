@@ -20,11 +20,11 @@ import (
 	"quantix/web"
 )
 
-// until is a connection that notes until when it may be written to.
+// until is a connection that records its write deadlines.
 type until struct {
 	*httptest.ResponseRecorder
-	at   time.Time // set before the newest piece
-	seen []int     // the pieces' sizes
+	at   time.Time // deadline before the latest chunk
+	seen []int     // sizes of the chunks
 }
 
 func (u *until) SetWriteDeadline(t time.Time) error {
@@ -58,7 +58,7 @@ func TestEachPieceOfAnAnswerHasItsTime(t *testing.T) {
 	}
 }
 
-// hoard asks for the file very often and reads nothing.
+// hoard requests the file many times and reads nothing.
 func hoard(t *testing.T, address, path string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -92,7 +92,7 @@ func TestWhoDoesNotReadIsCutOff(t *testing.T) {
 	}
 }
 
-// elsewhere is a listener whose connections seem to come from an address of the documentation.
+// elsewhere is a listener whose connections appear to come from a documentation address (RFC 5737).
 type elsewhere struct {
 	net.Listener
 	from string

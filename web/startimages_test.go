@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The well-known images are pulled at one click, changed and restored; a tenant sees nothing of them, and who only looks is told why not.
+// Images of the image catalog can be pulled with one click, edited and restored. Tenants do not see them; viewers get
+// the reason why they may not.
 func TestTheStartSetIsShownAndPulled(t *testing.T) {
 	p, pool, _ := poolOf(t)
 	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")

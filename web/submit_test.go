@@ -16,7 +16,7 @@ type greeting struct {
 	Name string `form:"name"`
 }
 
-// What a form does with each error, with and without scripts, is the same for all of them.
+// All forms handle each error in the same way, with and without scripts.
 func TestSubmit(t *testing.T) {
 	t.Parallel()
 	invalid := func() error {
@@ -59,7 +59,7 @@ func TestSubmit(t *testing.T) {
 			return redirect("/greeted"), x.err
 		}
 		err := submit(do, x.show)(echo.New().NewContext(r, w), fleet.Actor{})
-		if err != x.refused { //nolint:errorlint // the very error must come through
+		if err != x.refused { //nolint:errorlint // the same error value must be returned
 			t.Errorf("%s: %v, want %v", x.name, err, x.refused)
 		}
 		name, value, _ := strings.Cut(x.header, ": ")

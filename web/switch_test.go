@@ -23,7 +23,7 @@ func TestSwitchProject(t *testing.T) {
 		t.Errorf("%d projects are the current one", n)
 	}
 
-	// Without scripts the same address is a page, and all else leads to the VMs.
+	// Without scripts the same address is a page. An address that is no filterable list leads to the VMs.
 	for _, back := range []string{"", "/hosts", "https://elsewhere.example/vms", "//elsewhere.example/vms"} {
 		a := b.get("/projects/switch?back="+back).is(t, http.StatusOK)
 		a.has(t, "<html", `href="/vms?project=`+string(shop)+`"`)
@@ -36,7 +36,7 @@ func TestSwitchProject(t *testing.T) {
 	b.get("/projects/"+string(finance)).is(t, http.StatusOK).has(t, `aria-label="Project: finance"`)
 	b.get("/hosts").is(t, http.StatusOK).has(t, `aria-label="Project: All projects"`, `href="/projects/switch"`)
 
-	// A project that one may not see is answered as one that does not exist.
+	// A project that the user may not see is answered like a missing one.
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'viewer')", shop)
 	for _, id := range []string{string(finance), string(fleet.NewID[fleet.ProjectID]())} {
@@ -63,7 +63,7 @@ func TestSwitchAmongManyProjects(t *testing.T) {
 	b.get("/projects/switch?q=nothing").is(t, http.StatusOK).has(t, "No project is called “nothing”.", `value="nothing"`)
 }
 
-// With thousands of projects a page must not carry them all.
+// With thousands of projects, a page must not load all of them.
 func TestPagesReadNoProjects(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// patterned is a VM that is off with a template of its image, of a project with the member tom.
+// patterned creates a stopped VM with a template of its image, in a project with the member tom.
 func (p *portal) patterned(t *testing.T) (vm fleet.VMID, template, version string, project fleet.ProjectID) {
 	t.Helper()
 	project = p.addProject("shop")
@@ -60,7 +60,7 @@ func TestVMsAreMadeFromATemplateByTheForm(t *testing.T) {
 	wrong.Set("name", "front")
 	tom.post("/vms", wrong).is(t, http.StatusUnprocessableEntity).has(t, "need names that count", "New VM from Web base", "Disk 1 of Web base")
 	first := tom.post("/vms", sent).is(t, http.StatusSeeOther)
-	again := tom.post("/vms", sent).is(t, http.StatusSeeOther) // the same form once more
+	again := tom.post("/vms", sent).is(t, http.StatusSeeOther) // the same form again
 	if at := first.header.Get("Location"); !strings.HasPrefix(at, "/tasks/") || at != again.header.Get("Location") {
 		t.Errorf("it leads to %s, and again to %s", at, again.header.Get("Location"))
 	}
@@ -75,7 +75,7 @@ func TestVMsAreMadeFromATemplateByTheForm(t *testing.T) {
 		t.Errorf("%d are made", n)
 	}
 
-	// Nothing of it is for others.
+	// Users of other projects see none of it.
 	sam := p.signedIn("sam", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'sam', 'member')", p.addProject("other"))
 	sam.get("/templates").is(t, http.StatusOK).lacks(t, "Web base")
@@ -139,9 +139,10 @@ func TestAVMIsComparedWithATemplate(t *testing.T) {
 	a = tom.get(at+"&"+of+"&all=1").is(t, http.StatusOK)
 	a.has(t, "Watchdog", "Intel 6300ESB", "of 3 GiB", "Only what differs")
 	a.lacks(t, "Labels</th>", "Shared folders")
-	tom.get(at+"&template="+template).is(t, http.StatusOK).has(t, "Web base, version 1", "1 field of") // the newest
+	// the newest version
+	tom.get(at+"&template="+template).is(t, http.StatusOK).has(t, "Web base, version 1", "1 field of")
 
-	// From the template, the VM is chosen.
+	// From the template's page, the user chooses the VM.
 	tom.get("/templates/"+template).is(t, http.StatusOK).has(t, "Compare with a VM…", "/vms/compare?"+of)
 	tom.get("/vms/compare?"+of).is(t, http.StatusOK).has(t, "Web base, version 1", "Compare with a VM", "web · shop")
 	tom.get("/vms/"+string(vm)).is(t, http.StatusOK).has(t, "Compare…")
@@ -160,7 +161,7 @@ func TestAVMIsComparedWithATemplate(t *testing.T) {
 	} {
 		tom.get(address).is(t, status)
 	}
-	// Who does not see one of them learns nothing of it.
+	// A user who may not see one of them gets no information about it.
 	blue := p.addProject("blue")
 	own := p.addVM(blue, p.addHost("host-7", 0), "own", fleet.Stopped)
 	sam := p.tenant("sam", blue)
@@ -169,7 +170,7 @@ func TestAVMIsComparedWithATemplate(t *testing.T) {
 	for _, hidden := range []string{"/vms/compare?id=" + string(own) + "&" + of, "/vms/compare?" + of, at} {
 		sam.get(hidden).is(t, http.StatusNotFound).lacks(t, "Web base", "web · shop")
 	}
-	// Published, it is compared with a VM of another project.
+	// A published template can be compared with a VM of another project.
 	p.exec("INSERT INTO template_grants (template_id, granted_by) VALUES ($1, 'mara')", template)
 	sam.get("/vms/compare?id="+string(own)+"&"+of).is(t, http.StatusOK).has(t, "Web base, version 1", "own", "Watchdog")
 }

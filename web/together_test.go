@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// slow makes parts that say what was to be seen when they began, and waits with each until it may go on.
+// slow renders parts that show the state at the start of the rendering, and blocks each rendering until released.
 type slow struct {
 	mu    sync.Mutex
 	seen  int
@@ -41,7 +41,7 @@ func (s *slow) change() {
 	s.seen++
 }
 
-// waiting is how many wait for the next part.
+// waits reports whether a request waits for the next rendering.
 func (n *parts) waits(q question) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,7 +64,7 @@ func TestAPartIsReadAfterAllWhoGetItAsked(t *testing.T) {
 	}
 	ask("0")
 	<-s.began
-	s.change() // somebody who is told of it asks now, while the old is being read
+	s.change() // a client that was notified of the change asks while the old state is being rendered
 	for range 50 {
 		ask("1")
 	}
@@ -77,7 +77,7 @@ func TestAPartIsReadAfterAllWhoGetItAsked(t *testing.T) {
 	}
 	s.goOn <- struct{}{}
 	made := 2
-	for done := make(chan struct{}); ; { // those who came later than the second began get a third
+	for done := make(chan struct{}); ; { // requests after the second rendering began get a third one
 		go func() { all.Wait(); close(done) }()
 		select {
 		case <-done:
@@ -110,7 +110,7 @@ func TestAPartThatFailsEndsNothing(t *testing.T) {
 		t.Errorf("the next one gets %v", err)
 	}
 	for n.busy() {
-		time.Sleep(time.Millisecond) // what nobody asks for is forgotten
+		time.Sleep(time.Millisecond) // parts without waiting requests are dropped
 	}
 }
 
@@ -120,7 +120,7 @@ func (n *parts) busy() bool {
 	return len(n.asked) > 0
 }
 
-// What is made for many is made without any of them: a handler that looked for a person would find none.
+// A shared part is rendered without a user: the handler finds no identity.
 func TestAPartForManyKnowsNobody(t *testing.T) {
 	t.Parallel()
 	s := &Server{pages: echo.New(), parts: parts{asked: map[question]*askers{}}, pace: newPace()}
@@ -211,7 +211,7 @@ func TestThePaceFollowsTheLoad(t *testing.T) {
 	if gap, spread := load(0.01); gap != typeGap || spread > 50*time.Millisecond {
 		t.Errorf("with little to do: every %s, spread over %s", gap, spread)
 	}
-	// A thousand pages whose refreshes take a second of one processor altogether, however far apart they are.
+	// A thousand pages whose refreshes need one CPU second in total, at any interval.
 	var gap, spread time.Duration
 	for range 20 {
 		gap, _ = p.at(now)
@@ -234,7 +234,7 @@ func TestThePaceFollowsTheLoad(t *testing.T) {
 	}
 }
 
-// Who reads slowly, or waits for others, holds up nobody's refresh.
+// A slow reader, or a request that waits for others, delays no other refresh.
 func TestARefreshLeavesItsTurnBeforeItIsRead(t *testing.T) {
 	t.Parallel()
 	s := &Server{pages: echo.New(), pace: newPace(), refreshes: make(chan struct{}, 1)}
@@ -257,7 +257,7 @@ func TestARefreshLeavesItsTurnBeforeItIsRead(t *testing.T) {
 		}}
 		c := s.pages.NewContext(r, to)
 		c.Set(keyRoute, route{kind: page, path: path})
-		if path == "/vms/:id" { // the page of one thing waits for no turn
+		if path == "/vms/:id" { // the page of a single object needs no refresh slot
 			if err := s.measure(func(echo.Context) error { return nil })(c); err != nil || s.pace.busy != 0 {
 				t.Errorf("%v, %s", err, s.pace.busy)
 			}

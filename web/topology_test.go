@@ -16,7 +16,8 @@ import (
 
 var pictures = regexp.MustCompile(`(?s)<svg class="pic.*?</svg>\s*</div>`)
 
-// picture is the page's only picture. It must be well-formed, say of each link what it leads to, and be passed by by who reads the list.
+// picture returns the page's only SVG. It must be well-formed, give each link a title, and be hidden from screen
+// readers, which read the list.
 func picture(t *testing.T, a answer) string {
 	t.Helper()
 	all := pictures.FindAllString(a.body, -1)
@@ -52,7 +53,7 @@ func picture(t *testing.T, a answer) string {
 	return svg
 }
 
-// devices is what host-1 tells of itself: a bridge on a NIC, and the bridge of the network "default".
+// devices makes host-1 report a bridge on a physical NIC, and the bridge of the network "default".
 func (p *portal) devices(h fleet.HostID, nics ...fleet.HostNIC) {
 	p.t.Helper()
 	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,nics}', $2), '{inventory,nicsLooked}', 'true') WHERE id = $1`, h, mustJSON(nics))
@@ -88,7 +89,7 @@ func TestTopologyOfAHost(t *testing.T) {
 	a.has(t, "The same as a list", "<td class=\"wrap\">virbr0</td>", "NIC")
 	a.lacks(t, "attention.")
 
-	// Each fault is named above, with the way to it, and drawn with its sign.
+	// Each fault is listed above with a link, and marked in the picture.
 	p.devices(h, wired(false)[:2]...)
 	a = b.get(path).is(t, http.StatusOK)
 	a.has(t, "2 things in it want attention.", "eth0 has no link: nothing behind it reaches anything by it.", "default is active, but its bridge virbr0 is not there")
@@ -99,7 +100,7 @@ func TestTopologyOfAHost(t *testing.T) {
 	p.addVM(shop, h, "lost", fleet.Running, func(vm *fleet.VM) { vm.Status.NICs[0].Source = "bridge br7" })
 	b.get(path).is(t, http.StatusOK).has(t, "1 thing in it wants attention.", "host-1 has no bridge br7, and VMs have NICs on it.", "lost: NIC 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
 
-	// What a silent host said last is unknown, and no fault.
+	// The last report of an offline host counts as unknown, not as a fault.
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes'`)
 	a = b.get(path).is(t, http.StatusOK)
 	a.lacks(t, "attention.")
@@ -127,7 +128,7 @@ func TestTopologyOfANetwork(t *testing.T) {
 	p.devices(hosts[0], wired(true)[1:]...)
 	b.get(path+"?tab=topology").is(t, http.StatusOK).has(t, "3 things in it want attention.", "but its bridge br0 is not there")
 
-	// Members of projects get their VMs, and nothing of hosts.
+	// Project members see their VMs, and nothing of hosts.
 	p.addVM(p.addProject("other"), hosts[0], "secret-1", fleet.Running, func(vm *fleet.VM) {
 		vm.Spec.NICs[0].NetworkID = fleet.NetworkID(strings.TrimPrefix(path, "/networks/"))
 	})

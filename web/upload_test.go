@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A host that says it has all of a file before anything was sent is not believed by whoever sends it.
+// A host that claims to have the whole file before anything was sent is reported as an error to the client.
 func TestAHostThatHasAFileBeforeItWasSent(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// valuesRead is how many values encoding/json finds.
+// valuesRead returns the number of values that encoding/json finds.
 func valuesRead(text []byte) (n int) {
 	from := json.NewDecoder(bytes.NewReader(text))
-	var in []bool // whether each container around is an object
-	name := false // what comes is a name, if it is no end
+	var in []bool // whether each enclosing container is an object
+	name := false // the next token is a name, unless it ends the object
 	for {
 		token, err := from.Token()
 		if err == io.EOF {
@@ -47,7 +47,7 @@ func TestValuesAreCountedAsTheyAreRead(t *testing.T) {
 		}
 	}
 	for _, broken := range []string{"", `"`, `"\`, `[`, `:::`, `{"a`, "\x00", `nul`} {
-		values([]byte(broken)) // whatever it says, it ends
+		values([]byte(broken)) // any result is fine, as long as it returns
 	}
 }
 
@@ -89,7 +89,8 @@ func TestAMergePatchIsTheStandards(t *testing.T) {
 		{`{"e":null}`, `{"a":1}`, `{"a":1,"e":null}`},
 		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
 		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
-		{`{"n":12345678901234567890}`, `{"m":1.10}`, `{"m":1.10,"n":12345678901234567890}`}, // numbers stay as they are written
+		// numbers keep their spelling
+		{`{"n":12345678901234567890}`, `{"m":1.10}`, `{"m":1.10,"n":12345678901234567890}`},
 	} {
 		got, err := mergeText([]byte(c[0]), []byte(c[1]))
 		if err != nil || string(got) != c[2] {

@@ -28,13 +28,13 @@ func TestViewsAreKeptAndFound(t *testing.T) {
 	a.lacks(t, "after=x")
 	b.get("/views/vms").is(t, http.StatusOK).lacks(t, "aria-current=\"true\">Prod")
 
-	// With scripts: the menu anew.
+	// With scripts: the menu is redrawn.
 	a = b.post("/views/vms", url.Values{"name": {"My own"}, "query": {""}}, hx("")...).is(t, http.StatusOK)
 	a.has(t, `href="/vms" aria-current="true">My own</a>`, "Prod &lt;1&gt;", `id="view-name"`)
 	a.lacks(t, "<html")
 	b.get("/views/vms", "HX-Request", "true").is(t, http.StatusOK).lacks(t, "<html", "autofocus")
 
-	// The lists do not wait for their views.
+	// Lists do not load the saved views.
 	b.get("/vms?"+query).is(t, http.StatusOK).lacks(t, "Prod &lt;1&gt;", ">My own<")
 	b.get("/views/hosts").is(t, http.StatusOK).has(t, "No views yet")
 	p.signedIn("otto", fleet.RoleAdmin).get("/views/vms").is(t, http.StatusOK).has(t, "No views yet")
@@ -54,7 +54,7 @@ func TestViewsAreKeptAndFound(t *testing.T) {
 func TestViewsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
-	b := p.signedIn("mara", fleet.RoleNone) // views are of everybody
+	b := p.signedIn("mara", fleet.RoleNone) // saved views need no role
 	a := b.post("/views/vms", url.Values{"name": {" "}, "query": {"sort=-name"}}, hx("")...).is(t, http.StatusUnprocessableEntity)
 	a.has(t, "Give the view a name.", `value="sort=-name"`, "autofocus")
 	a.lacks(t, "<html")
@@ -67,7 +67,8 @@ func TestViewsThatAreRefused(t *testing.T) {
 	b.post("/views/users", url.Values{"name": {"n"}}).is(t, http.StatusNotFound)
 	b.get("/views/users").is(t, http.StatusNotFound)
 	b.post("/views/vms/x/delete", url.Values{}).is(t, http.StatusNotFound)
-	p.browser().post("/views/vms", url.Values{"name": {"n"}}).is(t, http.StatusSeeOther) // to sign in
+	// redirects to the sign-in page
+	p.browser().post("/views/vms", url.Values{"name": {"n"}}).is(t, http.StatusSeeOther)
 	if n := p.count("saved_views"); n != 50 {
 		t.Errorf("%d views", n)
 	}

@@ -25,7 +25,7 @@ func TestManyVMsAreEditedByAForm(t *testing.T) {
 	}
 	a := b.post("/vms/edit", form).is(t, http.StatusOK)
 	a.has(t, "What would happen", "Change 2 VMs", `<dt>Changes at once</dt><dd>1 VM</dd>`, `<dt>At the next start</dt><dd>1 VM</dd>`, `name="set.cpus" value="yes" checked`)
-	form.Del("set.display.sound") // its hosts are too old for it, which each would say
+	form.Del("set.display.sound") // unsupported by the hosts' version, which would add a message each
 	form.Set("step", "do")
 	to := b.post("/vms/edit", form).is(t, http.StatusSeeOther).header.Get("Location")
 	p.beginTasks()

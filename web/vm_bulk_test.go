@@ -40,7 +40,7 @@ func TestBulkActionsAreFollowed(t *testing.T) {
 		t.Errorf("looking made %d tasks of %d", n, tasks)
 	}
 
-	// Its results are a list: filtered, paged, each with a page that leads back.
+	// The results are a list: filtered, paged, and each result's page links back.
 	some := b.get(to+"&filter=target:web-02").is(t, http.StatusOK)
 	some.has(t, `">web-02</a>`)
 	some.lacks(t, `">web-01</a></th>`)
@@ -131,7 +131,7 @@ func TestBulkActionsThatAreNone(t *testing.T) {
 	p.signedIn("vera", fleet.RoleViewer).post("/vms/bulk", url.Values{"action": {"start"}, "id": {id}}).is(t, http.StatusForbidden)
 }
 
-// What loses something of many VMs is asked before, with their number and names, and nothing is done by the first press.
+// A destructive action on many VMs is confirmed first, with their number and names; the first click changes nothing.
 func TestManyVMsAreNamedBeforeTheyAreTouched(t *testing.T) {
 	p, project, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A form and the API are two ways to write one spec: what nobody touched is what it was, whatever the VM has.
+// The form and the API write the same spec: an untouched form changes nothing, whatever the VM has.
 func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 	t.Parallel()
 	spec := func() fleet.VMSpec {
@@ -47,7 +47,7 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 	}
 }
 
-// asWhatItHas leaves of disks what the form of a VM asks of those that it has.
+// asWhatItHas removes the parts of the form that concern new disks only.
 func asWhatItHas(typed url.Values) {
 	for name := range typed {
 		m := rowKey.FindStringSubmatch(name)
@@ -61,7 +61,7 @@ func asWhatItHas(typed url.Values) {
 	typed.Set("spec.disks", "")
 }
 
-// A disk that is taken out of the form takes nothing of the others with it, and a new one has nothing of theirs.
+// A disk removed from the form does not affect other disks, and a new one inherits nothing from them.
 func TestRowsOfDisksAreTheDisks(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{Disks: []fleet.Disk{
@@ -121,7 +121,7 @@ func TestWhatIsTypedIsReadAtTheFieldsOfTheAPI(t *testing.T) {
 	}
 }
 
-// A box that is not ticked sends nothing; what stands before it counts then. A number that is taken out is none.
+// An unticked box sends nothing, so its hidden default counts. A cleared number is unset.
 func TestPartsAreTypedAndTakenBack(t *testing.T) {
 	t.Parallel()
 	var checks fleet.Checks
@@ -137,7 +137,7 @@ func TestPartsAreTypedAndTakenBack(t *testing.T) {
 	}
 }
 
-// What a VM has several of stays as it is in its form; a row that is taken out is gone, and one in which nothing stands is none.
+// Unchanged rows keep their parts; a removed row is deleted, and an empty row is ignored.
 func TestRowsOfPartsAreTheParts(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{
@@ -198,7 +198,7 @@ func TestAPresetBringsItsDrives(t *testing.T) {
 	}
 }
 
-// What a row shows for another kind of check is none of this one, and rows that are taken out are gone.
+// Hidden values of another kind of check are ignored, and removed rows are deleted.
 func TestRowsOfRulesAndHealth(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{

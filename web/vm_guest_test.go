@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A VM's page says what its guest said, with its age, or why it says nothing and what to do; what it cannot be asked for says why not.
+// A VM's page shows the guest agent's data and its age, or why it is missing and the remedy; unavailable actions give
+// their reason.
 func TestTheGuestIsOnItsPage(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -67,7 +68,7 @@ func TestTheGuestIsOnItsPage(t *testing.T) {
 	events.lacks(t, "hush-hush")
 }
 
-// Who may not touch a VM reads who has locked it, and why; what expires says when, and how to extend it.
+// Users who may not change a locked VM see who locked it and why; an expiring VM shows its date and how to extend it.
 func TestGuardsAreOnThePage(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

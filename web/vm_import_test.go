@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An appliance is looked at, mapped and made by the form of a new VM; a VM is exported by its own page.
+// An appliance is inspected, mapped and imported through the form of a new VM; a VM is exported from its page.
 func TestImportAndExportByTheirForms(t *testing.T) {
 	s := newScreen(t)
 	p := s.portal

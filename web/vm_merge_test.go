@@ -15,7 +15,7 @@ var inputs = regexp.MustCompile(`<(?:input|textarea|select)[^>]* name="([^"]+)"[
 
 var valueOf = regexp.MustCompile(` value="([^"]*)"`)
 
-// sentBy are the inputs of the form with that id, as a browser without scripts sends them: no select, no text area.
+// sentBy returns the inputs of the form with that id as a browser sends them; without selects and text areas.
 func sentBy(a answer, id string) url.Values {
 	_, form, _ := strings.Cut(a.body, `id="`+id+`"`)
 	form, _, _ = strings.Cut(form, "</form>")
@@ -32,7 +32,7 @@ func sentBy(a answer, id string) url.Values {
 	return out
 }
 
-// Two people have the form open. The second to save sees both changes, and chooses.
+// Two users have the form open. The second one to save sees both changes and chooses.
 func TestTwoPeopleEdit(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	first, second := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("nils", fleet.RoleOperator)
@@ -72,7 +72,7 @@ func TestTwoPeopleEdit(t *testing.T) {
 	second.post(path+"/edit", chosen).is(t, http.StatusSeeOther)
 	second.get(path+"?tab=configure").is(t, http.StatusOK).has(t, `name="spec.cpus" type="text" value="4"`, "env=test", `value="6"`)
 
-	// What was sent a third time meets what is there then.
+	// The third submission is merged with the current VM.
 	second.post(path+"/edit", chosen).is(t, http.StatusConflict).has(t, "This VM was changed while you edited it.")
 	chosen.Set("was", "{nonsense")
 	second.post(path+"/edit", chosen).is(t, http.StatusBadRequest)
@@ -98,7 +98,7 @@ func TestCompareVMs(t *testing.T) {
 		b.get(address).is(t, status)
 	}
 
-	// Who does not see one of them learns nothing of it.
+	// A user who may not see one of the VMs gets no information about it.
 	blue := p.addProject("blue")
 	own := p.addVM(blue, p.addHost("host-7", 0), "own", fleet.Stopped)
 	sam := p.tenant("sam", blue)

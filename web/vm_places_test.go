@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// speaker is a host's agent in a session of its own.
+// speaker is a host's agent with its own session.
 type speaker struct {
 	*portal
 	actor fleet.Actor
@@ -30,7 +30,7 @@ func (p *portal) speaker(name string) *speaker {
 	return s
 }
 
-// says reports the VM alone, by its mark.
+// says reports only this VM, with its Quantix mark.
 func (s *speaker) says(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	var mark string
@@ -109,7 +109,8 @@ func TestAVMIsNotStartedWhileItRunsElsewhere(t *testing.T) {
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusConflict).has(t, "host-1 says")
 }
 
-// Any host can name any UUID. A domain without the VM's mark is shown, and holds up nobody while the VM's own host is online.
+// Any host can name any UUID. A domain without the VM's mark is shown, but does not block actions while the VM's own
+// host is online.
 func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	id := vms["web-02"]
@@ -119,7 +120,7 @@ func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
 }
 
-// Who deletes a VM that another host holds a guest of is told that its disks stay, and why.
+// Deleting a VM that still runs on another host keeps its disks, and the page says why.
 func TestTheDisksOfAVMThatRunsElsewhereStay(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	var host fleet.HostID

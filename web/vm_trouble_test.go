@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// troubled adds a VM of the project whose first disk is not on its host, a new one, and which somebody changed there.
+// troubled adds a VM of the project whose first disk is missing, and another VM that was changed on the host.
 func troubled(p *portal, project fleet.ProjectID, hostName string) (id fleet.VMID, disk fleet.Volref) {
 	host := p.addHost(hostName, 0)
 	pool := p.addPool("pool-of-"+hostName, host)
@@ -28,7 +28,7 @@ func troubled(p *portal, project fleet.ProjectID, hostName string) (id fleet.VMI
 	}), disk
 }
 
-// tenant is the browser of a new member of the project.
+// tenant returns the browser of a new member of the project.
 func (p *portal) tenant(name string, project fleet.ProjectID) *browser {
 	b := p.signedIn(name, fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')", project, name)

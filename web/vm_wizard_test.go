@@ -28,7 +28,7 @@ func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
 	form["spec.memoryMiB"] = []string{"900", "GiB"}
 	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No host can take it.", "0 other hosts suitable, 2 hosts cannot.")
 
-	// Who sees no hosts reads whether, and not where.
+	// Users who may not see hosts learn whether the VM can be placed, but not where.
 	tom := p.tenant("tom", project)
 	a = tom.post("/vms/new/summary", newVMForm(project, pool), hx("vm-summary-body")...).is(t, http.StatusOK)
 	a.has(t, "There is room for it.")
@@ -38,7 +38,7 @@ func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
 	a.lacks(t, "host-1", "There is room")
 }
 
-// A password that is typed without a user is that of the image's default user.
+// A password without a user name is for the image's default user.
 func TestPasswordWithoutUserIsForTheImagesDefaultUser(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -53,7 +53,7 @@ func TestPasswordWithoutUserIsForTheImagesDefaultUser(t *testing.T) {
 	b.post("/vms", form).is(t, http.StatusSeeOther)
 }
 
-// The form shows the defaults as chosen, with the reason, wherever they stand in the lists.
+// The form preselects the defaults, with the reason, at any position in the lists.
 func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -71,7 +71,7 @@ func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
 		}
 	}
 
-	// Another project has defaults of its own: those that were proposed follow, what somebody chose stays.
+	// On a change of the project, proposed defaults follow; the user's own choices stay.
 	other := p.addProject("other")
 	p.exec(`UPDATE projects SET default_pool_id = $1 WHERE id = $2`, small, other)
 	form := url.Values{
@@ -87,7 +87,8 @@ func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
 		t.Errorf("the network is %s, want the one that was chosen", got)
 	}
 
-	// What pasted XML names and no host has becomes the default, too; without a default nothing is chosen, and that is refused.
+	// Networks in pasted XML that no host has are replaced by the default; without a default nothing is chosen, which
+	// is refused.
 	xml := strings.Replace(strings.ReplaceAll(pasted, "MORE", ""), "network='default'", "network='VM Network'", 1)
 	a = b.post("/vms", url.Values{"key": {"k"}, "projectId": {string(project)}, "source": {"xml"}, "xml": {xml}, "begin": {"read"}}).is(t, http.StatusOK)
 	if got := shownIn(t, a, "spec.nics[0].network"); got != "libvirt:default" {
@@ -101,7 +102,7 @@ func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
 	b.post("/vms", want).is(t, http.StatusUnprocessableEntity).has(t, "Choose a network.")
 }
 
-// Each section's heading shows the values that it has, also after a change, which an answer to what is typed brings.
+// Each section's heading summarizes its values, and updates while the user types.
 func TestSectionHeadingsShowTheirValues(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -128,7 +129,7 @@ func TestSectionHeadingsShowTheirValues(t *testing.T) {
 	a.lacks(t, "correct horse", `id="spec-disks-3-`)
 }
 
-// What a VM is made from is chosen beside its name, before all else of the form.
+// The source of a VM is chosen beside its name, at the top of the form.
 func TestImageAndISOAreChosenBesideTheName(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -201,7 +202,7 @@ func TestPastedXMLBecomesTheForm(t *testing.T) {
 	a.has(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
 		"Left out, as it reaches beyond the VM: 1 line.", "Line 12", "A device of the host.", "What is on the disk vdb is no image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
 
-	// Drives, and how the guest has disks and NICs, come along.
+	// Drives, and the bus and model of disks and NICs, are imported too.
 	a = send(b, strings.NewReplacer("dev='vda' bus='virtio'/>", "dev='vda' bus='sata'/><iotune><total_iops_sec>543</total_iops_sec></iotune><boot order='2'/>", "type='virtio'/>", "type='e1000e'/><boot order='1'/>").Replace(xml(
 		"<disk device='floppy'><target dev='fda'/></disk><disk device='cdrom'><target dev='sdb'/><boot order='3'/></disk>"))).is(t, http.StatusOK)
 	for field, value := range map[string]string{
@@ -216,7 +217,7 @@ func TestPastedXMLBecomesTheForm(t *testing.T) {
 	send(b, "<domain type='kvm'><vcpu>x</vcpu></domain>").is(t, http.StatusUnprocessableEntity).has(t, `id="xml-error"`, "Line 1:", "is no whole number")
 	send(b, "<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><domain/>").is(t, http.StatusUnprocessableEntity).has(t, "a document type is not read")
 
-	// Who does not run the hosts may not reach into them, and learns of no pool's paths.
+	// Tenants may not use host devices and files, and see no pool's paths.
 	tom := p.tenant("tom", project)
 	a = send(tom, xml("")).is(t, http.StatusUnprocessableEntity)
 	a.has(t, "It reaches beyond the VM", "A file of the host.", "reaches beyond the VM: 2 lines.")
@@ -259,7 +260,7 @@ func TestAPlanLeadsBackToItsForm(t *testing.T) {
 	p.signedIn("nils", fleet.RoleAdmin).get(to).is(t, http.StatusNotFound)
 }
 
-// shownIn is what a form's page has in that field: a text, or the choice that is selected.
+// shownIn returns the field's value on the form's page: its text, or the selected option.
 func shownIn(t *testing.T, a answer, field string) string {
 	t.Helper()
 	name := regexp.QuoteMeta(` name="` + field + `"`)

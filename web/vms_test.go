@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fleetOf gives a portal with two hosts, a pool, a network and four VMs of the project shop.
+// fleetOf returns a portal with two hosts, a pool, a network and four VMs of the project shop.
 func fleetOf(t *testing.T) (p *portal, project fleet.ProjectID, pool fleet.PoolID, vms map[string]fleet.VMID) {
 	t.Helper()
 	t.Parallel()
@@ -49,7 +49,7 @@ func TestVMList(t *testing.T) {
 	b.get("/vms?filter=nosuch:x").is(t, http.StatusUnprocessableEntity).has(t, `role="alert"`, "nosuch")
 	b.get("/vms?filter=name:zzz*").is(t, http.StatusOK).has(t, "No VM matches")
 
-	// The same handler and address gives the rows alone.
+	// The same handler and address returns only the rows.
 	rows := b.fragment("/vms?filter=phase:stopped", "vm-rows").is(t, http.StatusOK)
 	rows.has(t, ">web-02<")
 	rows.lacks(t, "<html", "<form")
@@ -137,7 +137,7 @@ func TestCreateVM(t *testing.T) {
 	}
 }
 
-// The sections of what few VMs need are closed, say what is set in them, and open where something is wrong.
+// Sections for rarely used settings are closed, summarize their values, and open where they have an error.
 func TestCreateVMWithParts(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -178,7 +178,7 @@ func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
 	b.post("/vms", form).is(t, http.StatusOK).lacks(t, `name="spec.disks[1].sizeBytes"`)
 }
 
-// A disk that its pool has no room for is refused in words; who may overcommit is offered to.
+// A disk that exceeds its pool's free space is refused with the reason; users who may overcommit get that option.
 func TestCreateVMBeyondItsPool(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -211,7 +211,7 @@ func TestEditVM(t *testing.T) {
 	form := url.Values{"generation": {"1"}, "name": {"web-1"}, "labels": {"env=test"}, "spec.cpus": {"4"}, "spec.memoryMiB": {"8", "GiB"}, "description": {"shop front"}}
 	b.post(path+"/edit", form).is(t, http.StatusSeeOther)
 	b.get(path).is(t, http.StatusOK).has(t, "<h1>web-1</h1>", "env=test", "8 GiB", "shop front")
-	b.post(path+"/edit", form).is(t, http.StatusConflict).has(t, `value="web-1"`) // made from a generation that has passed
+	b.post(path+"/edit", form).is(t, http.StatusConflict).has(t, `value="web-1"`) // an outdated generation
 	form.Set("generation", "2")
 	form.Set("spec.cpus", "0")
 	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, `id="spec-cpus-error"`)
@@ -232,7 +232,7 @@ func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
 	typed := url.Values{"generation": {"1"}, "name": {"web-01"}, "spec.nics": {""}, "add": {"spec.nics"}, "description": {"half typed"}}
 	again := b.post(path+"/edit", typed).is(t, http.StatusOK)
 	again.has(t, `name="spec.nics[0].mac"`, "half typed", `name="spec.boot.menu"`)
-	again.lacks(t, `name="spec.boot.machine"`) // which no edit changes
+	again.lacks(t, `name="spec.boot.machine"`) // cannot be edited
 	typed.Del("add")
 	typed.Set("spec.nics[3].network", "libvirt:default")
 	typed.Set("spec.nics[3].mac", "")
@@ -300,7 +300,7 @@ func TestARunningVMIsDeletedByItsNameAlone(t *testing.T) {
 	b.post(path, url.Values{"disks": {"keep"}, "confirm": {"web-01"}}, hx("dialog")...).is(t, http.StatusNoContent)
 }
 
-// What one may not see is answered exactly as what does not exist.
+// An object that the user may not see is answered exactly like a missing one.
 func TestVMsOfOtherProjects(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	other := p.addProject("finance")

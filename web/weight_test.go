@@ -21,10 +21,10 @@ import (
 	"quantix/internal/testkit"
 )
 
-// firstPageBudget is what a browser that was never here receives for one page, with all files and all headers.
+// firstPageBudget is the number of bytes of one page for a new browser, with all files and headers.
 const firstPageBudget = 55 << 10
 
-// countedConn counts what comes in.
+// countedConn counts the received bytes.
 type countedConn struct {
 	net.Conn
 	in, out *atomic.Int64
@@ -46,7 +46,7 @@ var (
 	loadedByFile = regexp.MustCompile(`(?m)(?:(?:^|;)import\b[^"'\n]*|new URL\()["'](\.[^"']+)["']`)
 )
 
-// firstVisit gets a page, and all that a browser gets with it.
+// firstVisit loads a page with all its assets, like a browser.
 func (b *browser) firstVisit(path string) (files int, in, out int64) {
 	b.t.Helper()
 	var received, sent atomic.Int64
@@ -63,7 +63,7 @@ func (b *browser) firstVisit(path string) (files int, in, out int64) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		r.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // Chrome's
+		r.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd") // as Chrome sends it
 		answer, err := client.Do(r)
 		if err != nil {
 			b.t.Fatal(err)
@@ -120,7 +120,8 @@ func TestTheFirstPageIsLight(t *testing.T) {
 	for _, path := range []string{"/", "/vms", "/hosts", "/tasks"} {
 		files, in, out := b.firstVisit(path)
 		report := fmt.Sprintf("%s with %d files: %d bytes received, %d sent", path, files, in, out)
-		if t.Log(report); in > firstPageBudget || files < 9 { // with fewer, the search for them is broken
+		// with fewer files, the test's search for assets is broken
+		if t.Log(report); in > firstPageBudget || files < 9 {
 			t.Errorf("%s; at most %d", report, firstPageBudget)
 		}
 	}
