@@ -15,8 +15,8 @@ import (
 	"github.com/andybalholm/brotli"
 )
 
-// contentTypes names what may be served; a file of another kind (a licence, say) is plain text.
-// The list is fixed because mime.TypeByExtension asks the machine it runs on.
+// contentTypes lists the served file types; a file of another type (a license, say) is plain text. The list is fixed
+// because mime.TypeByExtension depends on the machine.
 var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
@@ -26,10 +26,11 @@ var contentTypes = map[string]string{
 type asset struct {
 	plain       []byte
 	contentType string
-	packed      map[string]func() []byte // by coding
+	packed      map[string]func() []byte // by encoding
 }
 
-// codings are what files are compressed with, the best first. Each is as hard as it goes, and done once.
+// codings are the encodings of compressed files, the best first. Each file is compressed once per encoding, at the
+// highest level.
 var codings = []struct {
 	name string
 	to   func(io.Writer) io.WriteCloser
@@ -56,7 +57,7 @@ func newAsset(name string, content []byte) *asset {
 func compress(content []byte, to func(io.Writer) io.WriteCloser) []byte {
 	var out bytes.Buffer
 	writer := to(&out)
-	_, _ = writer.Write(content) // a bytes.Buffer takes everything, also the end
+	_, _ = writer.Write(content) // a bytes.Buffer accepts every write and Close
 	_ = writer.Close()
 	return out.Bytes()
 }
@@ -65,9 +66,9 @@ func sortedNames(assets map[string]*asset) []string {
 	return slices.Sorted(maps.Keys(assets))
 }
 
-// Handler serves every asset below Prefix: immutable, compressed where the browser takes it. Each is compressed once, as far as it
-// goes, which no handler that compresses answers on their way does.
-// A name from another build answers 404, so that a stale page fails loudly instead of mixing versions.
+// Handler serves every asset below Prefix: immutable, and compressed if the browser accepts it. Each asset is
+// compressed once at the highest level, so no compressing middleware is needed. A name from another build answers 404,
+// so that an outdated page fails visibly instead of mixing versions.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -94,12 +95,12 @@ func Handler() http.Handler {
 		}
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 		if r.Method == http.MethodGet {
-			_, _ = w.Write(body) // the browser went away: nothing to do about it
+			_, _ = w.Write(body) // the browser has disconnected
 		}
 	})
 }
 
-// taken is the best of codings that is accepted; empty: none.
+// taken returns the best accepted encoding; empty: none.
 func taken(accepted string) string {
 	for _, coding := range codings {
 		if Takes(accepted, coding.name) {
@@ -109,7 +110,7 @@ func taken(accepted string) string {
 	return ""
 }
 
-// Takes reports whether a browser that sends accepted as its Accept-Encoding takes coding.
+// Takes reports whether a browser that sends accepted as its Accept-Encoding accepts coding.
 func Takes(accepted, coding string) bool {
 	for one := range strings.SplitSeq(accepted, ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(one), ";")

@@ -22,7 +22,8 @@ import (
 	"quantix/static"
 )
 
-// modulePage runs one file of tests. The real modules are imported as "js/…", from where the portal serves them.
+// modulePage is the page that runs one test file. It imports the real modules as "js/…", from where the portal serves
+// them.
 const modulePage = `<!doctype html><html data-user="ann"><head><meta charset="utf-8">
 <script>
 	window.results = new Promise((done) => { window.finish = done; });
@@ -39,7 +40,7 @@ const modulePage = `<!doctype html><html data-user="ann"><head><meta charset="ut
 	finish(await run());
 </script></head><body></body></html>`
 
-// TestModules runs testdata/modules/*.test.js, each in a page of its own, in a real browser.
+// TestModules runs testdata/modules/*.test.js in a real browser, each in its own page.
 func TestModules(t *testing.T) {
 	t.Parallel()
 	base := strings.TrimSuffix(static.Path("app.css"), "app.css")
@@ -74,8 +75,8 @@ func TestModules(t *testing.T) {
 
 type moduleResult struct{ Name, Error string }
 
-// runModule runs one page: anew, with what it has by then, as long as the browser gives up requests of it because a network device
-// came or went, for other tests make and remove some on this machine.
+// runModule runs one page. It repeats the run if the browser aborts requests because a network device appeared or
+// disappeared: other tests create and delete devices on this machine.
 func runModule(t *testing.T, browser context.Context, address string) (results []moduleResult) {
 	t.Helper()
 	tab, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
@@ -102,7 +103,7 @@ func runModule(t *testing.T, browser context.Context, address string) (results [
 	return results
 }
 
-// startBrowser starts a browser that dies with the test.
+// startBrowser starts a browser that ends with the test.
 func startBrowser(t *testing.T) context.Context {
 	t.Helper()
 	dir := t.TempDir()
@@ -116,7 +117,7 @@ func startBrowser(t *testing.T) context.Context {
 	allocator, endAllocator := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, end := chromedp.NewContext(allocator)
 	started, over := make(chan error), make(chan struct{})
-	go func() { // the signal comes when the thread that started the browser ends
+	go func() { // the kernel sends the signal when the thread that started the browser ends
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		started <- chromedp.Do(ctx)

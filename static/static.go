@@ -1,9 +1,9 @@
-// Package static holds what browsers load: style sheet, scripts, icons, vendored libraries.
+// Package static holds the assets of pages: style sheet, scripts, icons, vendored libraries.
 //
-// What is written by hand lies in app.css and js, and is made smaller for pages into bundle (go run ./static/internal/bundle).
+// Hand-written sources are in app.css and js; go run ./static/internal/bundle minifies them into bundle.
 //
-// Every file lies under one hash of the whole tree (/static/<hash>/bundle/app.js), so that relative imports
-// between ES modules stay inside one version and everything may be cached for ever.
+// Every file is served under one hash of the whole tree (/static/<hash>/bundle/app.js), so that relative imports
+// between ES modules stay inside one version and browsers may cache everything forever.
 package static
 
 import (
@@ -28,8 +28,8 @@ var (
 	icons  = symbols(assets["icons.svg"].plain)
 )
 
-// Path gives the URL of an asset, such as "app.css" or "vendor/novnc/core/rfb.js".
-// It panics when there is no such file: the name is a constant in a template, and a test renders that template.
+// Path returns the URL of an asset, such as "app.css" or "vendor/novnc/core/rfb.js". It panics if the file does not
+// exist: the name is a constant in a template, and a test renders that template.
 func Path(name string) string {
 	if _, ok := assets[name]; !ok {
 		panic(fmt.Sprintf("static: there is no file %q", name))
@@ -37,8 +37,8 @@ func Path(name string) string {
 	return base + name
 }
 
-// Sprite gives the URL for the href of an SVG <use> element, such as "/static/<hash>/icons.svg#server".
-// It panics when vendor.json lists no such icon.
+// Sprite returns the URL for the href of an SVG <use> element, such as "/static/<hash>/icons.svg#server". It panics if
+// vendor.json lists no such icon.
 func Sprite(icon string) string {
 	if !icons[icon] {
 		panic(fmt.Sprintf("static: there is no icon %q; add it to vendor.json and run the vendor task", icon))

@@ -20,7 +20,7 @@ import (
 	"quantix/static/internal/sources"
 )
 
-// What pages load is made of what is written.
+// The bundle matches its sources.
 func TestTheBundleIsFresh(t *testing.T) {
 	t.Parallel()
 	want, err := sources.Sum(os.DirFS("."))
@@ -172,7 +172,7 @@ func TestSpriteHoldsEveryListedIcon(t *testing.T) {
 
 var importPath = regexp.MustCompile(`(?m)(?:^|;)(?:import|export)\b[^"'\n]*["'](\.[^"']+)["']|new URL\("(\./[^"]+)"`)
 
-// A module that imports a missing file leaves a page without any script, and only a browser would notice.
+// A module that imports a missing file disables all scripts of a page, which only a browser would notice.
 func TestEveryImportedModuleExists(t *testing.T) {
 	t.Parallel()
 	imports := 0
@@ -198,7 +198,7 @@ func TestEveryImportedModuleExists(t *testing.T) {
 	}
 }
 
-// The budget is 55 KB for the whole first page; its HTML and all headers take part of it.
+// The budget is 55 KB for the whole first page, including its HTML and all headers.
 func TestFirstPageStaysLight(t *testing.T) {
 	t.Parallel()
 	const most = 44 << 10

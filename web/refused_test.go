@@ -143,7 +143,7 @@ func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
 
 var placeForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*)(?:\[(\d+)\])?$`)
 
-// put sets the value at the path. Lists grow by one element at a time.
+// put sets the value at the path. Lists grow as needed, with empty objects.
 func put(t *testing.T, in map[string]any, place string, value any) {
 	t.Helper()
 	name, rest, more := strings.Cut(place, ".")

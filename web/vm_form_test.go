@@ -47,7 +47,7 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 	}
 }
 
-// asWhatItHas removes the parts of the form that concern new disks only.
+// asWhatItHas removes the disk values that the form sends only for new disks.
 func asWhatItHas(typed url.Values) {
 	for name := range typed {
 		m := rowKey.FindStringSubmatch(name)

@@ -1,4 +1,4 @@
-// Ages that tick ("12 s ago") and times in the reader's zone. Ages count by the server's clock, not this machine's.
+// Ages that tick ("12 s ago") and times in the user's time zone. Ages use the server's clock, not the browser's.
 const renderedAt = Date.parse(document.documentElement.dataset.now ?? "");
 let ahead = Number.isNaN(renderedAt) ? 0 : renderedAt - Date.now(); // server minus browser, ms
 
@@ -44,7 +44,7 @@ function localTimes() {
   }
 }
 
-// What htmx brings is rewritten before it is painted: for a moment in the server's words, times would make tables jump at each refresh.
+// Content from htmx is rewritten before it is painted: server-formatted times would make tables jump at each refresh.
 function rewrite() {
   tick();
   localTimes();
@@ -55,7 +55,7 @@ document.addEventListener("htmx:afterSwap", rewrite);
 setInterval(tick, 1000);
 document.addEventListener("visibilitychange", tick);
 
-// Each answer carries the server's date (whole seconds): follow it when the clocks drift apart.
+// Each response carries the server's date (whole seconds): adjust when the clocks drift apart.
 document.addEventListener("htmx:afterRequest", ({ detail }) => {
   const date = Date.parse(detail.xhr?.getResponseHeader("Date") ?? "");
   if (Math.abs(date - Date.now() - ahead) > 2000) ahead = date - Date.now();

@@ -1,6 +1,6 @@
-// Entry of every page: each module below has one duty and finds its own elements.
+// Entry point of every page: each module below has one task and finds its own elements.
 import "./morph.js";
-import "./portal.js"; // before what takes clicks and forms
+import "./portal.js"; // before the modules that handle clicks and forms
 import "./live.js";
 import "./age.js";
 import "./toast.js";

@@ -1,4 +1,4 @@
-// The reader's choices of theme and dock. theme.js applies them before the first paint.
+// The user's theme and dock settings. theme.js applies them before the first paint.
 import { on, onContent } from "./dom.js";
 import { recall, remember } from "./store.js";
 

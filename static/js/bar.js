@@ -1,10 +1,11 @@
-// The bar above a page for states of the whole page. The worst one is shown: signed out before down, down before lost.
+// The bar above a page for states of the whole page. Only the most severe one is shown: signed out before down, down
+// before lost.
 import { button, tag } from "./dom.js";
 
 const words = {
   "signed-out": ["You are signed out. ", "Sign in again", () => `/sign-in?next=${encodeURIComponent(location.pathname + location.search)}`],
   gone: [], // filled by showGone
-  down: [], // and by showDown
+  down: [], // set by showDown
   lost: ["Live updates are interrupted; trying again. What you see may be old. ", "Reload", () => location.href],
 };
 const active = new Set();
@@ -37,14 +38,14 @@ function draw() {
   const shown = document.getElementById("page-bar");
   const kind = Object.keys(words).find((name) => active.has(name));
   const [sentence, act, does] = words[kind] ?? [];
-  if (kind && shown?.textContent === sentence + (act ?? "")) return; // it is read out once
+  if (kind && shown?.textContent === sentence + (act ?? "")) return; // a screen reader announces it once
   shown?.remove();
   if (!kind) return;
   const bar = tag("div", "bar-note");
   bar.id = "page-bar";
   bar.setAttribute("role", "status");
   (document.getElementById("main") ?? document.body).prepend(bar);
-  bar.append(sentence); // after it is in the page, so that it is read out
+  bar.append(sentence); // after insertion into the page, so that screen readers announce it
   if (kind === "down" && act) {
     const cancel = button("btn small", act);
     cancel.addEventListener("click", does);

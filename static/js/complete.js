@@ -1,4 +1,4 @@
-// Completion of the filter language: the server offers, a pick replaces the word before the caret.
+// Completion of the filter language: the server offers suggestions, and a choice replaces the word before the caret.
 import { on } from "./dom.js";
 
 const WAIT = 120; // ms after the last key
@@ -16,7 +16,8 @@ function prepare(input) {
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Suggestions");
   const name = input.closest("label")?.querySelector(".vh")?.textContent ?? "Filter";
-  input.setAttribute("aria-label", name); // the list lies in the label and must not become part of its name
+  // the list is inside the label and must not become part of its accessible name
+  input.setAttribute("aria-label", name);
   input.setAttribute("role", "combobox");
   input.setAttribute("aria-autocomplete", "list");
   input.setAttribute("aria-expanded", "false");

@@ -1,4 +1,5 @@
-// What is asked before a request ([hx-confirm]) is a dialog of the page, whose button has the word of what was pressed.
+// Confirmations before a request ([hx-confirm]) as a dialog of the page. Its button repeats the text of the clicked
+// button.
 import { button, tag } from "./dom.js";
 import { whenUp } from "./portal.js";
 

@@ -1,4 +1,4 @@
-// Typing into a guest for the user: pasted text, and the on-screen keyboard of phones.
+// Types into a guest for the user: pasted text, and the on-screen keyboard of phones.
 import keysyms from "../vendor/novnc/core/input/keysymdef.js";
 import KeyTable from "../vendor/novnc/core/input/keysym.js";
 
@@ -33,7 +33,7 @@ export async function type(rfb, text, still = () => true) {
   }
 }
 
-const FILLER = "  "; // something to delete, or Backspace would be no input
+const FILLER = "  "; // without text to delete, Backspace causes no input event
 
 /** A field that brings up a phone's keyboard; what is typed in it goes to connection(). */
 export function keyboardField(connection) {

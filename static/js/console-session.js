@@ -1,17 +1,17 @@
-// One console and its states. Every path ends in a state with words:
-// idle, connecting, connected, disconnected (tries again by itself), failed and refused (need the user).
+// One console and its states. Every path ends in a described state: idle, connecting, connected, disconnected
+// (reconnects automatically), failed and refused (need the user).
 import RFB from "../vendor/novnc/core/rfb.js";
 import { Refusal, SignedOut, ticket } from "./console-ticket.js";
 
 const MOST_TRIES = 5;
-const FIRST_WAIT = 1_000; // ms; doubles with each try
+const FIRST_WAIT = 1_000; // ms; doubles with each attempt
 const OPEN_LIMIT = 15_000; // ms from the ticket to the first picture
-const STEADY = 10_000; // ms; a connection that lasted so long starts the count of tries anew
+const STEADY = 10_000; // ms; a connection that lasted this long resets the count of attempts
 
 export class Session {
   rfb = null;
   #screen; #ticketURL; #changed;
-  #round = 0; // each start raises it: what an older round still does is ignored
+  #round = 0; // each start increments it; callbacks of an older round are ignored
   #tries = 0; #timer = 0;
 
   /** changed(state, sentence) is called at each change of state. */

@@ -1,4 +1,4 @@
-// Asks the portal for a console ticket: one use, 30 seconds, for this VM and this session.
+// Requests a console ticket from the portal: single use, 30 seconds, for this VM and this session.
 import { sentence } from "./toast.js";
 
 /** A refusal that trying again will not change. */

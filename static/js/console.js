@@ -1,4 +1,4 @@
-// The console page: toolbar, words and states around a Session. noVNC itself draws into the screen.
+// The console page: toolbar, messages and states around a Session. noVNC itself draws into the screen.
 import { showBar } from "./bar.js";
 import { keyboardField, MOST_PASTED, type, untypable } from "./console-keys.js";
 import { Session } from "./console-session.js";
@@ -36,7 +36,8 @@ function begin(root) {
     for (const button of tool("scale")) button.setAttribute("aria-pressed", String(fit));
     if (!session.rfb) return;
     session.rfb.scaleViewport = fit;
-    session.rfb.clipViewport = !fit && matchMedia("(pointer: coarse)").matches; // a finger drags what a mouse scrolls
+    // touch drags where a mouse would scroll
+    session.rfb.clipViewport = !fit && matchMedia("(pointer: coarse)").matches;
     session.rfb.dragViewport = session.rfb.clipViewport;
   }
 
@@ -45,7 +46,7 @@ function begin(root) {
   const acts = {
     cad: () => {
       session.rfb?.sendCtrlAltDel();
-      session.rfb?.focus(); // or the next space bar would press the button again
+      session.rfb?.focus(); // otherwise the next space bar would press the button again
     },
     paste: () => askPaste(session),
     keyboard: () => keys.focus(),
@@ -72,7 +73,7 @@ function begin(root) {
   });
 }
 
-// The page's head follows the VM live: a VM that is switched on while its console is open gets its screen by itself.
+// The page's head updates live: a VM that starts while its console page is open gets its screen automatically.
 function whenItRuns(begin) {
   const phase = () => document.getElementById("vm-head")?.dataset.screen ?? ""; // empty: no screen
   let before = phase();
@@ -83,7 +84,7 @@ function whenItRuns(begin) {
   });
 }
 
-// A console that comes back by itself must not take the focus from what the user does meanwhile.
+// An automatic reconnect must not take the focus from the user.
 function mayFocus(root) {
   const focused = document.activeElement;
   return !focused || focused === document.body || focused.id === "main" || root.contains(focused);
@@ -104,7 +105,7 @@ function makeWords(screen) {
   return { text, button };
 }
 
-// The guest gets every key, Tab included; Ctrl+Alt+Home is the way out for people without a mouse.
+// The guest gets every key, Tab included; Ctrl+Alt+Home leaves the screen for users without a mouse.
 function leaveByKeys(screen, session, root) {
   screen.addEventListener("keydown", (event) => {
     if (!(event.ctrlKey && event.altKey && event.key === "Home")) return;

@@ -1,5 +1,6 @@
-// Context menus: an element with data-menu="/menus/vm/ID" shows that answer at the pointer. In the tree "*" is the row's own data-key, as a path.
-// The items are the page's own actions, rendered by the server for this user and this moment.
+// Context menus: an element with data-menu="/menus/vm/ID" shows the response of that address at the pointer. In the
+// tree, "*" stands for the row's own data-key, as a path. The server renders the items for this user and the object's
+// current state.
 import { on } from "./dom.js";
 import { arrows, place } from "./menu.js";
 
@@ -24,7 +25,7 @@ async function open(owner, box) {
   list.textContent = "";
   const address = owner.dataset.menu.replace("*", () => owner.dataset.key.replace(":", "/"));
   await htmx.ajax("GET", address, { source: list, target: list, swap: "innerHTML" });
-  if (list.childElementCount === 0) return; // refused: the toast says why
+  if (list.childElementCount === 0) return; // refused: the toast shows the reason
   list.showPopover();
   place(list, box);
   list.querySelector("a, button, summary")?.focus({ preventScroll: true });

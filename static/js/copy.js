@@ -8,7 +8,7 @@ async function copy(text, near) {
   field.value = text;
   field.className = "vh";
   field.setAttribute("aria-hidden", "true");
-  (near.closest("dialog") ?? document.body).append(field); // outside an open dialog nothing can be selected
+  (near.closest("dialog") ?? document.body).append(field); // a modal dialog makes elements outside unselectable
   field.select();
   const copied = document.execCommand("copy");
   field.remove();

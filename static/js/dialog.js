@@ -1,5 +1,5 @@
-// Dialogs. <a href="/vms/ID/delete" data-dialog> shows that address in the shared dialog; without scripts it is a page. What it
-// shows is an element of its own within it, for the toasts stand in the dialog beside that.
+// Dialogs. <a href="/vms/ID/delete" data-dialog> shows that address in the shared dialog; without scripts it is a page.
+// The content has its own element inside the dialog, because toasts are placed beside it.
 import { on } from "./dom.js";
 
 const shared = () => document.getElementById("dialog");
@@ -15,7 +15,7 @@ function show(content) {
   begin(dialog);
 }
 
-// One types at once what a dialog asks for; where it asks for nothing, Enter does what its button says.
+// The first field gets the focus; in a dialog without fields, the button does, so that Enter presses it.
 function begin(dialog) {
   const seen = (selector) => [...dialog.querySelectorAll(selector)].find((element) => element.checkVisibility() && !element.disabled);
   const first = seen("[aria-invalid=true]") ?? seen(".pad :is(input:not([type=hidden], [type=radio]:not(:checked)), select, textarea)") ?? seen("footer button:is(.primary, .danger)");
@@ -37,7 +37,7 @@ document.addEventListener("htmx:afterSwap", ({ detail }) => {
 
 on("click", "dialog [data-close]", (_, button) => button.closest("dialog").close());
 document.addEventListener("close-dialog", ({ target }) => {
-  // A dialog that is a page of its own, as in a new tab, leads to where what was asked for is seen.
+  // A dialog opened as a separate page, as in a new tab, redirects to the page that shows the result.
   const back = target.closest?.("#dialog, .dialog-page") && document.querySelector(".dialog-page a.page-only");
   shared()?.closest("dialog").close();
   if (back) location.assign(back.href);

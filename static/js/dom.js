@@ -1,4 +1,4 @@
-// Small helpers shared by the modules. Listeners sit on the document, so content that htmx brings needs no set-up.
+// Small helpers shared by the modules. Listeners are attached to the document, so content from htmx needs no set-up.
 
 /** Calls handle(event, element) for events of this type on, or inside, an element that matches the selector. */
 export function on(type, selector, handle, options) {

@@ -1,13 +1,13 @@
-// Forms that grow: repeated rows (disks, NICs), and parts that belong to one choice.
+// Dynamic forms: repeated rows (disks, NICs), and parts that belong to one option.
 import { on, onContent } from "./dom.js";
 
 on("click", "[data-row-add]", (event, button) => {
-  event.preventDefault(); // without scripts the same button asks the server for a row
+  event.preventDefault(); // without scripts the same button requests a row from the server
   const part = button.closest("[data-row-list], fieldset, form");
   const template = part.querySelector("template[data-row-template]");
   const rows = part.querySelector("[data-rows]");
   let index = rows.childElementCount;
-  // A field of a row may stand elsewhere in the form, as the image of the first disk does.
+  // A field of a row may be elsewhere in the form, such as the image of the first disk.
   const taken = () => rows.querySelector(`[data-row="${index}"]`) ?? part.closest("form").querySelector(`[name^="${button.value}[${index}]."]`);
   while (taken()) index++;
   const holder = document.createElement("template");
@@ -15,7 +15,7 @@ on("click", "[data-row-add]", (event, button) => {
   const row = holder.content.firstElementChild;
   row.dataset.row = String(index);
   rows.append(row);
-  window.htmx?.process(row); // its boxes for searching
+  window.htmx?.process(row); // its search fields
   row.querySelector("input, select")?.focus();
   rows.dispatchEvent(new Event("change", { bubbles: true }));
 });
@@ -30,7 +30,7 @@ on("click", "[data-row-remove]", (event, button) => {
   rows.dispatchEvent(new Event("change", { bubbles: true }));
 });
 
-// Enter in a box that searches among choices is not yet the form's.
+// Enter in the search field of a select must not submit the form.
 on("keydown", "[data-find]", (event) => {
   if (event.key === "Enter") event.preventDefault();
 });
@@ -46,7 +46,7 @@ function showParts() {
   }
 }
 
-// A heading with an ID follows by an answer of the server; another came with the page.
+// A heading with an ID is updated by a server response; other headings are updated here.
 on("change", "details.fold :is(input, select, textarea)", (_, field) => {
   const said = field.closest("details.fold").querySelector(":scope > summary > .muted:not([id])");
   if (said) said.textContent = "changed";
@@ -55,8 +55,8 @@ on("change", "details.fold :is(input, select, textarea)", (_, field) => {
 document.addEventListener("change", showParts);
 onContent(showParts);
 
-// A thing whose data would be lost is named by hand; the server checks the name as well. A field that the form does not show now,
-// as for disks that are kept, asks for nothing.
+// Deleting an object with data requires its name, and the server checks it too. Hidden fields, as for kept disks, are
+// not required.
 function confirmNames() {
   for (const input of document.querySelectorAll("[data-confirm-name]")) {
     const asked = getComputedStyle(input.closest(".if-delete") ?? input).display !== "none";
@@ -67,12 +67,7 @@ function confirmNames() {
 for (const type of ["input", "change"]) document.addEventListener(type, confirmNames);
 onContent(confirmNames);
 
-// Only forms with rows are redrawn by the server.
-onContent(() => {
-  if (document.querySelector("[data-rows]")) import("./redraw.js");
-});
-
-// A form that came back with faults leads to the first of them; what stands beside it and follows what is typed looks again.
+// A form returned with errors scrolls to the first one; a summary that follows the input is refreshed.
 document.addEventListener("htmx:afterSettle", ({ target, detail }) => {
   if (detail.requestConfig?.verb !== "post") return;
   target.querySelector?.("[aria-invalid=true]")?.focus();

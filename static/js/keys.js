@@ -1,4 +1,4 @@
-// Shortcuts: / ? [ and "g" followed by a letter. They can be switched off in the list that "?" shows.
+// Shortcuts: / ? [ and "g" followed by a letter. Users can disable them in the list that "?" shows.
 import { toggleDock } from "./appearance.js";
 import { isTyping, on, onContent } from "./dom.js";
 import { whenUp } from "./portal.js";

@@ -1,4 +1,4 @@
-// Lists: selecting rows, the count in the bulk bar, and moving through rows by keys.
+// Lists: row selection, the count in the bulk bar, and keyboard navigation between rows.
 import { isTyping, moveFocus, on, onContent } from "./dom.js";
 
 const rowBoxes = (list) => [...list.querySelectorAll("[data-select-row]")];
@@ -31,7 +31,7 @@ on("click", "[data-select-row]", (event, box) => {
   count(box.closest("[data-list]"));
 });
 
-document.addEventListener("reset", () => setTimeout(countAll)); // the boxes change after the event
+document.addEventListener("reset", () => setTimeout(countAll)); // the checkboxes change after the event
 onContent(countAll);
 
 const STEPS = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 };

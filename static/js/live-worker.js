@@ -1,14 +1,14 @@
-// The shared worker: one stream for all tabs. A browser opens six connections to a host over plain HTTP,
-// and a stream holds one for good; a worker also needs no secure context and is not slowed down like a hidden tab.
+// The shared worker: one event stream for all tabs. Over plain HTTP a browser opens only six connections per host, and
+// a stream occupies one. A worker also needs no secure context and is not throttled like a hidden tab.
 import { Stream } from "./stream.js";
 
-const ROLL_CALL = 60_000; // ms; a tab that has not answered the last call is gone (there is no event for that)
-const MEMORY = 300_000; // ms for which pokes are remembered for tabs that still load
+const ROLL_CALL = 60_000; // ms; a tab that did not answer the last ping is closed (browsers send no event for that)
+const MEMORY = 300_000; // ms for which events are kept for tabs that still load
 
-const tabs = new Map(); // port -> {keys: Set, answered: boolean}, the tab that spoke last at the end
-const pokedAt = new Map(); // key, or "" for all -> when, ms
+const tabs = new Map(); // port -> {keys: Set, answered: boolean}, the most recently active tab last
+const pokedAt = new Map(); // key, or "" for all -> time of the last event, ms
 let state = "";
-let pace = 1; // seconds between two pokes for a whole list
+let pace = 1; // seconds between two events of a list
 
 const stream = new Stream(
   (keys) => {
@@ -49,8 +49,8 @@ self.onconnect = ({ ports: [port] }) => {
   };
 };
 
-// A tab's content may be older than its first word here: it gets the pokes that came in between.
-// Keys that no stream covers yet need none, they are poked when one does.
+// A tab's content may be older than its first message here: it gets the events since then. Keys that no stream covers
+// yet are skipped: they get an event when a stream does.
 function catchUp(port, { keys, age }) {
   const since = Date.now() - age;
   const missed = (key) => stream.covers(key) && Math.max(pokedAt.get(key) ?? 0, pokedAt.get("") ?? 0) >= since;

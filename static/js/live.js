@@ -1,12 +1,12 @@
-// Live pages: tells the stream which keys this page shows, and pokes the elements that show a changed one.
-// A poke carries no data: the element's own hx-get fetches the truth.
+// Live pages: sends the stream the keys that this page shows, and refreshes the elements of a changed key. An event
+// carries no data: the element's own hx-get fetches the current state.
 import { onContent } from "./dom.js";
 import { showBar, showGone, hideBar } from "./bar.js";
 import { streamLive, streamLost } from "./portal.js";
 import { Stream } from "./stream.js";
 
 const MIN_GAP = 250; // ms between two refreshes of one element
-const LATER_AGE = 20_000; // ms; what htmx brings later is no older than its longest request
+const LATER_AGE = 20_000; // ms; content that htmx loads later is no older than its longest request
 
 const shown = () => [...document.querySelectorAll("[data-live]")]
   .filter((element) => !element.matches(".gone") && !element.closest('[aria-expanded="false"]'));
@@ -21,8 +21,8 @@ function poked(keys) {
 
 const refreshes = new WeakMap(); // element -> {last, timer}
 
-// At once where the last refresh is long ago, else when the gap is over, which is an element's own where what it shows changes
-// less often: the last poke is never lost.
+// Refreshes at once if the last refresh is long ago, otherwise after the gap, so that the last event is never lost. An
+// element may set a longer gap.
 function refresh(element) {
   const gap = Math.max(MIN_GAP, 1000 * Number(element.dataset.gap ?? 0));
   const turn = refreshes.get(element) ?? { last: -gap, timer: 0 };
@@ -42,7 +42,7 @@ function reported(state, quiet) {
   streamLive();
 }
 
-// Lists follow each second; where many people watch them the server takes longer, and the page says so.
+// Lists refresh every second; under load the server uses a longer interval, which the page shows.
 function paced(seconds) {
   const word = document.getElementById("pace");
   if (!word) return;
@@ -50,7 +50,7 @@ function paced(seconds) {
   word.textContent = `live, every ${seconds} s`;
 }
 
-// How old, at most, what the page shows can be when it first asks for its keys, ms.
+// Maximum age of the page's content when it first subscribes to its keys, in ms.
 let contentAge = () => {
   contentAge = () => LATER_AGE;
   return performance.now();
@@ -109,13 +109,13 @@ document.addEventListener("quantix:back", () => {
   poked(null);
 });
 addEventListener("pageshow", (event) => {
-  if (!event.persisted) return; // back from the browser's page cache: all of it is old
+  if (!event.persisted) return; // restored from the browser's page cache: all content is outdated
   followed = "";
   follow();
   poked(null);
 });
 
-// How a refresh of a live element went, shown on the element instead of as a toast.
+// Errors of a live refresh are shown on the element instead of as a toast.
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.target.matches("[data-live].gone")) event.preventDefault();
 });
@@ -130,7 +130,7 @@ document.addEventListener("htmx:afterRequest", ({ target, detail }) => {
   follow();
 });
 
-// The head of what is gone shows no state of it any more, and offers nothing.
+// The head of a deleted object shows no state and no actions.
 function headGone(head) {
   showGone(head.dataset.gone, head.dataset.goneHref);
   const [chip, ...others] = head.querySelectorAll(".title .chip");

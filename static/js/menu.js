@@ -1,4 +1,4 @@
-// Menus (<details class="menu">): placed beside their button whatever clips it, closed by Escape or a click elsewhere.
+// Menus (<details class="menu">): placed beside their button and never clipped, closed by Escape or a click elsewhere.
 import { isTyping, moveFocus, on } from "./dom.js";
 
 const GAP = 4, EDGE = 8; // px
@@ -6,7 +6,7 @@ const GAP = 4, EDGE = 8; // px
 /** Fixes a list to the screen beside the box {left, right, top, bottom}, above it where below is too little room. */
 export function place(list, box, alignRight = false) {
   list.classList.add("placed");
-  list.style.left = list.style.top = "0"; // or the room at its old place would limit the width
+  list.style.left = list.style.top = "0"; // otherwise the space at its old position would limit the width
   const { width, height } = list.getBoundingClientRect();
   const left = alignRight ? box.right - width : box.left;
   const below = box.bottom + GAP + height <= innerHeight - EDGE || box.top < innerHeight / 2;
@@ -51,7 +51,7 @@ document.addEventListener("toggle", ({ target }) => {
   if (!beside(target)) fit(target.parentElement.closest(".menu-list"));
 }, { capture: true });
 
-// A mouse over an item opens its submenu, and over another item closes it; a click on it does not close it again.
+// Hovering over an item opens its submenu, and hovering over another item closes it; a click on the item keeps it open.
 on("pointerover", ".menu-list .menu-item", ({ pointerType }, item) => {
   if (pointerType !== "mouse") return;
   const own = item.matches(OPENS) ? item.parentElement : null;
@@ -67,7 +67,7 @@ on("click", OPENS, (event, summary) => {
 
 const opened = () => [...document.querySelectorAll("details.menu[open]")];
 const closeAll = (except) => opened().forEach((menu) => { if (menu !== except && !menu.contains(except)) menu.open = false; });
-const anchors = new WeakMap(); // where each menu's button stood when the list was placed
+const anchors = new WeakMap(); // position of each menu's button when the list was placed
 
 function placeOf(menu) {
   const list = menu.querySelector(":scope > .menu-list"), box = menu.querySelector("summary").getBoundingClientRect();
@@ -89,7 +89,7 @@ document.addEventListener("toggle", ({ target }) => {
   placeOf(target);
 }, { capture: true });
 
-// What htmx brings in may move an open menu's button, change the size of its list, and take the focused item with it.
+// Content from htmx may move the button of an open menu, resize its list, and remove the focused item.
 document.addEventListener("htmx:afterSettle", ({ target }) => {
   opened().forEach(placeOf);
   const menu = target.closest?.("details.menu[open]");
@@ -102,7 +102,7 @@ document.addEventListener("click", ({ target }) => {
   if (item && !item.matches('[aria-disabled="true"], label, summary')) closeAll(null);
 });
 document.addEventListener("focusin", ({ target }) => closeAll(target.closest("details.menu")));
-// A phone's keyboard moves and shrinks the page: a menu in which one types stays.
+// A phone's keyboard resizes the page: a menu with a focused field stays open.
 const typing = () => document.activeElement?.matches(".menu-list input") ?? false;
 addEventListener("resize", () => { if (!typing()) closeAll(null); });
 document.addEventListener("scroll", ({ target }) => {
@@ -116,7 +116,7 @@ on("keydown", "details.menu", (event, menu) => {
   if (event.key === "Escape" && menu.open) {
     menu.open = false;
     menu.querySelector("summary").focus();
-    event.preventDefault(); // a dialog around it stays open
+    event.preventDefault(); // a surrounding dialog stays open
   } else if (event.key === "ArrowDown" && !menu.open && event.target.matches("summary")) {
     menu.open = true;
     event.preventDefault();

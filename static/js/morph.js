@@ -1,4 +1,4 @@
-// What a live refresh must not undo: it is the user's, not the server's.
+// Attributes that belong to the user, which a live refresh must not reset.
 
 const ownAttributes = [
   [/^open$/, "details, dialog"],

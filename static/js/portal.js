@@ -1,19 +1,19 @@
-// Whether the portal answers. Where it does not, the page says so within seconds, draws each state as unknown once nothing was heard
-// for 30 s, and holds what its user asks for until the portal is back.
+// Detects whether the portal responds. If it does not, the page shows that within seconds, draws each state as unknown
+// after 30 s, and holds the user's requests until the portal is back.
 import { hideBar, showBar, showDown } from "./bar.js";
 import { on } from "./dom.js";
 import { toast } from "./toast.js";
 import { drawKnown, drawUnknown } from "./unknown.js";
 
-const PATIENCE = 2_000; // ms from a lost stream to the question whether the portal answers
-const AGAIN = 2_000; // ms between two questions
-const ANSWER = 2_500; // ms that an answer may take
-const UNKNOWN_AFTER = 30_000; // ms without a word, as for a host
+const PATIENCE = 2_000; // ms from a lost stream to the first probe of the portal
+const AGAIN = 2_000; // ms between two probes
+const ANSWER = 2_500; // timeout of a probe, ms
+const UNKNOWN_AFTER = 30_000; // ms without a response, as for a host
 
-let lost = false; // the stream
+let lost = false; // whether the stream is lost
 let down = false;
-let heard = performance.now(); // when the portal was heard last, while it is lost or down
-let held = null; // {word, go, valid}: what goes on once the portal is back
+let heard = performance.now(); // time of the portal's last response, while it is lost or down
+let held = null; // {word, go, valid}: the request to send once the portal is back
 let question = 0, silence = 0; // timers
 
 /** The stream is lost, after a silence of so many ms. */
@@ -111,7 +111,7 @@ document.addEventListener("submit", (event) => {
   hold(event, wordOf(submitter), () => form.requestSubmit(submitter), form);
 }, { capture: true });
 
-// What a search box or a live part of the page asks for by itself is not worth waiting for.
+// Automatic requests of search boxes and live elements are not held.
 document.addEventListener("htmx:confirm", (event) => {
   const { elt, verb, question: asks, triggeringEvent, issueRequest } = event.detail;
   if (!(lost || down) || asks || event.defaultPrevented || elt.matches("[data-live], input, select, textarea") || verb === "get" && !elt.matches("a, button, #dialog")) return;

@@ -1,4 +1,4 @@
-// Global search: htmx brings the results as one types; here are the keys that move through them.
+// Global search: htmx loads the results while the user types; this module moves through them by keyboard.
 import { moveFocus, on } from "./dom.js";
 
 const box = () => document.querySelector(".search .results");

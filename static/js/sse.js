@@ -1,4 +1,5 @@
-// Reads a stream of server-sent events by fetch: unlike EventSource it tells the status of a refusal and takes any event name.
+// Reads server-sent events with fetch: unlike EventSource it exposes the status of a refusal and accepts any event
+// name.
 
 export class Refused extends Error {
   constructor(status) {

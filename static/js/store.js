@@ -1,4 +1,4 @@
-// What this browser remembers; without storage it just forgets.
+// This browser's local storage; without storage, nothing is remembered.
 
 /** The stored text under quantix.<name>, or null. */
 export function recall(name) {

@@ -1,10 +1,10 @@
-// One stream of pokes for a changing set of keys. Used by the shared worker, and by a page where there is none.
+// One event stream for a changing set of keys. Used by the shared worker, and by pages in browsers without one.
 import { events, Refused } from "./sse.js";
 
 const OPEN_DELAY = 300; // ms; several tabs that load together cause one stream
-const SILENCE = 12_000; // ms; the server pings each 5 s
+const SILENCE = 12_000; // ms; the server sends a ping every 5 s
 const FIRST_RETRY = 1_000, LAST_RETRY = 30_000;
-const MOST_KEYS = 170; // keeps the URL below the 8 KB that proxies take
+const MOST_KEYS = 170; // keeps the URL below the 8 KB limit of proxies
 
 export class Stream {
   #poke; #report; #paced;
@@ -63,7 +63,7 @@ export class Stream {
     this.#timer = setTimeout(() => this.#connect(), delay);
   }
 
-  // The old stream is held until the new one is accepted: no poke falls between them.
+  // The old stream stays open until the new one is accepted, so that no event is lost.
   async #connect() {
     const keys = this.#keys, control = new AbortController();
     this.#opening?.abort();
@@ -91,7 +91,7 @@ export class Stream {
     if (control === this.#open || control === this.#opening) this.#lose(control, failure);
   }
 
-  // What changed before the stream covered a key is unknown, so keys that are new to it count as poked.
+  // Changes before the stream covered a key are unknown, so new keys count as changed.
   #adopt(control, keys) {
     const fresh = keys.filter((key) => !this.#followed.has(key));
     this.#open?.abort();

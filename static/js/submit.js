@@ -1,4 +1,4 @@
-// Nothing happens on an action that is disabled, and nothing is sent twice.
+// Ignores clicks on disabled actions and prevents double submission.
 const SENDING = "sending";
 
 document.addEventListener("click", (event) => {

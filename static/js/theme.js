@@ -1,4 +1,4 @@
-// A classic script in <head>: it sets theme and dock before the first paint, so that nothing flashes.
+// A classic script in <head>: it sets theme and dock before the first paint, so that the page does not flash.
 (() => {
   const root = document.documentElement;
   let theme = null, dock = null, height = null;

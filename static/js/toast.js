@@ -1,9 +1,9 @@
-// Toasts: short answers to what the user did. Good news leaves by itself, bad news waits to be read.
+// Toasts: short results of the user's actions. Success messages disappear by themselves, errors stay until closed.
 import { on } from "./dom.js";
 import { showBar } from "./bar.js";
 
 const MOST = 4, STAY = 6_000;
-const NOTICED = 100; // ms until a screen reader has noticed a region that is new to it
+const NOTICED = 100; // ms until a screen reader has noticed a new live region
 const kinds = ["ok", "warn", "bad", "info"];
 
 /** Shows a sentence; kind is ok, warn, bad or info. */
@@ -30,8 +30,9 @@ export function toast(kind, text) {
   else say();
 }
 
-// A modal dialog takes all around it from the pointer and from screen readers, whatever lies on top. So the tray stands in the dialog
-// that is open, and as a popover shown last above it. Whether it has moved: a region that comes with its words is not read out.
+// A modal dialog makes everything outside inert for the pointer and for screen readers. So the tray moves into the open
+// dialog, and as a popover shown last it is on top. Returns whether it moved: a live region inserted together with its
+// text is not announced.
 function raise(tray) {
   const place = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
   const moved = tray.parentElement !== place;
@@ -73,7 +74,8 @@ const isBackground = (element) => element.matches("[data-live]");
 document.addEventListener("htmx:responseError", ({ target, detail: { xhr } }) => {
   if (xhr.status === 401) showBar("signed-out");
   if (isBackground(target)) return;
-  if (xhr.status === 401) toast("bad", "You are signed out, so nothing was done. Sign in again in another tab; what you typed here stays."); // a dialog lies over the bar
+  // a dialog covers the bar
+  if (xhr.status === 401) toast("bad", "You are signed out, so nothing was done. Sign in again in another tab; what you typed here stays.");
   else toast("bad", sentence(xhr.status, xhr.getResponseHeader("X-Quantix-Message"), xhr.responseText));
 });
 document.addEventListener("htmx:sendError", ({ target }) => {

@@ -1,4 +1,5 @@
-// The inventory tree: keyboard as in the ARIA tree pattern, levels that load when opened, open rows remembered.
+// The inventory tree: keyboard navigation as in the ARIA tree pattern, levels that load when opened, and remembered
+// open rows.
 import { on, onContent } from "./dom.js";
 import { recall, remember } from "./store.js";
 
@@ -45,9 +46,9 @@ function toggle(item) {
   remember("open", JSON.stringify([...open].slice(-MOST_REMEMBERED)));
 }
 
-const restored = new WeakSet(); // rows opened once from memory; a later refresh must not reopen what the user closed
+const restored = new WeakSet(); // rows that were restored as open; a later refresh must not reopen what the user closed
 
-// Only one row of a tree is a tab stop; links inside rows are reached by Enter on the row.
+// Only one row of a tree is a tab stop; Enter on a row follows its link.
 function prepare() {
   for (const tree of document.querySelectorAll("[role=tree]")) {
     const items = [...tree.querySelectorAll(ITEM)];

@@ -1,7 +1,7 @@
-// How states look while the portal does not answer: nobody knows them, as of a host that is not heard.
+// Shows states as unknown while the portal does not respond, as for an offline host.
 
 const WORD = "Unknown";
-const drawn = new Map(); // element -> what it was
+const drawn = new Map(); // element -> its former content
 
 function keep(element) {
   drawn.set(element, { html: element.innerHTML, className: element.getAttribute("class"), title: element.getAttribute("title") });

@@ -1,13 +1,13 @@
-// Uploads: sends the files that the person has chosen on this page, by tus, from wherever their hosts have them. A row says which upload
-// it is; the file itself is known only to the page in which it was chosen, so after a reload it is chosen again.
+// Uploads the files that the user has selected on this page, by tus, and resumes at the offset that the host reports.
+// Only the page in which a file was selected knows the file, so after a reload the user selects it again.
 import { on, onContent } from "./dom.js";
 import { sentence, toast } from "./toast.js";
 
-const TRIES = [0, 500, 1000, 2000, 4000, ...Array(120).fill(8000)]; // ms; counted anew after each byte that gets through
-const SAID = 400; // ms between two words about one upload
+const TRIES = [0, 500, 1000, 2000, 4000, ...Array(120).fill(8000)]; // ms; restarts after each byte that arrives
+const SAID = 400; // ms between two status messages about one upload
 
-const chosen = new Map(); // what tells a file from others -> File
-const jobs = new Map(); // an upload's address -> {upload, state, words, done}
+const chosen = new Map(); // fingerprint of a file -> File
+const jobs = new Map(); // address of an upload -> {upload, state, words, done}
 
 const nameOf = (file) => `${file.name.slice(0, 200)}/${file.size}/${file.lastModified}`;
 
@@ -51,7 +51,7 @@ function draw(row) {
   part("words").textContent = job.words;
 }
 
-// The list shows what has changed at once; by itself it asks now and then.
+// The list shows changes at once; otherwise it polls.
 const refresh = (element) => element?.closest("[data-live]")?.dispatchEvent(new CustomEvent("poke"));
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -68,7 +68,7 @@ function left(seconds) {
 
 const statusOf = (error) => error.originalResponse?.getStatus() ?? 0;
 
-// What the portal or the host has refused, it would refuse again. An offset that has moved on is asked for anew.
+// A refusal by the portal or the host is final. A changed offset is requested again.
 function again(error) {
   const status = statusOf(error);
   return status === 0 || status >= 500 || status === 423 || status === 429 || (status === 409 && !error.originalResponse.getHeader("X-Quantix-Message"));
