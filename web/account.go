@@ -35,7 +35,7 @@ type passwordForm struct {
 }
 
 // passwordPage shows the form for a new password. It never repeats a typed password, only the address to return to.
-func (s *Server) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how asked) error {
+func (s *Server) passwordPage(c echo.Context, a fleet.Actor, in passwordForm, how formState) error {
 	if !how.again() {
 		in.Next = c.QueryParam("next")
 		if !a.MustChange {

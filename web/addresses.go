@@ -31,7 +31,7 @@ func addressesTab(c echo.Context) string {
 }
 
 // askReservation shows the reservation form; the query of the link fills its fields.
-func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, how asked) error {
+func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, how formState) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
@@ -52,17 +52,17 @@ func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, h
 
 func (s *Server) reserve(c echo.Context, a fleet.Actor, in reserveForm) (end, error) {
 	lease, tasks, err := s.Control.ReserveAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), fleet.StaticLease{MAC: in.MAC, IP: in.IP, Name: in.Name})
-	return stay(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+told(len(tasks))), err
+	return stay(addressesTab(c), lease.IP+" is reserved for "+lease.MAC+sentToHosts(len(tasks))), err
 }
 
 func (s *Server) freeAddress(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	mac := strings.ToLower(c.Param("mac"))
 	tasks, err := s.Control.FreeAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), mac)
-	return stay(addressesTab(c), "Nothing is reserved for "+mac+" any more"+told(len(tasks))), err
+	return stay(addressesTab(c), "Nothing is reserved for "+mac+" any more"+sentToHosts(len(tasks))), err
 }
 
-// told says that hosts are asked, where there are any.
-func told(hosts int) string {
+// sentToHosts says in a message that hosts have tasks, if there are any.
+func sentToHosts(hosts int) string {
 	if hosts == 0 {
 		return "."
 	}

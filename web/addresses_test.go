@@ -33,7 +33,7 @@ func addressed(p *portal) (network string, web, db fleet.VMID) {
 	return "/networks/" + string(id), web, db
 }
 
-func TestTheAddressesOfANetwork(t *testing.T) {
+func TestNetworkAddressesTabReservesAddresses(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	network, web, _ := addressed(p)
@@ -71,7 +71,7 @@ func TestTheAddressesOfANetwork(t *testing.T) {
 	seen.lacks(t, "host-1")
 }
 
-func TestTheAPIOfAddresses(t *testing.T) {
+func TestAPIReservesAddresses(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	network, web, _ := addressed(p)

@@ -30,14 +30,14 @@ import (
 	"quantix/web"
 )
 
-// newWhole returns a portal with both listeners: agents dial agentURL over mutual TLS, and new jobs wake them.
-func newWhole(t testing.TB) (p *portal, agentURL string) {
+// newPortalWithAgents returns a portal with both listeners: agents dial agentURL over mutual TLS, and new jobs wake them.
+func newPortalWithAgents(t testing.TB) (p *portal, agentURL string) {
 	t.Helper()
-	return newWholeOn(t, testkit.DB(t))
+	return newPortalWithAgentsOn(t, testkit.DB(t))
 }
 
-// newWholeOn is newWhole with a database that another portal may share. Hosts dial its consoles at agentURL.
-func newWholeOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
+// newPortalWithAgentsOn is newPortalWithAgents with a database that another portal may share. Hosts dial its consoles at agentURL.
+func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	t.Helper()
 	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -182,9 +182,9 @@ func credentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.C
 }
 
 // A pool of thousands of volumes makes a long result. If the portal refused it, the agent would send it forever.
-func TestALongResultIsTaken(t *testing.T) {
+func TestLongJobResultAccepted(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	m.report(t)
 	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, control.CreatePool{
@@ -212,9 +212,9 @@ func TestALongResultIsTaken(t *testing.T) {
 	}
 }
 
-func TestAnAgentJoinsReportsAndWorks(t *testing.T) {
+func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	m.report(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)
@@ -257,9 +257,9 @@ func TestAnAgentJoinsReportsAndWorks(t *testing.T) {
 	m.report(t)
 }
 
-func TestWhoMayNotSpeakForAHost(t *testing.T) {
+func TestAgentCallsWithoutProofRefused(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	stranger := &tls.Config{RootCAs: m.credentials.CA}
 	via := func(conf *tls.Config) *http.Client {
@@ -324,9 +324,9 @@ func TestWhoMayNotSpeakForAHost(t *testing.T) {
 	}
 }
 
-func TestAClaimEndsWithItsAgent(t *testing.T) {
+func TestClaimEndsWhenAgentDisconnects(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	parked := func(want string) {
 		t.Helper()

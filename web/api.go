@@ -69,7 +69,7 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 	if err != nil {
 		return nil, err
 	}
-	out, replayed, err := once(ctx, s, a, key, func(ctx context.Context) (*O, error) { return do(ctx, a, in) })
+	out, replayed, err := idempotent(ctx, s, a, key, func(ctx context.Context) (*O, error) { return do(ctx, a, in) })
 	if replayed {
 		c.Response().Header().Set(replayHeader, "true")
 	}
@@ -120,7 +120,7 @@ func (s *Server) registerAPI(e *echo.Echo) {
 	config.RejectUnknownQueryParameters = true // a misspelt filter would silently return unfiltered results
 	api := humaecho.New(e, config)
 	api.UseMiddleware(func(ctx huma.Context, next func(huma.Context)) {
-		takeForJSON(humaecho.Unwrap(ctx).Request())
+		formTypeAsJSON(humaecho.Unwrap(ctx).Request())
 		next(huma.WithValue(ctx, callKey{}, humaecho.Unwrap(ctx)))
 	})
 	for _, o := range s.operations() {
@@ -135,9 +135,9 @@ const apiDescription = "The operations of the pages, for programs. Lists answer 
 	"?after= to go on. Refusals are problem+json with a sentence that says what to do, and the path of the field where one applies. " +
 	"What you may not see answers 404, as what does not exist."
 
-// takeForJSON treats a request body as JSON where curl and other clients send the form content type by default. Only
+// formTypeAsJSON treats a request body as JSON where curl and other clients send the form content type by default. Only
 // requests with a bearer token qualify: browsers never add one by themselves, so cross-site forms are excluded.
-func takeForJSON(r *http.Request) {
+func formTypeAsJSON(r *http.Request) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" && bearerOf(r) != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}

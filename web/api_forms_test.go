@@ -8,7 +8,7 @@ import (
 )
 
 // curl -d sends the form content type by default. With a token, the body is read as JSON anyway.
-func TestJSONUnderAFormsTypeIsTakenWithAToken(t *testing.T) {
+func TestFormContentTypeReadAsJSONWithToken(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	chief := p.program("ann", fleet.RoleAdmin, nil)
@@ -18,14 +18,14 @@ func TestJSONUnderAFormsTypeIsTakenWithAToken(t *testing.T) {
 	chief.call("POST", "/api/v1/projects", `{"name": "lab"}`, "Content-Type", "text/xml").is(t, http.StatusUnsupportedMediaType)
 }
 
-func TestUnknownQueryParametersAreRefusedByName(t *testing.T) {
+func TestUnknownQueryParametersRefused(t *testing.T) {
 	t.Parallel()
 	chief := newPortal(t).program("ann", fleet.RoleAdmin, nil)
 	chief.call("GET", "/api/v1/vms?filer=name:web", "").is(t, http.StatusUnprocessableEntity).has(t, "query.filer", "There is no such parameter.")
 	chief.call("GET", "/api/v1/vms?filter=name:web&limit=5", "").is(t, http.StatusOK)
 }
 
-func TestReplayedAnswerSaysSo(t *testing.T) {
+func TestReplayedResponseHasReplayHeader(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	chief := p.program("ann", fleet.RoleAdmin, nil)

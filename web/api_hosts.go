@@ -92,7 +92,7 @@ type foundVMsInput struct {
 	ListQuery
 }
 
-func (s *Server) apiFoundVMs(ctx context.Context, a fleet.Actor, in *foundVMsInput) (*pageOutput[fleet.DiscoveredVM], error) {
+func (s *Server) apiDiscoveredVMs(ctx context.Context, a fleet.Actor, in *foundVMsInput) (*pageOutput[fleet.DiscoveredVM], error) {
 	host, err := s.Control.GetHost(ctx, a, in.ID)
 	if err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ func list[T any](get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page
 	}
 }
 
-// whole returns all items as the only page of a list.
-func whole[T any](items []T, err error) (*pageOutput[T], error) {
+// singlePage returns all items as the only page of a list.
+func singlePage[T any](items []T, err error) (*pageOutput[T], error) {
 	if items == nil {
 		items = []T{}
 	}

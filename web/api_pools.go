@@ -51,7 +51,7 @@ func (s *Server) apiGetPool(ctx context.Context, a fleet.Actor, in *PoolPath) (*
 
 func (s *Server) apiPoolVolumes(ctx context.Context, a fleet.Actor, in *PoolPath) (*pageOutput[query.VolumeOn], error) {
 	volumes, err := s.Control.PoolVolumes(ctx, a, in.ID)
-	return whole(volumes, err)
+	return singlePage(volumes, err)
 }
 
 type poolListInput struct {

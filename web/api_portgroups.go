@@ -52,7 +52,7 @@ func (s *Server) apiSetPortGroup(ctx context.Context, a fleet.Actor, in *setPort
 	return s.tasksOf(ctx, a, ids, err)
 }
 
-func (s *Server) apiDropPortGroup(ctx context.Context, a fleet.Actor, in *PortGroupPath) (*pageOutput[fleet.Task], error) {
+func (s *Server) apiDeletePortGroup(ctx context.Context, a fleet.Actor, in *PortGroupPath) (*pageOutput[fleet.Task], error) {
 	ids, err := s.Control.DropPortGroup(ctx, a, in.ID, in.Group)
 	return s.tasksOf(ctx, a, ids, err)
 }

@@ -63,7 +63,7 @@ func (s *Server) apiDeleteProject(ctx context.Context, a fleet.Actor, in *Projec
 }
 
 func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath) (*pageOutput[identity.Member], error) {
-	return whole(s.Control.ListMembers(ctx, a, in.ID))
+	return singlePage(s.Control.ListMembers(ctx, a, in.ID))
 }
 
 // MemberPath names a project and a user.

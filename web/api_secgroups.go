@@ -81,5 +81,5 @@ func (s *Server) apiWouldPass(ctx context.Context, a fleet.Actor, in *passInput)
 }
 
 func (s *Server) apiNICFilters(ctx context.Context, a fleet.Actor, in *VMPath) (*pageOutput[fleet.NICFilter], error) {
-	return whole(s.Control.NICFilters(ctx, a, in.ID))
+	return singlePage(s.Control.NICFilters(ctx, a, in.ID))
 }

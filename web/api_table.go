@@ -63,7 +63,7 @@ func (s *Server) operations() []operation {
 		op(post, "/vms/{id}/reapply", policy.VMChange, accepted, "reapply-vm", "Undo what somebody changed on the host", s.apiReapply),
 		op(get, "/vms/{id}/guest", policy.VMSee, ok, "get-guest", "Get what a VM's guest says of itself through its agent, and what it can be asked for", s.apiGuest),
 		op(post, "/vms/{id}/guest", policy.VMUse, accepted, "ask-guest", "Ask a guest's agent to freeze or thaw its file systems, trim them, set its clock or a user's password, or run a program where the VM's policy allows it", s.apiAskGuest),
-		op(put, "/vms/{id}/protection", policy.VMChange, ok, "protect-vm", "Set what guards a VM: protection from deletion, a lock with a reason, and when it expires", s.apiGuardVM),
+		op(put, "/vms/{id}/protection", policy.VMChange, ok, "protect-vm", "Set what guards a VM: protection from deletion, a lock with a reason, and when it expires", s.apiProtectVM),
 		op(get, "/vms/{id}/events", policy.VMSee, ok, "get-vm-events", "Get what happened to a VM", s.apiVMEvents),
 
 		op(get, "/appliances", policy.InfraChange, ok, "list-appliances", "List the files in pools of which a VM can be made: OVA archives, and disks of other products, as their hosts read them", s.apiAppliances),
@@ -77,7 +77,7 @@ func (s *Server) operations() []operation {
 		op(patchOne, "/hosts/{id}", policy.InfraChange, ok, "update-host", "Change a host's labels or description by a JSON merge patch", s.apiUpdateHost),
 		op(remove, "/hosts/{id}", policy.InfraChange, noContent, "delete-host", "Forget a host that has no VMs", s.apiDeleteHost),
 		op(post, "/hosts/{id}/actions", policy.InfraChange, ok, "act-on-host", "Clear a host's identity conflict", s.apiActOnHost),
-		op(get, "/hosts/{id}/discovered-vms", policy.InfraSee, ok, "list-discovered-vms", "List the VMs of a host that Quantix did not make", s.apiFoundVMs),
+		op(get, "/hosts/{id}/discovered-vms", policy.InfraSee, ok, "list-discovered-vms", "List the VMs of a host that Quantix did not make", s.apiDiscoveredVMs),
 
 		op(get, "/pools", policy.StorageSee, ok, "list-pools", "List storage pools", list(s.Control.ListPoolsInFull)),
 		op(post, "/pools", policy.InfraChange, created, "create-pool", "Create a storage pool on some hosts", s.apiCreatePool),
@@ -150,8 +150,8 @@ func (s *Server) operations() []operation {
 		op(remove, "/networks/{id}/reservations/{mac}", policy.InfraChange, accepted, "free-address", "Give the address back that is kept for a NIC", s.apiFreeAddress),
 		op(get, "/vms/{id}/addresses", policy.VMSee, ok, "get-vm-addresses", "Get what is known of the addresses of a VM's cards: from which source, and what is reserved", s.apiVMAddresses),
 		op(get, "/networks/{id}/port-groups", policy.StorageSee, ok, "list-port-groups", "List a network's port groups, those that you may know of", s.apiPortGroups),
-		op(put, "/networks/{id}/port-groups/{group}", policy.InfraChange, accepted, "set-port-group", "Give a network that is defined here a port group, or change it, on all its hosts and for the NICs that are on it; a task for each host", s.apiSetPortGroup),
-		op(remove, "/networks/{id}/port-groups/{group}", policy.InfraChange, accepted, "drop-port-group", "Take a port group from its network; refused while VMs have NICs on it", s.apiDropPortGroup),
+		op(put, "/networks/{id}/port-groups/{group}", policy.InfraChange, accepted, "set-port-group", "Give a network that is defined here a port group, or change it, on all its hosts and for the cards that are on it; a task for each host", s.apiSetPortGroup),
+		op(remove, "/networks/{id}/port-groups/{group}", policy.InfraChange, accepted, "drop-port-group", "Take a port group from its network; refused while VMs have cards on it", s.apiDeletePortGroup),
 		op(put, "/networks/{id}/port-groups/{group}/grants/{project}", policy.InfraChange, noContent, "grant-port-group", "Open a port group to a project, or to \"all\"", s.apiGrantPortGroup),
 		op(remove, "/networks/{id}/port-groups/{group}/grants/{project}", policy.InfraChange, noContent, "revoke-port-group", "Close a port group to a project, or to \"all\"; VMs on it stay", s.apiRevokePortGroup),
 		op(put, "/networks/{id}/grants/{project}", policy.InfraChange, noContent, "grant-network", "Open a network that leads out of its hosts to a project, or to \"all\"", s.apiGrantNetwork),

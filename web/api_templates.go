@@ -70,11 +70,11 @@ type deleteTemplateInput struct {
 
 func (s *Server) apiDeleteTemplate(ctx context.Context, a fleet.Actor, in *deleteTemplateInput) (*tasksAsked, error) {
 	tasks, err := s.Control.DeleteTemplate(ctx, a, in.ID, in.Confirm)
-	return goneTasks(tasks), err
+	return deletionTasks(tasks), err
 }
 
-// goneTasks returns the tasks that delete files.
-func goneTasks(tasks []fleet.TaskID) *tasksAsked {
+// deletionTasks returns the tasks that delete files.
+func deletionTasks(tasks []fleet.TaskID) *tasksAsked {
 	out := &tasksAsked{}
 	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)
 	return out
@@ -111,7 +111,7 @@ type deleteTemplateVersionInput struct {
 
 func (s *Server) apiDeleteTemplateVersion(ctx context.Context, a fleet.Actor, in *deleteTemplateVersionInput) (*tasksAsked, error) {
 	tasks, err := s.Control.DeleteTemplateVersion(ctx, a, in.of(), in.Confirm)
-	return goneTasks(tasks), err
+	return deletionTasks(tasks), err
 }
 
 // TemplateGrantPath names a template and the project that it is published to.

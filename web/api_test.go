@@ -13,7 +13,7 @@ import (
 )
 
 // subtests run in sequence: the last one checks that nothing has changed
-func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel
+func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 	t.Parallel()
 	p := newPortal(t)
 	shop, lab := p.addProject("shop"), p.addProject("lab")
@@ -96,7 +96,7 @@ func TestEveryRefusalHasItsStatus(t *testing.T) { //nolint:tparallel
 	}
 }
 
-func TestFaultsOfThePortalItself(t *testing.T) {
+func TestInternalErrorsHideDetails(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)
@@ -121,7 +121,7 @@ func TestFaultsOfThePortalItself(t *testing.T) {
 	}
 }
 
-func TestTheRestOfTheAPI(t *testing.T) {
+func TestRemainingAPIOperations(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	ctx := t.Context()
@@ -198,7 +198,7 @@ func TestTheRestOfTheAPI(t *testing.T) {
 	check("delete a host", admin.DeleteHost(ctx, other), true)
 }
 
-func TestTheDescriptionIsOfTheSameTypes(t *testing.T) {
+func TestOpenAPIMatchesGoTypes(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	a := p.browser().get("/api/v1/openapi.json").is(t, http.StatusOK)

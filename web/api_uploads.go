@@ -30,7 +30,7 @@ func (s *Server) uploadRoutes() []route {
 	return append(
 		out,
 		route{put, apiBase + "/pools/:id/uploads/:name", tokenInflow, policy.InfraChange, s.putVolume},
-		route{get, apiBase + "/exports/:id/content", tokenInflow, policy.VMChange, s.giveExport},
+		route{get, apiBase + "/exports/:id/content", tokenInflow, policy.VMChange, s.sendExport},
 		route{get, apiBase + "/pools/:id/volumes/:volume/content", tokenInflow, policy.InfraChange, s.apiVolume},
 	)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // A client may name a default value explicitly: it is stored and returned like the default.
-func TestDefaultsCanBeNamed(t *testing.T) {
+func TestExplicitDefaultsAccepted(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
@@ -45,7 +45,7 @@ func TestDefaultsCanBeNamed(t *testing.T) {
 	admin.call("PATCH", path, `{"spec":{"display":{"video":"cirrus"}}}`).refused(t, http.StatusUnprocessableEntity, "spec.display.video")
 }
 
-func TestANewVMNamesItsTask(t *testing.T) {
+func TestCreateVMReturnsTask(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project := p.addProject("shop")
@@ -61,7 +61,7 @@ func TestANewVMNamesItsTask(t *testing.T) {
 	}
 }
 
-func TestDoubledNamesAreRefused(t *testing.T) {
+func TestDuplicateJSONNamesRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
@@ -79,7 +79,7 @@ func TestDoubledNamesAreRefused(t *testing.T) {
 }
 
 // The curl command and the YAML document shown by the form create the same VM as the form.
-func TestWhatTheFormShowsIsAccepted(t *testing.T) {
+func TestFormsCurlAndYAMLAccepted(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)
 	b := p.signedIn("mara", fleet.RoleAdmin)

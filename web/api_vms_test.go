@@ -17,7 +17,7 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-func TestAVMReadsAsPromised(t *testing.T) {
+func TestCreatedVMHasLocationAndETag(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
@@ -62,7 +62,7 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-func TestTheSameKeyMakesNoSecondVM(t *testing.T) {
+func TestIdempotencyKeyPreventsSecondVM(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project := p.addProject("shop")
@@ -94,7 +94,7 @@ func TestTheSameKeyMakesNoSecondVM(t *testing.T) {
 	}
 }
 
-func TestPatchMerges(t *testing.T) {
+func TestMergePatchUpdatesVM(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)
@@ -149,7 +149,7 @@ func TestPatchMerges(t *testing.T) {
 
 func jsonNumber(n int64) string { text, _ := json.Marshal(n); return string(text) }
 
-func TestOrdersAnswerWithTheTask(t *testing.T) {
+func TestActionsReturnTask(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// TestTheAPIKeepsItsNames compares every operation, parameter and field of the description with a golden file.
-func TestTheAPIKeepsItsNames(t *testing.T) {
+// TestAPIDescriptionMatchesGoldenFile compares every operation, parameter and field of the description with a golden file.
+func TestAPIDescriptionMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
 	newPortal(t) // loads the description
 	golden.JSON(t, "testdata/api.json", served.doc.outline())

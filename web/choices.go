@@ -20,8 +20,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// mostChoices is the number of options that a select shows at most. Users find others by text search.
-const mostChoices = 40
+// maxChoices is the number of options that a select shows at most. Users find others by text search.
+const maxChoices = 40
 
 // pick is one query for options: a key of choosers, and the object that the options depend on.
 type pick struct {
@@ -59,8 +59,8 @@ func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices
 		return kit.Choices{}, err
 	}
 	out := kit.Choices{Options: all}
-	if len(all) > mostChoices && !c.all {
-		out.Options = c.fitting(all)
+	if len(all) > maxChoices && !c.all {
+		out.Options = c.filtered(all)
 		out.Search = kit.Link{Path: "/choices/" + c.typ}.With("of", c.of).String()
 		page, _ := url.Parse(c.page) // views wrote the address, so it parses
 		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
@@ -71,15 +71,15 @@ func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices
 	return out, nil
 }
 
-// fitting returns the options that contain the search text, up to the limit, and always the chosen one.
-func (c pick) fitting(all []kit.Option) []kit.Option {
+// filtered returns the options that contain the search text, up to the limit, and always the chosen one.
+func (c pick) filtered(all []kit.Option) []kit.Option {
 	part := strings.ToLower(c.text)
 	var out []kit.Option
 	for _, o := range all {
 		if !strings.Contains(strings.ToLower(o.Text), part) {
 			continue
 		}
-		if len(out) < mostChoices || slices.Contains(c.now, o.Value) {
+		if len(out) < maxChoices || slices.Contains(c.now, o.Value) {
 			out = append(out, o)
 		}
 	}
@@ -97,7 +97,7 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	found := q.fitting(all)
+	found := q.filtered(all)
 	// The first match is chosen. The option for "no choice" comes first only without a search text.
 	switch text, ok := unchosen[q.typ]; {
 	case ok && q.text == "":
@@ -135,7 +135,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 		return nil, nil
 	}
 	list := s.Control.ListHosts
-	q := fleet.Query{Limit: mostChoices + 1}
+	q := fleet.Query{Limit: maxChoices + 1}
 	if c.text != "" {
 		q.Filter = strconv.Quote(c.text)
 	}
@@ -178,14 +178,14 @@ func (s *Server) poolOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 		pools, err = query.Every(ctx, a, fleet.Query{}, s.Control.ListPools)
 	}
 	// Forms choose the first pool by default, so usable pools come first.
-	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(useless(p), useless(q)) })
+	slices.SortStableFunc(pools, func(p, q fleet.PoolView) int { return cmp.Compare(unusable(p), unusable(q)) })
 	var out []kit.Option
 	for _, p := range pools {
 		if is := p.Spec.Kind.Is(); is.Kind != "" && !is.Makes {
 			continue // raw disks of a block pool are chosen individually
 		}
 		text := p.Name
-		if useless(p) > 0 {
+		if unusable(p) > 0 {
 			text += " · healthy on no host"
 		} else if p.Health.CapacityBytes > 0 {
 			text += " · " + poolRoom(p.Health)
@@ -277,13 +277,13 @@ func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.O
 // discOptions lists the media for further drives: ISO images and floppies.
 func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
-		return slices.Concat(all.ISOs, plainOnes(all.Images, fleet.MaxFloppyBytes))
+		return slices.Concat(all.ISOs, plainFiles(all.Images, fleet.MaxFloppyBytes))
 	})
 }
 
 // fileOptions lists plain files, such as kernels.
 func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainOnes(all.Images, 1<<30) })
+	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainFiles(all.Images, 1<<30) })
 }
 
 func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
@@ -294,16 +294,16 @@ func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of fun
 		}
 		c.media = &all
 	}
-	return c.among(of(c.media)), nil
+	return c.withChosen(of(c.media)), nil
 }
 
-// plainOnes returns the plain files of at most most bytes.
-func plainOnes(all []query.VolumeOn, most int64) []query.VolumeOn {
+// plainFiles returns the plain files of at most most bytes.
+func plainFiles(all []query.VolumeOn, most int64) []query.VolumeOn {
 	return slices.DeleteFunc(slices.Clone(all), func(v query.VolumeOn) bool { return !v.IsPlain() || v.CapacityBytes > most })
 }
 
-// among returns the volumes as options, including the chosen value.
-func (c pick) among(all []query.VolumeOn) []kit.Option {
+// withChosen returns the volumes as options, including the chosen value.
+func (c pick) withChosen(all []query.VolumeOn) []kit.Option {
 	out := volumeOptions(all)
 	for _, value := range c.now {
 		now := volumeOf(value)

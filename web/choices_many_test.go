@@ -27,7 +27,7 @@ func (p *portal) many() (host fleet.HostID) {
 	return host
 }
 
-func TestOneOfSixHundredCanBeChosen(t *testing.T) {
+func TestChoiceFoundAmongSixHundred(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	host := p.many()

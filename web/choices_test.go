@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestChoicesAreForThoseWhoMayChoose(t *testing.T) {
+func TestChoicesRequirePermission(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addHost("h1", 0)

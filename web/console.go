@@ -23,7 +23,7 @@ const (
 	// logged.
 	ticketProtocol = "quantix.ticket."
 
-	mostConsoles = 64 // open or opening, for one user on this portal
+	maxConsoles = 64 // open or opening, for one user on this portal
 )
 
 // consoles configures the relay for consoles. The host may connect first: its job is queued before the browser has
@@ -117,7 +117,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 		return fleet.Errorf(fleet.Unauthorized, "A console opens with a ticket. Open the console again.")
 	}
 	if !s.seats.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d consoles open. Close some.", mostConsoles)
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles open. Close some.", maxConsoles)
 	}
 	defer s.seats.leave(a.UserID)
 	redeem, cancel := context.WithTimeout(r.Context(), pageLimit)
@@ -189,10 +189,10 @@ func ticketOf(r *http.Request) string {
 // whenever the permissions of a change.
 func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
-	sub := s.Hub.Subscribe(rightsKeys(a)...)
+	sub := s.Hub.Subscribe(permissionKeys(a)...)
 	go func() {
 		defer sub.Close()
-		again := time.NewTicker(rightsEvery)
+		again := time.NewTicker(recheckEvery)
 		defer again.Stop()
 		for {
 			select {
@@ -224,7 +224,7 @@ type seats struct {
 func (n *seats) enter(id fleet.UserID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.taken[id] >= mostConsoles {
+	if n.taken[id] >= maxConsoles {
 		return false
 	}
 	if n.taken == nil {

@@ -31,7 +31,7 @@ type screen struct {
 
 func newScreen(t testing.TB) *screen {
 	t.Helper()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	s := &screen{portal: p, host: p.joined(agentURL, "h1")}
 	s.vm = p.addVM(p.addProject("shop"), s.host.id, "web", fleet.Running)
 	vm := wire.VMReport{ID: s.vm, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 4096}}
@@ -114,7 +114,7 @@ func receive(ws *websocket.Conn, size int) ([]byte, error) {
 	return got.Bytes(), nil
 }
 
-func TestAConsoleIsRefusedBeforeTheUpgrade(t *testing.T) {
+func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	ann, bob := s.signedIn("ann", fleet.RoleAdmin), s.signedIn("bob", fleet.RoleAdmin)
@@ -169,7 +169,7 @@ func TestAConsoleIsRefusedBeforeTheUpgrade(t *testing.T) {
 	}
 }
 
-func TestAConsoleCarriesTenMegabytesBothWays(t *testing.T) {
+func TestConsoleRelaysTenMegabytesBothWays(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
@@ -205,13 +205,13 @@ func TestAConsoleCarriesTenMegabytesBothWays(t *testing.T) {
 }
 
 // Behind a load balancer, the page's POST and its websocket may reach different portals.
-func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
+func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 	landed := *s
 	var agentURL string
-	landed.portal, agentURL = newWholeOn(t, s.pool)
+	landed.portal, agentURL = newPortalWithAgentsOn(t, s.pool)
 	for range 3 {
 		browser, a := landed.open(ann, s.ticket(ann))
 		if browser == nil {
@@ -237,12 +237,12 @@ func TestAConsoleIsPairedWhereItsWebsocketLands(t *testing.T) {
 }
 
 // A sign-out at one portal also ends the user's streams at the other portals.
-func TestASignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
+func TestSignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
 	other := *s
-	other.portal, _ = newWholeOn(t, s.pool)
+	other.portal, _ = newPortalWithAgentsOn(t, s.pool)
 	there := *ann
 	there.url = other.url
 	lines := stream(t, &there, "key=vm:"+string(s.vm))
@@ -261,7 +261,7 @@ func TestASignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 	}
 }
 
-func TestEitherHalfOfAConsoleEndsTheOther(t *testing.T) {
+func TestConsoleEndsWhenEitherEndCloses(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
@@ -286,7 +286,7 @@ func TestEitherHalfOfAConsoleEndsTheOther(t *testing.T) {
 	}
 }
 
-func TestTenConsolesAtOnce(t *testing.T) {
+func TestTenConcurrentConsoles(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)
@@ -310,7 +310,7 @@ func TestTenConsolesAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-func TestAProgramOpensAConsole(t *testing.T) {
+func TestAPIClientOpensConsole(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	admin := s.program("ann", fleet.RoleAdmin, nil)
@@ -336,7 +336,7 @@ func TestAProgramOpensAConsole(t *testing.T) {
 	}
 }
 
-func TestAConsoleEndsWithTheRightToUseIt(t *testing.T) {
+func TestConsoleEndsWhenPermissionRevoked(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}

@@ -359,7 +359,7 @@ var addresses = map[string][]struct {
 
 // The cost of a page may grow with the rows that it shows, including those of the tree, and with rows that PostgreSQL
 // aggregates. The number of queries is constant, and queries return only rows that the page shows.
-func TestPagesCostWhatTheyShow(t *testing.T) {
+func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	t.Parallel()
 	const most = 1000
 	few, many := newCrowd(t, 10), newCrowd(t, most)

@@ -92,8 +92,8 @@ func moment(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// hostStatus escapes text that a spreadsheet would treat as a formula.
-func hostStatus(text string) string {
+// escapeFormula escapes text that a spreadsheet would treat as a formula.
+func escapeFormula(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
 	}
@@ -103,7 +103,7 @@ func hostStatus(text string) string {
 // writeRow writes a row; w.Error reports a failure.
 func writeRow(w *csv.Writer, row []string) {
 	for i := range row {
-		row[i] = hostStatus(row[i])
+		row[i] = escapeFormula(row[i])
 	}
 	_ = w.Write(row)
 }

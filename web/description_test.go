@@ -253,9 +253,9 @@ func described(t testing.TB, next http.Handler) http.Handler {
 	})
 }
 
-// TestWhatNobodyHasReportedYetIsDescribed reads every object without any report; the wrapper described checks the
+// TestObjectsWithoutReportMatchDescription reads every object without any report; the wrapper described checks the
 // responses against the document.
-func TestWhatNobodyHasReportedYetIsDescribed(t *testing.T) {
+func TestObjectsWithoutReportMatchDescription(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)

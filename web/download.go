@@ -18,11 +18,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// downloadPatience is how long a browser may read nothing of a download before it is aborted.
-const downloadPatience = 4 * time.Minute
+// downloadStallLimit is how long a browser may read nothing of a download before it is aborted.
+const downloadStallLimit = 4 * time.Minute
 
-// lookAgain is the interval between permission checks during a download.
-const lookAgain = 30 * time.Second
+// recheckInterval is the interval between permission checks during a download.
+const recheckInterval = 30 * time.Second
 
 // downloads configures the relay for downloads of volumes; the portal itself is the receiving end, on behalf of the
 // user.
@@ -38,32 +38,32 @@ var downloads = relay.Use{
 
 // pageVolume and apiVolume send a volume's file, authorized by a session and by a token.
 func (s *Server) pageVolume(c echo.Context, a fleet.Actor) error {
-	return s.giveVolume(c, a, volumeNamed(c))
+	return s.sendVolume(c, a, volumeNamed(c))
 }
 
 func (s *Server) apiVolume(c echo.Context, a fleet.Actor) error {
 	of := volumeNamed(c)
 	of.Volume = c.Param("volume")
-	return s.giveVolume(c, a, of)
+	return s.sendVolume(c, a, of)
 }
 
-// giveVolume streams a volume from its host as fast as the client reads, with one piece in memory. It sends the length
+// sendVolume streams a volume from its host as fast as the client reads, with one piece in memory. It sends the length
 // first, so that a truncated download is detected.
-func (s *Server) giveVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
+func (s *Server) sendVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
 	}
 	may := func(a fleet.Actor) bool { return policy.May(a, policy.InfraChange, "") }
-	return s.give(c, a, may, func(ctx context.Context) (relay.End, string, string, error) {
+	return s.streamFromHost(c, a, may, func(ctx context.Context) (relay.End, string, string, error) {
 		end, host, err := s.Control.ReadVolume(ctx, a, of)
 		return end, host, of.Volume, err
 	})
 }
 
-// give streams the data that ask requests from a host, for as long as the user has permission.
-func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
+// streamFromHost streams the data that ask requests from a host, for as long as the user has permission.
+func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
 	if !s.seats.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", mostConsoles)
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
 	}
 	defer s.seats.leave(a.UserID)
 	ctx, cancel := context.WithCancel(c.Request().Context())
@@ -82,7 +82,7 @@ func (s *Server) give(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool,
 		return fleet.Errorf(fleet.Unavailable, "The host %s did not come with the volume. Try again when it is heard.", host)
 	}
 	defer release()
-	from := wire.NewPatientStream(ws, downloadPatience)
+	from := wire.NewPatientStream(ws, downloadStallLimit)
 	defer func() { _ = from.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = from.Close() })() // ends the stream when the browser disconnects
 	head, err := wire.ReadDownloadHead(from)
@@ -115,7 +115,7 @@ func pass(c echo.Context, from io.Reader, size int64) error {
 		if n > 0 {
 			size -= int64(n)
 			// connections without deadlines are written to all the same
-			_ = out.SetWriteDeadline(time.Now().Add(downloadPatience))
+			_ = out.SetWriteDeadline(time.Now().Add(downloadStallLimit))
 			if _, err := c.Response().Write(piece[:n]); err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func pass(c echo.Context, from io.Reader, size int64) error {
 
 // whileAllowed ends the transfer when the user loses the permission.
 func (s *Server) whileAllowed(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
-	look := time.NewTicker(lookAgain)
+	look := time.NewTicker(recheckInterval)
 	defer look.Stop()
 	for {
 		select {

@@ -17,7 +17,7 @@ var (
 )
 
 // Enter in a field activates the first submit button of a form, even an invisible one.
-func TestEnterPressesTheButtonThatIsShownAsChosen(t *testing.T) {
+func TestEnterActivatesPrimaryButton(t *testing.T) {
 	p, _, pool, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	running, stopped := "/vms/"+string(vms["web-01"]), "/vms/"+string(vms["web-02"])

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestUnknownAddresses(t *testing.T) {
+func TestUnknownPathsReturnNotFound(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -23,7 +23,7 @@ func TestUnknownAddresses(t *testing.T) {
 	}
 }
 
-func TestTooLargeForm(t *testing.T) {
+func TestTooLargeFormRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -31,7 +31,7 @@ func TestTooLargeForm(t *testing.T) {
 }
 
 // A client that sends too much can read the reason, even with "Connection: close" or without a Content-Length.
-func TestRefusedSendersHearWhy(t *testing.T) {
+func TestTooLargeBodyGetsReason(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	bearer := p.program("ann", fleet.RoleAdmin, nil).token
@@ -80,7 +80,7 @@ func (spaces) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestUnknownErrorsHaveAReference(t *testing.T) {
+func TestUnknownErrorsShowReference(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -97,7 +97,7 @@ func TestUnknownErrorsHaveAReference(t *testing.T) {
 	}
 }
 
-func TestDatabaseAway(t *testing.T) {
+func TestUnreachableDatabaseReported(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -107,7 +107,7 @@ func TestDatabaseAway(t *testing.T) {
 	b.get("/readyz").is(t, http.StatusServiceUnavailable)
 }
 
-func TestRefusalsAreInTheAudit(t *testing.T) {
+func TestRefusalsAudited(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mia", fleet.RoleNone)

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	mostKeys    = 170             // per stream; an address with more would be too long for some proxies
-	mostStreams = 40              // per user, in all browsers
-	pingEvery   = 5 * time.Second // the browser gives up on a stream without data for 12 s
+	maxKeys    = 170             // per stream; an address with more would be too long for some proxies
+	maxStreams = 40              // per user, in all browsers
+	pingEvery  = 5 * time.Second // the browser gives up on a stream without data for 12 s
 	// interval at which a stream or console checks session and permissions, besides announced changes
-	rightsEvery = 30 * time.Second
+	recheckEvery = 30 * time.Second
 	// interval at which a stream checks the refresh interval; it sends changes to the page
-	paceEvery  = 5 * time.Second
-	writeLimit = 10 * time.Second
+	refreshRateEvery = 5 * time.Second
+	writeLimit       = 10 * time.Second
 )
 
 // streamCount counts the open streams of each user.
@@ -37,7 +37,7 @@ type streamCount struct {
 func (n *streamCount) enter(id fleet.UserID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.open[id] >= mostStreams {
+	if n.open[id] >= maxStreams {
 		return false
 	}
 	n.open[id]++
@@ -57,20 +57,20 @@ func (n *streamCount) leave(id fleet.UserID) {
 func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	asked := r.URL.Query()["key"]
-	if len(asked) > mostKeys {
-		return fleet.Errorf(fleet.Malformed, "A stream follows at most %d keys.", mostKeys)
+	if len(asked) > maxKeys {
+		return fleet.Errorf(fleet.Malformed, "A stream follows at most %d keys.", maxKeys)
 	}
 	allowed, err := s.Control.WatchKeys(r.Context(), a, asked)
 	if err != nil {
 		return err
 	}
 	if !s.streams.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d live pages open. Close some.", mostStreams)
+		return fleet.Errorf(fleet.TooMany, "You have %d live pages open. Close some.", maxStreams)
 	}
 	defer s.streams.leave(a.UserID)
 
 	p := newPoker(allowed, s.pace.at)
-	rights := rightsKeys(a)
+	rights := permissionKeys(a)
 	sub := s.Hub.Subscribe(append(p.subscriptions(), rights...)...)
 	defer sub.Close()
 	p.sub = sub
@@ -83,7 +83,7 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	gap, _ := s.pace.at(time.Now())
 	out.pace(gap)
 
-	ping, again, look := time.NewTicker(pingEvery), time.NewTicker(rightsEvery), time.NewTicker(paceEvery)
+	ping, again, look := time.NewTicker(pingEvery), time.NewTicker(recheckEvery), time.NewTicker(refreshRateEvery)
 	defer ping.Stop()
 	defer again.Stop()
 	defer look.Stop()
@@ -115,9 +115,9 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	return nil // the browser has disconnected
 }
 
-// rightsKeys returns the wake-up keys for changes of the actor's permissions and for the end of the session. Pages
+// permissionKeys returns the wake-up keys for changes of the actor's permissions and for the end of the session. Pages
 // cannot subscribe to them.
-func rightsKeys(a fleet.Actor) []string {
+func permissionKeys(a fleet.Actor) []string {
 	return []string{"user:" + string(a.UserID), "session:" + a.Session}
 }
 
@@ -243,17 +243,17 @@ func (p *poker) late(now time.Time) []string {
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
-	told    int // refresh interval last sent to the page, in seconds; 0: none yet
+	sentGap int // refresh interval last sent to the page, in seconds; 0: none yet
 	err     error
 }
 
 // pace sends the refresh interval of lists to the page where it has changed.
 func (o *eventWriter) pace(gap time.Duration) {
 	seconds := int((gap + time.Second/2) / time.Second)
-	if seconds == o.told {
+	if seconds == o.sentGap {
 		return
 	}
-	o.told = seconds
+	o.sentGap = seconds
 	o.write(fmt.Sprintf("event: pace\ndata: %d\n\n", seconds))
 }
 

@@ -81,7 +81,7 @@ func TestEvents(t *testing.T) {
 	expect(t, lines, "event: resync")
 }
 
-func TestEventsOfOtherProjects(t *testing.T) {
+func TestEventsOfOtherProjectsHidden(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("vera", fleet.RoleNone)
 	finance := p.addProject("finance")
@@ -96,7 +96,7 @@ func TestEventsOfOtherProjects(t *testing.T) {
 	expect(t, lines, "event: tasks")
 }
 
-func TestTooManyStreams(t *testing.T) {
+func TestTooManyStreamsRefused(t *testing.T) {
 	p, _, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	for range 40 {
@@ -122,9 +122,9 @@ func ends(t *testing.T, lines <-chan string) {
 	}
 }
 
-func TestAStreamEndsWithTheRightToFollowIt(t *testing.T) {
+func TestStreamEndsWhenPermissionsChange(t *testing.T) {
 	t.Parallel()
-	p, _ := newWhole(t)
+	p, _ := newPortalWithAgents(t)
 	shop := p.addProject("shop")
 	vm := p.addVM(shop, p.addHost("h1", 0), "web", fleet.Running)
 	root := fleet.Actor{UserID: "root", Name: "root", Role: fleet.RoleAdmin}
@@ -166,7 +166,7 @@ func TestAStreamEndsWithTheRightToFollowIt(t *testing.T) {
 
 // Under load the stream sends the refresh interval and delays list events by it; events of single objects are sent at
 // once.
-func TestAStreamSaysItsPace(t *testing.T) {
+func TestStreamSendsRefreshInterval(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	p.server.Strain(3 * time.Second)
 	b := p.signedIn("mara", fleet.RoleAdmin)

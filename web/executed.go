@@ -20,7 +20,7 @@ import (
 // from those of the other such types.
 type executed[ID ~string, T, C any] struct {
 	typ    fleet.ResourceType
-	whole  getting[ID, T] // the object with the first of its hosts
+	load   getting[ID, T] // the object with the first of its hosts
 	brief  getting[ID, T]
 	status func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
 	has    func(T, fleet.HostID) bool
@@ -36,7 +36,7 @@ type executed[ID ~string, T, C any] struct {
 
 func (s *Server) pools() executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
 	return executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost]{
-		typ: fleet.TypePool, whole: s.Control.GetPool, brief: s.Control.GetPool, status: s.Control.PoolHost, frame: poolFrame,
+		typ: fleet.TypePool, load: s.Control.GetPool, brief: s.Control.GetPool, status: s.Control.PoolHost, frame: poolFrame,
 		has: func(v fleet.PoolView, h fleet.HostID) bool {
 			return slices.ContainsFunc(v.Hosts, func(p fleet.PoolHost) bool { return p.HostID == h && p.Assigned })
 		},
@@ -47,7 +47,7 @@ func (s *Server) pools() executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost] 
 
 func (s *Server) networks() executed[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost] {
 	return executed[fleet.NetworkID, fleet.NetworkView, fleet.NetworkHost]{
-		typ: fleet.TypeNetwork, whole: s.Control.GetNetwork, brief: s.Control.NetworkBrief, status: s.Control.NetworkHost, frame: networkFrame,
+		typ: fleet.TypeNetwork, load: s.Control.GetNetwork, brief: s.Control.NetworkBrief, status: s.Control.NetworkHost, frame: networkFrame,
 		has: func(n fleet.NetworkView, h fleet.HostID) bool {
 			return slices.ContainsFunc(n.Hosts, func(x fleet.NetworkHost) bool { return x.HostID == h && x.Assigned })
 		},
@@ -73,9 +73,9 @@ type assignForm struct {
 }
 
 func askAssign[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[assignForm] {
-	return func(c echo.Context, a fleet.Actor, in assignForm, how asked) error {
+	return func(c echo.Context, a fleet.Actor, in assignForm, how formState) error {
 		ctx := c.Request().Context()
-		object, err := e.whole(ctx, a, ID(c.Param("id")))
+		object, err := e.load(ctx, a, ID(c.Param("id")))
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,7 @@ func doAssign[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[assig
 }
 
 func askRelease[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[none] {
-	return func(c echo.Context, a fleet.Actor, _ none, how asked) error {
+	return func(c echo.Context, a fleet.Actor, _ none, how formState) error {
 		ctx, id := c.Request().Context(), ID(c.Param("id"))
 		object, err := e.brief(ctx, a, id)
 		if err != nil {
@@ -135,7 +135,7 @@ func doRetryEverywhere[ID ~string, T, C any](s *Server, e executed[ID, T, C]) do
 }
 
 func askDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[none] {
-	return func(c echo.Context, a fleet.Actor, in none, how asked) error {
+	return func(c echo.Context, a fleet.Actor, in none, how formState) error {
 		dialog := func(object T, errs kit.Errors) templ.Component { return e.remove(a, object, errs) }
 		return confirm(s, e.brief, e.frame, dialog)(c, a, in, how)
 	}
@@ -156,7 +156,7 @@ type labelForm struct {
 // askLabels shows the form for the label selector, with the matching hosts. Without scripts, the form reloads its own
 // address to show them.
 func askLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[labelForm] {
-	return func(c echo.Context, a fleet.Actor, in labelForm, how asked) error {
+	return func(c echo.Context, a fleet.Actor, in labelForm, how formState) error {
 		ctx := c.Request().Context()
 		object, err := e.brief(ctx, a, ID(c.Param("id")))
 		if err != nil {
@@ -194,7 +194,7 @@ func doLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[label
 }
 
 // newLabels returns the label selector part of the form of a new object.
-func (s *Server) newLabels(ctx context.Context, a fleet.Actor, noun fleet.ResourceType, text string, how asked) (f kit.LabelForm, err error) {
+func (s *Server) newLabels(ctx context.Context, a fleet.Actor, noun fleet.ResourceType, text string, how formState) (f kit.LabelForm, err error) {
 	f = kit.LabelForm{Of: string(noun), Selector: text, Error: how.errors.At("selector")}
 	if f.Error == "" && text != "" {
 		f.Preview, err = s.previewOf(ctx, a, fleet.SubjectOf(noun, ""), text)

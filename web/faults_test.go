@@ -16,7 +16,7 @@ import (
 
 // Storage faults as agents report them (the agent's tests cause each of them), and how the pages of the pool and the
 // host show them. Only host-2 is affected: host-1 has the same pool at the same path and stays healthy.
-func TestEachFaultOfStorageIsShown(t *testing.T) {
+func TestStorageFaultsShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path, here := "/pools/"+string(pool), func(i int) string { return "/hosts/" + string(hosts[i]) + "?tab=storage" }
@@ -62,7 +62,7 @@ func TestEachFaultOfStorageIsShown(t *testing.T) {
 }
 
 // A VM that QEMU paused because its storage failed or is full shows that, with a link to the pool's fault.
-func TestAVMWhoseExportVanishes(t *testing.T) {
+func TestVMPausedByStorageFaultShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	p.exec(`UPDATE assignments SET status = '{"state":"failed","error":"mount.nfs: Connection refused"}' WHERE object_id = $1 AND host_id = $2`, pool, hosts[0])
@@ -81,7 +81,7 @@ func TestAVMWhoseExportVanishes(t *testing.T) {
 }
 
 // All 200 pools that exist on a host before it joins are listed, and none becomes a pool of Quantix.
-func TestAHostThatJoinsWith200Pools(t *testing.T) {
+func TestHostWith200UnmanagedPools(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -103,7 +103,7 @@ func TestAHostThatJoinsWith200Pools(t *testing.T) {
 }
 
 // Impossible values are refused at the field where they were typed.
-func TestImpossibleDefinitionsAreRefusedAtTheirField(t *testing.T) {
+func TestInvalidDefinitionsRefusedAtField(t *testing.T) {
 	p, path, hosts := lanOf(t)
 	p.addPool("fast", hosts[0])
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -118,7 +118,7 @@ func TestImpossibleDefinitionsAreRefusedAtTheirField(t *testing.T) {
 }
 
 // A host's refusal or failure is shown, with the host's message, on the task.
-func TestWhatHostsRefuseIsToldByItsTask(t *testing.T) {
+func TestHostRefusalShownByTask(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -149,7 +149,7 @@ func TestWhatHostsRefuseIsToldByItsTask(t *testing.T) {
 }
 
 // A group may refer to itself: its members may reach each other, and its page shows the group's name.
-func TestASecurityGroupThatRefersToItselfIsShown(t *testing.T) {
+func TestSelfReferencingSecurityGroupShown(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -21,7 +21,7 @@ type typedValues struct{ url.Values }
 func (in *typedValues) read(sent url.Values) { in.Values = sent }
 
 // askFirstBoot shows the form for the guest initialization at the VM's next start.
-func (s *Server) askFirstBoot(c echo.Context, a fleet.Actor, in typedValues, how asked) error {
+func (s *Server) askFirstBoot(c echo.Context, a fleet.Actor, in typedValues, how formState) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Server) listCustomizations(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, shell.Frame{Title: "Customization specs"}, vmview.Customizations(vmview.SpecList{Actor: a, Specs: all}))
 }
 
-func (s *Server) askCustomization(c echo.Context, a fleet.Actor, in typedValues, how asked) (err error) {
+func (s *Server) askCustomization(c echo.Context, a fleet.Actor, in typedValues, how formState) (err error) {
 	typed := in.Values
 	if typed == nil {
 		typed = url.Values{vmview.FirstKind: {string(fleet.CloudInit)}}
@@ -129,7 +129,7 @@ func (s *Server) createCustomization(c echo.Context, a fleet.Actor, in typedValu
 	return redirect("/customizations"), err
 }
 
-func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues, how asked) error {
+func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues, how formState) error {
 	one, err := s.Control.GetCustomization(c.Request().Context(), a, fleet.CustomizationID(c.Param("id")))
 	if err != nil {
 		return err

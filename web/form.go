@@ -13,14 +13,14 @@ import (
 	"quantix/views/kit"
 )
 
-// mostRows limits repeated parts of a form: disks, NICs, selected VMs.
-const mostRows = control.MaxAtOnce
+// maxRows limits repeated parts of a form: disks, NICs, selected VMs.
+const maxRows = control.MaxAtOnce
 
 var decoder = newDecoder()
 
 func newDecoder() *form.Decoder {
 	d := form.NewDecoder()
-	d.SetMaxArraySize(mostRows)
+	d.SetMaxArraySize(maxRows)
 	return d
 }
 

@@ -85,7 +85,7 @@ func hostFormOf(h fleet.HostView) hostview.Form {
 }
 
 // editedHost shows the host's page with the typed form.
-func (s *Server) editedHost(c echo.Context, a fleet.Actor, in hostForm, how asked) error {
+func (s *Server) editedHost(c echo.Context, a fleet.Actor, in hostForm, how formState) error {
 	h, err := s.Control.GetHost(c.Request().Context(), a, fleet.HostID(c.Param("id")))
 	if err != nil {
 		return err

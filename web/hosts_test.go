@@ -76,7 +76,7 @@ func TestHostPage(t *testing.T) {
 	b.get("/hosts/"+string(fleet.NewID[fleet.HostID]())).is(t, http.StatusNotFound)
 }
 
-func TestHostMenuSaysWhyNot(t *testing.T) {
+func TestHostMenuShowsReasonForDisabledActions(t *testing.T) {
 	p, well, _ := hostsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/menus/host/"+string(well), "HX-Request", "true").is(t, http.StatusOK)

@@ -49,7 +49,7 @@ func imageFrame(v fleet.ImageView) shell.Frame {
 }
 
 // imagePage shows an image; one of its tabs holds the form of a grant.
-func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	tab, err := tabOf(c, imageview.Tabs(), "image")
 	if err != nil {
 		return err
@@ -57,11 +57,11 @@ func (s *Server) imagePage(c echo.Context, a fleet.Actor, _ grantForm, how asked
 	return s.showImage(c, a, tab, how)
 }
 
-func (s *Server) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+func (s *Server) showImageGrants(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	return s.showImage(c, a, "grants", how)
 }
 
-func (s *Server) showImage(c echo.Context, a fleet.Actor, tab string, how asked) error {
+func (s *Server) showImage(c echo.Context, a fleet.Actor, tab string, how formState) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetImage(ctx, a, fleet.ImageID(c.Param("id")))
 	if err != nil {
@@ -136,7 +136,7 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	case "vm":
 		out.VMID = fleet.VMID(strings.TrimSpace(in.VM))
 		if text := strings.TrimSpace(in.Disk); text != "" {
-			out.Disk = read(checks, "source.disk", text, wholeOf)
+			out.Disk = read(checks, "source.disk", text, numberOf)
 		}
 		if out.VMID == "" {
 			checks.Add("source.vmId", "Give the UUID of the VM: its page shows it.")
@@ -166,7 +166,7 @@ func (s *Server) imageChoices(c echo.Context, a fleet.Actor, f *imageview.Form) 
 	return err
 }
 
-func (s *Server) askImage(c echo.Context, a fleet.Actor, in imageForm, how asked) error {
+func (s *Server) askImage(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
 	starts, err := s.Control.StartImages(c.Request().Context(), a)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (end, 
 
 // askOfImage returns a dialog about one image. fill prepares the form when it is first shown.
 func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) asking[imageForm] {
-	return func(c echo.Context, a fleet.Actor, in imageForm, how asked) error {
+	return func(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-func TestVolumesArePublishedAndWithdrawn(t *testing.T) {
+func TestVolumePublishedAndWithdrawn(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)

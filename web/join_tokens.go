@@ -34,8 +34,8 @@ type joinForm struct {
 	Host fleet.HostID `form:"host"` // host that joins again; empty: a new one
 }
 
-// makeJoinToken answers with the page that shows the secret. The secret is not stored, so no address can show it again.
-func (s *Server) makeJoinToken(c echo.Context, a fleet.Actor, in joinForm) (end, error) {
+// createJoinToken answers with the page that shows the secret. The secret is not stored, so no address can show it again.
+func (s *Server) createJoinToken(c echo.Context, a fleet.Actor, in joinForm) (end, error) {
 	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
 	return func(c echo.Context) error {
 		p, err := s.joinTokens(c, a, made.ID)

@@ -12,7 +12,7 @@ import (
 
 var watchedToken = regexp.MustCompile(`/hosts/join\?token=([0-9a-f-]{36})`)
 
-func TestJoinTokenIsShownOnceAndWaitsForTheHost(t *testing.T) {
+func TestJoinTokenShownOnceAndWaitsForHost(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -46,7 +46,7 @@ func TestJoinTokenRevoked(t *testing.T) {
 	p.signedIn("otto", fleet.RoleOperator).post("/hosts/join", url.Values{}).is(t, http.StatusForbidden)
 }
 
-func TestAHostIsJoinedAgainFromItsPage(t *testing.T) {
+func TestHostRejoinsFromItsPage(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	host := p.addHost("host-7", time.Minute)

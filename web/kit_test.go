@@ -43,7 +43,7 @@ type portal struct {
 	server  *web.Server
 	url     string
 	log     *syncBuffer
-	agents  *http.Server // set by newWhole
+	agents  *http.Server // set by newPortalWithAgents
 }
 
 // syncBuffer collects log lines from several goroutines.

@@ -11,7 +11,7 @@ import (
 
 // A pool can be created with a label selector: errors are shown at its field, and matching hosts before anything is
 // saved.
-func TestAPoolIsAssignedByLabel(t *testing.T) {
+func TestPoolAssignedByLabelSelector(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b, mia := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("mia", fleet.RoleNone)
@@ -55,7 +55,7 @@ func TestAPoolIsAssignedByLabel(t *testing.T) {
 }
 
 // One button retries the assignment on all hosts where it failed.
-func TestAllFailedHostsAreRetriedByOneButton(t *testing.T) {
+func TestRetryAllFailedHosts(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b, admin := p.signedIn("mara", fleet.RoleAdmin), p.program("ann", fleet.RoleAdmin, nil)

@@ -12,7 +12,7 @@ import (
 
 // A tenant's page of an image shows no pools, hosts and users; infrastructure administrators see each copy and its
 // actions.
-func TestTheLibraryIsShownByRight(t *testing.T) {
+func TestImagePageDependsOnPermissions(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
 	p.exec("DELETE FROM vms") // one VM has a disk of that name

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	mostAtOnce  = 8  // concurrent pages and lists of one user, over all browsers and programs; see newTurns
-	mostWaiting = 64 // further requests of one user that may wait
+	maxConcurrent = 8  // concurrent pages and lists of one user, over all browsers and programs; see newLimiter
+	maxWaiting    = 64 // further requests of one user that may wait
 	// longest wait: well below pageLimit, so that the refusal is still sent in time
-	turnTime = 1500 * time.Millisecond
+	maxSlotWait = 1500 * time.Millisecond
 )
 
 // limiter is the per-user limiter: it bounds the concurrent reads of each user, so that one user cannot occupy the
@@ -26,11 +26,11 @@ type limiter struct {
 	people map[fleet.UserID]*queueOf
 }
 
-// newTurns returns a limiter that leaves most database connections to other users.
-func newTurns(pool func() PoolStat) *limiter {
-	n := &limiter{most: mostAtOnce, people: map[fleet.UserID]*queueOf{}}
+// newLimiter returns a limiter that leaves most database connections to other users.
+func newLimiter(pool func() PoolStat) *limiter {
+	n := &limiter{most: maxConcurrent, people: map[fleet.UserID]*queueOf{}}
 	if pool != nil {
-		n.most = min(mostAtOnce, max(1, int(pool().MaxConns())*2/5))
+		n.most = min(maxConcurrent, max(1, int(pool().MaxConns())*2/5))
 	}
 	return n
 }
@@ -50,7 +50,7 @@ func (n *limiter) take(ctx context.Context, id fleet.UserID) (leave func(), err 
 	if q == nil {
 		return nil, n.tooMany()
 	}
-	patience := time.NewTimer(turnTime)
+	patience := time.NewTimer(maxSlotWait)
 	defer patience.Stop()
 	select {
 	case q.slots <- struct{}{}:
@@ -76,7 +76,7 @@ func (n *limiter) enter(id fleet.UserID) *queueOf {
 		q = &queueOf{slots: make(chan struct{}, n.most)}
 		n.people[id] = q
 	}
-	if q.within == n.most+mostWaiting {
+	if q.within == n.most+maxWaiting {
 		return nil
 	}
 	q.within++
@@ -92,9 +92,9 @@ func (n *limiter) leave(id fleet.UserID) {
 	}
 }
 
-// takeTurns is the middleware of the per-user limiter. It does not limit writes: they are short, and control bounds
+// limitPerUser is the middleware of the per-user limiter. It does not limit writes: they are short, and control bounds
 // them.
-func (s *Server) takeTurns(next echo.HandlerFunc) echo.HandlerFunc {
+func (s *Server) limitPerUser(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if k := routeOf(c).kind; c.Request().Method != http.MethodGet || k != page && k != api {
 			return next(c)

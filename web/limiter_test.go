@@ -10,7 +10,7 @@ import (
 )
 
 // A user with too many slow searches waits alone; other users are served. A locked table blocks the searches here.
-func TestOnePersonsSearchesKeepNobodyElseWaiting(t *testing.T) {
+func TestSlowSearchesDelayOnlyTheirUser(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	greedy, other := p.signedIn("gus", fleet.RoleAdmin), p.browser()

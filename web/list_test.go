@@ -59,7 +59,7 @@ func linksOf(a answer) map[string]string {
 	return links
 }
 
-func TestListsPageOnAndBack(t *testing.T) {
+func TestListsPageForwardAndBack(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	for path, want := range map[string][]string{
@@ -93,7 +93,7 @@ func TestListsPageOnAndBack(t *testing.T) {
 }
 
 // The next-page link follows live updates: after a row was inserted, the next page begins after the last shown row.
-func TestThePagerIsAsLiveAsTheRows(t *testing.T) {
+func TestPagerUpdatesWithRows(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
@@ -105,7 +105,7 @@ func TestThePagerIsAsLiveAsTheRows(t *testing.T) {
 	}
 }
 
-func TestAPageThatHasEmptiedLeadsToTheFirst(t *testing.T) {
+func TestEmptyPageRedirectsToFirst(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
@@ -122,7 +122,7 @@ func TestAPageThatHasEmptiedLeadsToTheFirst(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, "No VMs yet")
 }
 
-func TestListsShowTheColumnsOfTheirAddress(t *testing.T) {
+func TestListsShowColumnsOfQuery(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	head := func(a answer) string {
@@ -187,7 +187,7 @@ func TestListsAsCSV(t *testing.T) {
 
 // An export of several pages is complete, in order and without duplicates; users who may not see hosts get no host
 // names.
-func TestAnExportOfSeveralPagesIsWhole(t *testing.T) {
+func TestMultiPageExportComplete(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	const vms = 4_500

@@ -13,7 +13,7 @@ import (
 var listOwn = regexp.MustCompile(`href="(/[^"]+\.csv[^"]*)"|hx-get="(/views/[^"]+)"|href="(/views/[^"]+)"`)
 
 // The links above each list work: the CSV export, the saved views as menu and page, and the filter's completion.
-func TestWhatStandsAboveAListIsThere(t *testing.T) {
+func TestListToolbarLinksWork(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("ann", fleet.RoleAdmin)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestMetricsAreForThisMachineOrASeer(t *testing.T) {
+func TestMetricsRequireLocalClientOrToken(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.browser()
@@ -29,14 +29,14 @@ func TestMetricsAreForThisMachineOrASeer(t *testing.T) {
 	}
 }
 
-func TestOpenJobsAreNoNumberWhileTheDatabaseIsAway(t *testing.T) {
+func TestOpenJobsMetricIsNaNWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.pool.Close()
 	p.browser().get("/metrics").is(t, http.StatusOK).has(t, `quantix_jobs{state="queued"} NaN`, `quantix_jobs{state="running"} NaN`)
 }
 
-func TestAnEndingCertificateIsOnTheAdministratorsDashboardAndInTheMetrics(t *testing.T) {
+func TestExpiringCertificateOnDashboardAndInMetrics(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	now := time.Now()
@@ -53,7 +53,7 @@ func TestAnEndingCertificateIsOnTheAdministratorsDashboardAndInTheMetrics(t *tes
 	p.signedIn("vic", fleet.RoleViewer).get("/").is(t, http.StatusOK).lacks(t, words...)
 }
 
-func TestMetricsWithoutATokenAnswer401(t *testing.T) {
+func TestMetricsWithoutTokenReturn401(t *testing.T) {
 	t.Parallel()
 	a := newPortal(t).browser().get("/metrics", "X-Forwarded-For", "203.0.113.9").is(t, http.StatusUnauthorized)
 	if a.header.Get("WWW-Authenticate") != "Bearer" || a.header.Get("Location") != "" {

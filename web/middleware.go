@@ -24,9 +24,9 @@ const (
 	// bodyTime is how long a request body may take to arrive. Without it, a slow sender would hold its connection
 	// forever.
 	bodyTime = 15 * time.Second
-	// hearOutTime is how long the client of a refused request may keep sending, so that it can read the reason: the
+	// drainTime is how long the client of a refused request may keep sending, so that it can read the reason: the
 	// same time as in net/http.
-	hearOutTime = 500 * time.Millisecond
+	drainTime = 500 * time.Millisecond
 
 	// pageLimit is how long a page may wait for the database. The error response is sent within 5 s.
 	pageLimit = 4 * time.Second
@@ -95,9 +95,9 @@ func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// plainParams decodes the path parameters exactly once, whatever the client escaped. echo routes by the raw path where
+// unescapeParams decodes the path parameters exactly once, whatever the client escaped. echo routes by the raw path where
 // Go would escape it differently, as in "a%20(b)", and then leaves the parameters escaped.
-func plainParams(next echo.HandlerFunc) echo.HandlerFunc {
+func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().URL.RawPath == "" {
 			return next(c)
@@ -177,16 +177,16 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// hearOut keeps reading for a moment after a refusal on a connection that will close (Python's urllib sends such
+// drainBody keeps reading for a moment after a refusal on a connection that will close (Python's urllib sends such
 // requests). Otherwise the client would get a TCP reset instead of the reason. On keep-alive connections net/http does
 // this itself.
-func hearOut(next echo.HandlerFunc) echo.HandlerFunc {
+func drainBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		err := next(c)
 		if r.Close && r.ContentLength != 0 && c.Response().Status >= http.StatusBadRequest {
 			if http.NewResponseController(c.Response()).Flush() == nil {
-				readUntil(c, time.Now().Add(hearOutTime))
+				readUntil(c, time.Now().Add(drainTime))
 				_, _ = io.Copy(io.Discard, r.Body)
 			}
 		}

@@ -24,7 +24,7 @@ type grantForm struct {
 }
 
 // networkPage shows a network; one of its tabs holds the form of a grant.
-func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	tab, err := tabOf(c, networkview.Tabs(), "network")
 	if err != nil {
 		return err
@@ -32,11 +32,11 @@ func (s *Server) networkPage(c echo.Context, a fleet.Actor, _ grantForm, how ask
 	return s.showNetwork(c, a, tab, how)
 }
 
-func (s *Server) showGrants(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+func (s *Server) showGrants(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	return s.showNetwork(c, a, "grants", how)
 }
 
-func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how asked) error {
+func (s *Server) showNetwork(c echo.Context, a fleet.Actor, tab string, how formState) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
 	if err != nil {

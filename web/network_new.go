@@ -77,12 +77,12 @@ func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 	}
 	out.DHCP = &fleet.DHCP{}
 	for line := range strings.Lines(ranges) {
-		if words := wordsOf(line); len(words) > 0 {
+		if words := splitWords(line); len(words) > 0 {
 			out.DHCP.Ranges = append(out.DHCP.Ranges, fleet.AddressRange{Start: words[0], End: strings.Join(words[1:], " ")})
 		}
 	}
 	for line := range strings.Lines(leases) {
-		words := append(wordsOf(line), "", "")
+		words := append(splitWords(line), "", "")
 		if words[0] != "" {
 			out.DHCP.Leases = append(out.DHCP.Leases, fleet.StaticLease{MAC: words[0], IP: words[1], Name: strings.TrimSpace(strings.Join(words[2:], " "))})
 		}
@@ -90,8 +90,8 @@ func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 	return out
 }
 
-// wordsOf splits a line into words. A lone hyphen or dash may separate two words, and a comma may follow a word.
-func wordsOf(line string) []string {
+// splitWords splits a line into words. A lone hyphen or dash may separate two words, and a comma may follow a word.
+func splitWords(line string) []string {
 	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n,–", r) })
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "-" })
 	if len(words) == 1 { // addresses have no hyphen
@@ -102,7 +102,7 @@ func wordsOf(line string) []string {
 	return words
 }
 
-func (s *Server) askNetwork(c echo.Context, a fleet.Actor, in networkForm, how asked) (err error) {
+func (s *Server) askNetwork(c echo.Context, a fleet.Actor, in networkForm, how formState) (err error) {
 	f := networkview.Form{
 		Name: in.Name, Mode: in.Mode, Device: in.Device, Description: in.Description, DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, MTU: in.MTU, Errors: how.errors,
 		VNI: in.VNI, Underlay: in.Underlay, VLAN: in.VLAN, STP: in.STP != "", Direct: in.Direct,

@@ -30,7 +30,7 @@ func TestNetworks(t *testing.T) {
 	b.get("/networks/"+string(fleet.NewID[fleet.NetworkID]())).is(t, http.StatusNotFound)
 }
 
-func TestABridgeIsOpenedToAProject(t *testing.T) {
+func TestBridgeGrantedToProject(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	chief, mia := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("mia", fleet.RoleNone)
@@ -114,7 +114,7 @@ func TestNetworkMatrix(t *testing.T) {
 	b.get("/networks.csv").is(t, http.StatusOK).has(t, "lan,libvirt,3,2,host-1 host-2 host-3", "NAT,10.5.0.0/24")
 }
 
-func TestNetworkOfATenant(t *testing.T) {
+func TestTenantSeesGrantedNetwork(t *testing.T) {
 	p, path, _ := lanOf(t)
 	b := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
@@ -192,7 +192,7 @@ func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 }
 
 // API clients can do the same, and get the reason for refusals.
-func TestNetworksByTheAPI(t *testing.T) {
+func TestAPIManagesNetworks(t *testing.T) {
 	p, path, hosts := lanOf(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)
 	made := admin.call("POST", "/api/v1/networks", `{"name":"six","spec":{"mode":"route","dns":false,"ipv6":{"gateway":"fd00:5::1/64"}},"hostIds":["`+string(hosts[0])+`"]}`).is(t, http.StatusCreated)

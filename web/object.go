@@ -55,7 +55,7 @@ func menu[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.
 
 // confirm returns the handler of a confirmation dialog for an action on the object, mostly its deletion.
 func confirm[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.Frame, dialog func(T, kit.Errors) templ.Component) asking[none] {
-	return func(c echo.Context, a fleet.Actor, _ none, how asked) error {
+	return func(c echo.Context, a fleet.Actor, _ none, how formState) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))
 		if err != nil {
 			return err

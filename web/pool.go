@@ -47,7 +47,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	p.Counts = countWords(a, counts)
+	p.Counts = countTexts(a, counts)
 	if (tab == "health" || tab == "configure") && policy.May(a, policy.InfraSee, "") {
 		if p.ByLabel, err = s.Control.ByLabel(ctx, a, fleet.SubjectPool(p.Pool.ID)); err != nil {
 			return err
@@ -66,8 +66,8 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	return s.showAs(c, listStatus(p.Filter), a, f, poolview.Show(p))
 }
 
-// countWords formats the counts for the tabs. A user who does not see all projects gets no volume count.
-func countWords(a fleet.Actor, n query.PoolCounts) poolview.Counts {
+// countTexts formats the counts for the tabs. A user who does not see all projects gets no volume count.
+func countTexts(a fleet.Actor, n query.PoolCounts) poolview.Counts {
 	out := poolview.Counts{VMs: strconv.Itoa(n.VMs)}
 	if n.VMs == query.MaxCounted {
 		out.VMs += "+"

@@ -17,7 +17,7 @@ type credentialsForm struct {
 	Secret string `form:"secret"`
 }
 
-func (s *Server) askCredentials(c echo.Context, a fleet.Actor, _ credentialsForm, how asked) error {
+func (s *Server) askCredentials(c echo.Context, a fleet.Actor, _ credentialsForm, how formState) error {
 	v, err := s.Control.GetPool(c.Request().Context(), a, fleet.PoolID(c.Param("id")))
 	if err != nil {
 		return err

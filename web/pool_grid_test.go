@@ -18,7 +18,7 @@ var (
 
 // One page shows all pools on all hosts: each reported status, unknown for offline hosts, and nothing where a pool is
 // not assigned.
-func TestAllPoolsOnAllHosts(t *testing.T) {
+func TestPoolGridShowsAllHosts(t *testing.T) {
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/pools/matrix").is(t, http.StatusOK).has(t, "No hosts yet")

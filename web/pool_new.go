@@ -36,7 +36,7 @@ func (in poolForm) spec() fleet.PoolSpec {
 	return spec
 }
 
-func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how asked) (err error) {
+func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how formState) (err error) {
 	f := poolview.Form{Name: in.Name, Spec: in.spec(), Errors: how.errors}
 	if !how.again() {
 		f.Spec.Kind = fleet.PoolDir

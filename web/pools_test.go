@@ -65,7 +65,7 @@ func TestPoolStoppedByOthersAndFullPool(t *testing.T) {
 	b.get("/pools?filter=tone:bad").has(t, "shared-nfs", "1 of 3 hosts healthy, full")
 }
 
-func TestPoolOfATenant(t *testing.T) {
+func TestTenantSeesPoolWithoutHosts(t *testing.T) {
 	p, pool, _ := poolOf(t)
 	b := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
@@ -150,7 +150,7 @@ func TestAssignReleaseAndDeletePool(t *testing.T) {
 }
 
 // A typed secret appears on no page, in no response and in no log; kinds that need a secret require it at its field.
-func TestSecretsOfPoolsAreNotRepeated(t *testing.T) {
+func TestPoolSecretsNeverReturned(t *testing.T) {
 	p, _, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	const secret = "a-secret-of-storage"

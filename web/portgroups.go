@@ -84,7 +84,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 		g.AntiSpoofing = &guard
 	}
 	v := fleet.VLAN{ID: number("vlan", in.VLAN)}
-	for _, word := range wordsOf(in.Trunk) {
+	for _, word := range splitWords(in.Trunk) {
 		v.Trunk = append(v.Trunk, number("vlan", word))
 	}
 	if v.ID != 0 || len(v.Trunk) > 0 {
@@ -93,7 +93,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 	return g
 }
 
-func (s *Server) askGroup(c echo.Context, a fleet.Actor, in portGroupForm, how asked) error {
+func (s *Server) askGroup(c echo.Context, a fleet.Actor, in portGroupForm, how formState) error {
 	n, err := s.Control.NetworkBrief(c.Request().Context(), a, fleet.NetworkID(c.Param("id")))
 	if err != nil {
 		return err
@@ -137,12 +137,12 @@ func (s *Server) setGroup(c echo.Context, a fleet.Actor, in portGroupForm) (end,
 		}
 	}
 	tasks, err := s.Control.SetPortGroup(ctx, a, id, g, in.Old == "")
-	return stay(groupsTab(c), "Port group "+g.Name+told(len(tasks))), err
+	return stay(groupsTab(c), "Port group "+g.Name+sentToHosts(len(tasks))), err
 }
 
-func (s *Server) dropGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
+func (s *Server) deletePortGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	tasks, err := s.Control.DropPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), c.Param("group"))
-	return stay(groupsTab(c), "The port group "+c.Param("group")+" is gone"+told(len(tasks))), err
+	return stay(groupsTab(c), "The port group "+c.Param("group")+" is gone"+sentToHosts(len(tasks))), err
 }
 
 type groupGrantForm struct {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestThePortGroupsOfANetwork(t *testing.T) {
+func TestPortGroupsTab(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	network, _, db := addressed(p)
@@ -48,7 +48,7 @@ func TestThePortGroupsOfANetwork(t *testing.T) {
 	tom.get(network+"?tab=groups").is(t, http.StatusOK).lacks(t, "slow")
 }
 
-func TestTheAPIOfPortGroups(t *testing.T) {
+func TestAPIManagesPortGroups(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	network, _, _ := addressed(p)

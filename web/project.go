@@ -23,7 +23,7 @@ type memberForm struct {
 }
 
 // projectPage shows a project; one of its tabs holds the form of a new member.
-func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how asked) error {
+func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how formState) error {
 	ctx, id := c.Request().Context(), fleet.ProjectID(c.Param("id"))
 	project, err := s.Control.GetProject(ctx, a, id)
 	if err != nil {
@@ -70,7 +70,7 @@ func (in projectForm) input() identity.ProjectInput {
 }
 
 // askProject shows the form of the project that the path names, or of a new project.
-func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how asked) error {
+func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how formState) error {
 	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
 	if id != "" {
 		p, err := s.Control.GetProject(ctx, a, id)

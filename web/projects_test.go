@@ -33,7 +33,7 @@ func TestProjects(t *testing.T) {
 	b.get(path).is(t, http.StatusNotFound)
 }
 
-func TestProjectWithVMsStays(t *testing.T) {
+func TestProjectWithVMsNotDeleted(t *testing.T) {
 	p, project, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.post("/projects/"+string(project)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "It still has 4 VMs. Delete them first.")

@@ -11,7 +11,7 @@ import (
 
 // A bridge discovered on hosts, and each port group of a bridged network, is usable for a tenant only after a grant to
 // the project. Until then the API answers as for a missing object.
-func TestWhatIsNotPublishedIsNotThere(t *testing.T) {
+func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	h := p.addHost("host-1", 0)

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	typeGap    = time.Second      // minimum interval between two events of a list: lists need not follow each change
-	mostGap    = 15 * time.Second // maximum interval, under any load
-	paceWindow = 4 * time.Second  // longest time over which the load is measured
+	listGap    = time.Second      // minimum interval between two events of a list: lists need not follow each change
+	maxGap     = 15 * time.Second // maximum interval, under any load
+	loadWindow = 4 * time.Second  // longest time over which the load is measured
 	// page refreshes because of list events may use one of this many processors, or this fraction of one
 	refreshShare = 8
 
-	refreshPatience = 10 * time.Second // below the time that a browser waits for a refresh
+	maxRefreshWait = 10 * time.Second // below the time that a browser waits for a refresh
 )
 
 // refreshRate computes the refresh interval: how often open lists get an event. It is one second, and longer where
@@ -34,7 +34,7 @@ type refreshRate struct {
 	need  time.Duration // time that the refreshes of one interval need within the budget
 }
 
-func newPace() *refreshRate {
+func newRefreshRate() *refreshRate {
 	return &refreshRate{budget: float64(runtime.GOMAXPROCS(0)) / refreshShare}
 }
 
@@ -52,7 +52,7 @@ func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 	switch passed := now.Sub(p.since); {
 	case p.since.IsZero():
 		p.since, p.busy = now, 0
-	case passed >= min(gap, paceWindow):
+	case passed >= min(gap, loadWindow):
 		// A moving average: one slow second is not a load.
 		took := time.Duration(float64(gap) * p.busy.Seconds() / passed.Seconds() / p.budget)
 		p.need, p.since, p.busy = (p.need+took)/2, now, 0
@@ -61,7 +61,7 @@ func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 	return gap, min(p.need, gap)
 }
 
-func (p *refreshRate) gap() time.Duration { return min(max(p.need, typeGap), mostGap) }
+func (p *refreshRate) gap() time.Duration { return min(max(p.need, listGap), maxGap) }
 
 // refreshesAtOnce returns the limit of concurrent refreshes: twice the processors, as some of them wait for the
 // database.
@@ -101,7 +101,7 @@ func (s *Server) measure(next echo.HandlerFunc) echo.HandlerFunc {
 		if r := routeOf(c); r.kind != page || !isRefresh(c) || strings.Contains(r.path, "/:id") {
 			return next(c)
 		}
-		patience := time.NewTimer(refreshPatience)
+		patience := time.NewTimer(maxRefreshWait)
 		defer patience.Stop()
 		select {
 		case s.refreshes <- struct{}{}:

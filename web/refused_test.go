@@ -186,8 +186,8 @@ func deep(t *testing.T, in map[string]any) (out map[string]any) {
 	return out
 }
 
-// mostAnswer limits the size of an error response, whatever was sent.
-const mostAnswer = 32 << 10
+// maxErrorSize limits the size of an error response, whatever was sent.
+const maxErrorSize = 32 << 10
 
 // refuses sends a request and fails unless it is refused as the case says.
 func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path string, body map[string]any) {
@@ -217,7 +217,7 @@ func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path st
 	if a.status != status || !found || c.says == "" {
 		t.Errorf("%s: %s %s: %d, want %d with %q at %q: %.1200s", c.what, method, path, a.status, status, c.says, at, a.body)
 	}
-	if len(a.body) > mostAnswer {
+	if len(a.body) > maxErrorSize {
 		t.Errorf("%s: %s %s is refused with %d bytes", c.what, method, path, len(a.body))
 	}
 }
@@ -248,7 +248,7 @@ func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
 // leastTried is the minimum number of cases, each refused for a different reason.
 const leastTried = 250
 
-func TestWhatIsWrongIsRefusedAtItsFieldAndNothingIsWritten(t *testing.T) {
+func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {
 	t.Parallel()
 	r := newRefusing(t)
 	off, on := r.asIs(t, r.off), r.asIs(t, r.on)

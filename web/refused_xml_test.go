@@ -12,7 +12,7 @@ import (
 
 // A tenant's XML with settings beyond the VM is refused at the XML field, with line numbers. Infrastructure
 // administrators see them line by line as ignored, and the form contains none of them.
-func TestPastedXMLThatReachesBeyondIsRefused(t *testing.T) {
+func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 	t.Parallel()
 	r := newRefusing(t)
 	admin, tom := r.browser(), r.browser()

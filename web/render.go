@@ -97,8 +97,8 @@ func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.C
 
 // write renders into memory first, so that a render error still gets the right status.
 func (s *Server) write(c echo.Context, status int, page templ.Component) error {
-	out := takeBuffer()
-	defer giveBuffer(out)
+	out := getBuffer()
+	defer putBuffer(out)
 	// Rendering makes no queries, and an error page must be rendered even after the request's deadline.
 	if err := page.Render(context.WithoutCancel(c.Request().Context()), out); err != nil {
 		return err
@@ -109,10 +109,10 @@ func (s *Server) write(c echo.Context, status int, page templ.Component) error {
 // buffers pools the buffers of pages: a list of a hundred rows takes a quarter of a megabyte.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-func takeBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
+func getBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }
 
-// giveBuffer returns a buffer to the pool, unless an unusually large page has enlarged it.
-func giveBuffer(b *bytes.Buffer) {
+// putBuffer returns a buffer to the pool, unless an unusually large page has enlarged it.
+func putBuffer(b *bytes.Buffer) {
 	if b.Cap() <= 1<<20 {
 		b.Reset()
 		buffers.Put(b)
@@ -140,8 +140,8 @@ func sendTo(to http.ResponseWriter, r *http.Request, status int, html []byte) (e
 }
 
 func sendBrotli(c echo.Context, status int, html []byte) error {
-	out := takeBuffer()
-	defer giveBuffer(out)
+	out := getBuffer()
+	defer putBuffer(out)
 	to := brotlis.Get().(*matchfinder.Writer)
 	defer brotlis.Put(to)
 	to.Reset(out)

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestPagesAreCompressedWhereTheyAreTakenSo(t *testing.T) {
+func TestPagesCompressedWhenAccepted(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	ann := p.signedIn("ann", fleet.RoleAdmin)

@@ -69,7 +69,7 @@ const (
 )
 
 // routes lists all routes for browsers, API clients and hosts. TestEveryRouteIsInTheTable and
-// TestEveryAgentCallProvesItself verify that no other route exists.
+// TestEveryAgentRouteRequiresProof verify that no other route exists.
 func (s *Server) routes() []route {
 	pages := []route{
 		{get, "/healthz", plain, anyone, s.alive},
@@ -94,7 +94,7 @@ func (s *Server) routes() []route {
 		{post, "/account/tokens/:id/delete", page, policy.Self, submit(s.deleteToken, s.askDeleteToken())},
 
 		// The frame around each page.
-		{get, "/", page, policy.VMSee, s.together(s.dashboard)},
+		{get, "/", page, policy.VMSee, s.coalesce(s.dashboard)},
 		{get, "/events", stream, policy.Self, s.events},
 		{get, "/search", page, policy.VMSee, s.searchPage},
 		{get, "/search/suggest", page, policy.VMSee, s.suggest},
@@ -109,7 +109,7 @@ func (s *Server) routes() []route {
 		{post, "/views/:list/:id/delete", page, policy.Self, button(s.deleteView)},
 
 		// VMs.
-		{get, "/vms", page, policy.VMSee, s.together(s.listVMs)},
+		{get, "/vms", page, policy.VMSee, s.coalesce(s.listVMs)},
 		{get, "/vms.csv", stream, policy.VMSee, s.exportVMs},
 		{post, "/vms/bulk", page, policy.VMUse, submit(s.actOnVMs, s.askOfVMs)},
 		{get, "/vms/bulk/:id", page, policy.VMUse, s.bulkPage},
@@ -120,12 +120,12 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/plan", page, policy.VMChange, submit(s.planEdit, s.editedVM)},
 		{get, "/plans/:id", page, policy.VMChange, ask(s.planPage)},
 		{post, "/plans/:id", page, policy.VMChange, submit(s.carryOut, s.planPage)},
-		{get, "/vms/edit", page, policy.VMChange, ask(s.askMany)},
-		{post, "/vms/edit", page, policy.VMChange, submit(s.editMany, s.askMany)},
+		{get, "/vms/edit", page, policy.VMChange, ask(s.askBulkEdit)},
+		{post, "/vms/edit", page, policy.VMChange, submit(s.submitBulkEdit, s.askBulkEdit)},
 		{get, "/vms/import", page, policy.InfraChange, s.importPage},
 		{get, "/vms/:id/export", page, policy.VMChange, ask(s.askExport)},
 		{post, "/vms/:id/export", page, policy.VMChange, submit(s.exportVM, s.askExport)},
-		{get, "/exports/:id/content", stream, policy.VMChange, s.giveExport},
+		{get, "/exports/:id/content", stream, policy.VMChange, s.sendExport},
 		{post, "/exports/:id/delete", page, policy.VMChange, button(s.deleteExport)},
 		{get, "/vms/compare", page, policy.VMSee, s.comparePage},
 		{get, "/vms/:id", page, policy.VMSee, s.vmPage},
@@ -141,7 +141,7 @@ func (s *Server) routes() []route {
 		{get, "/vms/:id/guest/exec", page, policy.VMChange, ask(s.askExec)},
 		{post, "/vms/:id/guest/exec", page, policy.VMChange, submit(s.runProgram, s.askExec)},
 		{get, "/vms/:id/protection", page, policy.VMChange, ask(s.askProtection)},
-		{post, "/vms/:id/protection", page, policy.VMChange, submit(s.guardVM, s.askProtection)},
+		{post, "/vms/:id/protection", page, policy.VMChange, submit(s.protectVM, s.askProtection)},
 		{get, "/vms/:id/disks/detach", page, policy.VMChange, ask(s.askDetachDisk)},
 		{post, "/vms/:id/disks/detach", page, policy.VMChange, submit(s.detachDisk, s.askDetachDisk)},
 		{get, "/vms/:id/disks/replace", page, policy.VMChange, ask(s.askReplaceDisk)},
@@ -180,7 +180,7 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/console/ticket", page, policy.VMUse, s.consoleTicket},
 		{get, "/console/:id", stream, policy.VMUse, s.consoleSocket},
 		{get, "/menus/vm/:id", page, policy.VMSee, s.vmMenu},
-		{get, "/hosts/:host/found/:id", page, policy.InfraSee, s.foundVMPage},
+		{get, "/hosts/:host/found/:id", page, policy.InfraSee, s.discoveredVMPage},
 
 		// Customization specs.
 		{get, "/customizations", page, policy.VMSee, s.listCustomizations},
@@ -192,10 +192,10 @@ func (s *Server) routes() []route {
 		{post, "/customizations/:id/delete", page, policy.VMChange, submit(s.deleteCustomization, s.askDeleteCustomization())},
 
 		// Hosts.
-		{get, "/hosts", page, policy.InfraSee, s.together(s.listHosts)},
+		{get, "/hosts", page, policy.InfraSee, s.coalesce(s.listHosts)},
 		{get, "/hosts.csv", stream, policy.InfraSee, s.exportHosts},
 		{get, "/hosts/join", page, policy.Manage, s.joinPage},
-		{post, "/hosts/join", page, policy.Manage, button(s.makeJoinToken)},
+		{post, "/hosts/join", page, policy.Manage, button(s.createJoinToken)},
 		{post, "/hosts/join/:id/revoke", page, policy.Manage, button(s.revokeJoinToken)},
 		{get, "/hosts/labelled", page, policy.InfraSee, s.labelledHosts},
 		{get, "/hosts/:id", page, policy.InfraSee, s.hostPage},
@@ -206,8 +206,8 @@ func (s *Server) routes() []route {
 		{get, "/menus/host/:id", page, policy.InfraSee, menu(s, s.Control.GetHost, hostFrame, hostview.Acts)},
 
 		// Pools.
-		{get, "/pools", page, policy.StorageSee, s.together(s.listPools)},
-		{get, "/pools/matrix", page, policy.InfraSee, s.together(s.poolGrid)},
+		{get, "/pools", page, policy.StorageSee, s.coalesce(s.listPools)},
+		{get, "/pools/matrix", page, policy.InfraSee, s.coalesce(s.poolGrid)},
 		{get, "/pools.csv", stream, policy.StorageSee, s.exportPools},
 		{get, "/pools/new", page, policy.InfraChange, ask(s.askPool)},
 		{post, "/pools", page, policy.InfraChange, submit(s.createPool, s.askPool)},
@@ -248,7 +248,7 @@ func (s *Server) routes() []route {
 		{get, "/menus/pool/:id", page, policy.StorageSee, menu(s, s.Control.GetPool, poolFrame, poolview.Acts)},
 
 		// Security groups.
-		{get, "/security-groups", page, policy.VMSee, s.together(s.listSecurityGroups)},
+		{get, "/security-groups", page, policy.VMSee, s.coalesce(s.listSecurityGroups)},
 		{get, "/security-groups.csv", stream, policy.VMSee, s.exportSecurityGroups},
 		{get, "/security-groups/test", page, policy.VMSee, s.testPass},
 		{get, "/security-groups/new", page, policy.VMChange, ask(s.askSecurityGroup)},
@@ -264,9 +264,9 @@ func (s *Server) routes() []route {
 		{post, "/vms/:id/filters", page, policy.VMChange, submit(s.setNIC, s.askNIC)},
 
 		// Networks.
-		{get, "/networks", page, policy.StorageSee, s.together(s.listNetworks)},
+		{get, "/networks", page, policy.StorageSee, s.coalesce(s.listNetworks)},
 		{get, "/networks.csv", stream, policy.StorageSee, s.exportNetworks},
-		{get, "/networks/topology", page, policy.InfraSee, s.together(s.networkGrid)},
+		{get, "/networks/topology", page, policy.InfraSee, s.coalesce(s.networkGrid)},
 		{get, "/networks/new", page, policy.InfraChange, ask(s.askNetwork)},
 		{post, "/networks", page, policy.InfraChange, submit(s.createNetwork, s.askNetwork)},
 		{get, "/networks/:id", page, policy.StorageSee, ask(s.networkPage)},
@@ -276,7 +276,7 @@ func (s *Server) routes() []route {
 		{post, "/networks/:id/reservations/:mac/free", page, policy.InfraChange, button(s.freeAddress)},
 		{get, "/networks/:id/port-groups", page, policy.InfraChange, ask(s.askGroup)},
 		{post, "/networks/:id/port-groups", page, policy.InfraChange, submit(s.setGroup, s.askGroup)},
-		{post, "/networks/:id/port-groups/:group/delete", page, policy.InfraChange, button(s.dropGroup)},
+		{post, "/networks/:id/port-groups/:group/delete", page, policy.InfraChange, button(s.deletePortGroup)},
 		{post, "/networks/:id/group-grants", page, policy.InfraChange, button(s.setGroupGrant)},
 		{get, "/networks/:id/assign", page, policy.InfraChange, ask(askAssign(s, s.networks()))},
 		{post, "/networks/:id/assign", page, policy.InfraChange, submit(doAssign(s, s.networks()), askAssign(s, s.networks()))},
@@ -291,7 +291,7 @@ func (s *Server) routes() []route {
 		{get, "/menus/network/:id", page, policy.StorageSee, menu(s, s.Control.GetNetwork, networkFrame, networkview.Acts)},
 
 		// Images.
-		{get, "/images", page, policy.StorageSee, s.together(s.listImages)},
+		{get, "/images", page, policy.StorageSee, s.coalesce(s.listImages)},
 		{get, "/images.csv", stream, policy.StorageSee, s.exportImages},
 		{get, "/images/new", page, policy.InfraChange, ask(s.askImage)},
 		{post, "/images", page, policy.InfraChange, submit(s.createImage, s.askImage)},
@@ -318,7 +318,7 @@ func (s *Server) routes() []route {
 		{post, "/images/:id/edit", page, policy.InfraChange, submit(s.editImage, s.askOfImage(imageview.Edit, nil))},
 		{get, "/images/:id/delete", page, policy.VMChange, ask(s.askOfImage(imageview.Delete, nil))},
 		{post, "/images/:id/delete", page, policy.VMChange, submit(s.deleteImage, s.askOfImage(imageview.Delete, nil))},
-		{get, "/templates", page, policy.StorageSee, s.together(s.listTemplates)},
+		{get, "/templates", page, policy.StorageSee, s.coalesce(s.listTemplates)},
 		{get, "/templates.csv", stream, policy.StorageSee, s.exportTemplates},
 		{get, "/templates/:id", page, policy.StorageSee, ask(s.templatePage)},
 		{post, "/templates/:id/grants", page, policy.InfraChange, submit(s.setTemplateGrant, s.showTemplateGrants)},

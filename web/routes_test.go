@@ -28,7 +28,7 @@ func TestEveryRouteIsInTheTable(t *testing.T) {
 }
 
 // Routes without a required permission are open to the whole network; the list must stay short.
-func TestOpenRoutes(t *testing.T) {
+func TestRoutesWithoutPermissionListed(t *testing.T) {
 	t.Parallel()
 	open := map[string]bool{
 		"GET /healthz": true, "GET /readyz": true, "GET /static/*": true, "GET /metrics": true,

@@ -25,7 +25,7 @@ type nicForm struct {
 	Guard      string                  `form:"guard"`
 }
 
-func (s *Server) askNIC(c echo.Context, a fleet.Actor, in nicForm, how asked) error {
+func (s *Server) askNIC(c echo.Context, a fleet.Actor, in nicForm, how formState) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
 	if err != nil {

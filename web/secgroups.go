@@ -48,7 +48,7 @@ type groupForm struct {
 	Description string          `form:"description"`
 }
 
-func (s *Server) askSecurityGroup(c echo.Context, a fleet.Actor, in groupForm, how asked) (err error) {
+func (s *Server) askSecurityGroup(c echo.Context, a fleet.Actor, in groupForm, how formState) (err error) {
 	f := groupview.Form{Name: in.Name, Project: string(in.Project), Description: in.Description, Errors: how.errors}
 	projects := pick{typ: "projects", now: []string{f.Project}, page: "/security-groups/new", all: c.QueryParam("all") != ""}
 	if f.Projects, err = s.choose(c.Request().Context(), a, projects); err != nil {
@@ -67,7 +67,7 @@ func (s *Server) createSecurityGroup(c echo.Context, a fleet.Actor, in groupForm
 	return redirect(views.SecurityGroupPath(g.ID)), err
 }
 
-func (s *Server) askGroupEdit(c echo.Context, a fleet.Actor, in groupForm, how asked) error {
+func (s *Server) askGroupEdit(c echo.Context, a fleet.Actor, in groupForm, how formState) error {
 	g, err := s.Control.GetSecurityGroup(c.Request().Context(), a, securityGroupOf(c))
 	if err != nil {
 		return err
@@ -152,7 +152,7 @@ func wrongAt(field, text string) error {
 	return c.Err()
 }
 
-func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in ruleForm, how asked) error {
+func (s *Server) securityGroupPage(c echo.Context, a fleet.Actor, in ruleForm, how formState) error {
 	tab, err := tabOf(c, groupview.Tabs(), "security group")
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (s *Server) remoteGroups(c echo.Context, a fleet.Actor, g fleet.SecurityGro
 	return out, err
 }
 
-func (s *Server) showRules(c echo.Context, a fleet.Actor, in ruleForm, how asked) error {
+func (s *Server) showRules(c echo.Context, a fleet.Actor, in ruleForm, how formState) error {
 	return s.securityGroupPage(c, a, in, how)
 }
 

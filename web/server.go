@@ -67,7 +67,7 @@ func New(o Options) *Server {
 	if o.Certificates == nil {
 		o.Certificates = func() []auth.Validity { return nil }
 	}
-	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newTurns(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newPace(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: relay.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
+	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newLimiter(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newRefreshRate(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: relay.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
 		// A proxy may forward another Host than browsers see. An invalid origin is not added.
@@ -76,11 +76,11 @@ func New(o Options) *Server {
 	s.pages = s.newEcho()
 	s.pages.Use(
 		s.metrics.observe,
-		hearOut,
+		drainBody,
 		requestID,
 		s.logAccess, // outermost: it turns errors into responses and logs the result
 		recoverPanic,
-		plainParams,
+		unescapeParams,
 		s.find, // finds the route in the table; the middleware below depends on it
 		s.measure,
 		rollDeadline,
@@ -90,7 +90,7 @@ func New(o Options) *Server {
 		s.sameOrigin,
 		s.identify, // authenticates by session or bearer token; otherwise anonymous
 		s.admit,    // checks the route's permission
-		s.takeTurns,
+		s.limitPerUser,
 	)
 	s.agents = s.newEcho()
 	s.agents.HTTPErrorHandler = s.failAgent

@@ -39,7 +39,7 @@ func TestSignIn(t *testing.T) {
 	b.get("/tasks", "HX-Request", "true").is(t, http.StatusUnauthorized)
 }
 
-func TestNextLeadsNowhereElse(t *testing.T) {
+func TestSignInRedirectsOnlyToThisSite(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addUser("mara", fleet.RoleAdmin)
@@ -71,7 +71,7 @@ func TestFirstPasswordMustBeChanged(t *testing.T) {
 	b.get("/tasks").is(t, http.StatusOK)
 }
 
-func TestNewPasswordDeletesAPITokensUnlessTheBoxIsCleared(t *testing.T) {
+func TestNewPasswordDeletesAPITokensUnlessUnticked(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -92,7 +92,7 @@ func TestNewPasswordDeletesAPITokensUnlessTheBoxIsCleared(t *testing.T) {
 	tokens(0)
 }
 
-func TestRefreshesDoNotKeepASessionOpen(t *testing.T) {
+func TestRefreshesDoNotExtendSession(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -110,7 +110,7 @@ func TestRefreshesDoNotKeepASessionOpen(t *testing.T) {
 	}
 }
 
-func TestOtherSitesCannotPost(t *testing.T) {
+func TestCrossOriginPostRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -156,7 +156,7 @@ func TestTree(t *testing.T) {
 	b.get("/tree/nosuch").is(t, http.StatusNotFound)
 }
 
-func TestASignInMakesTheBrowserKnown(t *testing.T) {
+func TestSignInMakesBrowserKnown(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -60,8 +60,8 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	return c.Redirect(http.StatusSeeOther, next)
 }
 
-// knownFor is how long a browser stays known after its last sign-in.
-const knownFor = 180 * 24 * time.Hour
+// browserCookieLife is how long a browser stays known after its last sign-in.
+const browserCookieLife = 180 * 24 * time.Hour
 
 // browserCookie names a cookie that outlives the session's cookie. It grants no access: it only exempts a known browser
 // from the delay after other clients' wrong passwords.
@@ -82,7 +82,7 @@ func (s *Server) remember(c echo.Context, user fleet.UserID) error {
 		return err
 	}
 	c.SetCookie(&http.Cookie{
-		Name: s.browserCookie(), Value: secret, Path: "/", MaxAge: int(knownFor / time.Second), HttpOnly: true, Secure: s.Secure, SameSite: http.SameSiteStrictMode,
+		Name: s.browserCookie(), Value: secret, Path: "/", MaxAge: int(browserCookieLife / time.Second), HttpOnly: true, Secure: s.Secure, SameSite: http.SameSiteStrictMode,
 	})
 	return nil
 }

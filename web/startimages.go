@@ -68,7 +68,7 @@ func startIn(c echo.Context) fleet.StartImageID { return fleet.StartImageID(c.Pa
 
 // askOfStart returns a dialog about a catalog entry; a new entry starts empty.
 func (s *Server) askOfStart(show func(imageview.StartForm) templ.Component) asking[startForm] {
-	return func(c echo.Context, a fleet.Actor, in startForm, how asked) error {
+	return func(c echo.Context, a fleet.Actor, in startForm, how formState) error {
 		f := imageview.StartForm{In: imageview.StartIn(in), Errors: how.errors}
 		if id := startIn(c); id != "" {
 			v, err := s.Control.StartImage(c.Request().Context(), a, id)

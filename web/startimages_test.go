@@ -10,7 +10,7 @@ import (
 
 // Images of the image catalog can be pulled with one click, edited and restored. Tenants do not see them; viewers get
 // the reason why they may not.
-func TestTheStartSetIsShownAndPulled(t *testing.T) {
+func TestImageCatalogShownAndPulled(t *testing.T) {
 	p, pool, _ := poolOf(t)
 	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
 	mara, wes, tom := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("wes", fleet.RoleViewer), p.signedIn("tom", fleet.RoleNone)

@@ -10,7 +10,7 @@ import (
 )
 
 // asking shows the page or dialog of a form F, filled with in. how tells whether the form is shown for the first time.
-type asking[F any] func(c echo.Context, a fleet.Actor, in F, how asked) error
+type asking[F any] func(c echo.Context, a fleet.Actor, in F, how formState) error
 
 // doing passes a form F to control and returns the response that follows.
 type doing[F any] func(c echo.Context, a fleet.Actor, in F) (end, error)
@@ -21,16 +21,16 @@ type end func(c echo.Context) error
 // none is a form without fields, only a button.
 type none struct{}
 
-// asked says how a form is shown: for the first time, or again with errors at its fields.
-type asked struct {
+// formState says how a form is shown: for the first time, or again with errors at its fields.
+type formState struct {
 	status int
 	errors kit.Errors
 }
 
-var first = asked{status: http.StatusOK}
+var first = formState{status: http.StatusOK}
 
 // again reports whether the form was submitted and refused.
-func (h asked) again() bool { return h.status != http.StatusOK }
+func (h formState) again() bool { return h.status != http.StatusOK }
 
 // ask returns the handler that shows a form.
 func ask[F any](show asking[F]) handler {
@@ -59,7 +59,7 @@ func submit[F any](do doing[F], show asking[F]) handler {
 			return taken(c)
 		}
 		if e, status, ok := formErrors(err); ok && show != nil {
-			return show(c, a, in, asked{formStatus(c, status), e})
+			return show(c, a, in, formState{formStatus(c, status), e})
 		}
 		return err
 	}

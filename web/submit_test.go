@@ -17,7 +17,7 @@ type greeting struct {
 }
 
 // All forms handle each error in the same way, with and without scripts.
-func TestSubmit(t *testing.T) {
+func TestFormErrorsWithAndWithoutScripts(t *testing.T) {
 	t.Parallel()
 	invalid := func() error {
 		var c fleet.Checks
@@ -25,7 +25,7 @@ func TestSubmit(t *testing.T) {
 		return c.Err()
 	}()
 	conflict, gone := fleet.Errorf(fleet.Conflict, "It is in use."), fleet.Errorf(fleet.NotFound, "There is no such thing here.")
-	show := func(c echo.Context, _ fleet.Actor, in greeting, how asked) error {
+	show := func(c echo.Context, _ fleet.Actor, in greeting, how formState) error {
 		return c.String(how.status, in.Name+"|"+how.errors.Form+"|"+how.errors.Fields["name"])
 	}
 	for _, x := range []struct {
@@ -69,11 +69,11 @@ func TestSubmit(t *testing.T) {
 	}
 }
 
-func TestAFormIsAskedForEmpty(t *testing.T) {
+func TestFormFirstShownEmpty(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/greetings/new", nil), w)
-	err := ask(func(c echo.Context, _ fleet.Actor, in greeting, how asked) error {
+	err := ask(func(c echo.Context, _ fleet.Actor, in greeting, how formState) error {
 		if how.again() || in != (greeting{}) {
 			t.Errorf("asked for with %+v and %+v", in, how)
 		}

@@ -14,8 +14,8 @@ import (
 	"quantix/views/shell"
 )
 
-// fewProjects is how many projects the menu shows without a search field.
-const fewProjects = 12
+// maxMenuProjects is how many projects the menu shows without a search field.
+const maxMenuProjects = 12
 
 // switchProject shows the projects that lists can be filtered by: in the top bar's menu, and as a page without scripts.
 func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
@@ -24,8 +24,8 @@ func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	p := shell.Switcher{
-		Back: cuttable(c.QueryParam("back")), Project: fleet.ProjectID(c.QueryParam("project")),
-		Text: strings.TrimSpace(c.QueryParam("q")), Few: len(all) <= fewProjects,
+		Back: filterableByProject(c.QueryParam("back")), Project: fleet.ProjectID(c.QueryParam("project")),
+		Text: strings.TrimSpace(c.QueryParam("q")), Few: len(all) <= maxMenuProjects,
 	}
 	part := strings.ToLower(p.Text)
 	p.Projects = slices.DeleteFunc(all, func(x fleet.Project) bool { return !strings.Contains(x.Name, part) })
@@ -39,8 +39,8 @@ func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, shell.Frame{Title: title, Project: p.Project}, shell.Piece(title, shell.SwitchList(p)))
 }
 
-// cuttable returns the address as a link if it is a list that can be filtered by project.
-func cuttable(address string) kit.Link {
+// filterableByProject returns the address as a link if it is a list that can be filtered by project.
+func filterableByProject(address string) kit.Link {
 	u, err := url.Parse(localPath(address))
 	if err != nil || !shell.CutByProject(u.Path) {
 		return kit.Link{}

@@ -64,7 +64,7 @@ func TestSwitchAmongManyProjects(t *testing.T) {
 }
 
 // With thousands of projects, a page must not load all of them.
-func TestPagesReadNoProjects(t *testing.T) {
+func TestPagesDoNotLoadAllProjects(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addProject("shop")

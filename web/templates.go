@@ -50,7 +50,7 @@ func templateFrame(v fleet.TemplateView) shell.Frame {
 func templateIn(c echo.Context) fleet.TemplateID { return fleet.TemplateID(c.Param("id")) }
 
 // templatePage shows a template; one of its tabs holds the form of a grant.
-func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	tab, err := tabOf(c, templateview.Tabs(), "template")
 	if err != nil {
 		return err
@@ -58,11 +58,11 @@ func (s *Server) templatePage(c echo.Context, a fleet.Actor, _ grantForm, how as
 	return s.showTemplate(c, a, tab, how)
 }
 
-func (s *Server) showTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, how asked) error {
+func (s *Server) showTemplateGrants(c echo.Context, a fleet.Actor, _ grantForm, how formState) error {
 	return s.showTemplate(c, a, "grants", how)
 }
 
-func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how asked) error {
+func (s *Server) showTemplate(c echo.Context, a fleet.Actor, tab string, how formState) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetTemplate(ctx, a, templateIn(c))
 	if err != nil {
@@ -126,7 +126,7 @@ func (in templateForm) os() fleet.OSFacts {
 }
 
 // askTemplateOf shows the form that creates a template from the VM in the path.
-func (s *Server) askTemplateOf(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
+func (s *Server) askTemplateOf(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
 		return err
@@ -168,7 +168,7 @@ func (s *Server) templateOfVM(c echo.Context, a fleet.Actor, in templateForm) (e
 
 // askOfTemplate returns a dialog about one template, or about the version in the query.
 func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) asking[templateForm] {
-	return func(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
+	return func(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
 		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIn(c))
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) ask
 }
 
 // askDeleteVersion is askOfTemplate, but requires a version in the query.
-func (s *Server) askDeleteVersion(c echo.Context, a fleet.Actor, in templateForm, how asked) error {
+func (s *Server) askDeleteVersion(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
 	if c.QueryParam("version") == "" {
 		return fleet.Errorf(fleet.NotFound, "The template has no such version.")
 	}

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// patterned creates a stopped VM with a template of its image, in a project with the member tom.
-func (p *portal) patterned(t *testing.T) (vm fleet.VMID, template, version string, project fleet.ProjectID) {
+// addVMWithTemplate creates a stopped VM with a template of its image, in a project with the member tom.
+func (p *portal) addVMWithTemplate(t *testing.T) (vm fleet.VMID, template, version string, project fleet.ProjectID) {
 	t.Helper()
 	project = p.addProject("shop")
 	host := p.addHost("h1", 0)
@@ -32,9 +32,9 @@ func (p *portal) patterned(t *testing.T) (vm fleet.VMID, template, version strin
 
 var hiddenField = regexp.MustCompile(`name="key" value="([^"]+)"`)
 
-func TestVMsAreMadeFromATemplateByTheForm(t *testing.T) {
+func TestFormCreatesVMFromTemplate(t *testing.T) {
 	p := newPortal(t)
-	_, template, version, project := p.patterned(t)
+	_, template, version, project := p.addVMWithTemplate(t)
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'member')", project)
 	tom.get("/templates").is(t, http.StatusOK).has(t, "Web base", "/templates/"+template)
@@ -86,9 +86,9 @@ func TestVMsAreMadeFromATemplateByTheForm(t *testing.T) {
 	sam.post("/vms", sent).is(t, http.StatusNotFound)
 }
 
-func TestTemplatesAndClonesByTheirForms(t *testing.T) {
+func TestFormsCreateTemplatesAndClones(t *testing.T) {
 	p := newPortal(t)
-	vm, template, version, project := p.patterned(t)
+	vm, template, version, project := p.addVMWithTemplate(t)
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'member')", project)
 	at := "/vms/" + string(vm)
@@ -122,9 +122,9 @@ func TestTemplatesAndClonesByTheirForms(t *testing.T) {
 	}
 }
 
-func TestAVMIsComparedWithATemplate(t *testing.T) {
+func TestCompareVMWithTemplate(t *testing.T) {
 	p := newPortal(t)
-	vm, template, version, project := p.patterned(t)
+	vm, template, version, project := p.addVMWithTemplate(t)
 	tom := p.tenant("tom", project)
 	of := "template=" + template + "%2F" + version
 	at := "/vms/compare?id=" + string(vm)

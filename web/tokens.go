@@ -18,8 +18,8 @@ import (
 // firstLife is the default lifetime of a new token in its form, in hours.
 const firstLife = "2160"
 
-// mostHours is more than any token may live, and small enough not to overflow nanoseconds.
-const mostHours = 1_000_000
+// maxHours is more than any token may live, and small enough not to overflow nanoseconds.
+const maxHours = 1_000_000
 
 func tokenFrame(fleet.Token) shell.Frame { return shell.Frame{Title: "API tokens"} }
 
@@ -29,7 +29,7 @@ type tokenForm struct {
 }
 
 // tokensPage shows the tokens, with the form of a new one.
-func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how asked) error {
+func (s *Server) tokensPage(c echo.Context, a fleet.Actor, in tokenForm, how formState) error {
 	if !how.again() {
 		in.Life = firstLife
 	}
@@ -48,7 +48,7 @@ func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fle
 // createToken answers with the page that shows the secret, which no other address shows.
 func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (end, error) {
 	var checks fleet.Checks
-	hours := min(read(&checks, "ttl", in.Life, wholeOf), mostHours)
+	hours := min(read(&checks, "ttl", in.Life, numberOf), maxHours)
 	if err := checks.Err(); err != nil {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (s *Server) upload(base string, do func(*tus.UnroutedHandler) http.HandlerF
 	serve := h.Middleware(do(h))
 	return func(c echo.Context, a fleet.Actor) error {
 		if !s.seats.enter(a.UserID) {
-			return fleet.Errorf(fleet.TooMany, "You have %d consoles and uploads open. Close some.", mostConsoles)
+			return fleet.Errorf(fleet.TooMany, "You have %d consoles and uploads open. Close some.", maxConsoles)
 		}
 		defer s.seats.leave(a.UserID)
 		at := &arrival{s: s, c: c, a: a}
@@ -140,7 +140,7 @@ func (tusStore) AsTerminatableUpload(u tus.Upload) tus.TerminatableUpload { retu
 type tusUpload struct {
 	*arrival
 	of    fleet.Upload
-	line  *uploadLine
+	conn  *uploadConn
 	fresh bool // the upload was just created, so its host has nothing of it yet
 }
 
@@ -162,17 +162,17 @@ func (u *tusUpload) GetInfo(context.Context) (tus.FileInfo, error) {
 
 // open connects to the host once per request and returns the current offset.
 func (u *tusUpload) open() (int64, error) {
-	if u.line == nil {
-		line, err := u.s.openLine(u.c.Request().Context(), u.a, u.of)
+	if u.conn == nil {
+		line, err := u.s.openUploadConn(u.c.Request().Context(), u.a, u.of)
 		switch {
 		case errors.Is(err, errUploadEnded):
 			return u.of.SizeBytes, nil
 		case err != nil:
 			return 0, err
 		}
-		u.line, u.onHost = line, line.close
+		u.conn, u.onHost = line, line.close
 	}
-	return u.line.offset, nil
+	return u.conn.offset, nil
 }
 
 // WriteChunk implements tus.Upload.
@@ -181,12 +181,12 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 	switch {
 	case err != nil:
 		return 0, u.refuse(err)
-	case has != offset || u.line == nil:
+	case has != offset || u.conn == nil:
 		return 0, tus.ErrMismatchOffset
 	}
-	ctx, stop := u.s.watched(u.c.Request(), u.a, u.kept)
+	ctx, stop := u.s.watched(u.c.Request(), u.a, u.checkSender)
 	defer stop()
-	n, err := u.line.send(ctx, src)
+	n, err := u.conn.send(ctx, src)
 	if errors.Is(err, errUploadEnded) {
 		if err = u.FinishUpload(ctx); err == nil {
 			err = fleet.Errorf(fleet.Invalid, "This upload has ended.")
@@ -195,8 +195,8 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 	return n, u.refuse(err)
 }
 
-// kept records that the client is still sending, and checks its permission again.
-func (u *tusUpload) kept(ctx context.Context) error {
+// checkSender records that the client is still sending, and checks its permission again.
+func (u *tusUpload) checkSender(ctx context.Context) error {
 	a, err := u.s.senderNow(ctx, u.c)
 	if err == nil && a.UserID != u.a.UserID {
 		err = fleet.Errorf(fleet.Unauthorized, "Sign in first.")
@@ -248,7 +248,7 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 		return fleet.Errorf(fleet.Malformed, "Say how large the file is: Content-Length. From a pipe, upload by tus instead.")
 	}
 	if !s.seats.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d consoles and uploads open. Close some.", mostConsoles)
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles and uploads open. Close some.", maxConsoles)
 	}
 	defer s.seats.leave(a.UserID)
 	of, err := s.Control.CreateUpload(ctx, a, fleet.PoolID(c.Param("id")), control.NewUpload{
@@ -260,12 +260,12 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	at := &arrival{s: s, c: c, a: a}
 	defer at.leave()
 	u := &tusUpload{arrival: at, of: of}
-	if _, err = u.open(); err == nil && u.line != nil { // otherwise the host ended it before any data was sent
-		watch, stop := s.watched(r, a, u.kept)
+	if _, err = u.open(); err == nil && u.conn != nil { // otherwise the host ended it before any data was sent
+		watch, stop := s.watched(r, a, u.checkSender)
 		defer stop()
-		_, err = u.line.send(watch, r.Body)
+		_, err = u.conn.send(watch, r.Body)
 	}
-	whole := u.line != nil && u.line.offset == of.SizeBytes
+	whole := u.conn != nil && u.conn.offset == of.SizeBytes
 	at.leave()
 	if err == nil && !whole || err != nil && !errors.Is(err, errUploadEnded) {
 		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
@@ -288,7 +288,7 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	return c.JSON(created, now)
 }
 
-func (s *Server) askUploadVolume(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
+func (s *Server) askUploadVolume(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
 	return s.askVolumeToCome(c, a, in, how, poolview.UploadVolume, uploadScript)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // A host that claims to have the whole file before anything was sent is reported as an error to the client.
-func TestAHostThatHasAFileBeforeItWasSent(t *testing.T) {
+func TestUploadFailsWhenHostClaimsUnsentData(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	host := p.addHost("h1", 0)

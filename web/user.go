@@ -31,11 +31,11 @@ func (in userForm) input() identity.UserInput {
 	return identity.UserInput{Name: strings.TrimSpace(in.Name), Role: fleet.Role(in.Role), Disabled: in.Disabled != ""}
 }
 
-func (in userForm) view(id fleet.UserID, how asked) peopleview.UserForm {
+func (in userForm) view(id fleet.UserID, how formState) peopleview.UserForm {
 	return peopleview.UserForm{ID: id, Name: in.Name, Role: in.Role, Disabled: in.Disabled != "", Errors: how.errors}
 }
 
-func (s *Server) askUser(c echo.Context, a fleet.Actor, in userForm, how asked) error {
+func (s *Server) askUser(c echo.Context, a fleet.Actor, in userForm, how formState) error {
 	return s.showNewUser(c, a, how.status, in.view("", how))
 }
 
@@ -52,7 +52,7 @@ func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (end, er
 }
 
 // userPage shows a user, with the form.
-func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how asked) error {
+func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formState) error {
 	ctx := c.Request().Context()
 	u, err := s.Control.GetUser(ctx, a, fleet.UserID(c.Param("id")))
 	if err != nil {
@@ -91,11 +91,11 @@ func (s *Server) editUser(c echo.Context, a fleet.Actor, in userForm) (end, erro
 	return redirect(views.UserPath(id)), err
 }
 
-func (s *Server) askReset(c echo.Context, a fleet.Actor, _ none, how asked) error {
+func (s *Server) askReset(c echo.Context, a fleet.Actor, _ none, how formState) error {
 	return s.showReset(c, a, how, "")
 }
 
-func (s *Server) showReset(c echo.Context, a fleet.Actor, how asked, password string) error {
+func (s *Server) showReset(c echo.Context, a fleet.Actor, how formState, password string) error {
 	dialog := func(u fleet.User, e kit.Errors) templ.Component { return peopleview.UserPassword(u, password, e) }
 	return confirm(s, s.Control.GetUser, userFrame, dialog)(c, a, none{}, how)
 }

@@ -44,7 +44,7 @@ func TestUsers(t *testing.T) {
 	b.get(path).is(t, http.StatusNotFound)
 }
 
-func TestOneselfIsKept(t *testing.T) {
+func TestUserCannotDisableOrDemoteOneself(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -18,18 +18,18 @@ type viewForm struct {
 	Query string `form:"query"`
 }
 
-// kept returns the part of the list's query that a view saves.
-func (in viewForm) kept(list string) string {
+// savedQuery returns the part of the list's query that a view saves.
+func (in viewForm) savedQuery(list string) string {
 	address, _ := url.ParseQuery(in.Query) // unreadable parts are ignored
 	query, _ := fleet.ViewQuery(list, address)
 	return query
 }
 
 // viewsPage shows the menu of a list's saved views, with the form that saves another one.
-func (s *Server) viewsPage(c echo.Context, a fleet.Actor, in viewForm, how asked) error {
+func (s *Server) viewsPage(c echo.Context, a fleet.Actor, in viewForm, how formState) error {
 	p := kit.SavedViewsPage{List: c.Param("list"), Name: in.Name, Errors: how.errors, Focus: how.again()}
 	if how.again() {
-		p.Query = in.kept(p.List)
+		p.Query = in.savedQuery(p.List)
 	} else {
 		p.Query, _ = fleet.ViewQuery(p.List, c.QueryParams())
 	}
@@ -54,7 +54,7 @@ func (s *Server) saveView(c echo.Context, a fleet.Actor, in viewForm) (end, erro
 
 func (s *Server) deleteView(c echo.Context, a fleet.Actor, in viewForm) (end, error) {
 	view, err := s.Control.DeleteView(c.Request().Context(), a, fleet.ViewID(c.Param("id")))
-	return s.viewsChanged(a, view.List, in.kept(view.List)), err
+	return s.viewsChanged(a, view.List, in.savedQuery(view.List)), err
 }
 
 // viewsChanged redraws the menu; without scripts it redirects to the list as shown.

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestViewsAreKeptAndFound(t *testing.T) {
+func TestSavedViews(t *testing.T) {
 	p, _, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	const query = "filter=label%3Aenv%3Dprod&sort=-name"
@@ -51,7 +51,7 @@ func TestViewsAreKeptAndFound(t *testing.T) {
 	}
 }
 
-func TestViewsThatAreRefused(t *testing.T) {
+func TestInvalidSavedViewsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleNone) // saved views need no role

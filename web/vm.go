@@ -150,7 +150,7 @@ func (s *Server) vmMenu(c echo.Context, a fleet.Actor) error {
 	return s.part(c, a, p.VM.Name, vmview.Menu(p))
 }
 
-func (s *Server) foundVMPage(c echo.Context, a fleet.Actor) error {
+func (s *Server) discoveredVMPage(c echo.Context, a fleet.Actor) error {
 	vm, err := s.Control.GetDiscoveredVM(c.Request().Context(), a, fleet.HostID(c.Param("host")), fleet.VMID(c.Param("id")))
 	if err != nil {
 		return err
@@ -174,7 +174,7 @@ type deleteForm struct {
 	Confirm string `form:"confirm"`
 }
 
-func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how asked) error {
+func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how formState) error {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
 		return err
@@ -189,7 +189,7 @@ func (s *Server) askDeleteVM(c echo.Context, a fleet.Actor, in deleteForm, how a
 func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	if may, _ := vm.Allows(fleet.ActDelete); err == nil && may && vm.On() && in.Confirm != vm.Name {
-		err = notNamed(vm.Name)
+		err = nameMismatch(vm.Name)
 	}
 	if err == nil {
 		_, err = s.Control.DeleteVM(c.Request().Context(), a, vm.ID, in.Disks == "delete", in.Confirm)
@@ -197,8 +197,8 @@ func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, er
 	return redirect("/vms"), err
 }
 
-// notNamed returns the error for a confirmation whose typed name does not match.
-func notNamed(name string) error {
+// nameMismatch returns the error for a confirmation whose typed name does not match.
+func nameMismatch(name string) error {
 	var checks fleet.Checks
 	checks.Add("confirm", "Type %s to confirm: it is running, and would be powered off.", name)
 	return checks.Err()

@@ -31,7 +31,7 @@ type bulkForm struct {
 // Destructive actions, and actions that need more input, show a dialog first.
 func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, error) {
 	if in.Action == vmview.ManyCompare {
-		return compareMany(in.IDs)
+		return compareSelected(in.IDs)
 	}
 	if in.Sure == "" && vmview.Asks(in.Action) {
 		return func(c echo.Context) error { return s.askOfVMs(c, a, in, first) }, nil
@@ -40,9 +40,9 @@ func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, erro
 	return redirect(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
 }
 
-// compareMany redirects to the comparison of a selection. It bounds the number of ids, because proxies refuse long
+// compareSelected redirects to the comparison of a selection. It bounds the number of ids, because proxies refuse long
 // addresses.
-func compareMany(ids []fleet.VMID) (end, error) {
+func compareSelected(ids []fleet.VMID) (end, error) {
 	switch len(ids) {
 	case 0:
 		return nil, fleet.Errorf(fleet.Malformed, "Select two VMs to compare.")
@@ -84,7 +84,7 @@ func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (flee
 }
 
 // askOfVMs shows the dialog of an action on many VMs.
-func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how asked) error {
+func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how formState) error {
 	ctx := c.Request().Context()
 	if !vmview.Asks(in.Action) {
 		return fleet.Errorf(fleet.Invalid, "%s", how.errors.Form)

@@ -18,12 +18,12 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// manyForm is the form of a bulk edit, as typed.
-type manyForm struct{ url.Values }
+// bulkEditForm is the form of a bulk edit, as typed.
+type bulkEditForm struct{ url.Values }
 
-func (in *manyForm) read(sent url.Values) { in.Values = sent }
+func (in *bulkEditForm) read(sent url.Values) { in.Values = sent }
 
-func (in manyForm) ids() (out []fleet.VMID) {
+func (in bulkEditForm) ids() (out []fleet.VMID) {
 	for _, id := range in.Values["id"] {
 		out = append(out, fleet.VMID(id))
 	}
@@ -31,7 +31,7 @@ func (in manyForm) ids() (out []fleet.VMID) {
 }
 
 // edit returns the changes of the ticked fields.
-func (in manyForm) edit() (fleet.BulkEdit, error) {
+func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 	var checks fleet.Checks
 	out := fleet.BulkEdit{Labels: map[string]*string{}, Fields: map[string]json.RawMessage{}}
 	for k, v := range labelsOf(&checks, "labels", in.Get("labels")) {
@@ -59,24 +59,24 @@ func (in manyForm) edit() (fleet.BulkEdit, error) {
 	return out, checks.Err()
 }
 
-// askMany shows the form for the VMs of a selection or a filter.
-func (s *Server) askMany(c echo.Context, a fleet.Actor, in manyForm, how asked) error {
+// askBulkEdit shows the form for the VMs of a selection or a filter.
+func (s *Server) askBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formState) error {
 	if in.Values == nil {
-		ids, err := s.manyOf(c.Request().Context(), a, c.Request().URL.Query())
+		ids, err := s.selectedIDs(c.Request().Context(), a, c.Request().URL.Query())
 		if err != nil {
 			return err
 		}
-		in = freshMany(ids)
+		in = newBulkEditForm(ids)
 	}
-	return s.showMany(c, a, in, how, nil)
+	return s.showBulkEdit(c, a, in, how, nil)
 }
 
-// freshMany returns the form with default values.
-func freshMany(ids []string) manyForm {
-	return manyForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
+// newBulkEditForm returns the form with default values.
+func newBulkEditForm(ids []string) bulkEditForm {
+	return bulkEditForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
 }
 
-func (s *Server) showMany(c echo.Context, a fleet.Actor, in manyForm, how asked, preview *vmview.BulkPreview) error {
+func (s *Server) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formState, preview *vmview.BulkPreview) error {
 	models, err := s.Control.CPUModels(c.Request().Context(), a)
 	if err != nil {
 		return err
@@ -85,8 +85,8 @@ func (s *Server) showMany(c echo.Context, a fleet.Actor, in manyForm, how asked,
 	return s.showAs(c, how.status, a, shell.Frame{Title: "Edit VMs"}, vmview.Bulk(p))
 }
 
-// manyOf returns the ids of a selection, or of all VMs that match a filter.
-func (s *Server) manyOf(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
+// selectedIDs returns the ids of a selection, or of all VMs that match a filter.
+func (s *Server) selectedIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
 	if ids := q["id"]; len(ids) > 0 || !q.Has("filter") {
 		if len(ids) == 0 {
 			return nil, fleet.Errorf(fleet.Malformed, "Select VMs first.")
@@ -118,12 +118,12 @@ func (s *Server) manyOf(ctx context.Context, a fleet.Actor, q url.Values) ([]str
 	}
 }
 
-// editMany shows the form for a selection, shows a preview, or applies the preview and redirects to the task. A
+// submitBulkEdit shows the form for a selection, shows a preview, or applies the preview and redirects to the task. A
 // selection is sent in the body: proxies refuse addresses with so many ids.
-func (s *Server) editMany(c echo.Context, a fleet.Actor, in manyForm) (end, error) {
+func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (end, error) {
 	if in.Get("step") == "select" {
-		ids, err := s.manyOf(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
-		return func(c echo.Context) error { return s.showMany(c, a, freshMany(ids), first, nil) }, err
+		ids, err := s.selectedIDs(c.Request().Context(), a, url.Values{"id": in.Values["id"]})
+		return func(c echo.Context) error { return s.showBulkEdit(c, a, newBulkEditForm(ids), first, nil) }, err
 	}
 	edit, err := in.edit()
 	if err != nil {
@@ -139,7 +139,7 @@ func (s *Server) editMany(c echo.Context, a fleet.Actor, in manyForm) (end, erro
 		return nil, err
 	}
 	preview := vmview.BulkPreview{Now: b.Now, NextBoot: b.NextBoot, Same: b.Same, Left: b.Left, Refused: slices.Clone(b.Refused)}
-	return func(c echo.Context) error { return s.showMany(c, a, in, first, &preview) }, nil
+	return func(c echo.Context) error { return s.showBulkEdit(c, a, in, first, &preview) }, nil
 }
 
 type editVMsInput struct {

@@ -17,7 +17,7 @@ func (p *portal) beginTasks() {
 	}
 }
 
-func TestBulkActionsAreFollowed(t *testing.T) {
+func TestBulkActionTaskShowsProgress(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := url.Values{
@@ -65,7 +65,7 @@ func TestBulkActionsAreFollowed(t *testing.T) {
 	b.get(to+"&back=//elsewhere.example").is(t, http.StatusOK).lacks(t, `href="//elsewhere`)
 }
 
-func TestWhatWaitsOfABulkIsCancelled(t *testing.T) {
+func TestCancelStopsQueuedBulkSteps(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	to := b.post("/vms/bulk", url.Values{"action": {"start"}, "id": {string(vms["web-02"])}}).is(t, http.StatusSeeOther).header.Get("Location")
@@ -74,7 +74,7 @@ func TestWhatWaitsOfABulkIsCancelled(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, "Start 1 VM<", "1 cancelled", "Cancelled by mara.", "It has ended.")
 }
 
-func TestTheAPIAsksOfManyVMs(t *testing.T) {
+func TestAPIBulkActions(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	api := p.program("ann", fleet.RoleAdmin, nil)
 	body := mustJSON(map[string]any{"action": "start", "ids": []fleet.VMID{vms["web-01"], vms["web-02"]}})
@@ -103,7 +103,7 @@ func TestTheAPIAsksOfManyVMs(t *testing.T) {
 	api.call("POST", "/api/v1/vms/actions", `{"action":"fly","ids":["`+string(vms["web-01"])+`"]}`).refused(t, http.StatusUnprocessableEntity, "action")
 }
 
-func TestBulkActionsThatAreNone(t *testing.T) {
+func TestInvalidBulkActionsRefused(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	id := string(vms["web-02"])
@@ -132,7 +132,7 @@ func TestBulkActionsThatAreNone(t *testing.T) {
 }
 
 // A destructive action on many VMs is confirmed first, with their number and names; the first click changes nothing.
-func TestManyVMsAreNamedBeforeTheyAreTouched(t *testing.T) {
+func TestDestructiveBulkActionConfirmed(t *testing.T) {
 	p, project, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	list := b.get("/vms").is(t, http.StatusOK)

@@ -151,8 +151,8 @@ func poolRoom(h fleet.PoolHealth) string {
 	return text
 }
 
-// useless is 1 for a pool in which no host can make a disk now, else 0.
-func useless(p fleet.PoolView) int {
+// unusable is 1 for a pool in which no host can make a disk now, else 0.
+func unusable(p fleet.PoolView) int {
 	if p.Health.Healthy == 0 || p.DeletedAt != nil {
 		return 1
 	}

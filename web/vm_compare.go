@@ -88,7 +88,7 @@ func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fl
 // versionOptions lists the template versions that the user may see: first the version that the VM of the pick was
 // created from, then the newest of each template.
 func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	q := fleet.Query{Limit: mostChoices + 1, Sort: "name"}
+	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
 		q.Filter = "name:*" + text + "*"
 	}
@@ -132,7 +132,7 @@ func nameText(text string) string {
 
 // vmOptions lists VMs that the user may see: those whose name contains the text, and the chosen one.
 func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
-	q := fleet.Query{Limit: mostChoices + 1, Sort: "name"}
+	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
 		q.Filter = "name:*" + text + "*"
 	}

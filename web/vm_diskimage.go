@@ -35,7 +35,7 @@ func (s *Server) diskHere(c echo.Context, a fleet.Actor) (p vmview.Page, disk fl
 	return p, disk, 0, fleet.Errorf(fleet.NotFound, "This VM has no such disk any more.")
 }
 
-func (s *Server) askDiskImage(c echo.Context, a fleet.Actor, in diskImageForm, how asked) error {
+func (s *Server) askDiskImage(c echo.Context, a fleet.Actor, in diskImageForm, how formState) error {
 	p, disk, number, err := s.diskHere(c, a)
 	if err != nil {
 		return err

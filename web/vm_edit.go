@@ -32,7 +32,7 @@ func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmvie
 }
 
 // editedVM is the page's form with what was typed.
-func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how asked) error {
+func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
 	p, err := s.vmOf(c, a, "configure")
 	if err != nil {
 		return err

@@ -32,12 +32,12 @@ type specForm struct {
 func newSpecDecoder() *form.Decoder {
 	d := form.NewDecoder()
 	d.SetTagName("json")
-	d.SetMaxArraySize(mostRows)
+	d.SetMaxArraySize(maxRows)
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		if len(texts) > 1 {
 			return memoryOf(texts[0], texts[1])
 		}
-		return wholeOf(texts[0])
+		return numberOf(texts[0])
 	}, 0)
 	// a ticked checkbox comes after the hidden default of its field
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
@@ -101,8 +101,8 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 		}
 	}
 	out := into.Spec
-	out.Power = spec.Power    // power is changed by actions, not by the form
-	for i := range mostRows { // the row of a kept disk may have no other fields
+	out.Power = spec.Power   // power is changed by actions, not by the form
+	for i := range maxRows { // the row of a kept disk may have no other fields
 		if typed.Has(fmt.Sprintf("spec.disks[%d].keep", i)) && i == len(out.Disks) {
 			out.Disks = append(out.Disks, fleet.Disk{})
 		}
@@ -311,8 +311,8 @@ func inRows(sent url.Values) url.Values {
 	return out
 }
 
-// wholeOf parses a number; empty is 0.
-func wholeOf(text string) (int, error) {
+// numberOf parses a number; empty is 0.
+func numberOf(text string) (int, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
 	}

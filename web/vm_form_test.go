@@ -12,7 +12,7 @@ import (
 )
 
 // The form and the API write the same spec: an untouched form changes nothing, whatever the VM has.
-func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
+func TestUntouchedFormChangesNothing(t *testing.T) {
 	t.Parallel()
 	spec := func() fleet.VMSpec {
 		return fleet.VMSpec{
@@ -36,7 +36,7 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asWhatItHas(typed)
+	dropNewDiskFields(typed)
 	for _, list := range rowLists {
 		typed.Set(list, "")
 	}
@@ -47,8 +47,8 @@ func TestAFormThatNobodyTouchedChangesNothing(t *testing.T) {
 	}
 }
 
-// asWhatItHas removes the disk values that the form sends only for new disks.
-func asWhatItHas(typed url.Values) {
+// dropNewDiskFields removes the disk values that the form sends only for new disks.
+func dropNewDiskFields(typed url.Values) {
 	for name := range typed {
 		m := rowKey.FindStringSubmatch(name)
 		if m == nil || m[1] != "spec.disks" || m[3] == ".keep" {
@@ -62,7 +62,7 @@ func asWhatItHas(typed url.Values) {
 }
 
 // A disk removed from the form does not affect other disks, and a new one inherits nothing from them.
-func TestRowsOfDisksAreTheDisks(t *testing.T) {
+func TestDiskRowsMapToDisks(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{Disks: []fleet.Disk{
 		{PoolID: "p", Volume: "a.qcow2", SizeBytes: 1 << 30, Cache: "none", Image: &fleet.Volref{PoolID: "p", Volume: "x.qcow2"}},
@@ -73,7 +73,7 @@ func TestRowsOfDisksAreTheDisks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asWhatItHas(typed)
+	dropNewDiskFields(typed)
 	for name := range typed {
 		if strings.HasPrefix(name, "spec.disks[0]") {
 			typed.Del(name)
@@ -96,7 +96,7 @@ func TestRowsOfDisksAreTheDisks(t *testing.T) {
 	}
 }
 
-func TestWhatIsTypedIsReadAtTheFieldsOfTheAPI(t *testing.T) {
+func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 	t.Parallel()
 	sent := url.Values{
 		"spec.cpus": {"many"}, "spec.memoryMiB": {"1.5", "GiB"}, "spec.power": {"running"}, "spec.iso": {"p/cd.iso"}, "spec.x]": {"1"}, "spec.nics[": {"1"},
@@ -122,7 +122,7 @@ func TestWhatIsTypedIsReadAtTheFieldsOfTheAPI(t *testing.T) {
 }
 
 // An unticked box sends nothing, so its hidden default counts. A cleared number is unset.
-func TestPartsAreTypedAndTakenBack(t *testing.T) {
+func TestOptionalPartsSetAndCleared(t *testing.T) {
 	t.Parallel()
 	var checks fleet.Checks
 	got := specOf(&checks, url.Values{
@@ -138,7 +138,7 @@ func TestPartsAreTypedAndTakenBack(t *testing.T) {
 }
 
 // Unchanged rows keep their parts; a removed row is deleted, and an empty row is ignored.
-func TestRowsOfPartsAreTheParts(t *testing.T) {
+func TestDeviceRowsMapToDevices(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{
 		Drives:      []fleet.VMDrive{{Slot: "cdrom2", Medium: &fleet.Volref{PoolID: "p", Volume: "virtio.iso"}, BootOrder: 2}, {Slot: "floppy1"}},
@@ -185,7 +185,7 @@ func TestRowsOfPartsAreTheParts(t *testing.T) {
 	}
 }
 
-func TestAPresetBringsItsDrives(t *testing.T) {
+func TestPresetAddsItsDrives(t *testing.T) {
 	t.Parallel()
 	typed := url.Values{"spec.drives[3].slot": {"floppy1"}}
 	if err := beginPreset(typed, "windows-11"); err != nil {
@@ -199,7 +199,7 @@ func TestAPresetBringsItsDrives(t *testing.T) {
 }
 
 // Hidden values of another kind of check are ignored, and removed rows are deleted.
-func TestRowsOfRulesAndHealth(t *testing.T) {
+func TestRuleAndHealthCheckRows(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{
 		Rules:  []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "db"}, {Apart: true, Of: fleet.RuleVM, Name: "web"}},

@@ -184,8 +184,8 @@ func typeSpec(typed url.Values, spec fleet.VMSpec) error {
 
 // bulkNamesOf returns how many VMs the form asks for, and their names.
 func bulkNamesOf(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
-	out.Count = read(checks, "count", typed.Get("count"), wholeOf)
-	out.First = read(checks, "first", typed.Get("first"), wholeOf)
+	out.Count = read(checks, "count", typed.Get("count"), numberOf)
+	out.First = read(checks, "first", typed.Get("first"), numberOf)
 	return out
 }
 

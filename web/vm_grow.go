@@ -17,7 +17,7 @@ type growDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) askGrowDisk(c echo.Context, a fleet.Actor, in growDiskForm, how asked) error {
+func (s *Server) askGrowDisk(c echo.Context, a fleet.Actor, in growDiskForm, how formState) error {
 	p, disk, number, err := s.diskHere(c, a)
 	if err != nil {
 		return err
@@ -46,11 +46,11 @@ func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (end, 
 	}
 	id := fleet.VMID(c.Param("id"))
 	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
-	return stay(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": asked of "+hostWord(vm)+"."), err
+	return stay(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": asked of "+hostLabel(vm)+"."), err
 }
 
-// hostWord names the VM's host for users who may see hosts.
-func hostWord(vm fleet.VMView) string {
+// hostLabel names the VM's host for users who may see hosts.
+func hostLabel(vm fleet.VMView) string {
 	if vm.HostName == "" {
 		return "its host"
 	}

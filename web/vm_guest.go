@@ -29,7 +29,7 @@ type freezeForm struct {
 }
 
 // guestDialog returns the common data of the dialogs about a guest.
-func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how asked) (vmview.GuestPage, error) {
+func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formState) (vmview.GuestPage, error) {
 	p, err := s.vmOf(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
 	for _, st := range p.GuestActions {
@@ -40,7 +40,7 @@ func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, ho
 	return out, err
 }
 
-func (s *Server) askFreeze(c echo.Context, a fleet.Actor, in freezeForm, how asked) error {
+func (s *Server) askFreeze(c echo.Context, a fleet.Actor, in freezeForm, how formState) error {
 	p, err := s.guestDialog(c, a, fleet.ActFreeze, how)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ func (s *Server) askFreeze(c echo.Context, a fleet.Actor, in freezeForm, how ask
 
 func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (end, error) {
 	var checks fleet.Checks
-	n := read(&checks, "seconds", in.Seconds, wholeOf)
+	n := read(&checks, "seconds", in.Seconds, numberOf)
 	if checks.Err() == nil {
 		fleet.CheckFreeze(&checks, "seconds", n) // an empty field does not mean the default
 	}
@@ -69,7 +69,7 @@ type guestPasswordForm struct {
 	Password string `form:"password"`
 }
 
-func (s *Server) askGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm, how asked) error {
+func (s *Server) askGuestPassword(c echo.Context, a fleet.Actor, in guestPasswordForm, how formState) error {
 	p, err := s.guestDialog(c, a, fleet.ActGuestPassword, how)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ type execForm struct {
 	Seconds string `form:"seconds"`
 }
 
-func (s *Server) askExec(c echo.Context, a fleet.Actor, in execForm, how asked) error {
+func (s *Server) askExec(c echo.Context, a fleet.Actor, in execForm, how formState) error {
 	p, err := s.guestDialog(c, a, fleet.ActExec, how)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (s *Server) askExec(c echo.Context, a fleet.Actor, in execForm, how asked) 
 func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, error) {
 	order := control.GuestOrder{Action: fleet.ActExec, Program: in.Program, Args: fleet.ArgLines(in.Args)}
 	var checks fleet.Checks
-	order.Seconds = read(&checks, "seconds", in.Seconds, wholeOf)
+	order.Seconds = read(&checks, "seconds", in.Seconds, numberOf)
 	if checks.Err() == nil {
 		fleet.CheckExec(&checks, "seconds", order.Seconds) // an empty field does not mean the default
 	}

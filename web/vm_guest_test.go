@@ -11,7 +11,7 @@ import (
 
 // A VM's page shows the guest agent's data and its age, or why it is missing and the remedy; unavailable actions give
 // their reason.
-func TestTheGuestIsOnItsPage(t *testing.T) {
+func TestVMPageShowsGuestAgentData(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	shop := p.addProject("shop")
@@ -69,7 +69,7 @@ func TestTheGuestIsOnItsPage(t *testing.T) {
 }
 
 // Users who may not change a locked VM see who locked it and why; an expiring VM shows its date and how to extend it.
-func TestGuardsAreOnThePage(t *testing.T) {
+func TestVMPageShowsProtection(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	shop := p.addProject("shop")

@@ -20,8 +20,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// mostUploadPools is how many pools the import page offers; other pools have the upload on their own pages.
-const mostUploadPools = 12
+// maxUploadPools is how many pools the import page offers; other pools have the upload on their own pages.
+const maxUploadPools = 12
 
 func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
@@ -42,7 +42,7 @@ func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range options[:min(len(options), mostUploadPools)] {
+	for _, o := range options[:min(len(options), maxUploadPools)] {
 		name, _, _ := strings.Cut(o.Text, " · ")
 		p.Pools = append(p.Pools, kit.Named{Name: name, Href: views.PoolPath(fleet.PoolID(o.Value), "volumes", "upload")})
 	}
@@ -129,7 +129,7 @@ type exportForm struct {
 	Pool string `form:"pool"`
 }
 
-func (s *Server) askExport(c echo.Context, a fleet.Actor, in exportForm, how asked) error {
+func (s *Server) askExport(c echo.Context, a fleet.Actor, in exportForm, how formState) error {
 	ctx := c.Request().Context()
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
@@ -160,7 +160,7 @@ func (s *Server) exportVM(c echo.Context, a fleet.Actor, in exportForm) (end, er
 	order.Format = format
 	var checks fleet.Checks
 	if disk != "" {
-		order.Disk = read(&checks, "disk", disk, wholeOf)
+		order.Disk = read(&checks, "disk", disk, numberOf)
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
@@ -178,15 +178,15 @@ func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ none) (end, error
 	return stay(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": asked of its host."), err
 }
 
-// giveExport sends the file of an export, authorized by a session or a token.
-func (s *Server) giveExport(c echo.Context, a fleet.Actor) error {
+// sendExport sends the file of an export, authorized by a session or a token.
+func (s *Server) sendExport(c echo.Context, a fleet.Actor) error {
 	id := fleet.ExportID(c.Param("id"))
 	e, err := s.Control.GetExport(c.Request().Context(), a, id)
 	if err != nil {
 		return err
 	}
 	may := func(a fleet.Actor) bool { return policy.May(a, policy.VMChange, e.ProjectID) }
-	return s.give(c, a, may, func(ctx context.Context) (end relay.End, host, name string, err error) {
+	return s.streamFromHost(c, a, may, func(ctx context.Context) (end relay.End, host, name string, err error) {
 		return s.Control.ReadExport(ctx, a, id)
 	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // An appliance is inspected, mapped and imported through the form of a new VM; a VM is exported from its page.
-func TestImportAndExportByTheirForms(t *testing.T) {
+func TestImportAndExportForms(t *testing.T) {
 	s := newScreen(t)
 	p := s.portal
 	admin := p.signedIn("ann", fleet.RoleAdmin)

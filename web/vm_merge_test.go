@@ -33,7 +33,7 @@ func sentBy(a answer, id string) url.Values {
 }
 
 // Two users have the form open. The second one to save sees both changes and chooses.
-func TestTwoPeopleEdit(t *testing.T) {
+func TestConcurrentEditsMerged(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	first, second := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("nils", fleet.RoleOperator)
 	path := "/vms/" + string(vms["web-02"])
@@ -107,7 +107,7 @@ func TestCompareVMs(t *testing.T) {
 	sam.get(at).is(t, http.StatusNotFound)
 }
 
-func TestWhatWaitsForARestartIsListed(t *testing.T) {
+func TestPendingRestartChangesListed(t *testing.T) {
 	p, _, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms?tab=restart").is(t, http.StatusOK)

@@ -19,7 +19,7 @@ type migrateForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) askMigrate(c echo.Context, a fleet.Actor, in migrateForm, how asked) error {
+func (s *Server) askMigrate(c echo.Context, a fleet.Actor, in migrateForm, how formState) error {
 	ctx := c.Request().Context()
 	p, err := s.vmOf(c, a, "")
 	if err != nil {

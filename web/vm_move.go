@@ -21,7 +21,7 @@ type moveDiskForm struct {
 	Overcommit string `form:"overcommit"`
 }
 
-func (s *Server) askMoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm, how asked) error {
+func (s *Server) askMoveDisk(c echo.Context, a fleet.Actor, in moveDiskForm, how formState) error {
 	ctx := c.Request().Context()
 	p, disk, number, err := s.diskHere(c, a)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 )
 
 // askVM shows the form of a new VM with the usual defaults.
-func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how asked) error {
+func (s *Server) askVM(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
 	fresh := in.Values == nil
 	if fresh {
 		plan, err := s.plannedNew(c, a)
@@ -112,7 +112,7 @@ func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form s
 	if err != nil {
 		return "", err
 	}
-	id, _, err := once(ctx, s, a, control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
+	id, _, err := idempotent(ctx, s, a, control.Key{Name: form, Request: request, Secret: s.Sessions.Token(ctx)}, do)
 	return id, err
 }
 
@@ -124,7 +124,7 @@ func (s *Server) setUp(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 		e, status, ok := formErrors(err)
 		switch {
 		case ok:
-			how = asked{formStatus(c, status), e}
+			how = formState{formStatus(c, status), e}
 		case err != nil:
 			return nil, err
 		}

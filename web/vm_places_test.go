@@ -50,7 +50,7 @@ func (s *speaker) says(id fleet.VMID, power fleet.Power) {
 	}
 }
 
-func TestAVMThatRunsOnTwoHosts(t *testing.T) {
+func TestVMRunningOnTwoHostsShown(t *testing.T) {
 	p, project, _, vms := fleetOf(t)
 	id := vms["web-01"]
 	page, api := "/vms/"+string(id), "/api/v1/vms/"+string(id)
@@ -98,7 +98,7 @@ func TestAVMThatRunsOnTwoHosts(t *testing.T) {
 	admin.call("POST", api+"/place", `{"hostId":"`+string(h1.actor.HostID)+`"}`).is(t, http.StatusOK).has(t, `"hostName":"host-1"`)
 }
 
-func TestAVMIsNotStartedWhileItRunsElsewhere(t *testing.T) {
+func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	id := vms["web-02"]
 	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, true FROM hosts WHERE name = 'host-1'`, id)
@@ -121,7 +121,7 @@ func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 }
 
 // Deleting a VM that still runs on another host keeps its disks, and the page says why.
-func TestTheDisksOfAVMThatRunsElsewhereStay(t *testing.T) {
+func TestDeleteKeepsDisksOfVMRunningElsewhere(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	var host fleet.HostID
 	if err := p.pool.QueryRow(t.Context(), "SELECT id FROM hosts WHERE name = 'host-1'").Scan(&host); err != nil {

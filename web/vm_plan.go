@@ -52,7 +52,7 @@ func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (end, error)
 	return redirect(views.PlanPath(plan.ID)), err
 }
 
-func (s *Server) planPage(c echo.Context, a fleet.Actor, _ none, how asked) error {
+func (s *Server) planPage(c echo.Context, a fleet.Actor, _ none, how formState) error {
 	plan, err := s.Control.GetPlan(c.Request().Context(), a, fleet.PlanID(c.Param("id")))
 	if err != nil {
 		return err

@@ -22,7 +22,7 @@ type guardForm struct {
 	ExpiryStops string `form:"expiryStops"`
 }
 
-func (s *Server) askProtection(c echo.Context, a fleet.Actor, in guardForm, how asked) error {
+func (s *Server) askProtection(c echo.Context, a fleet.Actor, in guardForm, how formState) error {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *Server) askProtection(c echo.Context, a fleet.Actor, in guardForm, how 
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Protection(out))
 }
 
-func (s *Server) guardVM(c echo.Context, a fleet.Actor, in guardForm) (end, error) {
+func (s *Server) protectVM(c echo.Context, a fleet.Actor, in guardForm) (end, error) {
 	var checks fleet.Checks
 	guard := control.ProtectVM{
 		Protected: in.Protected != "", Locked: in.Locked != "", Reason: in.Reason,
@@ -71,7 +71,7 @@ type guardVMInput struct {
 	Body control.ProtectVM
 }
 
-func (s *Server) apiGuardVM(ctx context.Context, a fleet.Actor, in *guardVMInput) (*vmOutput, error) {
+func (s *Server) apiProtectVM(ctx context.Context, a fleet.Actor, in *guardVMInput) (*vmOutput, error) {
 	vm, err := s.Control.GuardVM(ctx, a, in.ID, in.Body)
 	return changedVM(a)(vm, "", err)
 }

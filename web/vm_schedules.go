@@ -36,7 +36,7 @@ func (f scheduleForm) typed() vmview.ScheduleForm {
 // schedule returns the schedule as typed.
 func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	var checks fleet.Checks
-	count := func(field, text string) int { return read(&checks, field, text, wholeOf) }
+	count := func(field, text string) int { return read(&checks, field, text, numberOf) }
 	out := fleet.SnapshotSchedule{
 		Name: f.Name, Enabled: f.Enabled != "", Memory: f.With == "memory", Quiesce: f.With == "quiesce", NameAs: f.NameAs,
 		Times: fleet.SnapshotTimes{EveryHours: count("times.everyHours", f.Every), At: f.At, Days: f.Days, Zone: f.Zone},
@@ -48,7 +48,7 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 }
 
 // scheduleAsked returns the common data of the dialogs about a schedule; a new one has no id.
-func (s *Server) scheduleAsked(c echo.Context, a fleet.Actor, in scheduleForm, how asked) (vmview.SchedulePage, error) {
+func (s *Server) scheduleAsked(c echo.Context, a fleet.Actor, in scheduleForm, how formState) (vmview.SchedulePage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
 		return vmview.SchedulePage{}, err
@@ -70,7 +70,7 @@ func (s *Server) scheduleAsked(c echo.Context, a fleet.Actor, in scheduleForm, h
 	return out, nil
 }
 
-func (s *Server) askSchedule(c echo.Context, a fleet.Actor, in scheduleForm, how asked) error {
+func (s *Server) askSchedule(c echo.Context, a fleet.Actor, in scheduleForm, how formState) error {
 	p, err := s.scheduleAsked(c, a, in, how)
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (s *Server) askSchedule(c echo.Context, a fleet.Actor, in scheduleForm, how
 	return s.showAs(c, how.status, a, vmFrame(p.VM), vmview.Schedule(p))
 }
 
-func (s *Server) askDeleteSchedule(c echo.Context, a fleet.Actor, _ none, how asked) error {
-	p, err := s.scheduleAsked(c, a, scheduleForm{}, asked{status: how.status, errors: how.errors})
+func (s *Server) askDeleteSchedule(c echo.Context, a fleet.Actor, _ none, how formState) error {
+	p, err := s.scheduleAsked(c, a, scheduleForm{}, formState{status: how.status, errors: how.errors})
 	if err != nil {
 		return err
 	}

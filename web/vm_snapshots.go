@@ -25,7 +25,7 @@ func (f snapshotForm) typed() vmview.SnapshotForm {
 
 // snapshotAsked returns the common data of the dialogs about a snapshot; allows gives the reason why an action is not
 // possible.
-func (s *Server) snapshotAsked(c echo.Context, a fleet.Actor, in snapshotForm, how asked, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
+func (s *Server) snapshotAsked(c echo.Context, a fleet.Actor, in snapshotForm, how formState, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
 		return vmview.SnapshotPage{}, err
@@ -45,7 +45,7 @@ func (s *Server) snapshotAsked(c echo.Context, a fleet.Actor, in snapshotForm, h
 	return out, nil
 }
 
-func (s *Server) askTakeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how asked) error {
+func (s *Server) askTakeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
 	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsTake(busy) })
 	if err != nil {
 		return err
@@ -69,7 +69,7 @@ func snapshotsOf(id fleet.VMID, t fleet.Task) end {
 	return stay(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+".")
 }
 
-func (s *Server) askRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how asked) error {
+func (s *Server) askRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
 	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) {
 		return p.VM.AllowsRevert(p.Snapshot, busy)
 	})
@@ -88,7 +88,7 @@ func (s *Server) revertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) 
 	return snapshotsOf(id, t), err
 }
 
-func (s *Server) askDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how asked) error {
+func (s *Server) askDeleteSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {
 	p, err := s.snapshotAsked(c, a, in, how, func(p vmview.SnapshotPage, busy []fleet.JobKind) (bool, string) { return p.VM.AllowsSnapshots(busy) })
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) 
 	return vmview.DiskPage{VM: p.VM, Disk: d, Pool: pools[d.PoolID], Text: fault.Text, In: in}, err
 }
 
-func (s *Server) askDetachDisk(c echo.Context, a fleet.Actor, _ none, how asked) error {
+func (s *Server) askDetachDisk(c echo.Context, a fleet.Actor, _ none, how formState) error {
 	p, err := s.diskOf(c, a)
 	if err != nil {
 		return err
@@ -53,7 +53,7 @@ type replaceDiskForm struct {
 	Content string `form:"content"`
 }
 
-func (s *Server) askReplaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm, how asked) error {
+func (s *Server) askReplaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm, how formState) error {
 	p, err := s.diskOf(c, a)
 	if err != nil {
 		return err

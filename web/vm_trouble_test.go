@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// troubled adds a VM of the project whose first disk is missing, and another VM that was changed on the host.
-func troubled(p *portal, project fleet.ProjectID, hostName string) (id fleet.VMID, disk fleet.Volref) {
+// addTroubledVM adds a VM of the project whose first disk is missing, and another VM that was changed on the host.
+func addTroubledVM(p *portal, project fleet.ProjectID, hostName string) (id fleet.VMID, disk fleet.Volref) {
 	host := p.addHost(hostName, 0)
 	pool := p.addPool("pool-of-"+hostName, host)
 	disk = fleet.Volref{PoolID: pool, Volume: "lost-1.qcow2"}
@@ -35,9 +35,9 @@ func (p *portal) tenant(name string, project fleet.ProjectID) *browser {
 	return b
 }
 
-func TestAVMWhoseDiskIsNotThere(t *testing.T) {
+func TestVMWithMissingDisk(t *testing.T) {
 	p, project, _, _ := fleetOf(t)
-	id, disk := troubled(p, project, "host-7")
+	id, disk := addTroubledVM(p, project, "host-7")
 	page := "/vms/" + string(id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(page).is(t, http.StatusOK)
@@ -78,16 +78,16 @@ func TestAVMWhoseDiskIsNotThere(t *testing.T) {
 		t.Errorf("%d tasks", n)
 	}
 
-	other, disk := troubled(p, p.addProject("other"), "host-8")
+	other, disk := addTroubledVM(p, p.addProject("other"), "host-8")
 	query = "?disk=" + url.QueryEscape(string(disk.PoolID)+"/"+disk.Volume)
 	b.post("/vms/"+string(other)+"/disks/detach"+query, url.Values{}).is(t, http.StatusSeeOther)
 	b.get("/vms/"+string(other)).is(t, http.StatusOK).lacks(t, "Detach disk…")
 	tenant.post("/vms/"+string(other)+"/disks/detach"+query, url.Values{}).is(t, http.StatusNotFound)
 }
 
-func TestWhatSomebodyChangedOnTheHost(t *testing.T) {
+func TestDriftShownAndResolved(t *testing.T) {
 	p, project, _, _ := fleetOf(t)
-	id, _ := troubled(p, project, "host-7")
+	id, _ := addTroubledVM(p, project, "host-7")
 	page := "/vms/" + string(id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get(page).is(t, http.StatusOK).has(t, "Changed on its host", "changed on its host", "i6300esb of host-7", "Accept drift", "Reapply", "Quantix has no such setting")
@@ -106,7 +106,7 @@ func TestWhatSomebodyChangedOnTheHost(t *testing.T) {
 	api.call("POST", "/api/v1/vms/"+string(id)+"/reapply", ``).is(t, http.StatusAccepted).has(t, `"kind":"vm.reapply"`)
 }
 
-func TestAnOrderThatIsTriedAgainSaysSo(t *testing.T) {
+func TestRetriedTaskShown(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	id := vms["web-02"]
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -121,7 +121,7 @@ func beginPreset(typed url.Values, key string) error {
 
 // presetRows writes a preset's values into the form's rows of each device, and resets other fields to defaults.
 func presetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
-	for i := range mostRows {
+	for i := range maxRows {
 		at := fmt.Sprintf("%s[%d].", list, i)
 		has := false
 		for name := range typed {

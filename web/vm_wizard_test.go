@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
+func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms/new").is(t, http.StatusOK).has(t, "Name and source", "libvirt XML", `aria-pressed="true">Image<`, "Windows 11", `id="vm-summary"`)
@@ -39,7 +39,7 @@ func TestTheWizardSaysWhatWillBeMadeAndWhere(t *testing.T) {
 }
 
 // A password without a user name is for the image's default user.
-func TestPasswordWithoutUserIsForTheImagesDefaultUser(t *testing.T) {
+func TestPasswordWithoutUserSetsImagesDefaultUser(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]')`)
@@ -54,7 +54,7 @@ func TestPasswordWithoutUserIsForTheImagesDefaultUser(t *testing.T) {
 }
 
 // The form preselects the defaults, with the reason, at any position in the lists.
-func TestFormShowsDefaultPoolAndNetworkAsChosen(t *testing.T) {
+func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	host := p.addHost("host-3", 0)
@@ -146,7 +146,7 @@ func TestImageAndISOAreChosenBesideTheName(t *testing.T) {
 	beside(b.post("/vms", form).is(t, http.StatusOK), "spec.iso")
 }
 
-func TestASourceAndAPresetSetTheFormUp(t *testing.T) {
+func TestSourceAndPresetPrefillForm(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
@@ -185,7 +185,7 @@ MORE
 </devices>
 </domain>`
 
-func TestPastedXMLBecomesTheForm(t *testing.T) {
+func TestPastedXMLPrefillsForm(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	var path string
 	if err := p.pool.QueryRow(t.Context(), "SELECT spec->>'path' FROM pools WHERE id = $1", pool).Scan(&path); err != nil {
@@ -228,7 +228,7 @@ func TestPastedXMLBecomesTheForm(t *testing.T) {
 	a.lacks(t, "becomes a copy")
 }
 
-func TestAPlanLeadsBackToItsForm(t *testing.T) {
+func TestPlanLinksBackToItsForm(t *testing.T) {
 	p, project, pool, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	to := b.post("/vms/plan", newVMForm(project, pool)).is(t, http.StatusSeeOther).header.Get("Location")

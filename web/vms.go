@@ -68,7 +68,7 @@ func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if tab == "found" {
-		return export(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, foundHead, foundRow)
+		return export(s, c, a, "discovered-vms.csv", q, s.Control.ListDiscoveredVMs, foundHead, discoveredRow)
 	}
 	return export(s, c, a, "vms.csv", q, s.Control.ListVMLines, vmHead, vmRow)
 }
@@ -90,6 +90,6 @@ func vmRow(vm fleet.VMView) []string {
 
 var foundHead = []string{"id", "name", "phase", "host", "cpus", "memoryMiB"}
 
-func foundRow(vm fleet.DiscoveredVM) []string {
+func discoveredRow(vm fleet.DiscoveredVM) []string {
 	return []string{string(vm.ID), vm.Name, string(vm.Phase), vm.HostName, strconv.Itoa(vm.Status.CPUs), strconv.Itoa(vm.Status.MemoryMiB)}
 }

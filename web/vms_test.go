@@ -91,7 +91,7 @@ func TestVMActions(t *testing.T) {
 	b.get("/").is(t, http.StatusOK).has(t, "Dashboard", "2 running")
 }
 
-func TestAVMThatDidNotStart(t *testing.T) {
+func TestFailedStartShown(t *testing.T) {
 	p, project, _, _ := fleetOf(t)
 	id := string(p.addVM(project, p.addHost("host-9", 0), "stuck", fleet.Stopped, func(vm *fleet.VM) {
 		vm.Spec.Power = fleet.Running
@@ -138,7 +138,7 @@ func TestCreateVM(t *testing.T) {
 }
 
 // Sections for rarely used settings are closed, summarize their values, and open where they have an error.
-func TestCreateVMWithParts(t *testing.T) {
+func TestCreateVMWithOptionalDevices(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms/new").is(t, http.StatusOK).has(t, `<details class="section fold" id="vm-CPU">`, `name="spec.cpu.model"`, "Model: Best of the host")
@@ -154,7 +154,7 @@ func TestCreateVMWithParts(t *testing.T) {
 	b.get(to+"?tab=configure").is(t, http.StatusOK).has(t, "TPM 2.0: on", `value="2"`)
 }
 
-func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
+func TestCreateVMFormKeepsInput(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := newVMForm(project, pool)
@@ -179,7 +179,7 @@ func TestCreateVMKeepsWhatWasTyped(t *testing.T) {
 }
 
 // A disk that exceeds its pool's free space is refused with the reason; users who may overcommit get that option.
-func TestCreateVMBeyondItsPool(t *testing.T) {
+func TestCreateVMLargerThanPoolRefused(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms/new").is(t, http.StatusOK)
@@ -220,7 +220,7 @@ func TestEditVM(t *testing.T) {
 	b.post(path+"/edit", form, hx("vm-edit")...).is(t, http.StatusUnprocessableEntity).has(t, "only while the VM is off")
 }
 
-func TestNetworkCardsArePluggedInThePageAndByPatch(t *testing.T) {
+func TestNICsHotPluggedByFormAndPatch(t *testing.T) {
 	p, project, _, vms := fleetOf(t)
 	p.addNetwork("lab-net", p.addHost("host-3", 0))
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -286,7 +286,7 @@ func TestDeleteVM(t *testing.T) {
 	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "Deleting")
 }
 
-func TestARunningVMIsDeletedByItsNameAlone(t *testing.T) {
+func TestDeletingRunningVMRequiresName(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"]) + "/delete"
@@ -301,7 +301,7 @@ func TestARunningVMIsDeletedByItsNameAlone(t *testing.T) {
 }
 
 // An object that the user may not see is answered exactly like a missing one.
-func TestVMsOfOtherProjects(t *testing.T) {
+func TestVMsOfOtherProjectsHidden(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	other := p.addProject("finance")
 	b := p.signedIn("vera", fleet.RoleNone)

@@ -47,11 +47,11 @@ func (s *Server) volumeAsked(c echo.Context, t fleet.Task, err error) (end, erro
 	return stay(back, t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
 }
 
-func (s *Server) askNewVolume(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
+func (s *Server) askNewVolume(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
 	return s.askVolumeToCome(c, a, in, how, poolview.NewVolume)
 }
 
-func (s *Server) askFetchVolume(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
+func (s *Server) askFetchVolume(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
 	return s.askVolumeToCome(c, a, in, how, poolview.FetchVolume)
 }
 
@@ -64,7 +64,7 @@ func (s *Server) fetchVolume(c echo.Context, a fleet.Actor, in volumeForm) (end,
 }
 
 // askVolumeToCome shows the dialog of a new volume, with its scripts where it is a separate page.
-func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, how asked, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
+func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, how formState, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 	if err != nil {
@@ -107,7 +107,7 @@ func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (end
 
 // askVolume returns a dialog about an existing volume.
 func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) asking[volumeForm] {
-	return func(c echo.Context, a fleet.Actor, in volumeForm, how asked) error {
+	return func(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
 		ctx := c.Request().Context()
 		v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
 		if err != nil {

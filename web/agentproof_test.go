@@ -51,9 +51,9 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 }
 
 // A certificate alone is not enough without the session, and both are not enough without the current key.
-func TestEveryAgentCallProvesItself(t *testing.T) {
+func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m, other, gone := p.joined(agentURL, "h1"), p.joined(agentURL, "h2"), p.joined(agentURL, "h3")
 	first, others, removed := m.hear(t, "h1"), other.hear(t, "h2"), gone.hear(t, "h3")
 	other.report(t)
@@ -202,7 +202,7 @@ func TestEveryAgentCallProvesItself(t *testing.T) {
 	}
 }
 
-func TestAConsoleOutlivesItsAgentsSession(t *testing.T) {
+func TestConsoleSurvivesNewAgentSession(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)

@@ -30,8 +30,8 @@ var uploads = relay.Use{
 // pieces pools the buffers of uploads: each upload uses one, whatever its size.
 var pieces = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
 
-// uploadLine is a connection to the host that receives an upload.
-type uploadLine struct {
+// uploadConn is a connection to the host that receives an upload.
+type uploadConn struct {
 	stream  *wire.Stream
 	release func()
 	host    string
@@ -40,24 +40,24 @@ type uploadLine struct {
 	gone    chan struct{} // closed when the host has sent its last message
 }
 
-// lineTries is how often the host is asked again if its connection ends before it reports the offset. An earlier
+// connTries is how often the host is asked again if its connection ends before it reports the offset. An earlier
 // request of the same upload, whose client is already gone, may have taken the connection.
-const lineTries = 3
+const connTries = 3
 
-// openLine asks the upload's host to connect, and reads its offset. If the upload ends instead, its result is the
+// openUploadConn asks the upload's host to connect, and reads its offset. If the upload ends instead, its result is the
 // error.
-func (s *Server) openLine(ctx context.Context, a fleet.Actor, u fleet.Upload) (l *uploadLine, err error) {
-	for range lineTries {
+func (s *Server) openUploadConn(ctx context.Context, a fleet.Actor, u fleet.Upload) (l *uploadConn, err error) {
+	for range connTries {
 		if l, err = s.callHost(ctx, a, u); !errors.Is(err, errCalledAway) {
 			return l, err
 		}
 	}
-	return nil, s.whyNoLine(ctx, a, u, err)
+	return nil, s.uploadConnError(ctx, a, u, err)
 }
 
 var errCalledAway = errors.New("the host went before it said anything")
 
-func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*uploadLine, error) {
+func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*uploadConn, error) {
 	subject := string(fleet.SubjectVolume(fleet.Volref{PoolID: u.PoolID, Volume: u.Volume}))
 	sub := s.Hub.Subscribe(subject)
 	defer sub.Close()
@@ -81,9 +81,9 @@ func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*
 	}()
 	ws, release, err := s.pairs.Hold(ctx, end)
 	if err != nil {
-		return nil, s.whyNoLine(ctx, a, u, err)
+		return nil, s.uploadConnError(ctx, a, u, err)
 	}
-	l := &uploadLine{stream: wire.NewStream(ws), release: release, host: u.HostName, answers: make(chan wire.UploadAnswer, 1), gone: make(chan struct{})}
+	l := &uploadConn{stream: wire.NewStream(ws), release: release, host: u.HostName, answers: make(chan wire.UploadAnswer, 1), gone: make(chan struct{})}
 	go l.listen()
 	first, err := l.answer(ctx)
 	select {
@@ -99,7 +99,7 @@ func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*
 	}
 	if err != nil {
 		l.close()
-		return nil, s.whyNoLine(ctx, a, u, err)
+		return nil, s.uploadConnError(ctx, a, u, err)
 	}
 	l.offset = first.Offset
 	return l, nil
@@ -107,8 +107,8 @@ func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*
 
 var errUploadEnded = errors.New("the upload has ended")
 
-// whyNoLine returns the upload's own error if it has ended, else that the host is not connected.
-func (s *Server) whyNoLine(ctx context.Context, a fleet.Actor, u fleet.Upload, err error) error {
+// uploadConnError returns the upload's own error if it has ended, else that the host is not connected.
+func (s *Server) uploadConnError(ctx context.Context, a fleet.Actor, u fleet.Upload, err error) error {
 	ended := errors.Is(err, errUploadEnded) || errors.Is(context.Cause(ctx), errUploadEnded)
 	if ctx.Err() != nil && !ended {
 		return ctx.Err()
@@ -127,7 +127,7 @@ func (s *Server) whyNoLine(ctx context.Context, a fleet.Actor, u fleet.Upload, e
 	return fleet.Errorf(fleet.Unavailable, "The host %s did not come for the upload. What it has stays there; continue when the host is heard again.", u.HostName)
 }
 
-func (l *uploadLine) listen() {
+func (l *uploadConn) listen() {
 	defer close(l.gone)
 	next := wire.NewUploadAnswers(l.stream)
 	for {
@@ -144,7 +144,7 @@ func (l *uploadLine) listen() {
 }
 
 // answer waits for the host's next message.
-func (l *uploadLine) answer(ctx context.Context) (wire.UploadAnswer, error) {
+func (l *uploadConn) answer(ctx context.Context) (wire.UploadAnswer, error) {
 	late := time.NewTimer(uploadAnswerLimit)
 	defer late.Stop()
 	select {
@@ -164,13 +164,13 @@ func (l *uploadLine) answer(ctx context.Context) (wire.UploadAnswer, error) {
 	}
 }
 
-func (l *uploadLine) lost() error {
+func (l *uploadConn) lost() error {
 	return fleet.Errorf(fleet.Unavailable, "The connection to the host %s was lost. Continue the upload.", l.host)
 }
 
 // send forwards from piece by piece, and returns how many more bytes the host has stored durably. It buffers only one
 // piece of a client.
-func (l *uploadLine) send(ctx context.Context, from io.Reader) (int64, error) {
+func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer pieces.Put(piece)
 	defer context.AfterFunc(ctx, l.close)()
@@ -209,7 +209,7 @@ func (l *uploadLine) send(ctx context.Context, from io.Reader) (int64, error) {
 }
 
 // refusal returns the host's last message before it refused more data.
-func (l *uploadLine) refusal(ctx context.Context) (int64, error) {
+func (l *uploadConn) refusal(ctx context.Context) (int64, error) {
 	a, err := l.answer(ctx)
 	switch {
 	case err != nil:
@@ -222,7 +222,7 @@ func (l *uploadLine) refusal(ctx context.Context) (int64, error) {
 	return 0, l.lost()
 }
 
-func (l *uploadLine) close() {
+func (l *uploadConn) close() {
 	_ = l.stream.Close() // the host may have disconnected before
 	l.release()
 }

@@ -134,11 +134,11 @@ func (g *gate) one(t *testing.T, m *machine) {
 	g.came.Store(1)
 }
 
-func TestOneConnectionCarriesAllThatAnAgentSays(t *testing.T) {
+func TestAgentUsesOneConnection(t *testing.T) {
 	t.Parallel()
 	s := &screen{}
 	var agentURL string
-	s.portal, agentURL = newWhole(t)
+	s.portal, agentURL = newPortalWithAgents(t)
 	g := newGate(t, agentURL)
 	s.host = s.joined(g.url, "h1")
 	s.vm = s.addVM(s.addProject("shop"), s.host.id, "web", fleet.Running)
@@ -186,10 +186,10 @@ func TestOneConnectionCarriesAllThatAnAgentSays(t *testing.T) {
 	}
 }
 
-func TestAParkedClaimOutlivesItsPortal(t *testing.T) {
+func TestParkedClaimSurvivesPortalRestart(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
-	_, otherURL := newWholeOn(t, p.pool)
+	p, agentURL := newPortalWithAgents(t)
+	_, otherURL := newPortalWithAgentsOn(t, p.pool)
 	g := newGate(t, agentURL)
 	m := p.joined(g.url, "h1")
 	m.report(t)
@@ -212,9 +212,9 @@ func TestAParkedClaimOutlivesItsPortal(t *testing.T) {
 	m.done(t, <-work)
 }
 
-func TestAPortalThatStopsAnswersWhatIsParked(t *testing.T) {
+func TestStoppingPortalAnswersParkedClaims(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	m.report(t)
 	ended := make(chan error)
@@ -233,9 +233,9 @@ func TestAPortalThatStopsAnswersWhatIsParked(t *testing.T) {
 	}
 }
 
-func TestANewCertificateTakesOverWhileAClaimIsParked(t *testing.T) {
+func TestNewCertificateUsedWhileClaimParked(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	g := newGate(t, agentURL)
 	m := p.joined(g.url, "h1")
 	m.report(t)
@@ -259,9 +259,9 @@ func TestANewCertificateTakesOverWhileAClaimIsParked(t *testing.T) {
 }
 
 // Older agents use two connections: one for claims and one for all other calls.
-func TestAnAgentWithTwoConnectionsIsServedAsEver(t *testing.T) {
+func TestAgentWithTwoConnectionsServed(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	m.report(t)
 	session, err := m.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1"})
@@ -309,9 +309,9 @@ func TestAnAgentWithTwoConnectionsIsServedAsEver(t *testing.T) {
 	}
 }
 
-func TestAStuckReportHoldsUpNoConsole(t *testing.T) {
+func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	g := newGate(t, agentURL)
 	m := p.joined(g.url, "h1")
 	m.report(t)
@@ -348,9 +348,9 @@ func TestAStuckReportHoldsUpNoConsole(t *testing.T) {
 }
 
 // The next request may arrive in the same TLS record as the claim, before the claim is parked.
-func TestRequestsInOneBreathAreAnsweredInTurn(t *testing.T) {
+func TestPipelinedRequestsAnsweredInOrder(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	session, err := m.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1"})
 	if err != nil {

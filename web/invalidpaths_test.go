@@ -20,7 +20,7 @@ func TestNoPageLinksToAnotherSite(t *testing.T) {
 	b.get("//elsewhere.example/vms").is(t, http.StatusInternalServerError).lacks(t, `"//elsewhere.example`)
 }
 
-func TestAddressesOfImpossibleTextAreRefused(t *testing.T) {
+func TestInvalidPathTextRefused(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -42,7 +42,7 @@ func (d *deadlines) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func TestABodyMustArriveInTime(t *testing.T) {
+func TestSlowBodyTimesOut(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	send := func(to http.Handler, path string) *deadlines {

@@ -112,7 +112,7 @@ func (b *browser) firstVisit(path string) (files int, in, out int64) {
 	return len(seen), received.Load(), sent.Load()
 }
 
-func TestTheFirstPageIsLight(t *testing.T) {
+func TestFirstPageWithinSizeBudget(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	testkit.Seed(t, p.pool, 200, 5000)

@@ -11,9 +11,9 @@ import (
 )
 
 // A report with a sequence number beyond its session's range would make all later reports stale.
-func TestNumbersCannotRunAhead(t *testing.T) {
+func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	pool, err := p.control.CreatePool(t.Context(), fleet.SystemActor, control.CreatePool{
 		Name: "local", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, HostIDs: []fleet.HostID{m.id},

@@ -17,9 +17,9 @@ import (
 )
 
 // A host that was offline beyond the lifetime of its certificate reconnects by itself.
-func TestAHostWhoseCertificateLapsedRenewsIt(t *testing.T) {
+func TestExpiredHostCertificateRenewed(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m := p.joined(agentURL, "h1")
 	csr := requestFor(t, m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey))
 	ask := func(after time.Duration) (*wire.Client, error) {

@@ -25,9 +25,9 @@ func keyParam() *huma.Param {
 // replayHeader marks a response as the stored response of an earlier request with the same Idempotency-Key.
 const replayHeader = "Idempotent-Replay"
 
-// once runs do under an idempotency key, or returns the response of the key's first request with replayed set. Without
+// idempotent runs do under an idempotency key, or returns the response of the key's first request with replayed set. Without
 // a key it only runs do.
-func once[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
+func idempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
 	if k.Name == "" || a.UserID == "" {
 		out, err = do(ctx)
 		return out, false, err

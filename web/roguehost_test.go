@@ -13,9 +13,9 @@ import (
 )
 
 // A host may send wrong data about itself. The portal must refuse or truncate it, and it must not affect other hosts.
-func TestARogueHostReachesOnlyItself(t *testing.T) {
+func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	t.Parallel()
-	p, agentURL := newWhole(t)
+	p, agentURL := newPortalWithAgents(t)
 	m, rogue := p.joined(agentURL, "h1"), p.joined(agentURL, "rogue")
 	session := rogue.hear(t, "rogue")
 	for _, pool := range []string{"given", "not-given"} {

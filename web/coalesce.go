@@ -23,16 +23,16 @@ import (
 // is read after its requests arrived, so it includes every change announced before, by whichever portal.
 
 const (
-	restTimes = 9                      // after rendering a part, its next rendering waits for this multiple of the rendering time,
-	mostRest  = 250 * time.Millisecond // but at most this long: requests in between wait and share the next response
-	mostForms = 4                      // per part: encodings that browsers accept, the same for nearly all
+	restTimes    = 9                      // after rendering a part, its next rendering waits for this multiple of the rendering time,
+	maxRest      = 250 * time.Millisecond // but at most this long: requests in between wait and share the next response
+	maxEncodings = 4                      // per part: encodings that browsers accept, the same for nearly all
 )
 
 // question identifies a part of a page by everything that it depends on.
 type question struct{ path, query, target, rights string }
 
-// rightsOf returns the same text for all users with the same permissions.
-func rightsOf(a fleet.Actor) string {
+// permissionsOf returns the same text for all users with the same permissions.
+func permissionsOf(a fleet.Actor) string {
 	parts := make([]string, 0, len(a.Projects)+1)
 	for id, role := range a.Projects {
 		parts = append(parts, fmt.Sprintf("%q=%q", id, role))
@@ -47,16 +47,16 @@ func somebody(a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChange: a.MustChange}
 }
 
-// together shares the responses of a page's own refreshes between concurrent requests. It is for pages that depend only
+// coalesce shares the responses of a page's own refreshes between concurrent requests. It is for pages that depend only
 // on address and permissions: the handler gets neither the user nor a cookie.
-func (s *Server) together(h handler) handler {
+func (s *Server) coalesce(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		id := target(c)
 		if id == "" || !isRefresh(c) {
 			return h(c, a)
 		}
 		r, a := c.Request(), somebody(a)
-		asked := question{r.URL.Path, r.URL.RawQuery, id, rightsOf(a)}
+		asked := question{r.URL.Path, r.URL.RawQuery, id, permissionsOf(a)}
 		// The copy of the request outlives the request.
 		plain := &http.Request{
 			Method: http.MethodGet, URL: &url.URL{Path: asked.path, RawQuery: asked.query}, Host: r.Host, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
@@ -138,7 +138,7 @@ func (n *parts) serve(q question, a *askers) {
 		began := time.Now()
 		m.run()
 		close(m.done)
-		time.Sleep(min(restTimes*time.Since(began), mostRest))
+		time.Sleep(min(restTimes*time.Since(began), maxRest))
 	}
 }
 
@@ -211,7 +211,7 @@ func (p *part) form(r *http.Request) (*part, error) {
 	if p.forms == nil {
 		p.forms = map[string]*part{}
 	}
-	if len(p.forms) < mostForms {
+	if len(p.forms) < maxEncodings {
 		p.forms[takes] = f
 	}
 	return f, nil

@@ -10,7 +10,7 @@ import (
 )
 
 // Every documented POST of the API is sent twice with one key, and once more with another body.
-func TestEveryPostIsSafeToSendAgain(t *testing.T) {
+func TestEveryPostIsIdempotent(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	admin := s.program("ann", fleet.RoleAdmin, nil)
@@ -23,7 +23,7 @@ func TestEveryPostIsSafeToSendAgain(t *testing.T) {
 	vm := "/vms/" + string(s.vm)
 	sick := map[string]string{} // each action for VMs in trouble needs a VM of its own
 	for _, act := range []string{"detach", "replace", "accept-drift", "reapply", "place", "migrate"} {
-		id, disk := troubled(s.portal, s.addProject("of-"+act), "host-"+act)
+		id, disk := addTroubledVM(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
 		sick[act+" disk"] = `{"disk":{"poolId":"` + string(disk.PoolID) + `","volume":"` + disk.Volume + `"}`
 	}

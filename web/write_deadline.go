@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// slowest and slowChunk are the minimum read rate of a response: 64 KiB every 15 s.
-	slowest   = 15 * time.Second
-	slowChunk = 64 << 10
+	// rateInterval and rateChunk are the minimum read rate of a response: 64 KiB every 15 s.
+	rateInterval = 15 * time.Second
+	rateChunk    = 64 << 10
 )
 
 // rollDeadline closes connections whose client does not read. Streams set deadlines of their own.
@@ -26,7 +26,7 @@ func rollDeadline(next echo.HandlerFunc) echo.HandlerFunc {
 			return next(c)
 		}
 		// for a response that no handler writes
-		_ = control.SetWriteDeadline(time.Now().Add(pageLimit + bodyTime + slowest))
+		_ = control.SetWriteDeadline(time.Now().Add(pageLimit + bodyTime + rateInterval))
 		c.Response().Writer = &rolling{c.Response().Writer, control}
 		return next(c)
 	}
@@ -47,7 +47,7 @@ func (w *rolling) WriteHeader(status int) {
 
 func (w *rolling) Write(b []byte) (n int, err error) {
 	for {
-		piece := b[n:min(n+slowChunk, len(b))]
+		piece := b[n:min(n+rateChunk, len(b))]
 		w.putOff()
 		wrote, err := w.ResponseWriter.Write(piece)
 		if n += wrote; err != nil || n == len(b) {
@@ -56,7 +56,7 @@ func (w *rolling) Write(b []byte) (n int, err error) {
 	}
 }
 
-func (w *rolling) putOff() { _ = w.control.SetWriteDeadline(time.Now().Add(slowest)) }
+func (w *rolling) putOff() { _ = w.control.SetWriteDeadline(time.Now().Add(rateInterval)) }
 
 // LimitPerAddress limits the concurrent connections per client address (per /64 network for IPv6) and closes excess
 // connections. This machine and the exempt networks, such as proxies for many users, have no limit.

@@ -41,7 +41,7 @@ func (p *portal) await(what string, so func() bool) {
 
 // Users with different permissions request one address at the same time; each gets the response that they would get
 // alone.
-func TestWhatIsAskedTogetherCrossesNoRights(t *testing.T) {
+func TestCoalescingKeepsPermissionsApart(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	shop, finance := p.addProject("shop"), p.addProject("finance")
@@ -100,7 +100,7 @@ func TestWhatIsAskedTogetherCrossesNoRights(t *testing.T) {
 }
 
 // Many concurrent requests cause two database queries: the running one, and one for all others.
-func TestManyTabsAreOneQuestion(t *testing.T) {
+func TestCoalescingBoundsQueries(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addVM(p.addProject("shop"), p.addHost("host-1", 0), "web-01", fleet.Running)

@@ -41,7 +41,7 @@ func (u *until) Write(b []byte) (int, error) {
 	return u.ResponseRecorder.Write(b)
 }
 
-func TestEachPieceOfAnAnswerHasItsTime(t *testing.T) {
+func TestWriteDeadlineExtendedPerChunk(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	for _, path := range []string{static.Path("vendor/htmx/htmx.min.js"), "/healthz", "/sign-in", "/nothing", "/api/v1/openapi.json", "/api/v1/vms", "/vms"} {
@@ -71,7 +71,7 @@ func hoard(t *testing.T, address, path string) {
 	}
 }
 
-func TestWhoDoesNotReadIsCutOff(t *testing.T) {
+func TestClientThatDoesNotReadDisconnected(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	closed := make(chan struct{})
@@ -115,7 +115,7 @@ func (c seeming) RemoteAddr() net.Addr {
 	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.from))
 }
 
-func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
+func TestConnectionsPerAddressLimited(t *testing.T) {
 	t.Parallel()
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	for from, want := range map[string]int{"192.0.2.1:1": 3, "[2001:db8::1]:1": 3, "10.1.2.3:1": 6, "127.0.0.1:1": 6} {
@@ -160,7 +160,7 @@ func TestConnectionsOfOneAddressAreBounded(t *testing.T) {
 	}
 }
 
-func TestStreamsAreCountedByPerson(t *testing.T) {
+func TestStreamsLimitedPerUser(t *testing.T) {
 	p, _, _, _ := fleetOf(t)
 	first := p.signedIn("mara", fleet.RoleAdmin)
 	second := p.browser()

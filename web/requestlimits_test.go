@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostValues is how many values a request may hold.
-const mostValues = 25_000
+// maxValues is how many values a request may hold.
+const maxValues = 25_000
 
 // room is a list or map in a request body whose size the schema does not limit.
 type room struct {
@@ -73,7 +73,7 @@ func (d *description) rooms(t *testing.T, s schema, at string) (out []room) {
 
 // Clients may fill every list of a request. The cost must grow only linearly, and an oversized request must be refused
 // before it is decoded.
-func TestEachListMayBeFilled(t *testing.T) {
+func TestLargeListsInRequestsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRefusing(t)
 	edit := r.asIs(t, r.off)
@@ -102,14 +102,14 @@ func TestEachListMayBeFilled(t *testing.T) {
 						put(t, body, room.at, room.filled(n))
 						return r.admin.call(strings.ToUpper(method), strings.ReplaceAll(path, "{id}", id), mustJSON(body), "If-Match", "")
 					}
-					if a := asked(mostValues - 500); a.status >= http.StatusInternalServerError || len(a.body) > mostAnswer {
+					if a := asked(maxValues - 500); a.status >= http.StatusInternalServerError || len(a.body) > maxErrorSize {
 						t.Errorf("%s with a full %s: %d with %d bytes: %.400s", what, room.at, a.status, len(a.body), a.body)
 					}
 					tried++
 					if i > 0 {
 						continue
 					}
-					if a := asked(mostValues + 1); a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "more than 25000 values") {
+					if a := asked(maxValues + 1); a.status != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "more than 25000 values") {
 						t.Errorf("%s with too many at %s: %d: %.400s", what, room.at, a.status, a.body)
 					}
 				}

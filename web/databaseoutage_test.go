@@ -15,26 +15,26 @@ import (
 	"quantix/internal/wire"
 )
 
-// heldLine is a proxy to the database that can stall: data is held back, and no connection ends.
-type heldLine struct {
+// stallingProxy is a proxy to the database that can stall: data is held back, and no connection ends.
+type stallingProxy struct {
 	mu   sync.Mutex
 	held chan struct{} // closed on release; nil: not stalled
 }
 
-func (l *heldLine) hold() {
+func (l *stallingProxy) hold() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held = make(chan struct{})
 }
 
-func (l *heldLine) release() {
+func (l *stallingProxy) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.held)
 	l.held = nil
 }
 
-func (l *heldLine) carry(to io.Writer, from io.Reader) {
+func (l *stallingProxy) carry(to io.Writer, from io.Reader) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -53,8 +53,8 @@ func (l *heldLine) carry(to io.Writer, from io.Reader) {
 	}
 }
 
-// newHeldLine starts a proxy to a test's database and returns its URL.
-func newHeldLine(t *testing.T) (*heldLine, string) {
+// newStallingProxy starts a proxy to a test's database and returns its URL.
+func newStallingProxy(t *testing.T) (*stallingProxy, string) {
 	t.Helper()
 	behind, err := url.Parse(testkit.URL(t))
 	if err != nil {
@@ -66,7 +66,7 @@ func newHeldLine(t *testing.T) (*heldLine, string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { line.Close() })
-	l := &heldLine{}
+	l := &stallingProxy{}
 	go func() {
 		for {
 			in, err := line.Accept()
@@ -103,15 +103,15 @@ func (b *browser) until(t *testing.T, path string, status int) {
 
 // A database server that accepts connections but never answers counts as unavailable for users, API clients, agents and
 // load balancers.
-func TestAHungDatabaseIsUnavailable(t *testing.T) {
+func TestHungDatabaseReportedUnavailable(t *testing.T) {
 	t.Parallel()
-	line, through := newHeldLine(t)
+	line, through := newStallingProxy(t)
 	pool, err := db.Open(t.Context(), through, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	p, agentURL := newWholeOn(t, pool)
+	p, agentURL := newPortalWithAgentsOn(t, pool)
 	host := p.joined(agentURL, "h1")
 	host.report(t)
 	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.program("bob", fleet.RoleAdmin, nil)
@@ -144,7 +144,7 @@ func TestAHungDatabaseIsUnavailable(t *testing.T) {
 }
 
 // A server that became a standby refuses writes, so the portal is not ready.
-func TestAReadOnlyDatabaseIsUnavailable(t *testing.T) {
+func TestReadOnlyDatabaseReportedUnavailable(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	ann, admin := p.signedIn("ann", fleet.RoleAdmin), p.program("bob", fleet.RoleAdmin, nil)

@@ -49,7 +49,7 @@ func (n *parts) waits(q question) bool {
 	return a != nil && a.next != nil
 }
 
-func TestAPartIsReadAfterAllWhoGetItAsked(t *testing.T) {
+func TestCoalescedPartRenderedAfterItsRequests(t *testing.T) {
 	t.Parallel()
 	n := parts{asked: map[question]*askers{}}
 	s := &slow{began: make(chan int), goOn: make(chan struct{})}
@@ -93,7 +93,7 @@ func TestAPartIsReadAfterAllWhoGetItAsked(t *testing.T) {
 	}
 }
 
-func TestAPartThatFailsEndsNothing(t *testing.T) {
+func TestPanicInCoalescedPartRecovered(t *testing.T) {
 	t.Parallel()
 	n := parts{asked: map[question]*askers{}}
 	if _, err := n.ask(t.Context(), question{}, func(context.Context) (*part, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
@@ -121,11 +121,11 @@ func (n *parts) busy() bool {
 }
 
 // A shared part is rendered without a user: the handler finds no identity.
-func TestAPartForManyKnowsNobody(t *testing.T) {
+func TestCoalescedPartHasNoIdentity(t *testing.T) {
 	t.Parallel()
-	s := &Server{pages: echo.New(), parts: parts{asked: map[question]*askers{}}, pace: newPace()}
+	s := &Server{pages: echo.New(), parts: parts{asked: map[question]*askers{}}, pace: newRefreshRate()}
 	var seen []string
-	h := s.together(func(c echo.Context, a fleet.Actor) error {
+	h := s.coalesce(func(c echo.Context, a fleet.Actor) error {
 		seen = append(seen, fmt.Sprintf("%+v %+v %v %s", a, actorOf(c), c.Request().Header, c.RealIP()))
 		c.SetCookie(&http.Cookie{Name: "quantix-mine", Value: "1"})
 		c.Response().Header().Set("HX-Trigger", "mine")
@@ -167,7 +167,7 @@ func TestAPartForManyKnowsNobody(t *testing.T) {
 	}
 }
 
-func TestRightsThatDifferAreNotTheSame(t *testing.T) {
+func TestDifferentPermissionsHaveDifferentKeys(t *testing.T) {
 	t.Parallel()
 	in := func(roles ...string) (a fleet.Actor) {
 		a.Projects = map[fleet.ProjectID]fleet.Role{}
@@ -186,29 +186,29 @@ func TestRightsThatDifferAreNotTheSame(t *testing.T) {
 		in("a", "member"), in("a", "viewer"), in("b", "member"), in("a", "member", "b", "member"), in("a", "member", "b", "viewer"), in("a", "viewer", "b", "member"),
 		in(`a"="member" "b`, "member"), // no id can look like two
 	} {
-		if other, ok := seen[rightsOf(a)]; ok {
+		if other, ok := seen[permissionsOf(a)]; ok {
 			t.Errorf("%+v may do what %+v may", a, other)
 		}
-		seen[rightsOf(a)] = a
+		seen[permissionsOf(a)] = a
 	}
-	if rightsOf(in("a", "member", "b", "viewer")) != rightsOf(in("b", "viewer", "a", "member")) {
+	if permissionsOf(in("a", "member", "b", "viewer")) != permissionsOf(in("b", "viewer", "a", "member")) {
 		t.Error("the order of projects makes other rights")
 	}
 }
 
-func TestThePaceFollowsTheLoad(t *testing.T) {
+func TestRefreshIntervalFollowsLoad(t *testing.T) {
 	t.Parallel()
 	p := &refreshRate{budget: 0.25}
 	now := time.Now()
 	p.at(now)
 	load := func(cores float64) (gap, spread time.Duration) {
 		gap, _ = p.at(now)
-		window := min(gap, paceWindow)
+		window := min(gap, loadWindow)
 		now = now.Add(window)
 		p.spent(time.Duration(cores * float64(window)))
 		return p.at(now)
 	}
-	if gap, spread := load(0.01); gap != typeGap || spread > 50*time.Millisecond {
+	if gap, spread := load(0.01); gap != listGap || spread > 50*time.Millisecond {
 		t.Errorf("with little to do: every %s, spread over %s", gap, spread)
 	}
 	// A thousand pages whose refreshes need one CPU second in total, at any interval.
@@ -223,21 +223,21 @@ func TestThePaceFollowsTheLoad(t *testing.T) {
 	for range 20 {
 		gap, _ = load(100)
 	}
-	if gap != mostGap {
+	if gap != maxGap {
 		t.Errorf("too much of it comes every %s", gap)
 	}
 	for range 20 {
 		gap, _ = load(0)
 	}
-	if gap != typeGap {
+	if gap != listGap {
 		t.Errorf("when it is over: every %s", gap)
 	}
 }
 
 // A slow reader, or a request that waits for others, delays no other refresh.
-func TestARefreshLeavesItsTurnBeforeItIsRead(t *testing.T) {
+func TestRefreshSlotFreedBeforeResponseIsRead(t *testing.T) {
 	t.Parallel()
-	s := &Server{pages: echo.New(), pace: newPace(), refreshes: make(chan struct{}, 1)}
+	s := &Server{pages: echo.New(), pace: newRefreshRate(), refreshes: make(chan struct{}, 1)}
 	h := s.measure(func(c echo.Context) error {
 		if len(s.refreshes) != 1 {
 			t.Error("a refresh has no turn")
