@@ -1,5 +1,5 @@
-// Package views knows the address of every page. The pages themselves are in the packages below it, a noun each; they get ready
-// values and ask nothing.
+// Package views holds the address of every page. Its subpackages, one per resource type, render the pages from values
+// that the handlers prepared; they run no queries.
 package views
 
 import (
@@ -10,90 +10,90 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Every address of the portal that names a thing. The part after the thing says what of it: VMPath(id, "delete").
+// Addresses of the portal's objects. Further arguments are path segments below the object: VMPath(id, "delete").
 
-// VMPath is a VM's page, or what stands below it.
+// VMPath is the address of a VM's page, or of a path below it.
 func VMPath(id fleet.VMID, below ...string) string { return pathOf(fleet.TypeVM, id, below) }
 
-// FoundPath is the page of a VM that Quantix did not make.
+// FoundPath is the address of an unmanaged VM's page.
 func FoundPath(host fleet.HostID, id fleet.VMID) string {
 	return HostPath(host, "found", string(id))
 }
 
-// HostPath is a host's page, or what stands below it.
+// HostPath is the address of a host's page, or of a path below it.
 func HostPath(id fleet.HostID, below ...string) string { return pathOf(fleet.TypeHost, id, below) }
 
-// PoolPath is a pool's page, or what stands below it.
+// PoolPath is the address of a pool's page, or of a path below it.
 func PoolPath(id fleet.PoolID, below ...string) string { return pathOf(fleet.TypePool, id, below) }
 
-// NetworkPath is a network's page, or what stands below it.
+// NetworkPath is the address of a network's page, or of a path below it.
 func NetworkPath(id fleet.NetworkID, below ...string) string {
 	return pathOf(fleet.TypeNetwork, id, below)
 }
 
-// SecurityGroupPath is a security group's page, or what stands below it.
+// SecurityGroupPath is the address of a security group's page, or of a path below it.
 func SecurityGroupPath(id fleet.SecurityGroupID, below ...string) string {
 	return pathOf(fleet.TypeSecurityGroup, id, below)
 }
 
-// CustomizationPath is a customization spec's page, or what stands below it.
+// CustomizationPath is the address of a customization spec's page, or of a path below it.
 func CustomizationPath(id fleet.CustomizationID, below ...string) string {
 	return pathOf(fleet.TypeCustomization, id, below)
 }
 
-// ImagePath is an image's page, or what stands below it.
+// ImagePath is the address of an image's page, or of a path below it.
 func ImagePath(id fleet.ImageID, below ...string) string { return pathOf(fleet.TypeImage, id, below) }
 
-// TemplatePath is a template's page, or what stands below it.
+// TemplatePath is the address of a template's page, or of a path below it.
 func TemplatePath(id fleet.TemplateID, below ...string) string {
 	return pathOf(fleet.TypeTemplate, id, below)
 }
 
-// ProjectPath is a project's page, or what stands below it.
+// ProjectPath is the address of a project's page, or of a path below it.
 func ProjectPath(id fleet.ProjectID, below ...string) string {
 	return pathOf(fleet.TypeProject, id, below)
 }
 
-// UserPath is a user's page, or what stands below it.
+// UserPath is the address of a user's page, or of a path below it.
 func UserPath(id fleet.UserID, below ...string) string { return pathOf(fleet.TypeUser, id, below) }
 
-// TaskPath is a task's page, or what stands below it.
+// TaskPath is the address of a task's page, or of a path below it.
 func TaskPath(id fleet.TaskID, below ...string) string { return pathOf(fleet.TypeTask, id, below) }
 
-// MenuPath is the menu of one thing.
+// MenuPath is the address of an object's context menu.
 func MenuPath[I ~string](n fleet.ResourceType, id I) string {
 	return "/menus/" + n.Is().Label + "/" + url.PathEscape(string(id))
 }
 
-// TokenPath is what stands below one of one's own API tokens.
+// TokenPath is an address below one of the signed-in user's own API tokens.
 func TokenPath(id fleet.TokenID, below ...string) string {
 	return joined("/account/tokens/"+url.PathEscape(string(id)), below)
 }
 
-// JoinTokenPath is what stands below a join token.
+// JoinTokenPath is an address below a join token.
 func JoinTokenPath(id fleet.JoinTokenID, below ...string) string {
 	return joined("/hosts/join/"+url.PathEscape(string(id)), below)
 }
 
-// JoinAgainPath is where a host that is known is given a new identity.
+// JoinAgainPath is the address of the page that gives a known host a new identity.
 func JoinAgainPath(id fleet.HostID) string {
 	return withQuery("/hosts/join", "host="+url.QueryEscape(string(id)))
 }
 
-// JoinWatchPath is where one sees a host come that uses the token.
+// JoinWatchPath is the address that shows the host that joins with the token.
 func JoinWatchPath(id fleet.JoinTokenID) string {
 	return withQuery("/hosts/join", "token="+url.QueryEscape(string(id)))
 }
 
-// CutPath is the list of a noun, cut to a project.
+// CutPath is the address of a resource type's list, filtered by project.
 func CutPath(n fleet.ResourceType, id fleet.ProjectID) string {
 	return withQuery(n.Is().Path, "project="+url.QueryEscape(string(id)))
 }
 
-// TabPath is one tab of the page at path.
+// TabPath is the address of one tab of the page at path.
 func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 
-// SubjectLink is the page of what a task or an audit line is about; empty where it has none.
+// SubjectLink is the address of the object that a task or an audit entry names; empty: the object has no page.
 func SubjectLink(s fleet.Subject) string {
 	noun, id := s.Split()
 	return fleet.ResourceType(noun).Is().At(id)
@@ -111,10 +111,10 @@ func joined(path string, below []string) string {
 	return strings.Join(parts, "/")
 }
 
-// ListAddress is a list as a view shows it.
+// ListAddress is the address of a list with a saved view's query.
 func ListAddress(list, query string) string { return withQuery("/"+list, query) }
 
-// SavedViewsPath is the views that a person keeps of a list; query is that of the list as it is shown.
+// SavedViewsPath is the address of a person's saved views of a list. The query is the one of the list as shown.
 func SavedViewsPath(list, query string) string { return withQuery("/views/"+list, query) }
 
 func withQuery(path, query string) string {
@@ -124,17 +124,18 @@ func withQuery(path, query string) string {
 	return path + "?" + query
 }
 
-// PlanPath is what would become of a VM, or what stands below it.
+// PlanPath is the address of the plan (dry run) of a VM change, or of a path below it.
 func PlanPath(id fleet.PlanID, below ...string) string {
 	return joined("/plans/"+url.PathEscape(string(id)), below)
 }
 
-// ComparePath is the page of two VMs side by side; right empty: one is chosen there.
+// ComparePath is the address of the page that compares two VMs. With right empty, the page offers a choice.
 func ComparePath(left, right fleet.VMID) string {
 	return compared(url.Values{"id": {string(left)}, "with": {string(right)}})
 }
 
-// CompareTemplatePath is the page of a VM and a version of a template; vm empty: one is chosen there.
+// CompareTemplatePath is the address of the page that compares a VM with a template version. With vm empty, the page
+// offers a choice.
 func CompareTemplatePath(vm fleet.VMID, t fleet.TemplateID, v fleet.TemplateVersionID) string {
 	return compared(url.Values{"id": {string(vm)}, "template": {TemplateVersionValue(t, v)}})
 }
@@ -144,12 +145,12 @@ func compared(sides url.Values) string {
 	return withQuery("/vms/compare", sides.Encode())
 }
 
-// TemplateVersionValue is a version of a template as a form names it.
+// TemplateVersionValue is the form value of a template version.
 func TemplateVersionValue(t fleet.TemplateID, v fleet.TemplateVersionID) string {
 	return string(t) + "/" + string(v)
 }
 
-// HelpPath is the manual, or one of its chapters, or a heading of that.
+// HelpPath is the address of the manual, one of its chapters, or a heading of a chapter.
 func HelpPath(chapter, anchor string) string {
 	path := "/help"
 	if chapter != "" {

@@ -12,7 +12,7 @@ func TestWhereThingsAre(t *testing.T) {
 		VMPath("1"):                          "/vms/1",
 		VMPath("1", "disks", "detach"):       "/vms/1/disks/detach",
 		HostPath("2", "delete"):              "/hosts/2/delete",
-		FoundPath("2", "a/../../vms"):        "/hosts/2/found/a%2F..%2F..%2Fvms", // a host says what the id is
+		FoundPath("2", "a/../../vms"):        "/hosts/2/found/a%2F..%2F..%2Fvms", // the id comes from the host
 		PoolPath("3", "hosts", "2", "retry"): "/pools/3/hosts/2/retry",
 		NetworkPath("4", "grants"):           "/networks/4/grants",
 		ProjectPath("5"):                     "/projects/5",

@@ -1,4 +1,4 @@
-// Package help shows the manual.
+// Package help renders the manual.
 package help
 
 import (
@@ -8,15 +8,15 @@ import (
 	"quantix/views"
 )
 
-// Page is a chapter, or what a search found.
+// Page is a chapter of the manual, or the hits of a search.
 type Page struct {
 	Manual  *docs.Manual
 	Chapter *docs.Chapter
-	Text    string // that is searched; empty: the chapter is shown
+	Text    string // search text; empty: the chapter is shown
 	Hits    []docs.Hit
 }
 
-// Title is the page's, in the browser's tab.
+// Title is the title of the browser's tab.
 func (p Page) Title() string {
 	if p.Text != "" {
 		return "Help: " + p.Text
@@ -24,7 +24,7 @@ func (p Page) Title() string {
 	return p.Chapter.Title
 }
 
-// headings are those beside the chapter. The table of contents needs none.
+// headings are the sections of the chapter for the navigation; the table of contents has none.
 func (p Page) headings() []docs.Section {
 	if p.Text != "" || p.Chapter == p.Manual.Index {
 		return nil

@@ -1,4 +1,4 @@
-// Package home is the start page and the search for everything.
+// Package home renders the start page and the global search.
 package home
 
 import (
@@ -33,7 +33,7 @@ func (p DashboardPage) hosts() (all, online int) {
 func (p DashboardPage) vms() (all, running int) {
 	for ph, n := range p.Overview.VMs {
 		all += n
-		if ph == fleet.PhaseRunning { // as the list of states beside it counts
+		if ph == fleet.PhaseRunning { // consistent with the list of states next to it
 			running = n
 		}
 	}
@@ -43,7 +43,7 @@ func (p DashboardPage) vms() (all, running int) {
 func (p DashboardPage) pools() (all, ok int) {
 	for t, n := range p.Overview.Pools {
 		all += n
-		if t == fleet.SeverityOK || t == fleet.SeverityIdle { // one that is on no host fails nowhere
+		if t == fleet.SeverityOK || t == fleet.SeverityIdle { // a pool without hosts has no failure
 			ok += n
 		}
 	}
@@ -59,7 +59,7 @@ func (p DashboardPage) allWell() string {
 	return "VMs and tasks that fail, and storage that does not work, show here."
 }
 
-// attentionID is the row's place on the page. Of one object there can be several causes, each with a row.
+// attentionID is the row's element id. One object can have several causes, each with its own row.
 func attentionID(x fleet.Attention) string {
 	if len(x.Objects) == 0 {
 		return "attention-" + x.Kind + "-" + strings.TrimPrefix(x.List, "/"+x.Kind+"s?filter=")
@@ -69,19 +69,19 @@ func attentionID(x fleet.Attention) string {
 	return "attention-" + x.Kind + "-" + x.Objects[0].ID + "-" + strconv.FormatUint(uint64(cause.Sum32()), 36)
 }
 
-// attentionWords are the kinds whose word on the page is another than their key.
+// attentionWords are the type names on the page that differ from the type's key.
 var attentionWords = map[string]string{string(fleet.TypeVM): "VM", string(fleet.TypeSecurityGroup): "security group"}
 
-// attentionCount is how many objects the row is about: "3 pools".
+// attentionCount is the number of objects in the row: "3 pools".
 func attentionCount(x fleet.Attention) string {
 	word := cmp.Or(attentionWords[x.Kind], x.Kind)
 	if x.Count == 0 {
-		return word + "s" // their number is not known
+		return word // the number is unknown
 	}
 	return kit.Count(x.Count, word)
 }
 
-// attentionOn returns the detail of a row with a single object.
+// attentionOn names the host with the cause, for a row of one object.
 func attentionOn(x fleet.Attention) string {
 	if x.Count == 1 && len(x.Objects) == 1 && x.Objects[0].Text != "" {
 		return "(" + x.Objects[0].Text + ")"
@@ -103,7 +103,7 @@ func needs(n int) string {
 	return "need"
 }
 
-// tabs lead to the lists that the person may see.
+// tabs lead to the lists that the actor may see.
 func (p DashboardPage) tabs() []kit.Tab {
 	tabs := []kit.Tab{{Text: "Overview", Href: "/", Here: true}, {Text: "VMs", Href: "/vms"}}
 	if p.infra() {

@@ -8,7 +8,7 @@ import (
 	"quantix/views"
 )
 
-// SearchPage is what a text was found in.
+// SearchPage shows the hits of a search.
 type SearchPage struct {
 	Text  string
 	Found []fleet.SearchHit
@@ -19,7 +19,7 @@ func (p SearchPage) empty() bool { return len(p.Found) == 0 && len(p.Help) == 0 
 
 func helpPath(h docs.Hit) string { return views.HelpPath(h.Chapter.Name, h.Section.Anchor) }
 
-// searchGroups are what is searched, in the order of the page.
+// searchGroups are the searched resource types, in the order of the page.
 var searchGroups = []fleet.Resource{
 	fleet.TypeVM.Is(), fleet.TypeDiscovered.Is(), fleet.TypeHost.Is(), fleet.TypePool.Is(), fleet.TypeNetwork.Is(), fleet.TypeImage.Is(), fleet.TypeTemplate.Is(), fleet.TypeProject.Is(),
 }
@@ -46,5 +46,5 @@ func foundLink(f fleet.SearchHit) string {
 	}
 }
 
-// Completion is one way to go on with a filter.
+// Completion is one suggestion that completes a filter.
 type Completion struct{ Value, Hint string }

@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Acts is everything that can be asked about a host.
+// Acts are the actions on a host.
 func Acts(a fleet.Actor, h fleet.HostView) []kit.Act {
 	path, can := views.HostPath(h.ID), policy.Offer(a, "host", "", h.Actions())
 	return []kit.Act{

@@ -2,12 +2,12 @@ package host
 
 import "strconv"
 
-// reserved says how much of the processors is kept for VMs.
+// reserved describes the CPU share reserved for VMs.
 func reserved(percent int64, threads int) string {
 	return strconv.FormatFloat(float64(percent)/100, 'f', -1, 64) + " of " + strconv.Itoa(threads) + " are reserved"
 }
 
-// ratio says how often a thread is promised, where that is more than once.
+// ratio describes the CPU overcommit ratio; empty: no overcommit.
 func ratio(promised, threads int) string {
 	if threads == 0 || promised <= threads {
 		return ""

@@ -2,7 +2,7 @@ package host
 
 import "quantix/views/kit"
 
-// Form is what people may change about a host, as they typed it.
+// Form holds a host's editable settings, as typed.
 type Form struct {
 	Labels, Taints, Description string
 	Generation                  int64

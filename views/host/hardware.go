@@ -10,7 +10,7 @@ import (
 
 var diskKinds = map[string]string{"nvme": "NVMe", "ssd": "SSD", "hdd": "Hard disk", "virtual": "Virtual", "unknown": "Unknown"}
 
-// disksByKind puts the fastest kind first, and then goes by name.
+// disksByKind sorts disks by kind, fastest first, then by name.
 func disksByKind(disks []fleet.HostDisk) []fleet.HostDisk {
 	rank := []string{"nvme", "ssd", "hdd", "virtual"}
 	out := slices.Clone(disks)

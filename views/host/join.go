@@ -7,19 +7,19 @@ import (
 	"quantix/views/kit"
 )
 
-// JoinPage adds hosts. Made is the token that was made by this very request, with its secret; Watched the one whose use the
-// page waits for, as it is now.
+// JoinPage is the page that adds hosts. Made is the token created by this request, with its secret. Watched is the
+// current state of the token whose use the page waits for.
 type JoinPage struct {
 	Made    *fleet.JoinToken
-	Again   *fleet.HostView // the host that is to join again; nil: a new one
+	Again   *fleet.HostView // known host that joins again; nil: a new host
 	Watched *fleet.JoinToken
-	Host    *fleet.HostView // that has joined with Watched
+	Host    *fleet.HostView // host that joined with the Watched token
 	Tokens  []fleet.JoinToken
 	Link    kit.Link
 	Now     time.Time
 }
 
-// Title is what the page is for.
+// Title is the page's title.
 func (p JoinPage) Title() string {
 	switch {
 	case p.Again != nil:
@@ -43,7 +43,7 @@ func joinTokenState(t fleet.JoinToken, now time.Time) string {
 	return "waiting"
 }
 
-// untilWords is how long something still holds: "expires in 14 min".
+// untilWords describes a validity: "expires in 14 min".
 func untilWords(t, now time.Time) string {
 	if left := t.Sub(now); left > 0 {
 		return "expires in " + kit.Short(left)

@@ -21,7 +21,7 @@ type ListPage struct {
 	Total map[fleet.HostPhase]int
 }
 
-// Columns are the columns of hosts.
+// Columns are the columns of the host list.
 var Columns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "vms", Label: "VMs", Class: "num"},

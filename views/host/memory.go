@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ranges writes numbers as people do: "0-15, 32-47".
+// ranges writes sorted numbers as ranges: "0-15, 32-47".
 func ranges(numbers []int) string {
 	all := slices.Sorted(slices.Values(numbers))
 	var parts []string

@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// trouble says what is behind a phase that is not well.
+// trouble explains a host phase other than online.
 func trouble(h fleet.HostView) string {
 	switch h.Phase {
 	case fleet.HostUnknown:

@@ -1,4 +1,4 @@
-// Package host shows hosts: their list, one with its tabs, and how a machine joins.
+// Package host renders hosts: the list, one host with its tabs, and the page for joining a machine.
 package host
 
 import (
@@ -10,10 +10,10 @@ import (
 	"quantix/views/kit"
 )
 
-// Page is one host; of the lists only those of its tab are filled.
+// Page shows one host. Only the lists of the current tab are filled.
 type Page struct {
 	Actor    fleet.Actor
-	Link     kit.Link // of the page as it is shown
+	Link     kit.Link // address of the page as shown
 	Tab      string
 	Host     fleet.HostView
 	Now      time.Time
@@ -22,9 +22,9 @@ type Page struct {
 	Pools    []fleet.PoolView
 	Networks []fleet.NetworkView
 	Topology fleet.HostTopology
-	Devices  map[string]fleet.VMName // those that VMs have, by name
+	Devices  map[string]fleet.VMName // host devices assigned to VMs, by device name
 	Tasks    []fleet.Task
-	Prev     string // cursors around this page of the tab's list
+	Prev     string // cursors around the current page of the tab's list
 	Next     string
 	Form     Form
 }
@@ -36,12 +36,12 @@ func (p Page) tabs() []kit.Tab {
 		kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
 
-// Tabs are the names of the views of a host; the first is its own.
+// Tabs are the keys of the host page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) path(below ...string) string { return views.HostPath(p.Host.ID, below...) }
 
-// liveKeys are what the shown tab depends on.
+// liveKeys are the wake-up keys of the current tab.
 func (p Page) liveKeys() string {
 	own := "host:" + string(p.Host.ID)
 	switch p.Tab {

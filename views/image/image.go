@@ -1,4 +1,5 @@
-// Package image shows the library of images: its list, an image with its versions and copies, and to whom it is published.
+// Package image renders the image catalog: the list, an image with its versions and copies, and its publication to
+// projects.
 package image
 
 import (
@@ -12,14 +13,14 @@ import (
 	"quantix/views/kit"
 )
 
-// ListPage is the library.
+// ListPage is the list of images.
 type ListPage struct {
 	kit.List
 	Actor  fleet.Actor
 	Images []fleet.ImageView
 }
 
-// Columns are the columns of images.
+// Columns are the columns of the image list.
 var Columns = kit.Columns{
 	{Key: "os", Label: "System"},
 	{Key: "version", Label: "Version"},
@@ -43,7 +44,7 @@ func (p *ListPage) table() kit.Table[fleet.ImageView] {
 	}
 }
 
-// Copies are how many of the newest version's copies VMs can be made from.
+// Copies tells how many copies of the newest version are ready for new VMs, as "2 of 3".
 func Copies(v fleet.ImageView) string {
 	newest := v.Newest()
 	if newest == nil {
@@ -58,7 +59,7 @@ func Copies(v fleet.ImageView) string {
 	return strconv.Itoa(good) + " of " + strconv.Itoa(len(newest.Copies))
 }
 
-// Owner is whose the image is.
+// Owner is the name of the project that owns the image.
 func Owner(v fleet.ImageView) string {
 	if v.Template != "" {
 		return "Template " + v.Template
@@ -73,7 +74,7 @@ func newImage(a fleet.Actor) kit.Act {
 	return kit.Act{Icon: "plus", Word: "New image", Href: "/images/new"}.Needs(a, policy.InfraChange)
 }
 
-// Page is one image.
+// Page shows one image.
 type Page struct {
 	Actor fleet.Actor
 	Link  kit.Link
@@ -81,7 +82,7 @@ type Page struct {
 	Image fleet.ImageView
 	Now   time.Time
 
-	Projects kit.Choices // that it is not published to
+	Projects kit.Choices // projects without access to the image
 	Errors   kit.Errors
 }
 
@@ -89,7 +90,7 @@ func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: views.ImagePath(p.Image.ID)}, "tab", p.Tab, kit.Tab{Key: "versions", Text: "Versions and copies"}, kit.Tab{Key: "grants", Text: "Published to"})
 }
 
-// Tabs are the names of the views of an image; the first is its own.
+// Tabs are the keys of the image page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) infra() bool   { return policy.May(p.Actor, policy.InfraSee, "") }
@@ -97,7 +98,7 @@ func (p Page) mayEdit() bool { return policy.May(p.Actor, policy.InfraChange, ""
 
 func (p Page) path(below ...string) string { return views.ImagePath(p.Image.ID, below...) }
 
-// keys are what wakes the page: the image, and what hosts say of the pools in which its copies lie.
+// keys are the wake-up keys of the page: the image and the status of the pools that hold its copies.
 func (p Page) keys() string {
 	keys := []string{"image:" + string(p.Image.ID)}
 	for _, v := range p.Image.Versions {
@@ -108,7 +109,7 @@ func (p Page) keys() string {
 	return strings.Join(keys[:min(len(keys), 16)], " ")
 }
 
-// Acts is everything that can be asked about an image.
+// Acts are the actions on an image.
 func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
 	path := views.ImagePath(v.ID)
 	states := policy.OfferImage(a, v)
@@ -127,7 +128,7 @@ func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
 	}
 }
 
-// copyActs is what can be asked about one copy.
+// copyActs are the actions on one copy of the image.
 func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 	states := policy.Offer(p.Actor, "image", "", c.Actions)
 	send := []kit.Sent{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
@@ -143,7 +144,7 @@ func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 	return []kit.Act{verify, forget, remove}
 }
 
-// goesWith is what the library loses with the copy; empty: nothing else.
+// goesWith describes what else is lost when the copy is deleted; empty: nothing else.
 func (p Page) goesWith(c fleet.ImageCopy) string {
 	last := false
 	for _, v := range p.Image.Versions {
@@ -174,7 +175,7 @@ func short(digest string) string {
 	return digest[:16] + "…"
 }
 
-// GrantAll stands for all projects in a form.
+// GrantAll is the form value for "all projects".
 const GrantAll = "all"
 
 func grantValue(g fleet.ImageGrant) string {
@@ -198,7 +199,7 @@ func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
 	}}
 }
 
-// In is what was typed in a form of an image.
+// In holds the values that a person typed in an image form.
 type In struct {
 	Name, Description, Owner, Family, System, Release, Arch string
 	Public, Files                                           bool
@@ -207,14 +208,14 @@ type In struct {
 	Version, Confirm                                               string
 }
 
-// Form is a form about an image.
+// Form is the data of an image's dialogs.
 type Form struct {
-	Image  fleet.ImageView // zero: a new one
-	Copy   fleet.ImageCopy // of its deletion
+	Image  fleet.ImageView // zero: a new image
+	Copy   fleet.ImageCopy // copy to delete
 	In     In
-	Member bool // of its project: the files go in any case
+	Member bool // the actor is a member of the image's project: the files are deleted in any case
 	Errors kit.Errors
-	Starts []fleet.StartImageView // that fill the form of a new one
+	Starts []fleet.StartImageView // catalog entries that can prefill the form of a new image
 
 	Projects, Pools, Hosts kit.Choices
 }

@@ -10,12 +10,12 @@ import (
 	"quantix/views/kit"
 )
 
-// StartPath is the page of the well-known images, or what stands below it.
+// StartPath is the address of the image catalog, or of a path below it.
 func StartPath(below ...string) string {
 	return strings.Join(append([]string{"/images/well-known"}, below...), "/")
 }
 
-// StartPage is the list of well-known images.
+// StartPage is the list of catalog images.
 type StartPage struct {
 	Actor fleet.Actor
 	Link  kit.Link
@@ -23,7 +23,7 @@ type StartPage struct {
 
 	Images       []fleet.StartImageView
 	Pools, Hosts kit.Choices
-	Pool         string // that is chosen
+	Pool         string // chosen pool
 }
 
 func (p StartPage) heads() []kit.Act {
@@ -57,7 +57,7 @@ func (p StartPage) acts(v fleet.StartImageView) []kit.Act {
 	return []kit.Act{{Icon: "disc", Word: "Open the image", Href: views.ImagePath(v.ImageID)}, edit, remove}
 }
 
-// pulls are where copies of the newest version lie, and then those of older ones.
+// pulls lists the pools with copies of the newest version first, then those of older versions.
 func pulls(v fleet.StartImageView) string {
 	var words []string
 	for _, p := range v.Pulled {
@@ -73,7 +73,7 @@ func pulls(v fleet.StartImageView) string {
 	return strings.Join(words, ", ")
 }
 
-// checkedBy is how it is known that what came is what was meant.
+// checkedBy describes how downloads of the entry are verified.
 func checkedBy(v fleet.StartImage) string {
 	switch {
 	case v.Checksum != "":
@@ -85,14 +85,14 @@ func checkedBy(v fleet.StartImage) string {
 	return ""
 }
 
-// StartForm is a form about an entry.
+// StartForm is the form of a catalog entry.
 type StartForm struct {
-	Entry  fleet.StartImage // zero: a new one
+	Entry  fleet.StartImage // zero: a new entry
 	In     StartIn
 	Errors kit.Errors
 }
 
-// StartIn is what was typed in it.
+// StartIn holds the values that a person typed in a StartForm.
 type StartIn struct {
 	Name, Family, System, Release, Arch, URL, File, Checksum, ChecksumURL string
 }

@@ -7,27 +7,27 @@ import (
 	"quantix/internal/policy"
 )
 
-// Act is one thing that a person can ask about an object: on its page, in its row and in its context menu alike.
+// Act is an action that a person can start on an object. The object's page, its list row and its context menu share it.
 type Act struct {
 	Icon, Word string
-	Label      string // said instead of the word, where that alone does not tell one button of the page from another
-	Href       string // where it leads
-	Dialog     bool   // Href is shown as a dialog
-	Post       string // or the address of what is done at once
-	Send       []Sent // with it
-	Back       string // with Post: the page to come back to without scripts
-	Into       string // with Post: the selector of what the answer replaces; empty: the page follows by itself
-	Sure       string // with Post: what the browser asks before
+	Label      string // accessible name where Word alone does not distinguish the page's buttons
+	Href       string // address of a link
+	Dialog     bool   // Href opens as a dialog
+	Post       string // address of a POST request, instead of Href
+	Send       []Sent // values of the POST request
+	Back       string // with Post: the page to return to without JavaScript
+	Into       string // with Post: selector of the element to replace; empty: the live page updates itself
+	Sure       string // with Post: the browser's confirmation text
 	Danger     bool
-	Apart      bool   // in a menu: a line stands before it, as before what is dangerous
-	Why        string // set: why it is not possible now
-	Sub        []Act  // in a menu: what its submenu offers; the act itself does nothing
+	Apart      bool   // in a menu: a separator precedes the item, as before dangerous items
+	Why        string // reason why the action is not possible now; empty: possible
+	Sub        []Act  // in a menu: items of the submenu; the act itself does nothing
 }
 
-// Sent is a value that an act sends.
+// Sent is a name and a value that an act sends.
 type Sent struct{ Name, Value string }
 
-// Needs disables the act where the actor lacks the right that it takes.
+// Needs disables the act where the actor lacks the permission.
 func (a Act) Needs(actor fleet.Actor, r policy.Permission) Act {
 	if a.Why == "" && !policy.May(actor, r, "") {
 		a.Why = "You have no right to " + string(r) + ". Ask an administrator."
@@ -35,7 +35,8 @@ func (a Act) Needs(actor fleet.Actor, r policy.Permission) Act {
 	return a
 }
 
-// As is the act as the object and the person's rights allow it.
+// As applies an action state to the act: it is disabled unless the object's state and the person's permissions allow
+// it.
 func (a Act) As(states []fleet.ActionState, action fleet.Action) Act {
 	for _, s := range states {
 		if s.Action == action {
@@ -45,7 +46,7 @@ func (a Act) As(states []fleet.ActionState, action fleet.Action) Act {
 	return a
 }
 
-// When disables the act for a reason of its own; an empty reason leaves it as it is.
+// When disables the act with the reason; an empty reason changes nothing.
 func (a Act) When(why string) Act {
 	if a.Why == "" {
 		a.Why = why
@@ -79,5 +80,5 @@ func (a Act) button() templ.Attributes {
 	return nil
 }
 
-// parted says whether a line stands before the act in a menu.
+// parted reports whether a separator precedes the act in a menu.
 func (a Act) parted() bool { return a.Danger || a.Apart }

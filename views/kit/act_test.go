@@ -13,7 +13,8 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// One act comes out alike as an item and as a button: a link, a dialog, a form with what it sends, or a reason.
+// TestActAsItemAndButton checks that an act renders alike as a menu item and as a button: a link, a dialog, a form with
+// its values, or a reason.
 func TestAnActAsItemAndButton(t *testing.T) {
 	t.Parallel()
 	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []Sent{{"a", "1"}, {"b", `"2"`}}}
@@ -63,7 +64,8 @@ func TestALineStandsBeforeWhatIsDangerous(t *testing.T) {
 	}
 }
 
-// Acts that one reason keeps from being done show it once, below the last of them; who does not see that hears it with each.
+// TestCommonReasonIsShownOnce checks that acts disabled for the same reason show it once, below the last act. Screen
+// readers get it with each act.
 func TestACommonReasonIsShownOnce(t *testing.T) {
 	t.Parallel()
 	off, other := Act{Word: "A", Why: "Two hosts run it."}, Act{Word: "B", Why: "It is off."}
@@ -85,7 +87,8 @@ func TestACommonReasonIsShownOnce(t *testing.T) {
 	}
 }
 
-// A dialog about what is not possible says why instead of offering it.
+// TestDialogHidesImpossibleAction checks that a dialog about an impossible action shows the reason instead of the
+// button.
 func TestADialogOffersOnlyWhatIsPossible(t *testing.T) {
 	t.Parallel()
 	for why, live := range map[string]bool{"": true, "It still has 2 VMs.": false} {
@@ -110,7 +113,7 @@ func TestTheFirstReasonStays(t *testing.T) {
 	}
 }
 
-// withChildren is a component around others, as a template writes it.
+// withChildren renders a component with children, as a template does.
 func withChildren(around, inside templ.Component) templ.Component {
 	return templ.ComponentFunc(func(ctx context.Context, w io.Writer) error { return around.Render(templ.WithChildren(ctx, inside), w) })
 }

@@ -8,7 +8,7 @@ import (
 	"quantix/views"
 )
 
-// ReserveAt leads to the dialog that keeps an address of the network for a NIC, with what is known filled in.
+// ReserveAt is the address of the dialog that reserves a network address for a NIC, with the known values filled in.
 func ReserveAt(id fleet.NetworkID, mac, ip, name, card string) string {
 	l := Link{Path: views.NetworkPath(id, "reservations")}
 	for _, v := range [][2]string{{"mac", mac}, {"ip", ip}, {"name", name}, {"card", card}} {
@@ -19,7 +19,7 @@ func ReserveAt(id fleet.NetworkID, mac, ip, name, card string) string {
 	return l.String()
 }
 
-// FreeAct gives the address of a NIC back.
+// FreeAct is the action that releases a NIC's reserved address.
 func FreeAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
 	return Act{
 		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),
@@ -27,7 +27,7 @@ func FreeAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
 	}.Needs(a, policy.InfraChange)
 }
 
-// Sources says in words how an address is known.
+// Sources describes how an address is known.
 func Sources(by []fleet.AddressSource) string {
 	words := make([]string, len(by))
 	for i, s := range by {

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PhaseChip is a VM's phase: icon, word and colour.
+// PhaseChip renders a VM's phase: icon, word and colour.
 func PhaseChip(p fleet.Phase) templ.Component {
 	return phaseChips.get(p, func() templ.Component { return phaseChip(p) })
 }

@@ -4,10 +4,10 @@ import "quantix/internal/fleet"
 
 type dayPart struct {
 	fleet.DayPart
-	at int // how many quarters are before it
+	at int // number of quarter hours before the part
 }
 
-// dayParts are those that are drawn: where nothing is known there is nothing.
+// dayParts are the drawn parts of the day. Periods without data are left out.
 func dayParts(d fleet.Day) (out []dayPart) {
 	at := 0
 	for _, p := range d {
@@ -19,7 +19,7 @@ func dayParts(d fleet.Day) (out []dayPart) {
 	return out
 }
 
-// top is where the part begins from above: the higher it stands, the worse it is, for who sees no colours.
+// top is the part's offset from the top. Worse severities are drawn higher, so the bar is readable without colours.
 func (p dayPart) top() string {
 	switch p.Severity {
 	case fleet.SeverityBad:

@@ -2,13 +2,13 @@ package kit
 
 import "github.com/a-h/templ"
 
-// Dialog is the content of the shared dialog, or of a page without scripts: a form with a title and two buttons.
+// Dialog is the content of the shared dialog, or of a page without JavaScript: a form with a title and two buttons.
 type Dialog struct {
 	Title, Action, Button string
-	Face                  templ.Component // of the button, instead of its word, where that follows what is chosen
+	Face                  templ.Component // content of the button instead of Button, where it depends on the form's values
 	Danger                bool
-	Why                   string // why the button does nothing now; empty: it does
-	Back                  string // where Cancel leads when the dialog is a page
+	Why                   string // why the button is disabled; empty: it is enabled
+	Back                  string // target of Cancel when the dialog is a page
 	Help                  Topic
 }
 
@@ -19,7 +19,7 @@ func (d Dialog) tone() string {
 	return "primary"
 }
 
-// onEnter is the word of EnterPresses in the dialog's form: its button's, or none while that does nothing.
+// onEnter is the label for EnterPresses in the dialog's form: the button's, or none while the button is disabled.
 func (d Dialog) onEnter() string {
 	if d.Why != "" {
 		return ""
@@ -27,5 +27,5 @@ func (d Dialog) onEnter() string {
 	return d.Button
 }
 
-// WhyNot is the reason of what a noun's table allows or not.
+// WhyNot is the reason part of an (allowed, reason) result.
 func WhyNot(_ bool, reason string) string { return reason }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Errors says what is wrong with a form: one sentence for it as a whole, and one a field by the field's JSON path.
+// Errors are the errors of a form: one sentence for the whole form, and one for each field by its JSON path.
 type Errors struct {
 	Form   string
 	Fields map[string]string
 }
 
-// At is the sentence for a field; empty where nothing is wrong with it.
+// At is the error of a field; empty: none.
 func (e Errors) At(path string) string { return e.Fields[path] }
 
-// Under is the sentence for a field, or for the first by name of those below it.
+// Under is the error of a field, or else the first error below it in the order of names.
 func (e Errors) Under(path string) string {
 	if text := e.Fields[path]; text != "" {
 		return text
@@ -28,7 +28,7 @@ func (e Errors) Under(path string) string {
 	return ""
 }
 
-// All are the sentences for fields, by the fields' names.
+// All are the errors of all fields, sorted by field name.
 func (e Errors) All() (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		out = append(out, e.Fields[name])
@@ -36,5 +36,5 @@ func (e Errors) All() (out []string) {
 	return out
 }
 
-// Any reports whether anything is wrong.
+// Any reports whether there is any error.
 func (e Errors) Any() bool { return e.Form != "" || len(e.Fields) > 0 }

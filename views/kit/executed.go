@@ -6,8 +6,8 @@ import (
 	"quantix/views"
 )
 
-// Executed is an object that comes to hosts by assignment, as one person sees it: what every noun of that kind offers and asks in the
-// same words.
+// Executed is an object assigned to hosts (a pool or a network), as one person sees it. It holds what both resource
+// types' pages have in common.
 type Executed struct {
 	Actor  fleet.Actor
 	Type   fleet.ResourceType
@@ -16,13 +16,13 @@ type Executed struct {
 	States []fleet.ActionState // of the object
 }
 
-// ExecutedHostStatus is the object on one host.
+// ExecutedHostStatus is the object's state on one host.
 type ExecutedHostStatus struct {
 	HostID  fleet.HostID
 	Host    string
-	States  []fleet.ActionState // of the cell
-	Stopped bool                // by somebody else, as the host says now
-	Failing bool                // it cannot be used there
+	States  []fleet.ActionState // of the object on the host
+	Stopped bool                // stopped by others, as the host reports now
+	Failing bool                // unusable on the host
 }
 
 func (e Executed) page() string { return e.Type.Is().At(e.ID) }
@@ -31,22 +31,22 @@ func (e Executed) can(states []fleet.ActionState) []fleet.ActionState {
 	return policy.Offer(e.Actor, e.Type.Is().Label, "", states)
 }
 
-// Assign leads to the question which further hosts get it.
+// Assign is the action that assigns the object to more hosts.
 func (e Executed) Assign() Act {
 	return Act{Icon: "plug", Word: "Assign to hosts", Href: e.page() + "/assign", Dialog: true}.As(e.can(e.States), fleet.ActAssign)
 }
 
-// Delete leads to the question before it is deleted everywhere.
+// Delete is the action that deletes the object everywhere.
 func (e Executed) Delete() Act {
 	return Act{Icon: "trash-2", Word: "Delete " + e.Type.Is().Label, Href: e.page() + "/delete", Dialog: true, Danger: true}.As(e.can(e.States), fleet.ActDelete)
 }
 
-// EditLabels leads to the labels of the hosts that get it by themselves.
+// EditLabels is the action that edits the host labels for automatic assignment.
 func (e Executed) EditLabels() Act {
 	return Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.As(e.can(e.States), fleet.ActEdit)
 }
 
-// StatusActs is what can be asked about the object on one host; there leads to the VMs that use it there.
+// StatusActs are the actions on the object on one host. there links to the VMs that use it on that host.
 func (e Executed) StatusActs(c ExecutedHostStatus, there Act) []Act {
 	at, can := e.page()+"/hosts/"+string(c.HostID), e.can(c.States)
 	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.page()}.As(can, fleet.ActRetry)
@@ -61,7 +61,7 @@ func (e Executed) StatusActs(c ExecutedHostStatus, there Act) []Act {
 	}
 }
 
-// help is what the manual says of hosts that get it.
+// help is the topic in the manual about assignment to hosts.
 func (e Executed) help() Topic {
 	if e.Type == fleet.TypeNetwork {
 		return HelpNetworkHosts
@@ -69,8 +69,8 @@ func (e Executed) help() Topic {
 	return HelpAssign
 }
 
-// Retry is what the head of the object's page offers where it failed: all of these hosts together, or the first. Cells are the first few;
-// all is on how many hosts it is, and failed on how many of them it failed.
+// Retry are the retry actions in the page's head: one for all failed hosts, or one for the first. cells are the first
+// hosts, all is the number of hosts, failed the number of failed ones.
 func (e Executed) Retry(cells []ExecutedHostStatus, all, failed int) []Act {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil
@@ -109,5 +109,5 @@ func (e Executed) labels(f LabelForm) LabelForm {
 	return f
 }
 
-// why is the reason that the object's own state gives; rights are asked for before a dialog opens.
+// why is the reason from the object's own state. Permissions are checked before a dialog opens.
 func (e Executed) why(a fleet.Action) string { return Act{}.As(e.States, a).Why }

@@ -8,15 +8,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Field is one labelled input of a form. Name is what the form sends, ID its element (empty: Name).
+// Field is one labelled input of a form. Name is the form key, ID the element's id (empty: Name).
 type Field struct {
 	Name, ID, Label, Value string
-	Type                   string // of an input: "" is text
+	Type                   string // input type; empty: text
 	Hint, Unit, Error      string
 	Short, Required        bool
-	When                   fleet.When       // from when on an edit counts; empty: it is no edit
-	Attrs                  templ.Attributes // further attributes of the input itself: autocomplete, rows
-	Wrap                   templ.Attributes // and of the element around: data-show-when
+	When                   fleet.When       // when an edit takes effect; empty: the field is no edit
+	Attrs                  templ.Attributes // further attributes of the input: autocomplete, rows
+	Wrap                   templ.Attributes // attributes of the enclosing element: data-show-when
 }
 
 func (f Field) id() string {
@@ -33,7 +33,7 @@ func (f Field) kind() string {
 	return f.Type
 }
 
-// described names what explains the input, for aria-describedby.
+// described lists the ids of the elements that explain the input, for aria-describedby.
 func (f Field) described() string {
 	switch {
 	case f.Hint != "" && f.Error != "":
@@ -53,7 +53,7 @@ func (f Field) attrs() templ.Attributes {
 	}
 	if f.Error != "" {
 		out["aria-invalid"] = "true"
-		out["autofocus"] = true // the first of them gets the focus, also after htmx has swapped the form
+		out["autofocus"] = true // the first invalid field gets the focus, also after htmx has swapped the form
 	}
 	if f.Required {
 		out["required"] = true

@@ -1,11 +1,11 @@
 package kit
 
-// Filter is the box above a list.
+// Filter is the filter box above a list.
 type Filter struct {
-	Link        Link   // of the list as it is shown: its other values stay when the filter changes
-	Type        string // of /complete
+	Link        Link   // address of the list as shown: its other values stay when the filter changes
+	Type        string // resource type for /complete
 	Label       string // "Filter VMs"
 	Value       string
 	Placeholder string
-	Error       string // why the filter cannot be understood
+	Error       string // why the filter is invalid
 }

@@ -2,8 +2,8 @@ package kit
 
 import "github.com/a-h/templ"
 
-// Post makes a form send itself to the path: with scripts the answer takes the target's place as swap says, without them it is the next
-// page. An empty target: the answer goes nowhere, and the page follows by itself.
+// Post makes a form submit to the path. With JavaScript the response replaces the target as swap says; without it, the
+// response is the next page. With an empty target the response is ignored and the live page updates itself.
 func Post(path, target, swap string) templ.OrderedAttributes {
 	out := templ.OrderedAttributes{{Key: "method", Value: "post"}, {Key: "action", Value: path}, {Key: "hx-post", Value: path}}
 	if target != "" {

@@ -2,31 +2,31 @@ package kit
 
 import "quantix/internal/fleet"
 
-// Grid is a page with a row a host and a column for each thing of a noun: what all such pages have.
+// Grid is the common part of pages with a row for each host and a column for each object of a resource type.
 type Grid struct {
 	Link        Link
-	Filter      Filter // of hosts
+	Filter      Filter // filter of the hosts
 	Type        fleet.ResourceType
 	Hosts, Side Extent
 }
 
-// Extent is what of a list stands on this page.
+// Extent is the shown part of a list.
 type Extent struct {
 	Items      int
 	Prev, Next string
 }
 
-// ExtentOf is the extent of a page of a list.
+// ExtentOf is the extent of one page of a list.
 func ExtentOf[T any](p fleet.Page[T]) Extent { return Extent{len(p.Items), p.Prev, p.Next} }
 
-// Empty reports whether there is nothing to draw.
+// Empty reports whether the grid has no rows or no columns.
 func (g Grid) Empty() bool { return g.Hosts.Items == 0 || g.Side.Items == 0 }
 
 func (g Grid) hostPager() Pager {
 	return PagerOf(g.Link, g.Hosts.Items, "host", g.Hosts.Prev, g.Hosts.Next)
 }
 
-// sidePager leads through the columns.
+// sidePager is the pager of the columns.
 func (g Grid) sidePager() (out Pager) {
 	noun, before := g.Type.Is().Plural, g.Type.Is().Plural+"-before"
 	l := g.Link.Without(noun, before)

@@ -6,28 +6,28 @@ import (
 	"github.com/a-h/templ"
 )
 
-// Crumb is one step of the way to a page.
+// Crumb is one breadcrumb.
 type Crumb struct{ Text, Href string }
 
-// Inventory is the way to the lists.
+// Inventory is the breadcrumb of the lists.
 var Inventory = []Crumb{{"Inventory", "/"}}
 
-// Head is the top of a page: the way to it, what it is about, what can be asked of that, and its tabs.
+// Head is the top of a page: breadcrumbs, title, actions and tabs.
 type Head struct {
 	Crumbs []Crumb
 	Icon   templ.Component // nil: none
 	Title  string
 	Acts   templ.Component // nil: none
 	Tabs   []Tab
-	Of     string // what the tabs are; empty: "Views"
+	Of     string // label of the tabs; empty: "Views"
 }
 
-// Following is how the head of one object's page follows it.
+// Following configures how the head of an object's page follows the object's changes.
 type Following struct {
 	ID, Keys, Href, Every string
-	Gap                   string           // seconds: it changes no more often than that; empty: it may at any time
-	Gone, GoneHref        string           // what is said when the object is gone, and where to go on; empty: it does not go
-	More                  templ.Attributes // of the head
+	Gap                   string           // seconds: minimum time between two updates; empty: no minimum
+	Gone, GoneHref        string           // message and link for a deleted object; empty: the object cannot be deleted
+	More                  templ.Attributes // further attributes of the head
 }
 
 func (f Following) attrs() templ.Attributes {
@@ -42,5 +42,5 @@ func (f Following) attrs() templ.Attributes {
 	return out
 }
 
-// Named is a thing's name and its page.
+// Named is an object's name and the address of its page.
 type Named struct{ Name, Href string }

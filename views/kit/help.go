@@ -8,10 +8,10 @@ import (
 	"quantix/views"
 )
 
-// Topic is a heading of the manual: "storage#create-a-pool". A test holds that each leads somewhere.
+// Topic is a heading of the manual: "storage#create-a-pool". A test checks that every topic exists.
 type Topic string
 
-// The topics of forms.
+// Topics of the forms.
 const (
 	HelpHostLabels    Topic = "hosts#label-hosts"
 	HelpPool          Topic = "storage#create-a-pool"

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HostChoice is a host with a box to tick.
+// HostChoice is a host with a checkbox.
 type HostChoice struct {
 	ID     fleet.HostID
 	Name   string
@@ -15,8 +15,8 @@ type HostChoice struct {
 	Chosen bool
 }
 
-// Lack is what a host lacks for what it may be chosen for.
+// Lack is a missing capability of a host for the form's choice.
 type Lack struct {
 	Text string
-	When templ.Attributes // of the note: data-show-when; nil: it always holds
+	When templ.Attributes // of the note: data-show-when; nil: the note always applies
 }

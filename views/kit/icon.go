@@ -11,16 +11,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drawn is markup that is the same on every page. It is rendered once: a list holds hundreds of icons and chips.
+// drawn is markup that is the same on every page. It is rendered once, since a list holds hundreds of icons and chips.
 type drawn string
 
-// Render writes the markup.
+// Render writes the cached markup.
 func (d drawn) Render(_ context.Context, w io.Writer) error {
 	_, err := io.WriteString(w, string(d))
 	return err
 }
 
-// drawings keeps what was drawn by what it shows. The keys come from the templates' own words, so there are few.
+// drawings caches rendered markup. The keys come from the templates' literals, so there are few.
 type drawings[K comparable] struct {
 	mu   sync.RWMutex
 	done map[K]templ.Component
@@ -35,7 +35,7 @@ func (s *drawings[K]) get(key K, draw func() templ.Component) templ.Component {
 	}
 	var out strings.Builder
 	if err := draw().Render(context.Background(), &out); err != nil {
-		return draw() // which says the same where it is asked for
+		return draw() // an uncached component reports the error when rendered
 	}
 	d = drawn(out.String())
 	s.mu.Lock()
@@ -54,7 +54,7 @@ var (
 
 type iconKey struct{ name, first, second string }
 
-// Icon draws one of the sprite's icons; class adds a tone, "lg" or "spin".
+// Icon renders an icon of the sprite. class adds a tone, "lg" or "spin".
 func Icon(name string, class ...string) templ.Component {
 	key := iconKey{name: name}
 	switch len(class) {

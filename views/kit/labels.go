@@ -6,25 +6,25 @@ import (
 	"quantix/internal/fleet"
 )
 
-// LabelForm asks for the labels of the hosts that an object comes to by itself.
+// LabelForm edits the host labels by which an object is assigned automatically.
 type LabelForm struct {
-	Dialog   Dialog // where it is a form of its own
-	Of       string // the subject: "pool:<id>", or "pool" for a new one
+	Dialog   Dialog // dialog, where the form is not part of another one
+	Of       string // the subject: "pool:<id>", or "pool" for a new pool
 	Word     string // "pool"
 	Selector string
 	Preview  LabelPreview
-	Error    string // at the field
+	Error    string // error of the label field
 	Errors   Errors
 }
 
-// LabelPreview is which hosts have the labels now.
+// LabelPreview lists the hosts that currently have the labels.
 type LabelPreview struct {
 	fleet.Labelled
-	Asked bool   // there are labels to look for
-	Error string // what is wrong with them
+	Asked bool   // the form has labels to match
+	Error string // error of the labels
 }
 
-// hosts is what the preview says: "3 hosts match: h1, h2, h3. 1 of them does not have it yet: h1."
+// hosts summarizes the preview: "3 hosts match: h1, h2, h3. 1 of them does not have it yet: h1."
 func (p LabelPreview) hosts() string {
 	if p.All == 0 {
 		return "No host has all of these labels now. Those that get them get it then."
@@ -68,7 +68,7 @@ func besideNames(b fleet.ByLabel) string {
 	return named(names, b.All)
 }
 
-// cannot are the hosts that do not get it though nobody released it there.
+// cannot are the matching hosts without the object, apart from those that a person released.
 func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	for _, h := range b.Left {
 		if h.Why != fleet.ReleasedByPerson {
@@ -78,7 +78,7 @@ func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	return out
 }
 
-// RetriedText says what came of it.
+// RetriedText describes the result of a retry on several hosts.
 func RetriedText(r fleet.Retried) string {
 	out := Count(len(r.Tasks), "host") + " will try again."
 	if r.Offline > 0 {

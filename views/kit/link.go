@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Link is an address whose query can be changed one value at a time.
+// Link is an address with a query whose values can be changed one at a time.
 type Link struct {
 	Path  string
 	Query url.Values
 }
 
-// With gives the link with one more value of the query; an empty one takes the name out.
+// With is the link with one value of the query set; an empty value removes the name.
 func (l Link) With(name, value string) Link {
 	q := url.Values{}
 	maps.Copy(q, l.Query)
@@ -24,7 +24,7 @@ func (l Link) With(name, value string) Link {
 	return Link{l.Path, q}
 }
 
-// Without gives the link without these names.
+// Without is the link without the names.
 func (l Link) Without(names ...string) Link {
 	for _, n := range names {
 		l = l.With(n, "")
@@ -32,13 +32,13 @@ func (l Link) Without(names ...string) Link {
 	return l
 }
 
-// First gives the link to the first page of the list.
+// First is the link to the first page of the list.
 func (l Link) First() Link { return l.Without("after", "before") }
 
-// At gives the same query at another path.
+// At is the link with the same query at another path.
 func (l Link) At(path string) Link { return Link{path, l.Query} }
 
-// String is the address.
+// String is the link as a URL.
 func (l Link) String() string {
 	if q := l.Query.Encode(); q != "" {
 		return l.Path + "?" + q
@@ -46,7 +46,7 @@ func (l Link) String() string {
 	return l.Path
 }
 
-// Names lists the query's names but some, sorted.
+// Names are the query's names except some, sorted.
 func (l Link) Names(but ...string) []string {
 	out := slices.Sorted(maps.Keys(l.Query))
 	return slices.DeleteFunc(out, func(n string) bool { return slices.Contains(but, n) })

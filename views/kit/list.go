@@ -1,4 +1,5 @@
-// Package kit holds what pages of all nouns are made of: lists, tables, matrices, heads, tabs, acts, forms, chips, and what keeps a page live.
+// Package kit holds the parts shared by all pages: lists, tables, matrices, heads, tabs, acts, forms, chips and live
+// updates.
 package kit
 
 import (
@@ -10,32 +11,32 @@ import (
 	"quantix/views"
 )
 
-// List is what the pages of all lists have in common: which part of the list is shown, how, and how to go on from there.
+// List is the common part of all list pages: filter, order, columns and the current page.
 type List struct {
-	Name       string  // "vms": the list's address, and the noun of its views and CSV
-	Link       Link    // of the page as it is shown
-	Share      string  // the same as a whole address
-	Columns    Columns // all that there are
-	Shown      Columns // those that the address asks for
-	Sort       string  // as the address says it, or the list's own
+	Name       string  // "vms": the list's address, and the name for its saved views and CSV
+	Link       Link    // address of the page as shown
+	Share      string  // the same as an absolute URL
+	Columns    Columns // all available columns
+	Shown      Columns // columns chosen by the address
+	Sort       string  // as in the address, or the list's default
 	Filter     Filter
-	Count      int    // rows on this page
-	Prev, Next string // cursors; empty: at the start, at the end
+	Count      int    // rows on the current page
+	Prev, Next string // cursors; empty: first page, last page
 	Now        time.Time
 }
 
-// Column is a column that a person may choose.
+// Column is a column of a list.
 type Column struct {
 	Key, Label string
-	Sort       string // the key to order by; empty: it cannot be
+	Sort       string // sort key; empty: not sortable
 	Class      string
-	Extra      bool // shown only where it is chosen
+	Extra      bool // shown only on request
 }
 
-// Columns are the columns of a list in their order; the name always stands before them.
+// Columns are the columns of a list in order, without the name column, which always comes first.
 type Columns []Column
 
-// Chosen are the columns that the address l asks for; where it names none, all but the extra ones.
+// Chosen are the columns named by the address l; without names, all columns that are not Extra.
 func (all Columns) Chosen(l Link) Columns {
 	keys := strings.Split(l.Query.Get("columns"), ",")
 	chosen := slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return !slices.Contains(keys, c.Key) })
@@ -55,8 +56,8 @@ func (all Columns) keys() string {
 
 func (all Columns) has(c Column) bool { return slices.Contains(all, c) }
 
-// toggle is the address of the list with a column more or less. The choice that is the list's own is not spelt out, so that
-// the same view has the same address; the last column stays.
+// toggle is the address of the list with the column added or removed. The default choice is left out of the address, so
+// that one view has one address. The last column cannot be removed.
 func (l *List) toggle(c Column) string {
 	next := slices.DeleteFunc(slices.Clone(l.Columns), func(other Column) bool { return l.Shown.has(other) == (other == c) })
 	switch keys := next.keys(); {
@@ -69,12 +70,12 @@ func (l *List) toggle(c Column) string {
 	}
 }
 
-// csv is where all of the list lies that the filter lets through.
+// csv is the address of the CSV export of all rows that match the filter.
 func (l *List) csv() string {
 	return l.Link.First().Without("columns", "limit").At("/" + l.Name + ".csv").String()
 }
 
-// views is the menu of the list's views, and which of them is shown.
+// views is the address of the saved views menu, which marks the current view.
 func (l *List) views() string {
 	query, _ := fleet.ViewQuery(l.Name, l.Link.Query)
 	return views.SavedViewsPath(l.Name, query)

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// What a live part asks for is what it shows: its fragment is its content, without the element that follows.
+// TestLivePartIsFragmentOfItsPage checks that the fragment of a live part is its content, without the enclosing
+// element.
 func TestALivePartIsAFragmentOfItsPage(t *testing.T) {
 	t.Parallel()
 	live := withChildren(Live("rows", "card", "vms hosts", "/vms?tab=x&sort=name", "30s", "poke delay:6s"), Chip("ok", "eye", "In it"))
@@ -33,7 +34,8 @@ func TestALivePartIsAFragmentOfItsPage(t *testing.T) {
 	}
 }
 
-// An object's head is replaced as a whole, so that it can say another phase to scripts.
+// TestObjectHeadFragmentIncludesItself checks that an object's head is replaced as a whole, so that its attributes
+// report the new phase to scripts.
 func TestAnObjectsHeadIsAFragmentWithItself(t *testing.T) {
 	t.Parallel()
 	head := withChildren(ObjectHead(Head{

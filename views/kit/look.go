@@ -2,7 +2,7 @@ package kit
 
 import "quantix/internal/fleet"
 
-// Severity is the class for a tone; idle has none.
+// Severity is the CSS class of a severity; idle has none.
 func Severity(t fleet.Severity) string {
 	if t == fleet.SeverityIdle {
 		return ""
@@ -10,7 +10,7 @@ func Severity(t fleet.Severity) string {
 	return string(t)
 }
 
-// phaseIcon is the icon for a VM's phase; it turns while the phase is on its way.
+// phaseIcon is the icon of a VM's phase. spin: the phase is transitional.
 func phaseIcon(p fleet.Phase) (name string, spin bool) {
 	switch p {
 	case fleet.PhaseRunning, fleet.PhaseNeedsRestart:
@@ -27,7 +27,7 @@ func phaseIcon(p fleet.Phase) (name string, spin bool) {
 	return "loader", true
 }
 
-// ToneIcon is the icon for a tone.
+// ToneIcon is the icon of a severity.
 func ToneIcon(t fleet.Severity) string {
 	switch t {
 	case fleet.SeverityOK:

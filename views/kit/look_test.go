@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Every phase has a look: colour, icon and word, and none falls through to another's.
+// TestEveryPhaseHasALook checks that every phase has its own colour, icon and word.
 func TestEveryPhaseHasALook(t *testing.T) {
 	t.Parallel()
 	for _, p := range fleet.VMPhases {

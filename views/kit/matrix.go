@@ -8,36 +8,36 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Matrix is a NIC with what hosts say about objects that they execute, a row about each T: one object on all its hosts, or all
-// objects on one host.
+// Matrix is a card with the status of assigned objects, one row for each T: one object on all its hosts, or all objects
+// of one host.
 type Matrix[T any] struct {
 	Title    string
-	Aside    templ.Component // beside the title
-	Label    string          // of the table
+	Aside    templ.Component // next to the title
+	Label    string          // accessible name of the table
 	Class    string
-	First    string  // the head of the first column
-	Head     Columns // of the others
+	First    string  // header of the first column
+	Head     Columns // headers of the other columns
 	Items    []T
 	Row      func(T) Row
-	Statuses func(Columns, T) templ.Component // after the first
-	Acts     func(T) []Act                    // nil: rows have none of their own
-	None     templ.Component                  // said where there are no rows
+	Statuses func(Columns, T) templ.Component // cells after the first
+	Acts     func(T) []Act                    // nil: rows have no actions
+	None     templ.Component                  // shown where there are no rows
 
-	Counters []Tab  // above the rows; each leads to those that it counts
-	Filter   Filter // likewise; without a link there is none
-	Pager    Pager  // below them
+	Counters []Tab  // above the rows; each links to the rows that it counts
+	Filter   Filter // above the rows; without a link there is no filter
+	Pager    Pager  // below the rows
 }
 
-// HostStatusesShown is how many rows of a matrix stand on one page.
+// HostStatusesShown is the number of matrix rows on one page.
 const HostStatusesShown = 25
 
-// HostStatuses is a page of the matrix of one object on its hosts.
+// HostStatuses is one page of an object's matrix of hosts.
 type HostStatuses[T any] struct {
 	Items          []T
-	SeverityCounts fleet.SeverityCounts // of all hosts
+	SeverityCounts fleet.SeverityCounts // over all hosts
 	Prev, Next     string               // cursors around Items
 	Filter         string
-	Error          string // why the filter cannot be understood
+	Error          string // why the filter is invalid
 }
 
 // HostsMatrix is the matrix of one object on its hosts; l is the address of its page.

@@ -1,12 +1,12 @@
 package kit
 
-// Pager leads through a list by cursors: on, back, and to its start.
+// Pager links to the first, previous and next page of a cursor-paged list.
 type Pager struct {
 	Text              string // "100 VMs on this page"
 	First, Prev, Next string // addresses; empty: not possible
 }
 
-// PagerOf leads through a list of n rows on this page. At the start there is nothing before, so neither back nor first.
+// PagerOf is the pager of a list with n rows on the current page. The first page has no first and no previous link.
 func PagerOf(l Link, n int, noun, prev, next string) Pager {
 	out, l := Pager{Text: Count(n, noun) + " on this page"}, l.First()
 	if prev != "" {

@@ -6,14 +6,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SavedViewsPage is the views that a person keeps of a list, and the form that keeps one more.
+// SavedViewsPage lists a person's saved views of a list, with the form that saves another one.
 type SavedViewsPage struct {
 	List   string // "vms"
-	Query  string // of the list as it is shown, as fleet.ViewQuery writes it: what the form keeps
+	Query  string // query of the list as shown, as fleet.ViewQuery writes it: the form saves it
 	Views  []fleet.SavedView
-	Name   string // as it was typed
+	Name   string // as typed
 	Errors Errors
-	Focus  bool // an answer to the form: the field has the focus again
+	Focus  bool // the page answers the form: its field gets the focus back
 }
 
 var listWords = map[string]string{
@@ -21,7 +21,7 @@ var listWords = map[string]string{
 	"images": "Images", "security-groups": "Security groups",
 }
 
-// problem is why the view was not kept: of its name, or of the whole.
+// problem is the reason why the view was not saved: an error of its name, or of the form.
 func (p SavedViewsPage) problem() string {
 	if text := p.Errors.At("name"); text != "" {
 		return text

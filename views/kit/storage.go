@@ -5,7 +5,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// StorageTabs lead between the lists about storage; that of all hosts only who sees hosts. here is the address of the one that is shown.
+// StorageTabs link the storage lists. The grid of all hosts needs the permission to see hosts. here is the address of
+// the current list.
 func StorageTabs(a fleet.Actor, here string) []Tab {
 	tabs := []Tab{{Text: "Pools", Href: "/pools"}}
 	if policy.May(a, policy.InfraSee, "") {
@@ -15,7 +16,7 @@ func StorageTabs(a fleet.Actor, here string) []Tab {
 	return at(tabs, here)
 }
 
-// NetworkTabs lead between the lists about networks; likewise.
+// NetworkTabs link the network lists in the same way.
 func NetworkTabs(a fleet.Actor, here string) []Tab {
 	tabs := []Tab{{Text: "Networks", Href: "/networks"}}
 	if policy.May(a, policy.InfraSee, "") {

@@ -2,32 +2,33 @@ package kit
 
 import "github.com/a-h/templ"
 
-// Table is the rows of a list, each about a T, or of a NIC on another object's page: that has no Link to sort by.
+// Table is the table of a list, one row for each T, or a table in a card of another object's page. The latter has no
+// Link to sort by.
 type Table[T any] struct {
 	*List
-	ID       string // of the element that follows changes
-	Live     string // by which wake-ups it does
-	Every    string // and how often without any: "30s"
-	Label    string // of the table: "Virtual machines"
-	Type     string // of one row: "VM"
-	Head     Column // of the first column
+	ID       string // id of the live element
+	Live     string // wake-up keys of the live element
+	Every    string // refresh interval without a wake-up: "30s"
+	Label    string // accessible name of the table: "Virtual machines"
+	Type     string // type name of one row: "VM"
+	Head     Column // header of the first column
 	Items    []T
 	Row      func(*T) Row
-	Statuses func(Columns, *T) templ.Component // after the first; one for a row, since a list has a thousand
+	Statuses func(Columns, *T) templ.Component // cells after the first; one component for a row, since a list has a thousand rows
 	Acts     bool                              // rows have a menu
 	Select   bool                              // rows can be selected
-	None     templ.Component                   // said where there are no rows
+	None     templ.Component                   // shown where there are no rows
 }
 
-// Row is how a row begins and ends.
+// Row is the common part of a row: its first cell and its menu.
 type Row struct {
-	ID         string // of the element
+	ID         string // element id
 	Name, Href string
-	Menu       string // address of what can be done
-	Value      string // that selecting it sends
+	Menu       string // address of the row's menu
+	Value      string // value sent when the row is selected
 }
 
-// NameHead is the first column of a list of things with names.
+// NameHead is the first column of a list of named objects.
 var NameHead = Column{Label: "Name", Sort: "name"}
 
 // width is the number of the table's columns.
@@ -42,7 +43,7 @@ func (t Table[T]) width() int {
 	return n
 }
 
-// Sort is the order of a list, as its address says: "name" or "-name".
+// Sort is the order of a list, as written in its address: "name" or "-name".
 type Sort struct {
 	By   string
 	Link Link

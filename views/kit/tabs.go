@@ -2,9 +2,9 @@ package kit
 
 import "cmp"
 
-// Tab is one view of an object or list.
+// Tab is one tab of an object or list.
 type Tab struct {
-	Key      string // how an address says it
+	Key      string // value in the address
 	Text     string
 	Href     string
 	Count    string // "" shows none
@@ -12,8 +12,8 @@ type Tab struct {
 	Here     bool
 }
 
-// TabsAt are tabs with where each leads, and which of them is here: the page's address l with a tab's key as name. The first is
-// the page's own, and needs no key; one that has an address already keeps it.
+// TabsAt are the tabs with their links; the tab whose key is here is current. A tab links to the page's address l with
+// its key as the value of name. The first tab is the default and needs no key. A tab with an address keeps it.
 func TabsAt(l Link, name, here string, tabs ...Tab) []Tab {
 	for i := range tabs {
 		t := &tabs[i]
@@ -29,7 +29,7 @@ func TabsAt(l Link, name, here string, tabs ...Tab) []Tab {
 	return tabs
 }
 
-// TabKeys are the keys of tabs.
+// TabKeys are the keys of the tabs.
 func TabKeys(tabs []Tab) []string {
 	keys := make([]string, len(tabs))
 	for i, t := range tabs {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Dash is the text, or a dash where there is none.
+// Dash is the text, or a dash for an empty text.
 func Dash(text string) string {
 	if text == "" {
 		return "–"
@@ -18,13 +18,13 @@ func Dash(text string) string {
 	return text
 }
 
-// Bytes writes a size as people read it.
+// Bytes formats a size in bytes.
 func Bytes(n int64) string { return fleet.Bytes(n) }
 
-// MiB writes a memory size given in MiB.
+// MiB formats a memory size given in MiB.
 func MiB(n int) string { return Bytes(int64(n) << 20) }
 
-// Count writes a number with a noun: "1 VM", "3 VMs".
+// Count formats a number with a noun: "1 VM", "3 VMs".
 func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
@@ -32,7 +32,7 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Percent of part in whole, 0 to 100.
+// Percent is part in percent of whole, 0 to 100.
 func Percent(part, whole int64) int {
 	if whole <= 0 || part <= 0 {
 		return 0
@@ -40,7 +40,7 @@ func Percent(part, whole int64) int {
 	return int(min(100, (part*100+whole/2)/whole))
 }
 
-// labelList is labels in the order of their keys: "env=prod".
+// labelList lists labels in the order of their keys: "env=prod".
 func labelList(labels map[string]string) []string {
 	out := make([]string, 0, len(labels))
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -49,10 +49,10 @@ func labelList(labels map[string]string) []string {
 	return out
 }
 
-// LabelText is labels as a form shows them: one a line.
+// LabelText formats labels as in a form, one per line.
 func LabelText(labels map[string]string) string { return strings.Join(labelList(labels), "\n") }
 
-// Slug makes text safe inside an element's id.
+// Slug makes text safe inside an element id.
 func Slug(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
@@ -62,13 +62,13 @@ func Slug(s string) string {
 	}, s)
 }
 
-// AHost and TheHost name a host within a sentence and at its beginning; who sees no hosts is not told which.
+// AHost names a host within a sentence. An actor who may not see hosts gets "its host".
 func AHost(name string) string { return cmp.Or(name, "its host") }
 
-// TheHost is aHost at the beginning of a sentence.
+// TheHost is AHost at the beginning of a sentence.
 func TheHost(name string) string { return cmp.Or(name, "Its host") }
 
-// Capital is the text with a capital at its beginning.
+// Capital is the text with a capital first letter.
 func Capital(text string) string {
 	if text == "" {
 		return ""

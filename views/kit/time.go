@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Short writes a length of time by its largest unit: "4 s", "12 min", "3 h", "5 d".
+// Short formats a duration by its largest unit: "4 s", "12 min", "3 h", "5 d".
 func Short(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -20,7 +20,7 @@ func Short(d time.Duration) string {
 	return fmt.Sprintf("%d d", d/(24*time.Hour))
 }
 
-// Took writes how long something lasted: "0.6 s", "12 s", "3 min".
+// Took formats how long an operation lasted: "0.6 s", "12 s", "3 min".
 func Took(d time.Duration) string {
 	if d < 100*time.Millisecond {
 		return fmt.Sprintf("%d ms", max(d, 0).Milliseconds())
@@ -31,7 +31,7 @@ func Took(d time.Duration) string {
 	return Short(d.Round(time.Second))
 }
 
-// Stamp is a moment as the browser's scripts read it.
+// Stamp formats a time for the browser's scripts.
 func Stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

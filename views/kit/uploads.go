@@ -8,10 +8,10 @@ import (
 	"quantix/views"
 )
 
-// uploadPath is where tus finds an upload.
+// uploadPath is the tus address of an upload.
 func uploadPath(id fleet.UploadID) string { return "/uploads/" + url.PathEscape(string(id)) }
 
-// cancelUpload takes it back with all that came.
+// cancelUpload is the action that cancels an upload and deletes its data.
 func cancelUpload(u fleet.Upload, back string) Act {
 	return Act{
 		Icon: "x", Word: "Cancel", Label: "Cancel the upload of " + u.Volume, Post: views.TaskPath(u.TaskID, "cancel"), Back: back,
@@ -19,7 +19,7 @@ func cancelUpload(u fleet.Upload, back string) Act {
 	}
 }
 
-// uploadWords are how far it is, as its host last said it.
+// uploadWords describes an upload's progress, as last reported by its host.
 func uploadWords(u fleet.Upload) string {
 	switch {
 	case u.Note != "" && u.State == fleet.JobRunning:

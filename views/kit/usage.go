@@ -6,7 +6,7 @@ type Share struct {
 	Class   string
 }
 
-// Fullness is the class of a bar that fills: from 80 % it warns, from 90 % it is bad.
+// Fullness is the class of a usage bar: "warn" from 80 %, "bad" from 90 %.
 func Fullness(percent int) string {
 	switch {
 	case percent >= 90:

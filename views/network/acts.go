@@ -25,7 +25,7 @@ func statusOf(h fleet.NetworkHost) kit.ExecutedHostStatus {
 	}
 }
 
-// Acts is everything that can be asked about a network.
+// Acts are the actions on a network.
 func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
 	path, e := views.NetworkPath(n.ID), executed(a, n)
 	return []kit.Act{
@@ -35,17 +35,17 @@ func Acts(a fleet.Actor, n fleet.NetworkView) []kit.Act {
 	}
 }
 
-// vmsHere is the list of the VMs with a NIC on the network on one host.
+// vmsHere is the address of the list of the host's VMs with a NIC on the network.
 func vmsHere(n fleet.NetworkView, h fleet.NetworkHost) string {
 	return kit.Link{Path: "/vms"}.With("filter", "network:"+strconv.Quote(n.Name)+" host:"+strconv.Quote(h.HostName)).String()
 }
 
-// statusActs is what can be asked about a network on one host.
+// statusActs are the actions on a network on one host.
 func statusActs(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) []kit.Act {
 	return executed(a, n).StatusActs(statusOf(cell), kit.Act{Icon: "monitor", Word: "VMs with NICs on it here", Href: vmsHere(n, cell)})
 }
 
-// retry is what the page's head offers where the network failed.
+// retry are the retry actions in the page's head.
 func retry(p Page) []kit.Act {
 	cells := make([]kit.ExecutedHostStatus, len(p.Network.Hosts))
 	for i, h := range p.Network.Hosts {

@@ -10,20 +10,21 @@ import (
 	"quantix/views/kit"
 )
 
-// Book is the addresses of a network that is defined here.
+// Book lists the addresses of a managed network.
 type Book struct {
 	fleet.NetworkAddresses
-	Find string               // what a person looks for in it
-	Host fleet.HostID         // of which host alone it is; empty: of all
-	Name string               // of that host
-	Rows []fleet.AddressInUse // those in use that fit, the first shownRows of them
-	Fit  int                  // how many fit
+	Find string               // search text
+	Host fleet.HostID         // only addresses of this host; empty: of all hosts
+	Name string               // name of Host
+	Rows []fleet.AddressInUse // matching addresses in use, at most shownRows
+	Fit  int                  // number of matches
 }
 
 // shownRows is how many addresses in use a page shows.
 const shownRows = 200
 
-// NewBook cuts what is in use to what a person looks for: a part of an address, or of the name of a VM, a guest or a host.
+// NewBook filters the addresses in use by a search text: a part of an address, or of the name of a VM, a guest or a
+// host.
 func NewBook(all fleet.NetworkAddresses, find string, host fleet.HostID) Book {
 	b := Book{NetworkAddresses: all, Find: find, Host: host}
 	text := strings.ToLower(strings.TrimSpace(find))
@@ -42,15 +43,15 @@ func NewBook(all fleet.NetworkAddresses, find string, host fleet.HostID) Book {
 	return b
 }
 
-// ReserveForm is what a person typed about a reservation.
+// ReserveForm holds the values that a person typed for a reservation.
 type ReserveForm struct{ MAC, IP, Name string }
 
 // ReservePage is the dialog that reserves an address of the network.
 type ReservePage struct {
 	Network fleet.NetworkView
 	In      ReserveForm
-	Next    string // the next free address; empty: there is none
-	NIC     string // whose NIC it is, where a VM's page asks; empty: any
+	Next    string // next free address; empty: none
+	NIC     string // VM of the NIC, where a VM's page opens the dialog; empty: any
 	Back    string
 	Errors  kit.Errors
 }

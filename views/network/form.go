@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Form is a new network as a person typed it.
+// Form is the form of a new network, as typed.
 type Form struct {
 	Name, Mode, Domain, Bridge, MTU, Device, Description string
 	VNI, Underlay, VLAN, Direct                          string
@@ -21,16 +21,16 @@ type Form struct {
 	Errors                                               kit.Errors
 }
 
-// SubnetForm is one family's addresses: a range and a lease a line.
+// SubnetForm holds the addresses of one family: ranges and leases, one per line.
 type SubnetForm struct {
 	Gateway, Ranges, Leases string
 	DHCP                    bool
 }
 
-// modes are what a network can be, in the form's order.
+// modes are the network modes, in the form's order.
 func modes() []fleet.NetworkType { return fleet.NetworkTypes() }
 
-// forField shows a part of the form where a mode is chosen that has the field.
+// forField shows a part of the form only for modes with the field.
 func forField(field string) templ.Attributes {
 	var words []string
 	for _, m := range fleet.ModesTaking(field) {
@@ -43,7 +43,7 @@ func forMode(m fleet.NetworkMode) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + string(m)}
 }
 
-// across is shown for the modes in which guests of different hosts meet, and apart for the others.
+// across shows a part for the modes that connect guests of different hosts, or else for the other modes.
 func across(across bool) templ.Attributes {
 	var words []string
 	for _, t := range fleet.NetworkTypes() {
@@ -54,7 +54,8 @@ func across(across bool) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + strings.Join(words, "|")}
 }
 
-// Lacks is what a host lacks for networks of the mode; empty: for that which the form chooses.
+// Lacks are the capabilities that a host lacks for networks of the mode; with an empty mode, notes for each mode that
+// the form can choose.
 func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
 	if h.Status == nil {
 		return nil

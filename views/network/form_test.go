@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a host cannot have stands beside it where that is chosen, and by which device it must not be cut off.
+// TestFormShowsMissingHostCapabilities checks that the form shows, next to each host, missing capabilities for the
+// chosen mode, and the device that the agent's connection needs.
 func TestTheFormSaysWhatAHostLacks(t *testing.T) {
 	t.Parallel()
 	h := fleet.Host{Status: &fleet.HostStatus{Inventory: fleet.Inventory{

@@ -7,10 +7,10 @@ import (
 	"quantix/views/kit"
 )
 
-// GrantAll stands for all projects in a grant's form and path.
+// GrantAll is the value for "all projects" in a grant's form and path.
 const GrantAll = "all"
 
-// GrantForm opens the network to one more project. Projects are those that it is not open to.
+// GrantForm grants the network to one more project. Projects are those without the grant.
 type GrantForm struct {
 	Projects kit.Choices
 	Errors   kit.Errors

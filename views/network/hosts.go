@@ -20,7 +20,7 @@ var onHosts = kit.Columns{
 	{Key: "heard", Label: "Heard"},
 }
 
-// onWires is onHosts for networks in which hosts have no address.
+// onWires are the columns for networks without an address on the hosts.
 var onWires = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "bridge", Label: "Bridge"},
@@ -31,10 +31,10 @@ var onWires = kit.Columns{
 	{Key: "heard", Label: "Heard"},
 }
 
-// onOverlays are the same with who is at the other ends.
+// onOverlays are onWires with the overlay's endpoint and peers.
 var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Label: "Own address"}, kit.Column{Key: "peers", Label: "Peers"})
 
-// onDevices are onWires where there is no bridge, and onCounted the same with how many NICs there is room for.
+// onDevices are onWires for networks without a bridge. onCounted are onDevices with the number of free NIC slots.
 var (
 	onDevices = slices.Delete(slices.Clone(onWires), 1, 2)
 	onCounted = slices.Insert(slices.Clone(onDevices), 1, kit.Column{Key: "nics", Label: "NICs"})

@@ -12,7 +12,7 @@ import (
 	"quantix/views/kit"
 )
 
-// StatusOf is the network's part on one host.
+// StatusOf is the network's status on one host.
 func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	for _, h := range n.Hosts {
 		if h.HostID == host {
@@ -22,7 +22,7 @@ func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
 }
 
-// says is one thing that a host says about a network.
+// says is the cell text of one column, from the host's report about the network.
 func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":
@@ -59,7 +59,7 @@ func kindWord(n fleet.NetworkView) string {
 	return "Network of libvirt"
 }
 
-// peersKnown is how many of the overlay's other hosts a host sends to: "2 of 3".
+// peersKnown is how many other hosts of the overlay the host sends to: "2 of 3".
 func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	if s.VTEP == "" {
 		return ""
@@ -71,12 +71,12 @@ func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	return strconv.Itoa(s.Peers) + " of " + strconv.Itoa(others)
 }
 
-// undone reports whether the host undid its newest change, as it says now.
+// undone reports whether the host has rolled back its newest change, according to a current report.
 func undone(h fleet.NetworkHost) bool {
 	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
 }
 
-// source is the addresses of a network that is defined here, or what it is on; empty for others.
+// source is the subnets of a managed network, or the device below it; empty for other networks.
 func source(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return ""
@@ -128,7 +128,8 @@ func sinceWord(n fleet.NetworkView) string {
 	return "Created"
 }
 
-// stoppedByOthers reports whether somebody stopped the network on the host, as it says now.
+// stoppedByOthers reports whether the network was stopped on the host outside of Quantix, according to a current
+// report.
 func stoppedByOthers(h fleet.NetworkHost) bool {
 	return h.State == fleet.NetworkInactive && h.Status != nil && h.Status.ByOthers
 }
@@ -158,7 +159,7 @@ func forwardWord(kind fleet.NetworkKind, forward string) string {
 // valuesNamed is how many different values of hosts a list names.
 const valuesNamed = 4
 
-// eachOf joins the first of the different values that hosts report.
+// eachOf joins the first distinct values that hosts report.
 func eachOf(values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	if len(values) > valuesNamed {
@@ -167,7 +168,7 @@ func eachOf(values []string) string {
 	return kit.Dash(strings.Join(values, "; "))
 }
 
-// Mode is what is wanted of the network, or what hosts report.
+// Mode is the network's mode in the spec, or else as hosts report it.
 func Mode(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return n.Spec.Mode.Is().Word
@@ -179,7 +180,7 @@ func Mode(n fleet.NetworkView) string {
 	return eachOf(words)
 }
 
-// Subnets are those that are wanted, or those that hosts report.
+// Subnets are the subnets in the spec, or else those that hosts report.
 func Subnets(n fleet.NetworkView) string {
 	if n.Spec != nil {
 		return kit.Dash(source(n))
@@ -187,7 +188,7 @@ func Subnets(n fleet.NetworkView) string {
 	return eachOf(n.Health.Subnets)
 }
 
-// hostNames names few hosts and counts many.
+// hostNames lists the hosts by name if they are few, else their number.
 func hostNames(n fleet.NetworkView) string {
 	if len(n.Hosts) < n.Health.Hosts || len(n.Hosts) > 0 && n.Hosts[0].HostName == "" {
 		return kit.Count(n.Health.Hosts, "host")

@@ -10,7 +10,8 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// What a silent host said last is never drawn as what is: no chip, bar or figure of it stands where the present does.
+// TestUnknownNeverShowsTheLastValueAsCurrent checks that the last report of an offline host gets no chip, bar or figure
+// of a current value.
 func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
 	t.Parallel()
 	silent := noon.Add(-31 * time.Second)

@@ -13,7 +13,7 @@ type ListPage struct {
 	Networks []fleet.NetworkView
 }
 
-// Columns are the columns of networks.
+// Columns are the columns of the network list.
 var Columns = kit.Columns{
 	{Key: "kind", Label: "Kind"},
 	{Key: "health", Label: "Health"},

@@ -1,4 +1,4 @@
-// Package network shows networks: their list, one on each host, and who may use it.
+// Package network renders networks: the list, one network on its hosts, its addresses, port groups and grants.
 package network
 
 import (
@@ -9,21 +9,21 @@ import (
 	"quantix/views/kit"
 )
 
-// Page is one network; VMs are those of its tab.
+// Page shows one network. VMs are filled on the VMs tab only.
 type Page struct {
 	Actor    fleet.Actor
 	Link     kit.Link
 	Tab      string
 	Network  fleet.NetworkView
-	Statuses kit.HostStatuses[fleet.NetworkHost] // of tab hosts
+	Statuses kit.HostStatuses[fleet.NetworkHost] // tab hosts
 	VMs      []fleet.VMView
-	Picture  fleet.NetworkTopology // of tab topology
+	Picture  fleet.NetworkTopology // tab topology
 	Prev     string                // cursors around VMs
 	Next     string
 	Grant    GrantForm
-	Groups   GroupsTab     // of tab groups
-	Book     Book          // of tab addresses
-	ByLabel  fleet.ByLabel // of tabs hosts and summary, for those who see hosts
+	Groups   GroupsTab     // tab groups
+	Book     Book          // tab addresses
+	ByLabel  fleet.ByLabel // tabs hosts and summary, for actors who may see hosts
 	Now      time.Time
 }
 
@@ -32,7 +32,7 @@ func (p Page) tabs() []kit.Tab {
 		kit.Tab{Key: "hosts", Text: "Hosts"}, kit.Tab{Key: "topology", Text: "Topology"}, kit.Tab{Key: "vms", Text: "VMs"}, kit.Tab{Key: "addresses", Text: "Addresses"}, kit.Tab{Key: "groups", Text: "Port groups"}, kit.Tab{Key: "grants", Text: "Sharing"}, kit.Tab{Key: "summary", Text: "Summary"})
 }
 
-// Tabs are the names of the views of a network; the first is its own.
+// Tabs are the keys of the network page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) liveKeys() string {
@@ -45,5 +45,5 @@ func (p Page) liveKeys() string {
 	return p.key()
 }
 
-// key is what changes when the network does.
+// key is the network's wake-up key.
 func (p Page) key() string { return "net:" + string(p.Network.ID) }

@@ -10,24 +10,24 @@ import (
 	"quantix/views/kit"
 )
 
-// GroupsTab is a network's port groups, and the form that opens one to a project.
+// GroupsTab lists a network's port groups, with the form that grants one to a project.
 type GroupsTab struct {
 	All      []fleet.PortGroupUse
-	Group    string // that is chosen in the form
+	Group    string // chosen in the form
 	Projects kit.Choices
 	Errors   kit.Errors
 }
 
-// GroupForm is what a person typed about a port group.
+// GroupForm holds the values that a person typed for a port group.
 type GroupForm struct {
 	Name, Description, VLAN, Trunk   string
 	ToAverage, ToPeak, ToBurst       string
 	FromAverage, FromPeak, FromBurst string
 	Restricted                       bool
-	Guard                            string // "on", "off"; empty: as is usual
+	Guard                            string // "on", "off"; empty: the default
 }
 
-// DefaultGroup is a security group that a port group may give to NICs.
+// DefaultGroup is a choice of a security group for a port group's NICs.
 type DefaultGroup struct {
 	ID     fleet.SecurityGroupID
 	Name   string
@@ -39,16 +39,16 @@ var guards = []kit.Option{
 	{Value: "", Text: "as is usual: on for tenants' NICs"}, {Value: "on", Text: "on"}, {Value: "off", Text: "off, for tenants' NICs too"},
 }
 
-// GroupPage is the dialog about a port group that there is, or that is to come.
+// GroupPage is the dialog of a new or existing port group.
 type GroupPage struct {
 	Network fleet.NetworkView
-	Old     string // the name of the one that there is; empty: it is to come
+	Old     string // name of the existing port group; empty: a new one
 	In      GroupForm
-	Groups  []DefaultGroup // the fleet's security groups
+	Groups  []DefaultGroup // security groups of the fleet
 	Errors  kit.Errors
 }
 
-// FormOf is the form as the port group is.
+// FormOf is the form of an existing port group.
 func FormOf(g fleet.PortGroup) GroupForm {
 	f := GroupForm{Name: g.Name, Description: g.Description, Restricted: g.Restricted}
 	f.ToAverage, f.ToPeak, f.ToBurst = rateTexts(g.ToGuest)
@@ -91,10 +91,10 @@ func (p GroupPage) dialog() kit.Dialog {
 	return d
 }
 
-// noVLAN is why the network keeps no VLANs apart; empty: it does.
+// noVLAN is the reason why the network cannot tag VLANs; empty: it can.
 func noVLAN(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.TagsVLANs()) }
 
-// noFilter is why nothing filters what passes the network's NICs; empty: hosts can.
+// noFilter is the reason why hosts cannot filter traffic of the network's NICs; empty: they can.
 func noFilter(n fleet.NetworkView) string { return kit.WhyNot(n.Spec.FiltersNICs()) }
 
 func (p Page) newGroup() kit.Act {
@@ -121,7 +121,7 @@ func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
 	return append(acts, remove.Needs(p.Actor, policy.InfraChange))
 }
 
-// openTo says who may use the port group besides those who run the hosts.
+// openTo describes who may use the port group besides infrastructure administrators.
 func openTo(n fleet.NetworkView, g fleet.PortGroupUse) string {
 	var names []string
 	for _, x := range g.Grants {

@@ -7,13 +7,13 @@ import (
 	"quantix/views/kit"
 )
 
-// AccountPage is one's own account.
+// AccountPage is the signed-in user's own account.
 type AccountPage struct {
 	User      fleet.User
 	Projects  []kit.Named
-	Roles     map[string]fleet.Role // by the project's name
-	SignedIn  time.Time             // when this session began
-	Idle, Max time.Duration         // how long a session may be unused, and last
+	Roles     map[string]fleet.Role // by project name
+	SignedIn  time.Time             // start of the current session
+	Idle, Max time.Duration         // idle timeout and maximum lifetime of a session
 	Now       time.Time
 }
 
@@ -21,7 +21,7 @@ func accountTabs(here string) []kit.Tab {
 	return kit.TabsAt(kit.Link{}, "", here, kit.Tab{Key: "account", Text: "Account", Href: "/account"}, kit.Tab{Key: "tokens", Text: "API tokens", Href: "/account/tokens"})
 }
 
-// longer writes a length of time in words: "30 minutes", "12 hours".
+// longer formats a duration in words: "30 minutes", "12 hours".
 func longer(d time.Duration) string {
 	if d < time.Hour {
 		return kit.Count(int(d/time.Minute), "minute")

@@ -5,21 +5,21 @@ import (
 	"quantix/views/kit"
 )
 
-// MemberRow is a person's role in the project.
+// MemberRow is a user's role in the project.
 type MemberRow struct {
 	UserID fleet.UserID
 	Name   string
 	Role   fleet.Role
 }
 
-// MemberForm gives a person a role in the project. Users are those who may be chosen.
+// MemberForm gives a user a role in the project. Users are the users to choose from.
 type MemberForm struct {
 	User, Role string
 	Users      kit.Choices
 	Errors     kit.Errors
 }
 
-// memberActs are what can be made of a member's role.
+// memberActs are the actions on a member's role.
 func (p ProjectPage) memberActs(m MemberRow) []kit.Act {
 	become := func(role, icon, word string) kit.Act {
 		return kit.Act{

@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// ProjectPage is one project with its members.
+// ProjectPage shows one project with its members.
 type ProjectPage struct {
 	Actor   fleet.Actor
 	Project fleet.Project

@@ -6,11 +6,11 @@ import (
 	"quantix/views/kit"
 )
 
-// ProjectForm is a project as a person typed it. ID empty: a new one.
+// ProjectForm is the form of a project, as typed. An empty ID is a new project.
 type ProjectForm struct {
 	ID                fleet.ProjectID
 	Name, Description string
-	Pool, Network     string // defaults of its new VMs, by id
+	Pool, Network     string // ids of the default pool and network for new VMs
 	Pools, Networks   kit.Choices
 	Errors            kit.Errors
 }

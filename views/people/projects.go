@@ -6,7 +6,7 @@ import (
 	"quantix/views/kit"
 )
 
-// ProjectsPage is the list of the projects that a person sees.
+// ProjectsPage is the list of projects that the actor may see.
 type ProjectsPage struct {
 	Actor    fleet.Actor
 	Projects []fleet.Project

@@ -5,7 +5,7 @@ import (
 	"quantix/views/kit"
 )
 
-// roleIn is what the person is in a project: by it, or by a role that reaches all projects.
+// roleIn is the actor's role in a project: the project's own role, or a role over all projects.
 func roleIn(a fleet.Actor, project fleet.ProjectID) string {
 	if a.Role != fleet.RoleNone {
 		return roleWord(a.Role)
@@ -13,7 +13,7 @@ func roleIn(a fleet.Actor, project fleet.ProjectID) string {
 	return roleWord(a.Projects[project])
 }
 
-// roleWord is a role as people read it.
+// roleWord is the label of a role.
 func roleWord(r fleet.Role) string {
 	switch r {
 	case fleet.RoleAdmin:

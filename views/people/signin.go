@@ -2,13 +2,13 @@ package people
 
 import "quantix/views/kit"
 
-// SignInPage is the sign-in form. Error is one sentence for all that can be wrong.
+// SignInPage is the sign-in form. Error is one generic sentence for every failed sign-in.
 type SignInPage struct{ Name, Next, Error string }
 
-// PasswordPage changes one's own password. Must: nothing else is possible before.
+// PasswordPage changes the signed-in user's own password. Must: the user has to change it before anything else.
 type PasswordPage struct {
 	Name, Next string
 	Must       bool
-	EndTokens  bool // the API tokens' box is ticked
+	EndTokens  bool // the box "end API tokens" is ticked
 	Errors     kit.Errors
 }

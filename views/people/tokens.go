@@ -7,16 +7,16 @@ import (
 	"quantix/views/kit"
 )
 
-// TokensPage is one's own API tokens. Made is the one that was made by this very request, with its secret.
+// TokensPage lists the signed-in user's own API tokens. Made is the token created by this request, with its secret.
 type TokensPage struct {
-	Name   string // of the person
+	Name   string // user name
 	Tokens []fleet.Token
 	Made   *fleet.Token
 	Form   TokenForm
 	Now    time.Time
 }
 
-// TokenForm is a new token as a person typed it; Life is hours, or "0" for ever.
+// TokenForm is the form of a new token, as typed. Life is in hours; "0" means no expiry.
 type TokenForm struct {
 	Name, Life string
 	Errors     kit.Errors

@@ -9,12 +9,12 @@ import (
 	"quantix/views/kit"
 )
 
-// UserPage is one user.
+// UserPage shows one user.
 type UserPage struct {
 	User     fleet.User
 	Actor    fleet.Actor
 	Projects []kit.Named
-	Roles    map[string]fleet.Role // by the project's name
+	Roles    map[string]fleet.Role // by project name
 	Form     UserForm
 	Now      time.Time
 }

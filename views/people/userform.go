@@ -5,11 +5,11 @@ import (
 	"quantix/views/kit"
 )
 
-// UserForm is a user as an administrator typed it. ID empty: a new one.
+// UserForm is the form of a user, as typed by an administrator. An empty ID is a new user.
 type UserForm struct {
 	ID         fleet.UserID
 	Name, Role string
 	Disabled   bool
 	Errors     kit.Errors
-	Password   string // the one-time password of the user that was made by this very request
+	Password   string // one-time password of the user created by this request
 }

@@ -1,4 +1,5 @@
-// Package people shows who may do what: users, projects and their members, sign-in, one's own account and its tokens.
+// Package people renders identities and permissions: users, projects and their members, sign-in, one's own account and
+// API tokens.
 package people
 
 import (
@@ -7,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UsersPage is the list of people who can sign in.
+// UsersPage is the list of users.
 type UsersPage struct {
 	Users []fleet.User
 	Now   time.Time

@@ -25,7 +25,7 @@ func statusOf(cell fleet.PoolHost) kit.ExecutedHostStatus {
 	}
 }
 
-// Acts is everything that can be asked about a pool.
+// Acts are the actions on a pool.
 func Acts(a fleet.Actor, v fleet.PoolView) []kit.Act {
 	path, e := views.PoolPath(v.ID), executed(a, v)
 	acts := []kit.Act{
@@ -45,17 +45,17 @@ func changeCredentials(a fleet.Actor, v fleet.PoolView) kit.Act {
 	return act.Needs(a, policy.InfraChange).As(v.Actions(), fleet.ActCredentials)
 }
 
-// vmsThere is the list of the host's VMs with disks in the pool.
+// vmsThere is the address of the list of the host's VMs with disks in the pool.
 func vmsThere(cell fleet.PoolHost) string {
 	return kit.Link{Path: views.PoolPath(cell.PoolID)}.With("tab", "vms").With("filter", "host:"+strconv.Quote(cell.HostName)).String()
 }
 
-// statusActs is what can be asked about a pool on one host.
+// statusActs are the actions on a pool on one host.
 func statusActs(a fleet.Actor, v fleet.PoolView, cell fleet.PoolHost) []kit.Act {
 	return executed(a, v).StatusActs(statusOf(cell), kit.Act{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(cell)})
 }
 
-// retry is what the page's head offers where the pool failed.
+// retry are the retry actions in the page's head.
 func retry(p Page) []kit.Act {
 	cells := make([]kit.ExecutedHostStatus, len(p.Pool.Hosts))
 	for i, h := range p.Pool.Hosts {
@@ -64,7 +64,7 @@ func retry(p Page) []kit.Act {
 	return executed(p.Actor, p.Pool).Retry(cells, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
-// failing are the first cells in which the pool cannot be used.
+// failing are the first hosts on which the pool is unusable.
 func failing(cells []fleet.PoolHost, most int) []fleet.PoolHost {
 	var out []fleet.PoolHost
 	for _, c := range cells {

@@ -17,7 +17,7 @@ func TestAnActWithoutTheRightSaysSo(t *testing.T) {
 	gone := time.Now()
 	for name, c := range map[string]struct {
 		act  kit.Act
-		want string // the reason; empty: it can be used
+		want string // reason; empty: the act is enabled
 	}{
 		"no right":        {Acts(viewer, fleet.PoolView{})[4], "Ask an administrator."},
 		"the right":       {Acts(admin, fleet.PoolView{})[4], ""},

@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Form is a new pool as a person typed it.
+// Form is the form of a new pool, as typed.
 type Form struct {
 	Name   string
 	Spec   fleet.PoolSpec
@@ -19,7 +19,7 @@ type Form struct {
 	Errors kit.Errors
 }
 
-// fieldsOf is the fields of where pools' bytes are, each shown for the kinds that have it.
+// fieldsOf are the fields of a pool's source, each shown only for pool kinds with the field.
 func (f Form) fieldsOf() (out []sourceField) {
 	for _, p := range fleet.PoolFields() {
 		out = append(out, sourceField{kit.Field{
@@ -30,7 +30,7 @@ func (f Form) fieldsOf() (out []sourceField) {
 	return out
 }
 
-// sourceField is a line of text, or a choice where there are few.
+// sourceField is a text field, or a choice for a field with few values.
 type sourceField struct {
 	kit.Field
 	choices []string
@@ -44,7 +44,7 @@ func (f sourceField) options() []kit.Option {
 	return out
 }
 
-// forKinds shows a part of the form where one of the kinds is chosen.
+// forKinds shows a part of the form only for the given pool kinds.
 func forKinds(kinds []fleet.PoolKind) templ.Attributes {
 	words := make([]string, len(kinds))
 	for i, k := range kinds {
@@ -53,7 +53,7 @@ func forKinds(kinds []fleet.PoolKind) templ.Attributes {
 	return templ.Attributes{"data-show-when": "kind=" + strings.Join(words, "|")}
 }
 
-// secretField never shows what was typed before.
+// secretField never repeats the typed secret.
 func (f Form) secretField() kit.Field {
 	var kinds []fleet.PoolKind
 	var labels, hints []string
@@ -75,7 +75,7 @@ func secretField(label, hint string, e kit.Errors, wrap templ.Attributes) kit.Fi
 	}
 }
 
-// filed are the kinds whose volumes are files.
+// filed are the pool kinds whose volumes are files.
 func filed() (out []fleet.PoolKind) {
 	for _, t := range fleet.PoolTypes() {
 		if t.Files {
@@ -85,7 +85,7 @@ func filed() (out []fleet.PoolKind) {
 	return out
 }
 
-// sharable are the kinds of which a person says whether all hosts see the same.
+// sharable are the pool kinds that can be shared or local, as the person chooses.
 func sharable() (out []fleet.PoolKind) {
 	for _, t := range fleet.PoolTypes() {
 		if !t.Shared && !t.Local {
@@ -95,7 +95,8 @@ func sharable() (out []fleet.PoolKind) {
 	return out
 }
 
-// Lacks is what a host lacks for pools of the kind; empty: for that which the form chooses.
+// Lacks are the capabilities that a host lacks for pools of the kind; with an empty kind, notes for each kind that the
+// form can choose.
 func Lacks(h fleet.Host, kind fleet.PoolKind) (out []kit.Lack) {
 	if h.Status == nil {
 		return nil

@@ -8,20 +8,20 @@ import (
 	"quantix/views/kit"
 )
 
-// How much of a grid stands on one page.
+// Limits of one page of a grid.
 const (
 	GridHosts = 50
 	GridPools = 40
 )
 
-// GridPage is how all pools are on all hosts: a row a host, a column a pool.
+// GridPage shows the state of all pools on all hosts: a row for each host, a column for each pool.
 type GridPage struct {
 	kit.Grid
 	Actor fleet.Actor
 	On    fleet.PoolGrid
 }
 
-// gridColumn is what the cells of one pool have in common.
+// gridColumn is the common part of one pool's cells.
 type gridColumn struct{ on, path string }
 
 func (p GridPage) columns() []gridColumn {
@@ -32,12 +32,12 @@ func (p GridPage) columns() []gridColumn {
 	return out
 }
 
-// hostQuery is the query by which a pool's own matrix shows the host's cell.
+// hostQuery is the query that filters a pool's own matrix by the host.
 func hostQuery(h fleet.HostView) string {
 	return kit.Link{}.With("filter", "name:"+strconv.Quote(h.Name)).String()
 }
 
-// words is what a cell says: "shared on host-1: Active, 12 % used".
+// words is the accessible text of a cell: "shared on host-1: Active, 12 % used".
 func (g gridColumn) words(h fleet.HostView, c fleet.GridStatus) string {
 	switch {
 	case c.Leaving:

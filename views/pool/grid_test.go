@@ -10,8 +10,8 @@ import (
 	"quantix/views/kit"
 )
 
-// TestGridAllocatesLittlePerCell bounds what a full page of 50 hosts and 40 pools allocates: 2,000 cells are most of
-// the time that it takes. The bound has room for the race detector, under which pools of buffers give back fewer.
+// TestGridAllocatesLittlePerCell bounds the allocations of a full page of 50 hosts and 40 pools. The 2,000 cells take
+// most of the page's time. The bound leaves room for the race detector, under which buffer pools reuse less.
 func TestGridAllocatesLittlePerCell(t *testing.T) {
 	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
 	for i := range GridPools {

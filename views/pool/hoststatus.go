@@ -10,14 +10,14 @@ import (
 	"quantix/views/kit"
 )
 
-// hostsNamed is up to how many hosts are named where all of them are meant.
+// hostsNamed is the largest number of hosts named in a list that means all hosts.
 const hostsNamed = 12
 
 func byName(cells []fleet.PoolHost) []fleet.PoolHost {
 	return slices.SortedFunc(slices.Values(cells), func(x, y fleet.PoolHost) int { return strings.Compare(x.HostName, y.HostName) })
 }
 
-// StatusOf is the pool's part on one host.
+// StatusOf is the pool's status on one host.
 func StatusOf(v fleet.PoolView, host fleet.HostID) fleet.PoolHost {
 	for _, h := range v.Hosts {
 		if h.HostID == host {
@@ -31,7 +31,7 @@ func kindWord(s fleet.PoolSpec) string {
 	return cmp.Or(s.Kind.Is().Word, string(s.Kind))
 }
 
-// Source is where the bytes are; empty for those who may not know.
+// Source is the location of the pool's data; empty for actors who may not see it.
 func Source(s fleet.PoolSpec) string {
 	if field, place := s.Place(); field != "" && place == "" {
 		return ""
@@ -39,7 +39,7 @@ func Source(s fleet.PoolSpec) string {
 	return s.Source()
 }
 
-// stoppedByOthers reports whether somebody stopped the pool on the host, as it says now.
+// stoppedByOthers reports whether the pool was stopped on the host outside of Quantix, according to a current report.
 func stoppedByOthers(cell fleet.PoolHost) bool {
 	return cell.State == fleet.PoolInactive && cell.Status != nil && cell.Status.ByOthers
 }
@@ -51,7 +51,8 @@ func free(cell fleet.PoolHost) string {
 	return kit.Bytes(cell.Status.AvailableBytes)
 }
 
-// took is how long a small write and a read take there: "write 1.2 ms, read 0.3 ms"; empty: they were not tried, or the host is silent.
+// took describes the latency of a small write and read: "write 1.2 ms, read 0.3 ms"; empty: not measured, or the host
+// is offline.
 func took(cell fleet.PoolHost) string {
 	if cell.Status == nil || cell.Status.WriteMicros == 0 || cell.State == fleet.PoolUnknown {
 		return ""
@@ -66,7 +67,7 @@ func millis(us int64) string {
 	return strconv.FormatFloat(float64(us)/1000, 'f', 1, 64)
 }
 
-// lastKnown is what a silent host said last.
+// lastKnown is the last reported state of a pool on an offline host.
 func lastKnown(cell fleet.PoolHost) string {
 	switch {
 	case cell.State != fleet.PoolUnknown:

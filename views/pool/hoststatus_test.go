@@ -8,7 +8,8 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// What a silent host said last is never drawn as what is: no chip, bar or figure of it stands where the present does.
+// TestUnknownNeverShowsTheLastValueAsCurrent checks that the last report of an offline host gets no chip, bar or figure
+// of a current value.
 func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
 	t.Parallel()
 	cell := fleet.PoolHost{

@@ -13,7 +13,7 @@ type ListPage struct {
 	Pools []fleet.PoolView
 }
 
-// Columns are the columns of pools.
+// Columns are the columns of the pool list.
 var Columns = kit.Columns{
 	{Key: "health", Label: "Health"},
 	{Key: "kind", Label: "Kind"},

@@ -1,4 +1,5 @@
-// Package pool shows storage pools: their list, one with its health on each host, its volumes, and the forms and dialogs about it.
+// Package pool renders storage pools: the list, one pool with its health on each host, its volumes, and its forms and
+// dialogs.
 package pool
 
 import (
@@ -10,24 +11,24 @@ import (
 	"quantix/views/kit"
 )
 
-// Page is one pool; of the lists only those of its tab are filled.
+// Page shows one pool. Only the lists of the current tab are filled.
 type Page struct {
 	Actor    fleet.Actor
-	Link     kit.Link // of the page as it is shown
+	Link     kit.Link // address of the page as shown
 	Tab      string
-	Pool     fleet.PoolView                   // its hosts are the first few
-	Statuses kit.HostStatuses[fleet.PoolHost] // of tab health
+	Pool     fleet.PoolView                   // with only the first few hosts
+	Statuses kit.HostStatuses[fleet.PoolHost] // tab health
 	Now      time.Time
-	Volumes  Volumes        // of tab volumes
-	Uploads  []fleet.Upload // of tab volumes: the person's own that have not ended
+	Volumes  Volumes        // tab volumes
+	Uploads  []fleet.Upload // tab volumes: the actor's own unfinished uploads
 	Counts   Counts
-	ByLabel  fleet.ByLabel // of tabs health and configure, for those who see hosts
-	First    int           // of Volumes, those from First to before Last are shown
+	ByLabel  fleet.ByLabel // tabs health and configure, for actors who may see hosts
+	First    int           // index of the first shown row of Volumes; Last is the end of the shown rows
 	Last     int
 	VMs      []fleet.VMView
-	Filter   kit.Filter // of tab vms
+	Filter   kit.Filter // tab vms
 	Tasks    []fleet.Task
-	Prev     string // cursors around this page of the tab's list
+	Prev     string // cursors around the current page of the tab's list
 	Next     string
 }
 
@@ -37,20 +38,20 @@ func (p Page) tabs() []kit.Tab {
 		kit.Tab{Key: "vms", Text: "VMs", Count: p.Counts.VMs}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "tasks", Text: "Tasks"})
 }
 
-// Counts are how many volumes and VMs the tabs say there are; empty: they do not say.
+// Counts are the numbers of volumes and VMs on the tabs; empty: not shown.
 type Counts struct{ Volumes, VMs string }
 
-// key is what changes when the pool does.
+// key is the pool's wake-up key.
 func (p Page) key() string { return "pool:" + string(p.Pool.ID) }
 
-// Tabs are the names of the views of a pool; the first is its own.
+// Tabs are the keys of the pool page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) path(below ...string) string { return views.PoolPath(p.Pool.ID, below...) }
 
 func (p Page) infra() bool { return policy.May(p.Actor, policy.InfraSee, "") }
 
-// liveKeys are what the shown tab depends on.
+// liveKeys are the wake-up keys of the current tab.
 func (p Page) liveKeys() string {
 	switch p.Tab {
 	case "vms":

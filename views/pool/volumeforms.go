@@ -6,48 +6,48 @@ import (
 	"quantix/views/kit"
 )
 
-// VolumeForm is what a person typed about a volume.
+// VolumeForm holds the values that a person typed in a volume's dialog.
 type VolumeForm struct {
 	Name, Format, Size, Host, Confirm string
 	URL, Checksum, ChecksumURL, File  string
 	Full, Overcommit                  bool
 }
 
-// VolumePage is a dialog about a volume that there is, or that is to come.
+// VolumePage is a dialog about a new or existing volume.
 type VolumePage struct {
 	Pool   fleet.PoolView
 	Volume fleet.VolumeUse
-	Host   fleet.HostID     // of a local pool: whose file
-	Hosts  []fleet.PoolHost // of a local pool: where a new one can be
+	Host   fleet.HostID     // host with the volume, in a local pool
+	Hosts  []fleet.PoolHost // hosts that can hold a new volume, in a local pool
 	In     VolumeForm
-	Start  fleet.StartImage // that fills the form of a download; zero: none
+	Start  fleet.StartImage // catalog entry that fills the form of a download; zero: none
 	Starts []fleet.StartImageView
 	Errors kit.Errors
 }
 
-// Back is where the dialog came from.
+// Back is the address of the page that opened the dialog.
 func (p VolumePage) Back() string { return views.TabPath(views.PoolPath(p.Pool.ID), "volumes") }
 
 func (p VolumePage) action(act string) string {
 	return volumeAddress(views.PoolPath(p.Pool.ID, "volumes", act), p.Volume.Name, p.Host)
 }
 
-// asks is a dialog that does something to a volume.
+// asks is the dialog of an action on a volume.
 func (p VolumePage) asks(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
 	return kit.Dialog{Title: title, Action: p.action(act), Button: button, Danger: danger, Why: kit.WhyNot(p.Volume.Allows(action)), Back: p.Back()}
 }
 
-// startAt is the form of a download with a well-known image in it.
+// startAt is the address of the download form, filled from a catalog image.
 func (p VolumePage) startAt(i fleet.StartImageView) string {
 	return kit.Link{Path: views.PoolPath(p.Pool.ID, "volumes", "fetch")}.With("start", string(i.ID)).String()
 }
 
-// curl is how a terminal sends a file.
+// curl is the shell command that uploads a file.
 func (p VolumePage) curl() string {
 	return "curl -T FILE -H 'Authorization: Bearer TOKEN' 'https://PORTAL/api/v1/pools/" + string(p.Pool.ID) + "/uploads/NAME'"
 }
 
-// checksumHint says what is at stake, and of a well-known image why its checksum is not filled in.
+// checksumHint explains why a checksum matters; for a catalog image, why its checksum is not filled in.
 func checksumHint(p VolumePage) string {
 	const stake = " Without it, whoever has that server, or its name, decides what your VMs run."
 	if p.Start.ChecksumURL != "" {
@@ -63,7 +63,7 @@ func hostChoice(h fleet.PoolHost) string {
 	return h.HostName + ": " + h.State.Word()
 }
 
-// formats are those that a new volume can have.
+// formats are the possible formats of a new volume.
 func (p VolumePage) formats() []string {
 	if p.Pool.Spec.Kind.Is().Files {
 		return fleet.VolumeFormats

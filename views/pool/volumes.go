@@ -11,35 +11,35 @@ import (
 	"quantix/views/kit"
 )
 
-// VolumeRow is a volume with the hosts that have it, and the VM whose disk it is.
+// VolumeRow is a volume with its hosts and the VM that uses it as a disk.
 type VolumeRow struct {
 	fleet.Volume
 	Shared    bool
 	Hosts     []kit.Named
-	Host      fleet.HostID // of a local pool: whose file
-	VM        *kit.Named   // nil: of none
-	Found     bool         // the VM is a discovered one
-	Published *Published   // nil: tenants are not offered it
-	Unfit     string       // why it cannot be published
-	Orphan    bool         // nobody uses it
-	// FetchUntil is when an export, which it is, goes by itself; nil: it is none.
+	Host      fleet.HostID // host with the volume, in a local pool
+	VM        *kit.Named   // nil: no VM uses it
+	Found     bool         // the VM is unmanaged
+	Published *Published   // nil: not offered to tenants
+	Unfit     string       // why the volume cannot be published
+	Orphan    bool         // nobody uses the volume
+	// FetchUntil is when an export is deleted automatically; nil: the volume is no export.
 	FetchUntil *time.Time
 	Can        []fleet.ActionState
 }
 
-// id is that of the row: an open menu stays with its volume when others come and go.
+// id is the row's element id. It is stable, so an open menu stays with its volume when other rows change.
 func (v VolumeRow) id() string { return "volume-" + string(v.Host) + "-" + url.PathEscape(v.Name) }
 
-// Volumes are what the tab shows.
+// Volumes are the rows of the volumes tab.
 type Volumes struct {
-	Rows    []VolumeRow // of those that are asked for
+	Rows    []VolumeRow // rows after the filter
 	All     int
 	Orphans int
-	Wasted  int64 // bytes that the orphans take
-	Only    bool  // the orphans are asked for alone
+	Wasted  int64 // bytes used by orphans
+	Only    bool  // only orphans are shown
 }
 
-// OrphansOf counts the volumes that nobody uses, and keeps them alone where only they are asked for.
+// OrphansOf counts the unused volumes. With only set, it drops all other rows.
 func OrphansOf(rows []VolumeRow, only bool) Volumes {
 	out := Volumes{All: len(rows), Only: only}
 	for _, v := range rows {
@@ -58,14 +58,14 @@ func (v Volumes) orphansText() string {
 	return kit.Count(v.Orphans, "orphan") + ", " + kit.Bytes(v.Wasted)
 }
 
-// Published says who let tenants use a volume.
+// Published names the publication that offers a volume to tenants.
 type Published struct {
 	By    string
 	At    time.Time
-	Stale string // why it is not offered nevertheless
+	Stale string // why the volume is not offered anyway
 }
 
-// VolumesShown is how many volumes the page shows at once.
+// VolumesShown is how many volumes one page shows.
 const VolumesShown = 200
 
 func (p Page) volumePager() kit.Pager {
@@ -90,7 +90,7 @@ func (p Published) who() string {
 	return "Tenants may use it: published by " + p.By + " on " + p.At.UTC().Format(time.DateOnly) + "."
 }
 
-// volumeActs is what can be asked about a volume.
+// volumeActs are the actions on a volume.
 func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	at := func(below ...string) string { return volumeAddress(p.path(below...), v.Name, v.Host) }
 	publish := kit.Act{Icon: "globe", Word: "Publish to tenants", Post: at("publish"), Back: p.Link.String(), Apart: true}.Needs(p.Actor, policy.InfraChange).When(v.Unfit)
@@ -109,7 +109,7 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	}
 	wipe, remove := act("circle-dashed", "Wipe", "wipe", fleet.ActWipe), act("trash-2", "Delete volume", "delete", fleet.ActDelete)
 	wipe.Danger, remove.Danger = true, true
-	if fleet.ApplianceKind(v.Name) != "" { // what makes a disk of it, instead of what is done to disks
+	if fleet.ApplianceKind(v.Name) != "" { // appliance files can be imported; disk actions do not apply to them
 		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Make a VM of it", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActImport)}
 		if v.Format != fleet.FormatOVA {
 			acts = append(acts, act("refresh-cw", "Convert to qcow2", "convert", fleet.ActConvert))
@@ -122,7 +122,7 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	}
 }
 
-// importHref is the form of a new VM that is made of the file.
+// importHref is the address of the form that imports a VM from the file.
 func importHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
 	link := kit.Link{Path: "/vms/new"}.With("import", volume).With("pool", string(pool))
 	if host != "" {
@@ -131,7 +131,7 @@ func importHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
 	return link.String()
 }
 
-// volumeAddress is where something is asked about one volume. host: of a local pool, whose.
+// volumeAddress is the address of an action on one volume. The host is set for a local pool.
 func volumeAddress(path, volume string, host fleet.HostID) string {
 	link := kit.Link{Path: path}.With("volume", volume)
 	if host != "" {
@@ -140,7 +140,7 @@ func volumeAddress(path, volume string, host fleet.HostID) string {
 	return link.String()
 }
 
-// place is where a volume is, for pools in which that is no path below one directory.
+// place is the volume's location, in pools whose volumes are not paths below one directory.
 func (p Page) place(v VolumeRow) string {
 	if p.Pool.Spec.Kind.Is().Files {
 		return ""
@@ -148,7 +148,7 @@ func (p Page) place(v VolumeRow) string {
 	return v.Path
 }
 
-// none says what a pool without volumes waits for.
+// none is the text of a pool without volumes.
 func (p Page) none() string {
 	switch is := p.Pool.Spec.Kind.Is(); {
 	case is.Kind == "" || is.Files:
@@ -178,7 +178,7 @@ func (p Page) volumeToCome(icon, word, below string) kit.Act {
 	return act
 }
 
-// volumeHosts says where a volume can be used, in short where that is everywhere.
+// volumeHosts describes where a volume can be used, in short form if everywhere.
 func (p Page) volumeHosts(v VolumeRow) string {
 	switch {
 	case len(v.Hosts) == 0:

@@ -1,4 +1,4 @@
-// Package secgroup shows security groups: their list, one with its rules, NICs and hosts, and whether a packet would pass.
+// Package secgroup renders security groups: the list, one group with its rules, NICs and hosts, and the packet test.
 package secgroup
 
 import (
@@ -13,14 +13,14 @@ import (
 	"quantix/views/kit"
 )
 
-// ListPage is the list of groups.
+// ListPage is the list of security groups.
 type ListPage struct {
 	kit.List
 	Actor  fleet.Actor
 	Groups []fleet.SecurityGroupView
 }
 
-// Columns are the columns of groups.
+// Columns are the columns of the security group list.
 var Columns = kit.Columns{
 	{Key: "project", Label: "Project"},
 	{Key: "rules", Label: "Rules", Class: "num"},
@@ -45,28 +45,28 @@ func newGroup(a fleet.Actor) kit.Act {
 	return kit.Act{Icon: "plus", Word: "New security group", Href: "/security-groups/new"}.Needs(a, policy.VMChange)
 }
 
-// Form is a group that is being made, or its name and description.
+// Form is the form of a new group, or of an existing group's name and description.
 type Form struct {
-	ID                fleet.SecurityGroupID // empty: a new one
+	ID                fleet.SecurityGroupID // empty: a new group
 	Project           string
 	Name, Description string
 	Projects          kit.Choices
-	Fleet             bool // the person may make groups of the fleet
+	Fleet             bool // the actor may create fleet-wide groups
 	Errors            kit.Errors
 }
 
-// Page is one group.
+// Page shows one security group.
 type Page struct {
 	Actor  fleet.Actor
 	Link   kit.Link
 	Tab    string
 	Group  fleet.SecurityGroupView
 	Rule   RuleForm
-	Groups []kit.Option // that rules may refer to
+	Groups []kit.Option // groups that rules may refer to
 	Now    time.Time
 }
 
-// RuleForm is a rule that is being added.
+// RuleForm is the form of a new rule.
 type RuleForm struct {
 	Direction, Protocol, Ports, Remote, CIDR, Description string
 	Errors                                                kit.Errors
@@ -80,10 +80,10 @@ func (p Page) tabs() []kit.Tab {
 		kit.Tab{Key: "hosts", Text: "Hosts", Count: strconv.Itoa(len(p.Group.Hosts))})
 }
 
-// Tabs are the names of the views of a group; the first is its own.
+// Tabs are the keys of the security group page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
-// whyNot says why the person may not change the group; empty: they may.
+// whyNot is the reason why the actor may not change the group; empty: allowed.
 func (p Page) whyNot() string {
 	switch {
 	case p.Group.DeletedAt != nil:
@@ -133,7 +133,7 @@ func (p Page) remoteName(r fleet.SecurityRule) string {
 	return "members of another group"
 }
 
-// remote is the other side as the table shows it.
+// remote is the other side of a rule, as the table shows it.
 func (p Page) remote(r fleet.SecurityRule) string {
 	switch {
 	case r.CIDR != "":
@@ -151,7 +151,7 @@ func owner(g fleet.SecurityGroupView) string {
 	return g.ProjectName
 }
 
-// sorted are the rules: what may come in before what may go out.
+// sorted are the rules: inbound before outbound.
 func (p Page) sorted() []fleet.SecurityRule {
 	out := slices.Clone(p.Group.Spec.Rules)
 	slices.SortStableFunc(out, func(a, b fleet.SecurityRule) int { return strings.Compare(string(b.Direction), string(a.Direction)) })
@@ -170,34 +170,34 @@ var (
 	protocols  = []kit.Option{{Value: "tcp", Text: "TCP"}, {Value: "udp", Text: "UDP"}, {Value: "icmp", Text: "ICMP"}, {Value: "icmpv6", Text: "ICMPv6"}, {Value: "any", Text: "any"}}
 )
 
-// remotes are the other sides that a rule can have.
+// remotes are the possible kinds of a rule's other side.
 func (p Page) remotes() []kit.Option {
 	return slices.Concat([]kit.Option{{Value: "anybody", Text: "anybody"}, {Value: "cidr", Text: "addresses …"}}, p.Groups)
 }
 
-// TestPage asks whether a packet would pass.
+// TestPage is the form that tests whether a packet would pass.
 type TestPage struct {
 	Actor                                      fleet.Actor
 	From, FromCard, To, ToCard, Protocol, Port string
-	VMs                                        []string // names to choose from
+	VMs                                        []string // VM names to choose from
 	Answer                                     *fleet.PassAnswer
 	Errors                                     kit.Errors
 }
 
 var packets = protocols[:4]
 
-// NICForm is what passes a NIC of a VM.
+// NICForm is the form of a NIC's filters.
 type NICForm struct {
 	VM     fleet.VMView
 	MAC    string
 	Guard  bool
-	May    bool // the person may let the guest use other addresses
+	May    bool // the actor may allow the guest to use other addresses
 	Groups []NICChoice
-	Follow string // the port group whose default groups the NIC has; empty: its own
+	Follow string // port group whose default groups the NIC uses; empty: its own groups
 	Errors kit.Errors
 }
 
-// NICChoice is a group that a NIC may be in.
+// NICChoice is a group to choose for a NIC.
 type NICChoice struct {
 	ID     fleet.SecurityGroupID
 	Name   string
@@ -206,7 +206,7 @@ type NICChoice struct {
 	Chosen bool
 }
 
-// NICChoices are the groups, with those ticked that the NIC is in.
+// NICChoices are the groups, with the NIC's groups ticked.
 func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []NICChoice {
 	out := make([]NICChoice, len(all))
 	for i, g := range all {
@@ -215,7 +215,7 @@ func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) [
 	return out
 }
 
-// packetsOf is a number of packets in words.
+// packetsOf formats a number of packets.
 func packetsOf(n int64) string {
 	if n == 1 {
 		return "1 packet"
@@ -223,7 +223,7 @@ func packetsOf(n int64) string {
 	return strconv.FormatInt(n, 10) + " packets"
 }
 
-// following says what of a NIC comes from its port group.
+// following describes the NIC settings that come from its port group.
 func following(c fleet.NICFilter) string {
 	if len(c.ByPortGroup) > 1 {
 		return "from the port group " + c.PortGroup

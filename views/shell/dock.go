@@ -8,12 +8,12 @@ import (
 
 // Dock is the list of recent tasks at the bottom of every page.
 type Dock struct {
-	All   bool // of all people, not only one's own
+	All   bool // tasks of all users, not only one's own
 	Tasks []fleet.Task
 	Now   time.Time
 }
 
-// trigger says when the frame's live parts ask for themselves: a quiet frame was sent without them, so at once.
+// trigger is the htmx trigger of the frame's live parts. A quiet frame was rendered without them, so they load at once.
 func (f Frame) trigger(every string) string {
 	if f.Quiet {
 		return "load, poke, every " + every

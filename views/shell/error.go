@@ -1,15 +1,15 @@
 package shell
 
-// ErrorPage is a refusal as a page.
+// ErrorPage is an error as a page.
 type ErrorPage struct {
 	Status    int
 	Message   string
 	Reference string
-	Path      string // what "Try again" opens
-	NoRole    bool   // the person may see nothing at all yet
+	Path      string // target of "Try again"
+	NoRole    bool   // the user has no role yet and may see nothing
 }
 
-// Title names the refusal in a few words.
+// Title is the error in a few words.
 func (p ErrorPage) Title() string {
 	if p.NoRole {
 		return "No role yet"

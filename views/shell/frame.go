@@ -1,4 +1,4 @@
-// Package shell is what stands around a page: the layout with its top bar, tree and dock, and the pages of refusals.
+// Package shell renders the frame of a page: the layout with top bar, tree and dock, and the error pages.
 package shell
 
 import (
@@ -13,28 +13,28 @@ import (
 	"quantix/internal/policy"
 )
 
-// Frame is what stands around the page of a person who is signed in. A handler sets the first part; web fills the rest.
+// Frame is the frame around the page of a signed-in user. A handler sets the first part; package web fills the rest.
 type Frame struct {
-	Title   string          // of the browser's tab: "web-01"
-	Here    []string        // keys of what the page is about, outermost first: "host:<id>", "vm:<id>"; marks the tree's row
-	Project fleet.ProjectID // that the page is cut to; empty: all
-	Scripts []string        // further modules of this page: "bundle/console.js"
+	Title   string          // title of the browser's tab: "web-01"
+	Here    []string        // keys of the page's object, outermost first: "host:<id>", "vm:<id>"; marks the tree's row
+	Project fleet.ProjectID // project filter of the page; empty: all
+	Scripts []string        // further scripts of the page: "bundle/console.js"
 
 	Actor       fleet.Actor
-	Now         time.Time // when the page was made
-	Path        string    // of the request
+	Now         time.Time // time of rendering
+	Path        string    // path of the request
 	Query       url.Values
-	ProjectName string // of Project; empty: there is none that the person may see
-	Running     int    // tasks that wait or run
+	ProjectName string // name of Project; empty: the user may see no such project
+	Running     int    // number of waiting and running tasks
 	Tree        TreeLevel
 	Dock        Dock
-	Quiet       bool // an error page: draw no more than is known without asking
+	Quiet       bool // error page: render only known values, without queries
 }
 
-// May reports whether to show what needs a right in any project.
+// May reports whether the user has the permission in any project.
 func (f Frame) May(r policy.Permission) bool { return policy.May(f.Actor, r, "") }
 
-// user marks the page as the person's who is signed in.
+// user marks the page with the signed-in user.
 func (f Frame) user() templ.Attributes {
 	if f.Actor.UserID == "" {
 		return nil
@@ -49,7 +49,7 @@ func (f Frame) projectName() string {
 	return cmp.Or(f.ProjectName, "No such project")
 }
 
-// CutByProject reports whether the page at path is a list that can be cut to a project.
+// CutByProject reports whether the page at path is a list with a project filter.
 func CutByProject(path string) bool {
 	t, _ := fleet.Listed(strings.TrimPrefix(path, "/"))
 	return t.Path == path && t.ByProject()

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// htmx carries what it settles from an old element to a new one. The content security policy forbids style attributes, which browsers
-// write themselves where somebody makes a text area larger.
+// TestHtmxCopiesNoStyle checks that htmx does not copy style attributes while it settles new elements. The content
+// security policy forbids them, but browsers write them when a user resizes a text area.
 func TestHtmxCopiesNoStyle(t *testing.T) {
 	t.Parallel()
 	var config struct{ AttributesToSettle []string }

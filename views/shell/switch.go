@@ -7,13 +7,13 @@ import (
 	"quantix/views/kit"
 )
 
-// Switcher is the choice of the project that lists are cut to.
+// Switcher is the choice of the project filter.
 type Switcher struct {
-	Back     kit.Link        // the list that is shown now, if it can be cut to a project
-	Project  fleet.ProjectID // that it is cut to; empty: all
-	Text     string          // the part of a name that was asked for
-	Projects []fleet.Project // that have it
-	Few      bool            // so few projects in all that nobody needs to ask for a part of a name
+	Back     kit.Link        // current list, if it has a project filter
+	Project  fleet.ProjectID // current project filter; empty: all
+	Text     string          // typed part of a project's name
+	Projects []fleet.Project // matching projects
+	Few      bool            // so few projects in total that a search box is not needed
 }
 
 // mostChoices is how many projects the switcher shows at once.
@@ -21,7 +21,7 @@ const mostChoices = 100
 
 func (s Switcher) shown() []fleet.Project { return s.Projects[:min(len(s.Projects), mostChoices)] }
 
-// address is the switcher's own.
+// address is the address of the switcher itself.
 func (s Switcher) address() string {
 	l := kit.Link{Path: "/projects/switch", Query: url.Values{}}
 	if s.Back.Path != "" {
@@ -30,7 +30,7 @@ func (s Switcher) address() string {
 	return l.With("project", string(s.Project)).String()
 }
 
-// to leads to the same list cut to a project, or to its VMs.
+// to is the address of the current list filtered by project, or else of the project's VMs.
 func (s Switcher) to(id fleet.ProjectID) string {
 	l := s.Back
 	if l.Path == "" {

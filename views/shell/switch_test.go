@@ -12,7 +12,7 @@ func TestTheProjectPickerStaysOnTheList(t *testing.T) {
 	for _, c := range []struct{ path, query, project, want string }{
 		{"/vms", "filter=web&after=x", "1", "/vms?filter=web&project=1"},
 		{"/tasks", "project=1", "", "/tasks"},
-		{"/hosts/7", "tab=pools", "1", "/vms?project=1"}, // no list of projects' things: its query means nothing elsewhere
+		{"/hosts/7", "tab=pools", "1", "/vms?project=1"}, // not a list by project: its query has no meaning in /vms
 		{"/", "", "", "/vms"},
 	} {
 		query, _ := url.ParseQuery(c.query)

@@ -10,11 +10,11 @@ import (
 	"quantix/views/kit"
 )
 
-// TreeLevel is one level of the inventory tree, or one page of it.
+// TreeLevel is one level of the inventory tree, or one page of a level.
 type TreeLevel struct {
 	View  string // name of a fleet.TreeView
-	Group string // view "vms": the label key that groups a project's VMs; empty: none
-	Node  string // whose children these are; empty: the root
+	Group string // view "vms": label key that groups a project's VMs; empty: none
+	Node  string // parent node; empty: the root
 	Items []TreeItem
 	Next  string // cursor of the level's next page
 	Here  []string
@@ -24,10 +24,10 @@ type TreeLevel struct {
 type TreeItem struct {
 	Key, Kind, ID, HostID, Name, Icon string
 	Severity                          fleet.Severity
-	Word                              string // of the phase
+	Word                              string // label of the phase
 	Count                             int
 	HasChildren                       bool
-	Open                              *TreeLevel // its children, where they are known already
+	Open                              *TreeLevel // children, if already loaded
 }
 
 func (l *TreeLevel) child(item *TreeItem) *TreeLevel { return &TreeLevel{View: l.View, Node: item.Key} }
@@ -43,13 +43,13 @@ func (l *TreeLevel) address(after string) string {
 	return path
 }
 
-// id of a row is unique on the page: the same VM may stand below several pools.
+// id is the row's element id, unique on the page: the same VM may appear below several pools.
 func (l *TreeLevel) id(key string) string { return "t-" + kit.Slug(l.Node+"-"+key) }
 
-// lazyKeys are what most levels follow.
+// lazyKeys are the wake-up keys of most levels.
 const lazyKeys = "vms"
 
-// liveKeys of an opened row: its object's own key; a host's or project's VMs change by their own keys.
+// liveKeys are the wake-up keys of an expanded row: its object's own key, and for a host also "vms".
 func (i *TreeItem) liveKeys() string {
 	switch t, _ := fleet.Worded(i.Kind); {
 	case t.Key == fleet.TypeHost:
@@ -60,7 +60,8 @@ func (i *TreeItem) liveKeys() string {
 	return lazyKeys
 }
 
-// menu is where the row's actions are. A hundred rows are on every page: what the row's key says already stands there as "*".
+// menu is the address of the row's menu. A page has a hundred rows, so the part equal to the row's key is shortened to
+// "*".
 func (i *TreeItem) menu() string {
 	if t, _ := fleet.Worded(i.Kind); t.Each && i.ID != "" {
 		menu := views.MenuPath(t.Key, i.ID)
@@ -90,7 +91,7 @@ func (i *TreeItem) href() string {
 
 func hereIn(here []string, key string) bool { return len(here) > 0 && here[len(here)-1] == key }
 
-// TreeViewsOf are the names of the views that the actor may see.
+// TreeViewsOf are the names of the tree views that the actor may see.
 func TreeViewsOf(a fleet.Actor) []string {
 	var out []string
 	for _, v := range fleet.TreeViews {

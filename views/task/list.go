@@ -16,7 +16,7 @@ type ListPage struct {
 	Tasks []fleet.Task
 }
 
-// Columns are the columns of tasks.
+// Columns are the columns of the task list.
 var Columns = kit.Columns{
 	{Key: "target", Label: "Target"},
 	{Key: "state", Label: "State"},
@@ -48,7 +48,7 @@ func tableOf(l *kit.List, id string, tasks []fleet.Task, none templ.Component) k
 	}
 }
 
-// Table is tasks on another object's page; target: also what each is about.
+// Table is the table of tasks on another object's page. target: show each task's subject, too.
 func Table(id string, tasks []fleet.Task, target bool) templ.Component {
 	shown := Columns.Chosen(kit.Link{})
 	if !slices.ContainsFunc(tasks, func(j fleet.Task) bool { return j.HostName != "" }) {

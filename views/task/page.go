@@ -1,4 +1,4 @@
-// Package task shows tasks: their list, one with its results, and their state on the pages of what they are about.
+// Package task renders tasks: the list, one task with its results, and task states on other objects' pages.
 package task
 
 import (
@@ -10,19 +10,19 @@ import (
 	"quantix/views/kit"
 )
 
-// Page is one task.
+// Page shows one task.
 type Page struct {
 	Task   fleet.Task
-	Parent *fleet.Task // what it is a part of; nil: nothing, or nothing that the reader may see
+	Parent *fleet.Task // parent task; nil: none, or none that the reader may see
 	Now    time.Time
-	Cancel fleet.ActionState // whether it can be taken back
-	Steps  *ListPage         // a page of its children; nil: it has none
-	Run    *fleet.GuestRun   // the program that it ran in a guest; nil: none
-	RunWhy string            // why what that wrote is not shown; empty: it is
-	Back   string            // the list that it was asked for in; empty: none
+	Cancel fleet.ActionState // whether the task can be cancelled
+	Steps  *ListPage         // one page of child tasks; nil: none
+	Run    *fleet.GuestRun   // program run in a guest; nil: none
+	RunWhy string            // why the program's output is hidden; empty: it is shown
+	Back   string            // list that the task was started from; empty: none
 }
 
-// live and href say how the page follows its task.
+// live is the wake-up key of the task's page.
 func (p Page) live() string {
 	if p.Steps != nil {
 		return string(fleet.SubjectTask(p.Task.ID))
@@ -45,7 +45,7 @@ func (p Page) crumbs() []kit.Crumb {
 	return all
 }
 
-// cancel takes back what nobody has begun.
+// cancel is the action that cancels a task before a host starts it.
 func (p Page) cancel() kit.Act {
 	if !p.Cancel.Allowed {
 		return kit.Act{Word: "Cancel", Why: cmp.Or(p.Cancel.Reason, "This is not possible now.")}

@@ -7,7 +7,7 @@ import (
 	"quantix/views/kit"
 )
 
-// ranWords say what was run: its arguments are kept nowhere.
+// ranWords describes the program that ran. Its arguments are stored nowhere.
 func ranWords(r fleet.GuestRun) string {
 	if r.Args == 0 {
 		return ""
@@ -15,7 +15,7 @@ func ranWords(r fleet.GuestRun) string {
 	return "with " + kit.Count(r.Args, "argument") + ", not kept"
 }
 
-// endLook is how a program's end is drawn.
+// endLook is the icon, tone and word for a program's end.
 func endLook(o fleet.GuestOutput) (icon, tone, word string) {
 	switch {
 	case o.Signal != 0:

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// StepsText counts children: "3 done · 1 running · 1 refused".
+// StepsText counts child tasks by state: "3 done · 1 running · 1 refused".
 func StepsText(s fleet.Steps) string {
 	var parts []string
 	for _, x := range []struct {
@@ -45,7 +45,7 @@ func look(s fleet.JobState) (t, icon, word string) {
 	return "unknown", "circle-question-mark", "Outcome unknown"
 }
 
-// toneOf is the class of words about a task in that state.
+// toneOf is the CSS class of texts about a task in the state.
 func toneOf(s fleet.JobState) string {
 	switch s {
 	case fleet.JobFailed:

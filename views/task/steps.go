@@ -18,7 +18,7 @@ var StepColumns = kit.Columns{
 	{Key: "task", Label: "Task"},
 }
 
-// tabs of a task with children lead to those in each state that some are in.
+// tabs of a task with children filter the children by state, one tab for each state in use.
 func (p Page) tabs() []kit.Tab {
 	if p.Steps == nil {
 		return nil

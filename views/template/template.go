@@ -1,4 +1,5 @@
-// Package template shows templates: their list, one with its versions, to whom it is published, and the forms about it.
+// Package template renders templates: the list, one template with its versions, its publication to projects, and its
+// forms.
 package template
 
 import (
@@ -13,14 +14,14 @@ import (
 	"quantix/views/kit"
 )
 
-// ListPage is all templates.
+// ListPage is the list of templates.
 type ListPage struct {
 	kit.List
 	Actor     fleet.Actor
 	Templates []fleet.TemplateView
 }
 
-// Columns are the columns of templates.
+// Columns are the columns of the template list.
 var Columns = kit.Columns{
 	{Key: "project", Label: "Project"},
 	{Key: "os", Label: "System"},
@@ -43,7 +44,7 @@ func (p *ListPage) table() kit.Table[fleet.TemplateView] {
 	}
 }
 
-// VMs counts the VMs that were made from any version.
+// VMs counts the VMs created from any version of the template.
 func VMs(v fleet.TemplateView) int {
 	n := 0
 	for _, x := range v.Versions {
@@ -52,7 +53,7 @@ func VMs(v fleet.TemplateView) int {
 	return n
 }
 
-// Page is one template.
+// Page shows one template.
 type Page struct {
 	Actor    fleet.Actor
 	Link     kit.Link
@@ -61,7 +62,7 @@ type Page struct {
 	Pools    map[fleet.PoolID]string
 	Now      time.Time
 
-	Projects kit.Choices // that it is not published to
+	Projects kit.Choices // projects without access to the template
 	Errors   kit.Errors
 }
 
@@ -69,7 +70,7 @@ func (p Page) tabs() []kit.Tab {
 	return kit.TabsAt(kit.Link{Path: views.TemplatePath(p.Template.ID)}, "tab", p.Tab, kit.Tab{Key: "versions", Text: "Versions"}, kit.Tab{Key: "grants", Text: "Published to"})
 }
 
-// Tabs are the names of the views of a template; the first is its own.
+// Tabs are the keys of the template page's tabs; the first tab is the default.
 func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 
 func (p Page) infra() bool      { return policy.May(p.Actor, policy.InfraSee, "") }
@@ -77,7 +78,7 @@ func (p Page) mayPublish() bool { return policy.May(p.Actor, policy.InfraChange,
 
 func (p Page) path(below ...string) string { return views.TemplatePath(p.Template.ID, below...) }
 
-// keys are what wakes the page: the template, its images, and the pools that are proposed for its disks.
+// keys are the wake-up keys of the page: the template, its images, and the pools proposed for its disks.
 func (p Page) keys() string {
 	keys := []string{"template:" + string(p.Template.ID)}
 	add := func(key string) {
@@ -101,7 +102,7 @@ func (p Page) pool(id fleet.PoolID) string {
 	return "a pool"
 }
 
-// NewVMAt is the form of a new VM from the version, or from the newest.
+// NewVMAt is the address of the form of a new VM from a template version; with version empty, from the newest version.
 func NewVMAt(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 	at := kit.Link{Path: "/vms/new"}.With("template", string(id))
 	if version != "" {
@@ -110,7 +111,7 @@ func NewVMAt(id fleet.TemplateID, version fleet.TemplateVersionID) string {
 	return at.String()
 }
 
-// Acts is everything that can be asked about a template.
+// Acts are the actions on a template.
 func Acts(a fleet.Actor, v fleet.TemplateView) []kit.Act {
 	path := views.TemplatePath(v.ID)
 	states := policy.OfferTemplate(a, v.ProjectID, v.Actions())
@@ -124,7 +125,7 @@ func Acts(a fleet.Actor, v fleet.TemplateView) []kit.Act {
 	}
 }
 
-// versionActs is what can be asked about one version.
+// versionActs are the actions on one template version.
 func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
 	send := func(to string) []kit.Sent {
 		return []kit.Sent{{Name: "version", Value: string(v.ID)}, {Name: "deprecated", Value: to}}
@@ -143,7 +144,7 @@ func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
 	return append(out, kit.Act{Icon: "trash-2", Word: "Delete version", Href: at.String(), Dialog: true, Danger: true}.As(v.Actions, fleet.ActDelete))
 }
 
-// part is a field of the spec that is not as a new VM has it.
+// part is a field of the spec that differs from a new VM's default.
 type part struct{ label, words string }
 
 func parts(s fleet.VMSpec) []part {
@@ -158,7 +159,7 @@ func parts(s fleet.VMSpec) []part {
 
 func memory(s fleet.VMSpec) string { return kit.Bytes(int64(s.MemoryMiB) << 20) }
 
-// NIC is a NIC in words.
+// card describes a NIC in words.
 func card(n fleet.NIC) string {
 	_, name := n.On()
 	if n.PortGroup != "" {
@@ -170,7 +171,7 @@ func card(n fleet.NIC) string {
 	return name
 }
 
-// others are the VMs of projects that the reader does not see.
+// others counts the VMs of projects that the reader may not see.
 func others(v fleet.TemplateVersion) string {
 	text := kit.Count(v.Others, "VM") + " of other projects"
 	if v.OthersLinked > 0 {
@@ -194,7 +195,7 @@ func grantValue(g fleet.ImageGrant) string {
 	return string(g.ProjectID)
 }
 
-// GrantAll stands for all projects in a form.
+// GrantAll is the form value for "all projects".
 const GrantAll = "all"
 
 func grantName(g fleet.ImageGrant) string {
@@ -211,21 +212,21 @@ func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
 	}}
 }
 
-// In is what was typed in a form of a template.
+// In holds the values that a person typed in a template form.
 type In struct {
 	Name, Description, Family, System, Release, Arch string
-	To, Note, Confirm                                string // To: the template that gets a version; empty: a new one
+	To, Note, Confirm                                string // To: the template that gets a new version; empty: a new template
 	OfImages                                         bool
 }
 
-// Form is a form about a template, or about a VM of which one is made.
+// Form is the data of a template's dialogs, and of the dialog that makes a template from a VM.
 type Form struct {
 	Template fleet.TemplateView
-	Version  *fleet.TemplateVersion // of its deletion
-	VM       fleet.VMView           // of which one is made
+	Version  *fleet.TemplateVersion // version to delete
+	VM       fleet.VMView           // VM to make the template from
 	In       In
 	Errors   kit.Errors
-	Own      []fleet.TemplateView // those of the VM's project, which can get a version of it
+	Own      []fleet.TemplateView // templates of the VM's project that can get a new version
 }
 
 func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
@@ -240,7 +241,7 @@ func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
 
 func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
 
-// why is why no template can be made of the VM in either way; empty: one can.
+// why is the reason why no template can be made of the VM in either way; empty: possible.
 func (f Form) why() string {
 	ok, why := f.VM.AllowsTemplate()
 	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {
@@ -249,12 +250,12 @@ func (f Form) why() string {
 	return why
 }
 
-// ways are what the disks of a version can be.
+// ways are the choices for the disks of a new version.
 func (f Form) ways() []kit.Option {
 	return []kit.Option{{Text: "Copies of its disks as they are now"}, {Value: "images", Text: "The images that its disks were made from"}}
 }
 
-// wayWhy is why the way that is not proposed is none; empty: both are.
+// wayWhy is the reason why the other way is not possible; empty: both ways are possible.
 func (f Form) wayWhy() string {
 	if ok, why := f.VM.AllowsTemplate(); !ok {
 		return "Its disks are not copied now: " + why

@@ -12,13 +12,13 @@ import (
 // devicesDrawn is how many devices of a host one picture shows.
 const devicesDrawn = 48
 
-// wiring is what a host says of its devices.
+// wiring holds a host's reported network devices.
 type wiring struct {
 	host   fleet.HostID
-	prefix string // of the ids of its nodes
+	prefix string // prefix of node ids
 	nics   []fleet.HostNIC
-	heard  bool // the host is heard: what it says counts
-	looked bool // the devices are of its last look, so that one that is not among them is not there
+	heard  bool // the host is online: its report is current
+	looked bool // the device list is complete: a missing device does not exist
 }
 
 func (w wiring) id(name string) string { return w.prefix + "dev:" + name }
@@ -31,7 +31,7 @@ func (w wiring) find(name string) (fleet.HostNIC, bool) {
 	return w.nics[i], true
 }
 
-// below are the devices that n stands on: its ports, and what a VLAN takes its packets from.
+// below are the devices directly below n: its ports, and a VLAN's parent device.
 func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
 	for _, d := range w.nics {
 		if d.Name != n.Name && (d.Master == n.Name || d.Name == n.Over) {
@@ -41,10 +41,11 @@ func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
 	return out
 }
 
-// deepest bounds a chain of devices: NICs, bonds, VLANs, bridges, and VLANs of these.
+// deepest limits the depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
 const deepest = 5
 
-// depths says how far from the NICs each device stands. Bridges stand side by side, but for those on a VLAN of another one.
+// depths is each device's distance from the physical NICs. All bridges share one depth, except bridges on a VLAN of
+// another bridge.
 func (w wiring) depths() map[string]int {
 	var of func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool)
 	of = func(n fleet.HostNIC, bridges, left int) (depth int, bridged bool) {
@@ -57,7 +58,7 @@ func (w wiring) depths() map[string]int {
 			depth = 1
 		}
 		if left == 0 {
-			return depth, bridged // what a host says can go round in a circle
+			return depth, bridged // a host's report may contain cycles
 		}
 		for _, b := range w.below(n) {
 			d, over := of(b, bridges, left-1)
@@ -79,7 +80,7 @@ func (w wiring) depths() map[string]int {
 	return out
 }
 
-// inUse reports whether anything is behind the device.
+// inUse reports whether the device has a master, an address, a device on top, or the agent's connection.
 func (w wiring) inUse(n fleet.HostNIC) bool {
 	return n.Master != "" || n.Agent || len(n.Addresses) > 0 || slices.ContainsFunc(w.nics, func(d fleet.HostNIC) bool { return d.Over == n.Name || d.Master == n.Name })
 }
@@ -92,7 +93,7 @@ var deviceKinds = map[string]struct{ icon, one, many string }{
 	"bridge":   {"columns-3", "Bridge", "Bridges"},
 }
 
-// device is a device as it is drawn.
+// device is the node of a network device.
 func (w wiring) device(n fleet.HostNIC, column int) Node {
 	kind := deviceKinds[n.Kind]
 	out := Node{
@@ -124,17 +125,17 @@ func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) 
 	case n.Up:
 		return fleet.SeverityOK, "Up", ""
 	case n.Kind == "bridge":
-		return fleet.SeverityIdle, "No port is up", "" // as one without guests is
+		return fleet.SeverityIdle, "No port is up", "" // normal for a bridge without guests
 	case n.Kind == "virtual":
-		return fleet.SeverityIdle, "", "" // the kernel knows no link of these
+		return fleet.SeverityIdle, "", "" // the kernel reports no link state for virtual devices
 	case w.inUse(n):
 		return fleet.SeverityBad, "No link", n.Name + " has no link: nothing behind it reaches anything by it."
 	}
 	return fleet.SeverityIdle, "Not connected", ""
 }
 
-// draw adds the devices with what joins them, those first that something is behind, and says how many columns they take. needed are
-// those that networks name.
+// draw adds the devices and their connections, devices in use first, and returns the number of columns. needed are the
+// devices that networks name.
 func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 	depth := w.depths()
 	var shown []fleet.HostNIC
@@ -182,7 +183,7 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 	return columns
 }
 
-// through is the tone of what leads by a device.
+// through is the tone of a line through a device.
 func (w wiring) through(n fleet.HostNIC) fleet.Severity {
 	tone, _, _ := w.state(n)
 	return tone

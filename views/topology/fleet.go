@@ -8,22 +8,22 @@ import (
 	"quantix/views/kit"
 )
 
-// How much of the fleet stands on one page.
+// Limits of one page of the fleet's picture.
 const (
 	FleetHosts    = 25
 	FleetNetworks = 24
 )
 
-// Measures of the fleet's picture: a row a host, a rail a network.
+// Measures of the fleet's picture: a row for each host, a rail for each network.
 const (
 	railGap  = 40
 	rowHigh  = 52
-	railHead = 132 // for the networks' names, which stand slanted
+	railHead = 132 // for the slanted network names
 	railLeft = boxWidth + 36
 	railEnd  = 110 // right of the last rail, for its name
 )
 
-// Rail is a network as a line down the page.
+// Rail is a network, drawn as a vertical line.
 type Rail struct {
 	Network     fleet.NetworkView
 	Name, Title string
@@ -31,7 +31,7 @@ type Rail struct {
 	Severity    fleet.Severity
 }
 
-// Tap is a network on a host: where the host's line meets the rail.
+// Tap is a network on a host, drawn where the host's line meets the rail.
 type Tap struct {
 	X, Y     int
 	Severity fleet.Severity
@@ -39,11 +39,11 @@ type Tap struct {
 	Href     string
 }
 
-// Row is a host with its line to the last rail that it is on.
+// Row is a host with its horizontal line to its last rail.
 type Row struct {
 	Box
 	Y  int
-	X2 int // 0: it is on none
+	X2 int // 0: the host has no network
 }
 
 // Rails is the picture of hosts and networks.
@@ -54,7 +54,7 @@ type Rails struct {
 	Taps  []Tap
 }
 
-// OfFleet lays hosts and networks out as rows and rails, as they come.
+// OfFleet lays out hosts as rows and networks as rails, in the given order.
 func OfFleet(in fleet.NetworkGrid) Rails {
 	out := Rails{W: railLeft + len(in.Networks.Items)*railGap + railEnd, H: railHead + len(in.Hosts.Items)*rowHigh + margin}
 	for i, n := range in.Networks.Items {
@@ -124,7 +124,7 @@ func hostNode(h fleet.HostView) Node {
 	return out
 }
 
-// line is the tone of the host's line: what is wrong with it stands at its box.
+// line is the tone of the host's line. Faults are shown at the host's box, not on the line.
 func (r Row) line() fleet.Severity {
 	if r.Severity == fleet.SeverityUnknown {
 		return r.Severity
@@ -132,7 +132,7 @@ func (r Row) line() fleet.Severity {
 	return fleet.SeverityOK
 }
 
-// on is what a host's line of the list says of its networks: of a tone.
+// on are the host's networks with statuses that match is, for the list.
 func on(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
 		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {

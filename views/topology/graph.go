@@ -1,5 +1,5 @@
-// Package topology draws what hosts say of their networks: devices, bridges, networks and the VMs on them, from left to right. What is
-// drawn is decided purely, as a graph; where it stands is found purely, too. The same graph is told as a list.
+// Package topology draws reported networks: devices, bridges, networks and their VMs, from left to right. Building the
+// graph and laying it out are pure functions. The same graph is also rendered as a list.
 package topology
 
 import (
@@ -8,36 +8,36 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Node is a thing in a picture.
+// Node is an object in a picture.
 type Node struct {
-	ID       string // within the picture
+	ID       string // unique in the picture
 	Column   int
 	Icon     string
-	Kind     string // in the list: "NIC"
+	Kind     string // label in the list: "Network card"
 	Name     string
-	Detail   string // one more line
+	Detail   string // an additional line
 	Severity fleet.Severity
-	Word     string // its state
-	Says     string // what is wrong with it, in whole; empty: nothing
-	Href     string // empty: it has no page
-	Mine     bool   // the one that the picture is about
+	Word     string // its state in one word
+	Says     string // full text of the fault; empty: none
+	Href     string // empty: no page
+	Mine     bool   // the object that the picture is about
 }
 
-// Edge is what joins two things.
+// Edge connects two nodes.
 type Edge struct {
 	From, To string
 	Severity fleet.Severity
-	Says     string // what it is, or what is wrong with it
+	Says     string // description of the connection or of its fault
 }
 
-// Graph is what is drawn: Columns are the words above them, from left to right.
+// Graph is the content of a picture. Columns are the column headers, from left to right.
 type Graph struct {
 	Columns []string
 	Nodes   []Node
 	Edges   []Edge
 }
 
-// node is the node of that id; nil: there is none.
+// node is the node with the id; nil: none.
 func (g *Graph) node(id string) *Node {
 	if i := slices.IndexFunc(g.Nodes, func(n Node) bool { return n.ID == id }); i >= 0 {
 		return &g.Nodes[i]
@@ -47,7 +47,7 @@ func (g *Graph) node(id string) *Node {
 
 func (g *Graph) add(n Node) { g.Nodes = append(g.Nodes, n) }
 
-// join draws a line between two things, once: of two the worse one stays.
+// join adds an edge. Of two edges between the same nodes, the worse one stays.
 func (g *Graph) join(e Edge) {
 	for i, x := range g.Edges {
 		if x.From == e.From && x.To == e.To {
@@ -60,7 +60,7 @@ func (g *Graph) join(e Edge) {
 	g.Edges = append(g.Edges, e)
 }
 
-// Faults are the things that want a person, the worst first. What is only not heard is none.
+// Faults are the nodes that need attention, worst first. A node that is only unknown is no fault.
 func (g Graph) Faults() (out []Node) {
 	for _, tone := range []fleet.Severity{fleet.SeverityBad, fleet.SeverityWarn} {
 		for _, n := range g.Nodes {
@@ -72,7 +72,7 @@ func (g Graph) Faults() (out []Node) {
 	return out
 }
 
-// Beside are the things that one is joined to, left and right of it.
+// Beside are the neighbours of a node, to the left and to the right.
 func (g Graph) Beside(id string) (left, right []Node) {
 	for _, e := range g.Edges {
 		from, to := g.node(e.From), g.node(e.To)

@@ -9,17 +9,17 @@ import (
 	"quantix/views"
 )
 
-// hostGraph is a host's picture while it is made.
+// hostGraph builds a host's picture.
 type hostGraph struct {
 	Graph
 	wiring
 	in       fleet.HostTopology
 	now      time.Time
-	sees     bool // what the host said of its networks and VMs counts
-	networks int  // their column
+	sees     bool // the host's report about networks and VMs is current
+	networks int  // column of the networks
 }
 
-// OfHost is a host's network: its devices, the networks on them, and the VMs on these.
+// OfHost is the network picture of one host: its devices, their networks, and the VMs on the networks.
 func OfHost(in fleet.HostTopology, now time.Time) Graph {
 	h := in.Host
 	g := &hostGraph{in: in, now: now, sees: fleet.Fresh(h.LookedAt, now), wiring: wiring{host: h.ID, heard: fleet.Fresh(h.SeenAt, now)}}
@@ -88,7 +88,7 @@ func (g *hostGraph) network(n fleet.NetworkView) {
 	g.reach(n.Network, cell, node)
 }
 
-// reach joins a network with the devices of the host that it is on.
+// reach connects a network with the host's devices below it.
 func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
 	bridge := bridgeOf(n, cell)
 	active := cell.Status != nil && cell.Status.Active
@@ -110,7 +110,7 @@ func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
 			return
 		}
 		to = g.id(b.Name)
-		for _, port := range g.below(b) { // an overlay's tunnel, which stands on the uplink without being its port
+		for _, port := range g.below(b) { // an overlay's tunnel is on top of the uplink, but not its port
 			if cell.Status.VTEP != "" && port.Kind == "virtual" {
 				to = g.id(port.Name)
 			}
@@ -119,7 +119,7 @@ func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
 	g.join(Edge{From: g.id(up.Name), To: to, Severity: g.through(up), Says: n.Name + " goes out by " + up.Name})
 }
 
-// lost draws a bridge that a network says it is on, and that the host does not have.
+// lost adds a bridge that a network reports but the host does not have.
 func (g *hostGraph) lost(bridge, network, id string, column int) {
 	says := network + " is active, but its bridge " + bridge + " is not there: NICs on it reach nothing."
 	if g.node(g.id(bridge)) == nil {
@@ -128,7 +128,7 @@ func (g *hostGraph) lost(bridge, network, id string, column int) {
 	g.join(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Says: says})
 }
 
-// reaches reports whether a device stands on another one, at any depth.
+// reaches reports whether a device is below another one, at any depth.
 func (w wiring) reaches(from, to string, left int) bool {
 	if from == to {
 		return true
@@ -154,7 +154,7 @@ func (g *hostGraph) guest(node Node, phase fleet.Phase, cards []card) {
 	g.add(node)
 }
 
-// on is what a NIC is joined to: a port group, a network, or what the host does not have.
+// on is the node that a NIC is connected to: a port group, a network, or a missing object.
 func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
@@ -181,7 +181,7 @@ func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Severit
 	return id, tone, says
 }
 
-// missing draws what a NIC is on and the host does not have.
+// missing adds the network or bridge that a NIC names but the host does not have.
 func (g *hostGraph) missing(c card) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}
@@ -201,10 +201,10 @@ func (g *hostGraph) missing(c card) (id string, tone fleet.Severity, says string
 	return id, tone, says
 }
 
-// lineTone is the tone of a line to something that is so.
+// lineTone is the tone of a line to a node with the severity.
 func lineTone(t fleet.Severity) fleet.Severity {
 	if t == fleet.SeverityWarn {
-		return fleet.SeverityIdle // it is said at its end
+		return fleet.SeverityIdle // the node at the line's end shows the warning
 	}
 	return t
 }

@@ -64,16 +64,16 @@ func TestAHostFromItsCardsToItsVMs(t *testing.T) {
 	}
 }
 
-// Each fault is drawn where it is, with words; nothing else becomes one by it.
+// TestFaultsOfAHost checks that each fault is drawn at its node with a text, and that nothing else becomes a fault.
 func TestFaultsOfAHost(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		how  func(*fleet.HostTopology)
-		at   string // the node; empty: none
+		at   string // node; empty: none
 		tone fleet.Severity
 		word string
 		says string
-		line string // from > to that is drawn as failed
+		line string // from > to, drawn as failed
 	}{
 		"a cable is pulled": {
 			how: func(h *fleet.HostTopology) { nic(h, "eno3").Up = false },
@@ -129,7 +129,8 @@ func TestFaultsOfAHost(t *testing.T) {
 	}
 }
 
-// What a host is not heard about is unknown, whatever it said last: nothing of that is a fault, and nothing is well.
+// TestOfflineHostIsUnknown checks that values of an offline host are unknown whatever its last report was: neither
+// faulty nor well.
 func TestAHostThatIsNotHeardIsUnknown(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
@@ -162,7 +163,8 @@ func TestAHostThatIsNotHeardIsUnknown(t *testing.T) {
 	}
 }
 
-// An agent that tells its devices only when it discovers hardware may not have told a bridge that was made since.
+// TestOlderAgentsDevicesAreNotMissed covers agents that report devices only after hardware discovery. Such a report may
+// lack a bridge that was created since.
 func TestAnOlderAgentsDevicesAreNotMissed(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
@@ -174,7 +176,7 @@ func TestAnOlderAgentsDevicesAreNotMissed(t *testing.T) {
 	}
 }
 
-// The bridges of Open vSwitch may be among the devices or not.
+// TestUnlistedOpenVSwitchBridgeIsNotMissed covers Open vSwitch bridges, which may be missing in a host's device list.
 func TestABridgeThatHostsDoNotListIsNotMissed(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
@@ -209,7 +211,8 @@ func TestAnOverlayStandsOnItsTunnel(t *testing.T) {
 	}
 }
 
-// What a host says may go round in a circle, or be more than a picture holds.
+// TestHostReportWithCycleOrTooManyDevices checks that a report with a device cycle, or with more devices than a picture
+// holds, is drawn.
 func TestAHostThatSaysTooMuch(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
@@ -223,7 +226,7 @@ func TestAHostThatSaysTooMuch(t *testing.T) {
 	if n := nodeOf(t, g, "dev:"); !strings.Contains(n.Name, "more devices") || n.Href == "" {
 		t.Errorf("the rest is %+v", n)
 	}
-	nodeOf(t, g, "dev:eno3") // what something is behind comes before what hangs loose
+	nodeOf(t, g, "dev:eno3") // devices in use come before unused ones
 	if n := nodeOf(t, g, "more"); n.Name != "and 160 more" || n.Href != "/hosts/h1?tab=vms" {
 		t.Errorf("the VMs beyond are %+v", n)
 	}
@@ -233,7 +236,8 @@ func TestAHostThatSaysTooMuch(t *testing.T) {
 	checkPicture(t, topology.Lay(g))
 }
 
-// Where only the hypervisor does not answer, devices are known, and what it said of networks is not.
+// TestNetworksAreUnknownWithoutAHypervisor checks that devices stay known while only the hypervisor does not respond,
+// and that networks become unknown.
 func TestNetworksAreUnknownWithoutAHypervisor(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {

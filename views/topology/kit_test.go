@@ -13,7 +13,7 @@ var (
 	old   = now.Add(-5 * time.Minute)
 )
 
-// server is a host with two NICs in a bond, a VLAN on it under a bridge, a NIC with a bridge of its own, and one that nothing is behind.
+// server is a host with two NICs in a bond, a VLAN on it under a bridge, a NIC with its own bridge, and an unused NIC.
 func server() fleet.HostTopology {
 	h := fleet.HostView{Host: fleet.Host{ID: "h1", Name: "host-1", SeenAt: &heard, LookedAt: &heard, Status: &fleet.HostStatus{Connected: true}}, Phase: fleet.HostOnline, VMs: 3}
 	h.Status.Inventory = fleet.Inventory{NICsLooked: true, NICs: []fleet.HostNIC{
@@ -56,7 +56,7 @@ func vm(name string, sources ...string) fleet.VMView {
 	return v
 }
 
-// change is the server with something else about it.
+// change is the server after a modification.
 func change(how func(*fleet.HostTopology)) fleet.HostTopology {
 	t := server()
 	how(&t)

@@ -9,39 +9,39 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Measures of a picture, in pixels: on the grid of the pages.
+// Measures of a picture in pixels, on the grid of the pages.
 const (
 	boxWidth  = 152
 	boxHeight = 44
-	laneHigh  = 8 // of a line that passes a column
+	laneHigh  = 8 // height of a line that passes a column
 	rowGap    = 12
 	columnGap = 36
 	headHigh  = 28
 	margin    = 4
-	// signBefore is how far before its end a line has its sign: there it stands apart from those of others.
+	// signBefore is how far before its end a line has its sign, so that signs of several lines stay apart.
 	signBefore = 18
 )
 
-// Box is a node with its place.
+// Box is a node with its position.
 type Box struct {
 	Node
 	X, Y, W, H int
 }
 
-// Line is an edge with its way: from the right side of a box to the left side of one in a column further right.
+// Line is an edge with its path: from the right side of a box to the left side of a box in a column further right.
 type Line struct {
 	Edge
 	Path string
-	X, Y int // where a sign on it stands
+	X, Y int // position of a sign on the line
 }
 
-// Head stands above a column.
+// Head is a column header with its position.
 type Head struct {
 	X    int
 	Text string
 }
 
-// Picture is a graph with the places of all that is in it.
+// Picture is a graph with the positions of all its parts.
 type Picture struct {
 	W, H  int
 	Heads []Head
@@ -49,9 +49,9 @@ type Picture struct {
 	Lines []Line
 }
 
-// Lay finds a place for everything in the graph. The same graph always gives the same picture: columns without nodes fall away, rows are
-// sorted so that few lines cross, and stand beside the first of what they carry, as near as they can: so a picture begins at its top. An edge that does not lead from a column to
-// one further right is turned round, or left out where both ends are in one column.
+// Lay computes the layout of the graph; the same graph always gives the same picture. Columns without nodes are left
+// out. Rows are sorted so that few lines cross. A node is placed close to the first node to its right, so the picture
+// begins at its top. An edge to the left is reversed; an edge within one column is left out.
 func Lay(g Graph) Picture {
 	column, heads := columns(g)
 	at := map[string]int{}
@@ -69,7 +69,7 @@ func Lay(g Graph) Picture {
 		via  []*item
 	}
 	var ways []way
-	lanes := map[[2]int]*item{} // by node and column: lines of one node pass together
+	lanes := map[[2]int]*item{} // by node and column: lines of one node share a lane
 	for _, e := range g.Edges {
 		from, ok := at[e.From]
 		to, ok2 := at[e.To]
@@ -115,18 +115,18 @@ func Lay(g Graph) Picture {
 	for _, w := range ways {
 		out.Lines = append(out.Lines, drawn(w.edge, column[w.via[0].node], w.via, left, middle))
 	}
-	slices.SortStableFunc(out.Lines, func(a, b Line) int { return cmp.Compare(a.rank(), b.rank()) }) // faults above all else
+	slices.SortStableFunc(out.Lines, func(a, b Line) int { return cmp.Compare(a.rank(), b.rank()) }) // faults are drawn on top
 	return out
 }
 
-// join notes that two items stand beside each other on a way, once.
+// join records two items as neighbours on a path, once.
 func join(a, b *item) {
 	if !slices.Contains(a.right, b) {
 		a.right, b.left = append(a.right, b), append(b.left, a)
 	}
 }
 
-// columns says in which column of those that are drawn each node is, and what stands above them.
+// columns is each node's column among the drawn columns, and the headers of these.
 func columns(g Graph) (of []int, heads []string) {
 	used := make([]bool, len(g.Columns))
 	for _, n := range g.Nodes {
@@ -145,7 +145,7 @@ func columns(g Graph) (of []int, heads []string) {
 	return of, heads
 }
 
-// drawn is the way as a path: curves between columns, straight through those that it passes.
+// drawn is the path of an edge: curves between columns, straight lines through columns that it passes.
 func drawn(e Edge, c int, via []*item, left func(int) int, middle func(*item) int) Line {
 	var path strings.Builder
 	out := Line{Edge: e}
@@ -165,7 +165,7 @@ func drawn(e Edge, c int, via []*item, left func(int) int, middle func(*item) in
 	return out
 }
 
-// rank is the order in which lines are drawn, each above the one before.
+// rank is the drawing order of lines: a higher rank is drawn on top.
 func (e Edge) rank() int {
 	return slices.Index([]fleet.Severity{fleet.SeverityIdle, fleet.SeverityOK, fleet.SeverityUnknown, fleet.SeverityWarn, fleet.SeverityBad}, e.Severity)
 }

@@ -11,7 +11,8 @@ import (
 	"quantix/views/topology"
 )
 
-// checkPicture fails where boxes overlap, leave the picture or stand out of their column, or a line does not lead to the right.
+// checkPicture fails where boxes overlap, leave the picture or their column, or where a line does not lead to the
+// right.
 func checkPicture(t *testing.T, p topology.Picture) {
 	t.Helper()
 	at := map[string]topology.Box{}
@@ -122,7 +123,7 @@ func TestLayout(t *testing.T) {
 	})
 }
 
-// Whatever there is, boxes do not overlap, and the same is drawn alike.
+// TestAnyGraph checks that random graphs have no overlapping boxes and a stable layout.
 func TestAnyGraph(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -154,7 +155,8 @@ func TestHostsPicture(t *testing.T) {
 	}
 }
 
-// The picture of a host with as much as is drawn is made quickly: it is made for each poke.
+// BenchmarkLay measures the layout of a host with the maximum number of drawn objects. The picture is rebuilt on every
+// wake-up.
 func BenchmarkLay(b *testing.B) {
 	in := server()
 	for i := range fleet.TopologyVMs {

@@ -10,7 +10,7 @@ import (
 	"quantix/views"
 )
 
-// look is how a network is on a host: the same words as in its matrix.
+// look is the state of a network on a host, in the words of the network's matrix.
 func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	switch st := h.Status; {
 	case h.State == fleet.NetworkUnknown:
@@ -35,7 +35,7 @@ func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	return fleet.SeverityIdle, "Inactive", ""
 }
 
-// bridgeOf is the bridge that the network's NICs are on, on that host; empty: none, or it is not told.
+// bridgeOf is the host's bridge for the network's NICs; empty: none, or not reported.
 func bridgeOf(n fleet.Network, h fleet.NetworkHost) string {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
@@ -46,8 +46,8 @@ func bridgeOf(n fleet.Network, h fleet.NetworkHost) string {
 	return ""
 }
 
-// listsBridge reports whether such a network's bridge is among the devices that a host tells: those of Open vSwitch may be taps, which are
-// not.
+// listsBridge reports whether the host's device list includes the network's bridge. Bridges of Open vSwitch may be tap
+// devices, which the list omits.
 func listsBridge(n fleet.Network, h fleet.NetworkHost) bool {
 	switch {
 	case n.Kind == fleet.NetworkBridge:
@@ -58,7 +58,7 @@ func listsBridge(n fleet.Network, h fleet.NetworkHost) bool {
 	return h.Status != nil && (h.Status.Forward == "nat" || h.Status.Forward == "route" || h.Status.Forward == "")
 }
 
-// modeOf is a network's kind in a word.
+// modeOf is a network's mode in one word.
 func modeOf(n fleet.Network, h fleet.NetworkHost) string {
 	switch {
 	case n.Spec != nil:
@@ -77,7 +77,7 @@ func networkNode(n fleet.NetworkView, column int) Node {
 
 func groupID(n fleet.NetworkID, group string) string { return "group:" + string(n) + ":" + group }
 
-// addGroups draws a network's port groups.
+// addGroups adds a network's port groups.
 func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 	if n.Spec == nil {
 		return
@@ -98,14 +98,14 @@ func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 	}
 }
 
-// NIC is one NIC of a VM, as its host says, or as it is wanted where the host has said nothing yet.
+// card is one NIC of a VM, as its host reports it, or as in the spec while the host has not reported.
 type card struct {
-	id    fleet.NetworkID // where it is known
+	id    fleet.NetworkID // empty: unknown
 	kind  fleet.NetworkKind
 	name  string
 	group string
 	mac   string
-	other bool // it is on what is no network: a tap of somebody's, a device
+	other bool // not on a network: a foreign tap or another device
 }
 
 func cardsOf(wanted []fleet.NIC, said []fleet.NICState) (out []card) {
@@ -135,7 +135,7 @@ func cardsOf(wanted []fleet.NIC, said []fleet.NICState) (out []card) {
 	return out
 }
 
-// guest is a VM or a domain that Quantix did not make, as it is drawn.
+// guest is the node of a VM, managed or unmanaged.
 func guest(id, name, href string, phase fleet.Phase, said *fleet.VMStatus) Node {
 	out := Node{ID: id, Icon: "monitor", Kind: "VM", Name: name, Href: href, Severity: phase.Severity(), Word: phase.Word()}
 	if said != nil {
@@ -153,7 +153,7 @@ func vmNode(v fleet.VMView) Node {
 	return guest("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
 }
 
-// toCard is the tone of a line to a VM's NIC on a network that is so on the host.
+// toCard is the tone of a line to a VM's NIC, from the network's severity on the host and the VM's phase.
 func toCard(network fleet.Severity, vm fleet.Phase) fleet.Severity {
 	if network == fleet.SeverityOK && vm.Severity() == fleet.SeverityIdle {
 		return fleet.SeverityIdle

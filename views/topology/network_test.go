@@ -10,8 +10,8 @@ import (
 	"quantix/views/topology"
 )
 
-// office is a bridge on a device, on hosts each with a VM: host-1 is well, host-2 has no cable, host-3 failed, host-4 is not heard, and
-// host-5 has lost its bridge.
+// office is a bridged network on five hosts with a VM each: host-1 is well, host-2 has no cable, host-3 failed, host-4
+// is offline, and host-5 has lost its bridge.
 func office() fleet.NetworkTopology {
 	in := fleet.NetworkTopology{Devices: map[fleet.HostID]fleet.HostDevices{}}
 	in.Network.Network = fleet.Network{ID: "n-office", Name: "office", Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
@@ -73,12 +73,12 @@ func TestANetworkBetweenItsHostsAndItsVMs(t *testing.T) {
 	}
 }
 
-// A report of one host never says anything of another one's devices.
+// TestHostsOfAPictureAreIndependent checks that one host's report never affects another host's devices.
 func TestHostsOfAPictureAreTheirOwn(t *testing.T) {
 	t.Parallel()
 	in := office()
 	before := topology.OfNetwork(in, now)
-	in.Devices["h2"] = fleet.HostDevices{Looked: true} // says that it has none at all
+	in.Devices["h2"] = fleet.HostDevices{Looked: true} // a complete report without devices
 	after := topology.OfNetwork(in, now)
 	for _, n := range before.Nodes {
 		if strings.Contains(n.ID, "h2") {
@@ -90,7 +90,8 @@ func TestHostsOfAPictureAreTheirOwn(t *testing.T) {
 	}
 }
 
-// Who does not see hosts gets the network and the own VMs; what is beyond the picture is led to.
+// TestNetworkWithoutHostPermission checks that an actor who may not see hosts gets the network and the own VMs, with a
+// link to VMs beyond the picture.
 func TestANetworkWithoutItsHosts(t *testing.T) {
 	t.Parallel()
 	in := office()

@@ -21,7 +21,7 @@ const (
 	ofVMs
 )
 
-// OfNetwork is a network in the middle: left the hosts with the devices that lead out of it there, right the VMs on it.
+// OfNetwork is the picture of a network: the hosts with their uplink devices on the left, the VMs on the right.
 func OfNetwork(in fleet.NetworkTopology, now time.Time) Graph {
 	g := Graph{Columns: []string{"Devices", "Hosts", "Network", "Port groups", "VMs"}}
 	n := in.Network
@@ -59,7 +59,7 @@ func OfNetwork(in fleet.NetworkTopology, now time.Time) Graph {
 	return g
 }
 
-// hostOf draws one host's part: its bridge, and what leads out of it there.
+// hostOf adds one host: its bridge and the uplink devices.
 func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices, now time.Time) {
 	w := wiring{host: h.HostID, prefix: string(h.HostID) + ":", nics: d.NICs, heard: fleet.Fresh(h.SeenAt, now), looked: d.Looked}
 	node := Node{ID: "host:" + string(h.HostID), Column: ofHosts, Icon: "server", Kind: "Host", Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "topology")}
@@ -99,7 +99,7 @@ func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices
 	}
 }
 
-// vmOf draws a VM with its NICs on the network.
+// vmOf adds a VM with its NICs on the network.
 func (g *Graph) vmOf(in fleet.NetworkTopology, v fleet.VMView) {
 	node := vmNode(v)
 	node.Column, node.Detail = ofVMs, joined(v.HostName, node.Detail)

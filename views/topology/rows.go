@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// item is what takes room in a column: a node, or a line that passes.
+// item is an entry of a column in the layout: a node, or a line that passes the column.
 type item struct {
-	node   int // -1: a line of from passes
+	node   int // -1: a passing line of from
 	from   int
 	center float64
-	left   []*item // what it is joined to in the column before
+	left   []*item // neighbours in the column before
 	right  []*item
 }
 
@@ -23,7 +23,7 @@ func (i *item) height() float64 {
 
 type layers [][]*item
 
-// sorted is the order of rows with the fewest crossings that a few sweeps find.
+// sorted is the row order with the fewest crossings that a few sweeps find.
 func (l layers) sorted() layers {
 	best, least := l.copied(), l.crossings()
 	for sweep := 0; sweep < 8 && least > 0; sweep++ {
@@ -50,7 +50,7 @@ func (l layers) copied() layers {
 	return out
 }
 
-// swept is a column sorted by where its items' neighbours stand on average; what has none keeps its place.
+// swept is a column sorted by its items' average neighbour position. An item without neighbours keeps its place.
 func (l layers) swept(c int, forward bool) []*item {
 	beside := c - 1
 	if !forward {
@@ -85,7 +85,7 @@ func (l layers) swept(c int, forward bool) []*item {
 	return row
 }
 
-// crossings counts how often lines between neighbouring columns cross.
+// crossings counts the line crossings between neighbouring columns.
 func (l layers) crossings() (n int) {
 	for c := 1; c < len(l); c++ {
 		place := map[*item]int{}
@@ -109,7 +109,8 @@ func (l layers) crossings() (n int) {
 	return n
 }
 
-// place gives each item its height: near to what it is joined to, none over another one. It answers how high the picture is.
+// place assigns each item a vertical position, close to its neighbours and without overlap. It returns the picture's
+// height.
 func (l layers) place() float64 {
 	for _, row := range l {
 		y := 0.0
@@ -145,11 +146,11 @@ func (l layers) place() float64 {
 	return high - low + 1
 }
 
-// align moves a column's items to where they wish to stand, as near as their order and the room between them allow.
+// align moves a column's items as close to their preferred positions as their order and the gaps allow.
 func align(row []*item, forward bool) {
 	type block struct{ sum, n float64 }
 	offset, at := make([]float64, len(row)), 0.0
-	var blocks []block // that touch: pooled while one wants to stand above the one before
+	var blocks []block // adjacent items, merged while a block overlaps the one before
 	for i, x := range row {
 		offset[i] = at + x.height()/2
 		at += x.height() + rowGap
@@ -168,7 +169,8 @@ func align(row []*item, forward bool) {
 	}
 }
 
-// wish is where the item would stand were it alone: beside the first of what it carries, or in the middle of what it stands on.
+// wish is the item's preferred position: level with its first neighbour to the right, or at the average of its
+// neighbours to the left.
 func (i *item) wish(forward bool) float64 {
 	near := i.left
 	if !forward {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// fit cuts a text to a width in pixels, as fonts of the size draw it at most; what is cut off ends in "…".
+// fit cuts a text to a width in pixels, assuming wide glyphs of the font size. A cut text ends in "…".
 func fit(text string, size float64, width int) string {
 	room := float64(width)
 	if widthOf(text, size) <= room {
@@ -29,7 +29,8 @@ func widthOf(text string, size float64) (w float64) {
 	return w
 }
 
-// glyph is how wide a character is at most, in parts of the font's size: of the usual fonts of systems, rather too wide than too narrow.
+// glyph is the maximum width of a character, as a fraction of the font size. It overestimates rather than
+// underestimates common system fonts.
 func glyph(r rune) float64 {
 	switch {
 	case strings.ContainsRune("iljtfrI.,:;|!'()[] ", r):
@@ -38,13 +39,13 @@ func glyph(r rune) float64 {
 		return 0.98
 	case r >= 'A' && r <= 'Z':
 		return 0.74
-	case r > 0x2e80: // of scripts whose characters are as wide as high
+	case r > 0x2e80: // East Asian and other full-width characters
 		return 1.05
 	}
 	return 0.6
 }
 
-// joined is two parts of a line, where there are both.
+// joined joins two parts of a line, if both are present.
 func joined(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
@@ -52,10 +53,10 @@ func joined(a, b string) string {
 	return a + " · " + b
 }
 
-// list is words one after the other, as above a column: "Bonds, VLANs".
+// list joins words, as in a column header: "Bonds, VLANs".
 func list(words []string) string { return strings.Join(words, ", ") }
 
-// rate is a speed as people say it; empty: none is known.
+// rate formats a link speed; empty: unknown.
 func rate(mbps int) string {
 	switch {
 	case mbps <= 0:

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	textLeft   = 34 // where a box's text begins
-	faultsTold = 8  // above a picture
-	namesTold  = 8  // of what a thing is joined to
-	detailSize = 11 // of the font of a second line
+	textLeft   = 34 // left offset of a box's text
+	faultsTold = 8  // faults listed above a picture
+	namesTold  = 8  // neighbours listed by name
+	detailSize = 11 // font size of the second line
 )
 
 var toneWords = map[fleet.Severity]string{fleet.SeverityOK: "well", fleet.SeverityWarn: "to look at", fleet.SeverityBad: "failed", fleet.SeverityUnknown: "not heard"}
 
-// room is how wide a box's text may be.
+// room is the available width of a box's text.
 func (b Box) room() int {
 	if b.marked() {
 		return b.W - textLeft - 28
@@ -26,7 +26,7 @@ func (b Box) room() int {
 	return b.W - textLeft - 8
 }
 
-// marked reports whether the box shows its tone by an icon: where all is well it stays calm.
+// marked reports whether the box has an icon for its tone. Boxes without a fault have none.
 func (b Box) marked() bool { return b.Severity != fleet.SeverityOK && b.Severity != fleet.SeverityIdle }
 
 func (b Box) class() string {
@@ -39,7 +39,7 @@ func (b Box) class() string {
 // line is the second line of a box.
 func (n Node) line() string { return joined(n.Word, n.Detail) }
 
-// second is the second line as it fits: where all is well and there is no room for both, what it is says more than that it is well.
+// second is the second line as it fits. If both parts do not fit and the node is OK, the detail replaces the state.
 func (b Box) second() string {
 	if b.Severity == fleet.SeverityOK && b.Detail != "" && widthOf(b.line(), detailSize) > float64(b.room()) {
 		return fit(b.Detail, detailSize, b.room())
@@ -47,7 +47,7 @@ func (b Box) second() string {
 	return fit(b.line(), detailSize, b.room())
 }
 
-// title is all that is known of a box.
+// title is the tooltip of a box, with everything known.
 func (n Node) title() string {
 	out := n.Kind + " " + n.Name
 	if line := n.line(); line != "" {
@@ -68,7 +68,7 @@ func wants(n int) string {
 	return "want"
 }
 
-// names are a few names of things.
+// names lists a few nodes by name.
 func names(nodes []Node) string {
 	var out []string
 	for _, n := range nodes[:min(len(nodes), namesTold)] {
@@ -80,7 +80,7 @@ func names(nodes []Node) string {
 	return list(out)
 }
 
-// ordered are the nodes as the list tells them: column by column.
+// ordered are the nodes in the order of the list, column by column.
 func (g Graph) ordered() []Node {
 	out := slices.Clone(g.Nodes)
 	slices.SortStableFunc(out, func(a, b Node) int { return cmp.Compare(a.Column, b.Column) })

@@ -14,7 +14,7 @@ var actionIcons = map[fleet.Action]string{
 	fleet.ActPause: "pause", fleet.ActResume: "play", fleet.ActConsole: "monitor", fleet.ActEdit: "pencil", fleet.ActProtect: "shield", fleet.ActDelete: "trash-2",
 }
 
-// sure is what the browser asks before an action that loses what the guest has not written; empty: nothing.
+// sure is the browser's confirmation text for an action that loses unwritten guest data; empty: no confirmation.
 func sure(a fleet.Action, name string) string {
 	if !a.Job().Is().Forces {
 		return ""
@@ -46,12 +46,12 @@ func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {
 	return a
 }
 
-// powers are the actions of the submenu that switches a VM, in vCenter's order.
+// powers are the actions of the power submenu, in vCenter's order.
 var powers = []fleet.Action{
 	fleet.ActStart, fleet.ActShutdown, fleet.ActRestart, fleet.ActReboot, fleet.ActPause, fleet.ActResume, fleet.ActReset, fleet.ActStop,
 }
 
-// menu is what can be done with the VM: the same on its page, at its row of a list and in the tree. Words and order are vCenter's.
+// menu is the VM's action menu, the same on its page, in list rows and in the tree. Labels and order follow vCenter.
 func (p Page) menu() []kit.Act {
 	if len(p.Actions) == 0 {
 		return nil
@@ -81,7 +81,7 @@ func (p Page) menu() []kit.Act {
 	}
 }
 
-// migrations change the VM's host, and the pools of its disks.
+// migrations are the actions that migrate the VM to another host or its disks to other pools.
 func (p Page) migrations() []kit.Act {
 	host := p.migrate()
 	host.Word = "Change host…"

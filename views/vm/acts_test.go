@@ -11,7 +11,7 @@ import (
 	"quantix/views/kit"
 )
 
-// inMenu are the acts of a menu with those of its submenus.
+// inMenu flattens a menu with its submenus.
 func inMenu(acts []kit.Act) (out []kit.Act) {
 	for _, a := range acts {
 		if len(a.Sub) > 0 {
@@ -27,7 +27,7 @@ func pageOf(vm fleet.VMView) Page {
 	return Page{VM: vm, Actions: vm.Actions(), GuestActions: vm.GuestActions()}
 }
 
-// In every phase each action of a VM is either there to use, or there with the reason why not.
+// TestDisabledActionHasReason checks that each VM action, in every phase, is enabled or has a reason.
 func TestADisabledActionCarriesItsReason(t *testing.T) {
 	t.Parallel()
 	for _, phase := range fleet.VMPhases {
@@ -62,7 +62,8 @@ func TestADisabledActionCarriesItsReason(t *testing.T) {
 	}
 }
 
-// The menu has every action of a VM, and is short enough to be seen at once: what switches the VM and its guest is in submenus.
+// TestVMMenuHasEveryAction checks that the menu has every VM action and stays short: power and guest actions are in
+// submenus.
 func TestTheMenuOfAVM(t *testing.T) {
 	t.Parallel()
 	p := pageOf(web(fleet.PhaseRunning))
@@ -88,7 +89,8 @@ func TestTheMenuOfAVM(t *testing.T) {
 	}
 }
 
-// What loses a guest's writes is asked before, and nothing else is; what nobody listed as allowed cannot be used.
+// TestActConfirmation checks that only actions that lose guest writes ask for confirmation. Actions without an action
+// state are disabled.
 func TestActsOfAVM(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseRunning)

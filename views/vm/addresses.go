@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// reserveActs is what can be asked about the addresses of a NIC.
+// reserveActs are the actions on the address reservations of a NIC.
 func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
 	ip := c.Reserved
 	for _, s := range c.Seen {
@@ -28,7 +28,7 @@ func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
 	return append(acts, kit.Act{Icon: "network", Word: "Addresses of " + c.Network, Href: views.TabPath(views.NetworkPath(c.NetworkID), "addresses")})
 }
 
-// shared says which other machines have the NIC's MAC address; empty: none has.
+// shared names the other machines with the NIC's MAC address; empty: none.
 func shared(c fleet.NICAddresses) string {
 	if len(c.Others) == 0 {
 		return ""

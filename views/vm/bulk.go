@@ -7,34 +7,34 @@ import (
 	"quantix/views/kit"
 )
 
-// BulkPage edits many VMs alike.
+// BulkPage edits several VMs at once.
 type BulkPage struct {
 	Form    Form
 	IDs     []fleet.VMID
-	Preview *BulkPreview // nil: it was not asked for yet
+	Preview *BulkPreview // nil: not requested yet
 }
 
-// BulkPreview is what the edit would do.
+// BulkPreview is the expected effect of a bulk edit.
 type BulkPreview struct {
 	Now, NextBoot, Same, Left int
 	Refused                   []fleet.Refused
 }
 
-// changing is how many VMs the edit would change.
+// changing counts the VMs that the edit would change.
 func (p BulkPreview) changing() int { return p.Now + p.NextBoot }
 
 func (p BulkPreview) refused() int { return len(p.Refused) + p.Left }
 
 func (p BulkPage) title() string { return "Edit " + kit.Count(len(p.IDs), "VM") }
 
-// bulkSection is a heading of the form that changes many VMs.
+// bulkSection is a section of the bulk edit form.
 type bulkSection struct {
 	title  string
 	open   bool
 	fields []fleet.VMField
 }
 
-// bulkSections are the fields that many VMs can have alike, by section; those that a form asks for otherwise come first.
+// bulkSections are the fields that several VMs can share, by section. Fields with an input of their own come first.
 func bulkSections() []bulkSection {
 	out := []bulkSection{{title: "CPU and memory", open: true}}
 	for _, s := range fleet.VMSections {
@@ -50,10 +50,10 @@ func bulkSections() []bulkSection {
 	return out
 }
 
-// ticked reports whether the field is to be changed.
+// ticked reports whether the bulk edit changes the field.
 func (p BulkPage) ticked(name string) bool { return p.Form.Typed.Get("set."+name) != "" }
 
-// setIn is how many of a section's fields are.
+// setIn counts the ticked fields of a section.
 func (p BulkPage) setIn(f bulkSection) int {
 	n := 0
 	for _, v := range f.fields {

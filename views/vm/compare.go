@@ -8,18 +8,18 @@ import (
 	"quantix/views/kit"
 )
 
-// ComparePage is two VMs side by side, or a VM and a version of a template.
+// ComparePage compares two VMs, or a VM with a template version.
 type ComparePage struct {
 	Left, Right fleet.VMView
 	Template    fleet.TemplateView
-	Version     *fleet.TemplateVersion // of the template, on the right; nil: two VMs are compared
-	Rows        []fleet.Compared       // those that differ first; none: there is only one side yet
-	All         bool                   // also those that are the same
-	VMs         kit.Choices            // to compare with; of a template alone, to compare it with
-	Templates   kit.Choices            // likewise: their versions
+	Version     *fleet.TemplateVersion // right side; nil: two VMs are compared
+	Rows        []fleet.Compared       // different fields first; empty: only one side is chosen yet
+	All         bool                   // also show equal fields
+	VMs         kit.Choices            // VMs to compare with; of a template without a VM: VMs to compare it with
+	Templates   kit.Choices            // template versions to compare with
 }
 
-// Address is the page's own, without which fields are shown.
+// Address is the page's address without the choice of shown fields.
 func (p ComparePage) Address() string {
 	if p.Version != nil {
 		return views.CompareTemplatePath(p.Left.ID, p.Template.ID, p.Version.ID)
@@ -27,7 +27,7 @@ func (p ComparePage) Address() string {
 	return views.ComparePath(p.Left.ID, p.Right.ID)
 }
 
-// version is the template's, as a form names it; empty: none.
+// version is the form value of the template version; empty: none.
 func (p ComparePage) version() string {
 	if p.Version == nil {
 		return ""
@@ -35,12 +35,12 @@ func (p ComparePage) version() string {
 	return views.TemplateVersionValue(p.Template.ID, p.Version.ID)
 }
 
-// versionName is what the version is called.
+// versionName is the display name of the template version.
 func (p ComparePage) versionName() string {
 	return p.Template.Name + ", version " + strconv.Itoa(p.Version.Number)
 }
 
-// right is what stands to the right: its name, and where it is.
+// right is the name and the address of the right side.
 func (p ComparePage) right() (name, at string) {
 	if p.Version != nil {
 		return p.versionName(), views.TemplatePath(p.Template.ID)
@@ -48,7 +48,7 @@ func (p ComparePage) right() (name, at string) {
 	return p.Right.Name, views.VMPath(p.Right.ID)
 }
 
-// alike is what is the same where no field differs.
+// alike is the text for two sides without a different field.
 func (p ComparePage) alike() string {
 	if p.Version != nil {
 		return "Hardware, devices and policies are as a VM has them that is made from the template now."
@@ -70,7 +70,7 @@ func (p ComparePage) crumbs() []kit.Crumb {
 	return []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: p.Left.Name, Href: views.VMPath(p.Left.ID)}}
 }
 
-// differ is how many rows do.
+// differ counts the rows with different values.
 func (p ComparePage) differ() int {
 	n := 0
 	for _, r := range p.Rows {
@@ -81,7 +81,7 @@ func (p ComparePage) differ() int {
 	return n
 }
 
-// shown are the rows of the page: of those that are the same only where they are asked for.
+// shown are the rows of the page; equal rows only on request.
 func (p ComparePage) shown() []fleet.Compared {
 	if p.All {
 		return p.Rows
@@ -89,10 +89,10 @@ func (p ComparePage) shown() []fleet.Compared {
 	return p.Rows[:p.differ()]
 }
 
-// MergePage is what two people have made of a VM, to choose from.
+// MergePage shows two concurrent edits of a VM side by side, so that the person can choose.
 type MergePage struct {
 	Fields     []fleet.Merged
-	By         string // who changed it meanwhile; empty: not known
-	Generation int64  // as it is now
+	By         string // who changed the VM meanwhile; empty: unknown
+	Generation int64  // current generation of the VM
 	Sent       []kit.Sent
 }

@@ -10,14 +10,15 @@ import (
 	"quantix/views/kit"
 )
 
-// Names of fields that have no place in the API: the defaults that the form proposed, and the button that asks for those of another project.
+// Names of form fields without a place in the API: the proposed defaults, and the button that loads another project's
+// defaults.
 const (
 	ProposedPool    = "proposed.pool"
 	ProposedNetwork = "proposed.network"
 	BeginProject    = "project"
 )
 
-// NetworkValue is a network as a choice's value; empty: none.
+// NetworkValue is the form value of a network; empty: none.
 func NetworkValue(kind fleet.NetworkKind, name string) string {
 	if name == "" {
 		return ""
@@ -25,19 +26,19 @@ func NetworkValue(kind fleet.NetworkKind, name string) string {
 	return string(kind) + ":" + name
 }
 
-// proposedNetwork is the default network as a choice's value.
+// proposedNetwork is the form value of the default network.
 func (f Form) proposedNetwork() string {
 	return NetworkValue(f.Default.Network.Kind, f.Default.Network.Name)
 }
 
-// projectField asks for the defaults of another project when one is chosen.
+// projectField is the project choice; a change loads that project's defaults.
 func (f Form) projectField() kit.Field {
 	return f.field("projectId", kit.Field{Label: "Project", Attrs: templ.Attributes{
 		"hx-post": "/vms", "hx-trigger": "change", "hx-include": "#vm-form", "hx-target": "#vm-form", "hx-swap": "outerHTML", "hx-vals": `{"begin":"` + BeginProject + `"}`,
 	}})
 }
 
-// poolField is the choice of a pool, in which the default is chosen where nothing else is.
+// poolField is a pool choice that preselects the default pool.
 func (f Form) poolField(name string, in kit.Field) kit.Field {
 	in = f.field(name, in)
 	if !offered(f.Pools.Options, in.Value) {
@@ -49,7 +50,8 @@ func (f Form) poolField(name string, in kit.Field) kit.Field {
 	return in
 }
 
-// networkField is poolField for a network. A NIC that comes from elsewhere is on the network of the same name.
+// networkField is a network choice that preselects the default network. A NIC of an imported or cloned VM keeps the
+// network of the same name.
 func (f Form) networkField(name string, in kit.Field) kit.Field {
 	in = f.field(name, in)
 	if was := in.Value; !offered(f.Networks.Options, was) {
@@ -74,7 +76,8 @@ func proposes(hint, name, why string) string {
 	return strings.TrimSpace(hint + " Default: " + name + " (" + why + ").")
 }
 
-// withoutDefault are the choices with one that stands for none before them, where none is the default: nobody gets the first of a list.
+// withoutDefault puts an empty choice first where there is no default. A browser would otherwise preselect the first
+// entry.
 func withoutDefault(in kit.Choices, value, text string) kit.Choices {
 	if value == "" && len(in.Options) > 0 {
 		in.Options = slices.Insert(slices.Clone(in.Options), 0, kit.Option{Text: text})

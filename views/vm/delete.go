@@ -6,11 +6,11 @@ import (
 	"quantix/views/kit"
 )
 
-// DeletePage asks what is to go.
+// DeletePage is the dialog that deletes a VM.
 type DeletePage struct {
 	VM     fleet.VMView
 	Pools  map[fleet.PoolID]string
-	Disks  string // what was chosen of the disks: keep or delete; empty: nothing yet
+	Disks  string // chosen fate of the disks: keep or delete; empty: not chosen yet
 	Errors kit.Errors
 }
 
@@ -27,7 +27,7 @@ func (p DeletePage) dialog() kit.Dialog {
 	return d
 }
 
-// Fate is the choice of what becomes of disks, each way with the reason why it is not possible.
+// Fate is the choice between keeping and deleting disks. A choice that is not possible has a reason.
 type Fate struct {
 	Chosen             string
 	WhyKeep, WhyDelete string
@@ -37,12 +37,12 @@ func (p DeletePage) fate() Fate {
 	return Fate{Chosen: p.Disks, WhyKeep: p.VM.HeldBySnapshots(), WhyDelete: p.VM.DisksHeld()}
 }
 
-// deletes reports whether disks are deleted as the form stands: they are kept unless they cannot be.
+// deletes reports whether the form currently deletes disks. The default is keep, unless keeping is not possible.
 func (f Fate) deletes() bool {
 	return f.WhyDelete == "" && (f.Chosen == "delete" || f.WhyKeep != "")
 }
 
-// crumbsTo is the way to a dialog about a VM.
+// crumbsTo are the breadcrumbs of a dialog about a VM.
 func crumbsTo(vm fleet.VMView) []kit.Crumb {
 	return []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: vm.Name, Href: views.VMPath(vm.ID)}}
 }

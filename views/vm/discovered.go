@@ -8,7 +8,7 @@ import (
 	"quantix/views/kit"
 )
 
-// FoundPage is a VM that Quantix did not make.
+// FoundPage shows an unmanaged VM.
 type FoundPage struct {
 	VM  fleet.DiscoveredVM
 	Now time.Time

@@ -8,17 +8,17 @@ import (
 	"quantix/views/kit"
 )
 
-// DiskPage asks about a disk that is not there.
+// DiskPage is the dialog about a missing disk.
 type DiskPage struct {
 	VM     fleet.VMView
 	Disk   fleet.Disk
 	Pool   string
-	Text   string // the fault's words
+	Text   string // text of the fault
 	In     NewDiskForm
 	Errors kit.Errors
 }
 
-// NewDiskForm is what a person typed for the new disk.
+// NewDiskForm holds the values that a person typed for the replacement disk.
 type NewDiskForm struct {
 	Volume, Size, Content string
 }

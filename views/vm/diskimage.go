@@ -9,17 +9,17 @@ import (
 	"quantix/views/kit"
 )
 
-// ImagePage asks what the image of a disk is to be called.
+// ImagePage is the dialog that creates an image from a disk.
 type ImagePage struct {
 	VM     fleet.VMView
 	Disk   fleet.Disk
-	Number int    // among the VM's disks
-	Why    string // why none can be made now
+	Number int    // index in the VM's disks
+	Why    string // why no image can be created now
 	In     ImageForm
 	Errors kit.Errors
 }
 
-// ImageForm is what a person typed.
+// ImageForm holds the values that a person typed in an ImagePage.
 type ImageForm struct{ Name, Description, Family, System, Release, Arch string }
 
 func (p ImagePage) dialog() kit.Dialog {
@@ -37,7 +37,7 @@ func imageFamilies() []kit.Option {
 	return out
 }
 
-// image is the act at a disk.
+// image is the action that creates an image from a disk.
 func (p Page) image(d fleet.Disk) kit.Act {
 	act := kit.Act{Icon: "disc", Word: "Make an image of it…", Href: diskLink(p.VM.ID, "image", d.Ref()), Dialog: true}
 	if !policy.May(p.Actor, policy.VMChange, p.VM.ProjectID) {

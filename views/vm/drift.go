@@ -11,7 +11,7 @@ func (p Page) reapply() kit.Act {
 	return kit.Act{Icon: "history", Word: "Reapply", Post: p.path("reapply"), Back: p.path()}.When(p.driftWhy(fleet.ActReapply))
 }
 
-// driftWhy says why the VM's changes cannot be taken over or put back now; empty: they can.
+// driftWhy is the reason why drift cannot be accepted or reapplied now; empty: possible.
 func (p Page) driftWhy(a fleet.Action) string {
 	if s := p.action(fleet.ActEdit); !s.Allowed {
 		return s.Reason
@@ -20,7 +20,7 @@ func (p Page) driftWhy(a fleet.Action) string {
 	return why
 }
 
-// actual is a value as the host has it, where that is known to be another than what people want.
+// actual is the host's value of a field where it is known to differ from the spec.
 func actual(vm fleet.VMView, field, wanted string) string {
 	if d := driftOf(vm, field); d != nil {
 		return d.Actual
@@ -28,7 +28,7 @@ func actual(vm fleet.VMView, field, wanted string) string {
 	return wanted
 }
 
-// driftWords names the fields that differ: "vCPUs, memory".
+// driftWords lists the fields with drift: "vCPUs, memory".
 func driftWords(vm *fleet.VMView) string {
 	words := make([]string, len(vm.Status.Drift))
 	for i, d := range vm.Status.Drift {
@@ -49,7 +49,7 @@ func driftOf(vm fleet.VMView, field string) *fleet.Drift {
 	return nil
 }
 
-// acceptDrift carries the value that is shown: what the host says by the time that it is pressed may be another.
+// acceptDrift sends the shown value with the action, since the host's value may change before the click.
 func (p Page) acceptDrift(d fleet.Drift) kit.Act {
 	a := kit.Act{
 		Word: "Accept drift", Label: "Accept drift " + fieldWord(d.Field), Post: p.path("accept-drift"), Why: p.driftWhy(fleet.ActAcceptDrift),

@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// fieldWord is a field of a VM as people read it.
+// fieldWord is the label of a VM field.
 func fieldWord(name string) string {
 	if f, ok := fleet.FieldOf(name); ok {
 		return f.Type
@@ -17,10 +17,10 @@ func fieldWord(name string) string {
 	return name
 }
 
-// faultID is an id for the button of an act at the i-th fault.
+// faultID is the element id of an action button at the i-th fault.
 func faultID(i int, word string) string { return "fault-" + strconv.Itoa(i) + "-" + word[:3] }
 
-// trouble is what the phase of a VM does not say: what is wrong with it, or that its last order failed; empty: neither.
+// trouble is the warning that the phase does not show: a fault of the VM, or a failed last job; empty: none.
 func trouble(vm *fleet.VMView) (word, text string) {
 	if len(vm.Status.Faults) > 0 {
 		f := vm.Status.Faults[0]
@@ -32,7 +32,7 @@ func trouble(vm *fleet.VMView) (word, text string) {
 	return vm.Status.Failure(), vm.Status.Error
 }
 
-// waysOut are the acts that end a fault.
+// waysOut are the actions that resolve a fault.
 func (p Page) waysOut(f fleet.Fault) []kit.Act {
 	if f.Code == fleet.FaultExpiry {
 		return []kit.Act{kit.Act{Icon: "shield", Word: "Extend…", Href: p.path("guard"), Dialog: true}.When(p.action(fleet.ActProtect).Reason)}

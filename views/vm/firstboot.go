@@ -11,17 +11,17 @@ import (
 	"quantix/views/kit"
 )
 
-// FirstForm asks what a guest is told when it first starts. Its fields have the names that the API has for them.
+// FirstForm is the form of a guest's first boot configuration. Its fields have the API's names.
 type FirstForm struct {
 	Typed  url.Values
 	Errors kit.Errors
-	Specs  []fleet.Customization // to choose from; of the form of one itself none
-	Has    fleet.VMFirstBoot     // of a VM that has one
-	Spec   bool                  // it is a customization spec's, which may name variables
-	More   string                // what there is beside what the form asks for, and stays, in words
+	Specs  []fleet.Customization // specs to choose from; empty in the form of a spec itself
+	Has    fleet.VMFirstBoot     // current configuration of an existing VM
+	Spec   bool                  // edits a customization spec, which may contain variables
+	More   string                // settings beyond the form's fields, which an edit keeps, in words
 }
 
-// Names of fields that have no place in the API.
+// Names of form fields without a place in the API.
 const (
 	FirstKind     = "firstBoot.kind"
 	FirstNetwork  = "firstBoot.cloudInit.network"
@@ -29,8 +29,8 @@ const (
 	FirstKept     = "firstBoot.cloudInit.users[0].passwordHash"
 	FirstSpec     = "firstBoot.customizationId"
 	FirstValues   = "firstBoot.variables"
-	BySpec        = "spec"  // a kind: by a customization spec
-	Again         = "again" // likewise: what there is, once more
+	BySpec        = "spec"  // kind: by customization spec
+	Again         = "again" // kind: reapply the current configuration
 )
 
 func (f FirstForm) first(name string, in kit.Field) kit.Field {
@@ -42,7 +42,7 @@ func (f FirstForm) first(name string, in kit.Field) kit.Field {
 	return in
 }
 
-// cloud is a field of cloud-init's form.
+// cloud is a field of the cloud-init form.
 func (f FirstForm) cloud(name string, in kit.Field) kit.Field {
 	return f.first("firstBoot.cloudInit."+name, in)
 }
@@ -78,10 +78,10 @@ func (f FirstForm) specs() []kit.Option {
 	return out
 }
 
-// DefaultUser names a user without a name: see fleet.FirstUser.
+// DefaultUser is the label of a user without a name: see fleet.FirstUser.
 const DefaultUser = "the image's default user"
 
-// now is what is typed, in words; empty: nothing.
+// now summarizes the typed values; empty: nothing typed.
 func (f FirstForm) now() string {
 	kind := f.Typed.Get(FirstKind)
 	switch kind {
@@ -108,7 +108,7 @@ func (f FirstForm) now() string {
 	return words
 }
 
-// wrong reports whether anything typed here is refused.
+// wrong reports whether any first boot field has an error.
 func (f FirstForm) wrong() bool { return f.Errors.Under("firstBoot") != "" }
 
 func area(in kit.Field, rows, placeholder string) kit.Field {
@@ -116,7 +116,7 @@ func area(in kit.Field, rows, placeholder string) kit.Field {
 	return in
 }
 
-// code is area for a text as it is, with a type of one width.
+// code is an area for preformatted text in a monospaced font.
 func code(in kit.Field, rows, placeholder string) kit.Field {
 	in = area(in, rows, placeholder)
 	in.Attrs["class"], in.Attrs["wrap"] = "mono", "off"
@@ -138,17 +138,17 @@ func (f FirstForm) password() kit.Field {
 	return in
 }
 
-// firstForm is what a form of a VM asks about it.
+// firstForm is the first boot part of a VM's form.
 func (f Form) firstForm() FirstForm {
 	return FirstForm{Typed: f.Typed, Errors: f.Errors, Specs: f.Specs}
 }
 
-// FirstPage asks what a VM's guest is told at its next start.
+// FirstPage is the dialog that changes a VM's first boot configuration. The guest reads it at its next start.
 type FirstPage struct {
 	VM     fleet.VMView
 	Form   FirstForm
-	SetBy  string // who gave what there is; empty: there is nothing
-	SetAt  string // when, in words
+	SetBy  string // who set the current configuration; empty: there is none
+	SetAt  string // when it was set, in words
 	Why    string // why it cannot be changed now
 	Errors kit.Errors
 }
@@ -159,13 +159,13 @@ func (p FirstPage) dialog() kit.Dialog {
 	}
 }
 
-// firstActs is what can be asked of a VM's first boot.
+// firstActs are the actions on a VM's first boot configuration.
 func (p Page) firstActs() []kit.Act {
 	act := kit.Act{Icon: "pencil", Word: "First boot…", Href: p.path("first-boot"), Dialog: true}.As(p.Actions, fleet.ActEdit)
 	return []kit.Act{act}
 }
 
-// SpecList are the customization specs that somebody sees.
+// SpecList is the list of the customization specs that the actor may see.
 type SpecList struct {
 	Actor fleet.Actor
 	Specs []fleet.Customization
@@ -175,17 +175,17 @@ func newSpec(a fleet.Actor) kit.Act {
 	return kit.Act{Icon: "plus", Word: "New customization spec", Href: "/customizations/new"}.Needs(a, policy.VMChange)
 }
 
-// SpecPage is a customization spec that is made or changed.
+// SpecPage is the form of a new or existing customization spec.
 type SpecPage struct {
-	ID       fleet.CustomizationID // empty: a new one
-	Typed    url.Values            // beside the first boot's: name, project, description, generation
+	ID       fleet.CustomizationID // empty: a new spec
+	Typed    url.Values            // values beyond the first boot's: name, project, description, generation
 	Form     FirstForm
 	Projects kit.Choices
-	Seen     fleet.Customization // as it is
+	Seen     fleet.Customization // stored spec
 	Errors   kit.Errors
-	Why      string // why who looks cannot change it
+	Why      string // why the actor may not change it
 
-	MayDelete bool // all the same
+	MayDelete bool // the actor may delete it even where Why is set
 }
 
 func (p SpecPage) field(name string, in kit.Field) kit.Field {
@@ -207,7 +207,7 @@ func owner(c fleet.Customization) string {
 	return c.ProjectName
 }
 
-// NetworkText writes NICs as people type them: one a line.
+// NetworkText writes NICs in the form's syntax, one per line.
 func NetworkText(cards []fleet.FirstBootNIC) string {
 	var lines []string
 	for _, n := range cards {

@@ -12,41 +12,41 @@ import (
 	"quantix/views/kit"
 )
 
-// Form is a form that makes or edits a VM. Its fields have the names that the API has for them, and so has what is wrong.
+// Form is the form of a new or edited VM. Its fields and errors have the API's field names.
 type Form struct {
-	Typed         url.Values // as they are shown; of the memory, a number and its unit
+	Typed         url.Values // shown values; memory is a number and a unit
 	Errors        kit.Errors
-	Edits         bool     // a VM that is there, else a new one
-	On            bool     // and its guest is on
+	Edits         bool     // edits an existing VM
+	On            bool     // the guest of the edited VM is running
 	MayOvercommit bool     // see control.CreateVM
-	SeesHosts     bool     // who looks does
-	RunsHosts     bool     // who looks may change infrastructure: see fleet.Field.Reserved
-	VM            fleet.VM // that is edited
+	SeesHosts     bool     // the actor may see hosts
+	RunsHosts     bool     // the actor may change infrastructure: see fleet.Field.Reserved
+	VM            fleet.VM // edited VM
 	Wizard        Wizard
-	CPUModels     []fleet.CPUModelUse // that guests can have
+	CPUModels     []fleet.CPUModelUse // CPU models available to guests
 
-	Specs []fleet.Customization // that a new VM's first boot can be by
+	Specs []fleet.Customization // customization specs for the first boot of a new VM
 
-	From *From // what the new VM is made from, beside images; nil: nothing
+	From *From // source of the new VM other than an image; nil: none
 
 	Projects, Hosts, Pools, Images, ISOs, Networks, LUNs, Discs, Files kit.Choices
 
-	Default fleet.VMDefaults // what is shown as chosen where nothing is
+	Default fleet.VMDefaults // defaults that the form preselects
 }
 
-// From is what the form of a new VM was filled from.
+// From is the source that filled the form of a new VM.
 type From struct {
 	Title, Back string
-	Note        string            // in a sentence
-	Sent        map[string]string // hidden in the form: from.templateId, …
-	Disks       []string          // of a clone: whose each of the disks is a copy, in words; nil: the form's own choice
-	HostName    string            // of a clone: where it is made; empty: as everywhere
-	HostID      fleet.HostID      // of an appliance: which host makes it
-	NICs        []string          // of an appliance: what each of its NICs was, in words
-	Needs, Left []string          // of an appliance: what its guest needs here, and what is not taken over, a sentence each
+	Note        string            // one sentence for the form
+	Sent        map[string]string // hidden form fields: from.templateId, …
+	Disks       []string          // of a clone: source of each disk, in words; nil: the form's own choice
+	HostName    string            // of a clone: host that creates it; empty: placement decides
+	HostID      fleet.HostID      // of an appliance: host that creates it
+	NICs        []string          // of an appliance: original network of each NIC, in words
+	Needs, Left []string          // of an appliance: requirements of its guest, and settings that the import omits, one sentence each
 }
 
-// Title and back are the form's heading, and where Cancel leads.
+// Title is the form's heading.
 func (f Form) Title() string {
 	if f.From != nil {
 		return f.From.Title
@@ -61,7 +61,7 @@ func (f Form) back() string {
 	return "/vms"
 }
 
-// cloned is whose copy disk i is; empty: nobody's.
+// cloned names the source of disk i; empty: the disk is no copy.
 func (f Form) cloned(i string) string {
 	n, err := strconv.Atoi(i)
 	if f.From == nil || err != nil || n >= len(f.From.Disks) {
@@ -70,7 +70,7 @@ func (f Form) cloned(i string) string {
 	return f.From.Disks[n]
 }
 
-// was is what a NIC that comes from elsewhere was; empty: nothing.
+// was names the original network of an imported NIC; empty: none.
 func (f Form) was(at string) string {
 	n, err := strconv.Atoi(strings.TrimSuffix(strings.TrimPrefix(at, "spec.nics["), "]"))
 	if f.From == nil || err != nil || n >= len(f.From.NICs) {
@@ -79,7 +79,7 @@ func (f Form) was(at string) string {
 	return f.From.NICs[n] + "."
 }
 
-// kept are the hidden fields of a NIC, which the form does not show: what passes it.
+// kept are the hidden fields of a NIC's filter settings, which the form does not show.
 func (f Form) kept(at string) []kit.Sent {
 	var out []kit.Sent
 	if f.Edits {
@@ -95,7 +95,7 @@ func (f Form) kept(at string) []kit.Sent {
 	return out
 }
 
-// keptWords says what of it people know.
+// keptWords describes the hidden NIC settings.
 func keptWords(kept []kit.Sent) string {
 	n := 0
 	for _, s := range kept {
@@ -109,7 +109,7 @@ func keptWords(kept []kit.Sent) string {
 	return "In " + kit.Count(n, "security group") + " as before."
 }
 
-// several is how many VMs are typed, in words.
+// several is the typed number of VMs, in words.
 func (f Form) several() string {
 	n, err := strconv.Atoi(strings.TrimSpace(f.Typed.Get("count")))
 	switch {
@@ -125,7 +125,7 @@ func (f Form) severalOpen() bool {
 	return f.several() != "one VM" || f.Errors.At("count") != "" || f.Errors.At("first") != ""
 }
 
-// field is one input with what is typed in it, what is wrong with it or below it, and from when on an edit of it counts.
+// field is one input with its typed value, its errors (also those of nested fields), and when an edit takes effect.
 func (f Form) field(name string, in kit.Field) kit.Field {
 	in.Name = name
 	if texts := f.Typed[name]; len(texts) > 0 {
@@ -146,7 +146,7 @@ func (f Form) field(name string, in kit.Field) kit.Field {
 	return in
 }
 
-// unit is that of the memory that is typed.
+// unit is the unit of the typed memory.
 func (f Form) unit() string {
 	if texts := f.Typed["spec.memoryMiB"]; len(texts) > 1 {
 		return texts[1]
@@ -154,7 +154,7 @@ func (f Form) unit() string {
 	return "GiB"
 }
 
-// rows are the numbers of a list's rows.
+// rows are the indexes of a list's rows.
 func (f Form) rows(list string) []string {
 	var out []string
 	for name := range f.Typed {
@@ -169,17 +169,17 @@ func (f Form) rows(list string) []string {
 	return out
 }
 
-// Volume is a volume as a choice's value.
+// Volume is the form value of a volume.
 func Volume(pool fleet.PoolID, volume string) string { return string(pool) + "/" + volume }
 
-// LibraryImage is a version of an image of the library as a choice's value.
+// LibraryImage is the form value of an image version.
 func LibraryImage(image fleet.ImageID, version fleet.ImageVersionID) string {
 	return libraryPrefix + string(image) + ":" + string(version)
 }
 
 const libraryPrefix = "image:"
 
-// LibraryImageOf reads LibraryImage, where a volume's pool would stand.
+// LibraryImageOf parses a LibraryImage value, which forms send in a volume's pool field.
 func LibraryImageOf(value fleet.PoolID) (fleet.ImageID, fleet.ImageVersionID, bool) {
 	rest, ok := strings.CutPrefix(string(value), libraryPrefix)
 	image, version, _ := strings.Cut(rest, ":")
@@ -192,7 +192,8 @@ var units = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB", Text: "MiB"
 
 var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}, {Value: "overlay", Text: "Overlay on an image"}}
 
-// sources are what a disk can be; a volume that is there only where there is one to choose, or was.
+// sources are the kinds of a new disk. An existing volume is offered only where one exists, or where the form already
+// had it.
 func (f Form) sources() []kit.Option {
 	if len(f.LUNs.Options) < 2 {
 		return diskSources
@@ -200,7 +201,7 @@ func (f Form) sources() []kit.Option {
 	return append(slices.Clone(diskSources), kit.Option{Value: "lun", Text: "Existing volume"})
 }
 
-// first is the first of some fields' errors.
+// first is the first error of the given fields.
 func first(e kit.Errors, paths ...string) string {
 	for _, p := range paths {
 		if text := e.At(p); text != "" {
@@ -210,7 +211,7 @@ func first(e kit.Errors, paths ...string) string {
 	return ""
 }
 
-// firmware is the choice of it, closed while a guest would have to be off.
+// firmware is the firmware choice, disabled while the guest is running.
 func (f Form) firmware() kit.Field {
 	in := kit.Field{Label: "Firmware"}
 	if of, ok := fleet.FieldOf("firmware"); ok && f.On && of.On == fleet.PowerOff {
@@ -219,7 +220,7 @@ func (f Form) firmware() kit.Field {
 	return in
 }
 
-// poolError is what is wrong with where a disk is to be made.
+// poolError is the error of a new disk's pool.
 func (f Form) poolError(at string) string {
 	if f.Typed.Get(at+".source") == "lun" {
 		return ""

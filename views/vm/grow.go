@@ -8,19 +8,19 @@ import (
 	"quantix/views/kit"
 )
 
-// GrowPage asks how large a disk is to be.
+// GrowPage is the dialog that grows a disk.
 type GrowPage struct {
 	VM     fleet.VMView
 	Disk   fleet.Disk
-	Number int    // among the VM's disks
-	Pool   string // where it is
-	Room   string // what the pool has left, in words
-	Why    string // why it cannot grow now
+	Number int    // index in the VM's disks
+	Pool   string // pool of the disk
+	Room   string // free space of the pool, in words
+	Why    string // why the disk cannot grow now
 	In     GrowForm
 	Errors kit.Errors
 }
 
-// GrowForm is what a person typed.
+// GrowForm holds the values that a person typed in a GrowPage.
 type GrowForm struct {
 	Size       string
 	Overcommit bool
@@ -40,7 +40,7 @@ func (p GrowPage) how() string {
 	return "The guest sees the new size when it starts. The partition and the file system in it are grown in the guest."
 }
 
-// now is how large the disk is.
+// now is the disk's current size.
 func (p GrowPage) now() string {
 	if n := p.VM.DiskBytes(p.Disk); n > 0 {
 		return kit.Bytes(n)
@@ -48,13 +48,13 @@ func (p GrowPage) now() string {
 	return "as large as its image"
 }
 
-// grow is the act at a disk.
+// grow is the action that grows a disk.
 func (p Page) grow(d fleet.Disk) kit.Act {
 	_, why := p.VM.AllowsGrow(d, p.Moving)
 	return kit.Act{Icon: "expand", Word: "Grow…", Href: diskLink(p.VM.ID, "grow", d.Ref()), Dialog: true}.As(p.Actions, fleet.ActEdit).When(why)
 }
 
-// diskActs is what can be asked of a disk: only who sees hosts is told of other pools.
+// diskActs are the actions on a disk. Only actors who may see hosts learn about other pools.
 func (p Page) diskActs(d fleet.Disk) []kit.Act {
 	acts := []kit.Act{p.grow(d), p.image(d)}
 	if p.Infra {
@@ -63,7 +63,7 @@ func (p Page) diskActs(d fleet.Disk) []kit.Act {
 	return acts
 }
 
-// asked is the size that the disk is to have, where its host has not made it that large; empty: it has it.
+// asked is the requested size of a disk while its host has not grown it yet; empty: the disk has its size.
 func asked(vm fleet.VMView, d fleet.Disk) string {
 	if has := vm.DiskBytes(d); vm.Status != nil && d.SizeBytes > has && has > 0 {
 		return kit.Bytes(d.SizeBytes)

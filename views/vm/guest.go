@@ -10,15 +10,15 @@ import (
 	"quantix/views/kit"
 )
 
-// GuestPage asks what a guest's agent is to do.
+// GuestPage is a dialog for a guest agent action.
 type GuestPage struct {
 	VM     fleet.VMView
-	Why    string // why not now
+	Why    string // why the action is not possible now
 	In     GuestForm
 	Errors kit.Errors
 }
 
-// GuestForm is what a person typed. A password is never typed for them again.
+// GuestForm holds the values that a person typed. A password is never sent back to the form.
 type GuestForm struct{ Seconds, User, Program, Args string }
 
 func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
@@ -27,7 +27,7 @@ func (p GuestPage) dialog(act fleet.Action, button string) kit.Dialog {
 	}
 }
 
-// guestActs is what the guest's agent can be asked for.
+// guestActs are the actions that need the guest agent.
 func (p Page) guestActs() []kit.Act {
 	var out []kit.Act
 	for _, s := range p.GuestActions {
@@ -50,7 +50,7 @@ var guestIcons = map[fleet.Action]string{
 	fleet.ActFreeze: "pause", fleet.ActThaw: "play", fleet.ActClock: "clock", fleet.ActTrim: "hard-drive", fleet.ActGuestPassword: "key-round", fleet.ActExec: "terminal",
 }
 
-// agentLook is how the guest's agent is drawn: its icon, its tone and its word.
+// agentLook is the icon, tone and word for the guest agent's state.
 func agentLook(g fleet.GuestStatus) (icon, tone, word string) {
 	switch {
 	case g.Agent == fleet.AgentNone:
@@ -63,7 +63,7 @@ func agentLook(g fleet.GuestStatus) (icon, tone, word string) {
 	return "circle-check", "ok", "Answers"
 }
 
-// agentHelp is what to do where the agent says nothing; empty: it speaks.
+// agentHelp tells how to get a silent guest agent to respond; empty: the agent responds.
 func agentHelp(g fleet.GuestStatus) string {
 	switch g.Agent {
 	case fleet.AgentNone:
@@ -74,7 +74,8 @@ func agentHelp(g fleet.GuestStatus) string {
 	return "Install qemu-guest-agent in the guest and start it. Without it, its addresses come from DHCP and ARP, and snapshots of it are not quiesced."
 }
 
-// clockOff says how far the guest's clock is from the host's; bad: so far that certificates and logs suffer.
+// clockOff describes the offset between the guest's and the host's clock. bad: the offset is large enough to break
+// certificates and logs.
 func clockOff(g fleet.GuestReading) (text string, bad bool) {
 	off := time.Duration(g.ClockMs) * time.Millisecond
 	way := "ahead"
@@ -90,7 +91,7 @@ func clockOff(g fleet.GuestReading) (text string, bad bool) {
 	return kit.Short(off) + " " + way, true
 }
 
-// signedIn are the names of who is.
+// signedIn are the names of the signed-in guest users.
 func signedIn(users []fleet.GuestUser) string {
 	var out []string
 	for _, u := range users {
@@ -103,7 +104,7 @@ func signedIn(users []fleet.GuestUser) string {
 	return strings.Join(out, ", ")
 }
 
-// guest is what a guest that runs says of itself; nil: it is off, or its host is not heard.
+// guest is the running guest's reported status; nil: the VM is off, or its host is offline.
 func (p Page) guest() *fleet.GuestStatus {
 	if p.VM.Status == nil || p.VM.Phase == fleet.PhaseUnknown {
 		return nil
@@ -111,7 +112,7 @@ func (p Page) guest() *fleet.GuestStatus {
 	return p.VM.Status.Guest
 }
 
-// GuardPage asks what is to guard a VM.
+// GuardPage is the dialog that sets a VM's protection.
 type GuardPage struct {
 	VM     fleet.VMView
 	Why    string
@@ -119,16 +120,16 @@ type GuardPage struct {
 	Errors kit.Errors
 }
 
-// GuardForm is what a person typed. Times are in UTC.
+// GuardForm holds the values that a person typed. Times are in UTC.
 type GuardForm struct {
 	Protected, Locked, Stops bool
 	Reason, Expires          string
 }
 
-// ExpiresForm is how a form has a time.
+// ExpiresForm is the time layout of the form's expiry field.
 const ExpiresForm = "2006-01-02T15:04"
 
-// GuardOf is the form of what guards the VM now.
+// GuardOf is the form of the VM's current protection.
 func GuardOf(g fleet.VMProtection) GuardForm {
 	out := GuardForm{Protected: g.Protected, Locked: g.Lock != nil, Stops: g.ExpiryStops}
 	if g.Lock != nil {
@@ -146,7 +147,7 @@ func (p GuardPage) dialog() kit.Dialog {
 	}
 }
 
-// guards says in words what guards the VM; none: nothing.
+// guards describes the VM's protection, one sentence per setting; empty: none.
 func guards(g fleet.VMProtection) []string {
 	var out []string
 	if g.Protected {

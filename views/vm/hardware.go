@@ -9,12 +9,12 @@ import (
 	"quantix/views/kit"
 )
 
-// pluggedIn reports whether the guest has the NIC.
+// pluggedIn reports whether the guest has the NIC with the MAC address.
 func pluggedIn(vm fleet.VMView, mac string) bool {
 	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
 }
 
-// unasked are the NICs that the guest has and the spec has not, but for those that it was asked for.
+// unasked are the guest's NICs that are missing in the spec, except NICs of a pending unplug.
 func unasked(vm fleet.VMView) []fleet.NICState {
 	if vm.Status == nil || driftOf(vm, "nics") != nil {
 		return nil
@@ -43,7 +43,7 @@ func statusMemory(vm fleet.VMView) int {
 	return vm.Status.MemoryMiB
 }
 
-// squeezed says how much the guest has to make do with; empty: it has all that it may use.
+// squeezed tells how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
 func squeezed(vm fleet.VMView) string {
 	if vm.Status == nil || vm.Status.BalloonMiB == 0 {
 		return ""
@@ -51,7 +51,7 @@ func squeezed(vm fleet.VMView) string {
 	return kit.MiB(vm.Status.BalloonMiB) + " of " + kit.MiB(cmp.Or(vm.Spec.Memory.BalloonMiB, vm.Status.MemoryMiB)) + " in use: its host is short of memory"
 }
 
-// diskSize is a disk's size as its host has it, else as it was asked for.
+// diskSize is a disk's size as reported by its host, else the size in the spec.
 func diskSize(vm fleet.VMView, i int) string {
 	if vm.Status != nil && i < len(vm.Status.Disks) && vm.Status.Disks[i].SizeBytes > 0 {
 		return kit.Bytes(vm.Status.Disks[i].SizeBytes)

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Sections of the form that are not of fleet.VMSections.
+// Sections of the form that fleet.VMSections does not list.
 const (
 	severalSection = "vm-several"
 	firstSection   = "vm-first-boot"
@@ -16,17 +16,17 @@ const (
 	healthSection  = "vm-health"
 )
 
-// BeginHeadings asks for the headings of the form alone.
+// BeginHeadings is the request value that asks for the section headings only.
 const BeginHeadings = "headings"
 
 func headingID(section string) string { return section + "-now" }
 
-// heading is now, or what happens where nothing is chosen.
+// heading is the summary of the typed first boot configuration, or of the default behaviour.
 func (f FirstForm) heading() string {
 	return cmp.Or(f.now(), "none")
 }
 
-// headings are the sections of the form. sent is what the page sent: the rows in it have the numbers that they have on the page.
+// headings are the sections of the form. sent holds the page's own values: its rows keep the page's numbers.
 func (f Form) headings(sent url.Values) []fold {
 	out := f.folds()
 	out = append(out, fold{id: rulesSection, now: f.rowsNow("spec.rules", "rule")}, fold{id: healthSection, now: f.rowsNow("spec.health", "check")})
@@ -45,7 +45,7 @@ func (f Form) headings(sent url.Values) []fold {
 	return slices.DeleteFunc(out, func(s fold) bool { return len(s.fields) > 0 && !f.sent(s) })
 }
 
-// sent reports whether the page has the section: a row that was removed leaves a gap in the numbers.
+// sent reports whether the page has the section. A removed row leaves a gap in the row numbers.
 func (f Form) sent(s fold) bool {
 	return slices.ContainsFunc(s.fields, func(p formPart) bool { return f.Typed.Has(p.name) })
 }

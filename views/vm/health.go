@@ -8,7 +8,7 @@ import (
 	"quantix/views/kit"
 )
 
-// healthRow is a check as the page shows it.
+// healthRow is a health check as the page shows it.
 type healthRow struct {
 	fleet.HealthState
 	icon, tone, word string
@@ -20,7 +20,7 @@ var healthLooks = map[fleet.Health]struct{ icon, tone, word string }{
 	fleet.HealthUnsure: {"circle-question-mark", "unknown", "Unknown"},
 }
 
-// health are the checks that the VM is to have, each with what its host found of it. What a host that is not heard said is nothing.
+// health are the VM's configured health checks with the results of its host. Results of an offline host are not shown.
 func (p Page) health() []healthRow {
 	var out []healthRow
 	s := p.VM.Status
@@ -48,17 +48,17 @@ func (p Page) health() []healthRow {
 	return out
 }
 
-// name is what is asked, as long as a column bears it.
+// name describes the check, cut to a column's width.
 func (h healthRow) name() string {
 	const most = 44
 	text := kit.Capital(h.Check.Says())
 	if len(text) > most {
-		return text[:most] + "…" // a path has no letters of several bytes
+		return text[:most] + "…" // paths are ASCII, so bytes can be cut
 	}
 	return text
 }
 
-// then says what its host does where the check fails, and how often it has.
+// then describes the host's reaction to a failed check, and how often it has reacted.
 func (h healthRow) then() string {
 	switch {
 	case h.Check.Action == fleet.HealthReport:
@@ -77,7 +77,7 @@ type ruleRow struct {
 	broken bool
 }
 
-// rules are the VM's, as who looks may read them.
+// rules are the VM's placement rules, as far as the actor may read them.
 func (p Page) rules() []ruleRow {
 	var out []ruleRow
 	for i, r := range p.VM.Spec.Rules {
@@ -91,7 +91,7 @@ var (
 	ruleSides  = []kit.Option{{Value: "false", Text: "be with, or on"}, {Value: "true", Text: "be apart from"}}
 )
 
-// ruleKinds are what a rule may name for who looks.
+// ruleKinds are the targets that the actor may name in a rule.
 func (f Form) ruleKinds() []kit.Option {
 	var out []kit.Option
 	for _, o := range fleet.RuleKinds {
@@ -110,7 +110,7 @@ func options(all []fleet.Option) []kit.Option {
 	return out
 }
 
-// rowsNow says in a section's heading how many rows it has.
+// rowsNow counts a section's rows for its heading.
 func (f Form) rowsNow(list, what string) string {
 	if n := len(f.rows(list)); n > 0 {
 		return kit.Count(n, what)
@@ -118,7 +118,7 @@ func (f Form) rowsNow(list, what string) string {
 	return "none"
 }
 
-// rowsOpen reports whether a section of rows is open: something in it is wrong, or somebody has just added a row.
+// rowsOpen reports whether a section of rows is open: a row has an error, or the person has just added a row.
 func (f Form) rowsOpen(list string) bool {
 	return f.Errors.Under(list) != "" || f.Typed.Get("add") == list
 }

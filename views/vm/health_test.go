@@ -6,7 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// What a host that is not heard said of a guest is nothing, and nor is what it said of a check that is another now.
+// TestHealthIgnoresStaleResults checks that results of an offline host, and results of a check that was since changed,
+// are not shown.
 func TestHealthIsWhatIsKnownNow(t *testing.T) {
 	t.Parallel()
 	check := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 22}

@@ -10,29 +10,29 @@ import (
 	"quantix/views/kit"
 )
 
-// ImportPath is the page of the files that VMs can be made of.
+// ImportPath is the address of the page of importable files.
 const ImportPath = "/vms/import"
 
-// ImportPage lists the files of which a VM can be made.
+// ImportPage lists the files that VMs can be imported from.
 type ImportPage struct {
 	Actor fleet.Actor
 	Link  kit.Link
 	Files []ImportFile
-	Pools []kit.Named // into which one can be uploaded: the forms for that
+	Pools []kit.Named // pools that accept uploads
 
-	Uploads []fleet.Upload // the person's own that have not ended
+	Uploads []fleet.Upload // the actor's own unfinished uploads
 }
 
-// ImportFile is one of them.
+// ImportFile is one importable file.
 type ImportFile struct {
 	fleet.Volume
 	Pool, Host kit.Named
-	HostID     fleet.HostID // of a local pool
+	HostID     fleet.HostID // set for a local pool
 	PoolID     fleet.PoolID
-	Why        string // why no VM can be made of it now
+	Why        string // why the file cannot be imported now
 }
 
-// ImportHref is the form of a new VM that is made of the file. host: of a local pool, whose.
+// ImportHref is the address of the form that imports a VM from the file. The host is set for a local pool.
 func ImportHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
 	link := kit.Link{Path: "/vms/new"}.With("import", volume).With("pool", string(pool))
 	if host != "" {
@@ -43,7 +43,7 @@ func ImportHref(pool fleet.PoolID, host fleet.HostID, volume string) string {
 
 func (f ImportFile) id() string { return string(f.PoolID) + "-" + string(f.HostID) + "-" + f.Name }
 
-// kindOf is what the file is, in words.
+// kindOf is the file's kind, in words.
 func (f ImportFile) kindOf() string {
 	if f.Format == fleet.FormatOVA {
 		return "OVA archive"
@@ -54,7 +54,7 @@ func (f ImportFile) kindOf() string {
 	return strings.ToUpper(f.Format) + " disk"
 }
 
-// contents is what is in it, in words.
+// contents describes the file's contents.
 func (f ImportFile) contents() string {
 	a := f.Appliance
 	words := []string{}
@@ -77,7 +77,7 @@ func (f ImportFile) contents() string {
 	return strings.Join(words, ", ")
 }
 
-// imports is where VMs come from that were made elsewhere.
+// imports is the action that opens the import page.
 func (p *ListPage) imports() kit.Act {
 	a := kit.Act{Icon: "upload", Word: "Import", Href: ImportPath}
 	if !p.RunsHosts {
@@ -86,21 +86,21 @@ func (p *ListPage) imports() kit.Act {
 	return a
 }
 
-// ExportPage asks as what a VM is exported, and lists what was exported of it.
+// ExportPage is the dialog that exports a VM, with the list of its exports.
 type ExportPage struct {
 	VM     fleet.VMView
 	Now    time.Time
-	Why    string // why it cannot be exported now
+	Why    string // why the VM cannot be exported now
 	Files  []fleet.Export
-	Pools  []kit.Option // that it uses
+	Pools  []kit.Option // pools of the VM's disks
 	In     ExportForm
 	Errors kit.Errors
 }
 
-// ExportForm is what a person chose.
+// ExportForm holds the values that a person chose.
 type ExportForm struct{ What, Pool string }
 
-// end is when the file is deleted, in words.
+// end is the time at which the exported file is deleted, in words.
 func (p ExportPage) end(e fleet.Export) string {
 	left := e.ExpiresAt.Sub(p.Now)
 	if left < time.Hour {
@@ -109,7 +109,7 @@ func (p ExportPage) end(e fleet.Export) string {
 	return "in " + kit.Count(int(left.Hours()+0.5), "hour")
 }
 
-// kinds are what the VM can be exported as: "ova", or "qcow2" and the disk's number.
+// kinds are the export formats: "ova", or "qcow2" with a disk's index.
 func (p ExportPage) kinds() []kit.Option {
 	out := []kit.Option{{Value: fleet.FormatOVA, Text: "OVA archive: " + kit.Count(len(p.VM.Spec.Disks), "disk") + " as VMDK, with its settings"}}
 	for i, d := range p.VM.Spec.Disks {
@@ -119,7 +119,7 @@ func (p ExportPage) kinds() []kit.Option {
 	return out
 }
 
-// ExportContent is where the file of an export is fetched.
+// ExportContent is the download address of an export.
 func ExportContent(id fleet.ExportID) string { return "/exports/" + string(id) + "/content" }
 
 func exportWhat(e fleet.Export) string {

@@ -2,7 +2,7 @@ package vm
 
 import "quantix/internal/fleet"
 
-// encryption is how the VM's memory is encrypted, in words; empty: it is not.
+// encryption describes how the VM's memory is encrypted; empty: not encrypted.
 func encryption(vm fleet.VMView) string {
 	kind := vm.Spec.Security.Confidential
 	if l := launchOf(vm); l != nil {
@@ -14,7 +14,7 @@ func encryption(vm fleet.VMView) string {
 	return fleet.Input{Options: fleet.ConfidentialKinds}.Says(kind)
 }
 
-// launchOf is what was measured of the guest that is on; nil: nothing is known.
+// launchOf is the launch measurement of the running guest; nil: none is known.
 func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
 	if vm.Status == nil || !vm.On() || vm.Phase == fleet.PhaseUnknown {
 		return nil
@@ -22,7 +22,7 @@ func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
 	return vm.Status.Launch
 }
 
-// unmeasured says why there is no measurement.
+// unmeasured is the reason why there is no launch measurement.
 func unmeasured(vm fleet.VMView) string {
 	switch {
 	case vm.Phase == fleet.PhaseUnknown:

@@ -12,21 +12,21 @@ import (
 	"quantix/views/kit"
 )
 
-// ListPage is the list of VMs, or of discovered ones.
+// ListPage is the list of VMs, or of unmanaged VMs.
 type ListPage struct {
 	kit.List
 	Tab    string // "all", "attention", "restart", "found"
 	VMs    []fleet.VMView
 	Found  []fleet.DiscoveredVM
-	Create bool // the person may make VMs
+	Create bool // the actor may create VMs
 
-	RunsHosts bool // and change infrastructure
-	Use       bool // and use some
+	RunsHosts bool // the actor may change infrastructure
+	Use       bool // the actor may use some VMs
 	Total     fleet.VMTotals
-	Any       bool // a filter, tab or project cuts the list
+	Any       bool // a filter, tab or project restricts the list
 }
 
-// Columns are the columns of VMs.
+// Columns are the columns of the VM list.
 var Columns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "host", Label: "Host", Sort: "host"},
@@ -42,7 +42,7 @@ var Columns = kit.Columns{
 	{Key: "id", Label: "UUID", Extra: true},
 }
 
-// RestartColumns are Columns where all VMs wait for their restart: what it is that waits is worth its place.
+// RestartColumns are the columns of the tab of VMs that wait for a restart. They include the pending changes.
 var RestartColumns = func() kit.Columns {
 	out := slices.Clone(Columns)
 	for i, c := range out {
@@ -51,7 +51,7 @@ var RestartColumns = func() kit.Columns {
 	return out
 }()
 
-// FoundColumns are the columns of discovered VMs.
+// FoundColumns are the columns of the list of unmanaged VMs.
 var FoundColumns = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "host", Label: "Host"},
@@ -84,8 +84,8 @@ func (p *ListPage) found() kit.Table[fleet.DiscoveredVM] {
 	}
 }
 
-// tabs drop what belongs to one page of one order. Discovered VMs are another list than the other three, with words and columns
-// of its own.
+// tabs are the list's tabs. Their links drop the page cursor and the order. The discovered tab drops the filter as
+// well: it has its own filter language and columns.
 func (p *ListPage) tabs() []kit.Tab {
 	l := p.Link.First().Without("tab")
 	ours, found := l, l.Without("filter", "sort", "columns")
@@ -105,7 +105,8 @@ func (p *ListPage) tabs() []kit.Tab {
 		kit.Tab{Key: "customizations", Text: "Customization specs", Href: fleet.TypeCustomization.Is().Path})
 }
 
-// summary is one line under the title: "40 · 29 running · 8 unknown". It is of the whole fleet, so a page that is cut shows none.
+// summary is the line under the title: "40 · 29 running · 8 unknown". It counts the whole fleet, so a filtered list has
+// none.
 func (p *ListPage) summary() string {
 	total := 0
 	for _, n := range p.Total.Phases {

@@ -9,19 +9,19 @@ import (
 	"quantix/views/kit"
 )
 
-// What can be asked of many VMs beside the actions of one.
+// Actions on several VMs beyond the actions on one.
 const (
 	ManySnapshot fleet.Action = "snapshot"
 	ManyMigrate  fleet.Action = "migrate"
 	ManyCompare  fleet.Action = "compare"
 )
 
-// Asks reports whether the action of many VMs shows a dialog before it is done.
+// Asks reports whether the action on several VMs opens a dialog first.
 func Asks(a fleet.Action) bool {
 	return a == fleet.ActDelete || a == ManySnapshot || a == ManyMigrate || a.Job().Is().Forces
 }
 
-// ManyPage asks before many VMs are stopped, deleted, migrated or kept.
+// ManyPage is the dialog of an action on several VMs: forced power off, delete, migrate or take snapshots.
 type ManyPage struct {
 	Action fleet.Action
 	VMs    []fleet.VMView
@@ -31,7 +31,7 @@ type ManyPage struct {
 	Errors kit.Errors
 }
 
-// ManyForm is what a person chose.
+// ManyForm holds the values that a person chose.
 type ManyForm struct {
 	Disks, Name, Description, Host, Rate string
 	Memory, Quiesce                      bool
@@ -62,13 +62,13 @@ func (p ManyPage) dialog() kit.Dialog {
 	return d
 }
 
-// names are the first VMs, and how many more there are.
+// names are the first VMs, and the number of VMs beyond them.
 func (p ManyPage) names() (first []fleet.VMView, more int) {
 	n := min(len(p.VMs), shownNames)
 	return p.VMs[:n], len(p.VMs) - n
 }
 
-// Running is how many of them are on.
+// Running counts the VMs that are running.
 func (p ManyPage) Running() int {
 	n := 0
 	for _, vm := range p.VMs {
@@ -79,10 +79,10 @@ func (p ManyPage) Running() int {
 	return n
 }
 
-// Number is what is typed to confirm.
+// Number is the text to type as confirmation.
 func (p ManyPage) Number() string { return strconv.Itoa(len(p.VMs)) }
 
-// goes says what is deleted, and how many of it are powered off for that.
+// goes describes what is deleted, and how many VMs are powered off for it.
 func (p ManyPage) goes() (text, off string) {
 	switch n := p.Running(); {
 	case len(p.VMs) == 1 && n == 0:
@@ -98,13 +98,13 @@ func (p ManyPage) goes() (text, off string) {
 	}
 }
 
-// manyAct is a button about what is selected: it sends the list's form, and what asks first comes as a dialog.
+// manyAct is a button for the selected rows. It sends the list's form; actions that ask first open a dialog.
 type manyAct struct {
 	action fleet.Action
 	word   string
 }
 
-// manyPowers are the submenu that switches what is selected, in the order of one VM's menu.
+// manyPowers are the power submenu for the selected VMs, in the order of one VM's menu.
 func manyPowers() (out []manyAct) {
 	for _, a := range powers {
 		m := manyAct{a, a.Label()}
@@ -116,7 +116,7 @@ func manyPowers() (out []manyAct) {
 	return out
 }
 
-// manyActs are what else can be asked of it.
+// manyActs are the other actions on the selected VMs.
 func (p *ListPage) manyActs() (out []manyAct) {
 	if p.Create {
 		out = append(out, manyAct{ManySnapshot, "Snapshot…"})

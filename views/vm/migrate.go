@@ -8,17 +8,17 @@ import (
 	"quantix/views/kit"
 )
 
-// MigratePage asks to which host a VM is to go.
+// MigratePage is the dialog that migrates a VM to another host.
 type MigratePage struct {
 	VM      fleet.VMView
-	Why     string // why it cannot go now
+	Why     string // why the VM cannot migrate now
 	Targets []fleet.MigrationTarget
-	To      kit.Choices // of them
+	To      kit.Choices // possible targets
 	In      MigrateForm
 	Errors  kit.Errors
 }
 
-// MigrateForm is what a person chose.
+// MigrateForm holds the values that a person chose.
 type MigrateForm struct {
 	To, Rate   string
 	Overcommit bool
@@ -47,7 +47,8 @@ func migrateText(t fleet.MigrationTarget) string {
 	return migrateName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
 }
 
-// MigrateOptions are the targets that a person may choose: where only room is missing, they may wish it all the same.
+// MigrateOptions are the targets that a person may choose. A target that only lacks capacity is included: a permitted
+// person may overcommit it.
 func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
 	for _, t := range targets {
 		if t.Allowed || t.Room {
@@ -57,10 +58,10 @@ func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
 	return out
 }
 
-// migrateRefused is how many targets say why the VM cannot go there.
+// migrateRefused is how many refused targets the dialog shows with their reasons.
 const migrateRefused = 10
 
-// refused are the first targets with a reason against them, and how many more there are.
+// refused are the first refused targets, and the number of targets beyond them.
 func (p MigratePage) refused() (first []fleet.MigrationTarget, more int) {
 	for _, t := range p.Targets {
 		switch {
@@ -88,7 +89,7 @@ func (p MigratePage) overcommits() bool {
 	return room
 }
 
-// migrate is the act at the VM's host.
+// migrate is the action next to the VM's host.
 func (p Page) migrate() kit.Act {
 	_, why := p.VM.AllowsMigrate(p.Moving, p.Leaving)
 	return kit.Act{Icon: "server", Word: "Move to another host…", Href: views.VMPath(p.VM.ID, "migrate"), Dialog: true}.When(p.MigrateWhy).When(why)

@@ -10,7 +10,8 @@ import (
 	"quantix/views/kit"
 )
 
-// A fleet of thousands of hosts fits into the dialog: those that can take the VM are chosen from as everywhere, and the first of the others say why not.
+// TestMigrateDialogIsBounded checks that the dialog stays small in a fleet of thousands of hosts: a searchable choice
+// of targets, and only the first refused hosts with reasons.
 func TestTheDialogOfAMoveIsBounded(t *testing.T) {
 	t.Parallel()
 	targets := []fleet.MigrationTarget{{HostID: "good", HostName: "good", Allowed: true}, {HostID: "full", HostName: "full", PoolID: "p", PoolName: "ssd", Reason: "No room.", Room: true}}

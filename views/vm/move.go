@@ -9,19 +9,19 @@ import (
 	"quantix/views/kit"
 )
 
-// MovePage asks where a disk is to go.
+// MovePage is the dialog that moves a disk to another pool.
 type MovePage struct {
 	VM      fleet.VMView
 	Disk    fleet.Disk
-	Number  int    // among the VM's disks
-	Pool    string // where it is
-	Why     string // why it cannot be moved now
+	Number  int    // index in the VM's disks
+	Pool    string // current pool
+	Why     string // why the disk cannot move now
 	Targets []fleet.MoveTarget
 	In      MoveForm
 	Errors  kit.Errors
 }
 
-// MoveForm is what a person chose.
+// MoveForm holds the values that a person chose.
 type MoveForm struct {
 	Pool, Rate string
 	Overcommit bool
@@ -39,14 +39,15 @@ func diskLink(id fleet.VMID, act string, disk fleet.Volref) string {
 	return kit.Link{Path: views.VMPath(id, "disks", act), Query: url.Values{"disk": {Volume(disk.PoolID, disk.Volume)}}}.String()
 }
 
-// open reports whether a person may choose the target: where only room is missing, they may wish it all the same.
+// open reports whether a person may choose the target. A target that only lacks space is open to people who may
+// overcommit.
 func (p MovePage) open(t fleet.MoveTarget) bool { return t.Allowed || t.Room && p.overcommits() }
 
 func (p MovePage) overcommits() bool {
 	return p.In.Overcommit || p.Errors.At("overcommit") != "" || p.onlyRoom()
 }
 
-// onlyRoom reports whether no pool can take the disk, and one could but for its room.
+// onlyRoom reports whether no pool can take the disk, but at least one lacks only free space.
 func (p MovePage) onlyRoom() bool {
 	room := false
 	for _, t := range p.Targets {
@@ -65,14 +66,14 @@ func (p MovePage) how() string {
 	return "The guest is off: the file is copied, read back, and then named in the VM's definition. Starting the VM waits for that."
 }
 
-// move is the act at a disk.
+// move is the action that moves a disk.
 func (p Page) move(d fleet.Disk) kit.Act {
 	_, why := p.VM.AllowsMove(d.Ref(), p.Moving)
 	return kit.Act{Icon: "database", Word: "Move to another pool…", Href: diskLink(p.VM.ID, "move", d.Ref()), Dialog: true}.
 		When(p.MoveWhy).When(why)
 }
 
-// moving is where the disk is on its way to; nil: nowhere.
+// moving is the disk's running migration; nil: none.
 func (p Page) moving(d fleet.Disk) *fleet.MovingDisk {
 	for i, m := range p.Moving {
 		if m.Disk == d.Ref() {

@@ -1,4 +1,4 @@
-// Package vm shows virtual machines: their list, one with its tabs, the forms and dialogs about it, and those that hosts run beside.
+// Package vm renders virtual machines: the list, one VM with its tabs, its forms and dialogs, and unmanaged VMs.
 package vm
 
 import (
@@ -11,41 +11,41 @@ import (
 	"quantix/views/kit"
 )
 
-// Page is one VM.
+// Page shows one VM.
 type Page struct {
 	VM      fleet.VMView
 	Tab     string // "summary", "monitor", "console", "configure", "snapshots", "events"
 	Now     time.Time
-	Actions []fleet.ActionState // cut by what the person may do, with the reason
+	Actions []fleet.ActionState // restricted by the actor's permissions, with the reason
 	Pools   map[fleet.PoolID]string
-	Infra   bool // the person may see hosts
+	Infra   bool // the actor may see hosts
 	Actor   fleet.Actor
 
-	Moving     []fleet.MovingDisk // tab summary, of those who may see hosts
-	Leaving    *fleet.LeavingVM   // likewise: its own way to another host
-	MigrateWhy string             // why the person may not move it there; empty: they may
-	MoveWhy    string             // why the person may not move disks; empty: they may
+	Moving     []fleet.MovingDisk // tab summary: running disk migrations, for actors who may see hosts
+	Leaving    *fleet.LeavingVM   // tab summary: the VM's running migration, likewise
+	MigrateWhy string             // why the actor may not migrate the VM; empty: allowed
+	MoveWhy    string             // why the actor may not move disks; empty: allowed
 
-	Guest        fleet.GuestView     // tab summary: what changes by itself in the guest
-	GuestActions []fleet.ActionState // cut by what the person may do
+	Guest        fleet.GuestView     // tab summary: guest values that change without an edit
+	GuestActions []fleet.ActionState // restricted by the actor's permissions
 
-	PlaceWhy string // why the person may not say where the VM is; empty: they may
+	PlaceWhy string // why the actor may not decide the VM's place; empty: allowed
 
-	Busy      []fleet.JobKind      // tab snapshots: what is asked about them and has not ended
-	Schedules []fleet.ScheduleView // likewise: when some are taken by themselves
+	Busy      []fleet.JobKind      // tab snapshots: kinds of unfinished snapshot jobs
+	Schedules []fleet.ScheduleView // tab snapshots: snapshot schedules
 
 	Edit  Form               // tab configure
-	Merge *MergePage         // in its place: somebody else has changed the VM meanwhile
+	Merge *MergePage         // replaces Edit after a concurrent change of the VM
 	Audit []fleet.AuditEntry // tab events
 	Tasks []fleet.Task
-	Meter *Meter               // tab monitor; nil: none yet
+	Meter *Meter               // tab monitor; nil: no load reported yet
 	NICs  []fleet.NICAddresses // tab summary
-	Retry *fleet.Task          // tab summary: the order that waits for its hypervisor; nil: none
+	Retry *fleet.Task          // tab summary: task that waits for its hypervisor; nil: none
 
-	Filters []fleet.NICFilter // tab summary: what passes the NICs, in the spec's order
+	Filters []fleet.NICFilter // tab summary: filters of the NICs, in the spec's order
 }
 
-// Meter is a VM's newest load.
+// Meter is a VM's newest load sample.
 type Meter struct {
 	At time.Time
 	fleet.Meter
@@ -69,10 +69,10 @@ func (p Page) tabs() []kit.Tab {
 		kit.Tab{Key: "console", Text: "Console", Href: p.path("console")}, kit.Tab{Key: "configure", Text: "Configure"}, kit.Tab{Key: "snapshots", Text: "Snapshots"}, kit.Tab{Key: "events", Text: "Events"})
 }
 
-// key is what changes when the VM does.
+// key is the VM's wake-up key.
 func (p Page) key() string { return "vm:" + string(p.VM.ID) }
 
-// screen says to its console's scripts which phase the VM is in; a VM without a console says nothing.
+// screen are the attributes that report the VM's phase to the console's scripts. A VM without a console has none.
 func (p Page) screen() templ.Attributes {
 	if !p.action(fleet.ActConsole).Allowed {
 		return nil
@@ -104,7 +104,7 @@ func (p Page) pool(id fleet.PoolID) string {
 	return "a pool"
 }
 
-// filter is what passes the NIC; nil: nothing is known of it.
+// filter is the filter of a NIC; nil: unknown.
 func (p Page) filter(i int) *fleet.NICFilter {
 	if i < len(p.Filters) {
 		return &p.Filters[i]
@@ -112,7 +112,7 @@ func (p Page) filter(i int) *fleet.NICFilter {
 	return nil
 }
 
-// whyNotEdit says why the VM cannot be edited now; empty: it can.
+// whyNotEdit is the reason why the VM cannot be edited now; empty: it can.
 func (p Page) whyNotEdit() string {
 	for _, s := range p.Actions {
 		if s.Action == fleet.ActEdit {

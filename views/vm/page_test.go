@@ -12,7 +12,7 @@ import (
 	"quantix/views/kit"
 )
 
-// web is a VM that its host reported as running with 37 % load, some time ago.
+// web is a VM that its host reported, some time ago, as running with 37 % load.
 func web(phase fleet.Phase) fleet.VMView {
 	cpu, started, seen := 74.0, noon.Add(-4*time.Hour), noon.Add(-45*time.Second)
 	return fleet.VMView{
@@ -98,7 +98,8 @@ func TestWordsAboutAVM(t *testing.T) {
 	}
 }
 
-// What a silent host said last is never drawn as what is: no chip, bar or figure of it stands where the present does.
+// TestUnknownNeverShowsTheLastValueAsCurrent checks that the last report of an offline host gets no chip, bar or figure
+// of a current value.
 func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseUnknown)

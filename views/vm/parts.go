@@ -13,25 +13,25 @@ import (
 	"quantix/views/kit"
 )
 
-// fold is a section of the form that stays closed until it is used.
+// fold is a collapsible section of the form, closed until it is used.
 type fold struct {
 	id, title string
-	now       string // the values of its fields, in words
+	now       string // summary of its values
 	open      bool
-	when      fleet.When // from when on an edit of any of them counts; empty: each says so itself
+	when      fleet.When // when an edit of any of its fields takes effect; empty: each field shows its own
 	fields    []formPart
 }
 
-// sectionHelp is what the manual says of the sections of VMs.
+// sectionHelp maps a form section to its topic in the manual.
 var sectionHelp = map[fleet.Section]kit.Topic{
 	fleet.SectionCPU: kit.HelpVMCPU, fleet.SectionMemory: kit.HelpVMMemory, fleet.SectionBoot: kit.HelpVMBoot, fleet.SectionDisplay: kit.HelpVMDisplay,
 	fleet.SectionSecurity: kit.HelpVMSecurity, fleet.SectionDevices: kit.HelpVMDevices, fleet.SectionPower: kit.HelpVMPower, fleet.SectionMoves: kit.HelpVMMigration,
 }
 
-// topic is empty for the sections of one disk or NIC: the section around them has it.
+// topic is the section's topic in the manual. Sections of one disk or NIC have none: the enclosing section has it.
 func (s fold) topic() kit.Topic { return sectionHelp[fleet.Section(s.title)] }
 
-// formPart is a field of the table as a form asks for it, under its name in the form.
+// formPart is a VM field with its form name.
 type formPart struct {
 	name     string
 	input    fleet.Input
@@ -53,22 +53,22 @@ func (f Form) folds() []fold {
 	return out
 }
 
-// partOf is the field as the form asks for it.
+// partOf is the form part of a VM field.
 func (f Form) partOf(v fleet.VMField) formPart {
 	part := formPart{"spec." + v.Name, v.Input, v.Reserved, f.field("spec."+v.Name, kit.Field{}).When}
 	if v.Holds != nil {
-		part.reserved = "" // its rows say which of it is
+		part.reserved = "" // the rows show it one by one
 	}
 	return part
 }
 
-// rowFolds are the sections of a disk's or a NIC's row. stays: the VM has it, so an edit of it may have to wait.
+// rowFolds are the sections of a disk's or NIC's row. stays: the row exists in the VM, so an edit may have to wait.
 func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []fold {
 	var out []fold
 	for _, s := range []fleet.Section{fleet.SectionDevice, fleet.SectionLimits} {
 		one := fold{id: kit.Slug(at) + "-" + kit.Slug(string(s)), title: string(s)}
 		for _, v := range fields {
-			if v.Input.Section != s || stays && v.On == fleet.Never { // what is said when it is made is no choice any more
+			if v.Input.Section != s || stays && v.On == fleet.Never { // a create-only field is no choice any more
 				continue
 			}
 			part := formPart{at + "." + v.Name, v.Input, v.Reserved, ""}
@@ -82,7 +82,7 @@ func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []f
 	return out
 }
 
-// filled is the section with the values of its fields: those that are set before the defaults.
+// filled is the section with its fields' values; set values come before defaults.
 func (f Form) filled(one fold) fold {
 	var set, defaults []string
 	for i, p := range one.fields {
@@ -115,7 +115,7 @@ func (p formPart) says(value string) string {
 	return p.input.Says(value)
 }
 
-// typedPart is what is typed in a field; empty: nothing, or what means the same.
+// typedPart is the typed value of a field; empty: nothing, or a value with the same meaning.
 func (f Form) typedPart(name string) string {
 	texts := f.Typed[name]
 	if len(texts) == 0 || slices.Contains([]string{"0", "false"}, texts[len(texts)-1]) {
@@ -128,7 +128,7 @@ func (f Form) part(p formPart, section fleet.When) kit.Field {
 	out := f.field(p.name, kit.Field{Label: p.input.Label, Hint: p.input.Help, Unit: p.input.Unit})
 	out.Value, out.When = f.typedPart(p.name), p.when
 	if section != "" {
-		out.When = "" // the section says it
+		out.When = "" // the section shows it
 	}
 	if f.closed(p) {
 		out.Hint = "Only those who may change infrastructure choose it: " + p.reserved + "."
@@ -136,12 +136,13 @@ func (f Form) part(p formPart, section fleet.When) kit.Field {
 	return out
 }
 
-// closed reports whether the field is not for who looks. It can be taken back all the same, where it is set.
+// closed reports whether the field is reserved for others. A set value can still be reset.
 func (f Form) closed(p formPart) bool {
 	return p.reserved != "" && !f.RunsHosts && f.typedPart(p.name) == "" && len(f.rows(p.name)) == 0
 }
 
-// proposals are those of a text. Of CPU models they come from the hosts, each with how many can give it, for who sees hosts.
+// proposals are the suggestions of a text field. CPU models come from the hosts, each with its number of supporting
+// hosts, for actors who may see hosts.
 func (f Form) proposals(p formPart) []fleet.Option {
 	if p.name != "spec.cpu.model" {
 		return p.input.Options
@@ -161,7 +162,7 @@ func (f Form) proposals(p formPart) []fleet.Option {
 	return out
 }
 
-// optionsOf are a choice's options; what is typed and none of them stays to be seen.
+// optionsOf are the options of a choice. A typed value outside the options stays visible.
 func optionsOf(in fleet.Input, value string) []kit.Option {
 	var out []kit.Option
 	for _, o := range in.Options {
@@ -173,7 +174,7 @@ func optionsOf(in fleet.Input, value string) []kit.Option {
 	return out
 }
 
-// setParts are the fields of the VM that are not as a new one has them.
+// setParts are the VM's fields that differ from a new VM's defaults.
 func setParts(vm fleet.VMView) []fleet.VMField {
 	var out []fleet.VMField
 	for _, v := range fleet.VMFields {
@@ -184,7 +185,7 @@ func setParts(vm fleet.VMView) []fleet.VMField {
 	return out
 }
 
-// keptDisk is the disk of the VM that a row of the form is about; nil: one that is new.
+// keptDisk is the existing disk of a form row; nil: a new disk.
 func (f Form) keptDisk(at string) *fleet.Disk {
 	for i, d := range f.VM.Spec.Disks {
 		if f.Typed.Get(at+".keep") == Volume(d.PoolID, d.Volume) {
@@ -194,12 +195,12 @@ func (f Form) keptDisk(at string) *fleet.Disk {
 	return nil
 }
 
-// keepsNIC reports whether a row of the form is about a NIC that the VM has.
+// keepsNIC reports whether a form row edits an existing NIC.
 func (f Form) keepsNIC(at string) bool {
 	return slices.ContainsFunc(f.VM.Spec.NICs, func(n fleet.NIC) bool { return strings.EqualFold(n.MAC, f.Typed.Get(at+".mac")) })
 }
 
-// room says what the running guest can get without a restart; empty: nothing of this.
+// room describes how far the running guest can grow without a restart; empty: not at all.
 func (f Form) room(field string) string {
 	s := f.VM.Status
 	switch {
@@ -216,7 +217,7 @@ func (f Form) room(field string) string {
 	return ""
 }
 
-// modules are the sizes in which memory came.
+// modules lists the sizes of hot-plugged memory modules.
 func modules(all []fleet.Module) string {
 	var out []string
 	for _, m := range all {

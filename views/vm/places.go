@@ -8,7 +8,7 @@ import (
 	"quantix/views/kit"
 )
 
-// said is a place's power in a word.
+// said is the power state that a host reports for the VM, in one word.
 func said(p fleet.Place) string {
 	word := string(p.Power)
 	if p.Power == fleet.Stopped {
@@ -17,7 +17,7 @@ func said(p fleet.Place) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// besides is what else there is to know of it.
+// besides are further facts about the VM on that host.
 func besides(p fleet.Place) []string {
 	var out []string
 	if p.Own {
@@ -46,7 +46,7 @@ func sureOfPlace(vm fleet.VMView, p fleet.Place) string {
 	return "Is " + vm.Name + " on " + p.HostName + "? Quantix works with that one from now on. Whatever runs elsewhere runs on until somebody stops it there."
 }
 
-// keep is the decision that the VM is at the place.
+// keep is the action that decides which host keeps the VM.
 func (p Page) keep(place fleet.Place) kit.Act {
 	return kit.Act{
 		Word: keepWord(p.VM, place), Post: p.path("place", string(place.HostID)), Sure: sureOfPlace(p.VM, place), Why: cmp.Or(place.Why, p.PlaceWhy),

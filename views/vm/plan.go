@@ -11,7 +11,7 @@ import (
 	"quantix/views/kit"
 )
 
-// PlanPage is what would become of a VM, before anybody does it.
+// PlanPage is the plan (dry run) of a VM change.
 type PlanPage struct {
 	Plan   fleet.Plan
 	Errors kit.Errors
@@ -35,7 +35,7 @@ func (p PlanPage) crumbs() []kit.Crumb {
 	return append(out, kit.Crumb{Text: p.Plan.Name, Href: views.VMPath(p.Plan.VMID)})
 }
 
-// back leads to the form, as it was when the plan was asked for.
+// back is the address of the form with the values of the plan.
 func (p PlanPage) back() string {
 	if p.fresh() {
 		return kit.Link{Path: "/vms/new"}.With("plan", string(p.Plan.ID)).String()
@@ -50,10 +50,10 @@ func (p PlanPage) word() string {
 	return "Save these changes"
 }
 
-// host is whom the page speaks of.
+// host names the host in a sentence.
 func (p PlanPage) host() string { return kit.AHost(p.Plan.HostName) }
 
-// follow asks again while the host has not answered.
+// trigger is the polling trigger while the host has not answered.
 func (p PlanPage) trigger() string {
 	if p.Plan.State == fleet.PlanRequested {
 		return "poke, every 1s"
@@ -68,7 +68,7 @@ func (p PlanPage) key() string {
 	return "vm:" + string(p.Plan.VMID)
 }
 
-// later says what waits, and for what: "2 changes wait for the next start."
+// later describes pending changes: "2 changes wait for the next start."
 func (p PlanPage) later() string {
 	n := 0
 	for _, c := range p.Plan.Changes {
@@ -85,7 +85,7 @@ func (p PlanPage) later() string {
 	return strconv.Itoa(n) + " of " + strconv.Itoa(len(p.Plan.Changes)) + " wait until the guest is shut down and started again."
 }
 
-// mark is what stands before a line.
+// mark is the prefix of a diff line.
 func mark(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineComes:
@@ -96,7 +96,7 @@ func mark(op fleet.LineOp) string {
 	return " "
 }
 
-// plain reports whether there is nothing but what comes: a new definition is no difference.
+// plain reports whether the XML has only added lines: a new definition has nothing to compare with.
 func plain(d fleet.Drawing) bool {
 	return !slices.ContainsFunc(d.Lines, func(l fleet.DrawnLine) bool { return l.Op != fleet.LineComes && l.Op != fleet.LineHidden })
 }
@@ -112,7 +112,7 @@ func copied(d fleet.Drawing) string {
 	return b.String()
 }
 
-// lineWord says to who hears the page what its colour says to others.
+// lineWord is the screen reader's text for a diff line's colour.
 func lineWord(op fleet.LineOp) string {
 	switch op {
 	case fleet.LineComes:

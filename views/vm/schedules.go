@@ -8,17 +8,17 @@ import (
 	"quantix/views/kit"
 )
 
-// SchedulePage asks about a snapshot schedule of a VM.
+// SchedulePage is the dialog of a VM's snapshot schedule.
 type SchedulePage struct {
 	VM     fleet.VMView
-	ID     fleet.ScheduleID // empty: a new one
+	ID     fleet.ScheduleID // empty: a new schedule
 	Was    fleet.ScheduleView
 	All    []fleet.ScheduleView
 	In     ScheduleForm
 	Errors kit.Errors
 }
 
-// ScheduleForm is what a person typed.
+// ScheduleForm holds the values that a person typed.
 type ScheduleForm struct {
 	Name, Every, At, Zone       string
 	Days                        []string
@@ -27,12 +27,12 @@ type ScheduleForm struct {
 	Enabled                     bool
 }
 
-// NewSchedule is what most want.
+// NewSchedule is the form of a new schedule with common defaults.
 func NewSchedule() ScheduleForm {
 	return ScheduleForm{Name: "nightly", Enabled: true, Every: "0", At: "03:00", Zone: "UTC", Last: "3", Hourly: "0", Daily: "0", Weekly: "0"}
 }
 
-// ScheduleOf is the schedule as the form shows it.
+// ScheduleOf is the form of an existing schedule.
 func ScheduleOf(s fleet.SnapshotSchedule) ScheduleForm {
 	out := ScheduleForm{
 		Name: s.Name, Enabled: s.Enabled, Every: strconv.Itoa(s.Times.EveryHours), At: s.Times.At, Days: s.Times.Days, Zone: s.Times.Zone, NameAs: s.NameAs,
@@ -66,7 +66,7 @@ var scheduleWith = []kit.Option{
 	{Value: "memory", Text: "The disks and the memory of the guest, which stands still meanwhile"},
 }
 
-// left is how many snapshots it may keep beside the VM's other schedules.
+// left is how many snapshots the schedule may keep, next to the VM's other schedules.
 func (p SchedulePage) left() int {
 	left := fleet.MaxScheduledSnapshots
 	for _, s := range p.All {
@@ -116,7 +116,7 @@ func (p Page) scheduleActs(s fleet.ScheduleView) []kit.Act {
 	}
 }
 
-// scheduleKeeps says what it keeps, and with what each is taken.
+// scheduleKeeps describes how many snapshots the schedule keeps, and the snapshots' options.
 func scheduleKeeps(s fleet.ScheduleView) string {
 	out := s.Keep.Words()
 	switch {

@@ -11,17 +11,17 @@ import (
 	"quantix/views/kit"
 )
 
-// snapLine is snapshots that came one after the other, as they are drawn: straight down, with what went another way beside it.
+// snapLine is a chain of snapshots in the drawn tree. Branches hang beside their parent snapshot.
 type snapLine []snapSpot
 
-// snapSpot is one snapshot of a line, or where the VM is.
+// snapSpot is one snapshot of a chain, or the VM's current position.
 type snapSpot struct {
 	fleet.Snapshot
 	Here     bool
-	Branches []snapLine // that began here
+	Branches []snapLine // branches that start at this snapshot
 }
 
-// snapLines are the beginnings. What leads to where the VM is goes straight on.
+// snapLines are the chains that start at the root snapshots. The chain to the VM's current position is drawn straight.
 func snapLines(t *fleet.SnapshotTree) (out []snapLine) {
 	if t == nil {
 		return nil
@@ -86,7 +86,7 @@ func (p Page) consolidate() kit.Act {
 	return kit.Act{Icon: "layers", Word: "Consolidate disks", Post: p.path("snapshots", "consolidate"), Back: p.address(), Why: why}.When(p.whyNotEdit())
 }
 
-// snapActs are what can be done about one snapshot.
+// snapActs are the actions on one snapshot.
 func (p Page) snapActs(s fleet.Snapshot) []kit.Act {
 	_, back := p.VM.AllowsRevert(s, p.Busy)
 	_, gone := p.VM.AllowsSnapshots(p.Busy)
@@ -103,7 +103,7 @@ func (p Page) snapActs(s fleet.Snapshot) []kit.Act {
 	return acts
 }
 
-// snapTotal says how many there are, and what they take.
+// snapTotal describes the number of snapshots and their size.
 func snapTotal(t *fleet.SnapshotTree) string {
 	n := 0
 	for _, s := range t.Snapshots {
@@ -114,7 +114,7 @@ func snapTotal(t *fleet.SnapshotTree) string {
 	return fmt.Sprintf("%s, %s, disks of %s", kit.Count(n, "snapshot"), kit.Bytes(t.Bytes()), kit.Count(t.Depth, "file"))
 }
 
-// snapCount is how many the VM has.
+// snapCount is the number of the VM's snapshots.
 func snapCount(vm fleet.VMView) int {
 	if vm.Status == nil || vm.Status.Snapshots == nil {
 		return 0
@@ -122,7 +122,7 @@ func snapCount(vm fleet.VMView) int {
 	return len(vm.Status.Snapshots.Snapshots)
 }
 
-// snapLarge reports whether they take more than the VM's disks are large.
+// snapLarge reports whether the snapshots use more space than the size of the VM's disks.
 func (p Page) snapLarge() bool {
 	var disks int64
 	for _, d := range p.VM.Spec.Disks {
@@ -147,18 +147,18 @@ func stoodOnBy(t *fleet.SnapshotTree, s fleet.Snapshot) string {
 	return fmt.Sprintf("Deleted; its data is kept, because %d stand on it", n)
 }
 
-// SnapshotPage asks about a snapshot of a VM.
+// SnapshotPage is a dialog about a VM's snapshot.
 type SnapshotPage struct {
 	VM       fleet.VMView
-	Why      string         // why it cannot be done now
-	Snapshot fleet.Snapshot // that is gone back to, or deleted
-	Subtree  bool           // all that came after it goes, too
+	Why      string         // why the action is not possible now
+	Snapshot fleet.Snapshot // snapshot to revert to, or to delete
+	Subtree  bool           // also delete all snapshots below it
 	Below    []fleet.Snapshot
 	In       SnapshotForm
 	Errors   kit.Errors
 }
 
-// SnapshotForm is what a person typed.
+// SnapshotForm holds the values that a person typed.
 type SnapshotForm struct {
 	Name, Description      string
 	Memory, Quiesce, Start bool
@@ -190,7 +190,7 @@ func (p SnapshotPage) remove() kit.Dialog {
 	return d
 }
 
-// since is from when on what was written is in no snapshot.
+// since is the start of the period whose writes are in no snapshot.
 func (p SnapshotPage) since() string {
 	if p.VM.Status != nil && p.VM.Status.Snapshots != nil {
 		if s := p.VM.Status.Snapshots.Of(p.VM.Status.Snapshots.Current); s != nil {
@@ -200,7 +200,7 @@ func (p SnapshotPage) since() string {
 	return "its last snapshot"
 }
 
-// names are those of the snapshots that go with the one that is deleted, as many as a person reads.
+// names are the first snapshots that are deleted with the chosen one.
 func (p SnapshotPage) names() string {
 	var names []string
 	for _, s := range p.Below {
@@ -212,7 +212,8 @@ func (p SnapshotPage) names() string {
 	return strings.Join(names, ", ")
 }
 
-// memoryField asks whether the guest's memory is to be in the snapshot; of one whose memory no host reads it says why it cannot.
+// memoryField is the box that includes the guest's memory in the snapshot. Where no host can save the VM's memory, the
+// box is disabled with the reason.
 func memoryField(p SnapshotPage) kit.Field {
 	out := kit.Field{
 		Name: "memory", Label: "With the memory of the running guest", Error: p.Errors.At("memory"),

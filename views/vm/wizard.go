@@ -5,58 +5,58 @@ import (
 	"quantix/views/kit"
 )
 
-// Wizard is what the form of a new VM has beside its fields.
+// Wizard is the part of the form of a new VM beyond its fields.
 type Wizard struct {
 	Source  fleet.VMSource
 	Preset  string
-	Notes   []Imported // of XML that was read
-	Read    bool       // some was
-	Summary *Summary   // nil: it is asked for by the page itself
+	Notes   []Imported // notes about imported XML
+	Read    bool       // XML was imported
+	Summary *Summary   // nil: the page requests it later
 }
 
-// Imported is a line of somebody's XML that is not taken over as it stands.
+// Imported is a note about a line of imported XML.
 type Imported struct {
 	Line     int
 	At, Text string
 	Kind     string // "left", "usual" or "refused"
 }
 
-// Summary is what would be made, and where.
+// Summary describes the VM that the form would create, and where.
 type Summary struct {
 	Facts  []Fact
-	Wrong  []string // what is still to be corrected
+	Wrong  []string // errors to correct
 	Placed bool
-	Host   string // empty: who looks sees no hosts
+	Host   string // empty: the actor may not see hosts
 	Others []Other
 	More   int
 	Why    string
-	API    string // the same as a call
-	YAML   string // and as an object
+	API    string // the same as an API call
+	YAML   string // the same as a YAML object
 }
 
-// Fact is one line of what would be made.
+// Fact is one row of the summary.
 type Fact struct{ Word, Text string }
 
-// Other is a host that it would not be made on.
+// Other is a host that is not the chosen one.
 type Other struct {
 	Name, Why string
 	Could     bool
 }
 
-// firstDisk is the disk that is made from the image which the form asks for first.
+// firstDisk is the disk of the image choice at the top of the form.
 const firstDisk = "spec.disks[0]"
 
-// picksImage reports whether the image of this disk is chosen beside the VM's name, where the form begins.
+// picksImage reports whether this disk's image is chosen next to the VM's name, at the top of the form.
 func (f Form) picksImage(at string) bool {
 	return at == firstDisk && !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
 }
 
-// picksISO reports the same of the ISO in the CD-ROM drive.
+// picksISO reports whether the ISO of the CD-ROM drive is chosen there.
 func (f Form) picksISO() bool {
 	return !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceISO
 }
 
-// told are the notes of a kind, in their order.
+// told are the notes of one kind, in order.
 func (w Wizard) told(kind string) (out []Imported) {
 	for _, n := range w.Notes {
 		if n.Kind == kind {
@@ -75,7 +75,7 @@ func (w Wizard) hint() string {
 	return ""
 }
 
-// presetHint says what the preset that was chosen has set.
+// presetHint describes the settings of the chosen preset.
 func (w Wizard) presetHint() string {
 	if p, ok := fleet.PresetNamed(w.Preset); ok {
 		return p.Hint + " All of it can be changed below."
@@ -83,7 +83,7 @@ func (w Wizard) presetHint() string {
 	return "A preset fills in what a kind of guest mostly wants."
 }
 
-// others says how many hosts could take it besides.
+// others describes how many other hosts could run the VM.
 func (s Summary) others() string {
 	could := 0
 	for _, o := range s.Others {
