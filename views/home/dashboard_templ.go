@@ -601,7 +601,7 @@ func attention(p DashboardPage) templ.Component {
 	})
 }
 
-// attentionWhat is the row's object, or how many there are, with the names of the first.
+// attentionWhat names the row's object, or counts several objects and names the first ones.
 func attentionWhat(x fleet.Attention) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -155,7 +155,7 @@ func joinStart() templ.Component {
 	})
 }
 
-// joinAgain brings back a host whose agent is lost.
+// joinAgain is the section that reconnects a host whose agent was lost.
 func joinAgain(h fleet.HostView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -298,7 +298,7 @@ func joinCommand(p JoinPage) templ.Component {
 	})
 }
 
-// joinState waits for the host; it refreshes itself under the address of the token.
+// joinState shows whether the host has joined. It refreshes itself from the token's address.
 func joinState(p JoinPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

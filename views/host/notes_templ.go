@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// notes is what a person has to know before anything else on the page.
+// notes are the most important notices about the host, at the top of the page.
 func notes(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

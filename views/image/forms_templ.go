@@ -18,7 +18,7 @@ var plainText = templ.Attributes{"autocomplete": "off", "autocapitalize": "none"
 
 var addressText = templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "inputmode": "url", "maxlength": "2000"}
 
-// New asks for an image.
+// New is the form of a new image.
 func New(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -219,7 +219,7 @@ func facts(f Form) templ.Component {
 	})
 }
 
-// source asks for the bytes of a version.
+// source is the choice of a version's data.
 func source(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -341,7 +341,7 @@ func dialog(f Form, title string) templ.Component {
 	})
 }
 
-// NewVersion asks for one more version.
+// NewVersion is the form of a new version.
 func NewVersion(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -419,7 +419,7 @@ func NewVersion(f Form) templ.Component {
 	})
 }
 
-// NewCopy asks where a copy is to be.
+// NewCopy is the form that chooses the pool of a new copy.
 func NewCopy(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -513,7 +513,7 @@ func NewCopy(f Form) templ.Component {
 	})
 }
 
-// Edit asks what people say of the image.
+// Edit is the form of the image's description.
 func Edit(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -595,7 +595,7 @@ func Edit(f Form) templ.Component {
 	})
 }
 
-// Delete asks before an image goes.
+// Delete is the dialog that deletes an image.
 func Delete(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -716,7 +716,7 @@ func Delete(f Form) templ.Component {
 	})
 }
 
-// DeleteCopy asks before the file of a copy goes.
+// DeleteCopy is the dialog that deletes the file of a copy.
 func DeleteCopy(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

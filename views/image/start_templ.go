@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// Start is the list of well-known images.
+// Start is the list of catalog images.
 func Start(p StartPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -455,7 +455,7 @@ func entries(p StartPage) templ.Component {
 	})
 }
 
-// lastPull says how the last order went, in the host's words where it failed.
+// lastPull is the result of the last download; a failure is in the host's own words.
 func lastPull(p StartPage, last *fleet.StartResult) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -631,7 +631,7 @@ func lastPull(p StartPage, last *fleet.StartResult) templ.Component {
 	})
 }
 
-// EditStart asks what an entry says.
+// EditStart is the form of a catalog entry.
 func EditStart(f StartForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -757,7 +757,7 @@ func EditStart(f StartForm) templ.Component {
 	})
 }
 
-// RemoveStart asks before an entry goes.
+// RemoveStart is the dialog that removes a catalog entry.
 func RemoveStart(f StartForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -62,7 +62,7 @@ func Acts(acts []Act) templ.Component {
 	})
 }
 
-// submenu opens within its menu, and beside it where scripts place it.
+// submenu opens inside its menu, or next to it where scripts position it.
 func submenu(a Act) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -112,7 +112,7 @@ func submenu(a Act) templ.Component {
 	})
 }
 
-// ActButton is an act as a button of its own; id must be unique on the page.
+// ActButton renders an act as a button of its own; id must be unique on the page.
 func ActButton(id, class string, a Act) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -149,7 +149,7 @@ func ActButton(id, class string, a Act) templ.Component {
 	})
 }
 
-// act is what does it, a link or a form with one button.
+// act is the control of an act: a link, or a form with one button.
 func act(a Act, classes templ.CSSClasses) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -370,7 +370,7 @@ func face(a Act) templ.Component {
 	})
 }
 
-// ActMenu is the button that opens the acts.
+// ActMenu is a button that opens a menu of acts.
 func ActMenu(acts []Act) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -416,7 +416,7 @@ func ActMenu(acts []Act) templ.Component {
 	})
 }
 
-// RowMenu is the same at the end of a table's row; label says what it is about: "Actions of web-01".
+// RowMenu is the menu at the end of a table row; label is its accessible name: "Actions of web-01".
 func RowMenu(label string, acts []Act) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -475,7 +475,7 @@ func RowMenu(label string, acts []Act) templ.Component {
 	})
 }
 
-// Disabled is a button that cannot be used now, with its reason. id must be unique on the page.
+// Disabled is a disabled button with its reason; id must be unique on the page.
 func Disabled(id, class, word, why string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -579,7 +579,8 @@ func Disabled(id, class, word, why string) templ.Component {
 	})
 }
 
-// disabledItem is an item that cannot be used now, with its reason. below: the next one shows the same; here it is for who does not see that.
+// disabledItem is a disabled menu item with its reason. below: the next item shows the same reason, so here only screen
+// readers get it.
 func disabledItem(a Act, below bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -634,7 +635,7 @@ func disabledItem(a Act, below bool) templ.Component {
 		var templ_7745c5c3_Var28 string
 		templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(a.Why)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/act.templ`, Line: 106, Col: 73}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/act.templ`, Line: 107, Col: 73}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 		if templ_7745c5c3_Err != nil {

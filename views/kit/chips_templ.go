@@ -139,7 +139,7 @@ func phaseChip(p fleet.Phase) templ.Component {
 	})
 }
 
-// PhaseIcon draws a VM's phase without its word: the word must stand beside it or in its label.
+// PhaseIcon is the icon of a VM's phase. The word of the phase must be next to the icon or in its label.
 func PhaseIcon(p fleet.Phase) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -206,7 +206,7 @@ func HostChip(p fleet.HostPhase) templ.Component {
 	})
 }
 
-// Labels are those of a thing, in the order of their keys.
+// Labels are an object's labels, in the order of their keys.
 func Labels(labels map[string]string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

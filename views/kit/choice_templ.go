@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// SelectField is a choice of one among options.
+// SelectField is a labelled select.
 func SelectField(f Field, options []Option) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -98,7 +98,7 @@ func SelectField(f Field, options []Option) templ.Component {
 	})
 }
 
-// Options are those of a select, with the value that is chosen.
+// Options are the options of a select, with the current value selected.
 func Options(options []Option, value string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -172,7 +172,7 @@ func Options(options []Option, value string) templ.Component {
 	})
 }
 
-// ChoiceField is a select, with a box above it that brings the options with a text in theirs, where there are too many to show.
+// ChoiceField is a select. If there are too many options to show, a search box above it filters them by text.
 func ChoiceField(f Field, c Choices) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

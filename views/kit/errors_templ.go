@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// FormErrors is what is wrong with the form as a whole; it stands above the buttons.
+// FormErrors is the error of the whole form, above the buttons.
 func FormErrors(e Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -61,7 +61,7 @@ func FormErrors(e Errors) templ.Component {
 	})
 }
 
-// FormEnd closes a form: what is wrong with it as a whole, the button that sends it, and the way back.
+// FormEnd is the end of a form: the form's error, the submit button and the link back.
 func FormEnd(e Errors, word, back string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

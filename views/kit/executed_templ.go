@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/internal/fleet"
 
-// AssignDialog asks for more hosts; its children say what each of them does.
+// AssignDialog assigns the object to more hosts. Its children explain the effect on each host.
 func AssignDialog(e Executed, hosts []HostChoice, errs Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -127,7 +127,7 @@ func AssignDialog(e Executed, hosts []HostChoice, errs Errors) templ.Component {
 	})
 }
 
-// ReleaseDialog asks before a host gives the object up; its children are what is to be known of that.
+// ReleaseDialog releases the object from a host. Its children explain the effect.
 func ReleaseDialog(e Executed, c ExecutedHostStatus, errs Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -213,7 +213,7 @@ func ReleaseDialog(e Executed, c ExecutedHostStatus, errs Errors) templ.Componen
 	})
 }
 
-// DeleteDialog asks before the object is deleted everywhere; its children are what that does.
+// DeleteDialog deletes the object everywhere. Its children explain the effect.
 func DeleteDialog(e Executed, errs Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -269,7 +269,7 @@ func DeleteDialog(e Executed, errs Errors) templ.Component {
 	})
 }
 
-// Wrong is one sentence about what is wrong, where it is of no single field.
+// Wrong is one sentence about an error that belongs to no single field.
 func Wrong(text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/internal/fleet"
 
-// Labelled is a field around an input of one's own, which has the field's ID.
+// Labelled is the label, hint and error around a custom input. The input's id must be the field's ID.
 func Labelled(f Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -195,7 +195,7 @@ func Labelled(f Field) templ.Component {
 	})
 }
 
-// WhenBadge says from when on an edit counts.
+// WhenBadge shows when an edit takes effect.
 func WhenBadge(when fleet.When) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -238,7 +238,7 @@ func WhenBadge(when fleet.When) templ.Component {
 	})
 }
 
-// TextField is one line of text, or of what else its Type says.
+// TextField is a single-line input of the field's Type.
 func TextField(f Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -346,7 +346,7 @@ func TextField(f Field) templ.Component {
 	})
 }
 
-// AreaField is several lines of text.
+// AreaField is a multi-line text area.
 func AreaField(f Field) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -441,7 +441,7 @@ func AreaField(f Field) templ.Component {
 	})
 }
 
-// CheckField is a box to tick; ticked, it sends "yes".
+// CheckField is a checkbox; it sends "yes" when ticked.
 func CheckField(f Field, checked bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

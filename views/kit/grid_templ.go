@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// GridPagers lead through a grid's rows and columns.
+// GridPagers are the pagers of a grid's rows and columns.
 func GridPagers(g Grid) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -50,7 +50,7 @@ func GridPagers(g Grid) templ.Component {
 	})
 }
 
-// NoGrid says why there is nothing to draw; each is what each thing of the noun has there: "column".
+// NoGrid explains why the grid is empty; each is the place of one object in the grid: "column".
 func NoGrid(g Grid, each string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,7 +8,7 @@ package kit
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// Legend is the heading of a form's section, with a link to the manual.
+// Legend is the heading of a form section, with a link to the manual.
 func Legend(title string, t Topic) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -55,7 +55,7 @@ func Legend(title string, t Topic) templ.Component {
 	})
 }
 
-// HelpMark leads from the heading to the manual, in another tab: what is typed in the form stays.
+// HelpMark links a heading to the manual. It opens another tab, so that typed values are not lost.
 func HelpMark(title string, t Topic) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

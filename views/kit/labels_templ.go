@@ -14,7 +14,7 @@ import (
 	"quantix/views"
 )
 
-// LabelField is the labels of the hosts that get it by themselves, and which hosts those are, told while one types.
+// LabelField is the input of host labels for automatic assignment. It lists the matching hosts while the person types.
 func LabelField(f LabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -61,7 +61,7 @@ func LabelField(f LabelForm) templ.Component {
 	})
 }
 
-// LabelledHosts is which hosts have the labels.
+// LabelledHosts lists the hosts with the labels.
 func LabelledHosts(p LabelPreview) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -124,7 +124,7 @@ func LabelledHosts(p LabelPreview) templ.Component {
 	})
 }
 
-// LabelDialog is the form of its own.
+// LabelDialog is the label field as a dialog of its own.
 func LabelDialog(e Executed, f LabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -202,7 +202,7 @@ func LabelDialog(e Executed, f LabelForm) templ.Component {
 	})
 }
 
-// LabelCard says how an object comes to hosts by their labels.
+// LabelCard explains how labels assign the object to hosts.
 func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -373,7 +373,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 	})
 }
 
-// LabelNotes say on which hosts it is not though their labels ask for it.
+// LabelNotes lists the hosts without the object although their labels match.
 func LabelNotes(b fleet.ByLabel, more string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

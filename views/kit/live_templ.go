@@ -10,8 +10,9 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "strings"
 
-// Live is a part of a page that follows its keys. href is the page's own address: the same handler answers with the fragment of that
-// id, so first render and update are one. It also asks every so often ("10s"), and at what else triggers it.
+// Live is a part of a page that follows its wake-up keys. href is the page's own address: the same handler answers with
+// the fragment of that id, so first render and update share one template. The part also refreshes at an interval
+// ("10s"), and on further triggers.
 func Live(id, class, keys, href, every string, also ...string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -45,7 +46,7 @@ func Live(id, class, keys, href, every string, also ...string) templ.Component {
 		var templ_7745c5c3_Var3 string
 		templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.ResolveAttributeValue(id)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/live.templ`, Line: 9, Col: 9}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `kit/live.templ`, Line: 10, Col: 9}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var3)
 		if templ_7745c5c3_Err != nil {

@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "strconv"
 
-// ListRows is a list's table with its pager; both follow changes, so that the way on begins where the rows end.
+// ListRows is a list's table with its pager. Both follow changes together, so the pager's cursors match the rows.
 func ListRows[T any](t Table[T]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -68,7 +68,7 @@ func ListRows[T any](t Table[T]) templ.Component {
 	})
 }
 
-// BareTable is a table alone, which follows nothing.
+// BareTable is a table alone, without live updates.
 func BareTable[T any](t Table[T]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -225,7 +225,7 @@ func BareTable[T any](t Table[T]) templ.Component {
 	})
 }
 
-// tableRow takes pointers: a table and its items are large.
+// tableRow takes pointers, since tables and their items are large values.
 func tableRow[T any](t *Table[T], item *T) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -456,7 +456,7 @@ func columnHead(l *List, c Column) templ.Component {
 	})
 }
 
-// SortHead is the head of a column that a list can be ordered by.
+// SortHead is the header of a sortable column.
 func SortHead(s Sort, key, word, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

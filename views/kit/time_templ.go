@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Age is how long ago something was; it ticks in the browser.
+// Age is how long ago an event was; scripts keep it current.
 func Age(t *time.Time, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -77,7 +77,7 @@ func Age(t *time.Time, now time.Time) templ.Component {
 	})
 }
 
-// Seen is the age of a host's report; past its freshness it is marked as stale.
+// Seen is the age of a host's last report, marked as stale once it is too old.
 func Seen(t *time.Time, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -171,7 +171,7 @@ func Seen(t *time.Time, now time.Time) templ.Component {
 	})
 }
 
-// At is a moment in the reader's own time zone; format is "time", "date" or "datetime".
+// At is a time in the reader's own time zone; format is "time", "date" or "datetime".
 func At(t time.Time, format string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

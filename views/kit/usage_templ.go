@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "strconv"
 
-// Usage is a capacity bar; words say the same for those who do not see it.
+// Usage is a capacity bar; words describe it for screen readers.
 func Usage(words string, size string, shares ...Share) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -99,7 +99,7 @@ func Usage(words string, size string, shares ...Share) templ.Component {
 	})
 }
 
-// UsageCell is a table's cell with a bar and its numbers.
+// UsageCell is a table cell with a bar and its numbers.
 func UsageCell(used, whole int64) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

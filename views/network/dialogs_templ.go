@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Assign asks for more hosts.
+// Assign is the dialog that assigns the network to more hosts.
 func Assign(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -93,7 +93,7 @@ func Assign(a fleet.Actor, n fleet.NetworkView, hosts []kit.HostChoice, e kit.Er
 	})
 }
 
-// Labels asks for the labels of the hosts that get it by themselves.
+// Labels is the dialog of the host labels for automatic assignment.
 func Labels(a fleet.Actor, n fleet.NetworkView, f kit.LabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -141,7 +141,7 @@ func Labels(a fleet.Actor, n fleet.NetworkView, f kit.LabelForm) templ.Component
 	})
 }
 
-// Release asks before a host gives the network up.
+// Release is the dialog that releases the network from a host.
 func Release(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -220,7 +220,7 @@ func Release(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost, e kit.E
 	})
 }
 
-// Delete asks before a network is deleted.
+// Delete is the dialog that deletes a network.
 func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

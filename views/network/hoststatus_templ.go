@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Cells is what is known of a network on one host.
+// Cells are the table cells with a network's status on one host.
 func Cells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -180,7 +180,7 @@ func Cells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now time.
 	})
 }
 
-// words is what the host says in words, and how many VMs that is about.
+// words describes the host's report, and how many VMs it affects.
 func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -296,7 +296,7 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 	})
 }
 
-// health is the aggregate over the hosts.
+// health is the network's aggregated state over its hosts.
 func health(n fleet.NetworkView) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

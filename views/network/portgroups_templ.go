@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// groups are the network's port groups.
+// groups lists the network's port groups.
 func groups(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -206,7 +206,7 @@ func groups(p Page) templ.Component {
 	})
 }
 
-// openGroup is the form that shares a port group with a project.
+// openGroup is the form that grants a port group to a project.
 func openGroup(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -320,7 +320,7 @@ func openGroup(p Page) templ.Component {
 	})
 }
 
-// Group asks what a port group is to be.
+// Group is the dialog of a port group's settings.
 func Group(p GroupPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

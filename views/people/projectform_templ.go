@@ -112,7 +112,7 @@ func ProjectEdit(f ProjectForm) templ.Component {
 	})
 }
 
-// ProjectDelete asks before a project is deleted.
+// ProjectDelete is the dialog that deletes a project.
 func ProjectDelete(x fleet.Project, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -256,7 +256,7 @@ func oneTimePassword(name, password string) templ.Component {
 	})
 }
 
-// UserPassword asks before a password is reset, and shows the new one once.
+// UserPassword is the dialog that resets a password, and shows the new one once.
 func UserPassword(u fleet.User, password string, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -371,7 +371,7 @@ func UserPassword(u fleet.User, password string, e kit.Errors) templ.Component {
 	})
 }
 
-// UserDelete asks before a user is deleted.
+// UserDelete is the dialog that deletes a user.
 func UserDelete(u fleet.User, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// Assign asks for more hosts.
+// Assign is the dialog that assigns the pool to more hosts.
 func Assign(a fleet.Actor, v fleet.PoolView, hosts []kit.HostChoice, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -94,7 +94,7 @@ func Assign(a fleet.Actor, v fleet.PoolView, hosts []kit.HostChoice, e kit.Error
 	})
 }
 
-// Labels asks for the labels of the hosts that get it by themselves.
+// Labels is the dialog of the host labels for automatic assignment.
 func Labels(a fleet.Actor, v fleet.PoolView, f kit.LabelForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -142,7 +142,7 @@ func Labels(a fleet.Actor, v fleet.PoolView, f kit.LabelForm) templ.Component {
 	})
 }
 
-// Release asks before a host gives the pool up.
+// Release is the dialog that releases the pool from a host.
 func Release(a fleet.Actor, v fleet.PoolView, cell fleet.PoolHost, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -221,7 +221,7 @@ func Release(a fleet.Actor, v fleet.PoolView, cell fleet.PoolHost, e kit.Errors)
 	})
 }
 
-// Delete asks before a pool is deleted.
+// Delete is the dialog that deletes a pool.
 func Delete(a fleet.Actor, v fleet.PoolView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -366,7 +366,7 @@ func Delete(a fleet.Actor, v fleet.PoolView, e kit.Errors) templ.Component {
 	})
 }
 
-// Credentials asks for another proof of who asks.
+// Credentials is the dialog that changes the pool's credentials.
 func Credentials(v fleet.PoolView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Cells is what is known of a pool on one host.
+// Cells are the table cells with a pool's status on one host.
 func Cells(head kit.Columns, v fleet.PoolView, h fleet.PoolHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -280,7 +280,7 @@ func Cells(head kit.Columns, v fleet.PoolView, h fleet.PoolHost, now time.Time) 
 	})
 }
 
-// remedy is what mends the fault there, where that is known.
+// remedy tells how to fix the fault on the host, where known.
 func remedy(text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -325,7 +325,7 @@ func remedy(text string) templ.Component {
 	})
 }
 
-// impact is what a fault there touches.
+// impact describes what a fault on the host affects.
 func impact(cell fleet.PoolHost) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -508,7 +508,7 @@ func statusChip(cell fleet.PoolHost) templ.Component {
 	})
 }
 
-// usage is how full the pool is, as one host sees it. What a silent host said is drawn as old.
+// usage is the pool's usage as one host reports it. The last report of an offline host is marked as old.
 func usage(cell fleet.PoolHost) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -578,7 +578,7 @@ func usage(cell fleet.PoolHost) templ.Component {
 	})
 }
 
-// words is what the host says in words: libvirt's own where it went wrong.
+// words describes the host's report; errors are libvirt's own.
 func words(cell fleet.PoolHost) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

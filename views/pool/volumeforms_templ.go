@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// NewVolume asks for a volume.
+// NewVolume is the form of a new volume.
 func NewVolume(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -195,7 +195,7 @@ func NewVolume(p VolumePage) templ.Component {
 	})
 }
 
-// FetchVolume asks for an address from which a host downloads a volume.
+// FetchVolume is the form that downloads a volume from a URL to a host.
 func FetchVolume(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -345,7 +345,7 @@ func FetchVolume(p VolumePage) templ.Component {
 	})
 }
 
-// onHost asks which host's file a volume of a local pool is to be.
+// onHost is the choice of the host for a volume of a local pool.
 func onHost(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -441,7 +441,7 @@ func onHost(p VolumePage) templ.Component {
 	})
 }
 
-// overcommit shows only where it is of use: where the pool had no room.
+// overcommit is the overcommit checkbox. It appears only after the pool had no space.
 func overcommit(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -473,7 +473,7 @@ func overcommit(p VolumePage) templ.Component {
 	})
 }
 
-// GrowVolume asks how large a volume is to be.
+// GrowVolume is the form that grows a volume.
 func GrowVolume(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -572,7 +572,7 @@ func GrowVolume(p VolumePage) templ.Component {
 	})
 }
 
-// CloneVolume asks for the name of a copy.
+// CloneVolume is the form that copies a volume under a new name.
 func CloneVolume(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -685,7 +685,7 @@ func CloneVolume(p VolumePage) templ.Component {
 	})
 }
 
-// ConvertVolume asks for the name of what becomes of a disk in another format.
+// ConvertVolume is the form that converts a disk to another format under a new name.
 func ConvertVolume(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -785,7 +785,7 @@ func ConvertVolume(p VolumePage) templ.Component {
 	})
 }
 
-// RenameVolume asks for another name.
+// RenameVolume is the form that renames a volume.
 func RenameVolume(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -864,7 +864,7 @@ func RenameVolume(p VolumePage) templ.Component {
 	})
 }
 
-// WipeVolume asks before all that is in a volume is overwritten.
+// WipeVolume is the dialog that overwrites a volume's data.
 func WipeVolume(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -947,7 +947,7 @@ func WipeVolume(p VolumePage) templ.Component {
 	})
 }
 
-// DeleteVolume asks before a volume is deleted.
+// DeleteVolume is the dialog that deletes a volume.
 func DeleteVolume(p VolumePage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -600,7 +600,8 @@ func volumeUse(v VolumeRow) templ.Component {
 	})
 }
 
-// written is how long ago a volume was written to: to the hour, and not told of what a VM may be writing to.
+// written is how long ago a volume was last written to, rounded to hours. It is empty for a volume that a VM may be
+// writing to.
 func written(p Page, v VolumeRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// New asks for a new group.
+// New is the form of a new group.
 func New(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -113,7 +113,7 @@ func New(f Form) templ.Component {
 	})
 }
 
-// Edit asks for another name or description.
+// Edit is the form of a group's name and description.
 func Edit(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -195,7 +195,7 @@ func Edit(f Form) templ.Component {
 	})
 }
 
-// Delete asks before a group is deleted.
+// Delete is the dialog that deletes a group.
 func Delete(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -278,7 +278,7 @@ func Delete(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
 	})
 }
 
-// NIC asks what may pass a NIC.
+// Card is the dialog of a NIC's filters.
 func Card(f NICForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -459,7 +459,7 @@ func ruleTable(p Page) templ.Component {
 	})
 }
 
-// counted says what the numbers are about.
+// counted explains the counters.
 func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -588,7 +588,7 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 	})
 }
 
-// passed is how much was counted.
+// passed is the counted traffic.
 func passed(n fleet.PassCount) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -17,7 +17,7 @@ import (
 
 var plainText = templ.Attributes{"autocomplete": "off", "spellcheck": "false", "list": "vm-names"}
 
-// Test asks whether a packet would pass, and answers.
+// Test is the form of the packet test, with its result.
 func Test(p TestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -388,7 +388,7 @@ func side(word string, s fleet.PassSide) templ.Component {
 	})
 }
 
-// first is the first of the fields' errors.
+// first is the first error of the fields.
 func first(e kit.Errors, fields ...string) string {
 	for _, f := range fields {
 		if text := e.At(f); text != "" {

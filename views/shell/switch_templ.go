@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-// projectPicker brings its list when it is opened. Without scripts it holds the way to the page with the same list.
+// projectPicker loads its list when it opens. Without JavaScript it links to the page with the same list.
 func projectPicker(f Frame) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -148,7 +148,7 @@ func projectPicker(f Frame) templ.Component {
 	})
 }
 
-// SwitchList is what there is to choose from.
+// SwitchList is the list of projects to choose from.
 func SwitchList(s Switcher) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

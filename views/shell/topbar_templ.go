@@ -113,7 +113,7 @@ func topBar(f Frame) templ.Component {
 	})
 }
 
-// readerBar is the top bar of pages that are for everybody.
+// readerBar is the top bar of public pages.
 func readerBar(f Frame) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -74,7 +74,7 @@ func Show(p Page) templ.Component {
 	})
 }
 
-// times are who asked for the task, and when it went how far.
+// times shows who started the task, and the time of each state.
 func times(t fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

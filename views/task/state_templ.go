@@ -86,7 +86,7 @@ func Chip(s fleet.JobState) templ.Component {
 	})
 }
 
-// State is the chip of a task; one that no host ever had was refused.
+// State is the chip of a task. A task that never reached a host was refused.
 func State(t fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -123,7 +123,7 @@ func State(t fleet.Task) templ.Component {
 	})
 }
 
-// Progress is a task's bar while it runs.
+// Progress is the progress bar of a running task.
 func Progress(j fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -255,7 +255,7 @@ func Progress(j fleet.Task) templ.Component {
 	})
 }
 
-// Result is how a task ended, or what it does now, in the hypervisor's own words where it failed.
+// Result is how a task ended or what it does now; a failure is in the hypervisor's own words.
 func Result(j fleet.Task) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

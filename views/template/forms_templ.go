@@ -70,7 +70,7 @@ func facts(f Form, wrap templ.Attributes) templ.Component {
 	})
 }
 
-// Make asks for a template of a VM, or for a version of one that there is.
+// Make is the form that makes a template, or a new version of one, from a VM.
 func Make(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -286,7 +286,7 @@ func dialog(f Form, title string) templ.Component {
 	})
 }
 
-// Edit asks what people say of the template.
+// Edit is the form of the template's description.
 func Edit(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -368,7 +368,7 @@ func Edit(f Form) templ.Component {
 	})
 }
 
-// Delete asks before a template goes.
+// Delete is the dialog that deletes a template.
 func Delete(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -487,7 +487,7 @@ func Delete(f Form) templ.Component {
 	})
 }
 
-// DeleteVersion asks before a version goes.
+// DeleteVersion is the dialog that deletes a version.
 func DeleteVersion(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

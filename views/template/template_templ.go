@@ -870,7 +870,7 @@ func versions(p Page) templ.Component {
 	})
 }
 
-// made names the VMs that were made from a version.
+// made lists the VMs created from a version.
 func made(v fleet.TemplateVersion) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1254,7 +1254,7 @@ func disks(p Page, v fleet.TemplateVersion) templ.Component {
 	})
 }
 
-// grants is who may make VMs from the template besides those who run the hosts.
+// grants lists who may create VMs from the template, besides infrastructure administrators.
 func grants(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

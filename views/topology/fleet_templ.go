@@ -15,14 +15,14 @@ import (
 	"strconv"
 )
 
-// FleetPage is which networks are on which hosts.
+// FleetPage is the data of the fleet's network picture.
 type FleetPage struct {
 	kit.Grid
 	Actor fleet.Actor
 	On    fleet.NetworkGrid
 }
 
-// Fleet shows which networks are on which hosts: a row a host, a rail a network.
+// Fleet shows which networks are on which hosts: a row for each host, a rail for each network.
 func Fleet(p FleetPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// nicAddresses is what is known of the addresses of the VM's NICs, and what is kept for them.
+// nicAddresses lists the known addresses of the VM's NICs, and their reservations.
 func nicAddresses(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Briefs is the table of VMs on the page of another object; hosts: also where each is. empty is said where there is none.
+// Briefs is a table of VMs on another object's page. hosts: show each VM's host, too. empty is shown without VMs.
 func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.Time, empty string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

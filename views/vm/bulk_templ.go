@@ -269,7 +269,7 @@ func bulkForm(p BulkPage) templ.Component {
 	})
 }
 
-// bulkField is a field with the box that says whether it is changed at all.
+// bulkField is a field with a checkbox that includes it in the bulk edit.
 func bulkField(p BulkPage, v fleet.VMField) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

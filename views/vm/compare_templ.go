@@ -384,7 +384,7 @@ func Compare(p ComparePage) templ.Component {
 	})
 }
 
-// compareWith asks with what the one thing that is known is compared.
+// compareWith is the choice of the other side of a comparison.
 func compareWith(name, value string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -448,7 +448,7 @@ func compareWith(name, value string) templ.Component {
 	})
 }
 
-// merge is the form once somebody else has changed the VM: what both have done, side by side.
+// merge is the form after a concurrent edit: both people's changes side by side.
 func merge(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

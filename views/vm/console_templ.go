@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// console is the VM's screen, in a tab or filling a window.
+// console is the VM's screen, in a tab or in a window of its own.
 func console(p Page, window bool) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -260,7 +260,7 @@ func console(p Page, window bool) templ.Component {
 	})
 }
 
-// ConsoleWindow is the console alone.
+// ConsoleWindow is the page with the console alone.
 func ConsoleWindow(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// driftCard is the drift, field by field.
+// driftCard lists the drift, field by field.
 func driftCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -123,7 +123,7 @@ func driftCard(p Page) templ.Component {
 	})
 }
 
-// changed marks a value that somebody changed on the host.
+// changed marks a value that was changed on the host.
 func changed(vm fleet.VMView, field string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

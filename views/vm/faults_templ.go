@@ -14,7 +14,7 @@ import (
 	"quantix/views/kit"
 )
 
-// faults are what is wrong with the VM on its host, each with the ways out.
+// faults lists the VM's faults on its host, each with its remedies.
 func faults(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -111,7 +111,7 @@ func faults(p Page) templ.Component {
 	})
 }
 
-// retry says that an order waits for its hypervisor.
+// retry is the note about a task that waits for its hypervisor.
 func retry(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -15,7 +15,7 @@ import (
 	"strings"
 )
 
-// firstFold is the section of a new VM's form.
+// firstFold is the first boot section of a new VM's form.
 func firstFold(f FirstForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -88,7 +88,7 @@ func firstFold(f FirstForm) templ.Component {
 	})
 }
 
-// firstFields are the fields of it, of which those of the chosen kind show.
+// firstFields are the first boot fields; only those of the chosen kind are visible.
 func firstFields(f FirstForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -430,7 +430,7 @@ func firstFields(f FirstForm) templ.Component {
 	})
 }
 
-// FirstBoot asks what a VM's guest is told at its next start.
+// FirstBoot is the dialog of the first boot configuration for the guest's next start.
 func FirstBoot(p FirstPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -578,7 +578,7 @@ func FirstBoot(p FirstPage) templ.Component {
 	})
 }
 
-// firstRow is the line of the hardware NIC.
+// firstRow is the first boot row of the hardware card.
 func firstRow(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -648,7 +648,7 @@ func firstRow(p Page) templ.Component {
 	})
 }
 
-// Customizations is the list of specs.
+// Customizations is the list of customization specs.
 func Customizations(p SpecList) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -870,7 +870,7 @@ func Customizations(p SpecList) templ.Component {
 	})
 }
 
-// Customization is the form of a new spec, or of one that is there.
+// Customization is the form of a new or existing customization spec.
 func Customization(p SpecPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1151,7 +1151,7 @@ func deleteSpec(p SpecPage) templ.Component {
 	})
 }
 
-// DeleteCustomization asks before a spec is deleted.
+// DeleteCustomization is the dialog that deletes a spec.
 func DeleteCustomization(c fleet.Customization, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -435,7 +435,7 @@ func newForm(f Form) templ.Component {
 	})
 }
 
-// severalFold asks how many are made at once; most want one.
+// severalFold is the section for creating several VMs at once, which is rarely used.
 func severalFold(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -542,7 +542,7 @@ func severalFold(f Form) templ.Component {
 	})
 }
 
-// cloneRow is a disk that is a copy of another VM's.
+// cloneRow is a disk copied from another VM.
 func cloneRow(f Form, i string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -682,7 +682,7 @@ func noteFields(f Form) templ.Component {
 	})
 }
 
-// hardwareFields are those of the spec that hold one thing.
+// hardwareFields are the spec's single-value fields.
 func hardwareFields(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -771,7 +771,7 @@ func isoField(f Form) templ.Component {
 	})
 }
 
-// imageField is the choice of the image that a disk is made from.
+// imageField is the choice of a disk's image.
 func imageField(f Form, at string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -801,7 +801,7 @@ func imageField(f Form, at string) templ.Component {
 	})
 }
 
-// diskRows are a VM's disks, with what adds one and takes one away.
+// diskRows are a VM's disks, with buttons to add and remove them.
 func diskRows(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1153,7 +1153,7 @@ func newDisk(f Form, at string) templ.Component {
 	})
 }
 
-// nicRows are a VM's NICs, with what adds one and takes one away.
+// nicRows are a VM's NICs, with buttons to add and remove them.
 func nicRows(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-// insideGuest are the rows of what the guest's agent says.
+// insideGuest are the rows with the guest agent's values.
 func insideGuest(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -231,7 +231,7 @@ func insideGuest(p Page) templ.Component {
 	})
 }
 
-// fileSystems is what the guest has mounted, as its agent said last.
+// fileSystems lists the guest's mounted file systems, as its agent last reported them.
 func fileSystems(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -328,7 +328,7 @@ func fileSystems(p Page) templ.Component {
 	})
 }
 
-// Freeze asks for how long.
+// Freeze is the dialog that freezes the guest's file systems for a time.
 func Freeze(p GuestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -406,7 +406,7 @@ func Freeze(p GuestPage) templ.Component {
 	})
 }
 
-// GuestPassword asks for one.
+// GuestPassword is the dialog that sets a guest user's password.
 func GuestPassword(p GuestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -492,7 +492,7 @@ func GuestPassword(p GuestPage) templ.Component {
 	})
 }
 
-// Exec asks which program is to run.
+// Exec is the dialog that runs a program in the guest.
 func Exec(p GuestPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -586,7 +586,7 @@ func Exec(p GuestPage) templ.Component {
 	})
 }
 
-// Protection asks what is to guard the VM.
+// Protection is the dialog of the VM's protection.
 func Protection(p GuardPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -692,7 +692,7 @@ func Protection(p GuardPage) templ.Component {
 	})
 }
 
-// locked tells everybody who has locked the VM, and why.
+// locked shows who locked the VM, and why.
 func locked(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

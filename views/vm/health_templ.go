@@ -14,7 +14,7 @@ import (
 	"strconv"
 )
 
-// healthCard is what the VM's host found of its health checks.
+// healthCard lists the VM's health checks with their results.
 func healthCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -171,7 +171,7 @@ func healthCard(p Page) templ.Component {
 	})
 }
 
-// ruleLines are where the VM is to be.
+// ruleLines lists the VM's placement rules.
 func ruleLines(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -259,7 +259,7 @@ func ruleLines(p Page) templ.Component {
 	})
 }
 
-// ruleFold asks where the VM may be.
+// ruleFold is the form section of placement rules.
 func ruleFold(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -454,7 +454,7 @@ func ruleRowFields(f Form, i string) templ.Component {
 	})
 }
 
-// healthFold asks what the guest is to be asked.
+// healthFold is the form section of health checks.
 func healthFold(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

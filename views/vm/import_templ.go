@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// ImportList lists the files of which a VM can be made.
+// ImportList lists the files that VMs can be imported from.
 func ImportList(p ImportPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -414,7 +414,7 @@ func importFiles(p ImportPage) templ.Component {
 	})
 }
 
-// fromNotes are what a VM that comes from elsewhere needs and lacks.
+// fromNotes are the requirements of an imported VM, and the settings that the import omits.
 func fromNotes(f *From) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -514,7 +514,7 @@ func fromNotes(f *From) templ.Component {
 	})
 }
 
-// Export asks as what a VM is exported, and has the files that were.
+// Export is the dialog that exports a VM, with the list of its exports.
 func Export(p ExportPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

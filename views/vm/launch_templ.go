@@ -13,7 +13,7 @@ import (
 	"strconv"
 )
 
-// launchCard is what the host's processor says of the guest's start, where it keeps the guest's memory from the host.
+// launchCard shows the processor's launch measurement of a guest with encrypted memory.
 func launchCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

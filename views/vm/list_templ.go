@@ -49,7 +49,7 @@ func List(p *ListPage) templ.Component {
 	})
 }
 
-// listHead counts the whole fleet, and follows it.
+// listHead has counters of the whole fleet, and updates itself.
 func listHead(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -243,7 +243,7 @@ func listBody(p *ListPage) templ.Component {
 	})
 }
 
-// bulkBar is what can be asked of the selected rows, as a VM's menu offers it of one.
+// bulkBar has the actions on the selected rows, like the menu of one VM.
 func bulkBar(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

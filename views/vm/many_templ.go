@@ -13,7 +13,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Many asks before something is done to many VMs.
+// Many is the dialog before an action on several VMs.
 func Many(p ManyPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

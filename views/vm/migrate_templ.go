@@ -215,7 +215,7 @@ func Migrate(p MigratePage) templ.Component {
 	})
 }
 
-// onItsWayTo tells that the VM is being sent, and leads to the task.
+// onItsWayTo shows a running migration, with a link to its task.
 func onItsWayTo(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -289,7 +289,7 @@ func MoveDisk(p MovePage) templ.Component {
 	})
 }
 
-// onItsWay tells that the disk is being moved, and leads to the task.
+// onItsWay shows a running disk migration, with a link to its task.
 func onItsWay(m *fleet.MovingDisk) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

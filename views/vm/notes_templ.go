@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// notes are what a person should know before anything else on the page.
+// notes are the most important notices about the VM, at the top of the page.
 func notes(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -178,7 +178,7 @@ func notes(p Page) templ.Component {
 	})
 }
 
-// migrateOff takes an order back that failed, without the question that forcing off a running guest deserves.
+// migrateOff offers to leave the VM powered off after a failed job. It needs no confirmation, since no guest runs.
 func migrateOff(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

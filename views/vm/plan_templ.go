@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// Plan shows what would happen. What the portal knows stands there at once; what the host says fills itself in.
+// Plan shows the effects of a change. The portal's part is shown at once; the host's answer is loaded later.
 func Plan(p PlanPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -16,7 +16,7 @@ import (
 	"strconv"
 )
 
-// schedulesCard is when snapshots are taken by themselves, and how that goes.
+// schedulesCard lists the snapshot schedules and their results.
 func schedulesCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -479,7 +479,7 @@ func summary(p Page) templ.Component {
 	})
 }
 
-// consoleCard is the way to the VM's screen, or why it has none.
+// consoleCard links to the VM's screen, or explains why there is none.
 func consoleCard(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
