@@ -15,7 +15,7 @@ import (
 
 // TestActAsItemAndButton checks that an act renders alike as a menu item and as a button: a link, a dialog, a form with
 // its values, or a reason.
-func TestAnActAsItemAndButton(t *testing.T) {
+func TestActAsItemAndButton(t *testing.T) {
 	t.Parallel()
 	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []Sent{{"a", "1"}, {"b", `"2"`}}}
 	into, sure := post, post
@@ -52,7 +52,7 @@ func TestAnActAsItemAndButton(t *testing.T) {
 	}
 }
 
-func TestALineStandsBeforeWhatIsDangerous(t *testing.T) {
+func TestSeparatorPrecedesDangerousActs(t *testing.T) {
 	t.Parallel()
 	a := Act{Word: "A", Href: "/"}
 	danger, apart := a, a
@@ -66,7 +66,7 @@ func TestALineStandsBeforeWhatIsDangerous(t *testing.T) {
 
 // TestCommonReasonIsShownOnce checks that acts disabled for the same reason show it once, below the last act. Screen
 // readers get it with each act.
-func TestACommonReasonIsShownOnce(t *testing.T) {
+func TestCommonReasonIsShownOnce(t *testing.T) {
 	t.Parallel()
 	off, other := Act{Word: "A", Why: "Two hosts run it."}, Act{Word: "B", Why: "It is off."}
 	danger := off
@@ -89,7 +89,7 @@ func TestACommonReasonIsShownOnce(t *testing.T) {
 
 // TestDialogHidesImpossibleAction checks that a dialog about an impossible action shows the reason instead of the
 // button.
-func TestADialogOffersOnlyWhatIsPossible(t *testing.T) {
+func TestDialogHidesImpossibleAction(t *testing.T) {
 	t.Parallel()
 	for why, live := range map[string]bool{"": true, "It still has 2 VMs.": false} {
 		html := rendered.HTML(t, DialogForm(Dialog{Title: "Remove h?", Action: "/x", Button: "Remove", Danger: true, Why: why}))
@@ -99,7 +99,7 @@ func TestADialogOffersOnlyWhatIsPossible(t *testing.T) {
 	}
 }
 
-func TestTheFirstReasonStays(t *testing.T) {
+func TestFirstReasonWins(t *testing.T) {
 	t.Parallel()
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Reason: "Third."}}
 	if got := (Act{}).When("").Needs(fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}, policy.InfraChange).As(states, fleet.ActDelete).Why; got != "" {

@@ -11,14 +11,14 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func TestAHostThatIsNotHeardIsUnknown(t *testing.T) {
+func TestOfflineHostIsUnknown(t *testing.T) {
 	t.Parallel()
 	if chip := rendered.Text(t, HostChip(fleet.HostUnknown)); chip != "Unknown" {
 		t.Errorf("the host's chip reads %q", chip)
 	}
 }
 
-func TestAgesAreMarkedPastTheirFreshness(t *testing.T) {
+func TestOldReportsAreMarkedStale(t *testing.T) {
 	t.Parallel()
 	ago := func(d time.Duration) *time.Time { at := noon.Add(-d); return &at }
 	for _, c := range []struct {

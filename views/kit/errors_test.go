@@ -2,7 +2,7 @@ package kit
 
 import "testing"
 
-func TestErrorsStandAtTheirFields(t *testing.T) {
+func TestErrorsByField(t *testing.T) {
 	t.Parallel()
 	e := Errors{Fields: map[string]string{"name": "Give a name."}}
 	if !e.Any() || e.At("name") != "Give a name." || e.At("cpus") != "" {

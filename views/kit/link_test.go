@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestALinkChangesOneValueAtATime(t *testing.T) {
+func TestLinkChangesOneValueAtATime(t *testing.T) {
 	t.Parallel()
 	l := Link{"/vms", url.Values{"filter": {"phase:running label:env=prod"}, "after": {"x"}}}
 	for name, c := range map[string]struct {

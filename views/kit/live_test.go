@@ -11,7 +11,7 @@ import (
 
 // TestLivePartIsFragmentOfItsPage checks that the fragment of a live part is its content, without the enclosing
 // element.
-func TestALivePartIsAFragmentOfItsPage(t *testing.T) {
+func TestLivePartIsFragmentOfItsPage(t *testing.T) {
 	t.Parallel()
 	live := withChildren(Live("rows", "card", "vms hosts", "/vms?tab=x&sort=name", "30s", "poke delay:6s"), Chip("ok", "eye", "In it"))
 	got := rendered.HTML(t, live)
@@ -36,7 +36,7 @@ func TestALivePartIsAFragmentOfItsPage(t *testing.T) {
 
 // TestObjectHeadFragmentIncludesItself checks that an object's head is replaced as a whole, so that its attributes
 // report the new phase to scripts.
-func TestAnObjectsHeadIsAFragmentWithItself(t *testing.T) {
+func TestObjectHeadFragmentIncludesItself(t *testing.T) {
 	t.Parallel()
 	head := withChildren(ObjectHead(Head{
 		Crumbs: []Crumb{{"Hosts", "/hosts"}, {"here", ""}}, Icon: Icon("server"), Title: "h<1>", Acts: ActMenu(nil),

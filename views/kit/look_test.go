@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestEveryPhaseHasALook checks that every phase has its own colour, icon and word.
-func TestEveryPhaseHasALook(t *testing.T) {
+// TestEveryPhaseHasOwnLook checks that every phase has its own colour, icon and word.
+func TestEveryPhaseHasOwnLook(t *testing.T) {
 	t.Parallel()
 	for _, p := range fleet.VMPhases {
 		icon, spins := phaseIcon(p)

@@ -9,7 +9,7 @@ import (
 
 // TestFormShowsMissingHostCapabilities checks that the form shows, next to each host, missing capabilities for the
 // chosen mode, and the device that the agent's connection needs.
-func TestTheFormSaysWhatAHostLacks(t *testing.T) {
+func TestFormShowsMissingHostCapabilities(t *testing.T) {
 	t.Parallel()
 	h := fleet.Host{Status: &fleet.HostStatus{Inventory: fleet.Inventory{
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkVXLAN, Why: "The kernel makes no VXLAN tunnels: operation not supported."}},

@@ -10,9 +10,9 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-// TestUnknownNeverShowsTheLastValueAsCurrent checks that the last report of an offline host gets no chip, bar or figure
+// TestOfflineHostShowsNoCurrentValues checks that the last report of an offline host gets no chip, bar or figure
 // of a current value.
-func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
+func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
 	silent := noon.Add(-31 * time.Second)
 	net := fleet.NetworkHost{SeenAt: &silent, Status: &fleet.NetworkStatus{Active: true}}

@@ -8,9 +8,9 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestUnknownNeverShowsTheLastValueAsCurrent checks that the last report of an offline host gets no chip, bar or figure
+// TestOfflineHostShowsNoCurrentValues checks that the last report of an offline host gets no chip, bar or figure
 // of a current value.
-func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
+func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
 	cell := fleet.PoolHost{
 		Assigned: true, State: fleet.PoolUnknown, HostName: "h1",

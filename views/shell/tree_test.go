@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestTreeViewsFollowTheRights(t *testing.T) {
+func TestTreeViewsFollowPermissions(t *testing.T) {
 	t.Parallel()
 	member := fleet.Actor{UserID: "mia", Projects: map[fleet.ProjectID]fleet.Role{"1": fleet.RoleMember}}
 	for name, c := range map[string]struct {
@@ -25,7 +25,7 @@ func TestTreeViewsFollowTheRights(t *testing.T) {
 	}
 }
 
-func TestWhereRowsOfTheTreeLead(t *testing.T) {
+func TestTreeRowLinks(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		(&TreeItem{Kind: "foundVM", HostID: "2", ID: "1"}).href():    "/hosts/2/found/1",

@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-func TestTheListsTabsKeepTheFilterAndDropThePage(t *testing.T) {
+func TestTabsKeepFilterAndDropCursor(t *testing.T) {
 	t.Parallel()
 	var tasks ListPage
 	tasks.Link = kit.Link{Path: "/tasks", Query: url.Values{"project": {"1"}, "after": {"x"}, "filter": {"who:me"}}}

@@ -36,7 +36,7 @@ func lineOf(t *testing.T, g topology.Graph, from, to string) topology.Edge {
 	return g.Edges[i]
 }
 
-func TestAHostFromItsCardsToItsVMs(t *testing.T) {
+func TestHostGraphFromNICsToVMs(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(server(), now)
 	want := []string{
@@ -64,8 +64,8 @@ func TestAHostFromItsCardsToItsVMs(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAHost checks that each fault is drawn at its node with a text, and that nothing else becomes a fault.
-func TestFaultsOfAHost(t *testing.T) {
+// TestHostFaultsShownAtTheirNodes checks that each fault is drawn at its node with a text, and that nothing else becomes a fault.
+func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		how  func(*fleet.HostTopology)
@@ -131,7 +131,7 @@ func TestFaultsOfAHost(t *testing.T) {
 
 // TestOfflineHostIsUnknown checks that values of an offline host are unknown whatever its last report was: neither
 // faulty nor well.
-func TestAHostThatIsNotHeardIsUnknown(t *testing.T) {
+func TestOfflineHostIsUnknown(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		h.Host.SeenAt, h.Host.LookedAt = &old, &old
@@ -165,7 +165,7 @@ func TestAHostThatIsNotHeardIsUnknown(t *testing.T) {
 
 // TestOlderAgentsDevicesAreNotMissed covers agents that report devices only after hardware discovery. Such a report may
 // lack a bridge that was created since.
-func TestAnOlderAgentsDevicesAreNotMissed(t *testing.T) {
+func TestOlderAgentsDevicesAreNotMissed(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		h.Host.Status.Inventory.NICsLooked = false
@@ -177,7 +177,7 @@ func TestAnOlderAgentsDevicesAreNotMissed(t *testing.T) {
 }
 
 // TestUnlistedOpenVSwitchBridgeIsNotMissed covers Open vSwitch bridges, which may be missing in a host's device list.
-func TestABridgeThatHostsDoNotListIsNotMissed(t *testing.T) {
+func TestUnlistedOpenVSwitchBridgeIsNotMissed(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		n := network("ovs", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "ovs0", Forward: "bridge"})
@@ -189,7 +189,7 @@ func TestABridgeThatHostsDoNotListIsNotMissed(t *testing.T) {
 	}
 }
 
-func TestAnOverlayStandsOnItsTunnel(t *testing.T) {
+func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		h.Host.Status.Inventory.NICs = append(h.Host.Status.Inventory.NICs,
@@ -213,7 +213,7 @@ func TestAnOverlayStandsOnItsTunnel(t *testing.T) {
 
 // TestHostReportWithCycleOrTooManyDevices checks that a report with a device cycle, or with more devices than a picture
 // holds, is drawn.
-func TestAHostThatSaysTooMuch(t *testing.T) {
+func TestHostReportWithCycleOrTooManyDevices(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		nics := []fleet.HostNIC{{Name: "a", Kind: "bridge", Master: "b", Up: true}, {Name: "b", Kind: "bridge", Master: "a", Up: true}, {Name: "c", Kind: "vlan", Over: "c", Up: true}}
@@ -236,9 +236,9 @@ func TestAHostThatSaysTooMuch(t *testing.T) {
 	checkPicture(t, topology.Lay(g))
 }
 
-// TestNetworksAreUnknownWithoutAHypervisor checks that devices stay known while only the hypervisor does not respond,
+// TestNetworksUnknownWithoutHypervisor checks that devices stay known while only the hypervisor does not respond,
 // and that networks become unknown.
-func TestNetworksAreUnknownWithoutAHypervisor(t *testing.T) {
+func TestNetworksUnknownWithoutHypervisor(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		h.Host.LookedAt = &old

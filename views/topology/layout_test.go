@@ -70,7 +70,7 @@ func graph(columns int, nodes map[string]int, order []string, edges ...string) t
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	two := map[string]int{"a": 0, "b": 0, "c": 0, "x": 1, "y": 1, "z": 1, "p": 2}
-	t.Run("rows are sorted so that no lines cross", func(t *testing.T) {
+	t.Run("row order avoids crossing lines", func(t *testing.T) {
 		t.Parallel()
 		p := topology.Lay(graph(2, two, []string{"a", "b", "c", "x", "y", "z"}, "az", "by", "cx"))
 		checkPicture(t, p)
@@ -80,7 +80,7 @@ func TestLayout(t *testing.T) {
 			}
 		}
 	})
-	t.Run("one stands beside the first of what it carries", func(t *testing.T) {
+	t.Run("node is level with its first right neighbour", func(t *testing.T) {
 		t.Parallel()
 		p := topology.Lay(graph(2, two, []string{"a", "x", "y", "z"}, "ax", "ay", "az"))
 		checkPicture(t, p)
@@ -88,7 +88,7 @@ func TestLayout(t *testing.T) {
 			t.Errorf("it stands at %d, the first at %d", a.Y, x.Y)
 		}
 	})
-	t.Run("columns without anything fall away", func(t *testing.T) {
+	t.Run("empty columns are left out", func(t *testing.T) {
 		t.Parallel()
 		p := topology.Lay(graph(3, two, []string{"a", "p"}, "ap"))
 		checkPicture(t, p)
@@ -96,7 +96,7 @@ func TestLayout(t *testing.T) {
 			t.Errorf("it is %+v", p)
 		}
 	})
-	t.Run("a line goes round what stands between", func(t *testing.T) {
+	t.Run("line avoids boxes between its ends", func(t *testing.T) {
 		t.Parallel()
 		p := topology.Lay(graph(3, two, []string{"a", "x", "y", "z", "p"}, "ax", "ay", "az", "ap"))
 		checkPicture(t, p)
@@ -112,7 +112,7 @@ func TestLayout(t *testing.T) {
 			}
 		}
 	})
-	t.Run("what cannot be drawn is left out", func(t *testing.T) {
+	t.Run("edge within one column is left out", func(t *testing.T) {
 		t.Parallel()
 		p := topology.Lay(graph(2, two, []string{"a", "b", "x"}, "ab", "aq", "xa"))
 		checkPicture(t, p)
@@ -123,8 +123,8 @@ func TestLayout(t *testing.T) {
 	})
 }
 
-// TestAnyGraph checks that random graphs have no overlapping boxes and a stable layout.
-func TestAnyGraph(t *testing.T) {
+// TestLayoutOfRandomGraphs checks that random graphs have no overlapping boxes and a stable layout.
+func TestLayoutOfRandomGraphs(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -146,7 +146,7 @@ func TestAnyGraph(t *testing.T) {
 	}
 }
 
-func TestHostsPicture(t *testing.T) {
+func TestHostGraphLayout(t *testing.T) {
 	t.Parallel()
 	p := topology.Lay(topology.OfHost(server(), now))
 	checkPicture(t, p)

@@ -40,7 +40,7 @@ func office() fleet.NetworkTopology {
 	return in
 }
 
-func TestANetworkBetweenItsHostsAndItsVMs(t *testing.T) {
+func TestNetworkGraphFromHostsToVMs(t *testing.T) {
 	t.Parallel()
 	g := topology.OfNetwork(office(), now)
 	checkPicture(t, topology.Lay(g))
@@ -74,7 +74,7 @@ func TestANetworkBetweenItsHostsAndItsVMs(t *testing.T) {
 }
 
 // TestHostsOfAPictureAreIndependent checks that one host's report never affects another host's devices.
-func TestHostsOfAPictureAreTheirOwn(t *testing.T) {
+func TestHostsOfAPictureAreIndependent(t *testing.T) {
 	t.Parallel()
 	in := office()
 	before := topology.OfNetwork(in, now)
@@ -92,7 +92,7 @@ func TestHostsOfAPictureAreTheirOwn(t *testing.T) {
 
 // TestNetworkWithoutHostPermission checks that an actor who may not see hosts gets the network and the own VMs, with a
 // link to VMs beyond the picture.
-func TestANetworkWithoutItsHosts(t *testing.T) {
+func TestNetworkWithoutHostPermission(t *testing.T) {
 	t.Parallel()
 	in := office()
 	in.Hosts, in.Devices = nil, nil
@@ -112,7 +112,7 @@ func TestANetworkWithoutItsHosts(t *testing.T) {
 	}
 }
 
-func TestManyHostsOfANetworkAreLedTo(t *testing.T) {
+func TestNetworkWithManyHostsLinksToRest(t *testing.T) {
 	t.Parallel()
 	in := office()
 	in.MoreHosts = 9995

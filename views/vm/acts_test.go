@@ -28,7 +28,7 @@ func pageOf(vm fleet.VMView) Page {
 }
 
 // TestDisabledActionHasReason checks that each VM action, in every phase, is enabled or has a reason.
-func TestADisabledActionCarriesItsReason(t *testing.T) {
+func TestDisabledActionHasReason(t *testing.T) {
 	t.Parallel()
 	for _, phase := range fleet.VMPhases {
 		vm := web(phase)
@@ -64,7 +64,7 @@ func TestADisabledActionCarriesItsReason(t *testing.T) {
 
 // TestVMMenuHasEveryAction checks that the menu has every VM action and stays short: power and guest actions are in
 // submenus.
-func TestTheMenuOfAVM(t *testing.T) {
+func TestVMMenuHasEveryAction(t *testing.T) {
 	t.Parallel()
 	p := pageOf(web(fleet.PhaseRunning))
 	p.VM.Spec.Disks = []fleet.Disk{{PoolID: "p", Volume: "a.qcow2"}, {PoolID: "p", Volume: "b.qcow2"}}
@@ -91,7 +91,7 @@ func TestTheMenuOfAVM(t *testing.T) {
 
 // TestActConfirmation checks that only actions that lose guest writes ask for confirmation. Actions without an action
 // state are disabled.
-func TestActsOfAVM(t *testing.T) {
+func TestActConfirmation(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseRunning)
 	for _, s := range vm.Actions() {

@@ -8,7 +8,7 @@ import (
 
 // TestHealthIgnoresStaleResults checks that results of an offline host, and results of a check that was since changed,
 // are not shown.
-func TestHealthIsWhatIsKnownNow(t *testing.T) {
+func TestHealthIgnoresStaleResults(t *testing.T) {
 	t.Parallel()
 	check := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 22}
 	other := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 23}

@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-func TestTheListsTabsKeepTheFilterAndDropThePage(t *testing.T) {
+func TestTabsKeepFilterAndDropCursor(t *testing.T) {
 	t.Parallel()
 	hrefs := func(tabs []kit.Tab) (all, here []string) {
 		for _, tab := range tabs {
@@ -31,7 +31,7 @@ func TestTheListsTabsKeepTheFilterAndDropThePage(t *testing.T) {
 	}
 }
 
-func TestLoadIsOfAllItsCPUsAndOfNow(t *testing.T) {
+func TestLoadIsAverageOverCurrentVCPUs(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseRunning)
 	if got := load(&vm); got != "37 %" {

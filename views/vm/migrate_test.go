@@ -12,7 +12,7 @@ import (
 
 // TestMigrateDialogIsBounded checks that the dialog stays small in a fleet of thousands of hosts: a searchable choice
 // of targets, and only the first refused hosts with reasons.
-func TestTheDialogOfAMoveIsBounded(t *testing.T) {
+func TestMigrateDialogIsBounded(t *testing.T) {
 	t.Parallel()
 	targets := []fleet.MigrationTarget{{HostID: "good", HostName: "good", Allowed: true}, {HostID: "full", HostName: "full", PoolID: "p", PoolName: "ssd", Reason: "No room.", Room: true}}
 	for i := range 2000 {

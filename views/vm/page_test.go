@@ -29,7 +29,7 @@ func web(phase fleet.Phase) fleet.VMView {
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func TestAVMsTabsAreLinks(t *testing.T) {
+func TestVMTabsAreLinks(t *testing.T) {
 	t.Parallel()
 	for _, key := range []string{"summary", "monitor", "console", "configure", "events"} {
 		here := 0
@@ -51,7 +51,7 @@ func TestAVMsTabsAreLinks(t *testing.T) {
 	}
 }
 
-func TestAVMsCrumbsHideHostsFromTenants(t *testing.T) {
+func TestVMCrumbsHideHostsFromTenants(t *testing.T) {
 	t.Parallel()
 	p := Page{VM: web(fleet.PhaseRunning), Infra: true}
 	if got := p.crumbs(); !cmp.Equal(got, []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: "h1", Href: "/hosts/2"}}) {
@@ -62,7 +62,7 @@ func TestAVMsCrumbsHideHostsFromTenants(t *testing.T) {
 	}
 }
 
-func TestWordsAboutAVM(t *testing.T) {
+func TestVMPageTexts(t *testing.T) {
 	t.Parallel()
 	p := Page{VM: web(fleet.PhaseRunning), Pools: map[fleet.PoolID]string{"1": "fast"}, Actions: []fleet.ActionState{{Action: fleet.ActStart, Reason: "It runs."}}}
 	if p.pool("1") != "fast" || p.pool("2") != "a pool" {
@@ -98,9 +98,9 @@ func TestWordsAboutAVM(t *testing.T) {
 	}
 }
 
-// TestUnknownNeverShowsTheLastValueAsCurrent checks that the last report of an offline host gets no chip, bar or figure
+// TestOfflineHostShowsNoCurrentValues checks that the last report of an offline host gets no chip, bar or figure
 // of a current value.
-func TestUnknownNeverShowsTheLastValueAsCurrent(t *testing.T) {
+func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseUnknown)
 	page := Page{VM: vm, Tab: "summary", Now: noon, Actions: vm.Actions(), Infra: true}
