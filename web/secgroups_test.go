@@ -36,7 +36,7 @@ func TestSecurityGroupPage(t *testing.T) {
 	b.get(to+"?tab=hosts").is(t, http.StatusOK).has(t, "Somebody changed the network filter")
 
 	// A port group applies the group to its NICs, and the page of their VM shows it.
-	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "What passes cards that name nothing of their own", "peers")
+	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "What passes NICs that name nothing of their own", "peers")
 	b.post(network+"/port-groups", url.Values{"name": {"staff"}, "secgroup": {id}, "guard": {"on"}}).is(t, http.StatusSeeOther)
 	b.get(network+"?tab=groups").is(t, http.StatusOK).has(t, "NICs in 1 security group, anti-spoofing on")
 	b.get(network+"/port-groups?name=staff").is(t, http.StatusOK).has(t, `value="`+id+`" checked`, `value="on" selected`)

@@ -45,10 +45,10 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 		args string
 		most int
 	}{
-		"CountedVMs":      {`'', 200`, 400},
-		"CountedVMsNamed": {`'` + ids + `'`, 600},
-		"CountDiscoveredOn":    {`'` + hosts + `'`, 200},
-		"DriftedVMs":      {`'1 hour'`, 1500}, // 100 drifted VMs, each with its host and jobs
+		"CountedVMs":        {`'', 200`, 400},
+		"CountedVMsNamed":   {`'` + ids + `'`, 600},
+		"CountDiscoveredOn": {`'` + hosts + `'`, 200},
+		"DriftedVMs":        {`'1 hour'`, 1500}, // 100 drifted VMs, each with its host and jobs
 	} {
 		read, plan := r.planned(name, x.args)
 		if read > x.most {

@@ -67,6 +67,11 @@ function confirmNames() {
 for (const type of ["input", "change"]) document.addEventListener(type, confirmNames);
 onContent(confirmNames);
 
+// Only forms with rows are redrawn by the server.
+onContent(() => {
+  if (document.querySelector("[data-rows]")) import("./redraw.js");
+});
+
 // A form returned with errors scrolls to the first one; a summary that follows the input is refreshed.
 document.addEventListener("htmx:afterSettle", ({ target, detail }) => {
   if (detail.requestConfig?.verb !== "post") return;

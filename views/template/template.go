@@ -159,8 +159,8 @@ func parts(s fleet.VMSpec) []part {
 
 func memory(s fleet.VMSpec) string { return kit.Bytes(int64(s.MemoryMiB) << 20) }
 
-// card describes a NIC in words.
-func card(n fleet.NIC) string {
+// nicText describes a NIC in words.
+func nicText(n fleet.NIC) string {
 	_, name := n.On()
 	if n.PortGroup != "" {
 		name += ", port group " + n.PortGroup

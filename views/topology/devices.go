@@ -86,7 +86,7 @@ func (w wiring) inUse(n fleet.HostNIC) bool {
 }
 
 var deviceKinds = map[string]struct{ icon, one, many string }{
-	"physical": {"ethernet-port", "NIC", "NICs"},
+	"physical": {"ethernet-port", "Physical NIC", "Physical NICs"},
 	"bond":     {"link", "Bond", "Bonds"},
 	"vlan":     {"tag", "VLAN", "VLANs"},
 	"virtual":  {"layers", "Virtual device", "Virtual devices"},

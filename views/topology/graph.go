@@ -13,7 +13,7 @@ type Node struct {
 	ID       string // unique in the picture
 	Column   int
 	Icon     string
-	Kind     string // label in the list: "Network card"
+	Kind     string // label in the list: "Physical NIC"
 	Name     string
 	Detail   string // an additional line
 	Severity fleet.Severity

@@ -34,7 +34,7 @@ func OfHost(in fleet.HostTopology, now time.Time) Graph {
 	}
 	g.networks = max(1, g.draw(&g.Graph, needed))
 	if len(g.Columns) == 0 {
-		g.Columns = []string{"NICs"}
+		g.Columns = []string{"Physical NICs"}
 	}
 	g.Columns = append(g.Columns, "Networks", "Port groups", "VMs")
 	for _, n := range in.Networks {
@@ -42,12 +42,12 @@ func OfHost(in fleet.HostTopology, now time.Time) Graph {
 	}
 	for _, v := range in.VMs {
 		node := vmNode(v)
-		g.guest(node, v.Phase, cardsOf(v.Spec.NICs, nics(v.Status)))
+		g.guest(node, v.Phase, nicsOf(v.Spec.NICs, nics(v.Status)))
 	}
 	for _, f := range in.Discovered {
 		node := guest("found:"+string(f.ID), f.Name, views.FoundPath(f.HostID, f.ID), f.Phase, &f.Status)
 		node.Kind = "VM that Quantix did not make"
-		g.guest(node, f.Phase, cardsOf(nil, f.Status.NICs))
+		g.guest(node, f.Phase, nicsOf(nil, f.Status.NICs))
 	}
 	if in.More > 0 {
 		g.add(Node{
@@ -138,9 +138,9 @@ func (w wiring) reaches(from, to string, left int) bool {
 }
 
 // guest adds a VM with its NICs.
-func (g *hostGraph) guest(node Node, phase fleet.Phase, cards []card) {
+func (g *hostGraph) guest(node Node, phase fleet.Phase, nics []nic) {
 	node.Column = g.networks + 2
-	for _, c := range cards {
+	for _, c := range nics {
 		if c.other {
 			node.Detail = joined(node.Detail, "a NIC on no network")
 			continue
@@ -155,7 +155,7 @@ func (g *hostGraph) guest(node Node, phase fleet.Phase, cards []card) {
 }
 
 // on is the node that a NIC is connected to: a port group, a network, or a missing object.
-func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
+func (g *hostGraph) on(c nic, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
 			return n.ID == c.id
@@ -182,7 +182,7 @@ func (g *hostGraph) on(c card, phase fleet.Phase) (id string, tone fleet.Severit
 }
 
 // missing adds the network or bridge that a NIC names but the host does not have.
-func (g *hostGraph) missing(c card) (id string, tone fleet.Severity, says string) {
+func (g *hostGraph) missing(c nic) (id string, tone fleet.Severity, says string) {
 	id = "gone:" + string(c.kind) + ":" + c.name
 	node := Node{ID: id, Column: g.networks, Icon: "network", Kind: "Network", Name: c.name, Severity: fleet.SeverityUnknown, Word: "Unknown"}
 	what := "network "

@@ -47,7 +47,7 @@ func TestHostGraphFromNICsToVMs(t *testing.T) {
 		t.Errorf("joined are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for id, column := range map[string]string{
-		"dev:eno1": "NICs", "dev:bond0": "Bonds", "dev:bond0.20": "VLANs", "dev:br0": "Bridges", "dev:virbr0": "Bridges", "net:n-default": "Networks", "vm:v-db-1": "VMs",
+		"dev:eno1": "Physical NICs", "dev:bond0": "Bonds", "dev:bond0.20": "VLANs", "dev:br0": "Bridges", "dev:virbr0": "Bridges", "net:n-default": "Networks", "vm:v-db-1": "VMs",
 	} {
 		if got := g.Columns[nodeOf(t, g, id).Column]; got != column {
 			t.Errorf("%s stands below %q, want %q", id, got, column)

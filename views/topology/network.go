@@ -98,8 +98,8 @@ func addGroups(g *Graph, n fleet.NetworkView, column int, tone fleet.Severity) {
 	}
 }
 
-// card is one NIC of a VM, as its host reports it, or as in the spec while the host has not reported.
-type card struct {
+// nic is one NIC of a VM, as its host reports it, or as in the spec while the host has not reported.
+type nic struct {
 	id    fleet.NetworkID // empty: unknown
 	kind  fleet.NetworkKind
 	name  string
@@ -108,16 +108,16 @@ type card struct {
 	other bool // not on a network: a foreign tap or another device
 }
 
-func cardsOf(wanted []fleet.NIC, said []fleet.NICState) (out []card) {
+func nicsOf(wanted []fleet.NIC, said []fleet.NICState) (out []nic) {
 	if len(said) == 0 {
 		for _, n := range wanted {
 			kind, name := n.On()
-			out = append(out, card{id: n.NetworkID, kind: kind, name: name, group: n.PortGroup, mac: n.MAC})
+			out = append(out, nic{id: n.NetworkID, kind: kind, name: name, group: n.PortGroup, mac: n.MAC})
 		}
 		return out
 	}
 	for _, s := range said {
-		c := card{mac: s.MAC}
+		c := nic{mac: s.MAC}
 		on, group, _ := strings.Cut(s.Source, ", port group ")
 		c.group = group
 		name, isNetwork := strings.CutPrefix(on, "network ")
