@@ -148,7 +148,7 @@ func poolMetrics(stat func() PoolStat) []prometheus.Collector {
 	}
 }
 
-// observe counts a request by its route, never by its path, to bound the number of time series.
+// observe counts a request by its route, never by its path, to bound the number of metrics.
 func (m *metrics) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
