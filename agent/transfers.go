@@ -76,7 +76,7 @@ func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 	case out.Begun:
 		m.idleSince = time.Now()
 	case time.Since(m.idleSince) > meetPatience:
-		return fleet.Errorf(fleet.Conflict, "%s has not begun its part within %d minutes. See whether it is heard, and try again.", m.peer, int(meetPatience.Minutes()))
+		return fleet.Errorf(fleet.Conflict, "%s has not started its part within %d minutes. Check that it is online, and try again.", m.peer, int(meetPatience.Minutes()))
 	}
 	return nil
 }

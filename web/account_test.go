@@ -26,7 +26,7 @@ func TestTokens(t *testing.T) {
 	b.get("/account/tokens").is(t, http.StatusOK).has(t, "No tokens", "90 days")
 	b.post("/account/tokens", url.Values{"name": {""}, "life": {"24"}}, hx("tokens")...).is(t, 422).has(t, "Give a name that says what the token is for.")
 	b.post("/account/tokens", url.Values{"name": {"x"}, "life": {"99999999999"}}, hx("tokens")...).is(t, 422).has(t, "ten years")
-	b.post("/account/tokens", url.Values{"name": {"ci"}, "life": {"24"}}, hx("tokens")...).is(t, http.StatusOK).has(t, "qx_", "shown this once")
+	b.post("/account/tokens", url.Values{"name": {"ci"}, "life": {"24"}}, hx("tokens")...).is(t, http.StatusOK).has(t, "qx_", "shown only once")
 
 	a := b.get("/account/tokens")
 	a.has(t, ">ci</th>", "Valid")

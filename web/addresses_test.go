@@ -53,7 +53,7 @@ func TestNetworkAddressesTabReservesAddresses(t *testing.T) {
 	// The VM's page offers to reserve the NIC's current address, and the dialog shows it.
 	at := network + "/reservations?mac=52:54:00:00:05:01&ip=10.5.0.101&card=web"
 	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "10.5.0.101", "guest agent, DHCP lease", "Reserve an address", "card=web")
-	b.get(at).is(t, http.StatusOK).has(t, "Reserve an address for web", `value="10.5.0.101"`, "10.5.0.2, the next that is free")
+	b.get(at).is(t, http.StatusOK).has(t, "Reserve an address for web", `value="10.5.0.101"`, "10.5.0.2, the next free address")
 	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.9"}}).is(t, http.StatusUnprocessableEntity).has(t, "10.5.0.9 is leased to another NIC already")
 	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.101"}, "name": {"web"}}).is(t, http.StatusSeeOther)
 	b.get(network+"?tab=addresses").is(t, http.StatusOK).has(t, "in a range, which has one less", "Free 10.5.0.101")
@@ -64,7 +64,7 @@ func TestNetworkAddressesTabReservesAddresses(t *testing.T) {
 	viewer := p.signedIn("vera", "")
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'vera', 'viewer' FROM projects")
 	seen := viewer.get(network+"?tab=addresses").is(t, http.StatusOK)
-	seen.has(t, "Who has which address is shown to those who run the hosts.")
+	seen.has(t, "Only operators and administrators see which VM has which address.")
 	seen.lacks(t, "10.5.0.101", "52:54:00")
 	seen = viewer.get("/vms/"+string(web)).is(t, http.StatusOK)
 	seen.has(t, "10.5.0.101", "Reserve an address")

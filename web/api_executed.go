@@ -46,7 +46,7 @@ func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor
 // RetriedBody is the result of a retry on all failed hosts.
 type RetriedBody struct {
 	Items  []fleet.Task `json:"items"`
-	Silent int          `json:"offline" doc:"Hosts that are not heard; they try by themselves when they are back"`
+	Silent int          `json:"offline" doc:"Offline hosts; they retry automatically when they are online again"`
 	More   int          `json:"more" doc:"Hosts that failed, too, beyond what one order is about; ask again for them"`
 }
 

@@ -68,7 +68,7 @@ func (s *Server) apiEditImage(ctx context.Context, a fleet.Actor, in *editImageI
 type deleteImageInput struct {
 	ImagePath
 	Confirm string `query:"confirm" doc:"The image's name"`
-	Files   bool   `query:"files" doc:"Delete the files of its copies too, by a task for each"`
+	Files   bool   `query:"files" doc:"Delete the files of its copies, by a task for each"`
 }
 
 func (s *Server) apiDeleteImage(ctx context.Context, a fleet.Actor, in *deleteImageInput) (*tasksAsked, error) {

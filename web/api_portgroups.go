@@ -29,8 +29,8 @@ func (s *Server) apiPortGroups(ctx context.Context, a fleet.Actor, in *NetworkPa
 type PortGroupBody struct {
 	Description string      `json:"description,omitempty"`
 	VLAN        *fleet.VLAN `json:"vlan,omitempty" doc:"Refused where the network keeps no VLANs apart"`
-	ToGuest     *fleet.Rate `json:"toGuest,omitempty" doc:"What each NIC may receive"`
-	FromGuest   *fleet.Rate `json:"fromGuest,omitempty" doc:"What each NIC may send"`
+	ToGuest     *fleet.Rate `json:"toGuest,omitempty" doc:"Incoming rate per NIC"`
+	FromGuest   *fleet.Rate `json:"fromGuest,omitempty" doc:"Outgoing rate per NIC"`
 	Restricted  bool        `json:"restricted,omitempty" doc:"Members of projects use it only by a grant"`
 
 	SecurityGroups []fleet.SecurityGroupID `json:"securityGroups,omitempty" doc:"Of NICs that name none of their own; left out: none"`

@@ -145,7 +145,7 @@ func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 	refuse("no origin", http.StatusForbidden, ann, k, "Origin", "")
 	refuse("a sandboxed page", http.StatusForbidden, ann, k, "Origin", "null")
 	refuse("no session", http.StatusUnauthorized, s.browser(), k)
-	refuse("no right", http.StatusForbidden, vic, k)
+	refuse("do not have permission", http.StatusForbidden, vic, k)
 	refuse("another's session", http.StatusNotFound, bob, k)
 	refuse("no ticket", http.StatusUnauthorized, ann, ticket{URL: k.URL})
 	refuse("a wrong ticket", http.StatusNotFound, ann, ticket{k.URL, "quantix.ticket." + strings.Repeat("A", 43)})

@@ -31,7 +31,7 @@ var downloads = relay.Use{
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
 	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "Nobody waits for the volume any more."},
 	Left:        [2]string{relay.Asker: "The download was left.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The download is no longer heard.", relay.Answerer: "The host is no longer heard."},
+	Unreachable: [2]string{relay.Asker: "The download client no longer responds.", relay.Answerer: "The host no longer responds."},
 	Taken:       "Somebody takes this volume already.",
 	Stray:       "A volume comes in binary messages only.",
 }
@@ -79,7 +79,7 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 		if err := s.Control.MigrateVolume(left, a, end.ID()); err != nil {
 			s.Log.Warn("take a download back", "error", err)
 		}
-		return fleet.Errorf(fleet.Unavailable, "The host %s did not come with the volume. Try again when it is heard.", host)
+		return fleet.Errorf(fleet.Unavailable, "The host %s did not come with the volume. Try again when it is online.", host)
 	}
 	defer release()
 	from := wire.NewPatientStream(ws, downloadStallLimit)

@@ -93,7 +93,7 @@ func TestHostWith200UnmanagedPools(t *testing.T) {
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{otherPools}', $2) WHERE id = $1`, h, mustJSON(names))
 	a := b.get("/hosts/"+string(h)+"?tab=storage").is(t, http.StatusOK)
 	a.has(t, names...)
-	a.has(t, "Discovered pools", "not managed by Quantix, never touched")
+	a.has(t, "Discovered pools", "not managed by Quantix and never changed")
 	b.get("/pools").is(t, http.StatusOK).lacks(t, "their-pool-000")
 	found := []fleet.DiscoveredPool{{Name: "default", Kind: "dir", Place: "at /srv/imgs", Active: true}, {Name: "z1", Kind: "zfs"}, {Name: "odd", Error: "no such thing"}}
 	p.exec(`UPDATE hosts SET status = jsonb_set(status, '{discoveredPools}', $2) WHERE id = $1`, h, mustJSON(found))

@@ -59,7 +59,7 @@ func TestHostPage(t *testing.T) {
 	for tab, texts := range map[string][]string{
 		"":               {"AMD EPYC 7443P", "48 threads", "Debian GNU/Linux 12", "KVM", "2 vCPUs on 48 threads"},
 		"?tab=vms":       {"web-01", "legacy-erp"},
-		"?tab=hardware":  {"Disks", "NICs", "names no disks"},
+		"?tab=hardware":  {"Disks", "NICs", "reports no disks"},
 		"?tab=storage":   {"shared-nfs", "Active", "/srv/shared-nfs"},
 		"?tab=networks":  {"default", "NAT", "virbr0", "192.168.122.0/24"},
 		"?tab=configure": {`name="labels"`, `name="description"`},
@@ -71,7 +71,7 @@ func TestHostPage(t *testing.T) {
 	b.fragment(path, "host-head").is(t, http.StatusOK).has(t, `id="host-head"`, "host-1")
 	b.fragment(path+"?tab=vms", "host-body").is(t, http.StatusOK).has(t, "legacy-erp")
 
-	b.get("/hosts/"+string(silent)).is(t, http.StatusOK).has(t, "This host is not heard.")
+	b.get("/hosts/"+string(silent)).is(t, http.StatusOK).has(t, "This host is offline.")
 	b.get("/hosts/"+string(silent)+"?tab=storage").is(t, http.StatusOK).has(t, "Unknown", "Last known: active, 498 GiB of 2 TiB used.")
 	b.get("/hosts/"+string(fleet.NewID[fleet.HostID]())).is(t, http.StatusNotFound)
 }
@@ -82,7 +82,7 @@ func TestHostMenuShowsReasonForDisabledActions(t *testing.T) {
 	a := b.get("/menus/host/"+string(well), "HX-Request", "true").is(t, http.StatusOK)
 	a.has(t, "It still has 1 VM. Delete them first.", "Only one agent shows this host&#39;s identity.")
 	a.lacks(t, "<html")
-	p.signedIn("vera", fleet.RoleViewer).get("/menus/host/"+string(well), "HX-Request", "true").has(t, "You have no right to change hosts and pools.")
+	p.signedIn("vera", fleet.RoleViewer).get("/menus/host/"+string(well), "HX-Request", "true").has(t, "You do not have permission to change hosts and pools.")
 }
 
 func TestHostEdit(t *testing.T) {
@@ -104,11 +104,11 @@ func TestHostConflictAndRemoval(t *testing.T) {
 	p, well, silent := hostsOf(t)
 	p.exec("UPDATE host_sessions SET conflict = 'from 10.0.0.9' WHERE host_id = $1", silent)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/hosts/"+string(silent)).has(t, "A second agent shows this host", "from 10.0.0.9", "Clear the conflict")
+	b.get("/hosts/"+string(silent)).has(t, "A second agent uses this host", "from 10.0.0.9", "Clear the conflict")
 	b.post("/hosts/"+string(silent)+"/conflict", url.Values{}, hx("")...).is(t, http.StatusNoContent)
 	b.get("/hosts/"+string(silent)).lacks(t, "A second agent")
 
-	b.get("/hosts/"+string(well)+"/delete").has(t, "Nothing on the machine itself is touched", "It still has 1 VM")
+	b.get("/hosts/"+string(well)+"/delete").has(t, "Nothing on the host changes", "It still has 1 VM")
 	b.post("/hosts/"+string(well)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "It still has 1 VM. Delete them first. host-1 has web-01.")
 	b.post("/hosts/"+string(silent)+"/delete", url.Values{}).is(t, http.StatusSeeOther)
 	b.get("/hosts/"+string(silent)).is(t, http.StatusNotFound)

@@ -16,10 +16,10 @@ func TestJoinTokenShownOnceAndWaitsForHost(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/hosts/join").is(t, http.StatusOK).has(t, "Make a join token", "No token has been made yet.")
+	b.get("/hosts/join").is(t, http.StatusOK).has(t, "Create a join token", "No join tokens yet.")
 
 	a := b.post("/hosts/join", url.Values{}).is(t, http.StatusOK)
-	a.has(t, "quantix agent join --portal https://portal.example:8444 --token qxj_", "Waiting for the machine.", "expires in 14 min")
+	a.has(t, "quantix agent join --portal https://portal.example:8444 --token qxj_", "Waiting for the host.", "expires in 14 min")
 	found := watchedToken.FindStringSubmatch(a.body)
 	if found == nil {
 		t.Fatal("nothing on the page waits for the host")
@@ -52,9 +52,9 @@ func TestHostRejoinsFromItsPage(t *testing.T) {
 	host := p.addHost("host-7", time.Minute)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/hosts/"+string(host)).is(t, http.StatusOK).has(t, "Join again", "/hosts/join?host="+string(host))
-	b.get("/hosts/join?host="+string(host)).is(t, http.StatusOK).has(t, "Join host-7 again", "Make a join token for host-7")
+	b.get("/hosts/join?host="+string(host)).is(t, http.StatusOK).has(t, "Join host-7 again", "Create a join token for host-7")
 	b.get("/hosts/join?host=00000000-0000-7000-8000-000000000009").is(t, http.StatusNotFound)
 	a := b.post("/hosts/join", url.Values{"host": {string(host)}}).is(t, http.StatusOK)
-	a.has(t, "quantix agent join --portal", "Waiting for the machine.", "Join a host again")
+	a.has(t, "quantix agent join --portal", "Waiting for the host.", "Join a host again")
 	b.post("/hosts/join", url.Values{"host": {"00000000-0000-7000-8000-000000000009"}}).is(t, http.StatusNotFound)
 }

@@ -26,18 +26,18 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	form.Set("selector", "rack=4, ssd")
 	form.Set("name", "Not A Name")
 	both = b.post("/pools", form, hx("pool-form")...).is(t, 422)
-	both.has(t, "2 hosts match: host-1, host-2. None of them has it yet.")
+	both.has(t, "2 hosts match: host-1, host-2. None of these hosts is assigned yet.")
 	both.lacks(t, `id="selector-error"`)
 
 	look := "/hosts/labelled?of=pool:" + string(fast) + "&selector="
-	b.get(look+"rack%3D4", "HX-Request", "true").is(t, http.StatusOK).has(t, "2 hosts match: host-2, host-1. 1 of them does not have it yet: host-2.")
+	b.get(look+"rack%3D4", "HX-Request", "true").is(t, http.StatusOK).has(t, "2 hosts match: host-2, host-1. 1 of these hosts is not assigned yet: host-2.")
 	b.get(look+"rack%3D5", "HX-Request", "true").is(t, http.StatusOK).has(t, "No host has all of these labels now.")
 	b.get(look+"Rack", "HX-Request", "true").is(t, http.StatusOK).has(t, `Label key &#34;Rack&#34;`)
 	b.get(look, "HX-Request", "true").is(t, http.StatusOK).lacks(t, "hint")
 	mia.get(look+"rack%3D4").is(t, http.StatusForbidden)
 
 	page := "/pools/" + string(fast)
-	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "Assigned by label", "none: it comes to no host by itself", page+"/labels")
+	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "Assigned by label", "none: no automatic assignment", page+"/labels")
 	b.get(page+"/labels?selector=ssd").is(t, http.StatusOK).has(t, `value="ssd"`, "2 hosts match", "Show the hosts with these labels") // without scripts
 	b.post(page+"/labels", url.Values{"selector": {"rack="}}, hx("dialog")...).is(t, 422).has(t, "Write rack=value")
 	mia.post(page+"/labels", url.Values{"selector": {"rack"}}).is(t, http.StatusForbidden)
@@ -48,7 +48,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	p.exec(`UPDATE assignments SET status = '{"state":"active"}' WHERE host_id = $1`, h2)
 	b.post(page+"/hosts/"+string(h2)+"/release", url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
 	p.exec(`UPDATE hosts SET spec = '{}' WHERE id = $1`, h1)
-	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "rack=4", "Has it without them", "host-1", "Released by a person; not assigned again by label.")
+	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "rack=4", "Assigned without the labels", "host-1", "Released by a person; not assigned again by label.")
 	b.get(page).is(t, http.StatusOK).lacks(t, "Not everywhere")
 	p.exec(`UPDATE left_out SET why = 'Pool x uses /srv on host-2 already.'`)
 	b.get(page).is(t, http.StatusOK).has(t, "Not everywhere that the labels rack=4 ask for.", "host-2: Pool x uses /srv on host-2 already.")
@@ -68,12 +68,12 @@ func TestRetryAllFailedHosts(t *testing.T) {
 	both.lacks(t, "failed hosts")
 	p.exec(`UPDATE assignments SET status = '{"state":"failed","error":"x"}'`)
 	b.get(page).is(t, http.StatusOK).has(t, "Retry 3 failed hosts", page+"/retry")
-	p.signedIn("vera", fleet.RoleViewer).get(page).is(t, http.StatusOK).has(t, "Retry 3 failed hosts", "You have no right to")
+	p.signedIn("vera", fleet.RoleViewer).get(page).is(t, http.StatusOK).has(t, "Retry 3 failed hosts", "You do not have permission to")
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute' WHERE host_id = $1`, h3)
 	a := b.post(page+"/retry", url.Values{}, "HX-Request", "true").is(t, http.StatusNoContent)
 	var said map[string]struct{ Text string }
 	_ = json.Unmarshal([]byte(a.header.Get("HX-Trigger")), &said)
-	if got, want := said["toast"].Text, "2 hosts will try again. Not heard: 1 host; they try by themselves when they are back."; got != want {
+	if got, want := said["toast"].Text, "2 hosts will try again. Offline: 1 host; they retry automatically when they are online again."; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 	admin.call("POST", "/api/v1"+page+"/retry", "").is(t, http.StatusAccepted).has(t, `"offline":1`, `"more":0`, `"kind":"pool.apply"`)

@@ -25,7 +25,7 @@ func TestNetworks(t *testing.T) {
 	}
 	b.get("/networks/"+id).is(t, http.StatusOK).has(t, "host-1", "virbr0", "Unknown", "Last known: active.")
 	b.get("/networks/"+id+"?tab=vms").is(t, http.StatusOK).has(t, "web-01")
-	b.get("/menus/network/"+id, "HX-Request", "true").is(t, http.StatusOK).has(t, "It was found on hosts; nobody defined it here.")
+	b.get("/menus/network/"+id, "HX-Request", "true").is(t, http.StatusOK).has(t, "The network was discovered on hosts and is not managed here.")
 	b.get("/networks?filter=nosuch:x").is(t, http.StatusUnprocessableEntity)
 	b.get("/networks/"+string(fleet.NewID[fleet.NetworkID]())).is(t, http.StatusNotFound)
 }
@@ -102,7 +102,7 @@ func TestNetworkMatrix(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/networks").is(t, http.StatusOK).has(t, "lan", "NAT", "10.5.0.0/24", "Defined here", "Failed on 1 of 3 hosts", "New network")
 	a := b.get(path).is(t, http.StatusOK)
-	a.has(t, "dnsmasq is not running for it.", "Stopped on the host by somebody else.", "The network is active there.", "Assign to hosts", "Release from host-1",
+	a.has(t, "dnsmasq is not running for it.", "Stopped on the host outside Quantix.", "The network is active there.", "Assign to hosts", "Release from host-1",
 		"Retry host-2", `<a href="/vms?filter=network%3A%22lan%22+host%3A%22host-2%22">1 VM with a NIC on it there</a>`)
 	a.lacks(t, "host-1%22\">1 VM with a NIC on it there")
 	{
@@ -119,7 +119,7 @@ func TestTenantSeesGrantedNetwork(t *testing.T) {
 	b := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	a := b.get(path+"?tab=summary").is(t, http.StatusOK)
-	a.has(t, "10.5.0.0/24", "You have no right to change hosts and pools.")
+	a.has(t, "10.5.0.0/24", "You do not have permission to change hosts and pools.")
 	a.lacks(t, "52:54:00:12:34:56", "Retry")
 	b.get(path).is(t, http.StatusOK).lacks(t, "host-2")
 	b.get("/networks/new").is(t, http.StatusForbidden)
@@ -149,7 +149,7 @@ func TestNewNetwork(t *testing.T) {
 		"name": {"quiet"}, "mode": {"isolated"}, "device": {"eth1"}, "gateway4": {" 10.8.0.1/24 "}, "ranges4": {"10.8.0.10-10.8.0.20"}, "dns": {"yes"}, "mtu": {"1400"}, "host": {string(hosts[0]), string(hosts[1])},
 	}
 	made := b.post("/networks", form).is(t, http.StatusSeeOther).header.Get("Location")
-	b.get(made).is(t, http.StatusOK).has(t, "quiet", "Pending", "The host has not said anything yet.", "Active on 0 of 2 hosts")
+	b.get(made).is(t, http.StatusOK).has(t, "quiet", "Pending", "The host has not reported yet.", "Active on 0 of 2 hosts")
 	{
 		a := b.get(made + "?tab=summary")
 		a.has(t, "Isolated", "10.8.0.0/24", "1400 bytes", "off")
@@ -187,8 +187,8 @@ func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 
 	p.addNetwork("theirs", hosts[0])
 	found := "/networks/" + string(p.network("theirs"))
-	b.get(found+"/delete").is(t, http.StatusOK).has(t, "It was found on hosts; nobody defined it here.")
-	b.post(found+"/delete", url.Values{}).is(t, http.StatusConflict).has(t, "nobody defined it here.")
+	b.get(found+"/delete").is(t, http.StatusOK).has(t, "The network was discovered on hosts and is not managed here.")
+	b.post(found+"/delete", url.Values{}).is(t, http.StatusConflict).has(t, "is not managed here.")
 }
 
 // API clients can do the same, and get the reason for refusals.

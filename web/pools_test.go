@@ -32,13 +32,13 @@ func TestPoolMatrix(t *testing.T) {
 	b.get("/pools").is(t, http.StatusOK).has(t, "shared-nfs", "1 of 3 hosts healthy", "10.0.0.5:/exports/shared-nfs", "498 GiB of 2 TiB")
 	a := b.get(path).is(t, http.StatusOK)
 	a.has(t, "1 of 3 hosts healthy", "host-2 cannot use this pool.", "mount.nfs: Connection refused", "Retry host-2",
-		"Last known: active, 498 GiB of 2 TiB used.", "shared: counted once", "498 GiB used", "1.5 TiB of 2 TiB free", "The host is not heard. It tries by itself when it is back.")
+		"Last known: active, 498 GiB of 2 TiB used.", "shared: counted once", "498 GiB used", "1.5 TiB of 2 TiB free", "The host is offline. It retries automatically when it is online again.")
 	a.lacks(t, "host-3 cannot use")
 	b.get(path+"?tab=volumes").is(t, http.StatusOK).has(t, "debian-12.qcow2", "web-01", "installer.iso", "ISO")
 	b.get(path+"?tab=vms").is(t, http.StatusOK).has(t, "web-01")
-	b.get(path+"?tab=vms&filter=host:host-2").is(t, http.StatusOK).has(t, "None that fits the filter")
+	b.get(path+"?tab=vms&filter=host:host-2").is(t, http.StatusOK).has(t, "No VM that matches the filter")
 	b.get(path+"?tab=vms&filter=nosuch:x").is(t, http.StatusUnprocessableEntity).has(t, `role="alert"`)
-	b.get(path+"?tab=configure").is(t, http.StatusOK).has(t, "Kind and place of a pool are fixed.")
+	b.get(path+"?tab=configure").is(t, http.StatusOK).has(t, "Type and path of a pool are fixed.")
 	b.fragment(path, "pool-head").is(t, http.StatusOK).has(t, "1 of 3 hosts healthy")
 	b.fragment(path, "pool-body").is(t, http.StatusOK).has(t, "Connection refused")
 
@@ -56,11 +56,11 @@ func TestPoolStoppedByOthersAndFullPool(t *testing.T) {
 	p.exec("UPDATE assignments SET status = $2 WHERE noun = 'pool' AND host_id = $1", hosts[1], mustJSON(fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}))
 	p.exec(`UPDATE assignments SET status = status || '{"usedBytes": 2180000000000}' WHERE noun = 'pool' AND host_id = $1`, hosts[0])
 	a := b.get(path).is(t, http.StatusOK)
-	a.has(t, "Stopped on the host by somebody else.", "Start on host-2", "It was stopped on the host by somebody else, and is started only when you ask for it.",
+	a.has(t, "Stopped on the host outside Quantix.", "Start on host-2", "It was stopped on the host outside Quantix. Start it to use it again.",
 		"Full: 99 % used", "1 of 3 hosts healthy, full")
 	a.lacks(t, "Retry host-2", "Defined on the host")
 	b.get("/").is(t, http.StatusOK).has(t, `Full <span class="muted">(on host-1, 99 % used)</span>`)
-	b.get("/hosts/"+string(hosts[1])+"?tab=storage").is(t, http.StatusOK).has(t, "Stopped on the host by somebody else.")
+	b.get("/hosts/"+string(hosts[1])+"?tab=storage").is(t, http.StatusOK).has(t, "Stopped on the host outside Quantix.")
 	b.post(path+"/hosts/"+string(hosts[1])+"/retry", url.Values{}, hx("")...).is(t, http.StatusNoContent)
 	b.get("/pools?filter=tone:bad").has(t, "shared-nfs", "1 of 3 hosts healthy, full")
 }
@@ -70,7 +70,7 @@ func TestTenantSeesPoolWithoutHosts(t *testing.T) {
 	b := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	a := b.get("/pools/"+string(pool)).is(t, http.StatusOK)
-	a.has(t, "1 of 3 hosts healthy", "shown to those who run the hosts")
+	a.has(t, "1 of 3 hosts healthy", "Only operators and administrators see")
 	a.lacks(t, "host-2", "10.0.0.5", "Connection refused")
 	b.get("/hosts").is(t, http.StatusForbidden)
 }
@@ -84,7 +84,7 @@ func TestNewPool(t *testing.T) {
 	// Without scripts the fields of the other kind are sent too.
 	form := url.Values{"name": {"scratch"}, "kind": {"dir"}, "path": {"/srv/scratch"}, "source[server]": {"nas"}, "source[format]": {"xfs"}, "host": {string(hosts[0]), string(hosts[1])}}
 	a = b.post("/pools", form).is(t, http.StatusSeeOther)
-	b.get(a.header.Get("Location")).is(t, http.StatusOK).has(t, "scratch", "0 of 2 hosts healthy", "Pending", "every host has its own")
+	b.get(a.header.Get("Location")).is(t, http.StatusOK).has(t, "scratch", "0 of 2 hosts healthy", "Pending", "each host has its own data")
 }
 
 // The form requires the fields of each kind; unmet requirements of a host are shown beside it.
@@ -111,8 +111,8 @@ func TestNewPoolOfEachKind(t *testing.T) {
 		source []string
 		want   []string
 	}{
-		"fs":        {[]string{"device", "/dev/disk/by-id/wwn-1", "format", "ext4"}, []string{"File system", "/dev/disk/by-id/wwn-1", "every host has its own"}},
-		"glusterfs": {[]string{"server", "gl-1", "volume", "gv0", "export", "/of/another/kind"}, []string{"GlusterFS", "gl-1:/gv0", "the same bytes on every host"}},
+		"fs":        {[]string{"device", "/dev/disk/by-id/wwn-1", "format", "ext4"}, []string{"File system", "/dev/disk/by-id/wwn-1", "each host has its own data"}},
+		"glusterfs": {[]string{"server", "gl-1", "volume", "gv0", "export", "/of/another/kind"}, []string{"GlusterFS", "gl-1:/gv0", "the same data on every host"}},
 	} {
 		at := b.post("/pools", ask(kind, c.source...)).is(t, http.StatusSeeOther).header.Get("Location")
 		b.get(at+"?tab=configure").is(t, http.StatusOK).has(t, c.want...)
@@ -136,7 +136,7 @@ func TestAssignReleaseAndDeletePool(t *testing.T) {
 	b.post(path+"/assign", url.Values{"host": {string(more)}}, hx("dialog")...).is(t, http.StatusNoContent)
 	b.get(path).has(t, "host-4", "1 of 4 hosts healthy")
 
-	b.get(path+"/hosts/"+string(hosts[0])+"/release").is(t, http.StatusOK).has(t, "Release shared-nfs from host-1?", "Not a byte is deleted")
+	b.get(path+"/hosts/"+string(hosts[0])+"/release").is(t, http.StatusOK).has(t, "Release shared-nfs from host-1?", "No data is deleted")
 	b.post(path+"/hosts/"+string(hosts[0])+"/release", url.Values{}, hx("dialog")...).is(t, 422).has(t, "web-01")
 	b.post(path+"/hosts/"+string(more)+"/release", url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
 	b.get(path+"/hosts/"+string(fleet.NewID[fleet.HostID]())+"/release").is(t, http.StatusNotFound)

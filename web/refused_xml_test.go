@@ -46,7 +46,7 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 			t.Errorf("%s, by a tenant: %d %.300s", what, a.status, text)
 		}
 		a = send(admin, domain(c.head, c.devices))
-		if text := html.UnescapeString(a.main()); a.status != http.StatusOK || !strings.Contains(text, cmp.Or(c.listed, "Left out, as it reaches beyond the VM: 1 line.")) || c.listed == "" && !strings.Contains(text, c.line) {
+		if text := html.UnescapeString(a.main()); a.status != http.StatusOK || !strings.Contains(text, cmp.Or(c.listed, "Ignored, because it affects more than the VM: 1 line.")) || c.listed == "" && !strings.Contains(text, c.line) {
 			t.Errorf("%s, by who runs the hosts: %d %.300s", what, a.status, text)
 		}
 		r.nothingWritten(t, what)

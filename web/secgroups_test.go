@@ -17,13 +17,13 @@ func TestSecurityGroupPage(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	to := b.post("/security-groups", url.Values{"name": {"peers"}, "project": {""}}).is(t, http.StatusSeeOther).header.Get("Location")
 	id := to[len("/security-groups/"):]
-	b.get(to).is(t, http.StatusOK).has(t, "No running VM that you may see has a NIC in this group", "unknown")
+	b.get(to).is(t, http.StatusOK).has(t, "No running VM that you can see has a NIC in this group", "unknown")
 	b.post(to+"/rules", url.Values{"generation": {"1"}, "direction": {"ingress"}, "protocol": {"tcp"}, "ports": {"22"}, "remote": {id}}).is(t, http.StatusSeeOther)
 	b.get(to).is(t, http.StatusOK).has(t, ">members of this group</a>")
 
 	p.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,securityGroups}', jsonb_build_array($2::text)), generation = generation + 1, observed_generation = generation + 1 WHERE id = $1`, web, id)
 	p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation) SELECT 'secgroup', $2, host_id, 'assign', '{"active":true}', 9 FROM vms WHERE id = $1`, web, id)
-	b.get(to).is(t, http.StatusOK).has(t, "What passes is not known: hosts tell nothing of 1 NIC.")
+	b.get(to).is(t, http.StatusOK).has(t, "The filter state is unknown: hosts report no counters for 1 NIC.")
 	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "what passes is not known")
 	p.exec(`INSERT INTO host_filter_counts (host_id, at, nics, error)
 		SELECT v.host_id, now(), jsonb_build_array(jsonb_build_object('id', v.id, 'mac', lower(v.spec #>> '{nics,0,mac}'), 'sinceMs', 60000, 'dropped', '{"packets":41,"bytes":2460}'::jsonb, 'spoofed', '{"packets":0,"bytes":0}'::jsonb,
@@ -36,7 +36,7 @@ func TestSecurityGroupPage(t *testing.T) {
 	b.get(to+"?tab=hosts").is(t, http.StatusOK).has(t, "Somebody changed the network filter")
 
 	// A port group applies the group to its NICs, and the page of their VM shows it.
-	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "What passes NICs that name nothing of their own", "peers")
+	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "Default filters of NICs", "peers")
 	b.post(network+"/port-groups", url.Values{"name": {"staff"}, "secgroup": {id}, "guard": {"on"}}).is(t, http.StatusSeeOther)
 	b.get(network+"?tab=groups").is(t, http.StatusOK).has(t, "NICs in 1 security group, anti-spoofing on")
 	b.get(network+"/port-groups?name=staff").is(t, http.StatusOK).has(t, `value="`+id+`" checked`, `value="on" selected`)

@@ -19,7 +19,7 @@ func TestImageCatalogShownAndPulled(t *testing.T) {
 	mara.get("/images").is(t, http.StatusOK).has(t, `href="`+list+`"`)
 	mara.get(list).is(t, http.StatusOK).has(t, "Debian 12", "Fedora 44", "bookworm/latest/SHA512SUMS", `form="pull"`, "Restore the original set", "Publish new images")
 	seen := wes.get(list).is(t, http.StatusOK)
-	seen.has(t, "Debian 12", "You have no right to change hosts")
+	seen.has(t, "Debian 12", "You do not have permission to change hosts")
 	seen.lacks(t, `form="pull"`)
 	tom.get(list).is(t, http.StatusForbidden)
 	for _, at := range []string{"/pull", "/restore", "/new", "/" + debian + "/edit", "/" + debian + "/delete"} {

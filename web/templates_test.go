@@ -93,7 +93,7 @@ func TestFormsCreateTemplatesAndClones(t *testing.T) {
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'member')", project)
 	at := "/vms/" + string(vm)
 	tom.get("/menus/vm/"+string(vm)).is(t, http.StatusOK).has(t, "Clone", "/vms/new?clone="+string(vm), "Make a template", at+"/template")
-	tom.get(at+"/template").is(t, http.StatusOK).has(t, "A new template", "A version of Web base", "The images that its disks were made from")
+	tom.get(at+"/template").is(t, http.StatusOK).has(t, "A new template", "A version of Web base", "The images of its disks")
 	tom.post(at+"/template", url.Values{"name": {" "}}).is(t, http.StatusUnprocessableEntity).has(t, "Name the template")
 	tom.post(at+"/template", url.Values{"to": {template}, "disks": {"images"}, "note": {"two"}}).is(t, http.StatusSeeOther)
 	tom.get("/templates/"+template).is(t, http.StatusOK).has(t, "Version 2", "two")
@@ -150,7 +150,7 @@ func TestCompareVMWithTemplate(t *testing.T) {
 	// What the image of the template has by itself is as large as it is; who made a NIC has it guarded or not.
 	p.exec(`UPDATE template_versions SET spec = (SELECT jsonb_set(spec - 'power', '{disks,0}', (spec->'disks'->0) || '{"volume":"","sizeBytes":0}') FROM vms WHERE id = $1) WHERE id = $2`, vm, version)
 	p.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, vm)
-	tom.get(at+"&"+of).is(t, http.StatusOK).has(t, "No field differs", "as a VM has them that is made from the template now")
+	tom.get(at+"&"+of).is(t, http.StatusOK).has(t, "No field differs", "those of a new VM from the template")
 
 	for address, status := range map[string]int{
 		at + "&with=" + string(vm) + "&" + of:                   http.StatusBadRequest,

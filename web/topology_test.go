@@ -86,13 +86,13 @@ func TestHostTopology(t *testing.T) {
 			t.Errorf("the picture lacks %q: %s", want, svg)
 		}
 	}
-	a.has(t, "The same as a list", "<td class=\"wrap\">virbr0</td>", "NIC")
+	a.has(t, "As a list", "<td class=\"wrap\">virbr0</td>", "NIC")
 	a.lacks(t, "attention.")
 
 	// Each fault is listed above with a link, and marked in the picture.
 	p.devices(h, wired(false)[:2]...)
 	a = b.get(path).is(t, http.StatusOK)
-	a.has(t, "2 things in it want attention.", "eth0 has no link: nothing behind it reaches anything by it.", "default is active, but its bridge virbr0 is not there")
+	a.has(t, "2 things in it want attention.", "eth0 has no link, so nothing connected to it has a network.", "default is active, but its bridge virbr0 does not exist")
 	if svg := picture(t, a); !strings.Contains(svg, "#triangle-alert") || !strings.Contains(svg, `class="l bad"`) {
 		t.Errorf("no fault is drawn: %s", svg)
 	}
@@ -118,7 +118,7 @@ func TestNetworkTopology(t *testing.T) {
 	p.devices(hosts[1], wired(true)...)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(path+"?tab=topology").is(t, http.StatusOK)
-	a.has(t, "2 things in it want attention.", "dnsmasq is not running for it.", "Somebody stopped it on the host.")
+	a.has(t, "2 things in it want attention.", "dnsmasq is not running for it.", "It was stopped on the host outside Quantix.")
 	svg := picture(t, a)
 	for _, want := range []string{"host-1", "host-2", "host-3", "eth0", "web-1", "web-2", `href="/hosts/` + string(hosts[1]) + `?tab=topology"`, `class="mine"`} {
 		if !strings.Contains(svg, want) {
@@ -126,7 +126,7 @@ func TestNetworkTopology(t *testing.T) {
 		}
 	}
 	p.devices(hosts[0], wired(true)[1:]...)
-	b.get(path+"?tab=topology").is(t, http.StatusOK).has(t, "3 things in it want attention.", "but its bridge br0 is not there")
+	b.get(path+"?tab=topology").is(t, http.StatusOK).has(t, "3 things in it want attention.", "but its bridge br0 does not exist")
 
 	// Project members see their VMs, and nothing of hosts.
 	p.addVM(p.addProject("other"), hosts[0], "secret-1", fleet.Running, func(vm *fleet.VM) {
@@ -135,7 +135,7 @@ func TestNetworkTopology(t *testing.T) {
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects WHERE name = 'shop'")
 	a = tom.get(path+"?tab=topology").is(t, http.StatusOK)
-	a.has(t, "web-1", "web-2", "Which hosts have this network is shown to those who run the hosts.")
+	a.has(t, "web-1", "web-2", "Only operators and administrators see the network's hosts.")
 	a.lacks(t, "host-", "eth0", "br0", "dnsmasq", "secret-1", "attention.")
 }
 

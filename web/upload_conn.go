@@ -22,7 +22,7 @@ var uploads = relay.Use{
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
 	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "Nobody continues the upload any more."},
 	Left:        [2]string{relay.Asker: "The upload was left.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The upload is no longer heard.", relay.Answerer: "The host is no longer heard."},
+	Unreachable: [2]string{relay.Asker: "The upload is no longer responding.", relay.Answerer: "The host no longer responds."},
 	Taken:       "Somebody continues this upload already.",
 	Stray:       "An upload carries binary messages only.",
 }
@@ -124,7 +124,7 @@ func (s *Server) uploadConnError(ctx context.Context, a fleet.Actor, u fleet.Upl
 	case now.Over() != nil:
 		return now.Over()
 	}
-	return fleet.Errorf(fleet.Unavailable, "The host %s did not come for the upload. What it has stays there; continue when the host is heard again.", u.HostName)
+	return fleet.Errorf(fleet.Unavailable, "The host %s did not come for the upload. What it has stays there; continue when the host is online again.", u.HostName)
 }
 
 func (l *uploadConn) listen() {

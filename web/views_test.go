@@ -18,7 +18,7 @@ func TestSavedViews(t *testing.T) {
 
 	// Without scripts: a page, and back to the list.
 	menu := "/views/vms?" + query
-	b.get(menu).is(t, http.StatusOK).has(t, "<html", "No views yet", `value="filter=label%3Aenv%3Dprod&amp;sort=-name"`)
+	b.get(menu).is(t, http.StatusOK).has(t, "<html", "No saved views yet", `value="filter=label%3Aenv%3Dprod&amp;sort=-name"`)
 	a := b.post("/views/vms", url.Values{"name": {"Prod <1>"}, "query": {query + "&after=x&tree=vms"}}).is(t, http.StatusSeeOther)
 	if to := a.header.Get("Location"); to != "/vms?"+query {
 		t.Errorf("a kept view leads to %s", to)
@@ -36,8 +36,8 @@ func TestSavedViews(t *testing.T) {
 
 	// Lists do not load the saved views.
 	b.get("/vms?"+query).is(t, http.StatusOK).lacks(t, "Prod &lt;1&gt;", ">My own<")
-	b.get("/views/hosts").is(t, http.StatusOK).has(t, "No views yet")
-	p.signedIn("otto", fleet.RoleAdmin).get("/views/vms").is(t, http.StatusOK).has(t, "No views yet")
+	b.get("/views/hosts").is(t, http.StatusOK).has(t, "No saved views yet")
+	p.signedIn("otto", fleet.RoleAdmin).get("/views/vms").is(t, http.StatusOK).has(t, "No saved views yet")
 
 	remove := regexp.MustCompile(`action="(/views/vms/[0-9a-f-]+/delete)"`).FindStringSubmatch(b.get("/views/vms").body)
 	if remove == nil {

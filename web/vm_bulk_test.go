@@ -45,7 +45,7 @@ func TestBulkActionTaskShowsProgress(t *testing.T) {
 	some.has(t, `">web-02</a>`)
 	some.lacks(t, `">web-01</a></th>`)
 	b.get(to+"&filter=state:done").is(t, http.StatusOK).has(t, "No result matches")
-	b.get(to+"&filter=nonsense:x").is(t, http.StatusUnprocessableEntity).has(t, "The filter cannot be understood")
+	b.get(to+"&filter=nonsense:x").is(t, http.StatusUnprocessableEntity).has(t, "The filter is not valid")
 	first := b.get(to+"&limit=2").is(t, http.StatusOK)
 	first.has(t, "2 results on this page", ">web-02</a>", ">web-01</a>", "Next")
 	links := strings.Split(rows.body, `href="/tasks/`)
@@ -142,7 +142,7 @@ func TestDestructiveBulkActionConfirmed(t *testing.T) {
 	for action, words := range map[string][]string{
 		"stop": {"Force off 2 VMs?"}, "reset": {"Reset 2 VMs?"}, "migrate": {"Migrate 2 VMs?", "host-2"},
 		"snapshot": {"Take snapshots of 2 VMs?", `name="name"`, `name="memory"`},
-		"delete":   {"Delete 2 VMs?", "1 of them is running, and is powered off first.", `data-confirm-name="2"`, `value="keep" checked`},
+		"delete":   {"Delete 2 VMs?", "1 of them is running and will be powered off first.", `data-confirm-name="2"`, `value="keep" checked`},
 	} {
 		d := b.post("/vms/bulk", url.Values{"action": {action}, "id": ids}, hx("dialog")...).is(t, http.StatusOK)
 		d.has(t, append(words, ">web-01<", ">web-02<", `name="sure" value="yes"`, `value="`+ids[1]+`"`)...)

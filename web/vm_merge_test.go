@@ -111,7 +111,7 @@ func TestPendingRestartChangesListed(t *testing.T) {
 	p, _, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms?tab=restart").is(t, http.StatusOK)
-	a.has(t, ">mail<", "Waits for its restart", ">memory<")
+	a.has(t, ">mail<", "Restart pending", ">memory<")
 	if strings.Contains(a.main(), ">web-01<") {
 		t.Error("web-01 waits for nothing")
 	}

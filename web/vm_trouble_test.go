@@ -121,5 +121,5 @@ func TestRetriedTaskShown(t *testing.T) {
 	if err := json.Unmarshal([]byte(a.body), &tasks); err != nil || len(tasks.Items) == 0 {
 		t.Fatal(err)
 	}
-	b.get("/tasks/"+string(tasks.Items[0].ID)).is(t, http.StatusOK).has(t, "It is tried again at", "libvirt did not &lt;answer&gt;")
+	b.get("/tasks/"+string(tasks.Items[0].ID)).is(t, http.StatusOK).has(t, "Next retry at", "libvirt did not &lt;answer&gt;")
 }

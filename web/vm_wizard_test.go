@@ -26,16 +26,16 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 		t.Error("a summary makes VMs")
 	}
 	form["spec.memoryMiB"] = []string{"900", "GiB"}
-	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No host can take it.", "0 other hosts suitable, 2 hosts cannot.")
+	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No suitable host.", "0 other hosts suitable, 2 hosts cannot.")
 
 	// Users who may not see hosts learn whether the VM can be placed, but not where.
 	tom := p.tenant("tom", project)
 	a = tom.post("/vms/new/summary", newVMForm(project, pool), hx("vm-summary-body")...).is(t, http.StatusOK)
-	a.has(t, "There is room for it.")
+	a.has(t, "The host has enough capacity.")
 	a.lacks(t, "host-1", "host-2")
 	form = newVMForm(p.addProject("other"), pool)
 	a = tom.post("/vms/new/summary", form, hx("vm-summary-body")...)
-	a.lacks(t, "host-1", "There is room")
+	a.lacks(t, "host-1", "The host has enough capacity")
 }
 
 // A password without a user name is for the image's default user.
@@ -200,7 +200,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := send(b, xml("<hostdev mode='subsystem' type='pci'/>")).is(t, http.StatusOK)
 	a.has(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
-		"Left out, as it reaches beyond the VM: 1 line.", "Line 12", "A device of the host.", "What is on the disk vdb is no image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
+		"Ignored, because it affects more than the VM: 1 line.", "Line 12", "A device of the host.", "What is on the disk vdb is no image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
 
 	// Drives, and the bus and model of disks and NICs, are imported too.
 	a = send(b, strings.NewReplacer("dev='vda' bus='virtio'/>", "dev='vda' bus='sata'/><iotune><total_iops_sec>543</total_iops_sec></iotune><boot order='2'/>", "type='virtio'/>", "type='e1000e'/><boot order='1'/>").Replace(xml(
@@ -220,7 +220,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	// Tenants may not use host devices and files, and see no pool's paths.
 	tom := p.tenant("tom", project)
 	a = send(tom, xml("")).is(t, http.StatusUnprocessableEntity)
-	a.has(t, "It reaches beyond the VM", "A file of the host.", "reaches beyond the VM: 2 lines.")
+	a.has(t, "It reaches beyond the VM", "A file of the host.", "affects more than the VM: 2 lines.")
 	a.lacks(t, "becomes a copy")
 	plain := "<domain type='kvm'><name>mine</name><memory unit='GiB'>1</memory><vcpu>1</vcpu><devices><disk type='volume'><source pool='shared-nfs' volume='secret.qcow2'/><target dev='vda'/></disk></devices></domain>"
 	a = send(tom, plain).is(t, http.StatusOK)

@@ -290,7 +290,7 @@ func TestDeletingRunningVMRequiresName(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"]) + "/delete"
-	b.get(path).is(t, http.StatusOK).has(t, "It is running, and is powered off first.", `data-confirm-name="web-01"`)
+	b.get(path).is(t, http.StatusOK).has(t, "The VM is running and will be powered off first.", `data-confirm-name="web-01"`)
 	for _, typed := range []string{"", "web-02"} {
 		b.post(path, url.Values{"disks": {"keep"}, "confirm": {typed}}, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, `id="confirm-error"`, "Type web-01 to confirm")
 	}

@@ -217,7 +217,7 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	if !a.reaches(b, 80) || !b.reaches(a, 81) {
 		t.Error("members of a group that refers to itself do not reach one another")
 	}
-	if err := f.ReleaseSecurityGroup(ctx, self); err == nil || !strings.Contains(err.Error(), "still") {
+	if err := f.ReleaseSecurityGroup(ctx, self); err == nil || !strings.Contains(err.Error(), "is used by a NIC") {
 		t.Errorf("a group in use was removed: %v", err)
 	}
 	s, _, err := f.VM(ctx, b.vm.ID)

@@ -15,7 +15,7 @@ func TestBulkDeleteNeedsPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := []fleet.VMID{off.ID, on.ID, kept.ID}
-	s.wantRefused("a viewer", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVMs(t.Context(), s.viewer, ids, true); return err })
+	s.wantRefused("a viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVMs(t.Context(), s.viewer, ids, true); return err })
 	task, err := s.DeleteVMs(t.Context(), s.member, ids, true)
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestBulkColdMigration(t *testing.T) {
 	s.imageOnOneHost()
 	s.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)
 	v := s.vmToMigrate("web")
-	s.wantRefused("a member", fleet.Forbidden, "no right", func() error {
+	s.wantRefused("a member", fleet.Forbidden, "do not have permission", func() error {
 		_, err := s.MigrateVMs(t.Context(), s.member, []fleet.VMID{v.ID}, control.MigrateVM{HostID: s.h2})
 		return err
 	})

@@ -148,7 +148,7 @@ func TestBulkTaskStateFollowsChildren(t *testing.T) {
 // Each child runs with the permissions that the person has then.
 func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	s := newTaskFixture(t)
-	s.wantRefused("viewer", fleet.Forbidden, "no right", func() error {
+	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error {
 		_, err := s.ActVMs(t.Context(), s.viewer, fleet.ActStart, []fleet.VMID{fleet.NewID[fleet.VMID]()})
 		return err
 	})
@@ -328,7 +328,7 @@ func TestCancelBulkTask(t *testing.T) {
 	s.exec(`UPDATE jobs SET state = 'running', attempt = 1 WHERE subject = $1 AND state = 'queued'`, fleet.SubjectVM(vms[1].ID))
 	s.exec(`DELETE FROM jobs WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
 	s.exec(`UPDATE tasks SET pending = true, state = 'queued', error = '', ended_at = NULL WHERE subject = $1 AND kind = 'vm.shutdown'`, fleet.SubjectVM(vms[2].ID))
-	s.wantRefused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.CancelTask(t.Context(), s.viewer, task.ID); return err })
+	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.CancelTask(t.Context(), s.viewer, task.ID); return err })
 	got, err := s.CancelTask(t.Context(), s.member, task.ID)
 	if err != nil || got.State != fleet.JobRunning || *got.Steps != (fleet.Steps{Running: 1, Cancelled: 2}) {
 		t.Errorf("%+v %+v %v", got, got.Steps, err)

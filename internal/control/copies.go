@@ -30,7 +30,7 @@ type NewCopy struct {
 }
 
 // noCopyToSend is the reason when no host can supply a copy.
-const noCopyToSend = "No host that is heard has a copy of the image that is as it was, or none has the pool"
+const noCopyToSend = "No online host has an unchanged copy of the image, or none has the pool"
 
 // copyImage is an order for an image copy: one host copies between its own pools, or receives the file from another
 // host.
@@ -113,7 +113,7 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	case pool.Spec.Shared:
 		in.HostID = ""
 	case in.HostID == "":
-		checks.Add("hostId", "Each host has its own files in this pool. Choose the host.")
+		checks.Add("hostId", "Each host has separate files in this pool. Choose the host.")
 		return fleet.Task{}, checks.Err()
 	}
 	old, err := existingCopy(copies, version.ID, in)

@@ -114,7 +114,7 @@ func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([
 		case v.Unfit != "":
 			return nil, fleet.Errorf(fleet.Conflict, "%s cannot be published. %s", v.Name, v.Unfit)
 		case len(v.Hosts) == 0:
-			return nil, fleet.Errorf(fleet.Conflict, "%s cannot be published now: no host that is heard has it.", v.Name)
+			return nil, fleet.Errorf(fleet.Conflict, "%s cannot be published now: no online host has it.", v.Name)
 		}
 	}
 	return files, nil

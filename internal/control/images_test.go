@@ -149,14 +149,14 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "nothing"})
 	})
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	s.wantRefused("of an offline host", fleet.Conflict, "no host that is heard", func() error {
+	s.wantRefused("of an offline host", fleet.Conflict, "no online host", func() error {
 		return s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"})
 	})
 	for name, a := range map[string]fleet.Actor{"member": s.member, "viewer": s.addUser("val", fleet.RoleViewer)} {
-		s.wantRefused(name+" publishes", fleet.Forbidden, "no right", func() error {
+		s.wantRefused(name+" publishes", fleet.Forbidden, "do not have permission", func() error {
 			return s.PublishImage(t.Context(), a, control.Image{PoolID: s.nfs, Volume: "debian.qcow2"})
 		})
-		s.wantRefused(name+" withdraws", fleet.Forbidden, "no right", func() error {
+		s.wantRefused(name+" withdraws", fleet.Forbidden, "do not have permission", func() error {
 			return s.WithdrawImage(t.Context(), a, control.Image{PoolID: s.nfs, Volume: "debian.qcow2"})
 		})
 	}

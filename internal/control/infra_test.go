@@ -37,7 +37,7 @@ func TestHosts(t *testing.T) {
 		_, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Labels: map[string]string{}, IfGeneration: 1})
 		return err
 	})
-	s.wantRefused("member sees", fleet.Forbidden, "no right", func() error { _, err := s.GetHost(t.Context(), s.member, s.h1); return err })
+	s.wantRefused("member sees", fleet.Forbidden, "do not have permission", func() error { _, err := s.GetHost(t.Context(), s.member, s.h1); return err })
 	s.wantRefused("delete with VMs", fleet.Conflict, "web", func() error { return s.DeleteHost(t.Context(), chief, s.h1) })
 	if err := s.DeleteHost(t.Context(), chief, s.h2); err != nil {
 		t.Error(err)
@@ -89,7 +89,7 @@ func TestUnmanagedVMs(t *testing.T) {
 	if page, err := s.ListDiscoveredVMs(t.Context(), chief, fleet.Query{Filter: "phase:unknown"}); err != nil || len(page.Items) != 1 {
 		t.Errorf("of an offline host: %+v %v", page.Items, err)
 	}
-	s.wantRefused("member", fleet.Forbidden, "no right", func() error { _, err := s.GetDiscoveredVM(t.Context(), s.member, s.h1, id); return err })
+	s.wantRefused("member", fleet.Forbidden, "do not have permission", func() error { _, err := s.GetDiscoveredVM(t.Context(), s.member, s.h1, id); return err })
 }
 
 func TestNetworks(t *testing.T) {
@@ -149,7 +149,7 @@ func TestTasks(t *testing.T) {
 	if n, err := s.RunningTasks(t.Context(), s.stranger); err != nil || n != 0 {
 		t.Errorf("a stranger counts %d, %v", n, err)
 	}
-	s.wantRefused("viewer cancels", fleet.Forbidden, "no right", func() error { _, err := s.CancelTask(t.Context(), s.viewer, job.ID); return err })
+	s.wantRefused("viewer cancels", fleet.Forbidden, "do not have permission", func() error { _, err := s.CancelTask(t.Context(), s.viewer, job.ID); return err })
 	if got, err := s.CancelTask(t.Context(), s.member, job.ID); err != nil || got.State != fleet.JobCancelled || got.Error != "Cancelled by mia." {
 		t.Errorf("%+v %v", got, err)
 	}
@@ -201,7 +201,7 @@ func TestConsoleTickets(t *testing.T) {
 	s.exec(`UPDATE console_tickets SET expires_at = now() WHERE console_id = $1`, late.ID)
 	s.wantRefused("late", fleet.NotFound, "has been used or is too old", func() error { _, err := s.RedeemConsole(t.Context(), s.member, late.ID, late.Secret); return err })
 	s.wantRefused("late host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, late.ID); return err })
-	s.wantRefused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
+	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.OpenConsole(t.Context(), s.viewer, v.ID); return err })
 	s.wantRefused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.OpenConsole(t.Context(), s.stranger, v.ID); return err })
 	gone, err := s.OpenConsole(t.Context(), s.member, v.ID)
 	if err != nil {

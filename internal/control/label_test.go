@@ -235,7 +235,7 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 		_, err := s.AssignByLabel(t.Context(), chief, fleet.SubjectNetwork(lan.ID), "rack")
 		return err
 	})
-	s.wantRefused("labels of a discovered network", fleet.Conflict, "nobody defined it here", func() error {
+	s.wantRefused("labels of a discovered network", fleet.Conflict, "not managed here", func() error {
 		var found fleet.NetworkID
 		if err := s.pool.QueryRow(t.Context(), `SELECT id FROM networks WHERE spec IS NULL LIMIT 1`).Scan(&found); err != nil {
 			t.Fatal(err)
@@ -336,7 +336,7 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 		t.Errorf("%d lines in the audit", n)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.wantRefused("where no host is online", fleet.Conflict, "They try again by themselves", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
+	s.wantRefused("where no host is online", fleet.Conflict, "They retry automatically", func() error { _, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectPool(id)); return err })
 	s.exec(`UPDATE host_sessions SET seen_at = now()`)
 	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)

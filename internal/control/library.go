@@ -287,7 +287,7 @@ func inUse(a fleet.Actor, err error) error {
 // copy stays in the library, because otherwise the file would never be deleted.
 func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy query.CopyOn) (fleet.TaskID, error) {
 	if len(copy.On.Hosts) == 0 {
-		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no host that is heard has it. Delete the image alone, and the file later.", copy.Where())
+		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no online host has it. Delete the image alone, and the file later.", copy.Where())
 	}
 	use, err := currentUse(ctx, q, *copy.On)
 	if err != nil {

@@ -50,7 +50,7 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 	for _, t := range taken {
 		field := fmt.Sprintf("spec.nics[%d].mac", added[t.Mac])
 		if t.Name != "" && policy.May(a, policy.InfraSee, "") {
-			checks.Add(field, "%s on %s, which Quantix did not make, has this address already. Leave it out to get a free one.", t.Name, t.HostName)
+			checks.Add(field, "%s on %s, which Quantix did not create, has this address already. Leave it out to get a free one.", t.Name, t.HostName)
 		} else {
 			checks.Add(field, "Another VM has this address already. Leave it out to get a free one.")
 		}

@@ -127,7 +127,7 @@ func TestNewNICsGetFreeMACs(t *testing.T) {
 		_, err := create("late", fleet.NIC{Network: "default"})
 		return err
 	})
-	s.wantRefused("an unmanaged machine's", fleet.Invalid, "foreign-7 on h2, which Quantix did not make, has this address", func() error {
+	s.wantRefused("an unmanaged machine's", fleet.Invalid, "foreign-7 on h2, which Quantix did not create, has this address", func() error {
 		_, err := create("twin", fleet.NIC{Network: "default", MAC: "52:54:00:ab:cd:07"})
 		return err
 	})

@@ -102,7 +102,7 @@ func (s *projectFixture) audited(prefix string) (out string) {
 func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s := newProjectFixture(t)
 	id := aNetwork(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
-	const found = "It was found on hosts; nobody defined it here."
+	const found = "The network was discovered on hosts and is not managed here."
 	s.wantRefused("assign", fleet.Conflict, found, func() error {
 		_, err := s.Assign(t.Context(), chief, fleet.SubjectNetwork(id), []fleet.HostID{s.h1})
 		return err

@@ -159,7 +159,7 @@ func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 	}
 	s.exec(`UPDATE assignments SET status = '{"state":"inactive","byOthers":true}' WHERE pool_id = $1`, s.local)
 	v := s.poolView(chief, s.local)
-	if v.Health.Severity != fleet.SeverityBad || v.Hosts[0].State != fleet.PoolInactive || v.Hosts[0].Notice != "Stopped on the host by somebody else" {
+	if v.Health.Severity != fleet.SeverityBad || v.Hosts[0].State != fleet.PoolInactive || v.Hosts[0].Notice != "Stopped on the host outside Quantix" {
 		t.Errorf("shown is %+v", v)
 	}
 	s.exec(`DELETE FROM tasks`)

@@ -205,7 +205,7 @@ func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 		{"The host is at it.", func() { s.exec(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolFailed) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolInactive) }},
-		{"The host is not heard. It tries by itself when it is back.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
+		{"The host is offline. It retries automatically when it is online again.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
 		{"h1 is releasing it.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
 	} {
 		c.start()
@@ -219,7 +219,7 @@ func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 			t.Errorf("retry where it is %s: %v", cell.State, err)
 		}
 	}
-	s.wantRefused("by a member", fleet.Forbidden, "no right", func() error { _, err := s.Retry(t.Context(), s.member, fleet.SubjectPool(s.local), s.h1); return err })
+	s.wantRefused("by a member", fleet.Forbidden, "do not have permission", func() error { _, err := s.Retry(t.Context(), s.member, fleet.SubjectPool(s.local), s.h1); return err })
 }
 
 func TestInvalidPoolsRefused(t *testing.T) {
@@ -234,7 +234,7 @@ func TestInvalidPoolsRefused(t *testing.T) {
 	create := func(a fleet.Actor, in control.CreatePool) func() error {
 		return func() error { _, err := s.CreatePool(t.Context(), a, in); return err }
 	}
-	s.wantRefused("member creates", fleet.Forbidden, "no right", create(s.member, control.CreatePool{Name: "x", Spec: dir}))
+	s.wantRefused("member creates", fleet.Forbidden, "do not have permission", create(s.member, control.CreatePool{Name: "x", Spec: dir}))
 	s.wantRefused("taken name", fleet.Conflict, "exists already", create(chief, control.CreatePool{Name: "nfs", Spec: dir}))
 	s.wantRefused("system path", fleet.Invalid, "belongs to the system", create(chief, control.CreatePool{Name: "x", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/etc/"}}))
 	s.wantRefused("no such host", fleet.Invalid, "does not exist", create(chief, control.CreatePool{Name: "x", Spec: dir, HostIDs: []fleet.HostID{"nowhere"}}))

@@ -94,7 +94,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 		"outside":           {reserve(n.ID, "52:54:00:00:07:0a", "10.8.0.1", ""), fleet.Invalid, "outside the subnet"},
 		"a bad name":        {reserve(n.ID, "52:54:00:00:07:0a", "10.7.0.8", "no name!"), fleet.Invalid, "no host name"},
 		"no DHCP":           {reserve(bare.ID, "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.Conflict, "give out no IPv4 addresses"},
-		"a found network":   {reserve(found, "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.Conflict, "found on hosts"},
+		"a found network":   {reserve(found, "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.Conflict, "discovered on hosts"},
 		"no network":        {reserve("00000000-0000-7000-8000-000000000000", "52:54:00:00:07:0a", "10.7.0.8", ""), fleet.NotFound, "no such network"},
 		"free what is free": {func() error { _, err := s.FreeAddress(t.Context(), chief, n.ID, "52:54:00:00:07:0a"); return err }, fleet.NotFound, "No address is reserved"},
 	} {
@@ -184,7 +184,7 @@ func TestUnmanagedMachineWithNICsMACIsShown(t *testing.T) {
 	id := s.vmOnNetwork("web", n.ID, "52:54:00:00:07:01")
 	s.addUnmanagedVM("old-web", "52:54:00:00:07:01")
 	known, err := s.NetworkAddresses(t.Context(), chief, n.ID, s.h1)
-	if err != nil || len(known.Conflicts) != 1 || !strings.Contains(known.Conflicts[0].Text, "old-web on h2, which Quantix did not make") {
+	if err != nil || len(known.Conflicts) != 1 || !strings.Contains(known.Conflicts[0].Text, "old-web on h2, which Quantix did not create") {
 		t.Errorf("%+v %v", known.Conflicts, err)
 	}
 	for actor, name := range map[string]string{"chief": "old-web", "member": ""} {

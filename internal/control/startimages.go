@@ -170,7 +170,7 @@ func startNameTaken(err error, name string) error {
 // Pull is the destination for the download of a catalog image.
 type Pull struct {
 	PoolID fleet.PoolID `json:"poolId"`
-	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; empty: the host with the most room is chosen"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); empty: the host with the most room is chosen"`
 	Public bool         `json:"public,omitempty" doc:"Publish the image to every project, where it is a new one"`
 }
 

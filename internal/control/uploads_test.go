@@ -72,7 +72,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 		"cancel":   func(a fleet.Actor) error { return s.CancelUpload(t.Context(), a, u.ID) },
 	} {
 		s.wantRefused(name+" another's", fleet.NotFound, "no such upload", func() error { return do(thief) })
-		s.wantRefused(name+" it as a viewer", fleet.Forbidden, "no right", func() error { return do(viewer) })
+		s.wantRefused(name+" it as a viewer", fleet.Forbidden, "do not have permission", func() error { return do(viewer) })
 	}
 
 	end, err := s.ContinueUpload(t.Context(), uploading, u.ID)

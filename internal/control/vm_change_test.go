@@ -48,7 +48,7 @@ func TestActionRefusals(t *testing.T) {
 		code  fleet.Code
 		says  string
 	}{
-		"viewer":         {s.viewer, v.ID, fleet.ActStart, fleet.Forbidden, "no right"},
+		"viewer":         {s.viewer, v.ID, fleet.ActStart, fleet.Forbidden, "do not have permission"},
 		"stranger":       {s.stranger, v.ID, fleet.ActStart, fleet.NotFound, "There is no such VM."},
 		"missing":        {s.member, fleet.NewID[fleet.VMID](), fleet.ActStart, fleet.NotFound, "There is no such VM."},
 		"malformed id":   {s.member, "x\x00y", fleet.ActStart, fleet.NotFound, "There is no such VM."},
@@ -104,7 +104,7 @@ func TestUpdateVMRefusals(t *testing.T) {
 		code  fleet.Code
 		says  string
 	}{
-		"viewer":      {s.viewer, two, fleet.Forbidden, "no right"},
+		"viewer":      {s.viewer, two, fleet.Forbidden, "do not have permission"},
 		"stranger":    {s.stranger, two, fleet.NotFound, "There is no such VM."},
 		"stale":       {s.member, stale, fleet.Conflict, "(generation 1, you had 7)"},
 		"no CPU":      {s.member, edit(func(s *fleet.VMSpec) { s.CPUs = 0 }), fleet.Invalid, "1 to 768"},
@@ -125,7 +125,7 @@ func TestUpdateVMRefusals(t *testing.T) {
 func TestDeleteVM(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
-	s.wantRefused("viewer", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })
+	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })
 	s.wantRefused("stranger", fleet.NotFound, "There is no such VM.", func() error { _, err := s.DeleteVM(t.Context(), s.stranger, v.ID, false, ""); return err })
 	s.wantRefused("name not typed", fleet.Invalid, "Type the VM's name, web", func() error { _, err := s.DeleteVM(t.Context(), s.member, v.ID, true, "wbe"); return err })
 	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActPause); err != nil {

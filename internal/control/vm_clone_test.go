@@ -95,7 +95,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 		do   func() error
 	}{
 		{"by a stranger", fleet.Invalid, "no such VM", ask(s.stranger, s.blue, control.CreateVM{})},
-		{"into another project, by a viewer", fleet.Forbidden, "no right", ask(elsewhere, s.blue, control.CreateVM{})},
+		{"into another project, by a viewer", fleet.Forbidden, "do not have permission", ask(elsewhere, s.blue, control.CreateVM{})},
 		{"into a project that one may not change", fleet.NotFound, "no such", ask(s.member, s.blue, control.CreateVM{})},
 		{"on another host", fleet.Invalid, "Disks are copied on the host of the VM", ask(s.member, s.red, control.CreateVM{HostID: s.h2})},
 		{"with fewer disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec()})},

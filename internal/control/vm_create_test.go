@@ -57,7 +57,7 @@ func TestCreateVMRefusals(t *testing.T) {
 		says   string
 	}{
 		"anonymous":          {anonymous, nil, fleet.Unauthorized, "Sign in"},
-		"viewer":             {s.viewer, nil, fleet.Forbidden, "no right"},
+		"viewer":             {s.viewer, nil, fleet.Forbidden, "do not have permission"},
 		"foreign project":    {s.stranger, nil, fleet.NotFound, "no such"},
 		"missing project":    {chief, func(in *control.CreateVM) { in.ProjectID = "nowhere" }, fleet.NotFound, "no such project"},
 		"no project":         {chief, func(in *control.CreateVM) { in.ProjectID = "" }, fleet.Invalid, "Choose the project"},

@@ -29,7 +29,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.wantRefused("of a running VM", fleet.Conflict, "Shut it down first", ask(s.member, disk, "Web"))
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	s.wantRefused("of another project's VM", fleet.NotFound, "no such", ask(s.stranger, disk, "Web"))
-	s.wantRefused("a viewer", fleet.Forbidden, "no right", ask(s.viewer, disk, "Web"))
+	s.wantRefused("a viewer", fleet.Forbidden, "do not have permission", ask(s.viewer, disk, "Web"))
 	s.wantRefused("a disk that it has not", fleet.Conflict, "no disk", ask(s.member, fleet.Volref{PoolID: s.nfs, Volume: "other.qcow2"}, "Web"))
 	s.wantRefused("without a name", fleet.Invalid, "Name the image", ask(s.member, disk, ""))
 	id, task, err := s.ImageOfDisk(t.Context(), s.member, vm.ID, disk, control.DiskImage{Name: "Web", OS: fleet.OSFacts{Family: "linux"}})
@@ -66,10 +66,10 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	if err := remove(s.member)(); strings.Contains(err.Error(), "made") {
 		t.Errorf("a member gets whose disks: %v", err)
 	}
-	s.wantRefused("delete it, a viewer", fleet.Forbidden, "no right", remove(s.viewer))
+	s.wantRefused("delete it, a viewer", fleet.Forbidden, "do not have permission", remove(s.viewer))
 	both := s.viewer
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleViewer, s.blue: fleet.RoleMember}
-	s.wantRefused("delete it, who changes another project's VMs", fleet.Forbidden, "no right", remove(both))
+	s.wantRefused("delete it, who changes another project's VMs", fleet.Forbidden, "do not have permission", remove(both))
 	s.wantRefused("delete another project's", fleet.NotFound, "no such image", remove(s.stranger))
 	s.exec(`DELETE FROM vms WHERE id = $1`, made.ID)
 	if tasks, err := s.DeleteImage(t.Context(), s.member, id, "Web", false); err != nil || len(tasks) != 1 {

@@ -81,7 +81,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 		}
 		switch d := vm.Status.Drift[i]; {
 		case d.Take == nil || field == "power":
-			return "", vm.Spec, fleet.Errorf(fleet.Conflict, "%s cannot be taken over: Quantix has no such setting. Put it back, or leave it.", field)
+			return "", vm.Spec, fleet.Errorf(fleet.Conflict, "%s cannot be accepted: Quantix has no such setting. Reapply the spec, or leave it.", field)
 		case field == "name":
 			if json.Unmarshal(d.Take, &name) != nil {
 				return "", vm.Spec, unreadable(field)
@@ -102,7 +102,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 }
 
 func unreadable(field string) error {
-	return fleet.Errorf(fleet.Conflict, "What the host says about %s is no value that a VM can have. Put it back, or change it on the host.", field)
+	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply the spec, or change it on the host.", field)
 }
 
 // checkAccepted refuses differences that need an edit: disks that are not the VM's own, and NICs without an address.

@@ -166,7 +166,7 @@ func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 		switch from := p.on(*h, spec.Disks[p.disk]); {
 		case from == nil:
 			image.Plain = fmt.Sprintf("no copy of the image %q, and no host that could send one", p.image.Name)
-			image.Why = fmt.Sprintf("%s has no copy of %s, and no host that is heard could send it one.", h.Name, p.image.Name)
+			image.Why = fmt.Sprintf("%s has no copy of %s, and no online host could send it one.", h.Name, p.image.Name)
 		case from.step != nil:
 			image.Later = true
 		}

@@ -116,7 +116,7 @@ const (
 func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
 	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {
-		return j, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now, so it cannot be verified.", c.Volume)
+		return j, fleet.Errorf(fleet.Conflict, "No online host has %s now, so it cannot be verified.", c.Volume)
 	}
 	j.host = c.On.Hosts[0]
 	for _, h := range c.On.Hosts {

@@ -14,7 +14,7 @@ import (
 // OfAppliance identifies a pool's file that a VM is imported from.
 type OfAppliance struct {
 	PoolID fleet.PoolID `json:"poolId"`
-	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: whose file; it may be left out where one host alone has it"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); it may be left out where one host alone has it"`
 	Volume string       `json:"volume"`
 }
 

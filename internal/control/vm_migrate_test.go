@@ -57,7 +57,7 @@ func TestColdMigration(t *testing.T) {
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")
 	for name, a := range map[string]fleet.Actor{"a member": s.member, "a viewer": s.viewer, "a stranger": s.stranger} {
-		s.wantRefused(name, fleet.Forbidden, "no right", func() error {
+		s.wantRefused(name, fleet.Forbidden, "do not have permission", func() error {
 			_, err := s.MigrateVM(t.Context(), a, v.ID, control.MigrateVM{HostID: s.h2})
 			return err
 		})

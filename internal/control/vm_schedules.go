@@ -51,7 +51,7 @@ func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fle
 	made := fleet.NewID[fleet.ScheduleID]()
 	err := c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
 		if len(rows) >= fleet.MaxSchedules {
-			return "", fleet.Errorf(fleet.Conflict, "The VM has %d schedules, and none has more. Delete one first.", len(rows))
+			return "", fleet.Errorf(fleet.Conflict, "The VM has %d schedules, which is the maximum. Delete one first.", len(rows))
 		}
 		in, next, err := scheduleFor(in, "", vm, rows, now)
 		if err != nil {

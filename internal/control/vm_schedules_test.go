@@ -294,7 +294,7 @@ func TestInvalidScheduleRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.wantRefused("one more", fleet.Conflict, "none has more", add(func(*fleet.SnapshotSchedule) {}))
+	s.wantRefused("one more", fleet.Conflict, "which is the maximum", add(func(*fleet.SnapshotSchedule) {}))
 	in := hourly
 	in.Keep = fleet.SnapshotKeep{Last: 4}
 	s.wantRefused("an edit that keeps too many", fleet.Invalid, "With the VM's other schedules", func() error {

@@ -168,7 +168,7 @@ func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 		}
 	}
 	if len(faults) == 0 {
-		return fleet.Errorf(fleet.Conflict, "No host that is heard has %s now.", cmp.Or(j.order.Source, "the pool"))
+		return fleet.Errorf(fleet.Conflict, "No online host has %s now.", cmp.Or(j.order.Source, "the pool"))
 	}
 	return checks.Err()
 }
@@ -180,5 +180,5 @@ func anyHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
 			return h, nil
 		}
 	}
-	return query.HostRef{}, fleet.Errorf(fleet.Conflict, "No host that is heard has %s now.", v.Name)
+	return query.HostRef{}, fleet.Errorf(fleet.Conflict, "No online host has %s now.", v.Name)
 }

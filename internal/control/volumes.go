@@ -120,7 +120,7 @@ type NewDownload struct {
 	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Instead of the checksum: the https address of a file that has it, as sha256sum or BSD's sha256 write them. The host reads it first"`
 
 	Name   string       `json:"name,omitempty" doc:"Empty: the last part of the address's path"`
-	HostID fleet.HostID `json:"hostId,omitempty" doc:"Of a local pool: on which; of a shared one empty: one is chosen"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); of a shared one empty: one is chosen"`
 }
 
 // FetchVolume asks a host to download a volume. Only the server knows the size, so the host checks the free space.
@@ -166,7 +166,7 @@ func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob,
 	}
 	if named == "" && !spec.Shared {
 		var checks fleet.Checks
-		checks.Add("hostId", "Each host has its own files in this pool. Choose the host.")
+		checks.Add("hostId", "Each host has separate files in this pool. Choose the host.")
 		return j, checks.Err()
 	}
 	if err := checkNameFree(ctx, q, j.ref, named, spec.Shared); err != nil {

@@ -282,11 +282,11 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
 	for _, a := range []fleet.Actor{s.member, s.viewer, s.stranger} {
-		s.wantRefused("create", fleet.Forbidden, "no right", func() error {
+		s.wantRefused("create", fleet.Forbidden, "do not have permission", func() error {
 			_, err := s.CreateVolume(t.Context(), a, s.nfs, control.NewVolume{Name: "x.raw", Format: "raw", SizeBytes: 1})
 			return err
 		})
-		s.wantRefused("delete", fleet.Forbidden, "no right", func() error { _, err := s.DeleteVolume(t.Context(), a, of, "data.raw"); return err })
+		s.wantRefused("delete", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVolume(t.Context(), a, of, "data.raw"); return err })
 	}
 	if got := volumeNames(t)(s.PoolVolumes(t.Context(), s.member, s.nfs)); strings.Contains(got, "data.raw") {
 		t.Errorf("a tenant sees %q", got)

@@ -109,7 +109,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"vm-guard", vm + "/protection", nil},
 		{"vm-leave", "/vms/" + string(failed.ID) + "/migrate", nil},
 		{"vm-disk-image", "/vms/" + string(failed.ID), func(p *tab) {
-			p.pick("main dl summary", "", "Make an image of it")
+			p.pick("main dl summary", "", "Create image")
 			p.waitText("#dialog", "Name")
 		}},
 		{"vm-failed", "/vms/" + string(failed.ID), func(p *tab) { p.waitText("main .note", "Start failed") }},

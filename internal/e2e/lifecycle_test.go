@@ -113,7 +113,7 @@ func TestVMLifecycle(t *testing.T) {
 			p.choose("#spec-firmware", "UEFI")
 			p.click("#vm-Security > summary", "Security")
 			p.click("#vm-Security label", "TPM 2.0")
-			p.choose("[name='firstBoot.kind']", "By a customization spec")
+			p.choose("[name='firstBoot.kind']", "Customization spec")
 			p.choose("[name='firstBoot.customizationId']", "colored")
 			p.fill("[name='firstBoot.variables']", "color=deep red")
 		})
@@ -360,7 +360,7 @@ func (l *life) cloneTemplate() *life {
 		return t.Versions[0].Unready() == "", t.Versions[0].Unready()
 	})
 	l.open(l.path())
-	l.click(".head a", "New VM from it")
+	l.click(".head a", "New VM from this template")
 	l.waitPath("/vms/new")
 	clone := &life{tab: l.tab, r: l.r, a: l.a, name: "web-08"}
 	l.fill("#name", clone.name)

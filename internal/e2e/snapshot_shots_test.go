@@ -15,7 +15,7 @@ func snapshotShots(t *testing.T, a api, of, running, failed fleet.VMView) []shot
 	nightly := a.createSchedules(t, snaps)
 	return []shot{
 		{"vm-snapshots", snaps + "?tab=snapshots", nil},
-		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.withMenu(".snaps .snap summary", "", "Delete with all after it") }},
+		{"vm-snapshots-menu", snaps + "?tab=snapshots", func(p *tab) { p.withMenu(".snaps .snap summary", "", "Delete with its descendants") }},
 		{"vm-snapshot-new", "/vms/new?clone=" + snaps[len("/vms/"):] + "&snapshot=" + string(old.ID), nil},
 		{"vm-schedules-menu", snaps + "?tab=snapshots", func(p *tab) { p.withMenu("#schedule-"+nightly+" summary", "", "Disable") }},
 		{"vm-schedule-new", snaps + "/schedules/new", nil},

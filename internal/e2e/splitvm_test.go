@@ -64,7 +64,7 @@ func splitVM(t *testing.T) {
 	p.click("#place-"+string(other.id)+" button", "Keep it on host-12")
 	p.click("dialog[open] button.danger", "Keep it on host-12")
 	p.waitText(".head", "host-12")
-	p.waitText("main", "not the VM, as somebody has decided")
+	p.waitText("main", "not this VM, by a user's decision")
 	p.sameDocument()
 	p.capture("vm-place-decided")
 	p.shoot(shot{"vm-held-delete", page, func(p *tab) {

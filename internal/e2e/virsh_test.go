@@ -55,7 +55,7 @@ func TestVirshChangesShowOnPages(t *testing.T) {
 	p.click("#found-rows a", stranger)
 	p.waitText(".head", "Discovered")
 	if buttons := p.text("main button"); strings.Contains(buttons, "Start") {
-		t.Errorf("a VM that Quantix did not make offers actions: %s", buttons)
+		t.Errorf("a VM not created by Quantix offers actions: %s", buttons)
 	}
 	virsh(t, host, "undefine", stranger)
 }

@@ -58,7 +58,7 @@ func TestRefusedActionHasReason(t *testing.T) {
 	}{
 		{fleet.PhaseRunning, fleet.ActStart, "Only a VM that is stopped can be started."},
 		{fleet.PhaseStopped, fleet.ActConsole, "no screen"},
-		{fleet.PhaseUnknown, fleet.ActStart, "host is not heard"},
+		{fleet.PhaseUnknown, fleet.ActStart, "host is offline"},
 		{fleet.PhaseCreating, fleet.ActStart, "still being created"},
 		{fleet.PhaseMissing, fleet.ActStop, "does not exist on its host"},
 		{fleet.PhaseDeleting, fleet.ActDelete, "being deleted"},

@@ -104,7 +104,7 @@ var poolHostActions = actionTable[PoolHost]{
 		case p.State == PoolActive:
 			return "The pool is active there."
 		case p.State == PoolUnknown:
-			return "The host is not heard. It tries by itself when it is back."
+			return "The host is offline. It retries automatically when it is online again."
 		case p.State == PoolPending:
 			return "The host is at it."
 		}
@@ -142,7 +142,7 @@ var networkActions = actionTable[NetworkView]{
 	}},
 }
 
-const unmanagedNetwork = "It was found on hosts; nobody defined it here."
+const unmanagedNetwork = "The network was discovered on hosts and is not managed here."
 
 // whyUnchangeable returns why the network allows no changes; empty: it does.
 func (n Network) whyUnchangeable() string {
@@ -168,7 +168,7 @@ var networkHostActions = actionTable[NetworkHost]{
 		case h.State == NetworkActive:
 			return "The network is active there."
 		case h.State == NetworkUnknown:
-			return "The host is not heard. It tries by itself when it is back."
+			return "The host is offline. It retries automatically when it is online again."
 		case h.State == NetworkPending:
 			return "The host is at it."
 		}

@@ -13,7 +13,7 @@ var faultTexts = map[FaultCode]struct{ word, plain string }{
 	FaultRebooted:  {"Off since its host restarted", "It ran when its host went down, and is off since. Start it, or leave it off."},
 	FaultIO:        {"Its storage fails", "It was paused because its storage is full or fails."},
 	FaultTwoPlaces: {"Runs on two hosts", "It runs in two places at once, so nothing is done to it until an administrator has said where it is."},
-	FaultElsewhere: {"Seen on another host", "It was seen in another place while its host is not heard. Ask an administrator."},
+	FaultElsewhere: {"Seen on another host", "It was seen in another place while its host is offline. Ask an administrator."},
 	FaultRestart:   {"Went off by itself", "It went off by itself, and its host starts it again, or tries to. Force it off to leave it off."},
 	FaultSchedule:  {"A snapshot schedule needs you", "A snapshot schedule of it takes nothing. Look at its snapshots."},
 	FaultExpiry:    {"Expires", "It expires soon, or has expired. Extend it, or delete it."},

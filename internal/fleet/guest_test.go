@@ -48,7 +48,7 @@ func TestRefusedGuestActionHasReason(t *testing.T) {
 		{allows(fleet.PhaseStopped, nil, true, true), fleet.ActExec, "not running"},
 		{view(fleet.PhaseStopped, nil), fleet.ActTrim, "not running"},
 		{view(fleet.PhasePaused, answers), fleet.ActTrim, "not running"},
-		{view(fleet.PhaseUnknown, answers), fleet.ActThaw, "not heard"},
+		{view(fleet.PhaseUnknown, answers), fleet.ActThaw, "offline"},
 		{view(fleet.PhaseDeleting, answers), fleet.ActThaw, "being deleted"},
 	} {
 		ok, why := c.v.Allows(c.action)

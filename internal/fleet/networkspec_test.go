@@ -159,7 +159,7 @@ func TestNetworkSpecTidyTrimsAndNormalizes(t *testing.T) {
 
 func TestActionsOfNetworks(t *testing.T) {
 	t.Parallel()
-	unmanaged := "It was found on hosts; nobody defined it here."
+	unmanaged := "The network was discovered on hosts and is not managed here."
 	defined := fleet.NetworkView{Network: fleet.Network{Spec: &fleet.NetworkSpec{}}}
 	deleting := fleet.NetworkView{Network: fleet.Network{Spec: &fleet.NetworkSpec{}, DeletedAt: &defined.CreatedAt}}
 	statusOn := func(assigned, leaving bool, state fleet.NetworkState) fleet.NetworkHost {
@@ -181,7 +181,7 @@ func TestActionsOfNetworks(t *testing.T) {
 		"retry, failed":               {statusOn(true, false, fleet.NetworkFailed), fleet.ActRetry, ""},
 		"start, stopped":              {statusOn(true, false, fleet.NetworkInactive), fleet.ActRetry, ""},
 		"retry, active":               {statusOn(true, false, fleet.NetworkActive), fleet.ActRetry, "The network is active there."},
-		"retry, host offline":         {statusOn(true, false, fleet.NetworkUnknown), fleet.ActRetry, "The host is not heard. It tries by itself when it is back."},
+		"retry, host offline":         {statusOn(true, false, fleet.NetworkUnknown), fleet.ActRetry, "The host is offline. It retries automatically when it is online again."},
 		"retry, pending":              {statusOn(true, false, fleet.NetworkPending), fleet.ActRetry, "The host is at it."},
 		"retry during release":        {statusOn(false, true, fleet.NetworkFailed), fleet.ActRetry, "h1 is releasing it."},
 		"release during release":      {statusOn(false, true, fleet.NetworkActive), fleet.ActRelease, "h1 is releasing it."},

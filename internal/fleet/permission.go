@@ -1,6 +1,6 @@
 package fleet
 
-// Permission is an action that a user may be allowed, worded to complete "You have no right to …". The tables of
+// Permission is an action that a user may be allowed, worded to complete "You do not have permission to …". The tables of
 // resource types and job kinds name the permission that each needs; package policy decides who has it.
 type Permission string
 

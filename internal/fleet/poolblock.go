@@ -54,7 +54,7 @@ var (
 		Check: unless(isIQN, "Give the target's iSCSI name, such as iqn.2026-01.org.example:vms."),
 	}
 	poolInitiator = PoolField{
-		Name: "initiator", Label: "Initiator", Hint: "The iSCSI name by which hosts ask, such as iqn.2026-01.org.example:quantix. The target must let it in.",
+		Name: "initiator", Label: "Initiator", Hint: "Initiator name (IQN) of the hosts, such as iqn.2026-01.org.example:quantix. The target must allow it.",
 		At:    func(s *PoolSpec) *string { return &s.Initiator },
 		Check: unless(isIQN, "Give the name by which hosts ask, such as iqn.2026-01.org.example:quantix."),
 	}
@@ -72,19 +72,19 @@ var (
 		Check: unless(cephForm.MatchString, "Give the name of the cluster's pool: letters, digits and . _ -."),
 	}
 	poolGroup = PoolField{
-		Name: "group", Label: "Volume group", Hint: "Its name on the hosts, such as vg-vms. It must be there: nothing is made or formatted. Each host uses only what its agent's settings allow (poolDevices, such as /dev/vg-vms).",
+		Name: "group", Label: "Volume group", Hint: "The volume group's name on the hosts, such as vg-vms. It must exist: nothing is created or formatted. Each host accepts only devices that its agent allows (poolDevices, such as /dev/vg-vms).",
 		At:    func(s *PoolSpec) *string { return &s.Group },
 		Check: unless(func(v string) bool { return groupForm.MatchString(v) && v != "." && v != ".." }, "Give the volume group's name: letters, digits and . _ + -."),
 	}
 	poolUser = PoolField{
-		Name: "user", Label: "User", Hint: "By which hosts ask. Empty: the storage asks nobody who they are.", Optional: true,
+		Name: "user", Label: "User", Hint: "User name for the storage. Empty: no authentication.", Optional: true,
 		At:    func(s *PoolSpec) *string { return &s.User },
 		Check: unless(func(v string) bool { return v == "" || poolUserForm.MatchString(v) }, "A user's name has letters, digits and . _ @ : -."),
 	}
 )
 
 var chap = &PoolSecret{
-	Label: "CHAP password", Hint: "Most targets want 12 to 16 characters.",
+	Label: "CHAP password", Hint: "Most targets require 12 to 16 characters.",
 	Check: func(v string) string {
 		if len(v) > maxSecretBytes || !plain(v) {
 			return "A password has at most 255 characters, all of them on one line."

@@ -63,7 +63,7 @@ var (
 		Check: unless(glusterVolumeForm.MatchString, "Give the volume's name: letters, digits, \"-\" and \"_\"."),
 	}
 	poolDevice = PoolField{
-		Name: "device", Label: "Device", Hint: "The block device with the file system, by a name that stays: /dev/disk/by-label/… where several hosts have one each, /dev/disk/by-id/… for a single host. Nothing is ever formatted. Each host uses only what its agent's settings allow (poolDevices).",
+		Name: "device", Label: "Device", Hint: "The block device with the file system, by a stable name: /dev/disk/by-label/… where several hosts have one each, /dev/disk/by-id/… for a single host. Nothing is ever formatted. Each host accepts only devices that its agent allows (poolDevices).",
 		At: func(s *PoolSpec) *string { return &s.Device },
 		Check: func(v string) string {
 			const ask = "Give the path of a block device on the hosts, such as /dev/disk/by-id/…"
@@ -74,7 +74,7 @@ var (
 		},
 	}
 	poolFormat = PoolField{
-		Name: "format", Label: "File system", Hint: "What is on the device already.", Choices: hostFileSystems,
+		Name: "format", Label: "File system", Hint: "The file system on the device.", Choices: hostFileSystems,
 		At:    func(s *PoolSpec) *string { return &s.Format },
 		Check: unless(func(v string) bool { return slices.Contains(hostFileSystems, v) }, "Choose one of "+strings.Join(hostFileSystems, ", ")+"."),
 	}

@@ -36,7 +36,7 @@ var VMSources = []struct {
 // Presets lists all presets in form order.
 var Presets = []Preset{
 	{
-		Key: "linux-cloud", Title: "Linux, cloud image", Hint: "Small, and grows with its image.", Source: SourceImage,
+		Key: "linux-cloud", Title: "Linux, cloud image", Hint: "A small VM with the disk size of its image.", Source: SourceImage,
 		Fields: map[string]string{"cpus": "2", "memoryMiB": "2048", "firmware": `"bios"`},
 	},
 	{
@@ -44,11 +44,11 @@ var Presets = []Preset{
 		Fields: map[string]string{"cpus": "2", "memoryMiB": "4096", "firmware": `"uefi"`},
 	},
 	{
-		Key: "windows-11", Title: "Windows 11", Hint: "UEFI with TPM 2.0 and secure boot, 64 GiB, and a second drive: put the virtio drivers' ISO there, which its installer sees the disk by.", Source: SourceISO, DiskGiB: 64,
+		Key: "windows-11", Title: "Windows 11", Hint: "UEFI with TPM 2.0 and secure boot, 64 GiB, and a second CD-ROM drive for the ISO with the virtio drivers, without which the installer finds no disk.", Source: SourceISO, DiskGiB: 64,
 		Fields: map[string]string{"cpus": "4", "memoryMiB": "8192", "firmware": `"uefi"`, "security.tpm": "true", "security.secureBoot": "true", "drives": `[{"slot":"cdrom2"}]`, "display.sound": `"ich9"`, "cpu.sockets": "1", "cpu.cores": "4"},
 	},
 	{
-		Key: "legacy", Title: "Legacy", Hint: "The machine of the nineties (pc): BIOS, one processor, an IDE disk, a Realtek 8139 NIC, a plain mouse.", Source: SourceISO, DiskGiB: 20,
+		Key: "legacy", Title: "Legacy", Hint: "Machine type pc (i440FX): BIOS, one vCPU, an IDE disk, a Realtek 8139 NIC, a PS/2 mouse.", Source: SourceISO, DiskGiB: 20,
 		Fields: map[string]string{"cpus": "1", "memoryMiB": "1024", "firmware": `"bios"`, "boot.machine": `"pc"`, "display.pointer": `"mouse"`, "display.sound": `"ac97"`},
 		Disk:   map[string]string{"bus": `"ide"`}, NIC: map[string]string{"model": `"rtl8139"`},
 	},

@@ -224,7 +224,7 @@ func (v VolumeUse) whyUnavailable() string {
 	case v.Work != "":
 		return fmt.Sprintf("Another order for it has not ended: %s. Wait for it, or cancel it.", strings.ToLower(v.Work))
 	case !v.Online:
-		return "No host that is heard has it now."
+		return "No online host has it."
 	case v.Fault != "":
 		return v.Fault
 	}

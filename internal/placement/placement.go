@@ -281,7 +281,7 @@ func (f *fit) unavailable() {
 	case fleet.HostPending:
 		f.add("hostId", "no report yet", "%s has not reported yet.", h.Name)
 	default:
-		f.add("hostId", "not heard", "%s is not heard.", h.Name)
+		f.add("hostId", "offline", "%s is offline.", h.Name)
 	}
 }
 

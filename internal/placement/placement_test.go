@@ -76,7 +76,7 @@ func TestRefusals(t *testing.T) {
 		host           placement.Host
 		field, message string
 	}{
-		"offline":                 {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }), "hostId", "not heard"},
+		"offline":                 {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }), "hostId", "offline"},
 		"never reported":          {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostPending }), "hostId", "not reported"},
 		"conflict":                {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostConflict }), "hostId", "identity"},
 		"no hypervisor":           {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Phase, h.Error = fleet.HostDegraded, "no socket" }), "hostId", "no socket"},
@@ -133,7 +133,7 @@ func TestWhyWithoutNames(t *testing.T) {
 		host("secret-7", 8192, 0, func(h *placement.Host) { h.Phase = fleet.HostUnknown }),
 	}
 	choice := placement.Place(spec(), hosts)
-	want := "No host can take this VM. 3 hosts: not enough memory; 2 hosts: pool fast is failed; 1 host: no answer from the hypervisor; 1 host: not heard."
+	want := "No host can take this VM. 3 hosts: not enough memory; 2 hosts: pool fast is failed; 1 host: no answer from the hypervisor; 1 host: offline."
 	if got := choice.WhyPlain(10); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -97,5 +97,5 @@ func missingReason(r Permission) string {
 	case VMChange:
 		return "You may not change VMs of this project."
 	}
-	return "You have no right to " + string(r) + ". Ask an administrator."
+	return "You do not have permission to " + string(r) + ". Ask an administrator."
 }

@@ -39,8 +39,8 @@ func TestOffer(t *testing.T) {
 	}{
 		"operator":           {fleet.RoleOperator, "vm", "", "It runs."},
 		"viewer":             {fleet.RoleViewer, "vm", "You may not change VMs of this project.", "You may see this VM, not use it."},
-		"viewer of a host":   {fleet.RoleViewer, "host", "You have no right to change hosts and pools. Ask an administrator.", "You have no right to manage users, projects and join tokens. Ask an administrator."},
-		"operator of a user": {fleet.RoleOperator, "user", "You have no right to manage users, projects and join tokens. Ask an administrator.", "You have no right to manage users, projects and join tokens. Ask an administrator."},
+		"viewer of a host":   {fleet.RoleViewer, "host", "You do not have permission to change hosts and pools. Ask an administrator.", "You do not have permission to manage users, projects and join tokens. Ask an administrator."},
+		"operator of a user": {fleet.RoleOperator, "user", "You do not have permission to manage users, projects and join tokens. Ask an administrator.", "You do not have permission to manage users, projects and join tokens. Ask an administrator."},
 	} {
 		got := Offer(fleet.Actor{UserID: "u", Role: c.role}, c.noun, "p", states)
 		if got[0].Reason != c.edit || got[0].Allowed != (c.edit == "") || got[1].Reason != c.start || got[1].Allowed {

@@ -46,7 +46,7 @@ func Check(a fleet.Actor, r Permission, project fleet.ProjectID) error {
 	case (r == VMUse || r == VMChange || r == VMSee) && project != "" && !may(a, VMSee, project):
 		return fleet.Errorf(fleet.NotFound, "There is no such thing here.")
 	}
-	return fleet.Errorf(fleet.Forbidden, "You have no right to %s. Ask an administrator.", string(r))
+	return fleet.Errorf(fleet.Forbidden, "You do not have permission to %s. Ask an administrator.", string(r))
 }
 
 // May reports whether Check allows the actor.

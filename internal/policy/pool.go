@@ -59,7 +59,7 @@ func (k PoolKey) Severity() fleet.Severity {
 func (k PoolKey) Cause(errText string) string {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
-		return "Stopped on the host by somebody else"
+		return "Stopped on the host outside Quantix"
 	case k.State != fleet.PoolActive && errText == "":
 		return k.State.Word()
 	case k.State != fleet.PoolActive:
@@ -87,7 +87,7 @@ func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Fault
 func (k PoolKey) judge(starved int, errText string) (fleet.Severity, string) {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
-		return k.State.Severity(), "Stopped on the host by somebody else"
+		return k.State.Severity(), "Stopped on the host outside Quantix"
 	case k.State != fleet.PoolActive:
 		return k.State.Severity(), ""
 	case k.Starved && starved == 1:

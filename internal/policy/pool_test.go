@@ -116,7 +116,7 @@ func TestPoolHostStatus(t *testing.T) {
 		"exabytes":                {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1 << 62, UsedBytes: 1 << 62}, 0, 0, fleet.SeverityBad, "Full: 100 % used"},
 		"a VM waits for space":    {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 1, fleet.SeverityBad, "A VM is paused there, because its storage is full or fails; 50 % used"},
 		"VMs wait for space":      {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, 0, 3, fleet.SeverityBad, "3 VMs are paused there, because their storage is full or fails; 100 % used"},
-		"stopped outside Quantix": {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, 0, 0, fleet.SeverityWarn, "Stopped on the host by somebody else"},
+		"stopped outside Quantix": {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, 0, 0, fleet.SeverityWarn, "Stopped on the host outside Quantix"},
 		"not started":             {fleet.PoolStatus{State: fleet.PoolInactive}, 0, 0, fleet.SeverityWarn, ""},
 		"failed":                  {fleet.PoolStatus{State: fleet.PoolFailed, CapacityBytes: 1000, UsedBytes: 1000}, 0, 0, fleet.SeverityBad, ""},
 		"full, host offline":      {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 1000}, fleet.Freshness + time.Second, 1, fleet.SeverityUnknown, ""},

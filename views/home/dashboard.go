@@ -54,9 +54,9 @@ func (p DashboardPage) infra() bool { return policy.May(p.Actor, policy.InfraSee
 
 func (p DashboardPage) allWell() string {
 	if p.infra() {
-		return "Hosts that fall silent, pools that cannot be mounted, VMs and tasks that fail show here."
+		return "Offline hosts, pools that cannot be mounted, failed VMs and failed tasks are listed here."
 	}
-	return "VMs and tasks that fail, and storage that does not work, show here."
+	return "Failed VMs, failed tasks and storage faults are listed here."
 }
 
 // attentionID is the row's element id. One object can have several causes, each with its own row.

@@ -291,7 +291,7 @@ func Search(p SearchPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Empty("search", "Search everything", "Type a part of a name, or the beginning of an address, a MAC, a UUID or a label, into the box at the top.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "Search everything", "Enter part of a name, or the start of an address, MAC address, UUID or label in the search field above.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -304,7 +304,7 @@ func Search(p SearchPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Empty("search", "Nothing matches “"+p.Text+"”", "Look for a part of a name, or for the beginning of an address, a MAC, a UUID or a label (env=prod). Things of projects that you may not see are not searched.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "Nothing matches “"+p.Text+"”", "Search for part of a name, or for the start of an address, MAC address, UUID or label (env=prod). Objects of projects without access are not searched.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -149,7 +149,7 @@ func configure(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"hint\">They apply at once and change nothing on the host itself.</p><input type=\"hidden\" name=\"generation\" value=\"")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"hint\">They take effect immediately and change nothing on the host.</p><input type=\"hidden\" name=\"generation\" value=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -166,13 +166,13 @@ func configure(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "labels", Label: "Labels", Value: p.Form.Labels, Hint: "One a line: rack=4", Error: p.Form.Errors.At("labels"),
+				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "labels", Label: "Labels", Value: p.Form.Labels, Hint: "One per line: rack=4", Error: p.Form.Errors.At("labels"),
 					Attrs: templ.Attributes{"rows": "4", "spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "taints", Label: "Taints", Value: p.Form.Taints, Error: p.Form.Errors.At("taints"),
-					Hint:  "One a line: gpu, or maintenance=disk. No VM is placed here that does not tolerate each. VMs that are here stay.",
+					Hint:  "One per line: gpu, or maintenance=disk. VMs without a toleration for each taint are not placed here. VMs on this host stay.",
 					Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

@@ -42,7 +42,7 @@ func hardware(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Empty("cpu", "Nothing known yet", "The first report of its agent brings the hardware.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("cpu", "Nothing known yet", "The agent's first report will show the hardware.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -124,7 +124,7 @@ func disks(disks []fleet.HostDisk) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(disks) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<p class=\"state small\">The host names no disks.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<p class=\"state small\">The host reports no disks.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -297,7 +297,7 @@ func nics(nics []fleet.HostNIC) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(nics) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<p class=\"state small\">The host names no network devices.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<p class=\"state small\">The host reports no network devices.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -526,7 +526,7 @@ func devices(p Page, all []fleet.HostDevice) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Devices for VMs\"><table><thead><tr><th>Device</th><th>Name</th><th class=\"num\">Size</th><th>Driver</th><th>IOMMU group, or how many</th><th>VM</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Devices for VMs\"><table><thead><tr><th>Device</th><th>Name</th><th class=\"num\">Size</th><th>Driver</th><th>IOMMU group, or number of devices</th><th>VM</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -642,7 +642,7 @@ func devices(p Page, all []fleet.HostDevice) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else if d.IOMMU == "" && strings.HasPrefix(d.Device, "pci/") {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<span class=\"muted\">none: stays with the host</span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, "<span class=\"muted\">none: used by the host</span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

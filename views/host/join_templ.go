@@ -131,7 +131,7 @@ func joinStart() templ.Component {
 			templ_7745c5c3_Var3 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>What will happen</h2></header><div class=\"pad stack\"><ol class=\"steps\"><li class=\"now\">Make a join token. It is good for one machine and 15 minutes.</li><li>Paste one command on the machine, as root. It needs libvirt and the program <span class=\"mono\">quantix</span> there.</li><li>Its agent makes a key, gets a certificate from this portal, and dials in. Nothing listens on the host; domains, pools and networks that are there stay as they are.</li></ol><form")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>What will happen</h2></header><div class=\"pad stack\"><ol class=\"steps\"><li class=\"now\">Create a join token. It is valid for one host and 15 minutes.</li><li>Run one command on the host as root. The host needs libvirt and the program <span class=\"mono\">quantix</span> there.</li><li>The agent creates a key, gets a certificate from this portal and connects to it. Nothing listens on the host. Existing domains, pools and networks stay as they are.</li></ol><form")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -147,7 +147,7 @@ func joinStart() templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "Make a join token</button></form></div></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "Create a join token</button></form></div></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -190,7 +190,7 @@ func joinAgain(h fleet.HostView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " again where its agent's files are lost, where it was away for longer, or where the machine was replaced.</p><ol class=\"steps\"><li class=\"now\">Make a join token for this host. It is good for 15 minutes.</li><li>On the machine, stop the agent where one runs: <code class=\"mono\">systemctl stop quantix-agent</code></li><li>Paste one command there, as root, and start the agent. The host keeps its name, labels, VMs and pools; nothing on it is changed by this. Any other agent that speaks for it is refused from then on.</li></ol><form")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " again where its agent's files are lost, where it was away for longer, or where the machine was replaced.</p><ol class=\"steps\"><li class=\"now\">Create a join token for this host. It is valid for 15 minutes.</li><li>Stop the agent on the host if it runs: <code class=\"mono\">systemctl stop quantix-agent</code></li><li>Run one command there as root, and start the agent. The host keeps its name, labels, VMs and pools. Any other agent with this host's identity is refused from then on.</li></ol><form")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -219,14 +219,14 @@ func joinAgain(h fleet.HostView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "Make a join token for ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "Create a join token for ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var7 string
 		templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(h.Name)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/join.templ`, Line: 67, Col: 35}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/join.templ`, Line: 67, Col: 37}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 		if templ_7745c5c3_Err != nil {
@@ -261,7 +261,7 @@ func joinCommand(p JoinPage) templ.Component {
 			templ_7745c5c3_Var8 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<div class=\"card\"><header><h2>Paste this on the machine, as root</h2></header><div class=\"pad stack\"><div class=\"code secret\"><pre id=\"join-cmd\" tabindex=\"0\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<div class=\"card\"><header><h2>Run this on the host as root</h2></header><div class=\"pad stack\"><div class=\"code secret\"><pre id=\"join-cmd\" tabindex=\"0\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -282,7 +282,7 @@ func joinCommand(p JoinPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "Copy</button></div><p class=\"muted small\">The command is shown this once; only a fingerprint of the token is kept. It holds the fingerprint of this portal's own authority too, so that the agent talks to nobody else.</p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "Copy</button></div><p class=\"muted small\">The command is shown only once: Quantix stores a hash of the token. It includes the fingerprint of this portal's certificate authority, so the agent connects to no other portal.</p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -407,7 +407,7 @@ func joinState(p JoinPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.Host.Phase == fleet.HostPending {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p>Its agent has not reported yet. Start it: <code class=\"mono\">systemctl enable --now quantix-agent</code></p>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p>The agent has not reported yet. Start it: <code class=\"mono\">systemctl enable --now quantix-agent</code></p>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -444,7 +444,7 @@ func joinState(p JoinPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, " has joined.</strong><p>It is no longer among the hosts.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 31, " has joined.</strong><p>The host was removed.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -475,7 +475,7 @@ func joinState(p JoinPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<div><strong>This token has expired.</strong><p>No machine used it within its 15 minutes. <a href=\"/hosts/join\">Make another one</a>.</p></div></div>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<div><strong>This token has expired.</strong><p>No host used it within 15 minutes. <a href=\"/hosts/join\">Make another one</a>.</p></div></div>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -488,7 +488,7 @@ func joinState(p JoinPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<div><strong>Waiting for the machine.</strong> <span class=\"muted\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<div><strong>Waiting for the host.</strong> <span class=\"muted\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -501,7 +501,7 @@ func joinState(p JoinPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "</span><p>This page shows by itself when the host has joined.</p></div></div>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, "</span><p>This page updates when the host has joined.</p></div></div>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -541,7 +541,7 @@ func joinTokens(p JoinPage) templ.Component {
 			templ_7745c5c3_Var18 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<div class=\"card\"><header><h2>Join tokens</h2><span class=\"right muted small\">good for one machine and 15 minutes</span></header>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<div class=\"card\"><header><h2>Join tokens</h2><span class=\"right muted small\">valid for one host and 15 minutes</span></header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -558,7 +558,7 @@ func joinTokens(p JoinPage) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if len(p.Tokens) == 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<p class=\"state small\">No token has been made yet.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<p class=\"state small\">No join tokens yet.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -31,7 +31,7 @@ var Columns = kit.Columns{
 	{Key: "os", Label: "Operating system", Extra: true},
 	{Key: "labels", Label: "Labels"},
 	{Key: "description", Label: "Description", Extra: true},
-	{Key: "seen", Label: "Heard"},
+	{Key: "seen", Label: "Last seen"},
 	{Key: "created", Label: "Joined", Sort: "created", Extra: true},
 	{Key: "id", Label: "UUID", Extra: true},
 }

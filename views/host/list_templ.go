@@ -371,7 +371,7 @@ func none(p *ListPage) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case p.Tab == "attention" && p.Filter.Value == "":
-			templ_7745c5c3_Err = kit.Empty("circle-check", "All hosts are well", "Every host is heard, reaches its hypervisor and has one agent.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("circle-check", "All hosts are healthy", "Every host is online, reaches its hypervisor and has one agent.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -394,7 +394,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("search", "No host matches", "Nothing here fits the filter. Take a word out of it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "No host matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -417,7 +417,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("server", "No hosts yet", "Add the first one: any machine with libvirt, by one command that you paste there.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("server", "No hosts yet", "Add the first host: any Linux host with libvirt, with one command.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

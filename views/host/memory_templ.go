@@ -48,7 +48,7 @@ func memoryCard(inv fleet.Inventory) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Memory nodes and huge pages\"><table><thead><tr><th>NUMA node</th><th class=\"num\">Memory</th><th>Threads</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"NUMA nodes and huge pages\"><table><thead><tr><th>NUMA node</th><th class=\"num\">Memory</th><th>Threads</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -111,7 +111,7 @@ func memoryCard(inv fleet.Inventory) templ.Component {
 			}
 		}
 		if len(inv.NUMA) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<tr><td colspan=\"3\" class=\"muted\">The host names no memory nodes.</td></tr>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<tr><td colspan=\"3\" class=\"muted\">The host reports no NUMA nodes.</td></tr>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

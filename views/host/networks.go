@@ -16,7 +16,7 @@ var networksHere = kit.Columns{
 	{Key: "bridge", Label: "Bridge"},
 	{Key: "subnets", Label: "Subnets"},
 	{Key: "starts", Label: "Starts with the host"},
-	{Key: "says", Label: "What the host says"},
+	{Key: "says", Label: "Host report"},
 }
 
 func (p Page) networks() kit.Matrix[fleet.NetworkView] {
@@ -27,6 +27,6 @@ func (p Page) networks() kit.Matrix[fleet.NetworkView] {
 	m.Statuses = func(head kit.Columns, n fleet.NetworkView) templ.Component {
 		return network.Cells(head, n, network.StatusOf(n, p.Host.ID), p.Now)
 	}
-	m.None = kit.Empty("network", "No networks", "The host reports neither a network of libvirt nor a bridge. Define one there, by virsh net-define or as a bridge device.")
+	m.None = kit.Empty("network", "No networks", "The host reports no libvirt network and no bridge. Create one there with virsh net-define, or as a bridge device.")
 	return m
 }

@@ -11,13 +11,13 @@ import (
 func trouble(h fleet.HostView) string {
 	switch h.Phase {
 	case fleet.HostUnknown:
-		return "Not heard for more than " + kit.Short(fleet.Freshness) + ". What it said before may be outdated."
+		return "Offline for more than " + kit.Short(fleet.Freshness) + ". Its last report may be outdated."
 	case fleet.HostDegraded:
 		return cmp.Or(h.Status.Error, fleet.NoLook)
 	case fleet.HostConflict:
 		return h.Conflict
 	case fleet.HostPending:
-		return "It has joined; its agent has not reported yet."
+		return "The host has joined. Its agent has not reported yet."
 	}
 	return ""
 }

@@ -72,9 +72,9 @@ func Show(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var3 string
-			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs("heard ")
+			templ_7745c5c3_Var3, templ_7745c5c3_Err = templ.JoinStringErrs("last seen ")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/page.templ`, Line: 20, Col: 13}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/page.templ`, Line: 20, Col: 17}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var3))
 			if templ_7745c5c3_Err != nil {
@@ -94,7 +94,7 @@ func Show(p Page) templ.Component {
 			Crumbs: []kit.Crumb{{Text: "Hosts", Href: "/hosts"}}, Icon: kit.Icon("server", kit.Severity(p.Host.Phase.Severity())), Title: p.Host.Name,
 			Acts: kit.ActMenu(Acts(p.Actor, p.Host)[1:]), Tabs: p.tabs(),
 		}, kit.Following{
-			ID: "host-head", Keys: "host:" + string(p.Host.ID), Href: p.Link.String(), Every: "10s", Gone: "This host is gone.", GoneHref: "/hosts",
+			ID: "host-head", Keys: "host:" + string(p.Host.ID), Href: p.Link.String(), Every: "10s", Gone: "This host was removed.", GoneHref: "/hosts",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -155,7 +155,7 @@ func Show(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				case "topology":
-					templ_7745c5c3_Err = topology.Show(p.Host.Name, "The first report of its agent brings the devices and networks.", topology.OfHost(p.Topology, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = topology.Show(p.Host.Name, "The agent's first report will show the devices and networks.", topology.OfHost(p.Topology, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -22,7 +22,7 @@ var poolsHere = kit.Columns{
 	{Key: "path", Label: "Mounted at"},
 	{Key: "used", Label: "Used", Class: "w-bar"},
 	{Key: "free", Label: "Free", Class: "num"},
-	{Key: "says", Label: "What the host says"},
+	{Key: "says", Label: "Host report"},
 }
 
 func (p Page) pools() kit.Matrix[fleet.PoolView] {

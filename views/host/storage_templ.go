@@ -40,7 +40,7 @@ func storage(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Host.Status != nil && len(p.Host.Status.Inventory.PoolGaps) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Kinds of pools that this host cannot have</h2></header><dl>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Pool types that this host does not support</h2></header><dl>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -82,7 +82,7 @@ func storage(p Page) templ.Component {
 			}
 		}
 		if found := p.discoveredPools(); len(found) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>Discovered pools</h2><span class=\"right muted\">the host's own: not managed by Quantix, never touched</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Discovered pools\"><table><thead><tr><th>Name</th><th>State</th><th>Kind</th><th>Place</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>Discovered pools</h2><span class=\"right muted\">defined on the host: not managed by Quantix and never changed</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Discovered pools\"><table><thead><tr><th>Name</th><th>State</th><th>Kind</th><th>Place</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -144,7 +144,7 @@ func storage(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</tbody></table></div><p class=\"pad muted\">To use one here, create a pool of the same name and place. When that is deleted, the host's own stays.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</tbody></table></div><p class=\"pad muted\">To use one, create a pool with the same name and path. Deleting that pool keeps the host's pool.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -192,7 +192,7 @@ func noPoolsHere() templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Empty("database", "No pool is assigned to this host", "VMs here need one for their disks. Open a pool and assign it, or create one.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Empty("database", "No pool is assigned to this host", "VMs on this host need a pool for their disks. Assign a pool to the host, or create one.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -36,17 +36,17 @@ func vms(p Page) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = vm.Briefs("Virtual machines", p.VMs, false, kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "Quantix has placed none here yet.").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = vm.Briefs("Virtual machines", p.VMs, false, kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "Quantix has placed no VM on this host yet.").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if p.Prev == "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Discovered</h2><span class=\"right muted\">made without Quantix, shown and never touched</span></header>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Discovered</h2><span class=\"right muted\">not created by Quantix, shown read-only</span></header>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Found) == 0 {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"state small\">Every VM that this host runs was made by Quantix.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<p class=\"state small\">Quantix created every VM on this host.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -112,7 +112,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Hint: "As people choose it: Debian 12. Projects may have images of equal names.", Attrs: plainText}, "name")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Hint: "The name shown in lists, such as Debian 12. Projects can use the same name for different images.", Attrs: plainText}, "name")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -120,7 +120,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.ChoiceField(f.field("owner", kit.Field{Label: "Owner", Value: f.In.Owner, Hint: "An image of a project is published to it."}, "projectId"), f.Projects).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(f.field("owner", kit.Field{Label: "Owner", Value: f.In.Owner, Hint: "Members of the project can use the image."}, "projectId"), f.Projects).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -245,16 +245,16 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("url", kit.Field{Label: "Address", Value: f.In.URL, Hint: "https://…, or http://… with the checksum. A host of the pool downloads it, and inspects it before it is an image.",
+		templ_7745c5c3_Err = kit.TextField(f.field("url", kit.Field{Label: "Address", Value: f.In.URL, Hint: "https://…, or http://… with a checksum. A host of the pool downloads the file and inspects it.",
 			Attrs: addressText, Wrap: templ.Attributes{"data-show-when": "from=url"}}, "source.url")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Address of the checksums", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS that names the image. The host reads it first.", Attrs: addressText, Wrap: templ.Attributes{"data-show-when": "from=url"}}, "source.checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Checksum file URL", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS that lists the image. The host downloads it first.", Attrs: addressText, Wrap: templ.Attributes{"data-show-when": "from=url"}}, "source.checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Or the checksum itself", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512, from the page that offers the image. Needed for http.", Attrs: plainText, Wrap: templ.Attributes{"data-show-when": "from=url"}}, "source.checksum")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Checksum", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 from the publisher of the image. Required for http.", Attrs: plainText, Wrap: templ.Attributes{"data-show-when": "from=url"}}, "source.checksum")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -262,7 +262,7 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("vm", kit.Field{Label: "UUID of the VM", Value: f.In.VM, Hint: "It is off, and stays so until the copy is made.", Attrs: plainText, Wrap: templ.Attributes{"data-show-when": "from=vm"}}, "source.vmId")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("vm", kit.Field{Label: "UUID of the VM", Value: f.In.VM, Hint: "The VM must be off until the copy is complete.", Attrs: plainText, Wrap: templ.Attributes{"data-show-when": "from=vm"}}, "source.vmId")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -278,7 +278,7 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ChoiceField(f.field("host", kit.Field{Label: "Host", Value: f.In.Host, Hint: "Of a local pool: whose file"}, "source.hostId", "source.host"), f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ChoiceField(f.field("host", kit.Field{Label: "Host", Value: f.In.Host, Hint: "Host (local pools only)"}, "source.hostId", "source.host"), f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -286,7 +286,7 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("volume", kit.Field{Label: "File in the pool", Value: f.In.Volume, Hint: "Of a file that lies there: its name. Of what comes: left empty, one is made.", Attrs: plainText}, "source.volume")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("volume", kit.Field{Label: "File in the pool", Value: f.In.Volume, Hint: "The name of an existing file. For a new file it may be empty: a name is chosen.", Attrs: plainText}, "source.volume")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -387,7 +387,7 @@ func NewVersion(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p>It is the newest from then on. VMs that are made from older ones stay as they are.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p>It becomes the newest version. VMs created from older versions do not change.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -465,7 +465,7 @@ func NewCopy(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p>A host that has both a copy and the pool reads the one into the other, byte by byte; where none has, a host with a copy sends it to one with the pool. A file of the pool that has those bytes already becomes the copy.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p>A host with a copy and the pool copies the file. If no host has both, a host with a copy sends it to a host with the pool. A file in the pool with the same checksum becomes the copy.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -485,7 +485,7 @@ func NewCopy(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.ChoiceField(f.field("host", kit.Field{Label: "Host", Value: f.In.Host, Hint: "Of a local pool: on which"}, "hostId"), f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.ChoiceField(f.field("host", kit.Field{Label: "Host", Value: f.In.Host, Hint: "Host (local pools only)"}, "hostId"), f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -682,12 +682,12 @@ func Delete(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if f.Member {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p>Its file is deleted for good.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p>The file is deleted permanently.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "files", Label: "Delete the files of its copies too", Hint: "Otherwise they stay in their pools, as files of nobody."}, f.In.Files).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "files", Label: "Delete the files of its copies", Hint: "Otherwise the files stay in their pools as unused volumes."}, f.In.Files).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -134,7 +134,7 @@ func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 	send := []kit.Sent{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
 	verify := kit.Act{Icon: "shield-check", Word: "Verify its checksum", Post: p.path("copies", "verify"), Send: send, Back: p.Link.String()}.As(states, fleet.ActVerify)
 	forget := kit.Act{
-		Icon: "x", Word: "Take out of the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Sure: "Take " + c.Volume + " out of the library? The file stays." + p.goesWith(c),
+		Icon: "x", Word: "Remove from the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Sure: "Take " + c.Volume + " from the library? The file stays." + p.goesWith(c),
 	}.As(states, fleet.ActForget)
 	at := kit.Link{Path: p.path("copies", "delete")}.With("pool", string(c.PoolID)).With("volume", c.Volume)
 	if c.HostID != "" {
@@ -158,9 +158,9 @@ func (p Page) goesWith(c fleet.ImageCopy) string {
 	case !last:
 		return ""
 	case len(p.Image.Versions) > 1:
-		return " It is the only copy of its version, which goes with it."
+		return " It is the only copy of its version, which is deleted with it."
 	}
-	return " It is the only copy of the image, which goes with it, and to whom it was published."
+	return " It is the only copy of the image, which is deleted with it, including its publications."
 }
 
 var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
@@ -194,7 +194,7 @@ func grantName(g fleet.ImageGrant) string {
 
 func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
 	return []kit.Act{{
-		Icon: "trash-2", Word: "Withdraw; what was made from it stays", Danger: true, Post: p.path("grants"), Into: "#grants",
+		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), Into: "#grants",
 		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }

@@ -50,7 +50,7 @@ func List(p *ListPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">what VMs are made from, and discs for their drives</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">disk images and ISOs for new VMs</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -391,7 +391,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("search", "No image matches", "Nothing here fits the filter. Take a word out of it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "No image matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var16), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -414,7 +414,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("disc", "No images yet", "Images come from an address, from a file that lies in a pool, or from a VM's disk. What is published to a project, its members make VMs from.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("disc", "No images yet", "Add an image from a URL, from a file in a pool, or from a VM's disk. Members of a project create VMs from images published to it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -563,7 +563,7 @@ func Show(p Page) templ.Component {
 			Crumbs: []kit.Crumb{{Text: "Images", Href: "/images"}}, Icon: kit.Icon("disc"), Title: p.Image.Name,
 			Acts: headActs(p), Tabs: p.tabs(),
 		}, kit.Following{
-			ID: "image-head", Keys: p.keys(), Href: p.Link.String(), Every: "30s", Gone: "This image is gone.", GoneHref: "/images",
+			ID: "image-head", Keys: p.keys(), Href: p.Link.String(), Every: "30s", Gone: "This image was deleted.", GoneHref: "/images",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var19), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -688,7 +688,7 @@ func versions(p Page) templ.Component {
 			}
 		}
 		if len(p.Image.Versions) == 0 {
-			templ_7745c5c3_Err = kit.Empty("disc", "No versions yet", "Add one: VMs are made from the newest, unless one asks for another.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("disc", "No versions yet", "Add a version: new VMs use the newest version by default.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -736,7 +736,7 @@ func versions(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if !v.Verified {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<span class=\"badge warn\" title=\"No host has told its checksum since its file changed last: it is read before a VM is made from it\">not verified</span> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<span class=\"badge warn\" title=\"No host has reported the checksum since the last change of the file: it is computed before a VM is created from it\">not verified</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -802,7 +802,7 @@ func versions(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Fact("VMs made from it", strings.Join(v.VMs, ", ")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Fact("VMs created from it", strings.Join(v.VMs, ", ")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -852,7 +852,7 @@ func copies(p Page, v fleet.ImageVersion) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(v.Copies) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<p class=\"pad muted\">It has no copy: nothing can be made from it.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<p class=\"pad muted\">It has no copy: no VM can be created from it.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1223,7 +1223,7 @@ func grants(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Image.Grants) == 0 {
-				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Members of projects do not see it. Those who run the hosts may always use it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Members of projects do not see it. Operators and administrators can always use it.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

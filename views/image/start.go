@@ -29,7 +29,7 @@ type StartPage struct {
 func (p StartPage) heads() []kit.Act {
 	restore := kit.Act{
 		Icon: "history", Word: "Restore the original set", Post: StartPath("restore"), Back: StartPath(),
-		Sure: "Restore the entries that came with Quantix? What was changed in them is lost. Entries that were added stay.",
+		Sure: "Restore the entries shipped with Quantix? Changes to them are lost. Added entries stay.",
 	}.Needs(p.Actor, policy.InfraChange)
 	add := kit.Act{Icon: "plus", Word: "Add entry", Href: StartPath("new"), Dialog: true}.Needs(p.Actor, policy.InfraChange)
 	return []kit.Act{restore, add}
@@ -42,7 +42,7 @@ func (p StartPage) states(v fleet.StartImageView) []fleet.ActionState {
 func (p StartPage) pullWhy(v fleet.StartImageView) string {
 	why := kit.Act{}.As(p.states(v), fleet.ActPull).Why
 	if why == "" && len(p.Pools.Options) == 0 {
-		why = "There is no pool to pull it into. Define one first."
+		why = "There is no pool for the image. Create a pool first."
 	}
 	return why
 }

@@ -49,7 +49,7 @@ func Start(p StartPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">addresses of the distributions themselves, which hosts download from</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">download URLs of the distributions</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -84,7 +84,7 @@ func Start(p StartPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.ChoiceField(kit.Field{Name: "host", Label: "Host, of a local pool"}, p.Hosts).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.ChoiceField(kit.Field{Name: "host", Label: "Host (local pools only)"}, p.Hosts).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -677,7 +677,7 @@ func EditStart(f StartForm) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Hint: "What the image is called: Debian 12", Attrs: plainText}, "name")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("name", kit.Field{Label: "Name", Value: f.In.Name, Required: true, Hint: "The image's name, such as Debian 12", Attrs: plainText}, "name")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -705,7 +705,7 @@ func EditStart(f StartForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("url", kit.Field{Label: "Address", Value: f.In.URL, Required: true, Hint: "https://…, or http://… with a checksum; without user, password or a question mark", Attrs: addressText}, "url")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("url", kit.Field{Label: "Address", Value: f.In.URL, Required: true, Hint: "https://…, or http://… with a checksum; without user, password or query string", Attrs: addressText}, "url")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -713,7 +713,7 @@ func EditStart(f StartForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Address of the checksums", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS. The host reads it first, so it fits each new build.", Attrs: addressText}, "checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Checksum file URL", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS. The host downloads it first, so it matches each new build.", Attrs: addressText}, "checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -721,7 +721,7 @@ func EditStart(f StartForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Or the checksum itself", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 of this one build", Attrs: plainText}, "checksum")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Checksum", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 of this one build", Attrs: plainText}, "checksum")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -729,7 +729,7 @@ func EditStart(f StartForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("file", kit.Field{Label: "File in the pool", Value: f.In.File, Hint: "Left empty, the last part of the address", Attrs: plainText}, "file")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("file", kit.Field{Label: "File in the pool", Value: f.In.File, Hint: "Empty: the last part of the URL", Attrs: plainText}, "file")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -803,7 +803,7 @@ func RemoveStart(f StartForm) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<p>What was pulled of it stays in the library. An entry that came with Quantix comes back with <em>Restore the original set</em>.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<p>Downloaded images stay in the library. Restore an entry shipped with Quantix with <em>Restore the original set</em>.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -30,7 +30,7 @@ type Sent struct{ Name, Value string }
 // Needs disables the act where the actor lacks the permission.
 func (a Act) Needs(actor fleet.Actor, r policy.Permission) Act {
 	if a.Why == "" && !policy.May(actor, r, "") {
-		a.Why = "You have no right to " + string(r) + ". Ask an administrator."
+		a.Why = "You do not have permission to " + string(r) + ". Ask an administrator."
 	}
 	return a
 }

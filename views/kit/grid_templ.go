@@ -106,7 +106,7 @@ func NoGrid(g Grid, each string) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Empty("search", "No host matches", "Nothing here fits the filter. Take a word out of it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Empty("search", "No host matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -27,7 +27,7 @@ type LabelPreview struct {
 // hosts summarizes the preview: "3 hosts match: h1, h2, h3. 1 of them does not have it yet: h1."
 func (p LabelPreview) hosts() string {
 	if p.All == 0 {
-		return "No host has all of these labels now. Those that get them get it then."
+		return "No host has all of these labels now. Hosts that get the labels later are assigned then."
 	}
 	var names, without []string
 	for _, h := range p.Hosts {
@@ -43,13 +43,13 @@ func (p LabelPreview) hosts() string {
 	out := Count(p.All, "host") + verb + named(names, p.All) + ". "
 	switch p.Without {
 	case 0:
-		return out + "All of them have it already."
+		return out + "All of these hosts are assigned."
 	case p.All:
-		return out + "None of them has it yet."
+		return out + "None of these hosts is assigned yet."
 	case 1:
-		return out + "1 of them does not have it yet: " + named(without, 1) + "."
+		return out + "1 of these hosts is not assigned yet: " + named(without, 1) + "."
 	}
-	return out + Count(p.Without, "host") + " of them do not have it yet: " + named(without, p.Without) + "."
+	return out + Count(p.Without, "host") + " of these hosts are not assigned yet: " + named(without, p.Without) + "."
 }
 
 func named(names []string, all int) string {
@@ -82,7 +82,7 @@ func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 func RetriedText(r fleet.Retried) string {
 	out := Count(len(r.Tasks), "host") + " will try again."
 	if r.Offline > 0 {
-		out += " Not heard: " + Count(r.Offline, "host") + "; they try by themselves when they are back."
+		out += " Offline: " + Count(r.Offline, "host") + "; they retry automatically when they are online again."
 	}
 	if r.More > 0 {
 		out += " " + Count(r.More, "more host") + " failed; ask again for them."

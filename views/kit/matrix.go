@@ -66,7 +66,7 @@ func HostsMatrix[T any](l Link, label string, head Columns, c HostStatuses[T]) M
 		m.Pager.Text += " of " + Count(all, "host")
 	}
 	if c.Filter != "" {
-		m.None = Empty("search", "No host matches", "Nothing here fits the filter.")
+		m.None = Empty("search", "No host matches", "Nothing matches the filter.")
 	}
 	return m
 }

@@ -237,7 +237,7 @@ func ViewsMenu(p SavedViewsPage) templ.Component {
 			}
 		}
 		if len(p.Views) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"menu-hint hint\">No views yet. One keeps the filter, the order and the columns that you see now.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"menu-hint hint\">No saved views yet. A view stores the current filter, sort order and columns.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -202,7 +202,7 @@ func BareTable[T any](t Table[T]) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = Empty("funnel", "The filter cannot be understood", t.Filter.Error).Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = Empty("funnel", "The filter is not valid", t.Filter.Error).Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

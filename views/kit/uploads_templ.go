@@ -41,7 +41,7 @@ func Uploads(all []fleet.Upload, back string) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <div class=\"card\"><header><h2>Your uploads</h2><span class=\"right muted small hide-narrow\">They go on while this page is open</span></header><ul class=\"uploads\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, " <div class=\"card\"><header><h2>Your uploads</h2><span class=\"right muted small hide-narrow\">Uploads continue while this page is open</span></header><ul class=\"uploads\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

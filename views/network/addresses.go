@@ -67,7 +67,7 @@ func (p ReservePage) dialog() kit.Dialog {
 func (p Page) reserve() kit.Act {
 	_, why := p.Network.Allows(fleet.ActAssign)
 	if s := p.Network.Spec; why == "" && (s.IPv4 == nil || s.IPv4.DHCP == nil) {
-		why = "The hosts give out no IPv4 addresses in this network."
+		why = "DHCP is off in this network."
 	}
 	return kit.Act{Icon: "plus", Word: "Reserve an address", Href: kit.ReserveAt(p.Network.ID, "", "", "", ""), Dialog: true}.When(why).Needs(p.Actor, policy.InfraChange)
 }
@@ -83,9 +83,9 @@ func (p Page) usedActs(u fleet.AddressInUse) []kit.Act {
 	keep := kit.Act{Icon: "lock", Word: "Reserve " + u.IP + " for it", Href: kit.ReserveAt(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
 	switch {
 	case strings.Contains(u.IP, ":"):
-		keep.Why = "Addresses of IPv6 cannot be reserved: guests choose them."
+		keep.Why = "IPv6 addresses cannot be reserved: guests choose them."
 	case u.Reserved:
-		keep.Why = "It is reserved already."
+		keep.Why = "The address is reserved."
 	case p.reserve().Why != "":
 		keep.Why = p.reserve().Why
 	}
@@ -113,7 +113,7 @@ func sizeWord(n int64) string {
 
 func nextHint(next string) string {
 	if next == "" {
-		return "Left empty: the one that the NIC has now. No other address is free."
+		return "Empty: the NIC's current address. No other address is free."
 	}
-	return "Left empty: the one that the NIC has now, or else " + next + ", the next that is free."
+	return "Empty: the NIC's current address, or else " + next + ", the next free address."
 }

@@ -51,18 +51,18 @@ func addresses(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "Whoever runs its DHCP knows them. What hosts tell of VMs' addresses is on the VMs' pages and in their list.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "The network's own DHCP server manages them. The VM list and VM pages show addresses that hosts report.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "info", "It was found on hosts; nobody defined its addresses here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "The network was discovered on hosts, so its addresses are not managed here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else if !policy.May(p.Actor, policy.InfraSee, "") {
-			templ_7745c5c3_Err = kit.Note("info", "info", "Who has which address is shown to those who run the hosts.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "Only operators and administrators see which VM has which address.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -213,13 +213,13 @@ func conflicts(b Book) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "The network has too many for one look, so conflicts may be missing here. Open the addresses of one host from the tab Hosts to see all of its.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "The network has too many NICs for one page, so conflicts may be missing. Open the addresses of one host in the tab Hosts to see all of them.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "info", "Not all NICs were looked at.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "info", "Not all NICs were checked.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var7), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -250,7 +250,7 @@ func ranges(all []fleet.RangeUse) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(all) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Ranges that DHCP gives out\"><table><thead><tr><th>Range</th><th class=\"num\">Addresses</th><th>In use where it is fullest</th><th class=\"num\">Reserved in it</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Ranges that DHCP gives out\"><table><thead><tr><th>Range</th><th class=\"num\">Addresses</th><th>In use on the fullest host</th><th class=\"num\">Reserved in it</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -356,7 +356,7 @@ func reservations(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(p.Book.Reservations) == 0 {
-			templ_7745c5c3_Err = kit.Empty("lock", "Nothing is reserved", "An address that is reserved for a NIC is the only one that DHCP gives it, on every host of the network, and nobody else gets it.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("lock", "Nothing is reserved", "DHCP gives a reserved address to its NIC only, on every host of the network.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -559,12 +559,12 @@ func inUse(p Page) templ.Component {
 		}
 		if len(p.Book.Rows) == 0 {
 			if p.Book.Find != "" {
-				templ_7745c5c3_Err = kit.Empty("search", "Nothing fits", "No address, MAC address, VM or host here has this in it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("search", "Nothing fits", "No address, MAC address, VM or host matches.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = kit.Empty("network", "No address is in use", "Hosts tell which addresses their guests have, from the guests' agents, leases and ARP, as soon as they have one.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("network", "No address is in use", "Hosts report the addresses of guests from guest agents, DHCP leases and ARP.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -912,7 +912,7 @@ func Reserve(p ReservePage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p>DHCP then gives this address to the NIC on each host of the network, and to nobody else. Guests that run keep their network; this one gets the address when it asks the next time.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p>DHCP gives this address to this NIC only, on each host of the network. A running guest gets it with its next DHCP request.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -932,7 +932,7 @@ func Reserve(p ReservePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Error: p.Errors.At("name"), Hint: "By which other guests of the network find it, where its hosts answer for names. It may be left out.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Error: p.Errors.At("name"), Hint: "DNS name within the network, if its hosts answer DNS. Optional.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

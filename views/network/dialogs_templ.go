@@ -267,7 +267,7 @@ func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 				}
 				ctx = templ.InitializeContext(ctx)
 				if n.Health.Hosts == 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>Quantix forgets the network. It is on no host.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>The network is removed from Quantix. It is assigned to no host.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -290,7 +290,7 @@ func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, " <p>It is refused while a VM has a NIC on it. What it is open to is forgotten, too.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, " <p>It is refused while a VM has a NIC on it. Its sharing is removed too.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -87,7 +87,7 @@ func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
 		}
 	}
 	if len(carriers) > 0 {
-		out = append(out, kit.Lack{Text: "Its agent reaches the portal by " + strings.Join(carriers, ", ") + ": a bridge on that stands only once the portal is reached through it.", When: forMode(fleet.NetworkUplink)})
+		out = append(out, kit.Lack{Text: "Its agent reaches the portal by " + strings.Join(carriers, ", ") + ": a bridge on it is kept only if the agent still reaches the portal through it.", When: forMode(fleet.NetworkUplink)})
 	}
 	if len(pools) > 0 {
 		out = append(out, kit.Lack{Text: "Virtual functions that are switched on: " + strings.Join(pools, ", ") + ".", When: forMode(fleet.NetworkSRIOV)})

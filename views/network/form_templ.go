@@ -73,7 +73,7 @@ func New(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: f.Name, Required: true, Error: f.Errors.At("name"),
-				Hint: "Lower-case letters, digits, dots and hyphens. It is also the network's name in libvirt on every host, so no host may have one of that name already.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Lower-case letters, digits, dots and hyphens. It is also the network's name in libvirt, so no host may have a network of that name.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -149,25 +149,25 @@ func New(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vni", Label: "VNI", Short: true, Value: f.VNI, Error: f.Errors.At("spec.vni"),
-				Hint:  "The overlay's number, 1 to 16777215, which no other overlay between these hosts has.",
+				Hint:  "VXLAN network identifier, 1 to 16777215, unique among these hosts.",
 				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("vni")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "underlay", Label: "Subnet between the hosts", Value: f.Underlay, Error: f.Errors.At("spec.underlay"),
-				Hint:  "Such as 10.50.0.0/24: each host takes the overlay's packets by its address in it, by UDP to port 4789. Nothing encrypts them: let it be a network of yours. A host that comes or goes is made known to the others.",
+				Hint:  "Such as 10.50.0.0/24: hosts exchange the overlay's packets by their addresses in this subnet, UDP port 4789. The packets are not encrypted: use a trusted network. Hosts learn of each other automatically.",
 				Attrs: plainText, Wrap: forField("underlay")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "device", Label: "Device of the hosts", Value: f.Device, Error: f.Errors.At("spec.device"),
-				Hint:  "Such as eth1. NAT and routed: the one device that guests may leave by; empty: whichever the host's routes say. Else the device that guests are on; where a bridge is made on it, its addresses and routes go there.",
+				Hint:  "Such as eth1. NAT and routed: the only device for guests' outgoing traffic; empty: by the host's routes. Otherwise the device that connects guests; a bridge created on it takes over its addresses and routes.",
 				Attrs: plainText, Wrap: forField("device")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: f.VLAN, Error: f.Errors.At("spec.vlan"),
-				Hint:  "1 to 4094. Empty: packets without a tag.",
+				Hint:  "1 to 4094. Empty: untagged packets.",
 				Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("vlan")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -239,7 +239,7 @@ func New(f Form) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</div><p class=\"hint\">In all of them the host itself and its guests do not reach one another by this device: give guests another NIC for that.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "</div><p class=\"hint\">In all macvtap modes, the host and its guests cannot reach each other through this device. Use another NIC for that.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -259,7 +259,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "stp", Label: "Spanning tree", Hint: "The bridge finds loops, as when a guest joins two networks. Whenever a port comes, some seconds pass before it forwards: a host that is reached by the device is away for that long."}, f.STP).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "stp", Label: "Spanning tree", Hint: "The bridge detects loops, for example when a guest bridges two networks. A new port forwards only after some seconds: a host reached through the device is unreachable for that time."}, f.STP).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -288,22 +288,22 @@ func New(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "gateway4", Label: "Address of the host, with prefix", Value: f.IPv4.Gateway, Error: f.Errors.At("spec.ipv4.gateway"),
-				Hint: "Such as 192.168.50.1/24: each host has this address in the network, and guests use it as their gateway. The subnet must not overlap another one of the hosts. Empty: no IPv4.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Such as 192.168.50.1/24: the address of each host in the network, and the guests' gateway. The subnet must not overlap another subnet of the hosts. Empty: no IPv4.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dhcp4", Label: "Give out addresses (DHCP)", Hint: "Each host runs dnsmasq for it. Leave it empty where guests have fixed addresses."}, f.IPv4.DHCP).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dhcp4", Label: "DHCP", Hint: "Each host runs dnsmasq. Clear it if guests have static addresses."}, f.IPv4.DHCP).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "ranges4", Label: "Ranges", Value: f.IPv4.Ranges, Error: f.Errors.Under("spec.ipv4.dhcp.ranges"),
-				Hint:  "One a line, first and last address: 192.168.50.100 - 192.168.50.199. At most 8.",
+				Hint:  "One range per line, first and last address: 192.168.50.100 - 192.168.50.199. At most 8.",
 				Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}, Wrap: templ.Attributes{"data-show-when": "dhcp4=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "leases4", Label: "Static leases", Value: f.IPv4.Leases, Error: f.Errors.Under("spec.ipv4.dhcp.leases"),
-				Hint:  "One a line: MAC address, address and, if you like, a name: 52:54:00:12:34:56 192.168.50.10 web. At most 256.",
+				Hint:  "One per line: MAC address, address and optional name: 52:54:00:12:34:56 192.168.50.10 web. At most 256.",
 				Attrs: templ.Attributes{"rows": "3", "spellcheck": "false"}, Wrap: templ.Attributes{"data-show-when": "dhcp4=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -329,12 +329,12 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dhcp6", Label: "Give out addresses (DHCPv6)", Hint: "Without it, guests in a /64 choose their addresses by themselves, if the hosts answer for names (DNS, below): else nobody tells them the subnet."}, f.IPv6.DHCP).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dhcp6", Label: "DHCPv6", Hint: "Without it, guests in a /64 choose their addresses by SLAAC, which requires DNS (below)."}, f.IPv6.DHCP).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "ranges6", Label: "Ranges", Value: f.IPv6.Ranges, Error: f.Errors.Under("spec.ipv6.dhcp.ranges"), ID: "ranges6",
-				Hint:  "One a line, first and last address: fd00:50::100 - fd00:50::1ff.",
+				Hint:  "One range per line, first and last address: fd00:50::100 - fd00:50::1ff.",
 				Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}, Wrap: templ.Attributes{"data-show-when": "dhcp6=yes"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -367,11 +367,11 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dns", Label: "Answer guests' questions for names (DNS)", Hint: "Each host's dnsmasq answers for the guests that it knows, and passes other questions on to the host's own resolver."}, f.DNS).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dns", Label: "DNS for guests", Hint: "Each host's dnsmasq resolves the names of its guests and forwards other queries to the host's resolver."}, f.DNS).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "domain", Label: "DNS domain", Value: f.Domain, Error: f.Errors.At("spec.domain"), Hint: "Of the guests' names, such as lab.example.org. Questions for names in it are never passed on.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "domain", Label: "DNS domain", Value: f.Domain, Error: f.Errors.At("spec.domain"), Hint: "DNS domain of the guests, such as lab.example.org. Queries in this domain are never forwarded.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -379,11 +379,11 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "bridge", Label: "Bridge device", Value: f.Bridge, Error: f.Errors.At("spec.bridge"), Hint: "Its name on every host, 15 characters at most. Empty: one is chosen. For a bridge that the hosts have already: its name.", Attrs: plainText, Wrap: forField("bridge")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "bridge", Label: "Bridge device", Value: f.Bridge, Error: f.Errors.At("spec.bridge"), Hint: "The bridge's name on every host, at most 15 characters. Empty: a name is chosen. For an existing bridge: its name.", Attrs: plainText, Wrap: forField("bridge")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "The largest packet. Empty: as much as there is room for, which is 1500, and in an overlay 50 less than between the hosts (70 by IPv6). VMs that are made here are told it by their NICs.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "Maximum packet size. Empty: 1500, and in an overlay 50 bytes less than between the hosts (70 with IPv6). The NICs of new VMs announce it to their guests.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -395,7 +395,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<p class=\"hint\">Each host that you tick makes and starts the network, and says how that went. More hosts can follow later.</p><p class=\"hint\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<p class=\"hint\">Each selected host creates and starts the network and reports the result. You can assign more hosts later.</p><p class=\"hint\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -403,7 +403,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, ">On each it is a network of its own: guests of different hosts do not meet in it.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, ">Each host has a separate network: guests on different hosts cannot reach each other through it.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

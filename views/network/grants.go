@@ -36,7 +36,7 @@ func grantValue(g fleet.NetworkGrant) string {
 
 func (p Page) grantActs(g fleet.NetworkGrant) []kit.Act {
 	return []kit.Act{{
-		Icon: "trash-2", Word: "Close; VMs on it stay", Danger: true, Post: p.grantsPath(), Into: "#grants",
+		Icon: "trash-2", Word: "Stop sharing; VMs on it stay", Danger: true, Post: p.grantsPath(), Into: "#grants",
 		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }

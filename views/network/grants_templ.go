@@ -70,13 +70,13 @@ func grants(p Page) templ.Component {
 							}()
 						}
 						ctx = templ.InitializeContext(ctx)
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "Neither security groups nor anti-spoofing work there: guests of a project it is shared with may use any address on it.")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "Security groups and anti-spoofing do not work there: guests of a project it is shared with can use any address.")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 						return nil
 					})
-					templ_7745c5c3_Err = kit.Note("warn", "triangle-alert", "Hosts cannot filter what passes NICs on it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.Note("warn", "triangle-alert", "Hosts cannot filter the traffic of NICs on this network.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -91,7 +91,7 @@ func grants(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " <div class=\"card\"><header><h2>Sharing</h2><span class=\"right muted small hide-narrow\">it leads out of the host; those who run the hosts may always use it</span></header>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " <div class=\"card\"><header><h2>Sharing</h2><span class=\"right muted small hide-narrow\">it leads out of the host; operators and administrators can always use it</span></header>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -16,8 +16,8 @@ var onHosts = kit.Columns{
 	{Key: "bridge", Label: "Bridge"},
 	{Key: "subnets", Label: "Subnets"},
 	{Key: "starts", Label: "Starts with the host"},
-	{Key: "says", Label: "What the host says"},
-	{Key: "heard", Label: "Heard"},
+	{Key: "says", Label: "Host report"},
+	{Key: "heard", Label: "Last seen"},
 }
 
 // onWires are the columns for networks without an address on the hosts.
@@ -27,8 +27,8 @@ var onWires = kit.Columns{
 	{Key: "uplink", Label: "Goes out by"},
 	{Key: "mtu", Label: "MTU"},
 	{Key: "starts", Label: "Starts with the host"},
-	{Key: "says", Label: "What the host says"},
-	{Key: "heard", Label: "Heard"},
+	{Key: "says", Label: "Host report"},
+	{Key: "heard", Label: "Last seen"},
 }
 
 // onOverlays are onWires with the overlay's endpoint and peers.

@@ -139,9 +139,9 @@ func lastKnown(h fleet.NetworkHost, now time.Time) string {
 	case fleet.Fresh(h.SeenAt, now) || h.Status == nil:
 		return ""
 	case h.Status.Active:
-		return "The host is not heard. Last known: active."
+		return "The host is offline. Last known: active."
 	}
-	return "The host is not heard. Last known: inactive."
+	return "The host is offline. Last known: inactive."
 }
 
 var forwardWords = map[string]string{"nat": "NAT", "route": "Routed", "bridge": "Bridged", "open": "Open", "": "Isolated"}

@@ -204,7 +204,7 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case h.Leaving && !fleet.Fresh(h.SeenAt, now):
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\">It is released when the host is heard again.</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\">It is released when the host is online again.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -227,12 +227,12 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 				return templ_7745c5c3_Err
 			}
 		case stoppedByOthers(h):
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"warn\">Stopped on the host by somebody else. Start it when it shall be used again.</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"warn\">Stopped on the host outside Quantix. Start it to use it again.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case h.State == fleet.NetworkPending:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<span class=\"muted\">The host has not said anything yet.</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<span class=\"muted\">The host has not reported yet.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

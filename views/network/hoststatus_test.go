@@ -16,7 +16,7 @@ func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
 	silent := noon.Add(-31 * time.Second)
 	net := fleet.NetworkHost{SeenAt: &silent, Status: &fleet.NetworkStatus{Active: true}}
-	if word := rendered.Text(t, chip(net, noon)); word != "Unknown" || lastKnown(net, noon) != "The host is not heard. Last known: active." {
+	if word := rendered.Text(t, chip(net, noon)); word != "Unknown" || lastKnown(net, noon) != "The host is offline. Last known: active." {
 		t.Errorf("the network reads %q, %q", word, lastKnown(net, noon))
 	}
 	heard := noon.Add(-29 * time.Second)

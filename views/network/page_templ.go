@@ -99,7 +99,7 @@ func Show(p Page) templ.Component {
 			Crumbs: []kit.Crumb{{Text: "Networks", Href: "/networks"}}, Icon: kit.Icon("network"), Title: p.Network.Name,
 			Acts: headActs(p), Tabs: p.tabs(),
 		}, kit.Following{
-			ID: "network-head", Keys: p.key(), Href: p.Link.String(), Every: "10s", Gone: "This network is gone.", GoneHref: "/networks",
+			ID: "network-head", Keys: p.key(), Href: p.Link.String(), Every: "10s", Gone: "This network was deleted.", GoneHref: "/networks",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -231,7 +231,7 @@ func body(p Page) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if p.Tab == "vms" {
-				templ_7745c5c3_Err = vm.Briefs("VMs on this network", p.VMs, policy.May(p.Actor, policy.InfraSee, ""), kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "No VM that you may see has a NIC on it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = vm.Briefs("VMs on this network", p.VMs, policy.May(p.Actor, policy.InfraSee, ""), kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "No VM that you can see has a NIC on it.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -249,13 +249,13 @@ func body(p Page) templ.Component {
 							}()
 						}
 						ctx = templ.InitializeContext(ctx)
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "Which hosts have this network is shown to those who run the hosts.")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "Only operators and administrators see the network's hosts.")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 						return nil
 					})
-					templ_7745c5c3_Err = kit.Note("info", "info", "Your VMs are drawn.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.Note("info", "info", "Only your VMs are shown.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -264,7 +264,7 @@ func body(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = topology.Show(p.Network.Name, "It is on no host, and no VM that you may see is on it.", topology.OfNetwork(p.Picture, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = topology.Show(p.Network.Name, "It is on no host, and no VM that you can see uses it.", topology.OfNetwork(p.Picture, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -279,7 +279,7 @@ func body(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if !policy.May(p.Actor, policy.InfraSee, "") {
-				templ_7745c5c3_Err = kit.Note("info", "info", "Which hosts have this network is shown to those who run the hosts.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Note("info", "info", "Only operators and administrators see the network's hosts.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

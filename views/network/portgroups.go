@@ -36,7 +36,7 @@ type DefaultGroup struct {
 }
 
 var guards = []kit.Option{
-	{Value: "", Text: "as is usual: on for tenants' NICs"}, {Value: "on", Text: "on"}, {Value: "off", Text: "off, for tenants' NICs too"},
+	{Value: "", Text: "default: on for tenants' NICs"}, {Value: "on", Text: "on"}, {Value: "off", Text: "off, for tenants' NICs too"},
 }
 
 // GroupPage is the dialog of a new or existing port group.
@@ -109,7 +109,7 @@ func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
 		Sure: "Delete the port group " + g.Name + "?",
 	}
 	if g.VMs > 0 {
-		remove.Why = kit.Count(g.VMs, "VM") + " with NICs on it: put these on something else first."
+		remove.Why = kit.Count(g.VMs, "VM") + " with NICs on it: connect these NICs to another network first."
 	}
 	acts := []kit.Act{kit.Act{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.Needs(p.Actor, policy.InfraChange)}
 	for _, x := range g.Grants {
@@ -131,7 +131,7 @@ func openTo(n fleet.NetworkView, g fleet.PortGroupUse) string {
 	case !g.Restricted && !n.Restricted:
 		return "all projects"
 	case !g.Restricted:
-		names = append(names, "whom the network is open to")
+		names = append(names, "all who can use the network")
 	}
 	return kit.Dash(strings.Join(names, ", "))
 }

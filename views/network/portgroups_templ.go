@@ -50,18 +50,18 @@ func groups(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "Port groups are of networks that are defined here.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "Only networks created here have port groups.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "info", "It was found on hosts; nobody defined it here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "The network was discovered on hosts and is not managed here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"card\"><header><h2>Port groups</h2><span class=\"right muted small hide-narrow\">NICs on one get its settings, on every host of the network</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"card\"><header><h2>Port groups</h2><span class=\"right muted small hide-narrow\">NICs in a port group get its settings on every host of the network</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -74,7 +74,7 @@ func groups(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Groups.All) == 0 {
-				templ_7745c5c3_Err = kit.Empty("layers", "No port groups", "A port group is a part of the network with bounds of its own: what each NIC on it may send and receive, and who may use it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("layers", "No port groups", "A port group is a set of NIC settings of the network: VLAN, rate limits, filters and sharing.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -366,7 +366,7 @@ func Group(p GroupPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p>Each host of the network goes by it at once, also for the NICs that are on it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p>It takes effect immediately on each host of the network, also for its current NICs.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -419,7 +419,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "restricted", Label: "Only for projects it is shared with", Hint: "Otherwise whoever may use the network may use it."}, p.In.Restricted).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "restricted", Label: "Only for projects it is shared with", Hint: "Otherwise everyone who can use the network can use the port group."}, p.In.Restricted).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -433,7 +433,7 @@ func Group(p GroupPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: p.In.VLAN, Error: p.Errors.At("vlan"), Hint: "1 to 4094, the tag of the NICs' frames; of a trunk, the VLAN of frames without a tag. Empty: none.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "vlan", Label: "VLAN", Short: true, Value: p.In.VLAN, Error: p.Errors.At("vlan"), Hint: "1 to 4094: the VLAN of the NICs; on a trunk, the native VLAN. Empty: none.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -441,7 +441,7 @@ func Group(p GroupPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "trunk", Label: "Trunk", Value: p.In.Trunk, Hint: "Further VLANs, whose tags the guest sees and sets: 20, 30.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "trunk", Label: "Trunk", Value: p.In.Trunk, Hint: "VLANs that the guest tags itself: 20, 30.", Attrs: plainText}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -450,7 +450,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("What passes NICs that name nothing of their own", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Legend("Default filters of NICs", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -474,7 +474,7 @@ func Group(p GroupPage) templ.Component {
 					}
 				} else {
 					if len(p.Groups) == 0 {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<p class=\"muted\">There is no security group of the fleet, which alone every project may use. <a href=\"/security-groups/new\">Make one</a>.</p>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<p class=\"muted\">There is no fleet-wide security group. Only these can be used by every project. <a href=\"/security-groups/new\">Make one</a>.</p>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -538,11 +538,11 @@ func Group(p GroupPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "guard", Label: "Anti-spoofing", Value: p.In.Guard, Hint: "Of NICs that come, and of those that follow the port group already."}, guards).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "guard", Label: "Anti-spoofing", Value: p.In.Guard, Hint: "For new NICs, and for NICs that follow the port group."}, guards).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, " <p class=\"hint\">NICs on it that follow it change at once, also of guests that run.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, " <p class=\"hint\">NICs that follow the port group change immediately, also of running guests.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -551,7 +551,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("What each NIC may receive", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Legend("Incoming rate per NIC", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -571,7 +571,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.Legend("What each NIC may send", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Legend("Outgoing rate per NIC", kit.HelpPortGroup).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

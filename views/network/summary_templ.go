@@ -50,13 +50,13 @@ func summary(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "What it is says each host that has it.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "Each host reports its own settings.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "info", "It was found on hosts; nobody defined it here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "The network was discovered on hosts and is not managed here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -111,7 +111,7 @@ func summary(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "Its reserved addresses and its port groups can, in tabs of their own. To change anything else, define another one, put the VMs on that, and delete this one. To use it on further hosts, assign it to them.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "Only its reserved addresses and port groups can be changed, in their tabs. For other changes create a new network, connect the VMs to it, and delete this one. To use it on more hosts, assign it to them.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -557,7 +557,7 @@ func onNoHost(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if p.Network.Spec == nil {
-			templ_7745c5c3_Err = kit.Empty("server", "On no host", "No host reports this network any more.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("server", "On no host", "No host reports this network anymore.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -580,7 +580,7 @@ func onNoHost(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign it to hosts; each then makes and starts it, and says here how that went.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var22), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign it to hosts: each host creates and starts it and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var22), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -128,7 +128,7 @@ func Account(p AccountPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Projects) == 0 && p.User.Role == fleet.RoleNone {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "<p class=\"state small\">You have no role yet, so there is nothing to see. Ask an administrator for a role in a project.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "<p class=\"state small\">You have no role yet. Ask an administrator for a role in a project.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -167,7 +167,7 @@ func Account(p AccountPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "</dd></dl><div class=\"pad stack tight\"><p class=\"muted small\">Changing your password ends every other session of yours. API tokens stay.</p><form method=\"post\" action=\"/sign-out\"><button class=\"btn small\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "</dd></dl><div class=\"pad stack tight\"><p class=\"muted small\">Changing your password ends your other sessions. API tokens stay valid.</p><form method=\"post\" action=\"/sign-out\"><button class=\"btn small\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

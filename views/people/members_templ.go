@@ -48,7 +48,7 @@ func addMember(p ProjectPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Add.Users.Options) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"muted\">Everybody who needs a role here has one. <a href=\"/users/new\">Make a user</a> to add somebody new.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"muted\">Every user has a role in this project. <a href=\"/users/new\">Make a user</a> to add a user.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -82,7 +82,7 @@ func Project(p ProjectPage) templ.Component {
 		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
 			Crumbs: []kit.Crumb{{Text: "Projects", Href: "/projects"}}, Icon: kit.Icon("folder"), Title: p.Project.Name, Acts: projectActs(p.acts()),
 			Tabs: []kit.Tab{{Text: "Members", Href: p.path(), Here: true, Count: strconv.Itoa(len(p.Members))}},
-		}, kit.Following{ID: "project-head", Keys: "projects", Href: p.path(), Every: "30s", Gone: "This project is gone.", GoneHref: "/projects"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		}, kit.Following{ID: "project-head", Keys: "projects", Href: p.path(), Every: "30s", Gone: "This project was deleted.", GoneHref: "/projects"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -126,7 +126,7 @@ func Project(p ProjectPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "<p class=\"muted small\">Administrators, operators and viewers of the whole fleet reach this project too; they are not listed here.</p></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, "<p class=\"muted small\">Users with a fleet-wide role also have access; they are not listed here.</p></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

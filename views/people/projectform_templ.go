@@ -158,7 +158,7 @@ func ProjectDelete(x fleet.Project, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>With it go:</p><ul class=\"goes\"><li>the roles that people have in it; the people themselves stay</li><li>the history of its tasks</li></ul><p>It is refused while the project has VMs.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>With it go:</p><ul class=\"goes\"><li>the roles in it; the users stay</li><li>its task history</li></ul><p>It is refused while the project has VMs.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

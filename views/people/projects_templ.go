@@ -48,7 +48,7 @@ func Projects(p ProjectsPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">group VMs, and the people who may use them</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">groups of VMs and the users with access to them</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -96,7 +96,7 @@ func Projects(p ProjectsPage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Empty("folder", "No projects yet", "Every VM belongs to a project. Make the first one, and give people roles in it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("folder", "No projects yet", "Every VM belongs to a project. Create the first project and give users roles in it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -25,13 +25,13 @@ func roleWord(r fleet.Role) string {
 	case fleet.RoleMember:
 		return "Member"
 	}
-	return "Only what projects grant"
+	return "Project roles only"
 }
 
-var memberRoles = []kit.Option{{Value: "member", Text: "Member: makes and runs VMs"}, {Value: "viewer", Text: "Viewer: sees them"}}
+var memberRoles = []kit.Option{{Value: "member", Text: "Member: creates and runs VMs"}, {Value: "viewer", Text: "Viewer: sees them"}}
 
 var globalRoles = []kit.Option{
-	{Value: "", Text: "None: only what projects grant"},
+	{Value: "", Text: "None: project roles only"},
 	{Value: "viewer", Text: "Viewer: sees everything"},
 	{Value: "operator", Text: "Operator: everything but users, projects and join tokens"},
 	{Value: "admin", Text: "Administrator: everything"},

@@ -73,7 +73,7 @@ func Tokens(p TokensPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "</h2></header><div class=\"pad stack tight\"><p>Copy it now: it is shown this once. Programs send it as <span class=\"mono\">Authorization: Bearer …</span></p><div class=\"code secret\"><pre id=\"token-secret\" tabindex=\"0\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "</h2></header><div class=\"pad stack tight\"><p>Copy it now: it is shown only once. Programs send it as <span class=\"mono\">Authorization: Bearer …</span></p><div class=\"code secret\"><pre id=\"token-secret\" tabindex=\"0\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -117,7 +117,7 @@ func Tokens(p TokensPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<p class=\"muted small\">A token can do what you can do. The API is described at <a href=\"/api/v1/openapi.json\">/api/v1/openapi.json</a>.</p></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<p class=\"muted small\">A token has your permissions. The API is documented at <a href=\"/api/v1/openapi.json\">/api/v1/openapi.json</a>.</p></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -218,7 +218,7 @@ func tokenList(p TokensPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Tokens) == 0 {
-			templ_7745c5c3_Err = kit.Empty("key-round", "No tokens", "Make one for each program that uses the API, so that it can be ended alone.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("key-round", "No tokens", "Create one token for each program that uses the API, so that you can revoke it separately.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -128,7 +128,7 @@ func NewUser(f UserForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<p class=\"hint\">Quantix makes a password for one use and shows it once. It must be changed at the first sign-in.</p></fieldset>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<p class=\"hint\">Quantix creates a one-time password and shows it once. It must be changed at the first sign-in.</p></fieldset>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -176,16 +176,16 @@ func userFields(f UserForm) templ.Component {
 			templ_7745c5c3_Var6 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: f.Name, Required: true, Error: f.Errors.At("name"), Hint: "Lower-case letters, digits and . _ @ -; it is typed to sign in.",
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: f.Name, Required: true, Error: f.Errors.At("name"), Hint: "Lower-case letters, digits and . _ @ -; used to sign in.",
 			Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "role", Label: "Role in the whole fleet", Value: f.Role, Error: f.Errors.At("role"), Hint: "Roles in single projects come on top; they are given on the project's page."}, globalRoles).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "role", Label: "Fleet-wide role", Value: f.Role, Error: f.Errors.At("role"), Hint: "Project roles are added to it; assign them on the project's page."}, globalRoles).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "disabled", Label: "Disabled", Hint: "Cannot sign in; open sessions and API tokens end at once."}, f.Disabled).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "disabled", Label: "Disabled", Hint: "The user cannot sign in; open sessions and API tokens end immediately."}, f.Disabled).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -417,7 +417,7 @@ func UserDelete(u fleet.User, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<p>With the user go:</p><ul class=\"goes\"><li>open sessions and API tokens; programs that use them are refused at once</li><li>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, "<p>Also deleted:</p><ul class=\"goes\"><li>open sessions and API tokens; programs that use them are refused immediately</li><li>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -430,7 +430,7 @@ func UserDelete(u fleet.User, e kit.Errors) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, " in projects</li></ul><p>VMs and what the user did stay, also in the history. To keep somebody out for a while, disable the user instead.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, " in projects</li></ul><p>VMs and the history of the user's actions stay. To block the user for a while, disable the user instead.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -19,7 +19,7 @@ func TestActWithoutPermissionHasReason(t *testing.T) {
 		act  kit.Act
 		want string // reason; empty: the act is enabled
 	}{
-		"no right":        {Acts(viewer, fleet.PoolView{})[4], "Ask an administrator."},
+		"do not have permission":        {Acts(viewer, fleet.PoolView{})[4], "Ask an administrator."},
 		"the right":       {Acts(admin, fleet.PoolView{})[4], ""},
 		"being deleted":   {Acts(admin, fleet.PoolView{Pool: fleet.Pool{DeletedAt: &gone}})[4], "The pool is being deleted"},
 		"the first stays": {kit.Act{Icon: "plug", Why: "First."}.When("Second.").Needs(viewer, "anything"), "First."},

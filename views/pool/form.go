@@ -70,7 +70,7 @@ func (f Form) secretField() kit.Field {
 
 func secretField(label, hint string, e kit.Errors, wrap templ.Attributes) kit.Field {
 	return kit.Field{
-		Name: "secret", Label: label, Type: "password", Hint: hint + " It is kept encrypted, given to the hosts of the pool alone, and never shown again.", Error: e.At("secret"), Wrap: wrap,
+		Name: "secret", Label: label, Type: "password", Hint: hint + " It is stored encrypted, sent only to the hosts of the pool, and never shown again.", Error: e.At("secret"), Wrap: wrap,
 		Attrs: templ.Attributes{"autocomplete": "new-password", "spellcheck": "false", "maxlength": "255"},
 	}
 }

@@ -183,12 +183,12 @@ func New(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"), Wrap: forKinds(filed()),
-				Hint: "Where the volumes are, such as /srv/vm. What is not a directory already is mounted here. A directory that is missing is made. Each host's agent says where pools may be (its poolRoots), and refuses other places.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "The directory of the volumes, such as /srv/vm. Network storage is mounted there. A missing directory is created. Each host's agent accepts only paths in its poolRoots.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "shared", Label: "Shared storage", Error: f.Errors.At("spec.shared"),
-				Hint: "Tick it where the directory is one storage that all hosts see: NFS, CephFS or GFS2 that somebody mounted already. Its capacity then counts once, and a VM's disks are there on every host. Leave it empty where every host has a disk of its own.",
+				Hint: "Select it if the directory is the same storage on all hosts: NFS, CephFS or GFS2 that is already mounted. Its capacity then counts once, and VMs can run on every host. Clear it if each host has its own disk.",
 				Wrap: forKinds(sharable())}, f.Spec.Shared).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -205,7 +205,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<p class=\"hint\">Each host that you tick mounts or starts the pool and says how that went. More can follow later.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<p class=\"hint\">Each selected host mounts or starts the pool and reports the result. You can assign more hosts later.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

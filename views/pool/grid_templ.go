@@ -362,7 +362,7 @@ func gridLegend() templ.Component {
 			templ_7745c5c3_Var17 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "<ul class=\"legend boxes\" aria-label=\"What the boxes mean\"><li><i class=\"ok\"></i>healthy</li><li><i class=\"warn\"></i>degraded</li><li><i class=\"bad\"></i>failed</li><li><i class=\"unknown\"></i>unknown</li></ul>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "<ul class=\"legend boxes\" aria-label=\"Legend\"><li><i class=\"ok\"></i>healthy</li><li><i class=\"warn\"></i>degraded</li><li><i class=\"bad\"></i>failed</li><li><i class=\"unknown\"></i>unknown</li></ul>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -15,9 +15,9 @@ var onHosts = kit.Columns{
 	{Key: "used", Label: "Used", Class: "w-bar"},
 	{Key: "free", Label: "Free", Class: "num"},
 	{Key: "path", Label: "Mounted at"},
-	{Key: "says", Label: "What the host says"},
+	{Key: "says", Label: "Host report"},
 	{Key: "host", Label: "Host is"},
-	{Key: "heard", Label: "Heard"},
+	{Key: "heard", Label: "Last seen"},
 }
 
 func (p Page) matrix() kit.Matrix[fleet.PoolHost] {

@@ -53,7 +53,7 @@ func onNoHost(p Page) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign it to hosts; each then mounts or starts it, and says here how that went.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign it to hosts: each host mounts or starts it and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -122,7 +122,7 @@ func health(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if stoppedByOthers(cell) {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"muted\">It was stopped on the host by somebody else, and is started only when you ask for it.</span> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"muted\">It was stopped on the host outside Quantix. Start it to use it again.</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -219,7 +219,7 @@ func health(p Page) templ.Component {
 			}
 		}
 		if n := p.Pool.Health.Failed; n > 3 {
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", strconv.Itoa(n-3)+" more hosts cannot use it; the table says why.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", strconv.Itoa(n-3)+" more hosts cannot use it; the table shows the reasons.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -229,7 +229,7 @@ func health(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if !p.infra() {
-			templ_7745c5c3_Err = kit.Note("info", "info", "What each host says is shown to those who run the hosts.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "Only operators and administrators see the status on each host.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -314,12 +314,12 @@ func capacity(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " in all.</p><p class=\"muted\">VMs have its volumes as they are; how full those are, their guests know.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " in all.</p><p class=\"muted\">VMs use its volumes as whole disks; only their guests know how full they are.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else if h.CapacityBytes == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<p class=\"muted\">No healthy host says how much there is.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<p class=\"muted\">No healthy host reports the capacity.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -73,7 +73,7 @@ func lastKnown(cell fleet.PoolHost) string {
 	case cell.State != fleet.PoolUnknown:
 		return ""
 	case cell.Status == nil:
-		return "The host is not heard and never said anything."
+		return "The host is offline and has never reported."
 	case cell.Status.CapacityBytes > 0:
 		return "Last known: " + strings.ToLower(cell.Status.State.Word()) + ", " + kit.Bytes(cell.Status.UsedBytes) + " of " + kit.Bytes(cell.Status.CapacityBytes) + " used."
 	}

@@ -178,14 +178,14 @@ func Cells(head kit.Columns, v fleet.PoolView, h fleet.PoolHost, now time.Time) 
 					return templ_7745c5c3_Err
 				}
 				if took := took(h); took != "" {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<small class=\"took\" title=\"How long 4 KiB take to reach the storage, and to be read back\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, "<small class=\"took\" title=\"Time to write 4 KiB to the storage and to read it back\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var9 string
 					templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(took)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/hoststatus.templ`, Line: 36, Col: 102}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/hoststatus.templ`, Line: 36, Col: 95}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 					if templ_7745c5c3_Err != nil {
@@ -602,7 +602,7 @@ func words(cell fleet.PoolHost) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case !cell.Assigned && cell.State == fleet.PoolUnknown:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<span class=\"muted\">It is released when the host is heard again.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<span class=\"muted\">It is released when the host is online again.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -625,7 +625,7 @@ func words(cell fleet.PoolHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case stoppedByOthers(cell):
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"warn\">Stopped on the host by somebody else. Start it when it shall be used again.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"warn\">Stopped on the host outside Quantix. Start it to use it again.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -648,7 +648,7 @@ func words(cell fleet.PoolHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case cell.State == fleet.PoolPending:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<span class=\"muted\">The host has not said anything yet.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<span class=\"muted\">The host has not reported yet.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

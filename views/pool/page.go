@@ -64,7 +64,7 @@ func (p Page) liveKeys() string {
 
 func (p Page) noVMs() string {
 	if p.Filter.Value != "" {
-		return "None that fits the filter has a disk in this pool."
+		return "No VM that matches the filter has a disk in this pool."
 	}
-	return "No VM that you may see has a disk in this pool."
+	return "No VM that you can see has a disk in this pool."
 }

@@ -97,7 +97,7 @@ func Show(p Page) templ.Component {
 			Crumbs: []kit.Crumb{{Text: "Storage", Href: "/pools"}}, Icon: kit.Icon("database", kit.Severity(p.Pool.Health.Severity)), Title: p.Pool.Name,
 			Acts: headActs(p), Tabs: p.tabs(),
 		}, kit.Following{
-			ID: "pool-head", Keys: p.key(), Href: p.Link.String(), Every: "10s", Gone: "This pool is gone.", GoneHref: "/pools",
+			ID: "pool-head", Keys: p.key(), Href: p.Link.String(), Every: "10s", Gone: "This pool was deleted.", GoneHref: "/pools",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

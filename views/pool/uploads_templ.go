@@ -60,20 +60,20 @@ func UploadVolume(p VolumePage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<noscript><p>A browser sends a file piece by piece, and goes on after a lost connection, only with scripts. Without them, send it from a terminal, with an API token from <em>Account</em>: <code>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<noscript><p>Resumable uploads in the browser require JavaScript. Without it, upload from a terminal with an API token from <em>Account</em>: <code>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var4 string
 				templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinStringErrs(p.curl())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/uploads.templ`, Line: 14, Col: 198}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/uploads.templ`, Line: 14, Col: 152}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</code></p></noscript><p>The file goes to a host of the pool, straight through the portal. The host looks at what it is, and gives it its name when it is whole: a qcow2, raw or ISO image that refers to no other file and is not packed, or an appliance to import: an OVA archive, VMDK, VHDX, VHD or VDI.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</code></p></noscript><p>The portal streams the file to a host of the pool. The host inspects it and adds it to the pool when it is complete. Accepted: qcow2, raw and ISO images without a backing file and not compressed, and appliances to import: OVA archives, VMDK, VHDX, VHD or VDI.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -148,7 +148,7 @@ func UploadVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Error: p.Errors.At("name"), Required: true, Hint: "The name of its file in the pool. A name that ends in .iso is for drives.",
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Error: p.Errors.At("name"), Required: true, Hint: "The file's name in the pool. Names that end in .iso are CD-ROM images.",
 					Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "maxlength": "200"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -157,7 +157,7 @@ func UploadVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "checksum", Label: "Checksum", Value: p.In.Checksum, Error: p.Errors.At("checksum"), Hint: "Optional: where you know it, the host compares, and keeps nothing else.",
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "checksum", Label: "Checksum", Value: p.In.Checksum, Error: p.Errors.At("checksum"), Hint: "Optional. The host keeps the file only if its checksum matches.",
 					Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "maxlength": "200", "placeholder": "SHA-256 or SHA-512"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err

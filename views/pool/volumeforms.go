@@ -49,9 +49,9 @@ func (p VolumePage) curl() string {
 
 // checksumHint explains why a checksum matters; for a catalog image, why its checksum is not filled in.
 func checksumHint(p VolumePage) string {
-	const stake = " Without it, whoever has that server, or its name, decides what your VMs run."
+	const stake = " Without a checksum, whoever controls that server or its name decides what your VMs run."
 	if p.Start.ChecksumURL != "" {
-		return "It is another for each build of " + p.Start.Name + ": the host reads it from the address above."
+		return "It is another for each build of " + p.Start.Name + ": the host downloads it from the address above."
 	}
 	return "Copy it from a page that you trust." + stake
 }

@@ -133,7 +133,7 @@ func NewVolume(p VolumePage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "format", Label: "Format", Error: p.Errors.At("format"), Hint: "qcow2 grows as it is written to and takes snapshots; raw is what its bytes are."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "format", Label: "Format", Error: p.Errors.At("format"), Hint: "qcow2 is thin-provisioned and supports snapshots; raw is a plain disk image."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -158,7 +158,7 @@ func NewVolume(p VolumePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.Pool.Spec.Kind.Is().Files {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "full", Label: "Take all of its room at once", Hint: "Otherwise it takes room as it is written to. To take it all may last long, and can be watched in the task."}, p.In.Full).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "full", Label: "Preallocate", Hint: "Otherwise the volume is thin-provisioned. Preallocation can take long; the task shows its progress."}, p.In.Full).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -241,7 +241,7 @@ func FetchVolume(p VolumePage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<p>A host of the pool downloads the file, looks at what it is, and gives it its name when it is whole: a qcow2, raw or ISO image that refers to no other file and is not packed.</p><div class=\"row-flex\" role=\"group\" aria-label=\"Well-known images\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<p>A host of the pool downloads the file, inspects it and adds it to the pool when it is complete. Accepted: qcow2, raw and ISO images without a backing file and not compressed.</p><div class=\"row-flex\" role=\"group\" aria-label=\"Well-known images\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -281,7 +281,7 @@ func FetchVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "url", Label: "Address", Value: p.In.URL, Error: p.Errors.At("url"), Required: true, Hint: "https://…, or http://… with the checksum, without user, password or a question mark: the address is kept with the order, so take none that itself lets people in.",
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "url", Label: "Address", Value: p.In.URL, Error: p.Errors.At("url"), Required: true, Hint: "https://…, or http://… with a checksum; without user, password or query string. The URL is stored in the task, so use no URL that contains a secret.",
 					Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "inputmode": "url", "maxlength": "2000"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -290,7 +290,7 @@ func FetchVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "checksumUrl", Label: "Address of the checksums", Value: p.In.ChecksumURL, Error: p.Errors.At("checksumUrl"), Hint: "https://… of a file such as SHA256SUMS that names the image. The host reads it first.",
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "checksumUrl", Label: "Checksum file URL", Value: p.In.ChecksumURL, Error: p.Errors.At("checksumUrl"), Hint: "https://… of a file such as SHA256SUMS that lists the image. The host downloads it first.",
 					Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "inputmode": "url", "maxlength": "2000"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -299,7 +299,7 @@ func FetchVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "checksum", Label: "Or the checksum itself", Value: p.In.Checksum, Error: p.Errors.At("checksum"), Hint: checksumHint(p),
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "checksum", Label: "Checksum", Value: p.In.Checksum, Error: p.Errors.At("checksum"), Hint: checksumHint(p),
 					Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "maxlength": "200", "placeholder": "SHA-256 or SHA-512"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -308,7 +308,7 @@ func FetchVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Error: p.Errors.At("name"), Hint: "The name of its file in the pool; left empty, the last part of the address. A name that ends in .iso is for drives.",
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: p.In.Name, Error: p.Errors.At("name"), Hint: "The file's name in the pool. Empty: the last part of the URL. Names that end in .iso are CD-ROM images.",
 					Attrs: templ.Attributes{"autocomplete": "off", "autocapitalize": "none", "spellcheck": "false", "maxlength": "200"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -432,7 +432,7 @@ func onHost(p VolumePage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "host", Label: "Host", Error: p.Errors.At("hostId"), Hint: "Each host has its own files in this pool."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "host", Label: "Host", Error: p.Errors.At("hostId"), Hint: "Each host has separate files in this pool."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -464,7 +464,7 @@ func overcommit(p VolumePage) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if p.In.Overcommit || p.Errors.At("overcommit") != "" {
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "overcommit", Label: "Promise more than the pool has", Error: p.Errors.At("overcommit")}, p.In.Overcommit).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "overcommit", Label: "Overcommit the pool", Error: p.Errors.At("overcommit")}, p.In.Overcommit).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -532,7 +532,7 @@ func GrowVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, " now. What is in it stays; a file system in it has to be grown too, by whoever uses it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, " now. Contents stays; a file system in it has to be grown too, by whoever uses it.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -831,7 +831,7 @@ func RenameVolume(p VolumePage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<p class=\"wrap\">Its content stays as it is. Whoever knows it by its old name outside of Quantix does not find it any more; its host looks who uses it before.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<p class=\"wrap\">Its content does not change. Software outside Quantix that uses the old name no longer finds it; its host checks first whether a domain uses it.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -923,11 +923,11 @@ func WipeVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, ") stay.</p><ul class=\"goes\"><li>It is done once. Where its host is lost in the middle, nobody can tell how far it came; the task can be cancelled, and what is in the volume is undefined then.</li><li>All that the file has on its storage is written over; where it has holes, there is nothing.</li></ul>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, ") stay.</p><ul class=\"goes\"><li>It is done once. If the host fails meanwhile, the progress is unknown. The task can be cancelled; the volume's content is then undefined.</li><li>All allocated blocks of the file are overwritten; holes have no data.</li></ul>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = typedName(p, fleet.ActWipe, "To wipe it with all data in it, type its name: ").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = typedName(p, fleet.ActWipe, "To wipe it and all its data, type its name: ").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1010,7 +1010,7 @@ func DeleteVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = typedName(p, fleet.ActDelete, "To delete it with all data in it, type its name: ").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = typedName(p, fleet.ActDelete, "To delete it and all its data, type its name: ").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

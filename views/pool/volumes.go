@@ -102,7 +102,7 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 		publish = publish.When("It is published.")
 	}
 	if len(v.Hosts) == 0 {
-		publish = publish.When("No host that is heard has it now.")
+		publish = publish.When("No online host has it.")
 	}
 	act := func(icon, word, below string, action fleet.Action) kit.Act {
 		return kit.Act{Icon: icon, Word: word, Href: at("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange).As(v.Can, action)
@@ -110,7 +110,7 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	wipe, remove := act("circle-dashed", "Wipe", "wipe", fleet.ActWipe), act("trash-2", "Delete volume", "delete", fleet.ActDelete)
 	wipe.Danger, remove.Danger = true, true
 	if fleet.ApplianceKind(v.Name) != "" { // appliance files can be imported; disk actions do not apply to them
-		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Make a VM of it", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActImport)}
+		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Create a VM from it", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActImport)}
 		if v.Format != fleet.FormatOVA {
 			acts = append(acts, act("refresh-cw", "Convert to qcow2", "convert", fleet.ActConvert))
 		}
@@ -152,11 +152,11 @@ func (p Page) place(v VolumeRow) string {
 func (p Page) none() string {
 	switch is := p.Pool.Spec.Kind.Is(); {
 	case is.Kind == "" || is.Files:
-		return "Disks of VMs show here when they are made. Download images and ISOs by their addresses, or put them into the pool's directory; hosts find them by themselves. Then publish those that tenants may use."
+		return "Disks of VMs appear here. Download images and ISOs from URLs, or copy them into the pool's directory: hosts detect them. Then publish the volumes that tenants can use."
 	case is.Makes:
-		return "Disks of VMs show here when they are made, and so does what others make there."
+		return "Disks of VMs appear here, and volumes created outside Quantix."
 	}
-	return "The storage shows none. Make one there; hosts find it by themselves."
+	return "The storage has no volumes. Create one there; hosts detect it."
 }
 
 func (p Page) newVolume() kit.Act { return p.volumeToCome("plus", "New volume", "new") }
@@ -171,9 +171,9 @@ func (p Page) volumeToCome(icon, word, below string) kit.Act {
 	case p.Pool.DeletedAt != nil:
 		act = act.When("The pool is being deleted.")
 	case is.Kind != "" && !is.Makes:
-		act = act.When("Its volumes are as its storage has them: make them there, and hosts find them by themselves.")
+		act = act.When("Volumes of this pool are created on the storage; hosts detect them.")
 	case is.Kind != "" && !is.Files && (below == "fetch" || below == "upload"):
-		act = act.When("Images come into pools of files alone.")
+		act = act.When("Only file pools hold images.")
 	}
 	return act
 }
@@ -182,7 +182,7 @@ func (p Page) volumeToCome(icon, word, below string) kit.Act {
 func (p Page) volumeHosts(v VolumeRow) string {
 	switch {
 	case len(v.Hosts) == 0:
-		return "on no host that is heard"
+		return "on no online host"
 	case v.Shared && len(v.Hosts) > 1 && len(v.Hosts) == p.Pool.Health.Hosts:
 		return "all hosts"
 	}

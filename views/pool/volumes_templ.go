@@ -74,14 +74,14 @@ func volumes(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if p.Volumes.Orphans > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<a class=\"btn small\" title=\"Volumes that nobody uses: no domain on a host, no VM, no tenant, and no other volume\" href=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<a class=\"btn small\" title=\"Unused volumes: not used by a domain on a host, a VM, a tenant or another volume\" href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var4 templ.SafeURL
 			templ_7745c5c3_Var4, templ_7745c5c3_Err = templ.JoinURLErrs(templ.SafeURL(p.Link.Without("from").With("only", "orphans").String()))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumes.templ`, Line: 18, Col: 196}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumes.templ`, Line: 18, Col: 192}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var4))
 			if templ_7745c5c3_Err != nil {
@@ -94,7 +94,7 @@ func volumes(p Page) templ.Component {
 			var templ_7745c5c3_Var5 string
 			templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(p.Volumes.orphansText())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumes.templ`, Line: 18, Col: 224}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumes.templ`, Line: 18, Col: 220}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 			if templ_7745c5c3_Err != nil {
@@ -151,7 +151,7 @@ func volumes(p Page) templ.Component {
 			}
 		}
 		if p.Volumes.Only && len(p.Volumes.Rows) == 0 {
-			templ_7745c5c3_Err = kit.Empty("hard-drive", "No orphans", "Every volume of this pool is used by somebody.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("hard-drive", "No orphans", "Every volume of this pool is in use.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -481,12 +481,12 @@ func volumeUse(v VolumeRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case v.Unfinished:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"badge bad\" title=\"What made it was cut off. It is no whole volume: delete it.\">Unfinished</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"badge bad\" title=\"Its creation was interrupted, so the volume is incomplete: delete it.\">Unfinished</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case v.Format == fleet.FormatLUN:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<span class=\"badge info\" title=\"A VM can have it as a disk, as it is\">LUN</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<span class=\"badge info\" title=\"It can be attached to a VM as a disk\">LUN</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -496,9 +496,9 @@ func volumeUse(v VolumeRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var21 string
-			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.ResolveAttributeValue("Made for somebody to fetch; it is deleted by itself, " + v.FetchUntil.UTC().Format("2006-01-02 15:04 UTC"))
+			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.ResolveAttributeValue("Created for download; deleted automatically " + v.FetchUntil.UTC().Format("2006-01-02 15:04 UTC"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumes.templ`, Line: 112, Col: 143}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumes.templ`, Line: 112, Col: 134}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var21)
 			if templ_7745c5c3_Err != nil {
@@ -509,7 +509,7 @@ func volumeUse(v VolumeRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case v.Appliance != nil:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<span class=\"badge info\" title=\"A VM can be made of it, and its disk converted\">Appliance</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<span class=\"badge info\" title=\"It can be imported as a VM; its disk is converted\">Appliance</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -539,7 +539,7 @@ func volumeUse(v VolumeRow) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, " <span class=\"badge warn\" title=\"Nobody uses it: no domain on a host, no VM, no tenant, and no other volume\">Orphan</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 56, " <span class=\"badge warn\" title=\"Unused: not used by a domain on a host, a VM, a tenant or another volume\">Orphan</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -625,7 +625,7 @@ func written(p Page, v VolumeRow) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case v.ModifiedAt != nil && p.Now.Sub(*v.ModifiedAt) < 2*fleet.ModifiedTo:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<span title=\"Hosts tell this to the hour\">within 2 h</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<span title=\"Hosts report this every hour\">within 2 h</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -79,7 +79,7 @@ func New(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.ChoiceField(kit.Field{Name: "project", Label: "Project", Value: f.Project, Error: f.Errors.At("projectId"),
-				Hint: "Whose VMs may use it."}, f.Projects).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "The project whose VMs can use it."}, f.Projects).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -87,7 +87,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<p class=\"hint\">It begins with one rule: all may go out. Nothing may come in until a rule allows it.</p></fieldset>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<p class=\"hint\">It starts with one rule: all outgoing traffic is allowed. Incoming traffic is dropped until a rule allows it.</p></fieldset>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -350,7 +350,7 @@ func Card(f NICForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\"><p class=\"hint\">It counts at once, also for a guest that runs. A NIC in no group lets all pass.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\"><p class=\"hint\">It takes effect immediately, also for a running guest. A NIC without a group allows all traffic.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -378,7 +378,7 @@ func Card(f NICForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if len(f.Groups) == 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"muted\">There is no security group that this VM's project may use. <a href=\"/security-groups/new\">Make one</a>.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"muted\">This VM's project has no security group. <a href=\"/security-groups/new\">Make one</a>.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -465,12 +465,12 @@ func Card(f NICForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if f.May || !f.Guard {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest may use no MAC address but the NIC's, and no IPv4 address but the first that it is seen with."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest can use only the NIC's MAC address and the first IPv4 address that the host sees."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"muted\">Anti-spoofing is on: the guest may use no other address. Only those who run hosts may take it off.</p><input type=\"hidden\" name=\"guard\" value=\"yes\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"muted\">Anti-spoofing is on: the guest can use no other address. Only operators and administrators can turn it off.</p><input type=\"hidden\" name=\"guard\" value=\"yes\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -47,7 +47,7 @@ func List(p *ListPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">what may pass the NICs that are in them; a NIC in none lets all pass</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">filters for the traffic of NICs; a NIC without a group allows all traffic</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -311,12 +311,12 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("search", "No security group matches", "Nothing here fits the filter. Take a word out of it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "No security group matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Empty("shield-check", "No security groups yet", "A security group says what may pass the NICs that are in it. Make one, then put NICs of VMs into it.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("shield-check", "No security groups yet", "A security group filters the traffic of its NICs. Create one, then add NICs of VMs.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

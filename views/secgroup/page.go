@@ -89,9 +89,9 @@ func (p Page) whyNot() string {
 	case p.Group.DeletedAt != nil:
 		return "It is being deleted."
 	case p.Group.ProjectID == "" && !policy.May(p.Actor, policy.InfraChange, ""):
-		return "It is the fleet's: every project may use it, and those who run hosts change it."
+		return "It is fleet-wide: every project can use it; operators and administrators change it."
 	case p.Group.ProjectID != "" && !policy.May(p.Actor, policy.VMChange, p.Group.ProjectID):
-		return "You have no right to change VMs of its project. Ask an administrator."
+		return "You do not have permission to change VMs of its project. Ask an administrator."
 	}
 	return ""
 }
@@ -102,7 +102,7 @@ func (p Page) acts() []kit.Act {
 	if p.Group.SeverityCounts.Bad > 0 {
 		retry = why
 	}
-	word := "Try again where it failed"
+	word := "Retry on failed hosts"
 	if slices.ContainsFunc(p.Group.Hosts, func(h fleet.SecurityGroupHost) bool { return h.State == fleet.GroupChanged }) {
 		word = "Reapply where it was changed"
 	}

@@ -88,7 +88,7 @@ func Show(p Page) templ.Component {
 		})
 		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{
 			Crumbs: []kit.Crumb{{Text: "Security groups", Href: "/security-groups"}}, Icon: kit.Icon("shield-check"), Title: p.Group.Name, Acts: kit.ActMenu(p.acts()), Tabs: p.tabs(),
-		}, kit.Following{ID: "secgroup-head", Keys: "security-groups", Href: p.Link.String(), Every: "10s", Gone: "This security group is gone.", GoneHref: "/security-groups"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		}, kit.Following{ID: "secgroup-head", Keys: "security-groups", Href: p.Link.String(), Every: "10s", Gone: "This security group was deleted.", GoneHref: "/security-groups"}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -262,12 +262,12 @@ func ruleTable(p Page) templ.Component {
 			templ_7745c5c3_Var10 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<div class=\"card\"><header><h2>Rules</h2><span class=\"right muted small hide-narrow\">what no rule allows does not pass; answers to what passed do</span></header>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<div class=\"card\"><header><h2>Rules</h2><span class=\"right muted small hide-narrow\">traffic without an allowing rule is dropped; replies to allowed traffic pass</span></header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Spec.Rules) == 0 {
-			templ_7745c5c3_Err = kit.Empty("shield-check", "No rules", "Nothing passes the NICs in this group but what other groups of theirs allow.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("shield-check", "No rules", "This group allows no traffic. A NIC's other groups can still allow some.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -484,9 +484,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 		switch {
 		case c == nil || c.Of == 0:
 			var templ_7745c5c3_Var22 string
-			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs("No running VM that you may see has a NIC in this group, so nothing is counted.")
+			templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs("No running VM that you can see has a NIC in this group, so there are no counters.")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 103, Col: 85}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 103, Col: 88}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 			if templ_7745c5c3_Err != nil {
@@ -504,9 +504,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			}
 		case c.NICs == 0:
 			var templ_7745c5c3_Var24 string
-			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs("What passes is not known: hosts tell nothing of " + kit.Count(c.Of, "NIC") + ".")
+			templ_7745c5c3_Var24, templ_7745c5c3_Err = templ.JoinStringErrs("The filter state is unknown: hosts report no counters for " + kit.Count(c.Of, "NIC") + ".")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 107, Col: 86}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 107, Col: 96}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var24))
 			if templ_7745c5c3_Err != nil {
@@ -570,9 +570,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var28 string
-				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(" · of " + kit.Count(c.Of-c.NICs, "NIC") + " it is not known")
+				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(" · of " + kit.Count(c.Of-c.NICs, "NIC") + "the counters are unknown")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 116, Col: 87}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 116, Col: 95}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 				if templ_7745c5c3_Err != nil {
@@ -761,12 +761,12 @@ func nics(p Page) templ.Component {
 			templ_7745c5c3_Var34 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"card\"><header><h2>NICs in this group</h2><span class=\"right muted small hide-narrow\">with the addresses that hosts told of last; rules that name this group are about them</span></header>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"card\"><header><h2>NICs in this group</h2><span class=\"right muted small hide-narrow\">with their last reported addresses, which rules naming this group match</span></header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Members) == 0 {
-			templ_7745c5c3_Err = kit.Empty("network", "No NIC of a VM that you may see", "Open a VM and choose the security groups of its NIC.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("network", "No NIC of a VM that you can see", "Open a VM and choose the security groups of its NIC.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -885,7 +885,7 @@ func hosts(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Group.Hosts) == 0 {
-			templ_7745c5c3_Err = kit.Empty("server", "On no host", "A group is on the hosts that have NICs in it, and on no others.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("server", "On no host", "A group is only on hosts with NICs in it.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1044,7 +1044,7 @@ func says(h fleet.SecurityGroupHost) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 68, "</span> <span class=\"muted\">What passes there is not known. It stays until the group is put back, or changes.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 68, "</span> <span class=\"muted\">Its filter state is unknown until the group is reapplied or changed.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1067,7 +1067,7 @@ func says(h fleet.SecurityGroupHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case h.State == fleet.GroupPending:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 71, "<span class=\"muted\">The host has yet to take the newest rules.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 71, "<span class=\"muted\">The host has not applied the newest rules yet.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

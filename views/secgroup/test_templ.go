@@ -51,7 +51,7 @@ func Test(p TestPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">reckoned from the rules and the addresses that hosts told of last; nothing is sent</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">computed from the rules and the last reported addresses; no packet is sent</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -182,12 +182,12 @@ func answer(a fleet.PassAnswer) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case a.Known:
-			templ_7745c5c3_Err = kit.Chip("bad", "ban", "It does not pass").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Chip("bad", "ban", "Dropped").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "It cannot be told").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Chip("unknown", "circle-question-mark", "Unknown").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -157,7 +157,7 @@ func RecentTasks(d Dock) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if d.All {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "No tasks yet. What people and Quantix ask of the hosts shows here.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "No tasks yet. Tasks of users and of Quantix appear here.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -75,7 +75,7 @@ func errorState(p ErrorPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.NoRole {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>You are signed in, but nobody has given you a role. Ask an administrator for one in a project; then reload this page.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>You are signed in but have no role. Ask an administrator for a role in a project, then reload this page.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

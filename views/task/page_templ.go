@@ -254,7 +254,7 @@ func lone(p Page) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Note("warn", "rotate-cw", "It is tried again at").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Note("warn", "rotate-cw", "Next retry at").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -367,7 +367,7 @@ func lone(p Page) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Note("warn", "circle-question-mark", "Nobody can tell whether this was done.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Note("warn", "circle-question-mark", "It is unknown whether this was done.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var15), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -62,7 +62,7 @@ func noSteps(p Page) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Empty("search", "No result matches", "Nothing here fits the filter.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Empty("search", "No result matches", "Nothing matches the filter.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

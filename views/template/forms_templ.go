@@ -181,9 +181,9 @@ func Make(f Form) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						var templ_7745c5c3_Var7 string
-						templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(f.VM.Spec.Disks), "disk") + " of the VM: copied whole, with all that stands below. The VM stays off until that is done.")
+						templ_7745c5c3_Var7, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(f.VM.Spec.Disks), "disk") + " of the VM: a full copy with its backing files. The VM stays off until the copy is complete.")
 						if templ_7745c5c3_Err != nil {
-							return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 37, Col: 163}
+							return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 37, Col: 165}
 						}
 						_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var7))
 						if templ_7745c5c3_Err != nil {
@@ -206,11 +206,11 @@ func Make(f Form) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.TextField(f.field("note", kit.Field{Label: "Note on the version", Value: f.In.Note, Hint: "What is in it, or what has changed."}, "note")).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(f.field("note", kit.Field{Label: "Note on the version", Value: f.In.Note, Hint: "Its content, or the changes."}, "note")).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, " <p class=\"muted wrap\">Keys, passwords and machine ids that are on the disks are in the template too: take them out in the guest first.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, " <p class=\"muted wrap\">The template includes keys, passwords and machine IDs on the disks: remove them in the guest first.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -118,7 +118,7 @@ func Acts(a fleet.Actor, v fleet.TemplateView) []kit.Act {
 	remove := kit.Act{Icon: "trash-2", Word: "Delete template", Href: path + "/delete", Dialog: true, Danger: true}.As(states, fleet.ActDelete)
 	return []kit.Act{
 		{Icon: "copy", Word: "Open", Href: path},
-		kit.Act{Icon: "plus", Word: "New VM from it", Href: NewVMAt(v.ID, "")}.As(states, fleet.ActNewVM),
+		kit.Act{Icon: "plus", Word: "New VM from this template", Href: NewVMAt(v.ID, "")}.As(states, fleet.ActNewVM),
 		kit.Act{Icon: "globe", Word: "Publish", Href: views.TabPath(path, "grants")}.As(states, fleet.ActPublish),
 		kit.Act{Icon: "pencil", Word: "Edit", Href: path + "/edit", Dialog: true}.As(states, fleet.ActEdit),
 		remove,
@@ -130,11 +130,11 @@ func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
 	send := func(to string) []kit.Sent {
 		return []kit.Sent{{Name: "version", Value: string(v.ID)}, {Name: "deprecated", Value: to}}
 	}
-	out := []kit.Act{kit.Act{Icon: "plus", Word: "New VM from it", Href: NewVMAt(p.Template.ID, v.ID)}.As(v.Actions, fleet.ActNewVM)}
+	out := []kit.Act{kit.Act{Icon: "plus", Word: "New VM from this template", Href: NewVMAt(p.Template.ID, v.ID)}.As(v.Actions, fleet.ActNewVM)}
 	if v.DeprecatedAt == nil {
 		out = append(out, kit.Act{
 			Icon: "circle-x", Word: "Deprecate", Post: p.path("deprecate"), Send: send("yes"), Back: p.Link.String(),
-			Sure: "Deprecate version " + strconv.Itoa(v.Number) + "? No VM is made from it any more; those that were stay as they are.",
+			Sure: "Deprecate version " + strconv.Itoa(v.Number) + "? No new VMs can be created from it. VMs created from it stay.",
 		}.As(v.Actions, fleet.ActDeprecate))
 	} else {
 		out = append(out, kit.Act{Icon: "eye", Word: "Offer it again", Post: p.path("deprecate"), Send: send(""), Back: p.Link.String()}.As(v.Actions, fleet.ActOffer))
@@ -207,7 +207,7 @@ func grantName(g fleet.ImageGrant) string {
 
 func (p Page) grantActs(g fleet.ImageGrant) []kit.Act {
 	return []kit.Act{{
-		Icon: "trash-2", Word: "Withdraw; what was made from it stays", Danger: true, Post: p.path("grants"), Into: "#grants",
+		Icon: "trash-2", Word: "Withdraw; VMs created from it stay", Danger: true, Post: p.path("grants"), Into: "#grants",
 		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }
@@ -252,7 +252,7 @@ func (f Form) why() string {
 
 // ways are the choices for the disks of a new version.
 func (f Form) ways() []kit.Option {
-	return []kit.Option{{Text: "Copies of its disks as they are now"}, {Value: "images", Text: "The images that its disks were made from"}}
+	return []kit.Option{{Text: "Copies of its disks as they are now"}, {Value: "images", Text: "The images of its disks"}}
 }
 
 // wayWhy is the reason why the other way is not possible; empty: both ways are possible.

@@ -49,7 +49,7 @@ func List(p *ListPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">VMs to make others from</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">copies of VMs for new VMs</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -388,7 +388,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("search", "No template matches", "Nothing here fits the filter. Take a word out of it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "No template matches", "Nothing matches the filter. Remove a term from it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -411,7 +411,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("copy", "No templates yet", "A template is a VM to make others from: set one up, and choose \"Make a template\" among its actions.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("copy", "No templates yet", "A template is a copy of a VM for new VMs. Set up a VM, then choose \"Make a template\" among its actions.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -534,7 +534,7 @@ func Show(p Page) templ.Component {
 			Crumbs: []kit.Crumb{{Text: "Templates", Href: "/templates"}}, Icon: kit.Icon("copy"), Title: p.Template.Name,
 			Acts: headActs(p), Tabs: p.tabs(),
 		}, kit.Following{
-			ID: "template-head", Keys: p.keys(), Href: p.Link.String(), Every: "30s", Gone: "This template is gone.", GoneHref: "/templates",
+			ID: "template-head", Keys: p.keys(), Href: p.Link.String(), Every: "30s", Gone: "This template was deleted.", GoneHref: "/templates",
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var20), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -839,7 +839,7 @@ func versions(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<dt>VMs made from it</dt><dd class=\"wrap\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<dt>VMs created from it</dt><dd class=\"wrap\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1359,7 +1359,7 @@ func grants(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Template.Grants) == 0 {
-				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Members of projects do not see it. Those who run the hosts may always use it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Members of projects do not see it. Operators and administrators can always use it.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -129,7 +129,7 @@ func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) 
 	case n.Kind == "virtual":
 		return fleet.SeverityIdle, "", "" // the kernel reports no link state for virtual devices
 	case w.inUse(n):
-		return fleet.SeverityBad, "No link", n.Name + " has no link: nothing behind it reaches anything by it."
+		return fleet.SeverityBad, "No link", n.Name + " has no link, so nothing connected to it has a network."
 	}
 	return fleet.SeverityIdle, "Not connected", ""
 }

@@ -100,7 +100,7 @@ func Fleet(p FleetPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<div class=\"topo\" tabindex=\"0\" role=\"region\" aria-label=\"Picture of networks on hosts. The same follows as a list.\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<div class=\"topo\" tabindex=\"0\" role=\"region\" aria-label=\"Diagram of networks on hosts. A list with the same content follows.\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -46,7 +46,7 @@ func OfHost(in fleet.HostTopology, now time.Time) Graph {
 	}
 	for _, f := range in.Discovered {
 		node := guest("found:"+string(f.ID), f.Name, views.FoundPath(f.HostID, f.ID), f.Phase, &f.Status)
-		node.Kind = "VM that Quantix did not make"
+		node.Kind = "VM not created by Quantix"
 		g.guest(node, f.Phase, nicsOf(nil, f.Status.NICs))
 	}
 	if in.More > 0 {
@@ -121,7 +121,7 @@ func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
 
 // lost adds a bridge that a network reports but the host does not have.
 func (g *hostGraph) lost(bridge, network, id string, column int) {
-	says := network + " is active, but its bridge " + bridge + " is not there: NICs on it reach nothing."
+	says := network + " is active, but its bridge " + bridge + " does not exist: its NICs have no connection."
 	if g.node(g.id(bridge)) == nil {
 		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Not there", Says: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
 	}

@@ -91,7 +91,7 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 		},
 		"a network's bridge is gone": {
 			how: func(h *fleet.HostTopology) { without(h, "virbr0") },
-			at:  "dev:virbr0", tone: fleet.SeverityBad, word: "Not there", says: "default is active, but its bridge virbr0 is not there", line: "net:n-default > vm:v-db-1",
+			at:  "dev:virbr0", tone: fleet.SeverityBad, word: "Not there", says: "default is active, but its bridge virbr0 does not exist", line: "net:n-default > vm:v-db-1",
 		},
 		"a NIC on a bridge that is gone": {
 			how: func(h *fleet.HostTopology) { without(h, "br0"); h.Networks = h.Networks[1:] },
@@ -101,7 +101,7 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 			how: func(h *fleet.HostTopology) {
 				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", ByOthers: true})
 			},
-			at: "net:n-default", tone: fleet.SeverityWarn, word: "Stopped", says: "Somebody stopped it",
+			at: "net:n-default", tone: fleet.SeverityWarn, word: "Stopped", says: "It was stopped on the host outside Quantix.",
 		},
 		"another network of the name": {
 			how: func(h *fleet.HostTopology) {

@@ -22,13 +22,13 @@ func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	case st.Foreign:
 		return fleet.SeverityBad, "Another network", cmp.Or(st.Error, "The host has another network of this name.")
 	case st.RolledBack != nil:
-		return fleet.SeverityBad, "Undone", cmp.Or(st.Error, "The host undid its newest change.")
+		return fleet.SeverityBad, "Undone", cmp.Or(st.Error, "The host rolled back the last change.")
 	case h.State == fleet.NetworkFailed:
 		return fleet.SeverityBad, "Failed", st.Error
 	case h.State == fleet.NetworkActive:
 		return fleet.SeverityOK, "Active", ""
 	case st.ByOthers:
-		return fleet.SeverityWarn, "Stopped", "Somebody stopped it on the host."
+		return fleet.SeverityWarn, "Stopped", "It was stopped on the host outside Quantix."
 	case h.Assigned:
 		return fleet.SeverityWarn, "Inactive", "It is defined on the host, but not started."
 	}

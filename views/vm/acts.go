@@ -19,7 +19,7 @@ func sure(a fleet.Action, name string) string {
 	if !a.Job().Is().Forces {
 		return ""
 	}
-	return a.Label() + " " + name + "? The guest is not asked: what it has not written is lost."
+	return a.Label() + " " + name + "? The guest is not shut down cleanly: unwritten data is lost."
 }
 
 func actOf(vm fleet.VMView, s fleet.ActionState) kit.Act {

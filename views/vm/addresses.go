@@ -37,12 +37,12 @@ func shared(c fleet.NICAddresses) string {
 	for _, o := range c.Others {
 		switch {
 		case o.Name == "":
-			return "Another machine has it, too. Where both are on one network, neither works well: take the NIC out and add a new one."
+			return "Another VM has the same MAC address. On one network both malfunction: remove the NIC and add a new one."
 		case o.VMID == "":
-			names = append(names, o.Name+" on "+o.HostName+", which Quantix did not make")
+			names = append(names, o.Name+" on "+o.HostName+", which Quantix did not create")
 		default:
 			names = append(names, o.Name+" on "+o.HostName)
 		}
 	}
-	return "Also " + strings.Join(names, "; ") + ". Where they are on one network, neither works well: take the NIC out and add a new one."
+	return "Also " + strings.Join(names, "; ") + ". On one network both malfunction: remove the NIC and add a new one."
 }

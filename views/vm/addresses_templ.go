@@ -176,7 +176,7 @@ func nicAddresses(p Page) templ.Component {
 						}
 						return nil
 					})
-					templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "This MAC address is not this VM's alone.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "This MAC address is not unique.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -228,7 +228,7 @@ func seenAddresses(c fleet.NICAddresses) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if c.Unknown {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\" title=\"The host is not heard: it was so.\"><span class=\"mono\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\" title=\"The host is offline: last known values.\"><span class=\"mono\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -66,7 +66,7 @@ func (p BulkPage) setIn(f bulkSection) int {
 
 func setWords(n int) string {
 	if n == 0 {
-		return "stays as it is"
+		return "unchanged"
 	}
 	return kit.Count(n, "change")
 }

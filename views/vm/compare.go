@@ -51,7 +51,7 @@ func (p ComparePage) right() (name, at string) {
 // alike is the text for two sides without a different field.
 func (p ComparePage) alike() string {
 	if p.Version != nil {
-		return "Hardware, devices and policies are as a VM has them that is made from the template now."
+		return "Hardware, devices and policies are those of a new VM from the template."
 	}
 	return "Name, labels, hardware and all devices are the same."
 }

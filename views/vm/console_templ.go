@@ -251,7 +251,7 @@ func console(p Page, window bool) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if !window {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<p class=\"hint\">Ctrl+Alt+Home leaves the screen for the toolbar. The console needs scripts switched on.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, "<p class=\"hint\">Ctrl+Alt+Home moves the focus from the screen to the toolbar. The console requires JavaScript.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -214,7 +214,7 @@ func ReplaceDisk(p DiskPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "</p><p>A new disk takes its place. What was on the old one is not on it; should the old file turn up again, it stays where it is.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "</p><p>An empty disk replaces it. The data of the old disk is not restored; if the old file reappears, it stays in its pool.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -301,7 +301,7 @@ func ReplaceDisk(p DiskPage) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = diskDialog(p, kit.Dialog{Title: "New disk for " + p.VM.Name, Action: p.action("replace"), Button: "Ask for the disk", Back: views.VMPath(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = diskDialog(p, kit.Dialog{Title: "New disk for " + p.VM.Name, Action: p.action("replace"), Button: "Request the disk", Back: views.VMPath(p.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var10), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -137,7 +137,7 @@ func DiskImage(p ImagePage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, " <p class=\"muted wrap\">Keys, passwords and machine ids that are on the disk are in the image too: take them out in the guest first.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, " <p class=\"muted wrap\">The image includes keys, passwords and machine IDs on the disk: remove them in the guest first.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -50,7 +50,7 @@ func (f FirstForm) cloud(name string, in kit.Field) kit.Field {
 func (f FirstForm) kinds() []kit.Option {
 	var out []kit.Option
 	if f.Has.Kind != "" {
-		out = append(out, kit.Option{Value: Again, Text: "What it has, once more"})
+		out = append(out, kit.Option{Value: Again, Text: "Current settings, applied again"})
 	}
 	for _, o := range fleet.FirstBootKinds {
 		if o.Value != "" || !f.Spec {
@@ -58,7 +58,7 @@ func (f FirstForm) kinds() []kit.Option {
 		}
 	}
 	if len(f.Specs) > 0 {
-		out = append(out, kit.Option{Value: BySpec, Text: "By a customization spec"})
+		out = append(out, kit.Option{Value: BySpec, Text: "Customization spec"})
 	}
 	return out
 }
@@ -129,11 +129,11 @@ func word(in kit.Field, placeholder string) kit.Field {
 }
 
 func (f FirstForm) password() kit.Field {
-	in := f.first(FirstPassword, kit.Field{Label: "Password", Type: "password", Hint: "Stored as a hash. Blank: SSH key only."})
+	in := f.first(FirstPassword, kit.Field{Label: "Password", Type: "password", Hint: "Stored as a hash. Empty: SSH key only."})
 	in.Value = ""
 	in.Attrs = map[string]any{"autocomplete": "new-password"}
 	if f.Typed.Get(FirstKept) != "" {
-		in.Hint = "One is set and not shown. Blank: it stays."
+		in.Hint = "A password is set and not shown. Empty: unchanged."
 	}
 	return in
 }

@@ -161,7 +161,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(word(f.cloud("users[0].name", kit.Field{Label: "User", Hint: "Blank: the image's default user, such as debian or ubuntu."}), "anna")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(word(f.cloud("users[0].name", kit.Field{Label: "User", Hint: "Empty: the image's default user, such as debian or ubuntu."}), "anna")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -173,11 +173,11 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("users[0].sshKeys", kit.Field{Label: "SSH keys", Hint: "One public key a line."}), "2", "ssh-ed25519 AAAA… anna@desk")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("users[0].sshKeys", kit.Field{Label: "SSH keys", Hint: "One public key per line."}), "2", "ssh-ed25519 AAAA… anna@desk")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.CheckField(f.cloud("users[0].sudo", kit.Field{Label: "Passwordless sudo", Hint: "For a user that is named above; the image sets it up for its default user."}), f.Typed.Get("firstBoot.cloudInit.users[0].sudo") != "").Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.CheckField(f.cloud("users[0].sudo", kit.Field{Label: "Passwordless sudo", Hint: "For the user named above. For its default user, the image decides."}), f.Typed.Get("firstBoot.cloudInit.users[0].sudo") != "").Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -205,7 +205,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("network", kit.Field{Label: "Network", Hint: "A line for each NIC, in their order: dhcp, or its addresses with what goes with them. Empty: DHCP on the first."}), "2", "192.0.2.10/24 via 192.0.2.1 dns 192.0.2.53")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("network", kit.Field{Label: "Network", Hint: "One line per NIC, in order: dhcp, or its addresses with gateway and DNS servers. Empty: DHCP on the first NIC."}), "2", "192.0.2.10/24 via 192.0.2.1 dns 192.0.2.53")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -217,7 +217,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("run", kit.Field{Label: "Commands", Hint: "One a line, as root, at the end."}), "3", "systemctl enable --now nginx")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(area(f.cloud("run", kit.Field{Label: "Commands", Hint: "One command per line, run as root at the end."}), "3", "systemctl enable --now nginx")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -265,7 +265,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(code(f.first("firstBoot.userData", kit.Field{Label: "Text", Hint: "cloud-init's user-data in YAML, an Ignition configuration in JSON, or an answer file in XML."}), "14", "#cloud-config\n")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(code(f.first("firstBoot.userData", kit.Field{Label: "Text", Hint: "cloud-init user-data in YAML, an Ignition configuration in JSON, or a Windows answer file in XML."}), "14", "#cloud-config\n")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -286,7 +286,7 @@ func firstFields(f FirstForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(code(f.first("firstBoot.networkConfig", kit.Field{Label: "Network config", Hint: "cloud-init's, version 1 or 2. Empty: DHCP on the first NIC."}), "5", "version: 2\n")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(code(f.first("firstBoot.networkConfig", kit.Field{Label: "Network config", Hint: "cloud-init network config, version 1 or 2. Empty: DHCP on the first NIC."}), "5", "version: 2\n")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -316,7 +316,7 @@ func firstFields(f FirstForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.AreaField(area(f.first(FirstValues, kit.Field{Label: "Values of its variables", Hint: "One name=value a line."}), "3", "color=red")).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.AreaField(area(f.first(FirstValues, kit.Field{Label: "Values of its variables", Hint: "One name=value per line."}), "3", "color=red")).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -326,14 +326,14 @@ func firstFields(f FirstForm) templ.Component {
 			}
 		}
 		if f.Spec {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p class=\"hint\">Variables stand for each VM's own values: <span class=\"mono\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p class=\"hint\">Variables for values of each VM: <span class=\"mono\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var11 string
 			templ_7745c5c3_Var11, templ_7745c5c3_Err = templ.JoinStringErrs("{{vm.name}}")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 95}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 86}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var11))
 			if templ_7745c5c3_Err != nil {
@@ -346,20 +346,20 @@ func firstFields(f FirstForm) templ.Component {
 			var templ_7745c5c3_Var12 string
 			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs("{{vm.index}}")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 141}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 132}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "</span> (the number in which its name ends), <span class=\"mono\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 29, "</span> (the number at the end of its name), <span class=\"mono\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var13 string
 			templ_7745c5c3_Var13, templ_7745c5c3_Err = templ.JoinStringErrs("{{vm.id}}")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 220}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 211}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var13))
 			if templ_7745c5c3_Err != nil {
@@ -372,7 +372,7 @@ func firstFields(f FirstForm) templ.Component {
 			var templ_7745c5c3_Var14 string
 			templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs("{{vm.project}}")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 268}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 259}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 			if templ_7745c5c3_Err != nil {
@@ -385,7 +385,7 @@ func firstFields(f FirstForm) templ.Component {
 			var templ_7745c5c3_Var15 string
 			templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs("{{vm.mac}}")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 312}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 303}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 			if templ_7745c5c3_Err != nil {
@@ -398,7 +398,7 @@ func firstFields(f FirstForm) templ.Component {
 			var templ_7745c5c3_Var16 string
 			templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs("{{vm.ip}}")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 355}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 346}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 			if templ_7745c5c3_Err != nil {
@@ -411,13 +411,13 @@ func firstFields(f FirstForm) templ.Component {
 			var templ_7745c5c3_Var17 string
 			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs("{{var.color}}")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 435}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/firstboot.templ`, Line: 63, Col: 426}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "</span>, which is asked for. In YAML they stand in quotes.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "</span>, entered for each VM. Quote them in YAML.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -538,7 +538,7 @@ func FirstBoot(p FirstPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "The guest hears of it at its next start, and does all of it as if it were the first.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "The guest applies it at its next start, as at a first boot.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -682,7 +682,7 @@ func Customizations(p SpecList) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"muted\">what guests are told when they first start, kept to be used for many VMs</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"muted\">first-boot settings for many VMs</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -717,7 +717,7 @@ func Customizations(p SpecList) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("file-text", "No customization specs yet", "Keep users, keys and packages in one, with a variable where each VM differs. The form of a new VM offers it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("file-text", "No customization specs yet", "A customization spec holds users, keys and packages, with variables for values that differ per VM. Choose it in the form of a new VM.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var30), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1075,7 +1075,7 @@ func specForm(p SpecPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.ID == "" {
-			templ_7745c5c3_Err = kit.ChoiceField(p.field("projectId", kit.Field{Label: "Project", Hint: "Whose VMs may use it."}), p.Projects).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(p.field("projectId", kit.Field{Label: "Project", Hint: "The project whose VMs can use it."}), p.Projects).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1088,7 +1088,7 @@ func specForm(p SpecPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Legend("What guests are told", kit.HelpFirstBoot).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Legend("First-boot settings", kit.HelpFirstBoot).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1197,7 +1197,7 @@ func DeleteCustomization(c fleet.Customization, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 82, "<p>VMs that were made with it stay as they are.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 82, "<p>VMs created with it do not change.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

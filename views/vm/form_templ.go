@@ -369,7 +369,7 @@ func newForm(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(f.Networks.Options) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "<p class=\"hint\">No host has reported a network yet; the VM is made without a NIC.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, "<p class=\"hint\">No host has reported a network yet. The VM is created without a NIC.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -902,7 +902,7 @@ func diskRows(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<p class=\"hint\">There is no pool to keep a disk in. <a href=\"/pools\">Make one</a>, or go on without disks.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<p class=\"hint\">There is no pool for disks. <a href=\"/pools\">Make one</a>, or continue without disks.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -934,7 +934,7 @@ func overcommitField(f Form) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		if f.MayOvercommit && (f.Typed.Get("overcommit") != "" || f.Errors.At("overcommit") != "") {
 			templ_7745c5c3_Err = kit.CheckField(f.field("overcommit", kit.Field{Label: "Overcommit",
-				Hint: "Promise more than the host or the pool has. Guests slow down, end for want of memory, or pause when the pool is full."}), f.Typed.Get("overcommit") != "").Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Allocate more than the host or the pool has. Guests may slow down, be killed for lack of memory, or pause when the pool is full."}), f.Typed.Get("overcommit") != "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1132,7 +1132,7 @@ func newDisk(f Form, at string) templ.Component {
 			}
 		}
 		if len(f.LUNs.Options) > 1 {
-			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "Volume", Hint: "As it is, with what is in it: a LUN, or a raw volume for several VMs, of which each has it as shareable.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "Volume", Hint: "An existing LUN or raw volume with its data. Several VMs can use it if each marks it shareable.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1512,7 +1512,7 @@ func edit(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Edit.On {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 101, "<p class=\"hint\">The running guest keeps what it has until it is shut down and started again, where it says \"next boot\".</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 101, "<p class=\"hint\">Changes marked \"next boot\" take effect when the guest is shut down and started again.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1530,12 +1530,12 @@ func edit(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Edit.On {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<p class=\"hint\">Virtio, SCSI and USB disks come and go while the guest runs, others with its next start. What is taken out keeps its data in its pool. A disk is made larger on the Hardware NIC.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<p class=\"hint\">Virtio, SCSI and USB disks are hot-plugged; other disks change at the next start. Removed disks stay in their pool. Resize disks in the Hardware section.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 104, "<p class=\"hint\">What is taken out keeps its data in its pool. A disk is made larger on the Hardware NIC.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 104, "<p class=\"hint\">Removed disks stay in their pool. Resize disks in the Hardware section.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1574,7 +1574,7 @@ func edit(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Edit.On {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 107, "<p class=\"hint\">NICs come and go while the guest runs. One that is connected elsewhere is so from the next start on.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 107, "<p class=\"hint\">NICs are hot-plugged. Connecting a NIC to another network takes effect at the next start.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

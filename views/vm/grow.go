@@ -35,9 +35,9 @@ func (p GrowPage) dialog() kit.Dialog {
 
 func (p GrowPage) how() string {
 	if p.VM.On() {
-		return "The guest runs on and sees the new size at once. The partition and the file system in it are grown in the guest."
+		return "The running guest sees the new size immediately. Grow the partition and the file system in the guest."
 	}
-	return "The guest sees the new size when it starts. The partition and the file system in it are grown in the guest."
+	return "The guest sees the new size at its next start. Grow the partition and the file system in the guest."
 }
 
 // now is the disk's current size.

@@ -120,7 +120,7 @@ func GrowDisk(p GrowPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.In.Overcommit || p.Errors.At("overcommit") != "" {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "overcommit", Label: "Promise more than the pool has", Error: p.Errors.At("overcommit")}, p.In.Overcommit).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "overcommit", Label: "Overcommit the pool", Error: p.Errors.At("overcommit")}, p.In.Overcommit).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

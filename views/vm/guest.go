@@ -67,11 +67,11 @@ func agentLook(g fleet.GuestStatus) (icon, tone, word string) {
 func agentHelp(g fleet.GuestStatus) string {
 	switch g.Agent {
 	case fleet.AgentNone:
-		return "Switch it on under Configure, Other devices; the guest has it from its next start on."
+		return "Enable it under Configure, Other devices; it takes effect at the guest's next start."
 	case fleet.AgentAnswers:
 		return ""
 	}
-	return "Install qemu-guest-agent in the guest and start it. Without it, its addresses come from DHCP and ARP, and snapshots of it are not quiesced."
+	return "Install and start qemu-guest-agent in the guest. Without it, addresses come from DHCP and ARP, and snapshots are not quiesced."
 }
 
 // clockOff describes the offset between the guest's and the host's clock. bad: the offset is large enough to break

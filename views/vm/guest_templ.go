@@ -374,7 +374,7 @@ func Freeze(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"wrap\">The guest writes out what it holds, and then nothing is written to its file systems until they are thawed: programs that write wait. Its host thaws it by itself when the time is over, also if its agent ends before.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"wrap\">The guest flushes its file systems and blocks writes until they are thawed. The host thaws them when the time is over, even if its agent stops.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -452,11 +452,11 @@ func GuestPassword(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<p class=\"wrap\">The guest's agent gives it to a user of the guest. The password goes to the VM's host sealed and is kept nowhere; neither the task nor the audit has it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<p class=\"wrap\">The guest agent sets the password of a user in the guest. The password is sent encrypted to the VM's host and is stored nowhere, neither in the task nor in the audit.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "user", Label: "User in the guest", Value: p.In.User, Required: true, Error: p.Errors.At("user"), Hint: "One that is there, such as root or Administrator.", Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "user", Label: "User in the guest", Value: p.In.User, Required: true, Error: p.Errors.At("user"), Hint: "An existing user, such as root or Administrator.", Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -538,11 +538,11 @@ func Exec(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<p class=\"wrap\">The guest's agent runs it as the administrator of the guest, without a shell. Its task tells how it ended and what it wrote. The audit has the program and how many arguments it had; the arguments are kept nowhere.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<p class=\"wrap\">The guest agent runs the program as root or Administrator, without a shell. The task shows its exit code and output. The audit records the program and the number of arguments; the arguments are not stored.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "program", Label: "Program", Value: p.In.Program, Required: true, Error: p.Errors.At("program"), Hint: "Its path in the guest, such as /usr/bin/systemctl. For a shell's line: /bin/sh.", Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none", "maxlength": strconv.Itoa(fleet.MaxProgram)}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "program", Label: "Program", Value: p.In.Program, Required: true, Error: p.Errors.At("program"), Hint: "The program's path in the guest, such as /usr/bin/systemctl. For a shell command: /bin/sh.", Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none", "maxlength": strconv.Itoa(fleet.MaxProgram)}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -550,7 +550,7 @@ func Exec(p GuestPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "args", Label: "Arguments", Value: p.In.Args, Error: p.Errors.At("args"), Hint: "One a line, as they are: nothing is quoted or split. For a shell's line: -c, then the line.", Attrs: templ.Attributes{"rows": "4", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "args", Label: "Arguments", Value: p.In.Args, Error: p.Errors.At("args"), Hint: "One argument per line, without quoting. For a shell command: -c, then the command.", Attrs: templ.Attributes{"rows": "4", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -558,7 +558,7 @@ func Exec(p GuestPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "seconds", Label: "Wait at most", Value: p.In.Seconds, Unit: "s", Short: true, Required: true, Error: p.Errors.At("seconds"), Hint: "1 to " + strconv.Itoa(fleet.MaxExec) + " seconds. A program that takes longer goes on in the guest, and nobody hears how it ends.", Attrs: templ.Attributes{"inputmode": "numeric"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "seconds", Label: "Wait at most", Value: p.In.Seconds, Unit: "s", Short: true, Required: true, Error: p.Errors.At("seconds"), Hint: "1 to " + strconv.Itoa(fleet.MaxExec) + " seconds. A program that takes longer continues in the guest, and its result is not reported.", Attrs: templ.Attributes{"inputmode": "numeric"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -632,7 +632,7 @@ func Protection(p GuardPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "protected", Label: "Protect from deletion", Hint: "Nobody deletes it until this is taken off."}, p.In.Protected).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "protected", Label: "Protect from deletion", Hint: "The VM cannot be deleted until protection is turned off."}, p.In.Protected).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -640,7 +640,7 @@ func Protection(p GuardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "locked", Label: "Lock", Hint: "Nobody but you and administrators changes it, starts or stops it."}, p.In.Locked).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "locked", Label: "Lock", Hint: "Only you and administrators can change, start or stop it."}, p.In.Locked).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -648,7 +648,7 @@ func Protection(p GuardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "reason", Label: "Why it is locked", Value: p.In.Reason, Error: p.Errors.At("reason"), Hint: "Everybody who sees the VM reads it.", Attrs: templ.Attributes{"maxlength": strconv.Itoa(fleet.MaxLockReason)}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "reason", Label: "Reason", Value: p.In.Reason, Error: p.Errors.At("reason"), Hint: "Shown to everyone who can see the VM.", Attrs: templ.Attributes{"maxlength": strconv.Itoa(fleet.MaxLockReason)}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -656,7 +656,7 @@ func Protection(p GuardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "expiresAt", Label: "Expires (UTC)", Type: "datetime-local", Value: p.In.Expires, Error: p.Errors.At("expiresAt"), Hint: "Empty: never. From 7 days before, the VM waits for a person.", Short: true}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "expiresAt", Label: "Expires (UTC)", Type: "datetime-local", Value: p.In.Expires, Error: p.Errors.At("expiresAt"), Hint: "Empty: never. The VM is listed under Needs attention from 7 days before.", Short: true}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -664,7 +664,7 @@ func Protection(p GuardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "expiryStops", Label: "Shut it down then", Hint: "Else people are only told. Nothing is ever deleted."}, p.In.Stops).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "expiryStops", Label: "Shut down at expiry", Hint: "Otherwise expiry is only shown. Nothing is ever deleted."}, p.In.Stops).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -48,7 +48,7 @@ func squeezed(vm fleet.VMView) string {
 	if vm.Status == nil || vm.Status.BalloonMiB == 0 {
 		return ""
 	}
-	return kit.MiB(vm.Status.BalloonMiB) + " of " + kit.MiB(cmp.Or(vm.Spec.Memory.BalloonMiB, vm.Status.MemoryMiB)) + " in use: its host is short of memory"
+	return kit.MiB(vm.Status.BalloonMiB) + " of " + kit.MiB(cmp.Or(vm.Spec.Memory.BalloonMiB, vm.Status.MemoryMiB)) + " in use: the host is short of memory"
 }
 
 // diskSize is a disk's size as reported by its host, else the size in the spec.
@@ -60,7 +60,7 @@ func diskSize(vm fleet.VMView, i int) string {
 		return kit.Bytes(n)
 	}
 	if vm.Spec.Disks[i].Existing {
-		return "as large as it is"
+		return "current size"
 	}
 	return "as large as its image"
 }

@@ -113,7 +113,7 @@ func head(p Page) templ.Component {
 			return nil
 		})
 		templ_7745c5c3_Err = kit.ObjectHead(kit.Head{Crumbs: p.crumbs(), Icon: kit.Icon("monitor"), Title: p.VM.Name, Acts: headActs(p), Tabs: p.tabs()}, kit.Following{
-			ID: "vm-head", Keys: p.key(), Href: p.address(), Every: "10s", Gone: "This VM is gone.", GoneHref: "/vms", More: p.screen(),
+			ID: "vm-head", Keys: p.key(), Href: p.address(), Every: "10s", Gone: "This VM was deleted.", GoneHref: "/vms", More: p.screen(),
 		}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err

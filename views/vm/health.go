@@ -28,13 +28,13 @@ func (p Page) health() []healthRow {
 		state := fleet.HealthState{Check: c, State: fleet.HealthUnsure}
 		switch {
 		case p.VM.Phase == fleet.PhaseUnknown:
-			state.Said = "Its host is not heard."
+			state.Said = "Its host is offline."
 		case s == nil:
-			state.Said = "It is not made yet."
+			state.Said = "The VM is not created yet."
 		case !p.VM.On():
-			state.Said = "It is asked while the guest runs."
+			state.Said = "Checks run while the guest runs."
 		default:
-			state.Said = "Its host does not ask it yet."
+			state.Said = "The host has not started this check yet."
 			if i := slices.IndexFunc(s.Health, func(h fleet.HealthState) bool { return h.Check == c }); i >= 0 {
 				state = s.Health[i]
 			}

@@ -240,7 +240,7 @@ func ruleLines(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if r.broken {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"muted\">(broken where it is)</span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"muted\">(violated on its host)</span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -326,7 +326,7 @@ func ruleFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<fieldset class=\"plain stack\"><p class=\"hint\">They count where a host is chosen. Of a VM that is there, a rule that is broken is shown; nothing moves by itself.</p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<fieldset class=\"plain stack\"><p class=\"hint\">Rules apply when a host is chosen. A violated rule of a running VM is shown; no VM is migrated automatically.</p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -434,7 +434,7 @@ func ruleRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field(at+".name", kit.Field{Label: "Name or labels", Error: first(f.Errors, at+".name", at), Hint: "Labels as tier=web, zone=a.", Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".name", kit.Field{Label: "Name or labels", Error: first(f.Errors, at+".name", at), Hint: "Labels such as tier=web, zone=a.", Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "autocapitalize": "none"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -670,7 +670,7 @@ func healthRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".grace", kit.Field{Label: "Grace after a start", Unit: "s"}), "60")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".grace", kit.Field{Label: "Grace period after start", Unit: "s"}), "60")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -81,7 +81,7 @@ func (f ImportFile) contents() string {
 func (p *ListPage) imports() kit.Act {
 	a := kit.Act{Icon: "upload", Word: "Import", Href: ImportPath}
 	if !p.RunsHosts {
-		a.Why = "Files come into pools by those who may change infrastructure. Ask an administrator."
+		a.Why = "You do not have permission to upload files. Ask an administrator."
 	}
 	return a
 }

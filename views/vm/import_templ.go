@@ -53,7 +53,7 @@ func ImportList(p ImportPage) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">OVA archives, and disks as VMDK, VHDX, VHD or VDI, that lie in a pool</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<span class=\"muted\">OVA archives and VMDK, VHDX, VHD or VDI disks in pools</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -63,7 +63,7 @@ func ImportList(p ImportPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"body stack\"><section class=\"card\" aria-label=\"Bring a file\"><div class=\"pad stack tight\"><p class=\"wrap\">Upload the file into a pool; its host reads and verifies it. Then choose networks and pools here, and see what the guest will need, before anything is made. Disks as qcow2 or raw become <a href=\"/images\">images</a>; existing domain XML goes into the form of a <a href=\"/vms/new\">new VM</a>.</p><div class=\"row-acts\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"body stack\"><section class=\"card\" aria-label=\"Bring a file\"><div class=\"pad stack tight\"><p class=\"wrap\">Upload the file to a pool; its host inspects and verifies it. Then choose networks and pools here and review the guest's requirements before the VM is created. qcow2 and raw disks become <a href=\"/images\">images</a>; paste existing domain XML into the form of a <a href=\"/vms/new\">new VM</a>.</p><div class=\"row-acts\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -139,12 +139,12 @@ func importFiles(p ImportPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Files) == 0 {
-			templ_7745c5c3_Err = kit.Empty("upload", "No file to import", "No host reports an OVA archive or a foreign disk. Upload one above, download it into a pool, or copy it into a pool's directory.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("upload", "No file to import", "No host reports an OVA archive or a disk of another hypervisor. Upload one above, download it to a pool, or copy it to a pool's directory.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Files to import\"><table><thead><tr><th>File</th><th>Machine</th><th>What is in it</th><th>Where</th><th class=\"num\">Size</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Files to import\"><table><thead><tr><th>File</th><th>Machine</th><th>Contents</th><th>Where</th><th class=\"num\">Size</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

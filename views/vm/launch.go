@@ -26,9 +26,9 @@ func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
 func unmeasured(vm fleet.VMView) string {
 	switch {
 	case vm.Phase == fleet.PhaseUnknown:
-		return "Not known: its host is not heard."
+		return "Unknown: its host is offline."
 	case vm.On():
-		return "Its host tells none: the guest runs as it was started before this was chosen, or libvirt could not be asked."
+		return "The host reports no measurement: the guest was started before this setting, or libvirt did not answer."
 	}
-	return "The VM is off. Its start is measured."
+	return "The VM is off. It is measured at its start."
 }

@@ -155,7 +155,7 @@ func launchCard(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "Not by the host: the guest itself asks its processor for a report.")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "Not by the host: the guest requests a report from its CPU.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -188,7 +188,7 @@ func launchCard(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if launchOf(p.VM) != nil {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p class=\"pad muted small\">Compare it with what the guest's firmware should give, before you trust the guest with secrets: the host alone cannot vouch for it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p class=\"pad muted small\">Compare it with the expected measurement of the guest's firmware before you give secrets to the guest: the host's report alone proves nothing.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -36,9 +36,9 @@ var Columns = kit.Columns{
 	{Key: "memory", Label: "Memory", Sort: "memory", Class: "num"},
 	{Key: "address", Label: "Address"},
 	{Key: "labels", Label: "Labels"},
-	{Key: "waits", Label: "Waits for its restart", Extra: true},
+	{Key: "waits", Label: "Restart pending", Extra: true},
 	{Key: "created", Label: "Created", Sort: "created", Extra: true},
-	{Key: "seen", Label: "Heard", Extra: true},
+	{Key: "seen", Label: "Last seen", Extra: true},
 	{Key: "id", Label: "UUID", Extra: true},
 }
 
@@ -57,7 +57,7 @@ var FoundColumns = kit.Columns{
 	{Key: "host", Label: "Host"},
 	{Key: "cpus", Label: "vCPU", Class: "num"},
 	{Key: "memory", Label: "Memory", Class: "num"},
-	{Key: "seen", Label: "Heard"},
+	{Key: "seen", Label: "Last seen"},
 	{Key: "id", Label: "UUID", Extra: true},
 }
 

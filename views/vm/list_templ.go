@@ -340,12 +340,12 @@ func none(p *ListPage) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case p.Tab == "attention" && p.Filter.Value == "":
-			templ_7745c5c3_Err = kit.Empty("circle-check", "Nothing needs attention", "No VM has failed, crashed, gone missing or fallen silent, and no order failed.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("circle-check", "Nothing needs attention", "No VM has failed, crashed, is missing or unknown, and no task failed.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case p.Tab == "restart" && p.Filter.Value == "":
-			templ_7745c5c3_Err = kit.Empty("circle-check", "Nothing waits for a restart", "Every running VM has all changes that were asked for.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("circle-check", "No VM needs a restart", "All changes are applied on every running VM.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -368,7 +368,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("search", "No VM matches", "Nothing here fits the filter. Take a word out of it, or look in all projects.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "No VM matches", "Nothing matches the filter. Remove a term from it, or search in all projects.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -393,7 +393,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("monitor", "No VMs yet", "Make the first one; it needs a joined host, and a pool for its disks.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("monitor", "No VMs yet", "Create the first VM. It needs a host, and a pool for its disks.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -822,7 +822,7 @@ func noFound(p *ListPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.Empty("search", "Nothing discovered", "VMs that hosts run and Quantix did not make show here, read-only.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "Nothing discovered", "VMs not created by Quantix appear here, read-only.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

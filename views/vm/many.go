@@ -88,13 +88,13 @@ func (p ManyPage) goes() (text, off string) {
 	case len(p.VMs) == 1 && n == 0:
 		return "The VM is deleted from its host permanently.", ""
 	case len(p.VMs) == 1:
-		return "The VM is deleted from its host permanently.", "It is running, and is powered off first."
+		return "The VM is deleted from its host permanently.", "The VM is running and will be powered off first."
 	case n == 0:
 		return "They are deleted from their hosts permanently.", ""
 	case n == 1:
-		return "They are deleted from their hosts permanently.", "1 of them is running, and is powered off first."
+		return "They are deleted from their hosts permanently.", "1 of them is running and will be powered off first."
 	default:
-		return "They are deleted from their hosts permanently.", strconv.Itoa(n) + " of them are running, and are powered off first."
+		return "They are deleted from their hosts permanently.", strconv.Itoa(n) + " of them are running and will be powered off first."
 	}
 }
 

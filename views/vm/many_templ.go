@@ -152,13 +152,13 @@ func Many(p ManyPage) templ.Component {
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
-						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "quiesce", Label: "Quiesce guest file systems", Hint: "Without memory, by the guest agent where it answers.", Error: p.Errors.At("quiesce")}, p.In.Quiesce).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "quiesce", Label: "Quiesce guest file systems", Hint: "Without memory, if the guest agent responds.", Error: p.Errors.At("quiesce")}, p.In.Quiesce).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 					}
 				case ManyMigrate:
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"wrap\">VMs that are off change their host. Disks in a shared pool stay where they are, others go to the same pool of the new host. A VM that cannot go stays, and the task says why.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"wrap\">Only VMs that are off can be migrated here. Disks in a shared pool stay; other disks are copied to the same pool on the new host. The task shows the reason for each VM that could not be migrated.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -170,12 +170,12 @@ func Many(p ManyPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "rate", Label: "Limit", Value: p.In.Rate, Unit: "MiB/s", Short: true, Error: p.Errors.At("rateBytes"), Hint: "Empty: as fast as it goes.", Attrs: templ.Attributes{"inputmode": "decimal"}}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "rate", Label: "Limit", Value: p.In.Rate, Unit: "MiB/s", Short: true, Error: p.Errors.At("rateBytes"), Hint: "Empty: no limit.", Attrs: templ.Attributes{"inputmode": "decimal"}}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				default:
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<p>The guests are not asked: what they have not written is lost.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<p>The guests are not shut down cleanly: unwritten data is lost.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -97,7 +97,7 @@ func (p Page) migrate() kit.Act {
 
 func leavingText(l fleet.LeavingVM) string {
 	if l.State == fleet.JobQueued {
-		return "waits to go to " + l.ToName
+		return "waiting for migration to " + l.ToName
 	}
-	return "on its way to " + l.ToName + ", " + strconv.Itoa(l.Progress) + " %"
+	return "migrating to " + l.ToName + ", " + strconv.Itoa(l.Progress) + " %"
 }

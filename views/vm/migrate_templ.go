@@ -172,7 +172,7 @@ func Migrate(p MigratePage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "rate", Label: "Limit", Value: p.In.Rate, Unit: "MiB/s", Short: true, Error: p.Errors.At("rateBytes"), Hint: "Empty: as fast as it goes.", Attrs: templ.Attributes{"inputmode": "decimal"}}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "rate", Label: "Limit", Value: p.In.Rate, Unit: "MiB/s", Short: true, Error: p.Errors.At("rateBytes"), Hint: "Empty: no limit.", Attrs: templ.Attributes{"inputmode": "decimal"}}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -181,12 +181,12 @@ func Migrate(p MigratePage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.overcommits() {
-						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "overcommit", Label: "Promise more than the pool has", Error: p.Errors.At("overcommit")}, p.In.Overcommit).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "overcommit", Label: "Overcommit the pool", Error: p.Errors.At("overcommit")}, p.In.Overcommit).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, " <p class=\"muted wrap\">The hosts send it to each other; where they do not reach each other, the portal relays it, more slowly. Cancel it in its task at any time: the VM stays where it is. Other orders for the VM wait meanwhile.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 16, " <p class=\"muted wrap\">The hosts transfer it directly, or through the portal if they cannot reach each other, which is slower. You can cancel the task at any time: the VM then stays on its host. Other tasks of the VM wait meanwhile.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -40,7 +40,7 @@ func monitor(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Empty("gauge", "No values yet", "A running VM's load shows here a few seconds after its host's first report.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("gauge", "No values yet", "The load of a running VM appears a few seconds after its host's first report.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

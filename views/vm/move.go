@@ -61,9 +61,9 @@ func (p MovePage) onlyRoom() bool {
 
 func (p MovePage) how() string {
 	if p.VM.Status != nil && (p.VM.Status.Power == fleet.Running || p.VM.Status.Power == fleet.Paused) {
-		return "The guest runs on meanwhile: what it writes is copied after, until the new place has all of it; then it changes over."
+		return "The guest keeps running. Its writes are mirrored until the copy is complete; then the guest switches to it."
 	}
-	return "The guest is off: the file is copied, read back, and then named in the VM's definition. Starting the VM waits for that."
+	return "The guest is off: the file is copied and verified, and then the VM's definition is changed. Starting the VM waits for that."
 }
 
 // move is the action that moves a disk.
@@ -85,7 +85,7 @@ func (p Page) moving(d fleet.Disk) *fleet.MovingDisk {
 
 func movingText(m fleet.MovingDisk) string {
 	if m.State == fleet.JobQueued {
-		return "waits to be moved"
+		return "waiting for disk migration"
 	}
 	return "being moved, " + strconv.Itoa(m.Progress) + " %"
 }

@@ -246,7 +246,7 @@ func MoveDisk(p MovePage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "rate", Label: "Limit", Value: p.In.Rate, Unit: "MiB/s", Short: true, Error: p.Errors.At("rateBytes"), Hint: "Empty: as fast as it goes.", Attrs: templ.Attributes{"inputmode": "decimal"}}).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "rate", Label: "Limit", Value: p.In.Rate, Unit: "MiB/s", Short: true, Error: p.Errors.At("rateBytes"), Hint: "Empty: no limit.", Attrs: templ.Attributes{"inputmode": "decimal"}}).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -255,12 +255,12 @@ func MoveDisk(p MovePage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.overcommits() {
-						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "overcommit", Label: "Promise more than the pool has", Error: p.Errors.At("overcommit")}, p.In.Overcommit).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "overcommit", Label: "Overcommit the pool", Error: p.Errors.At("overcommit")}, p.In.Overcommit).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " <p class=\"muted wrap\">Cancel it in its task at any time: the disk stays where it is. The old file is deleted when the VM is on the new one, unless somebody else uses it. Other orders for the VM wait meanwhile; forcing it off breaks the move off.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " <p class=\"muted wrap\">You can cancel the task at any time: the disk then stays in its pool. The old file is deleted when the VM uses the new one, unless something else uses it. Other tasks of the VM wait meanwhile; a forced power-off cancels the migration.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -107,11 +107,11 @@ func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	if head := rendered.Text(t, head(page)); !strings.Contains(head, "web-01 Unknown") || strings.Contains(head, "Running") {
 		t.Errorf("the head reads %q", head)
 	}
-	if head := rendered.HTML(t, head(page)); !strings.Contains(head, `title="Its host is not heard. Last known: running."`) || strings.Contains(head, `class="chip ok"`) {
+	if head := rendered.HTML(t, head(page)); !strings.Contains(head, `title="Its host is offline. Last known: running."`) || strings.Contains(head, `class="chip ok"`) {
 		t.Errorf("the head is %s", head)
 	}
 	summary := rendered.Text(t, summary(page))
-	for _, text := range []string{"h1 is not heard. What is below is what it said last.", "State Unknown last known: running", "Up – Accelerator"} {
+	for _, text := range []string{"h1 is offline. The values below are from its last report.", "State Unknown last known: running", "Up – Accelerator"} {
 		if !strings.Contains(summary, text) {
 			t.Errorf("the summary lacks %q: %s", text, summary)
 		}

@@ -131,7 +131,7 @@ func (f Form) part(p formPart, section fleet.When) kit.Field {
 		out.When = "" // the section shows it
 	}
 	if f.closed(p) {
-		out.Hint = "Only those who may change infrastructure choose it: " + p.reserved + "."
+		out.Hint = "Requires permission to change infrastructure: " + p.reserved + "."
 	}
 	return out
 }

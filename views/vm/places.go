@@ -24,13 +24,13 @@ func besides(p fleet.Place) []string {
 		out = append(out, "· its host")
 	}
 	if p.Offline {
-		out = append(out, "· as it said last: the host is not heard now")
+		out = append(out, "· last report: the host is offline")
 	}
 	if !p.Own && !p.Proven {
-		out = append(out, "· without the mark of this VM")
+		out = append(out, "· without this VM's metadata")
 	}
 	if p.Settled {
-		out = append(out, "· not the VM, as somebody has decided")
+		out = append(out, "· not this VM, by a user's decision")
 	}
 	return out
 }
@@ -43,7 +43,7 @@ func keepWord(vm fleet.VMView, p fleet.Place) string {
 }
 
 func sureOfPlace(vm fleet.VMView, p fleet.Place) string {
-	return "Is " + vm.Name + " on " + p.HostName + "? Quantix works with that one from now on. Whatever runs elsewhere runs on until somebody stops it there."
+	return "Is " + vm.Name + " on " + p.HostName + "? Quantix manages that domain from now on. Domains on other hosts keep running until they are stopped there."
 }
 
 // keep is the action that decides which host keeps the VM.

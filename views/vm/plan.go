@@ -80,9 +80,9 @@ func (p PlanPage) later() string {
 	case n == 0:
 		return "Takes effect immediately."
 	case n == len(p.Plan.Changes):
-		return "The guest gets all of it when it is shut down and started again."
+		return "All changes take effect when the guest is shut down and started again."
 	}
-	return strconv.Itoa(n) + " of " + strconv.Itoa(len(p.Plan.Changes)) + " wait until the guest is shut down and started again."
+	return strconv.Itoa(n) + " of " + strconv.Itoa(len(p.Plan.Changes)) + " take effect when the guest is shut down and started again."
 }
 
 // mark is the prefix of a diff line.

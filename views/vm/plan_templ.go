@@ -168,12 +168,12 @@ func Plan(p PlanPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.fresh() {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"muted small\">Its id and the addresses of its NICs are chosen when it is made.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"muted small\">Its ID and the MAC addresses of its NICs are chosen at creation.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<span class=\"muted small\">It is done as shown here: if somebody changes the VM meanwhile, nothing is.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<span class=\"muted small\">Exactly these changes are applied. If the VM is changed meanwhile, nothing is applied.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -297,12 +297,12 @@ func planXML(p PlanPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "…</h2><p>It says what the libvirt definition would become. You need not wait for it.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "…</h2><p>The host is asked for the new libvirt definition. You do not have to wait.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		case fleet.PlanTimedOut:
-			templ_7745c5c3_Err = kit.Fault("No answer from "+p.host()+".", "It has not said within 20 s what the definition would become. The changes above can be saved all the same; the host gets them when it is heard again.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Fault("No answer from "+p.host()+".", "The host did not return the new definition within 20 s. You can save the changes anyway; the host gets them when it is online again.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -387,7 +387,7 @@ func drawing(p PlanPage) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		d := *p.Plan.Drawing
 		if len(d.Lines) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<p class=\"pad muted\">The definition stays as it is.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<p class=\"pad muted\">The definition does not change.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

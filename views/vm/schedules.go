@@ -61,9 +61,9 @@ var everyHours = []kit.Option{
 var scheduleDays = []kit.Option{{Value: "mon", Text: "Mon"}, {Value: "tue", Text: "Tue"}, {Value: "wed", Text: "Wed"}, {Value: "thu", Text: "Thu"}, {Value: "fri", Text: "Fri"}, {Value: "sat", Text: "Sat"}, {Value: "sun", Text: "Sun"}}
 
 var scheduleWith = []kit.Option{
-	{Value: "", Text: "The disks, as after a power cut"},
-	{Value: "quiesce", Text: "The disks, with file systems at rest where the guest's agent answers"},
-	{Value: "memory", Text: "The disks and the memory of the guest, which stands still meanwhile"},
+	{Value: "", Text: "Disks, crash-consistent"},
+	{Value: "quiesce", Text: "Disks, quiesced if the guest agent responds"},
+	{Value: "memory", Text: "Disks and memory; the guest is paused meanwhile"},
 }
 
 // left is how many snapshots the schedule may keep, next to the VM's other schedules.
@@ -98,7 +98,7 @@ func (p SchedulePage) remove() kit.Dialog {
 func (p Page) addSchedule() kit.Act {
 	a := kit.Act{Icon: "clock", Word: "Add schedule…", Href: p.path("schedules", "new"), Dialog: true}
 	if len(p.Schedules) >= fleet.MaxSchedules {
-		a.Why = "The VM has " + strconv.Itoa(len(p.Schedules)) + " schedules, and none has more."
+		a.Why = "The VM has " + strconv.Itoa(len(p.Schedules)) + " schedules, which is the maximum."
 	}
 	return a.When(p.whyNotEdit())
 }
@@ -123,7 +123,7 @@ func scheduleKeeps(s fleet.ScheduleView) string {
 	case s.Memory:
 		out += ", with memory"
 	case s.Quiesce:
-		out += ", file systems at rest"
+		out += ", quiesced"
 	}
 	return out
 }

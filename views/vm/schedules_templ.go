@@ -38,7 +38,7 @@ func schedulesCard(p Page) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Schedules</h2><span class=\"muted small hide-narrow\">Snapshots that are taken, and deleted, by themselves</span> <span class=\"right wrap-acts\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Schedules</h2><span class=\"muted small hide-narrow\">automatic snapshots and their retention</span> <span class=\"right wrap-acts\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -51,7 +51,7 @@ func schedulesCard(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Schedules) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"pad muted\">None. Snapshots are taken when somebody asks for one.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<p class=\"pad muted\">No schedules. Snapshots are taken only on demand.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -387,7 +387,7 @@ func Schedule(p SchedulePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "times.zone", Label: "By the clocks of", Value: p.In.Zone, Hint: "UTC, or a zone such as Europe/Berlin.", Error: p.Errors.At("times.zone"), Attrs: templ.Attributes{"maxlength": "60", "autocomplete": "off"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "times.zone", Label: "Time zone", Value: p.In.Zone, Hint: "UTC, or a time zone such as Europe/Berlin.", Error: p.Errors.At("times.zone"), Attrs: templ.Attributes{"maxlength": "60", "autocomplete": "off"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -505,7 +505,7 @@ func Schedule(p SchedulePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "nameAs", Label: "Names", Value: p.In.NameAs, Hint: "{schedule}, {vm}, {date} and {time} are filled in. Empty: {schedule} {date} {time}.", Error: p.Errors.At("nameAs"), Attrs: templ.Attributes{"maxlength": "80", "autocomplete": "off"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "nameAs", Label: "Names", Value: p.In.NameAs, Hint: "Variables: {schedule}, {vm}, {date}, {time}. Empty: {schedule} {date} {time}.", Error: p.Errors.At("nameAs"), Attrs: templ.Attributes{"maxlength": "80", "autocomplete": "off"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -513,7 +513,7 @@ func Schedule(p SchedulePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "enabled", Label: "Enabled", Hint: "A time that passes while the VM's host or the portal is away is done once, afterwards."}, p.In.Enabled).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "enabled", Label: "Enabled", Hint: "A run missed while the host or the portal is offline is made up once."}, p.In.Enabled).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -586,14 +586,14 @@ func DeleteSchedule(p SchedulePage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<p class=\"wrap\">No more snapshots are taken by it. <strong>Those that it took stay</strong>, ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<p class=\"wrap\">It takes no more snapshots. <strong>Its existing snapshots are kept</strong>, ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var23 string
 				templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(p.Was.Snapshots))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/schedules.templ`, Line: 125, Col: 127}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/schedules.templ`, Line: 125, Col: 128}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 				if templ_7745c5c3_Err != nil {

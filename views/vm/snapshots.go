@@ -93,12 +93,12 @@ func (p Page) snapActs(s fleet.Snapshot) []kit.Act {
 	at := func(what string) string { return p.path("snapshots", string(s.ID), what) }
 	_, made := p.VM.AllowsNew(s, p.Busy)
 	acts := []kit.Act{
-		kit.Act{Icon: "copy", Word: "New VM from it…", Href: kit.Link{Path: "/vms/new"}.With("clone", string(p.VM.ID)).With("snapshot", string(s.ID)).String()}.When(p.whyNotEdit()).When(made),
+		kit.Act{Icon: "copy", Word: "New VM from this snapshot…", Href: kit.Link{Path: "/vms/new"}.With("clone", string(p.VM.ID)).With("snapshot", string(s.ID)).String()}.When(p.whyNotEdit()).When(made),
 		kit.Act{Icon: "history", Word: "Revert to it…", Href: at("revert"), Dialog: true}.When(p.whyNotEdit()).When(back),
 		kit.Act{Icon: "trash-2", Word: "Delete…", Href: at("delete"), Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone),
 	}
 	if len(p.snapshots().Below(s.ID)) > 0 {
-		acts = append(acts, kit.Act{Icon: "trash-2", Word: "Delete with all after it…", Href: at("delete") + "?subtree=1", Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone))
+		acts = append(acts, kit.Act{Icon: "trash-2", Word: "Delete with its descendants…", Href: at("delete") + "?subtree=1", Dialog: true, Danger: true}.When(p.whyNotEdit()).When(gone))
 	}
 	return acts
 }
@@ -142,9 +142,9 @@ func stoodOnBy(t *fleet.SnapshotTree, s fleet.Snapshot) string {
 		n++
 	}
 	if n < 2 {
-		return "Deleted; its data waits to be merged"
+		return "Deleted; its data is not merged yet"
 	}
-	return fmt.Sprintf("Deleted; its data is kept, because %d stand on it", n)
+	return fmt.Sprintf("Deleted; its data is kept for %d later snapshots", n)
 }
 
 // SnapshotPage is a dialog about a VM's snapshot.
@@ -181,7 +181,7 @@ func (p SnapshotPage) revert() kit.Dialog {
 func (p SnapshotPage) remove() kit.Dialog {
 	title := "Delete the snapshot “" + p.Snapshot.Name + "”?"
 	if p.Subtree {
-		title = "Delete “" + p.Snapshot.Name + "” and all after it?"
+		title = "Delete “" + p.Snapshot.Name + "” and its descendants?"
 	}
 	d := p.dialog(title, "Delete", true, string(p.Snapshot.ID), "delete")
 	if p.Subtree {
@@ -216,8 +216,8 @@ func (p SnapshotPage) names() string {
 // box is disabled with the reason.
 func memoryField(p SnapshotPage) kit.Field {
 	out := kit.Field{
-		Name: "memory", Label: "With the memory of the running guest", Error: p.Errors.At("memory"),
-		Hint: "It goes on from this very moment after a revert. Takes up to " + kit.MiB(p.VM.Status.MemoryMiB) + ", and the guest stands still while it is kept.",
+		Name: "memory", Label: "Include the guest's memory", Error: p.Errors.At("memory"),
+		Hint: "After a revert the guest continues from this moment. Takes up to " + kit.MiB(p.VM.Status.MemoryMiB) + ", and the guest is paused meanwhile.",
 	}
 	if why := p.VM.Spec.NoMemorySnapshot(); why != "" {
 		out.Hint, out.Attrs = why, templ.Attributes{"disabled": true}

@@ -105,7 +105,7 @@ func snapshotsTab(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.Empty("camera", "No snapshots", "A snapshot keeps the VM as it is at one moment: its disks, and if you like the memory of its guest, which then goes on from there.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("camera", "No snapshots", "A snapshot keeps the state of the VM's disks at one moment, and optionally its memory.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -176,7 +176,7 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "triangle-alert", "Something is not finished.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "triangle-alert", "An operation is incomplete.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -213,7 +213,7 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "eye", "Somebody made snapshots on the host, beside Quantix.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "eye", "Snapshots were created on the host outside Quantix.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var6), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -267,13 +267,13 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</ul><span class=\"muted\">What the VM has written since is in those files. They go when the VM is deleted with its disks. Quantix takes no snapshot until they are merged: on the host, with virsh blockcommit.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</ul><span class=\"muted\">Later writes of the VM are in these files. They are deleted with the VM's disks. Quantix takes no snapshot until they are merged on the host with virsh blockcommit.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "layers", "Somebody had disks go on in other files on the host, beside Quantix.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "layers", "Overlays of disks were created on the host outside Quantix.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -291,13 +291,13 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<span class=\"muted\">Each of them makes the guest's reads slower. Delete snapshots that nobody needs.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "<span class=\"muted\">Each snapshot slows down the guest's reads. Delete snapshots that are not needed.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "layers", "The disks are made of "+kit.Count(t.Depth, "file")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "layers", "The disks consist of "+kit.Count(t.Depth, "file")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -315,13 +315,13 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<span class=\"muted\">Delete those that nobody needs.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<span class=\"muted\">Delete snapshots that are not needed.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "hard-drive", "The snapshots take "+kit.Bytes(t.Bytes())+", more than the disks are large.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "hard-drive", "The snapshots take "+kit.Bytes(t.Bytes())+", more than the size of the disks.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -339,13 +339,13 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"muted\">Consolidate the disks to free its room; the guest may run meanwhile.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"muted\">Consolidate the disks to free the space; the guest can keep running.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "layers", "What deleted snapshots left can be merged.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "layers", "Data of deleted snapshots can be consolidated.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -584,7 +584,7 @@ func snapRow(p Page, s snapSpot) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " <span class=\"badge ok\">file systems at rest</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " <span class=\"badge ok\">quiesced</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -797,12 +797,12 @@ func TakeSnapshot(p SnapshotPage) templ.Component {
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
-						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "quiesce", Label: "Quiesce guest file systems (guest agent)", Hint: "By the guest's agent, where it answers. Else the disks are as after a power cut.", Error: p.Errors.At("quiesce")}, p.In.Quiesce).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "quiesce", Label: "Quiesce guest file systems (guest agent)", Hint: "If the guest agent responds. Otherwise the snapshot is crash-consistent.", Error: p.Errors.At("quiesce")}, p.In.Quiesce).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 					} else {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<p class=\"muted wrap\">The VM is off: its disks are kept, with its firmware's variables and its TPM.</p>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<p class=\"muted wrap\">The VM is off: the snapshot includes its disks, NVRAM and TPM.</p>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -895,9 +895,9 @@ func RevertSnapshot(p SnapshotPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var37 string
-				templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs("The disks go back to ")
+				templ_7745c5c3_Var37, templ_7745c5c3_Err = templ.JoinStringErrs("The disks revert to ")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 171, Col: 29}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 171, Col: 28}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var37))
 				if templ_7745c5c3_Err != nil {
@@ -908,9 +908,9 @@ func RevertSnapshot(p SnapshotPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var38 string
-				templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(", with the firmware's variables and the TPM. ")
+				templ_7745c5c3_Var38, templ_7745c5c3_Err = templ.JoinStringErrs(", with NVRAM and TPM. ")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 173, Col: 53}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 173, Col: 30}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var38))
 				if templ_7745c5c3_Err != nil {
@@ -921,7 +921,7 @@ func RevertSnapshot(p SnapshotPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.Snapshot.Memory {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 65, "The guest goes on from its memory of that moment.")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 65, "The guest continues from its memory of that moment.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -941,9 +941,9 @@ func RevertSnapshot(p SnapshotPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var39 string
-					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs("Its settings stay as they are now, though they were else then: " + strings.Join(p.Snapshot.Changed, "; ") + ".")
+					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs("The current settings stay, although they were different at that time: " + strings.Join(p.Snapshot.Changed, "; ") + ".")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 181, Col: 140}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 181, Col: 147}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 					if templ_7745c5c3_Err != nil {
@@ -1033,7 +1033,7 @@ func DeleteSnapshot(p SnapshotPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"wrap\">The VM stays as it is now. Nobody can go back to ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"wrap\">The VM's current state stays. It is no longer possible to revert to ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1100,7 +1100,7 @@ func DeleteSnapshot(p SnapshotPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "</p><p class=\"muted wrap\">Its data is merged into what stands on it, while the guest runs or is off. That can take a while, and can be cancelled in its task: then the data is kept until the disks are consolidated.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "</p><p class=\"muted wrap\">Its data is merged into the next overlay, while the guest runs or is off. This can take a while. If you cancel the task, the data is kept until the disks are consolidated.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

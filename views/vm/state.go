@@ -38,5 +38,5 @@ func lastKnown(vm fleet.VMView) string {
 	if vm.Phase != fleet.PhaseUnknown || vm.Status == nil {
 		return ""
 	}
-	return "Its host is not heard. Last known: " + string(vm.Status.Power) + "."
+	return "Its host is offline. Last known: " + string(vm.Status.Power) + "."
 }

@@ -57,7 +57,7 @@ func summary(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.RowMenu("What the guest's agent can be asked for", p.guestActs()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.RowMenu("Actions of the guest agent", p.guestActs()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -311,7 +311,7 @@ func summary(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.RowMenu("Actions of the VM's place", []kit.Act{p.migrate()}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.RowMenu("Placement actions", []kit.Act{p.migrate()}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -78,9 +78,9 @@ func (w Wizard) hint() string {
 // presetHint describes the settings of the chosen preset.
 func (w Wizard) presetHint() string {
 	if p, ok := fleet.PresetNamed(w.Preset); ok {
-		return p.Hint + " All of it can be changed below."
+		return p.Hint + " You can change all values below."
 	}
-	return "A preset fills in what a kind of guest mostly wants."
+	return "A preset sets typical values for a type of guest."
 }
 
 // others describes how many other hosts could run the VM.

@@ -76,7 +76,7 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "\"><div class=\"row-flex\" role=\"group\" aria-label=\"What the VM is made from\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "\"><div class=\"row-flex\" role=\"group\" aria-label=\"Source of the VM\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -155,7 +155,7 @@ func source(f Form) templ.Component {
 			}
 		}
 		if f.Wizard.Source == fleet.SourceXML {
-			templ_7745c5c3_Err = kit.AreaField(f.field("xml", kit.Field{Label: "XML of a domain", Hint: "It stays on the portal. What this VM cannot have is listed line by line; disks are not brought along unless they are volumes of a pool.",
+			templ_7745c5c3_Err = kit.AreaField(f.field("xml", kit.Field{Label: "XML of a domain", Hint: "The XML is not stored. Settings that cannot be used are listed line by line; disks are included only if they are volumes of a pool.",
 				Attrs: templ.Attributes{"rows": "10", "spellcheck": "false", "autocomplete": "off", "class": "mono"}})).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -267,7 +267,7 @@ func imported(w Wizard) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if w.Read && len(w.Notes) == 0 {
-			templ_7745c5c3_Err = kit.Note("ok", "circle-check", "All of it is in the form.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("ok", "circle-check", "All settings are in the form.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -291,7 +291,7 @@ func imported(w Wizard) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "Left out, as it reaches beyond the VM: "+kit.Count(len(list), "line")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "Ignored, because it affects more than the VM: "+kit.Count(len(list), "line")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var13), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -461,7 +461,7 @@ func SummaryPart(s *Summary) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"pad muted\">Review… shows what will be made, where, and why there.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"pad muted\">Review… shows the new VM, its host, and the reasons for the host.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -616,7 +616,7 @@ func SummaryBody(s Summary) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if s.Placed {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<p><strong>There is room for it.</strong></p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<p><strong>The host has enough capacity.</strong></p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -644,7 +644,7 @@ func SummaryBody(s Summary) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "No host can take it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "No suitable host.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var27), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -736,7 +736,7 @@ func SummaryBody(s Summary) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if s.API != "" {
-			templ_7745c5c3_Err = asText("API call", "vm-api", s.API, "The token is one of yours, from your account's page.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = asText("API call", "vm-api", s.API, "Create a token on your account page.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -744,7 +744,7 @@ func SummaryBody(s Summary) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = asText("YAML", "vm-yaml", s.YAML, "The API's own object, as quantix apply will take it.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = asText("YAML", "vm-yaml", s.YAML, "The API object, as accepted by quantix apply.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

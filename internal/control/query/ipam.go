@@ -189,7 +189,7 @@ func reservation(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	case s == nil:
 		return "", "This network was found on hosts: whoever runs its DHCP reserves addresses there."
 	case s.IPv4 == nil || s.IPv4.DHCP == nil:
-		return "", "The hosts give out no IPv4 addresses in this network."
+		return "", "DHCP is off in this network."
 	}
 	for _, l := range s.IPv4.DHCP.Leases {
 		if l.MAC == mac {
