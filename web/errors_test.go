@@ -121,7 +121,7 @@ func TestRefusalsAudited(t *testing.T) {
 		p.browser().post("/sign-in", url.Values{"name": {"mia"}, "password": {"wrong password"}})
 	}
 	for _, where := range []string{
-		"action = 'user.refused' AND user_id = 'mia' AND detail LIKE 'GET /users/:id: You have no right%'",
+		"action = 'user.refused' AND user_id = 'mia' AND detail LIKE 'GET /users/:id: You do not have permission%'",
 		"action = 'user.refused' AND user_id = 'mia' AND detail LIKE 'GET /api/v1/hosts: %'",
 		"action = 'user.throttled' AND user_id IS NULL AND detail LIKE 'POST /sign-in: Too many failed attempts.%'",
 	} {

@@ -53,7 +53,7 @@ func (c NICs) users(own int) string {
 		names = append(append([]string{}, names[:most]...), fmt.Sprintf("%d more", more))
 	}
 	if c.Used > c.Allocated {
-		names = append(append([]string{}, names...), "machines that Quantix did not make")
+		names = append(append([]string{}, names...), "machines that Quantix did not create")
 	}
 	if own > 0 {
 		names = append(append([]string{}, names...), "this VM's other NICs")

@@ -210,7 +210,7 @@ func (b *addressMerge) macs(holders []MACHolder) {
 			}
 			made := ""
 			if h.VMID == "" {
-				made = ", which Quantix did not make,"
+				made = ", which Quantix did not create,"
 			}
 			b.out.Conflicts = append(b.out.Conflicts, fleet.AddressConflict{
 				Kind: fleet.ConflictMAC, MAC: c.MAC, HostName: h.HostName,

@@ -69,7 +69,7 @@ func TestAddressConflicts(t *testing.T) {
 		"MAC address on two machines": {
 			nics:    []policy.AddressNIC{{h1, "v1", "web", "m:a", nil}},
 			holders: []policy.MACHolder{{"m:a", fleet.MACHolder{VMID: "v1", Name: "web", HostName: "h1"}}, {"m:a", fleet.MACHolder{Name: "old", HostName: "h2"}}},
-			want:    "mac ", message: "old on h2, which Quantix did not make, has the MAC address m:a of web on h1",
+			want:    "mac ", message: "old on h2, which Quantix did not create, has the MAC address m:a of web on h1",
 		},
 	} {
 		got := policy.Addresses(labNetwork(), c.nics, c.leases, c.holders)
