@@ -17,11 +17,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// balancer is a load balancer with a configuration in README, in a code block of its name.
+// balancerChapter is the chapter of the manual with the configurations of balancers.
+const balancerChapter = "static/docs/several-portals.md"
+
+// balancer is a load balancer with a configuration in balancerChapter, in a code block of its name.
 type balancer struct {
 	name    string
 	command func(file string) []string
-	// places returns pairs of texts in README's configuration and their replacements on this machine: addresses and
+	// places returns pairs of texts in the manual's configuration and their replacements on this machine: addresses and
 	// files.
 	places func(dir, pages, agents string) []string
 }
@@ -55,17 +58,17 @@ var nginx = balancer{
 	},
 }
 
-// run starts the balancer with README's configuration.
+// run starts the balancer with the manual's configuration.
 func (b balancer) run(s *site, file string, places *strings.Replacer) {
 	s.t.Helper()
-	text, err := os.ReadFile("../../README.md")
+	text, err := os.ReadFile("../../" + balancerChapter)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	_, config, found := strings.Cut(string(text), "```"+b.name+"\n")
 	config, _, closed := strings.Cut(config, "```")
 	if !found || !closed {
-		s.t.Fatalf("README has no configuration of %s", b.name)
+		s.t.Fatalf("%s has no configuration of %s", balancerChapter, b.name)
 	}
 	writeFile(s.t, file, places.Replace(config))
 	args := b.command(file)
@@ -96,7 +99,7 @@ func runningVM(t *testing.T, a api) fleet.VMView {
 	return vm
 }
 
-// TestPortalsBehindNginx checks README's nginx configuration with agents, consoles, live pages, uploads and a rolling
+// TestPortalsBehindNginx checks the manual's nginx configuration with agents, consoles, live pages, uploads and a rolling
 // restart.
 func TestPortalsBehindNginx(t *testing.T) {
 	t.Parallel()

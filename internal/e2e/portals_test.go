@@ -34,8 +34,8 @@ import (
 
 const portalCount = 3
 
-// site is the setup of README's section on several portals: the balancer, three portals, and a PostgreSQL primary with
-// its standby.
+// site is the setup of the manual's chapter on several portals: the balancer, three portals, and a PostgreSQL primary
+// with its standby.
 type site struct {
 	*portal // the balancer, as users see it
 	t       *testing.T
@@ -211,7 +211,7 @@ func (o *requests) waitMore(t *testing.T) {
 	eventually(t, endLimit, "more created projects", func() (bool, string) { return o.count() >= from+10, strconv.Itoa(o.count() - from) })
 }
 
-// TestPortalsBehindHAProxy checks README's section on several portals: consoles, a rolling restart, and a failover of
+// TestPortalsBehindHAProxy checks the manual's chapter on several portals: consoles, a rolling restart, and a failover of
 // the database, which first hangs and then dies.
 func TestPortalsBehindHAProxy(t *testing.T) {
 	t.Parallel()

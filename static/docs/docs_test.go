@@ -99,6 +99,26 @@ func TestLinksOfTheManualLead(t *testing.T) {
 	}
 }
 
+var manualLink = regexp.MustCompile(`\(static/docs/([a-z-]+)\.md(#[^)]*)?\)`)
+
+// Links of the repository's README lead to chapters, and to headings of chapters.
+func TestLinksOfReadmeIntoTheManualLead(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	links := manualLink.FindAllStringSubmatch(string(text), -1)
+	if len(links) < 20 {
+		t.Fatalf("%d links were found", len(links))
+	}
+	for _, m := range links {
+		if !leads("/help/" + m[1] + m[2]) {
+			t.Errorf("README: the link %s leads nowhere", m[0])
+		}
+	}
+}
+
 // source is the text of all files below the directories that fit.
 func source(t *testing.T, fit func(name string) bool, dirs ...string) string {
 	t.Helper()

@@ -1,5 +1,5 @@
 // Package goals holds Quantix's performance goals. Benchmarks record results from any process; all results form one
-// table for README and the manual, including missed goals.
+// table for the manual, including missed goals.
 package goals
 
 import (
@@ -47,7 +47,7 @@ var (
 	Definition     = add("Spec to XML, of a usual VM, p50", "≤ 100 µs")
 	FullDefinition = limit("Spec to XML, of a VM with all parts, p50", "the library that writes XML, alone")
 	Labels         = add("A network for 10,000 hosts by label; with 40 of them, a pass that finds nothing to do", "all within 30 s, ≤ 1 s")
-	WouldPass      = add("Would it pass: 1,000 security groups of 10 rules, p50/p99", "≤ 20 ms")
+	WouldPass      = add("Traffic test: 1,000 security groups of 10 rules, p50/p99", "≤ 20 ms")
 	Transfer       = add("Image of 1 GiB from agent to agent", "≥ 70 % of cat to nc over TCP, synced, on the same disk and in the same run")
 	Upload         = add("Upload of 4 GiB through portal and pair, by curl", "≥ 60 % of curl to a plain Go file server on the same disk, portal's memory +32 MiB at most")
 	Overlay        = add("A VM's disk as an overlay on an image, with its definition, p50", "≤ 100 ms")

@@ -56,17 +56,17 @@ func TestTableListsEveryGoal(t *testing.T) {
 	}
 }
 
-// README's table has the rows and goals of the benchmarks, in the same order, with a ratio where there is a
+// The manual's table has the rows and goals of the benchmarks, in the same order, with a ratio where there is a
 // comparison.
-func TestReadmeTableMatchesGoals(t *testing.T) {
+func TestManualTableMatchesGoals(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../../README.md")
+	text, err := os.ReadFile("../../../" + Chapter)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, rest, found := strings.Cut(string(text), head)
 	if !found {
-		t.Fatalf("README has no table that begins with %q", head)
+		t.Fatalf("%s has no table that begins with %q", Chapter, head)
 	}
 	var rows [][]string
 	for line := range strings.Lines(rest) {
@@ -76,7 +76,7 @@ func TestReadmeTableMatchesGoals(t *testing.T) {
 		rows = append(rows, cells(line))
 	}
 	if len(rows) != len(all) {
-		t.Errorf("README has %d rows, the benchmarks have %d", len(rows), len(all))
+		t.Errorf("%s has %d rows, the benchmarks have %d", Chapter, len(rows), len(all))
 	}
 	for i, g := range all[:min(len(all), len(rows))] {
 		row := rows[i]
@@ -90,24 +90,6 @@ func TestReadmeTableMatchesGoals(t *testing.T) {
 		if none := strings.HasPrefix(g.goal, "limit: ") || row[2] == "not measured"; none != (row[3] == "") {
 			t.Errorf("%s: the verdict is %q", g.path, row[3])
 		}
-	}
-}
-
-// The manual has README's table: both come from the same run.
-func TestManualTableMatchesReadme(t *testing.T) {
-	t.Parallel()
-	manual, err := os.ReadFile("../../../static/docs/figures.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	readme, err := os.ReadFile("../../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(readme), head)
-	table, _, _ := strings.Cut(rest, "\n\n")
-	if table = head + strings.TrimSpace(table) + "\n"; !strings.Contains(string(manual), table) {
-		t.Error("static/docs/figures.md has another table than README: copy it, or run task bench -- -readme")
 	}
 }
 

@@ -9,7 +9,10 @@ import (
 	"strings"
 )
 
-// head is the table's header; it also locates the table in README.
+// Chapter is the manual's chapter with the table, relative to the repository's root.
+const Chapter = "static/docs/figures.md"
+
+// head is the table's header; it also locates the table in Chapter.
 const head = "| Path | Goal | Ours | Verdict | Beside it | Ratio |\n|---|---|---|---|---|---|\n"
 
 // Read reads the rows recorded by benchmarks.

@@ -1,5 +1,5 @@
 // Command bench runs all benchmarks with goals from the repository's root and prints their results as one table. With
-// -readme it also updates the table in README and the manual.
+// -save it also updates the table in the manual.
 package main
 
 import (
@@ -31,15 +31,15 @@ var runs = [][]string{
 }
 
 func main() {
-	readme := flag.Bool("readme", false, "put the table into README.md and the manual")
+	save := flag.Bool("save", false, "put the table into "+goals.Chapter)
 	flag.Parse()
-	if err := bench(*readme); err != nil {
+	if err := bench(*save); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-func bench(readme bool) error {
+func bench(save bool) error {
 	dir, err := os.MkdirTemp("", "quantix-goals-")
 	if err != nil {
 		return err
@@ -71,23 +71,18 @@ func bench(readme bool) error {
 	if missing := goals.Missing(rows); len(missing) > 0 {
 		failed = errors.Join(failed, fmt.Errorf("nothing was measured of: %s", strings.Join(missing, "; ")))
 	}
-	if failed != nil || !readme {
+	if failed != nil || !save {
 		return failed
 	}
-	for _, name := range []string{"README.md", "static/docs/figures.md"} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		now, err := goals.Replace(string(text), table)
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-		if err := os.WriteFile(name, []byte(now), 0o644); err != nil {
-			return err
-		}
+	text, err := os.ReadFile(goals.Chapter)
+	if err != nil {
+		return err
 	}
-	return nil
+	now, err := goals.Replace(string(text), table)
+	if err != nil {
+		return fmt.Errorf("%s: %w", goals.Chapter, err)
+	}
+	return os.WriteFile(goals.Chapter, []byte(now), 0o644)
 }
 
 // longest names the rows that took the most time, including their preparation.
