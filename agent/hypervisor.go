@@ -11,8 +11,9 @@ import (
 )
 
 // Hypervisor is the agent's contract with the host that it runs on. agent/libvirt and agent/mock implement it, and
-// agent/hvtest checks that both behave alike. Every method returns when ctx ends, even if a call below it hangs. Errors
-// keep the hypervisor's own text, because people read them. An error without an answer of the hypervisor wraps ErrAway.
+// agent/hypervisor/conformance checks that both behave alike. Every method returns when ctx ends, even if a call below
+// it hangs. Errors keep the hypervisor's own text, because people read them. An error without an answer of the
+// hypervisor wraps ErrAway.
 //
 // Methods that change something are idempotent: a second call with the same input changes nothing.
 type Hypervisor interface {

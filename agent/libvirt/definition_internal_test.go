@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/goals"
 )
@@ -22,7 +22,7 @@ func BenchmarkDefinition(b *testing.B) {
 		plain.Spec.NICs = append(plain.Spec.NICs, fleet.NIC{Network: "default", MAC: fmt.Sprintf("52:54:00:00:00:%02d", i)})
 	}
 	full := plain
-	full.Spec = hvtest.FullSpec(plain.Spec)
+	full.Spec = conformance.FullSpec(plain.Spec)
 	var usual, whole, library, wholeLibrary []time.Duration
 	for b.Loop() {
 		spec, xml := writeDefinition(b, plain)

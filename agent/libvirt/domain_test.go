@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
@@ -75,8 +75,8 @@ func TestApplyKeepsOverlayOfVirshSnapshot(t *testing.T) {
 func TestApplyRefusesVolumeThatIsNoDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	addImage(t, f.pool, hvtest.Image{Name: "raw", Kind: hvtest.Raw, SizeBytes: 1 << 20})
-	addImage(t, f.pool, hvtest.Image{Name: "refers", Kind: hvtest.Qcow2Backing, SizeBytes: 1 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "raw", Kind: conformance.Raw, SizeBytes: 1 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "refers", Kind: conformance.Qcow2Backing, SizeBytes: 1 << 20})
 	for _, name := range []string{"raw", "refers"} {
 		vm := f.vm()
 		vm.Spec.Disks = []fleet.Disk{f.disk(name)}
@@ -157,8 +157,8 @@ func TestApplyChangesFirmware(t *testing.T) {
 func TestCloneEqualsImage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	for _, kind := range []hvtest.ImageKind{hvtest.Qcow2, hvtest.Raw} {
-		img := hvtest.Image{Name: "image-" + string(kind), Kind: kind, SizeBytes: 4 << 20}
+	for _, kind := range []conformance.ImageKind{conformance.Qcow2, conformance.Raw} {
+		img := conformance.Image{Name: "image-" + string(kind), Kind: kind, SizeBytes: 4 << 20}
 		addImage(t, f.pool, img)
 		vm := f.vm()
 		d := f.disk("clone-" + string(kind))
@@ -177,7 +177,7 @@ func TestCloneEqualsImage(t *testing.T) {
 func TestPartialDiskIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	img := hvtest.Image{Name: "image", Kind: hvtest.Raw, SizeBytes: 4 << 20}
+	img := conformance.Image{Name: "image", Kind: conformance.Raw, SizeBytes: 4 << 20}
 	addImage(t, f.pool, img)
 	d := f.disk("disk")
 	d.SizeBytes, d.Image = 0, &fleet.Volref{PoolID: f.pool.ID, Volume: img.Name}
@@ -242,7 +242,7 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 		t.Errorf("its missing disk: %v", err)
 	}
 	restore()
-	change(t, vm.ID, hvtest.Change{CPUs: 4})
+	change(t, vm.ID, conformance.Change{CPUs: 4})
 	vm.Generation, vm.Spec.Disks = 2, append(vm.Spec.Disks, f.disk("two"))
 	f.apply(vm)
 	st, generation, err := f.VM(t.Context(), vm.ID)

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"testing"
 
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
@@ -14,8 +14,8 @@ import (
 // leftovers.
 func TestInterruptedCreateVMCompletesOrCleansUp(t *testing.T) {
 	c := newCutter(t)
-	addImage(t, c.pool, hvtest.Image{Name: "golden.qcow2", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
-	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+	addImage(t, c.pool, conformance.Image{Name: "golden.qcow2", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, c.pool, conformance.Image{Name: "disc.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})
 	c.ok(c.ApplyPool(t.Context(), c.pool))
 	base := []string{"golden.qcow2", "disc.iso"}
 	golden := fleet.Volref{PoolID: c.pool.ID, Volume: "golden.qcow2"}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
@@ -15,7 +15,7 @@ import (
 // its source unchanged. Sources are another VM's current disk, its snapshot, an image or an archive.
 func TestInterruptedDiskCopyCompletes(t *testing.T) {
 	c := newCutter(t)
-	addImage(t, c.pool, hvtest.Image{Name: "golden.qcow2", Kind: hvtest.Qcow2, SizeBytes: 32 << 20})
+	addImage(t, c.pool, conformance.Image{Name: "golden.qcow2", Kind: conformance.Qcow2, SizeBytes: 32 << 20})
 	c.ok(c.ApplyPool(t.Context(), c.pool))
 	s := &snapper{fixture: c.fixture, vm: c.vm()}
 	s.vm.Spec.Disks = []fleet.Disk{{

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
@@ -56,7 +56,7 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 // and its definition have each of them once in the end.
 func TestInterruptedHotPlugCompletes(t *testing.T) {
 	c := newCutter(t)
-	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+	addImage(t, c.pool, conformance.Image{Name: "disc.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})
 	c.ok(c.ApplyPool(t.Context(), c.pool))
 	physical, _ := physicalDisk(t)
 	var vm fleet.VM
@@ -105,7 +105,7 @@ func TestInterruptedHotUnplugCompletes(t *testing.T) {
 	c := newCutter(t)
 	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
 	run(t, "cp", guest.Disk, filepath.Join(c.pool.Spec.Path, "root.qcow2"))
-	addImage(t, c.pool, hvtest.Image{Name: "disc.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+	addImage(t, c.pool, conformance.Image{Name: "disc.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})
 	c.ok(c.ApplyPool(t.Context(), c.pool))
 	vm := c.vm()
 	root := fleet.Disk{PoolID: c.pool.ID, Volume: "first.qcow2", Image: &fleet.Volref{PoolID: c.pool.ID, Volume: "root.qcow2"}}

@@ -25,7 +25,7 @@ import (
 	"libvirt.org/go/libvirtxml"
 
 	"quantix/agent/fetch"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/agent/seed"
 	"quantix/internal/fleet"
 )
@@ -248,35 +248,35 @@ func made(t *testing.T, args ...string) []byte {
 	return must(os.ReadFile(path))
 }
 
-func remote(t *testing.T, what hvtest.Remote) (url, checksum string) {
+func remote(t *testing.T, what conformance.Remote) (url, checksum string) {
 	t.Helper()
 	var o fleet.VolumeOrder
 	switch what {
-	case hvtest.RemoteQcow2, hvtest.RemoteWrong:
+	case conformance.RemoteQcow2, conformance.RemoteWrong:
 		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
-	case hvtest.RemoteSums, hvtest.RemoteNoSum, hvtest.RemoteNoFile:
+	case conformance.RemoteSums, conformance.RemoteNoSum, conformance.RemoteNoFile:
 		o = serve(t, made(t, "-f", "qcow2", "FILE", "4M"))
 		digits := strings.TrimPrefix(o.Checksum, "sha512:")
 		switch what {
-		case hvtest.RemoteSums:
+		case conformance.RemoteSums:
 			return o.URL, sums(t, digits+"  image\n")
-		case hvtest.RemoteNoSum:
+		case conformance.RemoteNoSum:
 			return o.URL, sums(t, digits+"  other\n")
 		}
 		s := httptest.NewTLSServer(nil)
 		s.Close()
 		return o.URL, s.URL + "/SHA512SUMS"
-	case hvtest.RemoteISO:
+	case conformance.RemoteISO:
 		path := filepath.Join(t.TempDir(), "iso")
 		disc(t, path, 1<<20)
 		o = serve(t, must(os.ReadFile(path)))
-	case hvtest.RemotePage:
+	case conformance.RemotePage:
 		o = serve(t, []byte("<!DOCTYPE html><title>Not found</title>"))
-	case hvtest.RemoteGone:
+	case conformance.RemoteGone:
 		s := httptest.NewServer(nil)
 		s.Close()
 		o = fleet.VolumeOrder{URL: s.URL, Checksum: sumOf(nil)}
-	case hvtest.RemoteStuck:
+	case conformance.RemoteStuck:
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Length", "10000000")
 			_, _ = w.Write(make([]byte, 1<<20))
@@ -286,7 +286,7 @@ func remote(t *testing.T, what hvtest.Remote) (url, checksum string) {
 		t.Cleanup(s.Close)
 		o = fleet.VolumeOrder{URL: s.URL, Checksum: sumOf(nil)}
 	}
-	if what == hvtest.RemoteWrong {
+	if what == conformance.RemoteWrong {
 		o.Checksum = sumOf(nil)
 	}
 	return o.URL, o.Checksum

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
@@ -48,10 +48,10 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			addImage(t, f.pool, hvtest.Image{Name: "image", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
-			addImage(t, f.pool, hvtest.Image{Name: "tools.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
-			addImage(t, f.pool, hvtest.Image{Name: "kernel", Kind: hvtest.Raw, SizeBytes: 1 << 20})
-			addImage(t, f.pool, hvtest.Image{Name: "folder", Kind: hvtest.Folder})
+			addImage(t, f.pool, conformance.Image{Name: "image", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
+			addImage(t, f.pool, conformance.Image{Name: "tools.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})
+			addImage(t, f.pool, conformance.Image{Name: "kernel", Kind: conformance.Raw, SizeBytes: 1 << 20})
+			addImage(t, f.pool, conformance.Image{Name: "folder", Kind: conformance.Folder})
 			f.ok(f.ApplyPool(t.Context(), f.pool))
 			vm := f.vm()
 			c.spec(f, &vm.Spec)
@@ -116,7 +116,7 @@ func TestStartRefusesBackingFileOutsideSharedPool(t *testing.T) {
 func TestSavedMemoryRefusedWhenFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	addImage(t, f.pool, hvtest.Image{Name: "tools.iso", Kind: hvtest.ISO, SizeBytes: 1 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "tools.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})
 	f.ok(f.ApplyPool(t.Context(), f.pool))
 	vm := f.vm()
 	vm.Spec.Disks = []fleet.Disk{f.disk("disk.qcow2")}

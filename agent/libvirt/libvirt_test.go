@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/agent/libvirt"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
@@ -112,7 +112,7 @@ func needHost(t testing.TB) {
 
 func TestConformance(t *testing.T) {
 	needHost(t)
-	hvtest.Run(t, hvtest.Harness{
+	conformance.Run(t, conformance.Harness{
 		CoreOnly:    !tier.Ordeal,
 		Open:        open,
 		PoolPath:    func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
@@ -263,7 +263,7 @@ func failingPool(t *testing.T) (fleet.PoolSpec, string) {
 	return fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(file, "pool")}, "Not a directory"
 }
 
-func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
+func addImage(t *testing.T, pool fleet.Pool, image conformance.Image) {
 	t.Helper()
 	path := filepath.Join(pool.Spec.Path, image.Name)
 	raw := filepath.Join(t.TempDir(), "raw")
@@ -276,11 +276,11 @@ func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
 		t.Fatal(err)
 	}
 	switch image.Kind {
-	case hvtest.Raw:
+	case conformance.Raw:
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "raw", raw, path)
-	case hvtest.Qcow2:
+	case conformance.Qcow2:
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
-	case hvtest.Qcow2Short:
+	case conformance.Qcow2Short:
 		run(t, "qemu-img", "convert", "-f", "raw", "-O", "qcow2", raw, path)
 		info, err := os.Stat(path)
 		if err == nil {
@@ -289,20 +289,20 @@ func addImage(t *testing.T, pool fleet.Pool, image hvtest.Image) {
 		if err != nil {
 			t.Fatal(err)
 		}
-	case hvtest.ISO:
+	case conformance.ISO:
 		disc(t, path, image.SizeBytes)
-	case hvtest.Folder:
+	case conformance.Folder:
 		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-	case hvtest.LinkedISO:
+	case conformance.LinkedISO:
 		disc(t, raw+".iso", image.SizeBytes)
 		if err := os.Symlink(raw+".iso", path); err != nil {
 			t.Fatal(err)
 		}
-	case hvtest.Qcow2Backing:
+	case conformance.Qcow2Backing:
 		run(t, "qemu-img", "create", "-f", "qcow2", "-b", raw, "-F", "raw", path)
-	case hvtest.Qcow2Data:
+	case conformance.Qcow2Data:
 		run(t, "qemu-img", "create", "-f", "qcow2", "-o", "data_file="+raw+".data,data_file_raw=on", path, strconv.FormatInt(image.SizeBytes, 10))
 	}
 }

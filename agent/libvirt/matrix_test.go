@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
 
 // look tells how to observe a field in a running QEMU: query is the command, want the expected answer for
-// [hvtest.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
+// [conformance.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
 // command; other queries are HMP commands. The prefix "direct:" queries the guest with a kernel given by the host,
 // "old:" that guest on a pc machine. A key may have the form field=value.
 type look struct{ query, want string }
@@ -127,7 +127,7 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
-	vm.Spec.CPUs, vm.Spec.Disks = 4, []fleet.Disk{hvtest.FullDisk(fleet.Disk{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20})}
+	vm.Spec.CPUs, vm.Spec.Disks = 4, []fleet.Disk{conformance.FullDisk(fleet.Disk{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20})}
 	// with the limits that exclude those of the first disk
 	second := fleet.Disk{PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 1 << 20}
 	second.Limits = fleet.DiskLimits{ReadIOPS: 101, WriteIOPS: 102, TotalKiB: 4096, BurstKiB: 8192}
@@ -135,9 +135,9 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	f.ok(os.WriteFile(filepath.Join(f.pool.Spec.Path, "shared.raw"), make([]byte, 1<<20), 0o600))
 	vm.Spec.Disks = append(vm.Spec.Disks, fleet.Disk{PoolID: f.pool.ID, Volume: "shared.raw", Existing: true, Shareable: true},
 		fleet.Disk{PoolID: f.pool.ID, Volume: "secret.qcow2", SizeBytes: 1 << 20, Encryption: "luks"})
-	vm.Spec = hvtest.FullSpec(vm.Spec)
+	vm.Spec = conformance.FullSpec(vm.Spec)
 	vm.Spec.CPU.Sockets, vm.Spec.CPU.Cores, vm.Spec.CPU.Threads = 2, 2, 2
-	vm.Spec.NICs = []fleet.NIC{hvtest.FullNIC(fleet.NIC{Network: "default", MAC: "52:54:00:0c:00:01"})}
+	vm.Spec.NICs = []fleet.NIC{conformance.FullNIC(fleet.NIC{Network: "default", MAC: "52:54:00:0c:00:01"})}
 	f.apply(vm)
 	f.ok(f.StartVM(t.Context(), vm.ID))
 	id := string(vm.ID)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/agent/libvirt"
 	"quantix/internal/fleet"
 )
@@ -19,7 +19,7 @@ func TestPair(t *testing.T) {
 	needHost(t)
 	sockets := strings.Fields(os.Getenv(inside))
 	uri := func(host int) string { return "qemu+unix:///system?socket=" + sockets[host] }
-	p := hvtest.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
+	p := conformance.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
 		t.Helper()
 		how := []string{"migrate", "--live", "--p2p", "--unsafe", "--persistent", string(id), uri(to)}
 		if !leave {
@@ -31,11 +31,11 @@ func TestPair(t *testing.T) {
 	}}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
 		known := must(agent.OpenPoolBook("")) // one pool book for each host's agent
-		p.Hosts[i] = hvtest.Harness{
+		p.Hosts[i] = conformance.Harness{
 			Open:     func(t *testing.T) agent.Hypervisor { return openWith(t, socket, known) },
 			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
 			Power:    func(t *testing.T, id fleet.VMID) fleet.Power { return powerAt(t, uri(i), id) },
 		}
 	}
-	hvtest.RunPair(t, p)
+	conformance.RunPair(t, p)
 }

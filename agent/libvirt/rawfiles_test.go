@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/tier"
 )
@@ -62,8 +62,8 @@ func guestBytes(t *testing.T, names string, r *rand.Rand) map[string][]byte {
 func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	addImage(t, f.pool, hvtest.Image{Name: "image", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
-	addImage(t, f.pool, hvtest.Image{Name: "shared.img", Kind: hvtest.Raw, SizeBytes: 4 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "image", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "shared.img", Kind: conformance.Raw, SizeBytes: 4 << 20})
 	other, vm := f.vm(), f.vm()
 	other.Spec.Disks = []fleet.Disk{f.disk("other.qcow2")}
 	vm.Spec.Disks = []fleet.Disk{
@@ -142,7 +142,7 @@ func TestCopyRefusedForRawDiskWithForeignHeader(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.ok(f.CreateVolume(t.Context(), f.work("guest.raw", fleet.VolumeOrder{Format: fleet.Raw, SizeBytes: 4 << 20})))
-	addImage(t, f.pool, hvtest.Image{Name: "secret", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "secret", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	guestWrites(t, f.pool, "guest.raw", "secret")
 	f.ok(f.ApplyPool(t.Context(), f.pool))
 	flat := f.work("flat.qcow2", fleet.VolumeOrder{Source: "guest.raw", SourcePool: f.pool.ID, Flatten: true})

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
@@ -78,12 +78,12 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 		},
 	}
 	want := map[string][]fleet.VMID{"free": nil, "named-by-a-guest": nil}
-	addImage(t, f.pool, hvtest.Image{Name: "free", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
-	addImage(t, f.pool, hvtest.Image{Name: "named-by-a-guest", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "free", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "named-by-a-guest", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", at("named-by-a-guest"), "-F", "qcow2", fake)
 	stranger(t, fileDisk(fake, "raw"))
 	for how, disks := range ways {
-		addImage(t, f.pool, hvtest.Image{Name: how, Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+		addImage(t, f.pool, conformance.Image{Name: how, Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 		want[how] = []fleet.VMID{stranger(t, disks(how))}
 	}
 	f.ok(f.ApplyPool(t.Context(), f.pool)) // refreshes the pool

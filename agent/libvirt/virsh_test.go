@@ -17,14 +17,14 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
-func misplace(t *testing.T, p fleet.Pool, how hvtest.Misplacement) (back func()) {
+func misplace(t *testing.T, p fleet.Pool, how conformance.Misplacement) (back func()) {
 	t.Helper()
 	dir, aside := p.Spec.Path, p.Spec.Path+".aside"
-	if how == hvtest.Covered {
+	if how == conformance.Covered {
 		run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", dir)
 		back = sync.OnceFunc(func() { unmount(t, dir) })
 		t.Cleanup(back)
@@ -33,13 +33,13 @@ func misplace(t *testing.T, p fleet.Pool, how hvtest.Misplacement) (back func())
 	if err := os.Rename(dir, aside); err != nil {
 		t.Fatal(err)
 	}
-	if how == hvtest.Emptied {
+	if how == conformance.Emptied {
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	back = sync.OnceFunc(func() {
-		if how == hvtest.Emptied {
+		if how == conformance.Emptied {
 			if err := os.Remove(dir); err != nil {
 				t.Error("something was created in the pool's place:", err)
 			}
@@ -60,7 +60,7 @@ func unmount(t *testing.T, dir string) {
 }
 
 // change edits a VM with virsh, as an administrator does.
-func change(t *testing.T, vm fleet.VMID, c hvtest.Change) {
+func change(t *testing.T, vm fleet.VMID, c conformance.Change) {
 	t.Helper()
 	id := string(vm)
 	if c.CPUs > 0 {

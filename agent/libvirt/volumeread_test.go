@@ -9,7 +9,7 @@ import (
 	"os"
 	"testing"
 
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestChangedFileNotSentCompletely(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	addImage(t, f.pool, hvtest.Image{Name: "data", Kind: hvtest.Raw, SizeBytes: 4 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "data", Kind: conformance.Raw, SizeBytes: 4 << 20})
 	for how, write := range map[string]func(*os.File) error{
 		"over":   func(file *os.File) error { _, err := file.WriteAt([]byte("changed"), 0); return err },
 		"behind": func(file *os.File) error { return file.Truncate(5 << 20) },

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
@@ -78,7 +78,7 @@ func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 			return fileDisk(overlay+"2", "qcow2")
 		},
 	} {
-		addImage(t, f.pool, hvtest.Image{Name: how, Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+		addImage(t, f.pool, conformance.Image{Name: how, Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 		stranger(t, disks(how))
 		before := f.content(how)
 		for act, err := range f.destroying(how) {
@@ -92,7 +92,7 @@ func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 	}
 
 	// A backing file of a volume in another pool of the host.
-	addImage(t, f.pool, hvtest.Image{Name: "base", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "base", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	other := newFixtureOn(t, f.backend)
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(dir, "link", "base"), "-F", "qcow2", other.at("top"))
 	for act, err := range f.destroying("base") {
@@ -167,7 +167,7 @@ func TestWipeZeroesVolumes(t *testing.T) {
 			t.Errorf("%s has %d bytes, %d of them not zero", name, len(text), len(bytes.Trim(text, "\x00")))
 		}
 	}
-	addImage(t, f.pool, hvtest.Image{Name: "image", Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+	addImage(t, f.pool, conformance.Image{Name: "image", Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 	if !bytes.Contains(f.content("image"), []byte("quantix ")) {
 		t.Fatal("the image has no data to wipe")
 	}
@@ -294,7 +294,7 @@ func TestConcurrentVolumeJobs(t *testing.T) {
 	// A VM is created from an image that is deleted at the same time: it gets all of the image, or is refused.
 	for n := range 4 {
 		image := fmt.Sprintf("image-%d", n)
-		addImage(t, f.pool, hvtest.Image{Name: image, Kind: hvtest.Qcow2, SizeBytes: 4 << 20})
+		addImage(t, f.pool, conformance.Image{Name: image, Kind: conformance.Qcow2, SizeBytes: 4 << 20})
 		f.ok(f.ApplyPool(t.Context(), f.pool))
 		vm := f.vm()
 		d := f.disk(fmt.Sprintf("disk-%d", n))

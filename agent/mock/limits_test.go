@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 )
 
 func TestHostWithoutNICLimitsReportsGap(t *testing.T) {
@@ -12,8 +12,8 @@ func TestHostWithoutNICLimitsReportsGap(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		h := New(Options{Name: "mock-1"})
 		h.SetNICLimits(can)
-		harness := hvtest.Harness{Network: "default", Open: func(*testing.T) agent.Hypervisor { return h }}
-		if gap := hvtest.RunNICLimits(t, harness); gap == can {
+		harness := conformance.Harness{Network: "default", Open: func(*testing.T) agent.Hypervisor { return h }}
+		if gap := conformance.RunNICLimits(t, harness); gap == can {
 			t.Errorf("limits: %t, told as a gap: %t", can, gap)
 		}
 	}

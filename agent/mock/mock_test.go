@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/agent/image"
 	"quantix/internal/fleet"
 )
@@ -18,7 +18,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Name: "mock-1"})
-	hvtest.Run(t, hvtest.Harness{
+	conformance.Run(t, conformance.Harness{
 		CutsOff:  true,
 		Open:     func(*testing.T) agent.Hypervisor { return h },
 		PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
@@ -26,10 +26,10 @@ func TestConformance(t *testing.T) {
 			return fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/bad", Server: "refused.example", Export: "/vm", Shared: true}, "Connection refused"
 		},
 		BadPath:        "/var/lib/quantix",
-		Misplace:       func(_ *testing.T, p fleet.Pool, how hvtest.Misplacement) func() { return h.misplace(p, how) },
+		Misplace:       func(_ *testing.T, p fleet.Pool, how conformance.Misplacement) func() { return h.misplace(p, how) },
 		EditFilter:     func(_ *testing.T, name string) { h.editFilter(name, false) },
 		UndefineFilter: func(_ *testing.T, name string) { h.editFilter(name, true) },
-		AddImage:       func(_ *testing.T, p fleet.Pool, img hvtest.Image) { h.addImage(p, img) },
+		AddImage:       func(_ *testing.T, p fleet.Pool, img conformance.Image) { h.addImage(p, img) },
 		Physical: func(*testing.T) (string, func() func()) {
 			device := fleet.PhysicalDevice + "nvme-" + string(fleet.NewID[fleet.VMID]())
 			set := func(busy string) {
@@ -45,14 +45,14 @@ func TestConformance(t *testing.T) {
 			}
 		},
 		AddOverlay: func(_ *testing.T, p fleet.Pool, name, base string) {
-			h.addImage(p, hvtest.Image{Name: name, Kind: hvtest.Qcow2})
+			h.addImage(p, conformance.Image{Name: name, Kind: conformance.Qcow2})
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			h.pools[p.Name].dir.files[name].Backing = path.Join(p.Spec.Path, base)
 		},
-		Remote: func(_ *testing.T, what hvtest.Remote) (url, checksum string) {
-			at := map[hvtest.Remote]string{hvtest.RemotePage: FetchPage, hvtest.RemoteWrong: FetchWrong, hvtest.RemoteGone: FetchRefused, hvtest.RemoteStuck: FetchSlow}
-			if sums, ok := map[hvtest.Remote]string{hvtest.RemoteSums: "example.org", hvtest.RemoteNoSum: FetchNoSum, hvtest.RemoteNoFile: FetchRefused}[what]; ok {
+		Remote: func(_ *testing.T, what conformance.Remote) (url, checksum string) {
+			at := map[conformance.Remote]string{conformance.RemotePage: FetchPage, conformance.RemoteWrong: FetchWrong, conformance.RemoteGone: FetchRefused, conformance.RemoteStuck: FetchSlow}
+			if sums, ok := map[conformance.Remote]string{conformance.RemoteSums: "example.org", conformance.RemoteNoSum: FetchNoSum, conformance.RemoteNoFile: FetchRefused}[what]; ok {
 				return "https://example.org/image", "https://" + sums + "/SHA256SUMS"
 			}
 			return "https://" + cmp.Or(at[what], "example.org") + "/image", strings.Repeat("ab", 32)
@@ -68,7 +68,7 @@ func TestConformance(t *testing.T) {
 			h.mu.Unlock()
 			h.powerOff(id, run, "forced off")
 		},
-		Change: func(_ *testing.T, id fleet.VMID, c hvtest.Change) { h.alter(id, c) },
+		Change: func(_ *testing.T, id fleet.VMID, c conformance.Change) { h.alter(id, c) },
 		Keep: func(_ *testing.T, id fleet.VMID) func() {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -161,7 +161,7 @@ func TestConformance(t *testing.T) {
 		EndServer:        func(_ *testing.T, name string) { h.EndDNSMasq(name) },
 		ForeignNetwork:   func(_ *testing.T, name string) { h.DefineNetwork(name, fleet.NetworkSpec{Mode: fleet.NetworkIsolated}) },
 		AddBootable: func(_ *testing.T, p fleet.Pool, name string) {
-			h.addImage(p, hvtest.Image{Name: name, Kind: hvtest.Qcow2, SizeBytes: 64 << 20})
+			h.addImage(p, conformance.Image{Name: name, Kind: conformance.Qcow2, SizeBytes: 64 << 20})
 		},
 		Prepare: func(*testing.T, fleet.VMID) {},
 		Frozen:  func(_ *testing.T, id fleet.VMID) bool { return h.GuestFrozen(id) },
@@ -196,13 +196,13 @@ func (h *Host) powerOf(id fleet.VMID) fleet.Power {
 	return fleet.Absent
 }
 
-func (h *Host) misplace(p fleet.Pool, how hvtest.Misplacement) (back func()) {
+func (h *Host) misplace(p fleet.Pool, how conformance.Misplacement) (back func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	dir := h.pools[p.Name].dir
-	dir.misplaced = map[hvtest.Misplacement]*agent.Sighting{
-		hvtest.Moved: {}, hvtest.Emptied: {There: true, Mount: ownMount},
-		hvtest.Covered: {There: true, Mount: agent.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
+	dir.misplaced = map[conformance.Misplacement]*agent.Sighting{
+		conformance.Moved: {}, conformance.Emptied: {There: true, Mount: ownMount},
+		conformance.Covered: {There: true, Mount: agent.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
 	}[how]
 	return func() {
 		h.mu.Lock()
@@ -224,7 +224,7 @@ func (h *Host) stopPool(p fleet.Pool) {
 }
 
 // alter applies an administrator's change, like virsh.
-func (h *Host) alter(id fleet.VMID, c hvtest.Change) {
+func (h *Host) alter(id fleet.VMID, c conformance.Change) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.guests[id]
@@ -264,24 +264,24 @@ func (h *Host) hide(p fleet.Pool, volume string) (restore func()) {
 	}
 }
 
-func (h *Host) addImage(p fleet.Pool, img hvtest.Image) {
+func (h *Host) addImage(p fleet.Pool, img conformance.Image) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f := &file{Volume: fleet.Volume{Name: img.Name, Format: "qcow2", CapacityBytes: img.SizeBytes, AllocBytes: img.SizeBytes}}
 	switch img.Kind {
-	case hvtest.Raw:
+	case conformance.Raw:
 		f.Format = "raw"
-	case hvtest.ISO:
+	case conformance.ISO:
 		f.Format = "iso"
-	case hvtest.Folder: // pools do not list directories
+	case conformance.Folder: // pools do not list directories
 		return
-	case hvtest.LinkedISO:
+	case conformance.LinkedISO:
 		f.Format, f.refers = "iso", true
-	case hvtest.Qcow2Backing:
+	case conformance.Qcow2Backing:
 		f.Backing = path.Join(p.Spec.Path, "base.img")
-	case hvtest.Qcow2Data:
+	case conformance.Qcow2Data:
 		f.refers, f.Unsound = true, image.Facts{Format: "qcow2", RefersTo: "an external data file"}.Unsound()
-	case hvtest.Qcow2Short:
+	case conformance.Qcow2Short:
 		f.Unsound = image.Facts{Format: "qcow2", Fault: "it is cut off"}.Unsound()
 	}
 	h.pools[p.Name].dir.files[img.Name] = f

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"quantix/agent"
-	"quantix/agent/hvtest"
+	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
 
@@ -12,18 +12,18 @@ func TestPair(t *testing.T) {
 	t.Parallel()
 	storage := NewStorage()
 	hosts := [2]*Host{New(Options{Name: "mock-1", Shared: storage}), New(Options{Name: "mock-2", Shared: storage})}
-	p := hvtest.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
+	p := conformance.Pair{Migrate: func(t *testing.T, id fleet.VMID, from, to int, leave bool) {
 		t.Helper()
 		hosts[from].migrate(t, hosts[to], id, leave)
 	}}
 	for i, h := range hosts {
-		p.Hosts[i] = hvtest.Harness{
+		p.Hosts[i] = conformance.Harness{
 			Open:     func(*testing.T) agent.Hypervisor { return h },
 			PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
 			Power:    func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		}
 	}
-	hvtest.RunPair(t, p)
+	conformance.RunPair(t, p)
 }
 
 // migrate moves a running guest to a host with the same storage, like virsh migrate --persistent.

@@ -26,7 +26,7 @@ const (
 
 // shards divide the ordeal. The last shard of a package takes the remaining tests.
 var shards = []shard{
-	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hvtest|libvirt|mock)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
+	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hypervisor|libvirt|mock)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
 	{"cut-off", libvirtPkg, `CutOff|Interrupted|ChangesOver|Pivot|HasLost`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/[^/]+\.go$`, false},
 	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(pool|volume|ceph|iscsi|rename)|fetch|upload|image|transfer|blockdev)|^internal/lab/`, false},
 	{"networks", libvirtPkg, `Network|SecurityGroup|Spoof|Frames|Firewall|DHCP|PortGroup|Reserved|MTU|Filter`, `^agent/(libvirt/(network|filter|portgroup|reserv)|link)|^internal/lab/`, false},

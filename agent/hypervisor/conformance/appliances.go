@@ -1,0 +1,234 @@
+package conformance
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// bytesOf returns all bytes of a volume's file, as ReadVolume sends them.
+func (h *host) bytesOf(p fleet.Pool, name string) []byte {
+	h.t.Helper()
+	var b bytes.Buffer
+	h.must("read "+name, h.ReadVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{}), func(int64) (io.Writer, error) { return &b, nil }))
+	return b.Bytes()
+}
+
+// exportOf returns the order to export a VM with one disk.
+func exportOf(vm fleet.VM) fleet.VolumeOrder {
+	a := fleet.ApplianceOf(fleet.VMView{VM: vm}, nil)
+	return fleet.VolumeOrder{Export: &fleet.ExportOrder{Appliance: a, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref()}}}
+}
+
+// Data written by a guest is exported in an archive, imported by an upload, and is on the disk of the VM created from
+// it.
+func testAppliances(t *testing.T, h *host) {
+	p, other := h.pool(), h.pool()
+	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
+	linked := disk(p)
+	linked.SizeBytes, linked.Image, linked.Overlay = 0, &fleet.Volref{PoolID: p.ID, Volume: "golden.qcow2"}, true
+	linked.ImageID, linked.VersionID = fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
+	vm := h.made(linked)
+	status, _, err := h.VM(h.ctx, vm.ID)
+	h.must("read", err)
+	h.h.WriteDisk(t, status.Disks[0].Path, 0x5a)
+
+	w := h.work(p, "out.ova", exportOf(vm))
+	file := ""
+	w.Whole = func(made string) error { file = made; return nil }
+	told := &progress{}
+	w.Progress = told.tell
+	h.must("export", h.ExportVolume(h.ctx, w))
+	told.check(t)
+	if w.Made = file; file == "" {
+		t.Fatal("the host did not say which file it made")
+	}
+	h.must("export once more", h.ExportVolume(h.ctx, w))
+	w.Made = ""
+	h.refused("export in the place of another", h.ExportVolume(h.ctx, w), "out.ova")
+	out, _ := h.volume(p, "out.ova")
+	if a := out.Appliance; out.Format != fleet.FormatOVA || a == nil || a.Error != "" || a.Name != vm.Name || len(a.Disks) != 1 || a.Disks[0].SizeBytes != 4<<20 || a.Checks != "SHA256" {
+		t.Fatalf("what was exported is %+v, %+v", out, a)
+	}
+
+	text := h.bytesOf(p, "out.ova")
+	u := h.upload(other, "in.ova", text, sumOf(text))
+	u.send(t, int64(len(text)))
+	u.end(h, "upload what was exported")
+	in, _ := h.volume(other, "in.ova")
+	if in.Appliance == nil || in.Appliance.Error != "" || len(in.Appliance.Disks) != 1 {
+		t.Fatalf("the imported VM is %+v", in)
+	}
+	copied := disk(p)
+	copied.SizeBytes = in.Appliance.Disks[0].SizeBytes
+	c := h.work(p, copied.Volume, fleet.VolumeOrder{Source: "in.ova", SourcePool: other.ID, Member: in.Appliance.Disks[0].Member})
+	c.Source, c.Whole, file = &other, w.Whole, ""
+	h.must("convert", h.ConvertVolume(h.ctx, c))
+	c.Made = file
+	h.must("convert once more", h.ConvertVolume(h.ctx, c))
+	made := h.vm(copied)
+	order := h.order(made)
+	order.Made = []fleet.Volref{copied.Ref()}
+	h.must("create a VM of it", h.ApplyVM(h.ctx, order))
+	status, _, err = h.VM(h.ctx, made.ID)
+	h.must("read", err)
+	if got := h.h.ReadDisk(t, status.Disks[0].Path); got != 0x5a {
+		t.Errorf("its disk begins with %#x", got)
+	}
+	h.h.CheckDisk(t, status.Disks[0].Path)
+
+	missing := h.work(p, "missing.qcow2", fleet.VolumeOrder{Source: "in.ova", SourcePool: other.ID, Member: "other.vmdk"})
+	missing.Source = &other
+	h.refused("convert what is not in it", h.ConvertVolume(h.ctx, missing), "no disk other.vmdk")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.refused("export a guest that runs", h.ExportVolume(h.ctx, h.work(p, "running.ova", exportOf(vm))), "runs with the volume")
+	h.wantNoVolume(p, "missing.qcow2")
+	h.wantNoVolume(p, "running.ova")
+	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "out.ova", fleet.VolumeOrder{})))
+}
+
+// descriptorOf returns the descriptor of an archive with one disk of 1 MiB in that format.
+func descriptorOf(disk []byte, format string) string {
+	return `<?xml version="1.0"?><Envelope xmlns="http://schemas.dmtf.org/ovf/envelope/1" xmlns:ovf="http://schemas.dmtf.org/ovf/envelope/1" xmlns:rasd="http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData">` +
+		fmt.Sprintf(`<References><File ovf:id="f" ovf:href="disk" ovf:size="%d"/></References><DiskSection><Info/><Disk ovf:diskId="d" ovf:fileRef="f" ovf:capacity="1048576" ovf:format="%s"/></DiskSection>`, len(disk), format) +
+		`<VirtualSystem ovf:id="vm"><Info/><Name>vm</Name><VirtualHardwareSection><Info/><Item><rasd:InstanceID>1</rasd:InstanceID><rasd:ResourceType>17</rasd:ResourceType><rasd:HostResource>ovf:/disk/d</rasd:HostResource></Item></VirtualHardwareSection></VirtualSystem></Envelope>`
+}
+
+type member struct {
+	name string
+	text []byte
+	kind byte
+	link string
+}
+
+func tarOf(t *testing.T, members ...member) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, m := range members {
+		h := &tar.Header{Name: m.name, Mode: 0o644, Size: int64(len(m.text)), Typeflag: m.kind, Linkname: m.link}
+		if err := w.WriteHeader(h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write(m.text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// qcowWith returns the header of a qcow2 image of 1 MiB with a backing file.
+func qcowWith(backing string) []byte {
+	b := make([]byte, 1<<16)
+	copy(b, "QFI\xfb")
+	binary.BigEndian.PutUint32(b[4:], 3)
+	binary.BigEndian.PutUint64(b[8:], 0x200)
+	binary.BigEndian.PutUint32(b[16:], uint32(len(backing)))
+	binary.BigEndian.PutUint32(b[20:], 16)
+	binary.BigEndian.PutUint64(b[24:], 1<<20)
+	binary.BigEndian.PutUint32(b[36:], 1)
+	binary.BigEndian.PutUint64(b[40:], 1<<16)
+	binary.BigEndian.PutUint32(b[96:], 4)
+	binary.BigEndian.PutUint32(b[100:], 104)
+	copy(b[0x200:], backing)
+	return b
+}
+
+// vmdkWith returns a sparse VMDK's header with a descriptor.
+func vmdkWith(sectors uint64, descriptor string) []byte {
+	b := make([]byte, 64<<10)
+	copy(b, "KDMV")
+	binary.LittleEndian.PutUint32(b[4:], 3)
+	binary.LittleEndian.PutUint64(b[12:], sectors)
+	binary.LittleEndian.PutUint64(b[20:], 128)
+	binary.LittleEndian.PutUint64(b[28:], 1)
+	binary.LittleEndian.PutUint64(b[36:], 20)
+	copy(b[512:], descriptor)
+	return b
+}
+
+// Archives that are invalid or refer to outside files are refused during the import, and nothing of them is kept.
+func testAppliancesRefused(t *testing.T, h *host) {
+	p := h.pool()
+	flat := []byte("# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\nRW 8 FLAT \"/etc/passwd\" 0\n")
+	const vmdk = "http://www.vmware.com/interfaces/specifications/vmdk.html#streamOptimized"
+	with := func(disk []byte, format string) []byte {
+		return tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(disk, format))}, member{name: "disk", text: disk})
+	}
+	good := vmdkWith(2048, "createType=\"streamOptimized\"\nparentCID=ffffffff\n")
+	entity := strings.Replace(descriptorOf(good, vmdk), "<Envelope", `<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/shadow">]><Envelope`, 1)
+	for name, c := range map[string]struct {
+		file string
+		text []byte
+		says string
+	}{
+		"a name that leads up":          {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}, member{name: "../disk", text: good}), "outside"},
+		"a link":                        {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(nil, vmdk))}, member{name: "disk", kind: tar.TypeSymlink, link: "/etc/shadow"}), "link"},
+		"an external entity":            {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(entity)}, member{name: "disk", text: good}), "DOCTYPE"},
+		"a qcow2 that stands on shadow": {"bad.ova", with(qcowWith("/etc/shadow"), "qcow2"), "refers to"},
+		"a qcow2 that says it is VMDK":  {"bad.ova", with(qcowWith("/etc/shadow"), vmdk), "refers to"},
+		"a VMDK that names passwd":      {"bad.ova", with(flat, vmdk), "only a descriptor"},
+		"a VMDK without a size":         {"bad.ova", with(vmdkWith(0, string(flat)), vmdk), "no size of its own"},
+		"a VMDK of several files":       {"bad.ova", with(vmdkWith(2048, string(flat)), vmdk), "other files"},
+		"a snapshot of a VMDK":          {"bad.ova", with(vmdkWith(2048, "createType=\"streamOptimized\"\nparentCID=12345678\nparentFileNameHint=\"/etc/shadow\"\n"), vmdk), "another disk"},
+		"a descriptor without its disk": {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}), "not in the archive"},
+		"a manifest of something else": {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}, member{name: "disk", text: good},
+			member{name: "vm.mf", text: []byte("SHA256(vm.ovf)= " + strings.Repeat("0", 64) + "\nSHA256(disk)= " + strings.Repeat("0", 64) + "\n")}), "manifest says"},
+		"no archive":                  {"bad.ova", sound(64 << 10), "no whole tar|no tar archive"},
+		"a VMDK that names passwd, 2": {"bad.vmdk", flat, "only a descriptor"},
+		"a qcow2 called VMDK":         {"bad.vmdk", qcowWith("/etc/shadow"), "refers to"},
+		"bytes that are no VHDX":      {"bad.vhdx", append([]byte("vhdxfile"), make([]byte, 1<<20)...), "no metadata"},
+		"bytes that are called VHDX":  {"bad.vhdx", sound(64 << 10), "its header says raw"},
+		"a snapshot of a VHD":         {"bad.vhd", vhdOf(4), "another disk"},
+	} {
+		u := h.upload(p, c.file, c.text, sumOf(c.text))
+		u.send(t, int64(len(c.text)))
+		<-u.ended
+		refused := false
+		for word := range strings.SplitSeq(c.says, "|") {
+			refused = refused || u.err != nil && fleet.CodeOf(u.err) == fleet.Invalid && strings.Contains(u.err.Error(), word)
+		}
+		if !refused {
+			t.Errorf("%s: %v, and not a refusal with %q", name, u.err, c.says)
+		}
+		h.wantNoVolume(p, "bad")
+	}
+}
+
+// vhdOf returns the footer of a VHD of that kind, placed at the beginning of the file.
+func vhdOf(kind uint32) []byte {
+	b := make([]byte, 64<<10)
+	copy(b, "conectix")
+	binary.BigEndian.PutUint64(b[48:], 1<<20)
+	binary.BigEndian.PutUint32(b[60:], kind)
+	return b
+}
+
+// A cancelled conversion ends and leaves no file.
+func testConvertStopped(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.made(disk(p))
+	h.must("export", h.ExportVolume(h.ctx, h.work(p, "out.ova", exportOf(vm))))
+	out, _ := h.volume(p, "out.ova")
+	if out.Appliance == nil || len(out.Appliance.Disks) != 1 {
+		t.Fatalf("what was exported is %+v", out)
+	}
+	ctx, cancel := context.WithCancel(h.ctx)
+	in := h.work(p, "disk.qcow2", fleet.VolumeOrder{Source: "out.ova", Member: out.Appliance.Disks[0].Member})
+	in.Progress = func(int, string) { cancel() }
+	if err := h.ConvertVolume(ctx, in); err == nil {
+		t.Error("a conversion that was taken back is whole")
+	}
+	h.wantNoVolume(p, "disk.qcow2")
+	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "out.ova", fleet.VolumeOrder{})))
+}

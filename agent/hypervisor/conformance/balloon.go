@@ -1,0 +1,53 @@
+package conformance
+
+import (
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// Running guests with a memory minimum are listed and resized without a change of their definition; others are not.
+func testBalloons(t *testing.T, h *host) {
+	vm, other, off := h.vm(), h.vm(), h.vm()
+	vm.Spec.MemoryMiB, vm.Spec.Memory = 512, fleet.VMMemory{BalloonMiB: 384, MinMiB: 160}
+	off.Spec.MemoryMiB, off.Spec.Memory = 512, fleet.VMMemory{MinMiB: 256}
+	for _, v := range []fleet.VM{vm, other, off} {
+		h.apply(v)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.must("start", h.StartVM(h.ctx, other.ID))
+	tells := func(when string, want agent.Balloon) {
+		t.Helper()
+		all, err := h.Balloons(h.ctx)
+		h.must("read balloons", err)
+		for _, id := range []fleet.VMID{other.ID, off.ID} {
+			if b, ok := find(all, func(b agent.Balloon) bool { return b.ID == id }); ok {
+				t.Errorf("%s: a guest that is off, or has no memory minimum, is listed: %+v", when, b)
+			}
+		}
+		b, ok := find(all, func(b agent.Balloon) bool { return b.ID == vm.ID })
+		if b.HasMiB = 0; ok != (want.ID != "") || b != want {
+			t.Errorf("%s: %t %+v, want %+v", when, ok, b, want)
+		}
+		h.wantSettled(vm, when)
+	}
+	tells("started", agent.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
+	h.must("ask for memory", h.SetBalloon(h.ctx, vm.ID, 200))
+	h.must("ask for less than the memory minimum", h.SetBalloon(h.ctx, vm.ID, 128))
+	h.must("ask a guest without a memory minimum", h.SetBalloon(h.ctx, other.ID, 100))
+	h.must("ask a guest that is off", h.SetBalloon(h.ctx, off.ID, 256))
+	tells("asked", agent.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
+	edit := func(change func(*fleet.VMMemory)) {
+		change(&vm.Spec.Memory)
+		vm.Generation++
+		h.apply(vm)
+	}
+	edit(func(m *fleet.VMMemory) { m.BalloonMiB, m.MinMiB = 0, 256 })
+	tells("edited", agent.Balloon{ID: vm.ID, MinMiB: 256, MaxMiB: 512})
+	h.must("pause", h.PauseVM(h.ctx, vm.ID))
+	tells("paused", agent.Balloon{})
+	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
+	edit(func(m *fleet.VMMemory) { m.MinMiB = 0 })
+	tells("without a floor", agent.Balloon{})
+}

@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// The disks of a new VM are copied from a snapshot of another VM while that one runs: later writes are not in the copy.
+// Meanwhile the other VM's snapshots cannot change.
+func testFromSnapshot(t *testing.T, h *host) {
+	p, other, known := h.pool(), h.pool(), sums{}
+	vm := h.made(disk(p))
+	source := vm.Spec.Disks[0]
+	h.write(vm, 'a')
+	one := h.take(vm, "one", false)
+	h.write(vm, 'b')
+	two := h.take(vm, "two", false)
+	h.write(vm, 'c')
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	volumes := len(h.poolStatus(p).Volumes)
+	copyOf := func(s fleet.SnapshotID, to fleet.Pool, name string) agent.VolumeWork {
+		w := known.of(h.work(to, name, fleet.VolumeOrder{Source: source.Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: s}}))
+		if to.ID != p.ID {
+			w.Order.SourcePool, w.Source = p.ID, &p
+		}
+		return w
+	}
+	for i, c := range []struct {
+		of   fleet.Snapshot
+		to   fleet.Pool
+		want byte
+	}{{one, p, 'a'}, {two, other, 'b'}} {
+		copied := disk(c.to)
+		copied.SizeBytes = source.SizeBytes
+		clone := h.vm(copied)
+		w := copyOf(c.of.ID, c.to, copied.Volume)
+		w.Whole = func(string) error {
+			h.refused("delete it while it is copied", h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: c.of.ID})), "being copied")
+			h.refused("go back while it is copied", h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})), "being copied")
+			h.refused("delete the VM while it is copied", h.DeleteVM(h.ctx, vm, h.pools, true), "being copied")
+			return nil
+		}
+		h.must("copy "+c.of.Name, h.CopyVolume(h.ctx, w))
+		order := h.order(clone)
+		order.Made = []fleet.Volref{copied.Ref()}
+		h.must("create the VM", h.ApplyVM(h.ctx, order))
+		h.wantData(clone, c.want)
+		if v := h.reported(known, c.to, copied.Volume); v.Backing != "" || v.CapacityBytes != source.SizeBytes || v.SHA256 == "" {
+			t.Errorf("the disk from %s is %+v", c.of.Name, v)
+		}
+		h.must("start it", h.StartVM(h.ctx, clone.ID))
+		if i == 0 {
+			volumes++
+		}
+	}
+	if tree := h.tree(vm); len(tree.Snapshots) != 2 || tree.Current != two.ID || tree.Unfinished != "" {
+		t.Errorf("afterwards the VM reports %+v", tree)
+	}
+	h.wantVolumes(p, volumes)
+	h.drop(vm, one, true)
+	for what, id := range map[string]fleet.SnapshotID{"one that is deleted": one.ID, "none": fleet.NewID[fleet.SnapshotID]()} {
+		h.refused("copy "+what, h.CopyVolume(h.ctx, copyOf(id, p, "late.qcow2")), "no such snapshot")
+	}
+	h.must("force off", h.StopVM(h.ctx, vm.ID))
+	h.wantData(vm, 'c')
+	h.wantVolumes(p, 2)
+}
+
+// A clone is a VM whose disks were copied from another VM's before it is created: ApplyVM uses the copies, and never
+// replaces a missing copy by a new disk.
+func testCopiedDisks(t *testing.T, h *host) {
+	p, other, known := h.pool(), h.pool(), sums{}
+	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
+	h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, "golden.qcow2", fleet.VolumeOrder{}))))
+	linked := disk(p)
+	linked.SizeBytes, linked.Image, linked.Overlay = 0, &fleet.Volref{PoolID: p.ID, Volume: "golden.qcow2"}, true
+	linked.ImageID, linked.VersionID = fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
+	for _, c := range []struct {
+		name string
+		of   fleet.VM
+	}{{"an empty disk", h.made(disk(p))}, {"a linked one", h.made(linked)}} {
+		source := h.reported(known, p, c.of.Spec.Disks[0].Volume)
+		for _, to := range []fleet.Pool{p, other} {
+			copied := disk(to)
+			copied.SizeBytes = source.CapacityBytes
+			clone := h.vm(copied)
+			order := h.order(clone)
+			order.Made = []fleet.Volref{copied.Ref()}
+			h.refused("make "+c.name+" whose copy failed", h.ApplyVM(h.ctx, order), "not on")
+			if _, ok := h.volume(to, copied.Volume); ok {
+				t.Fatalf("%s: an empty disk was created instead of a copy", c.name)
+			}
+			w := known.of(h.work(to, copied.Volume, fleet.VolumeOrder{Source: c.of.Spec.Disks[0].Volume, Flatten: true}))
+			if to.ID != p.ID {
+				w.Order.SourcePool, w.Source = p.ID, &p
+			}
+			file := ""
+			w.Whole = func(made string) error { file = made; return nil }
+			h.must("copy "+c.name, h.CopyVolume(h.ctx, w))
+			if w.Made = file; file != "" {
+				h.must("copy it once more", h.CopyVolume(h.ctx, w))
+			}
+			h.must("create the clone", h.ApplyVM(h.ctx, order))
+			v := h.reported(known, to, copied.Volume)
+			if v.Backing != "" || v.CapacityBytes != source.CapacityBytes || len(v.UsedBy) != 1 || v.UsedBy[0] != clone.ID {
+				t.Errorf("%s: the clone's disk is %+v", c.name, v)
+			}
+			h.must("start the clone", h.StartVM(h.ctx, clone.ID))
+		}
+		if now := h.reported(known, p, c.of.Spec.Disks[0].Volume); now.Backing != source.Backing || now.CapacityBytes != source.CapacityBytes || len(now.StoodOn) != 0 {
+			t.Errorf("%s: the disk that was copied is %+v, and was %+v", c.name, now, source)
+		}
+		h.must("start the cloned VM", h.StartVM(h.ctx, c.of.ID))
+	}
+}
+
+// temporary is the copy of a VM's disk from a temporary snapshot: three orders that the portal sends one after the
+// other.
+type temporary struct {
+	take, drop agent.SnapshotWork
+	copy       agent.VolumeWork
+}
+
+func (h *host) temporary(vm fleet.VM, p fleet.Pool, name string) *temporary {
+	id := fleet.NewID[fleet.SnapshotID]()
+	out := &temporary{
+		take: h.snap(vm, fleet.SnapshotOrder{ID: id, Name: "Temporary", Quiesce: true}),
+		drop: h.snap(vm, fleet.SnapshotOrder{ID: id}),
+		copy: h.work(p, name, fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: id}}),
+	}
+	out.copy.Hashed = func(...agent.Hashed) error { return nil }
+	return out
+}
+
+func testCloneRunning(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.made(disk(p))
+	h.write(vm, 'a')
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	copied := disk(p)
+	copied.SizeBytes = vm.Spec.Disks[0].SizeBytes
+	clone := h.vm(copied)
+	in := h.temporary(vm, p, copied.Volume)
+	h.must("take the temporary snapshot", h.TakeSnapshot(h.ctx, in.take))
+	h.must("force off", h.StopVM(h.ctx, vm.ID))
+	h.write(vm, 'b') // as the guest would write it
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	h.must("copy the disk", h.CopyVolume(h.ctx, in.copy))
+	h.wantPower(vm.ID, fleet.Running)
+	h.must("delete the temporary snapshot", h.DeleteSnapshot(h.ctx, in.drop))
+	if s := h.wantPower(vm.ID, fleet.Running); s.Snapshots != nil || len(s.NextBoot)+len(s.Drift)+len(s.Faults) > 0 {
+		t.Errorf("afterwards the VM is %+v", s)
+	}
+	h.wantVolumes(p, 2)
+	order := h.order(clone)
+	order.Made = []fleet.Volref{copied.Ref()}
+	h.must("create the clone", h.ApplyVM(h.ctx, order))
+	if v, _ := h.volume(p, copied.Volume); v.Backing != "" {
+		t.Errorf("the clone's disk is backed by %s", v.Backing)
+	}
+	h.wantData(clone, 'a')
+	h.must("start the clone", h.StartVM(h.ctx, clone.ID))
+	h.must("force off", h.StopVM(h.ctx, vm.ID))
+	h.wantData(vm, 'b')
+}

@@ -1,0 +1,236 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// fullDisk and fullNIC set every field to a non-default value; their limits are consistent.
+func fullDisk(d fleet.Disk) fleet.Disk {
+	d.Bus, d.Cache, d.IO, d.Discard, d.BootOrder, d.Serial, d.ReadOnly = "scsi", "writeback", "threads", "ignore", 2, "QX-1", true
+	d.Limits = fleet.DiskLimits{TotalIOPS: 500, BurstIOPS: 1000, ReadKiB: 2048, WriteKiB: 1024, BurstSeconds: 5}
+	return d
+}
+
+func fullNIC(n fleet.NIC) fleet.NIC {
+	n.Model, n.BootOrder, n.LinkDown = "e1000e", 1, true
+	return n
+}
+
+// Disks and NICs have the requested values: at creation, after an edit while off, at once in the running guest if
+// possible, and else at its next start.
+func testDevices(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.vm(disk(p), disk(p))
+	plain := slices.Clone(vm.Spec.Disks)
+	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
+	vm.Spec.Disks = []fleet.Disk{fullDisk(plain[0]), plain[1]}
+	vm.Spec.NICs = []fleet.NIC{fullNIC(card)}
+	h.apply(vm)
+	h.wantSettled(vm, "made with all")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started")
+
+	edit := func(waits []string, change func(*fleet.VMSpec)) {
+		t.Helper()
+		vm.Generation++
+		vm.Spec.Disks, vm.Spec.NICs = slices.Clone(vm.Spec.Disks), slices.Clone(vm.Spec.NICs)
+		change(&vm.Spec)
+		for range 2 { // a repeated order changes nothing
+			h.apply(vm)
+			if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+				t.Errorf("generation %d: next boot %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
+			}
+		}
+	}
+	edit(nil, func(s *fleet.VMSpec) { s.NICs[0].LinkDown = false })
+	edit(nil, func(s *fleet.VMSpec) {
+		s.Disks[0].Limits = fleet.DiskLimits{TotalKiB: 4096, BurstKiB: 8192}
+		s.Disks[1].Limits = fleet.DiskLimits{WriteIOPS: 100}
+	})
+	edit(nil, func(s *fleet.VMSpec) { s.Disks[0].Limits, s.Disks[1].Limits = fleet.DiskLimits{}, fleet.DiskLimits{} })
+	for _, f := range fleet.DiskFields {
+		if f.On != fleet.NextBoot { // fields of a guest that must be off: see testShared
+			continue
+		}
+		usual := plain[0]
+		edit([]string{"disks"}, func(s *fleet.VMSpec) { f.Copy(&s.Disks[0], usual) })
+		full := fullDisk(usual)
+		edit(nil, func(s *fleet.VMSpec) { f.Copy(&s.Disks[0], full) })
+	}
+	edit([]string{"nics"}, func(s *fleet.VMSpec) { s.NICs[0].Model = "" })
+	edit([]string{"nics"}, func(s *fleet.VMSpec) { s.NICs[0].Queues = 2 })
+	edit([]string{"disks", "nics"}, func(s *fleet.VMSpec) { s.Disks[0], s.NICs[0] = plain[0], card })
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Stopped)
+	h.wantSettled(vm, "stopped")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started with what is usual")
+
+	// Not every host's kernel can limit a NIC's bandwidth or has several queues; the definition has the values on each.
+	other := h.vm()
+	card.MAC, card.Queues = mac(), 4
+	card.Limits = fleet.NICLimits{InKiB: 1000, InPeakKiB: 2000, InBurstKiB: 512, OutKiB: 500, OutPeakKiB: 600, OutBurstKiB: 64}
+	other.Spec.NICs = []fleet.NIC{card}
+	h.apply(other)
+	h.wantSettled(other, "made with limits of a NIC")
+	edits := []func(*fleet.NIC){
+		func(n *fleet.NIC) { n.Queues = 0 },
+		func(n *fleet.NIC) { n.Limits.InPeakKiB, n.Limits.OutBurstKiB = 0, 0 },
+		func(n *fleet.NIC) { n.Limits.InKiB, n.Limits.InBurstKiB = 0, 0 },
+		func(n *fleet.NIC) { n.Limits = fleet.NICLimits{} },
+	}
+	for _, change := range edits {
+		other.Generation++
+		other.Spec.NICs = slices.Clone(other.Spec.NICs)
+		change(&other.Spec.NICs[0])
+		h.apply(other)
+		h.wantSettled(other, "edited")
+	}
+}
+
+// Disks are hot-plugged and hot-unplugged. A disk that the guest does not release is reported as present; a disk on a
+// bus without hot-plug waits for the next start.
+func testPlugDisks(t *testing.T, h *host) {
+	p := h.pool()
+	first, second, third, fourth, fifth := disk(p), disk(p), disk(p), disk(p), disk(p)
+	third.Bus, fourth.Bus, fifth.Bus = "scsi", "sata", "usb"
+	vm := h.started(first)
+	vm.Generation, vm.Spec.Disks = 2, []fleet.Disk{first, second, third, fifth}
+	for range 2 {
+		h.apply(vm)
+		if s := h.status(vm.ID, 2); len(s.Disks) != 4 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+			t.Fatalf("with three more disks: %+v", s)
+		}
+	}
+	vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{first, second, third, fourth, fifth}
+	h.apply(vm)
+	if s := h.status(vm.ID, 3); len(s.Disks) != 4 || !slices.Equal(s.NextBoot, []string{"disks"}) || len(s.PendingUnplug) != 0 || len(s.Drift) != 0 {
+		t.Errorf("with a SATA disk: %+v", s)
+	}
+	vm.Generation, vm.Spec.Disks = 4, []fleet.Disk{first, third}
+	h.apply(vm)
+	s := h.status(vm.ID, 4)
+	var held []fleet.PendingUnplug
+	if len(s.Disks) > 2 {
+		held = []fleet.PendingUnplug{{Field: "disks", What: "disk vdb (" + second.Volume + ")"}}
+	}
+	if len(s.Disks) > 3 || (held != nil) != slices.Contains(s.NextBoot, "disks") || !slices.Equal(s.PendingUnplug, held) || len(s.Drift) != 0 {
+		t.Errorf("without the second disk and the USB disk: %+v", s)
+	}
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) != 2 || len(s.NextBoot) != 0 {
+		t.Errorf("after the next start: %+v", s)
+	}
+	for _, d := range []fleet.Disk{second, fourth, fifth} {
+		if _, there := h.volume(p, d.Volume); !there {
+			t.Errorf("the disk %s was taken out of the VM, and its data is gone", d.Volume)
+		}
+	}
+}
+
+// shrinkAndGrow removes vCPUs and memory from the guest and adds them again. The guest may not release them, which must
+// be reported; an emulated guest keeps its vCPUs.
+func (h *host) shrinkAndGrow(vm *fleet.VM) {
+	h.t.Helper()
+	was := h.status(vm.ID, vm.Generation)
+	if len(was.Modules) < 2 || was.Accelerator != "kvm" && was.MinCPUs != 0 {
+		h.t.Fatalf("the guest can give back %+v and, on %s, all but %d vCPUs", was.Modules, was.Accelerator, was.MinCPUs)
+	}
+	newest := was.Modules[len(was.Modules)-1].MiB
+	full := vm.Spec
+	vm.Generation++
+	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs-1, full.MemoryMiB-newest
+	h.apply(*vm)
+	s := h.status(vm.ID, vm.Generation)
+	var waits []string
+	var held []fleet.PendingUnplug
+	if s.CPUs == full.CPUs {
+		waits = append(waits, "cpus")
+	}
+	if s.MemoryMiB == full.MemoryMiB {
+		waits, held = append(waits, "memoryMiB"), append(held, fleet.PendingUnplug{Field: "memoryMiB", What: fmt.Sprintf("%d MiB of memory", newest)})
+	}
+	if s.CPUs == full.CPUs && s.MinCPUs != 0 {
+		held = append(held, fleet.PendingUnplug{Field: "cpus", What: "1 vCPU"})
+	}
+	if !slices.Equal(s.NextBoot, waits) || !slices.Equal(s.PendingUnplug, held) || len(s.Drift) != 0 {
+		h.t.Errorf("with less it has %d vCPUs and %d MiB, waiting %q, holding on to %+v, drift %+v", s.CPUs, s.MemoryMiB, s.NextBoot, s.PendingUnplug, s.Drift)
+	}
+	vm.Generation++
+	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs, full.MemoryMiB
+	h.apply(*vm)
+	if s := h.status(vm.ID, vm.Generation); s.CPUs != full.CPUs || s.MemoryMiB != full.MemoryMiB || len(s.NextBoot)+len(s.PendingUnplug)+len(s.Drift) != 0 {
+		h.t.Errorf("with all again: %+v", s)
+	}
+}
+
+// A running guest gets vCPUs and memory up to its maximum, and media in its drives.
+func testGrowRunning(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
+	h.h.AddImage(t, p, Image{Name: "floppy.img", Kind: Raw, SizeBytes: 1440 << 10})
+	vm := h.vm()
+	vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 6, 1024
+	vm.Spec.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "floppy1"}}
+	h.apply(vm)
+	h.wantSettled(vm, "made with room")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 1 || s.MaxCPUs != 6 || s.MemoryMiB != 128 || s.MaxMemory != 1024 {
+		t.Fatalf("the guest can get %+v", s)
+	}
+	edit := func(cpus, memory int, waits []string, change func(*fleet.VMSpec)) {
+		t.Helper()
+		vm.Generation++
+		change(&vm.Spec)
+		for range 2 {
+			h.apply(vm)
+			if s := h.status(vm.ID, vm.Generation); s.CPUs != cpus || s.MemoryMiB != memory || !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+				t.Errorf("generation %d: %+v, want %d vCPUs, %d MiB, waiting %q", vm.Generation, s, cpus, memory, waits)
+			}
+		}
+	}
+	edit(2, 128, nil, func(s *fleet.VMSpec) { s.CPUs = 2 })
+	edit(2, 512, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 512 })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
+	edit(4, 1024, []string{"memoryMiB"}, func(s *fleet.VMSpec) { s.MemoryMiB = 200 }) // a part of a module
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 1024 })
+	h.shrinkAndGrow(&vm)
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"} })
+	in := func(slot int, volume string) func(s *fleet.VMSpec) {
+		return func(s *fleet.VMSpec) {
+			if s.Drives = slices.Clone(s.Drives); volume == "" {
+				s.Drives[slot].Medium = nil
+			} else {
+				s.Drives[slot].Medium = &fleet.Volref{PoolID: p.ID, Volume: volume}
+			}
+		}
+	}
+	edit(4, 1024, nil, in(0, "boot.iso"))
+	edit(4, 1024, nil, in(1, "floppy.img"))
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = nil })
+	edit(4, 1024, nil, in(0, ""))
+	edit(4, 1024, nil, in(1, ""))
+	edit(4, 1024, []string{"drives"}, func(s *fleet.VMSpec) { s.Drives = s.Drives[:1] })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.Drives = append(s.Drives[:1:1], fleet.VMDrive{Slot: "floppy1"}) })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 512 })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 0 })
+	less := func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB, s.CPU.Max, s.Memory.MaxMiB = 1, 128, 0, 0 }
+	edit(4, 1024, []string{"cpu.max", "memory.maxMiB"}, func(s *fleet.VMSpec) { s.CPU.Max, s.Memory.MaxMiB = 4, 1152 })
+	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPU.Max, s.Memory.MaxMiB = 6, 1024 })
+	edit(6, 1024, nil, func(s *fleet.VMSpec) { s.CPUs = 6 }) // the maximum
+	vm.Generation++
+	less(&vm.Spec)
+	h.apply(vm)
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 1 || s.MemoryMiB != 128 || s.MaxCPUs != 0 || s.MaxMemory != 0 || len(s.NextBoot) != 0 {
+		t.Errorf("after the next start: %+v", s)
+	}
+}

@@ -1,0 +1,210 @@
+package conformance
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// drift returns the VM's drift, and whether Snapshot and VM report the same: a change between the two reads is no
+// lasting contradiction.
+func (h *host) drift(id fleet.VMID) ([]fleet.Drift, bool) {
+	h.t.Helper()
+	r, _ := h.report(id)
+	s, _, err := h.VM(h.ctx, id)
+	h.must("read the VM", err)
+	same := slices.EqualFunc(s.Drift, r.Status.Drift, func(a, b fleet.Drift) bool {
+		return a.Field == b.Field && a.Applied == b.Applied && a.Actual == b.Actual && string(a.Take) == string(b.Take)
+	})
+	return s.Drift, same
+}
+
+// wantDrift waits until the VM has drift in exactly these fields.
+func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.Drift {
+	h.t.Helper()
+	var got []fleet.Drift
+	h.eventually(when+": drift of "+strings.Join(fields, ", "), func() bool {
+		all, same := h.drift(id)
+		got = all
+		return same && slices.EqualFunc(got, fields, func(d fleet.Drift, f string) bool { return d.Field == f })
+	})
+	return got
+}
+
+// take returns the drift's value for a field of the spec.
+func take[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
+	t.Helper()
+	d, ok := find(all, func(d fleet.Drift) bool { return d.Field == field })
+	if !ok {
+		t.Fatalf("no drift of %s in %+v", field, all)
+	}
+	if err := json.Unmarshal(d.Take, &v); err != nil {
+		t.Fatalf("take over %s: %v of %+v", field, err, d)
+	}
+	return v
+}
+
+// drifted returns a stopped VM whose number of vCPUs, memory and name somebody changed on the host.
+func (h *host) drifted(disks ...fleet.Disk) (fleet.VM, string) {
+	h.t.Helper()
+	vm := h.made(disks...)
+	h.report(vm.ID)
+	other := name("other")
+	h.h.Change(h.t, vm.ID, Change{CPUs: 2, MemoryMiB: 192, Name: other})
+	got := h.wantDrift(vm.ID, "after the change", "name", "cpus", "memoryMiB")
+	for i, want := range []fleet.Drift{
+		{Field: "name", Applied: vm.Name, Actual: other},
+		{Field: "cpus", Applied: "1 vCPU", Actual: "2 vCPUs"},
+		{Field: "memoryMiB", Applied: "128 MiB", Actual: "192 MiB"},
+	} {
+		if d := got[i]; d.Applied != want.Applied || d.Actual != want.Actual {
+			h.t.Errorf("the drift is %+v, want %+v", d, want)
+		}
+	}
+	return vm, other
+}
+
+func testDrift(t *testing.T, h *host) {
+	p := h.pool()
+	vm, other := h.drifted(disk(p))
+	vm.Generation = 2
+	h.apply(vm)
+	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != other {
+		t.Errorf("an edit of the description alone made %+v", s)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 2 || s.MemoryMiB != 192 || len(s.NextBoot) != 0 {
+		t.Errorf("the start made %+v", s)
+	}
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	vm.Generation, vm.Spec.Disks = 3, append(slices.Clone(vm.Spec.Disks), disk(p))
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after another disk", "name", "cpus", "memoryMiB")
+	// A user's change is applied, whatever the definition has.
+	vm.Generation, vm.Spec.CPUs = 4, 3
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after an edit of the vCPUs", "name", "memoryMiB")
+	if s := h.status(vm.ID, 4); s.CPUs != 3 || s.MemoryMiB != 192 || len(s.Disks) != 2 {
+		t.Errorf("after the edits: %+v", s)
+	}
+	vm.Generation, vm.Name = 5, name("renamed")
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after a rename", "memoryMiB")
+	if r, _ := h.report(vm.ID); r.Status.Domain != "" {
+		t.Errorf("after the rename, the domain is %q", r.Status.Domain)
+	}
+}
+
+func testReapply(t *testing.T, h *host) {
+	vm, _ := h.drifted()
+	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })))
+	h.wantDrift(vm.ID, "after it was put back")
+	if s := h.status(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
+		t.Errorf("after it was put back: %+v", s)
+	}
+}
+
+func testAcceptDrift(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: Raw, SizeBytes: 1 << 20})
+	vm, other := h.drifted()
+	h.h.Change(t, vm.ID, Change{ISO: p.Spec.Path + "/boot.iso"})
+	got := h.wantDrift(vm.ID, "after a medium", "name", "cpus", "memoryMiB", "iso")
+	iso := take[*fleet.Volref](t, got, "iso")
+	vm.Generation, vm.Name = 2, take[string](t, got, "name")
+	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.ISO = take[int](t, got, "cpus"), take[int](t, got, "memoryMiB"), iso
+	if vm.Name != other || iso == nil || *iso != (fleet.Volref{PoolID: p.ID, Volume: "boot.iso"}) {
+		t.Errorf("taken over: %q, %+v", vm.Name, iso)
+	}
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after it was taken over")
+	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != "" {
+		t.Errorf("after it was taken over: %+v", s)
+	}
+}
+
+func testDetached(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.vm(disk(p), disk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	h.apply(vm)
+	h.report(vm.ID)
+	h.h.Change(t, vm.ID, Change{Detach: "vdb", Network: "elsewhere"})
+	got := h.wantDrift(vm.ID, "after the detach", "disks", "nics")
+	if left := take[[]fleet.Disk](t, got, "disks"); len(left) != 1 || left[0].Ref() != vm.Spec.Disks[0].Ref() || left[0].SizeBytes != vm.Spec.Disks[0].SizeBytes {
+		t.Errorf("to take over: %+v", left)
+	}
+	if nics := take[[]fleet.NIC](t, got, "nics"); len(nics) != 1 || nics[0].Network != "elsewhere" || nics[0].MAC != vm.Spec.NICs[0].MAC {
+		t.Errorf("to take over: %+v", nics)
+	}
+	vm.Generation, vm.Spec.CPUs = 2, 2
+	h.apply(vm)
+	if s := h.status(vm.ID, 2); len(s.Disks) != 1 || s.CPUs != 2 || s.NICs[0].Source != "network elsewhere" {
+		t.Errorf("an edit of the vCPUs made %+v", s)
+	}
+	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
+	putBack := with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })
+	back := h.h.HideVolume(t, p, vm.Spec.Disks[1].Volume)
+	h.refused("reapply a missing disk", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
+	back()
+	h.must("reapply", h.ApplyVM(h.ctx, putBack))
+	h.wantDrift(vm.ID, "after it was put back")
+	if s := h.status(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.h.Network {
+		t.Errorf("after it was put back: %+v", s)
+	}
+	// Accepted instead: the disk is not in the spec any more, and there is no drift.
+	h.h.Change(t, vm.ID, Change{Detach: "vdb"})
+	got = h.wantDrift(vm.ID, "after another detach", "disks")
+	vm.Generation, vm.Spec.Disks = 3, take[[]fleet.Disk](t, got, "disks")
+	h.apply(vm)
+	h.wantDrift(vm.ID, "after it was taken over")
+}
+
+// Somebody defines the domain again from an old copy: its stamp is valid there, but the agent knows the newer one.
+func testRestored(t *testing.T, h *host) {
+	vm := h.made()
+	restore := h.h.Keep(t, vm.ID)
+	vm.Generation, vm.Spec.CPUs = 2, 2
+	h.apply(vm)
+	restore()
+	vm.Generation = 3
+	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Stamped = 2 })))
+	if s := h.status(vm.ID, 3); s.CPUs != 1 {
+		t.Errorf("an edit of the description alone made %+v", s)
+	}
+	h.wantDrift(vm.ID, "after the edit", "cpus")
+}
+
+// After a restore of the portal's database it orders a generation older than the definition's, or another spec of the
+// same one. The applied spec stays and shows as drift; later edits are applied.
+func testRestoredPortal(t *testing.T, h *host) {
+	vm := h.made()
+	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {
+		vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = generation, cpus, memoryMiB
+		h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Stamped, in.SpecHash = stamped, hash })))
+	}
+	memory := vm.Spec.MemoryMiB
+	has := func(when string, generation int64, cpus, memoryMiB int, drift ...string) {
+		t.Helper()
+		if s := h.status(vm.ID, generation); s.CPUs != cpus || s.MemoryMiB != memoryMiB {
+			t.Errorf("%s it has %d vCPUs and %d MiB", when, s.CPUs, s.MemoryMiB)
+		}
+		h.wantDrift(vm.ID, when, drift...)
+	}
+	order(2, 1, "b", 2, memory)
+	has("after an edit", 2, 2, memory)
+	order(1, 2, "a", 1, memory)
+	has("at the generation before", 1, 2, memory, "cpus")
+	order(2, 1, "c", 1, memory+64)
+	has("after another edit", 2, 2, memory+64, "cpus")
+	order(2, 2, "d", 1, memory+128)
+	has("at the same generation with another spec", 2, 2, memory+64, "cpus", "memoryMiB")
+	order(2, 2, "d", 1, memory+128)
+	has("at the same once more", 2, 2, memory+64, "cpus", "memoryMiB")
+	order(3, 2, "e", 3, memory+128)
+	has("after an edit of what has drifted", 3, 3, memory+64, "memoryMiB")
+}

@@ -1,0 +1,69 @@
+package conformance
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// An encrypted disk is created, used and deleted like any other; no host state contains its secret.
+func testEncryptedDisks(t *testing.T, h *host) {
+	p := h.pool()
+	secret := disk(p)
+	secret.Encryption = "luks"
+	vm := h.vm(disk(p), secret)
+	for range 2 { // a repeated order creates no other passphrase
+		h.apply(vm)
+		h.wantSettled(vm, "made with an encrypted disk")
+	}
+	for range 2 {
+		h.must("start", h.StartVM(h.ctx, vm.ID))
+		h.wantPower(vm.ID, fleet.Running)
+		h.wantSettled(vm, "started")
+		h.must("stop", h.StopVM(h.ctx, vm.ID))
+		h.wantPower(vm.ID, fleet.Stopped)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so it has no snapshots")
+
+	more := disk(p) // hot-plugged
+	more.Encryption = "luks"
+	vm.Generation++
+	vm.Spec.Disks = append(vm.Spec.Disks, more)
+	h.apply(vm)
+	if s := h.status(vm.ID, vm.Generation); len(s.Disks) != 3 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		t.Errorf("with another: %+v", s)
+	}
+	size := func(want int64) {
+		t.Helper()
+		h.wantSettled(vm, "grown")
+		if s := h.status(vm.ID, vm.Generation); s.Disks[1].SizeBytes != want {
+			t.Errorf("the disk has %d bytes, want %d", s.Disks[1].SizeBytes, want)
+		}
+	}
+	grow := func(to int64) {
+		vm.Generation++
+		vm.Spec.Disks = slices.Clone(vm.Spec.Disks)
+		vm.Spec.Disks[1].SizeBytes = to
+	}
+	grow(16 << 20)
+	for range 2 {
+		h.apply(vm)
+		size(16 << 20)
+	}
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Stopped)
+	size(16 << 20)
+	grow(24 << 20)
+	h.refused("to grow it while it is off", h.ApplyVM(h.ctx, h.order(vm)), "while its guest runs")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.apply(vm)
+	size(24 << 20)
+	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+	for _, d := range vm.Spec.Disks {
+		if _, there := h.volume(p, d.Volume); there {
+			t.Errorf("%s is still there", d.Volume)
+		}
+	}
+}

@@ -1,0 +1,145 @@
+package conformance
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// group returns a group that accepts one port from one address, and all outgoing packets; it is released when the test
+// ends.
+func (h *host) group() fleet.FlatGroup {
+	h.t.Helper()
+	g := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: name("group"), Revision: 1, Rules: []fleet.FlatRule{
+		{ID: "00000000000a", Direction: fleet.Ingress, Protocol: fleet.TCP, FromPort: 80, ToPort: 80, Remotes: []netip.Prefix{netip.MustParsePrefix("10.0.0.7/32")}},
+		{ID: "00000000000b", Direction: fleet.Egress, Protocol: fleet.AnyProtocol, Anybody: true},
+	}}
+	h.cleanup("release "+g.Name, func(ctx context.Context) error { return h.ReleaseSecurityGroup(ctx, g) })
+	return g
+}
+
+// withGroups returns an order for the VM with its groups.
+func (h *host) withGroups(vm fleet.VM, groups ...fleet.FlatGroup) agent.Apply {
+	return with(h.order(vm), func(o *agent.Apply) { o.Groups = groups })
+}
+
+// counted returns the counts of the VM's only NIC, by rule; nil: it has no counters.
+func (h *host) counted(vm fleet.VMID) (rules map[string]fleet.PassCount) {
+	h.t.Helper()
+	all, err := h.FilterCounts(h.ctx)
+	h.must("read counters", err)
+	for _, c := range all {
+		if c.VM != vm {
+			continue
+		}
+		rules = map[string]fleet.PassCount{}
+		for _, chain := range c.Chains {
+			for rule, n := range chain {
+				rules[rule] = rules[rule].Plus(n)
+			}
+		}
+	}
+	return rules
+}
+
+// A group exists on the host while a NIC is in it, and a NIC gets and loses its filter while its guest runs.
+func testSecurityGroups(t *testing.T, h *host) {
+	g, other := h.group(), h.group()
+	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
+	h.must("apply it again", h.ApplySecurityGroup(h.ctx, g))
+	vm := h.vm()
+	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
+	grouped := card
+	grouped.SecurityGroups = []fleet.SecurityGroupID{g.ID, other.ID}
+	vm.Spec.NICs = []fleet.NIC{grouped}
+	if err := h.ApplyVM(h.ctx, h.withGroups(vm, g)); err == nil {
+		t.Error("a NIC in a group that the order does not bring was applied")
+	}
+	h.must("apply", h.ApplyVM(h.ctx, h.withGroups(vm, g, other)))
+	filter := agent.FilterName(vm.ID, card.MAC)
+	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
+		t.Errorf("the NIC in groups: %+v", s)
+	}
+	if h.counted(vm.ID) != nil {
+		t.Error("packets are counted at a NIC of a VM that is off")
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.eventually("the host counts what each rule lets through", func() bool {
+		rules := h.counted(vm.ID)
+		_, first := rules[g.Rules[0].ID]
+		_, second := rules[g.Rules[1].ID]
+		return first && second
+	})
+	g.Rules[0].Remotes, g.Revision = nil, 2
+	h.must("apply other rules", h.ApplySecurityGroup(h.ctx, g))
+	h.refused("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)
+	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{card}
+	h.must("take the NIC out", h.ApplyVM(h.ctx, h.withGroups(vm)))
+	if s := h.status(vm.ID, 2); s.NICs[0].Filter != "" || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		t.Errorf("the NIC in no group: %+v", s)
+	}
+	guard := true
+	guarded := card
+	guarded.AntiSpoofing = &guard
+	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{guarded}
+	h.must("guard the NIC", h.ApplyVM(h.ctx, h.withGroups(vm)))
+	if s := h.status(vm.ID, 3); s.NICs[0].Filter != filter || len(s.NextBoot) != 0 {
+		t.Errorf("the guarded NIC: %+v", s)
+	}
+	h.must("release", h.ReleaseSecurityGroup(h.ctx, g))
+	h.must("release it again", h.ReleaseSecurityGroup(h.ctx, g))
+}
+
+// Filters edited outside Quantix are reported at the group or the NIC, and stay until they are reapplied.
+func testFilterDrift(t *testing.T, h *host) {
+	g := h.group()
+	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
+	vm := h.vm()
+	card := fleet.NIC{Network: h.h.Network, MAC: mac(), SecurityGroups: []fleet.SecurityGroupID{g.ID}}
+	vm.Spec.NICs = []fleet.NIC{card}
+	in := h.withGroups(vm, g)
+	h.must("apply", h.ApplyVM(h.ctx, in))
+	changed := func() string {
+		for _, x := range h.snapshot().Groups {
+			if x.ID == g.ID {
+				return x.Changed
+			}
+		}
+		return ""
+	}
+	if said := changed(); said != "" {
+		t.Errorf("a group that nobody changed: %q", said)
+	}
+	h.h.EditFilter(t, agent.GroupFilterName(g.ID))
+	h.eventually("the group shows that somebody changed it", func() bool { return changed() == agent.FilterChanged(agent.GroupFilterName(g.ID)) })
+	if h.must("apply the VM", h.ApplyVM(h.ctx, in)); changed() == "" {
+		t.Error("an order for a VM undid what somebody changed of its group")
+	}
+	h.must("put the group back", h.ApplySecurityGroup(h.ctx, g))
+	h.eventually("the group is as it was left", func() bool { return changed() == "" })
+
+	filter := agent.FilterName(vm.ID, card.MAC)
+	h.h.EditFilter(t, filter)
+	h.wantDrift(vm.ID, "after the NIC's filter was changed", "nics")
+	if s := h.status(vm.ID, 1); s.NICs[0].FilterDrift != agent.FilterChanged(filter) || s.Drift[0].Take != nil {
+		t.Errorf("the NIC: %+v, the drift: %+v", s.NICs, s.Drift)
+	}
+	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
+	h.must("change something else", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after another edit", "nics")
+	in.Reapply = true
+	h.must("reapply", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after it was put back")
+	in.Reapply = false
+	h.h.UndefineFilter(t, filter)
+	h.eventually("the NIC shows that its filter is gone", func() bool {
+		s, _, err := h.VM(h.ctx, vm.ID)
+		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == agent.FilterGone(filter)
+	})
+	in.Reapply = true
+	h.must("reapply", h.ApplyVM(h.ctx, in))
+	h.wantDrift(vm.ID, "after its filter was made again")
+}

@@ -1,0 +1,35 @@
+package conformance
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A disk with an overlay made outside Quantix is reported as such. Deleting the VM with its disks removes all files;
+// else all of them stay.
+func testForeignOverlay(t *testing.T, h *host) {
+	p := h.pool()
+	for _, disks := range []bool{true, false} {
+		vm := h.made(disk(p), disk(p))
+		own, over := vm.Spec.Disks[0], name("over")
+		h.h.ForeignOverlay(t, p, vm, over)
+		h.must("apply the pool again", h.ApplyPool(h.ctx, p))
+		h.eventually("the overlay shows", func() bool {
+			r, _ := h.report(vm.ID)
+			s := r.Status.Snapshots
+			return s != nil && len(s.Overlays) == 1 && s.Overlays[0] == fleet.Overlay{Disk: own.Ref(), File: over}
+		})
+		h.refused("a snapshot of Quantix", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "on the host")
+		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, disks))
+		h.must("apply the pool again", h.ApplyPool(h.ctx, p))
+		for _, file := range []string{own.Volume, vm.Spec.Disks[1].Volume, over} {
+			if _, there := h.volume(p, file); there == disks {
+				t.Errorf("deleted with its disks: %v; %s is there: %v", disks, file, there)
+			}
+		}
+		if !disks {
+			h.h.DeleteVolume(t, p, over)
+		}
+	}
+}

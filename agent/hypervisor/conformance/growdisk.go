@@ -1,0 +1,82 @@
+package conformance
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// resized returns the VM at its next generation with its first disk of that size.
+func resized(vm fleet.VM, size int64) fleet.VM {
+	disks := append([]fleet.Disk{}, vm.Spec.Disks...)
+	disks[0].SizeBytes = size
+	vm.Spec.Disks = disks
+	vm.Generation++
+	return vm
+}
+
+// wantDiskSize fails the test unless the VM's only disk has the size, in its definition and for its guest, with no
+// pending change.
+func (h *host) wantDiskSize(vm fleet.VM, size int64) {
+	h.t.Helper()
+	h.wantDisk(vm, vm.Spec.Disks[0].Ref())
+	if s := h.status(vm.ID, vm.Generation); s.Disks[0].SizeBytes != size {
+		h.t.Errorf("the disk has %d bytes, want %d", s.Disks[0].SizeBytes, size)
+	}
+}
+
+func testGrowDisk(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.made(disk(p))
+	ref := vm.Spec.Disks[0].Ref()
+	vm = resized(vm, 16<<20)
+	for range 2 {
+		h.apply(vm)
+		h.wantDiskSize(vm, 16<<20)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantDiskSize(vm, 16<<20)
+	vm = resized(vm, 24<<20)
+	for range 2 {
+		h.apply(vm)
+		h.wantDiskSize(vm, 24<<20)
+	}
+	// A smaller size never shrinks the disk, neither by an edit nor by an order.
+	vm = resized(vm, 8<<20)
+	h.apply(vm)
+	h.wantDiskSize(vm, 24<<20)
+	vm = resized(vm, 20<<20)
+	h.apply(vm)
+	h.wantDiskSize(vm, 24<<20)
+	h.must("force off", h.StopVM(h.ctx, vm.ID))
+	h.wantDiskSize(vm, 24<<20)
+	h.wantVolume(p, ref.Volume, "qcow2", 24<<20)
+}
+
+func testGrowDiskRefused(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "base.qcow2", Kind: Qcow2, SizeBytes: 8 << 20})
+	base := fleet.Volref{PoolID: p.ID, Volume: "base.qcow2"}
+	over := disk(p)
+	over.Image, over.Overlay, over.VersionID = &base, true, "version"
+	vm := h.made(over)
+	// An overlay of an image grows without the image.
+	vm = resized(vm, 16<<20)
+	h.apply(vm)
+	if s := h.status(vm.ID, vm.Generation); s.Disks[0].SizeBytes != 16<<20 {
+		t.Errorf("the overlay has %d bytes", s.Disks[0].SizeBytes)
+	}
+	// A disk that backs another volume does not grow.
+	below := h.made(disk(p))
+	top := disk(p)
+	ref := below.Spec.Disks[0].Ref()
+	h.h.AddOverlay(t, p, top.Volume, ref.Volume)
+	grown := resized(below, 32<<20)
+	h.refused("grow what "+top.Volume+" stands on", h.ApplyVM(h.ctx, h.order(grown)), top.Volume)
+	if v, _ := h.volume(p, ref.Volume); v.CapacityBytes != 8<<20 {
+		t.Errorf("it has %d bytes all the same", v.CapacityBytes)
+	}
+	h.h.DeleteVolume(t, p, top.Volume)
+	h.apply(grown)
+	h.wantDiskSize(grown, 32<<20)
+}

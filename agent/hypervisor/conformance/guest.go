@@ -1,0 +1,247 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// A guest with an agent reports its system; it is frozen, thawed and trimmed, and gets a password and the host's time.
+func testGuestAgent(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddBootable(t, p, "guest.qcow2")
+	boot := disk(p)
+	boot.SizeBytes, boot.Image = 0, &fleet.Volref{PoolID: p.ID, Volume: "guest.qcow2"}
+	data := disk(p)
+	data.SizeBytes = 32 << 20
+	vm := h.started(boot, data)
+	says := func() fleet.GuestStatus {
+		h.snapshot(h.pools...) // triggers a query of the guests
+		s := h.status(vm.ID, vm.Generation)
+		if s.Guest == nil {
+			t.Fatal("a guest that runs says nothing")
+		}
+		return *s.Guest
+	}
+	h.eventually("the guest's agent answers", func() bool { return says().Agent == fleet.AgentAnswers })
+	if g := says(); g.Version == "" || g.Hostname == "" || g.Frozen {
+		t.Errorf("the guest reports %+v", g)
+	}
+	h.h.Prepare(t, vm.ID)
+	h.wantHealthy(vm.ID, fleet.HealthAgent)
+
+	must := func(act string, err error) { h.t.Helper(); h.must(act, err) }
+	for range 2 {
+		must("freeze", h.FreezeGuest(h.ctx, vm.ID))
+		if g := says(); !h.h.Frozen(t, vm.ID) || !g.Frozen {
+			t.Fatalf("a frozen guest reports %+v", g)
+		}
+	}
+	for range 2 {
+		must("thaw", h.ThawGuest(h.ctx, vm.ID))
+		if g := says(); h.h.Frozen(t, vm.ID) || g.Frozen {
+			t.Fatalf("a thawed guest reports %+v", g)
+		}
+	}
+	must("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", `it's "new" – €`))
+	if !h.h.HasPassword(t, vm.ID, "root", `it's "new" – €`) || h.h.HasPassword(t, vm.ID, "root", "old") {
+		t.Error("the guest's user has another password")
+	}
+	must("set the clock", h.SyncGuestTime(h.ctx, vm.ID))
+	must("trim", h.TrimGuest(h.ctx, vm.ID))
+	h.programs(vm.ID)
+	h.eventually("the guest's file systems and clock are reported", func() bool {
+		h.snapshot()
+		all, err := h.GuestReadings(h.ctx)
+		must("read", err)
+		r, ok := find(all, func(r agent.GuestReading) bool { return r.ID == vm.ID })
+		return ok && !r.At.IsZero() && r.ClockMs < 60_000 && len(r.FileSystems) > 0 && r.FileSystems[0].TotalBytes > r.FileSystems[0].UsedBytes
+	})
+
+	must("pause", h.PauseVM(h.ctx, vm.ID))
+	h.refused("freeze a paused guest", h.FreezeGuest(h.ctx, vm.ID), "paused")
+	_, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"})
+	h.refused("run a program in a paused guest", err, "paused")
+	must("stop", h.StopVM(h.ctx, vm.ID))
+	if s := h.status(vm.ID, vm.Generation); s.Guest != nil {
+		t.Errorf("a guest that is off reports %+v", s.Guest)
+	}
+	must("thaw what is off", h.ThawGuest(h.ctx, vm.ID))
+	for act, err := range map[string]error{"freeze": h.FreezeGuest(h.ctx, vm.ID), "trim": h.TrimGuest(h.ctx, vm.ID), "set the clock": h.SyncGuestTime(h.ctx, vm.ID)} {
+		if !errors.Is(err, agent.ErrNotRunning) {
+			t.Errorf("%s of a guest that is off: %v", act, err)
+		}
+	}
+	if _, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"}); !errors.Is(err, agent.ErrNotRunning) {
+		t.Errorf("a program in a guest that is off: %v", err)
+	}
+	if err := h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"); !errors.Is(err, agent.ErrNotRunning) || strings.Contains(err.Error(), "hush") {
+		t.Errorf("a password for a guest that is off: %v", err)
+	}
+}
+
+// programs runs programs in a guest: arguments are passed without a shell, and each result is reported.
+func (h *host) programs(id fleet.VMID) {
+	h.t.Helper()
+	run := func(wait time.Duration, program string, args ...string) (fleet.GuestOutput, error) {
+		ctx, cancel := context.WithTimeout(h.ctx, wait)
+		defer cancel()
+		return h.RunInGuest(ctx, id, fleet.GuestProgram{Program: program, Args: args})
+	}
+	out, err := run(time.Minute, "/bin/echo", "$HOME; a", `"b'`, "–", "", "c")
+	if err != nil || out != (fleet.GuestOutput{Stdout: "$HOME; a \"b' –  c\n"}) {
+		h.t.Errorf("echo wrote %+v, %v", out, err)
+	}
+	if out, err = run(time.Minute, "/bin/false"); err != nil || out.ExitCode != 1 || out.Stdout != "" {
+		h.t.Errorf("false ended %+v, %v", out, err)
+	}
+	if _, err = run(5*time.Second, "/bin/sleep", "60"); !errors.Is(err, agent.ErrGoesOn) {
+		h.t.Errorf("a program that goes on: %v", err)
+	}
+	check := func(within time.Duration, program, args string) error {
+		ctx, cancel := context.WithTimeout(h.ctx, within)
+		defer cancel()
+		_, err := h.CheckGuest(ctx, id, fleet.HealthCheck{Kind: fleet.HealthExec, Program: program, Args: args}.Usual())
+		return err
+	}
+	h.must("check by a program", check(patience, "/bin/echo", "a\nb"))
+	var unsure agent.Unsure
+	if err := check(patience, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
+		h.t.Errorf("a check whose program fails: %v", err)
+	}
+	for range 2 { // the second one does not start while the first runs
+		if err := check(3*time.Second, "/bin/sleep", "30"); err == nil || errors.As(err, &unsure) {
+			h.t.Errorf("a check whose program hangs: %v", err)
+		}
+	}
+}
+
+// wantHealthy runs a health check with its defaults, which the guest must pass.
+func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) agent.Sign {
+	h.t.Helper()
+	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.Usual())
+	h.must("check "+string(kind), err)
+	return sign
+}
+
+// Health checks reach the running guest and nobody in its place.
+func testHealth(t *testing.T, h *host) {
+	vm := h.vm()
+	vm.Spec.NICs = nil
+	vm.Spec.Devices.Watchdog = "i6300esb"
+	vm.Spec.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog}, {Kind: fleet.HealthScreen, Action: fleet.HealthReset}}
+	h.apply(vm)
+	check := func(kind fleet.HealthKind) error {
+		_, err := h.CheckGuest(h.ctx, vm.ID, fleet.HealthCheck{Kind: kind, Port: 80, Timeout: 1}.Usual())
+		return err
+	}
+	for _, kind := range []fleet.HealthKind{fleet.HealthAgent, fleet.HealthTCP, fleet.HealthHTTP, fleet.HealthWatchdog, fleet.HealthScreen} {
+		if err := check(kind); !errors.Is(err, agent.ErrNotRunning) {
+			t.Errorf("%s of a guest that is off: %v", kind, err)
+		}
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	want := func(when string) {
+		t.Helper()
+		if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.Checks, vm.Spec.Health) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+			t.Errorf("%s: the host judges by %+v, next boot %q, drift %+v", when, s.Checks, s.NextBoot, s.Drift)
+		}
+	}
+	want("made")
+	first := h.wantHealthy(vm.ID, fleet.HealthWatchdog)
+	if again := h.wantHealthy(vm.ID, fleet.HealthWatchdog); first.Mark == "" || again.Mark != first.Mark {
+		t.Errorf("a watchdog that nobody let down reports %q, then %q", first.Mark, again.Mark)
+	}
+	if h.wantHealthy(vm.ID, fleet.HealthScreen).Mark == "" {
+		t.Error("a guest with a screen shows nothing")
+	}
+	var unsure agent.Unsure
+	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
+		t.Errorf("a guest without a NIC is asked at some address: %v", err)
+	}
+	if err := check(fleet.HealthHTTP); !errors.As(err, &unsure) {
+		t.Errorf("a guest without a NIC is asked at some address: %v", err)
+	}
+	vm.Spec.Health = []fleet.HealthCheck{{Kind: fleet.HealthAgent, Interval: 30}}
+	vm.Generation++
+	h.apply(vm)
+	want("changed while it runs")
+	if _, err := h.CheckGuest(h.ctx, fleet.NewID[fleet.VMID](), vm.Spec.Health[0].Usual()); err == nil {
+		t.Errorf("a missing VM: %v", err)
+	}
+}
+
+// Without an agent channel, or without an answer, commands are refused, and the error says which of the two it is.
+func testNoGuestAgent(t *testing.T, h *host) {
+	silent := h.vm()
+	silent.Name = name("no-agent")
+	h.apply(silent)
+	h.must("start", h.StartVM(h.ctx, silent.ID))
+	h.snapshot()
+	if g := h.status(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNotResponding}) {
+		t.Errorf("a guest that boots from nothing reports %+v", g)
+	}
+	none := h.vm()
+	none.Spec.Devices.GuestAgent = "none"
+	h.apply(none)
+	h.must("start", h.StartVM(h.ctx, none.ID))
+	if g := h.status(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
+		t.Errorf("a guest without a channel reports %+v", g)
+	}
+	var unsure agent.Unsure
+	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.Usual()
+	if _, err := h.CheckGuest(h.ctx, silent.ID, ping); err == nil || errors.As(err, &unsure) {
+		t.Errorf("a silent agent passes its check: %v", err)
+	}
+	if _, err := h.CheckGuest(h.ctx, none.ID, ping); !errors.As(err, &unsure) {
+		t.Errorf("without a channel, the check reports %v", err)
+	}
+	for vm, word := range map[*fleet.VM]string{&silent: "qemu-guest-agent", &none: "channel"} {
+		h.refused("freeze", h.FreezeGuest(h.ctx, vm.ID), word)
+		h.refused("thaw", h.ThawGuest(h.ctx, vm.ID), word)
+		h.refused("trim", h.TrimGuest(h.ctx, vm.ID), word)
+		h.refused("set the clock", h.SyncGuestTime(h.ctx, vm.ID), word)
+		h.refused("set a password", h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"), word)
+		_, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"})
+		h.refused("run a program", err, word)
+	}
+	all, err := h.GuestReadings(h.ctx)
+	h.must("read", err)
+	if _, ok := find(all, func(r agent.GuestReading) bool { return r.ID == silent.ID || r.ID == none.ID }); ok {
+		t.Error("a guest without an agent was read")
+	}
+	none.Spec.Devices.GuestAgent = ""
+	none.Generation++
+	h.apply(none)
+	if s := h.status(none.ID, none.Generation); len(s.NextBoot) != 1 || s.NextBoot[0] != "devices.guestAgent" {
+		t.Errorf("a channel that comes waits for %q", s.NextBoot)
+	}
+}
+
+// Start and restart policies are stored with the definition, apply at once, and are not visible to the guest.
+func testPolicy(t *testing.T, h *host) {
+	vm := h.vm()
+	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure", StopOrder: 2, StopDelay: 5, GuestExec: true}
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	want := func(when string) {
+		t.Helper()
+		if s := h.status(vm.ID, vm.Generation); s.Policy != vm.Spec.Policy || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+			t.Errorf("%s: the host acts by %+v, next boot %q, drift %+v", when, s.Policy, s.NextBoot, s.Drift)
+		}
+	}
+	want("made")
+	vm.Spec.Policy = fleet.VMPolicy{Restart: "always"}
+	vm.Generation++
+	h.apply(vm)
+	want("changed while it runs")
+	if s, ok := h.report(vm.ID); !ok || s.Status.Policy != vm.Spec.Policy {
+		t.Errorf("the report has %+v", s.Status.Policy)
+	}
+}

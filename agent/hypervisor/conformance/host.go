@@ -1,0 +1,225 @@
+package conformance
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// patience is the suite's longest wait for a condition.
+const patience = 30 * time.Second
+
+// caseLimit is the time limit of one case. Opening an encrypted disk costs QEMU seconds of CPU by design, and parallel
+// cases share the CPUs with all emulated guests: half a minute alone becomes minutes then.
+const caseLimit = 10 * time.Minute
+
+// host is an open backend with the test's own pools and VMs, which are removed when the test ends.
+type host struct {
+	agent.Hypervisor
+	h     Harness
+	t     *testing.T
+	ctx   context.Context // ends before the test's limit, so that a hang fails with a line number
+	pools []fleet.Pool
+}
+
+func open(t *testing.T, h Harness) *host {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), caseLimit)
+	t.Cleanup(cancel)
+	hv := h.Open(t)
+	t.Cleanup(func() {
+		if err := hv.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return &host{Hypervisor: hv, h: h, t: t, ctx: ctx}
+}
+
+// name returns a name that no other test uses.
+func name(prefix string) string {
+	id := string(fleet.NewID[fleet.VMID]())
+	return prefix + "-" + id[len(id)-12:]
+}
+
+// mac returns a MAC address that no other test uses.
+func mac() string {
+	id := string(fleet.NewID[fleet.VMID]())
+	id = id[len(id)-6:]
+	return "52:54:00:" + id[0:2] + ":" + id[2:4] + ":" + id[4:6]
+}
+
+// vm returns a small VM that is not on the host yet; it is deleted with its disks when the test ends.
+func (h *host) vm(disks ...fleet.Disk) fleet.VM {
+	h.t.Helper()
+	vm := fleet.VM{
+		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name("vm"), Generation: 1},
+		Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Disks: disks},
+	}
+	h.cleanup("delete "+vm.Name, func(ctx context.Context) error { return h.DeleteVM(ctx, vm, h.pools, true) })
+	return vm
+}
+
+// made returns a VM that is defined on the host.
+func (h *host) made(disks ...fleet.Disk) fleet.VM {
+	h.t.Helper()
+	vm := h.vm(disks...)
+	h.apply(vm)
+	return vm
+}
+
+// started returns a running VM.
+func (h *host) started(disks ...fleet.Disk) fleet.VM {
+	h.t.Helper()
+	vm := h.made(disks...)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	return vm
+}
+
+// pool returns a directory pool on the host; it is released when the test ends.
+func (h *host) pool() fleet.Pool {
+	h.t.Helper()
+	p := fleet.Pool{
+		ID: fleet.NewID[fleet.PoolID](), Name: name("pool"), Generation: 1,
+		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.h.PoolPath(h.t)},
+	}
+	h.pools = append(h.pools, p)
+	h.cleanup("release "+p.Name, func(ctx context.Context) error { return h.ReleasePool(ctx, p) })
+	h.must("apply pool", h.ApplyPool(h.ctx, p))
+	return p
+}
+
+// disk returns an empty disk of 8 MiB in the pool.
+func disk(p fleet.Pool) fleet.Disk {
+	return fleet.Disk{PoolID: p.ID, Volume: name("disk") + ".qcow2", SizeBytes: 8 << 20}
+}
+
+func (h *host) cleanup(act string, f func(context.Context) error) {
+	h.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := f(ctx); err != nil {
+			h.t.Errorf("%s: %v", act, err)
+		}
+	})
+}
+
+func (h *host) must(act string, err error) {
+	h.t.Helper()
+	if err != nil {
+		h.t.Fatalf("%s: %v", act, err)
+	}
+}
+
+// refused fails the test unless err mentions word.
+func (h *host) refused(act string, err error, word string) {
+	h.t.Helper()
+	switch {
+	case err == nil:
+		h.t.Fatalf("%s: was not refused", act)
+	case !strings.Contains(err.Error(), word):
+		h.t.Fatalf("%s: the refusal does not mention %q: %v", act, word, err)
+	}
+}
+
+// namesNoOther fails the test if err names the other VM.
+func (h *host) namesNoOther(act string, err error, other fleet.VM) {
+	h.t.Helper()
+	if err != nil && (strings.Contains(err.Error(), other.Name) || strings.Contains(err.Error(), string(other.ID))) {
+		h.t.Errorf("%s: the error names another VM: %v", act, err)
+	}
+}
+
+func (h *host) apply(vm fleet.VM) {
+	h.t.Helper()
+	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, h.order(vm)))
+}
+
+// order returns the order for a VM without created disks.
+func (h *host) order(vm fleet.VM) agent.Apply {
+	return agent.Apply{
+		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil },
+	}
+}
+
+// with returns a changed copy of the order.
+func with(in agent.Apply, f func(*agent.Apply)) agent.Apply {
+	f(&in)
+	return in
+}
+
+// status returns the VM's status from the backend; its generation must be want.
+func (h *host) status(id fleet.VMID, want int64) fleet.VMStatus {
+	h.t.Helper()
+	s, generation, err := h.VM(h.ctx, id)
+	h.must("read the VM", err)
+	if generation != want {
+		h.t.Fatalf("generation is %d, want %d", generation, want)
+	}
+	return s
+}
+
+func (h *host) wantPower(id fleet.VMID, want fleet.Power) fleet.VMStatus {
+	h.t.Helper()
+	s, _, err := h.VM(h.ctx, id)
+	h.must("read the VM", err)
+	if s.Power != want {
+		h.t.Fatalf("power is %q (%s), want %q", s.Power, s.Reason, want)
+	}
+	return s
+}
+
+func (h *host) snapshot(pools ...fleet.Pool) wire.State {
+	h.t.Helper()
+	s, err := h.Snapshot(h.ctx, agent.Assigned{Pools: pools})
+	h.must("snapshot", err)
+	return s
+}
+
+// report returns the VM's entry in a snapshot.
+func (h *host) report(id fleet.VMID) (wire.VMReport, bool) {
+	h.t.Helper()
+	return find(h.snapshot(h.pools...).VMs, func(r wire.VMReport) bool { return r.ID == id })
+}
+
+// poolStatus returns the pool's entry in a snapshot in which it is assigned.
+func (h *host) poolStatus(p fleet.Pool) fleet.PoolStatus {
+	h.t.Helper()
+	r, ok := find(h.snapshot(p).Pools, func(r wire.PoolReport) bool { return r.Name == p.Name })
+	if !ok {
+		h.t.Fatalf("the assigned pool %s is left out of the snapshot", p.Name)
+	}
+	return r.Status
+}
+
+func (h *host) volume(p fleet.Pool, name string) (fleet.Volume, bool) {
+	h.t.Helper()
+	return find(h.poolStatus(p).Volumes, func(v fleet.Volume) bool { return v.Name == name })
+}
+
+// eventually polls every 50 ms until ok returns true.
+func (h *host) eventually(what string, ok func() bool) {
+	h.t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-h.ctx.Done():
+			h.t.Fatalf("%s: did not happen in time", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func find[T any](all []T, is func(T) bool) (T, bool) {
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i], true
+	}
+	var none T
+	return none, false
+}

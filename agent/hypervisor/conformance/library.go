@@ -1,0 +1,207 @@
+package conformance
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// sums are the checksums reported by a backend, as the agent stores them.
+type sums map[fleet.Volref]agent.Hashed
+
+// of returns the work with a Hashed function that stores checksums in s.
+func (s sums) of(w agent.VolumeWork) agent.VolumeWork {
+	w.Hashed = func(all ...agent.Hashed) error {
+		for _, h := range all {
+			s[h.Ref] = h
+		}
+		return nil
+	}
+	return w
+}
+
+// reported returns a volume as reported to an agent with these checksums.
+func (h *host) reported(s sums, p fleet.Pool, name string) fleet.Volume {
+	h.t.Helper()
+	state, err := h.Snapshot(h.ctx, agent.Assigned{Pools: []fleet.Pool{p}, Hashed: s})
+	h.must("snapshot", err)
+	for _, r := range state.Pools {
+		if v, ok := find(r.Status.Volumes, func(v fleet.Volume) bool { return v.Name == name }); ok && r.Name == p.Name {
+			return v
+		}
+	}
+	h.t.Fatalf("the pool has no %s", name)
+	return fleet.Volume{}
+}
+
+// volumeSum returns the checksum of the file; empty if it cannot be read.
+func volumeSum(t *testing.T, p fleet.Pool, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.Spec.Path, name))
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func testHash(t *testing.T, h *host) {
+	p, known := h.pool(), sums{}
+	img := Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20}
+	h.h.AddImage(t, p, img)
+	if v := h.reported(known, p, img.Name); v.SHA256 != "" || v.Altered {
+		t.Errorf("nobody computed its checksum, and it is %+v", v)
+	}
+	ref := fleet.Volref{PoolID: p.ID, Volume: img.Name}
+	h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
+	sum := known[ref].SHA256
+	if want := volumeSum(t, p, img.Name); want != "" && sum != want || len(sum) != 64 {
+		t.Errorf("the checksum is %q, want %q", sum, want)
+	}
+	if v := h.reported(known, p, img.Name); v.SHA256 != sum || v.Altered {
+		t.Errorf("reported as %+v, want %s", v, sum)
+	}
+	bad := h.work(p, img.Name, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})
+	h.refused("verify other bytes", h.HashVolume(h.ctx, known.of(bad)), "other bytes than the image")
+	if known[ref].SHA256 != sum {
+		t.Error("what was read is not reported")
+	}
+
+	// A write that resets the modification time is noticed all the same: the checksum is unknown until the file is
+	// hashed again.
+	h.h.Touch(t, p, img.Name)
+	if v := h.reported(known, p, img.Name); v.SHA256 != "" || v.Altered {
+		t.Errorf("somebody touched it, and it is reported as %+v", v)
+	}
+	h.must("hash once more", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
+	if v := h.reported(known, p, img.Name); v.SHA256 != known[ref].SHA256 || v.SHA256 == "" {
+		t.Errorf("read once more, it is reported as %+v", v)
+	}
+	h.h.AddImage(t, p, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
+	h.refused("verify a volume with a backing file", h.HashVolume(h.ctx, known.of(h.work(p, "layer.qcow2", fleet.VolumeOrder{}))), "refers to")
+	h.refused("hash a missing volume", h.HashVolume(h.ctx, known.of(h.work(p, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
+	h.refused("hash an invalid name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "no name of a volume")
+
+	// A file put in its place is another one, and its checksum is unknown.
+	h.h.DeleteVolume(t, p, img.Name)
+	h.h.AddImage(t, p, Image{Name: img.Name, Kind: Qcow2, SizeBytes: 8 << 20})
+	if v := h.reported(known, p, img.Name); v.SHA256 != "" || !v.Altered {
+		t.Errorf("another file bears its name, and it is reported as %+v", v)
+	}
+	vm := h.started(disk(p))
+	h.refused("hash a disk of a guest that runs", h.HashVolume(h.ctx, known.of(h.work(p, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{}))), vm.Name)
+}
+
+func testCopyVolume(t *testing.T, h *host) {
+	from, to, known := h.pool(), h.pool(), sums{}
+	for _, kind := range []ImageKind{Qcow2, Raw, ISO} {
+		name := "golden-" + string(kind)
+		if kind == ISO {
+			name = "tools.iso"
+		}
+		h.h.AddImage(t, from, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
+		w := known.of(h.work(to, "copy-"+name, fleet.VolumeOrder{Source: name, SourcePool: from.ID}))
+		h.refused("copy without the pool", h.CopyVolume(h.ctx, w), "names no pool")
+		w.Source = &from
+		made := ""
+		w.Whole = func(file string) error { made = file; return nil }
+		bad := w
+		bad.Order.Checksum = "sha256:" + strings.Repeat("0", 64)
+		h.refused("copy other bytes", h.CopyVolume(h.ctx, bad), "other bytes")
+		if _, ok := h.volume(to, "copy-"+name); ok {
+			t.Error("a refused copy is there")
+		}
+		h.must("copy "+name, h.CopyVolume(h.ctx, w))
+		source, own := h.reported(known, from, name), h.reported(known, to, "copy-"+name)
+		if source.SHA256 == "" || source.SHA256 != own.SHA256 || own.Format != source.Format || own.CapacityBytes != source.CapacityBytes {
+			t.Errorf("the copy is %+v of %+v", own, source)
+		}
+		if sum := volumeSum(t, to, "copy-"+name); sum != "" && sum != own.SHA256 {
+			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
+		}
+		w.Made, w.Order.Checksum = made, "sha256:"+own.SHA256
+		h.must("copy again", h.CopyVolume(h.ctx, w))
+		w.Made = ""
+		h.refused("copy in the place of another", h.CopyVolume(h.ctx, w), "has a volume named")
+	}
+	h.h.AddImage(t, from, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
+	w := known.of(h.work(to, "layer.qcow2", fleet.VolumeOrder{Source: "layer.qcow2", SourcePool: from.ID}))
+	w.Source = &from
+	h.refused("copy a volume with a backing file", h.CopyVolume(h.ctx, w), "refers to")
+	w.Order.Flatten = true
+	h.refused("flatten a volume backed by a file of the host", h.CopyVolume(h.ctx, w), "no file of the pool")
+	vm := h.started(disk(from))
+	w = known.of(h.work(to, "running.qcow2", fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, SourcePool: from.ID, Flatten: true}))
+	w.Source = &from
+	h.refused("make an image of a guest that runs", h.CopyVolume(h.ctx, w), vm.Name)
+}
+
+func testOverlay(t *testing.T, h *host) {
+	p, other, known := h.pool(), h.pool(), sums{}
+	for _, kind := range []ImageKind{Qcow2, Raw} {
+		name := "base-" + string(kind)
+		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
+		h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, name, fleet.VolumeOrder{}))))
+		over := func(in fleet.Pool, size int64) fleet.Disk {
+			d := disk(in)
+			d.SizeBytes, d.Image, d.Overlay = size, &fleet.Volref{PoolID: p.ID, Volume: name}, true
+			d.ImageID, d.VersionID = fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
+			return d
+		}
+		first := h.started(over(p, 0))
+		second := h.made(over(p, 16<<20))
+		for _, c := range []struct {
+			vm   fleet.VM
+			size int64
+		}{{first, 4 << 20}, {second, 16 << 20}} {
+			v := h.reported(known, p, c.vm.Spec.Disks[0].Volume)
+			if filepath.Base(v.Backing) != name || v.CapacityBytes != c.size || !slices.Equal(v.UsedBy, []fleet.VMID{c.vm.ID}) || len(v.StoodOn) != 0 {
+				t.Errorf("the overlay is %+v", v)
+			}
+		}
+		base := h.reported(known, p, name)
+		want := []fleet.VMID{first.ID, second.ID}
+		slices.Sort(want)
+		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.StoodOn, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
+			t.Errorf("the shared backing file is %+v", base)
+		}
+		// One more overlay, a full copy, and a copy in another pool, while a guest runs on the image.
+		full := over(p, 0)
+		full.Overlay = false
+		third := h.made(full)
+		if v := h.reported(known, p, third.Spec.Disks[0].Volume); v.Backing != "" || v.CapacityBytes != 4<<20 {
+			t.Errorf("the full copy is %+v", v)
+		}
+		w := known.of(h.work(other, name, fleet.VolumeOrder{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
+		w.Source = &p
+		h.must("copy the image", h.CopyVolume(h.ctx, w))
+		// A volume that is no image of the library may still belong to somebody.
+		plain := full
+		plain.Volume, plain.VersionID = name+"-plain.qcow2", ""
+		h.refused("clone a volume that backs others and is not in the library", h.ApplyVM(h.ctx, h.order(h.vm(plain))), "disk of a VM")
+		h.refused("an overlay in another pool", h.ApplyVM(h.ctx, h.order(h.vm(over(other, 0)))), "another pool")
+		h.refused("too small an overlay", h.ApplyVM(h.ctx, h.order(h.vm(over(p, 1<<20)))), "at least")
+		h.refused("delete the base", h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})), "")
+
+		// An image of the disk of a VM that is off is self-contained.
+		h.must("stop", h.StopVM(h.ctx, first.ID))
+		w = known.of(h.work(other, "flat-"+name+".qcow2", fleet.VolumeOrder{Source: first.Spec.Disks[0].Volume, SourcePool: p.ID, Flatten: true}))
+		w.Source = &p
+		h.must("make an image of the disk", h.CopyVolume(h.ctx, w))
+		if v := h.reported(known, other, w.Name); v.Backing != "" || v.Format != "qcow2" || v.CapacityBytes != 4<<20 || len(v.SHA256) != 64 {
+			t.Errorf("the image of the disk is %+v", v)
+		}
+		h.must("delete one with its disk", h.DeleteVM(h.ctx, first, h.pools, true))
+		h.must("delete the other with its disk", h.DeleteVM(h.ctx, second, h.pools, true))
+		if v := h.reported(known, p, name); v.SHA256 != base.SHA256 || len(v.UsedBy) != 0 || len(v.BaseOf) != 0 {
+			t.Errorf("after all that stood on it the image is %+v", v)
+		}
+	}
+}

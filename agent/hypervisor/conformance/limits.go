@@ -1,0 +1,51 @@
+package conformance
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// RunNICLimits checks that a host reports whether it supports NIC limits, and returns true if it reports that it does
+// not.
+func RunNICLimits(t *testing.T, h Harness) (gap bool) { return checkNICLimits(open(t, h)) }
+
+func testNICLimits(_ *testing.T, h *host) { checkNICLimits(h) }
+
+// checkNICLimits checks that NIC limits are a reported gap exactly if a guest with limits does not start and a running
+// guest cannot get them.
+func checkNICLimits(h *host) (gap bool) {
+	told := h.snapshot().Host.Inventory.VMGaps
+	tells := func(field string) bool {
+		return slices.ContainsFunc(told, func(g fleet.VMGap) bool { return g.Field == field && g.Why != "" })
+	}
+	if gap = tells(fleet.NICLimitIn); tells(fleet.NICLimitOut) != gap {
+		h.t.Fatalf("only one direction is reported as a gap: %+v", told)
+	}
+	check := func(act string, err error) {
+		h.t.Helper()
+		if gap {
+			h.refused(act, err, "tc")
+		} else {
+			h.must(act, err)
+		}
+	}
+	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
+	limited := card
+	limited.Limits = fleet.NICLimits{InKiB: 1000, OutKiB: 500}
+	vm := h.vm()
+	vm.Spec.NICs = []fleet.NIC{limited}
+	h.apply(vm)
+	check("start with limits", h.StartVM(h.ctx, vm.ID))
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	vm.Generation++
+	vm.Spec.NICs = []fleet.NIC{card}
+	h.apply(vm)
+	h.must("start without limits", h.StartVM(h.ctx, vm.ID))
+	vm.Generation++
+	vm.Spec.NICs = []fleet.NIC{limited}
+	check("limit the running guest", h.ApplyVM(h.ctx, h.order(vm)))
+	h.wantPower(vm.ID, fleet.Running)
+	return gap
+}

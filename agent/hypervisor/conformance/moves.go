@@ -1,0 +1,149 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// move returns a new order to move the VM's first disk into the pool.
+func (h *host) move(vm fleet.VM, to fleet.Pool) agent.MoveDisk {
+	return agent.MoveDisk{
+		VM: vm, Pools: h.pools, Order: fleet.MoveOrder{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},
+		Begun: func(string) error { return nil }, Whole: func(fleet.Volref) error { return nil },
+		Stop: make(chan struct{}), Progress: func(int, string) {},
+	}
+}
+
+// wantDisk fails the test unless the VM's only disk is at ref, in its definition and in the running guest, without
+// pending changes or faults.
+func (h *host) wantDisk(vm fleet.VM, at fleet.Volref) {
+	h.t.Helper()
+	s := h.status(vm.ID, vm.Generation)
+	if len(s.Disks) != 1 || s.Disks[0].Volume == nil || *s.Disks[0].Volume != at || len(s.Faults) > 0 || len(s.Drift) > 0 || len(s.NextBoot) > 0 {
+		h.t.Fatalf("the VM has %+v, faults %v, drift %v, at its next start %v; want its disk at %v", s.Disks, s.Faults, s.Drift, s.NextBoot, at)
+	}
+}
+
+func testMove(t *testing.T, h *host) {
+	for _, on := range []bool{false, true} {
+		from, to := h.pool(), h.pool()
+		vm := h.made(disk(from))
+		if on {
+			h.must("start", h.StartVM(h.ctx, vm.ID))
+		}
+		in := h.move(vm, to)
+		var whole fleet.Volref
+		var told progress
+		in.Whole, in.Progress = func(ref fleet.Volref) error { whole = ref; return nil }, told.tell
+		h.must("move", h.MoveDisk(h.ctx, in))
+		h.wantDisk(vm, in.Order.To)
+		if whole != in.Order.To {
+			t.Errorf("whole is %v", whole)
+		}
+		h.must("the same order again", h.MoveDisk(h.ctx, in))
+		h.wantDisk(vm, in.Order.To)
+		old := vm.Spec.Disks[0]
+		h.wantVolume(from, old.Volume, "qcow2", old.SizeBytes)
+		h.must("delete what nobody has any more", h.DeleteVolume(h.ctx, h.work(from, old.Volume, fleet.VolumeOrder{})))
+		h.wantVolume(to, old.Volume, "qcow2", old.SizeBytes)
+
+		vm.Spec.Disks = []fleet.Disk{old}
+		vm.Spec.Disks[0].PoolID, vm.Generation = to.ID, 2
+		h.apply(vm) // as the portal does after it has received the result
+		h.wantDisk(vm, in.Order.To)
+		if on {
+			h.must("force off", h.StopVM(h.ctx, vm.ID))
+		}
+		h.must("start", h.StartVM(h.ctx, vm.ID))
+		h.wantDisk(vm, in.Order.To)
+		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+		h.wantNoVolume(to, old.Volume)
+	}
+}
+
+func testMoveStopped(t *testing.T, h *host) {
+	for _, on := range []bool{false, true} {
+		from, to := h.pool(), h.pool()
+		vm := h.made(disk(from))
+		if on {
+			h.must("start", h.StartVM(h.ctx, vm.ID))
+		}
+		early := h.move(vm, to)
+		stop := make(chan struct{})
+		close(stop)
+		early.Stop = stop
+		if err := h.MoveDisk(h.ctx, early); !errors.Is(err, agent.ErrStopped) {
+			t.Fatalf("stopped before it began: %v", err)
+		}
+		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
+		h.wantNoVolume(to, vm.Spec.Disks[0].Volume)
+
+		middle, stop := h.move(vm, to), make(chan struct{})
+		var made string
+		middle.Stop, middle.Begun = stop, func(file string) error { made = file; close(stop); return nil }
+		if err := h.MoveDisk(h.ctx, middle); !errors.Is(err, agent.ErrStopped) {
+			t.Fatalf("stopped in the middle: %v", err)
+		}
+		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
+		h.wantNoVolume(to, vm.Spec.Disks[0].Volume)
+		if made == "" {
+			t.Error("it began nothing")
+		}
+		h.must("move it all the same", h.MoveDisk(h.ctx, h.move(vm, to)))
+		h.wantDisk(vm, fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume})
+
+		vm.Spec.Disks = slices.Clone(vm.Spec.Disks)
+		vm.Spec.Disks[0].PoolID, vm.Generation = to.ID, 2
+		h.apply(vm) // as the portal does after a disk migration
+		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
+	}
+}
+
+func testMoveRefused(t *testing.T, h *host) {
+	from, to := h.pool(), h.pool()
+	vm := h.made(disk(from))
+	own := vm.Spec.Disks[0].Volume
+	h.newVolume(to, own, fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	for _, state := range []string{"off", "on"} {
+		if state == "on" {
+			h.must("start", h.StartVM(h.ctx, vm.ID))
+		}
+		h.refused("move to a name that is taken, "+state, h.MoveDisk(h.ctx, h.move(vm, to)), own)
+		h.wantVolume(to, own, "raw", 1<<20)
+		for _, bad := range []string{"", "..", "a/b", ".hidden", agent.PoolMarker} {
+			in := h.move(vm, to)
+			in.Order.To.Volume = bad
+			if err := h.MoveDisk(h.ctx, in); fleet.CodeOf(err) != fleet.Invalid {
+				t.Errorf("move to %q: %v", bad, err)
+			}
+		}
+		other := h.move(vm, to)
+		other.Order.Disk.Volume = "another.qcow2"
+		other.Order.To.Volume = "moved.qcow2"
+		h.refused("move a disk that the VM has not", h.MoveDisk(h.ctx, other), "another.qcow2")
+		forgetful := h.move(vm, to)
+		forgetful.Order.To.Volume = "forgotten.qcow2"
+		forgetful.Begun = func(string) error { return errors.New("no room for a word") }
+		h.refused("move what cannot be recorded", h.MoveDisk(h.ctx, forgetful), "no room for a word")
+		h.wantNoVolume(to, "forgotten.qcow2")
+		unkept := h.move(vm, to)
+		unkept.Order.To.Volume = "unkept.qcow2"
+		unkept.Whole = func(fleet.Volref) error { return errors.New("no room for another word") }
+		h.refused("change over to what cannot be recorded", h.MoveDisk(h.ctx, unkept), "no room for another word")
+		h.wantNoVolume(to, "unkept.qcow2")
+		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
+	}
+	h.must("delete", h.DeleteVolume(h.ctx, h.work(to, own, fleet.VolumeOrder{})))
+	h.h.StopPool(t, to)
+	h.refused("move to a pool that is not active", h.MoveDisk(h.ctx, h.move(vm, to)), "not active")
+	h.wantDisk(vm, vm.Spec.Disks[0].Ref())
+	stranger := h.move(h.vm(disk(from)), from)
+	stranger.Order.To.Volume = "new.qcow2"
+	if err := h.MoveDisk(h.ctx, stranger); err == nil {
+		t.Error("the disk of a missing VM was moved")
+	}
+}

@@ -1,0 +1,236 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// network returns a network that is not applied yet, with a subnet that no other network of the machine has; it is
+// released when the test ends.
+func (h *host) network(mode fleet.NetworkMode) fleet.Network {
+	h.t.Helper()
+	var b [4]byte
+	rand.Read(b[:])
+	at := fmt.Sprintf("10.%d.%d.", 64+b[0]%64, b[1])
+	id := fleet.NewID[fleet.NetworkID]()
+	n := fleet.Network{
+		ID: id, Name: name("net"), Kind: fleet.NetworkLibvirt, Generation: 1,
+		Spec: &fleet.NetworkSpec{
+			Mode: mode, DNS: true, Domain: "lab.example.org", Bridge: "qxt" + string(id[len(id)-8:]),
+			IPv4: &fleet.Subnet{Gateway: at + "1/24", DHCP: &fleet.DHCP{
+				Ranges: []fleet.AddressRange{{Start: at + "100", End: at + "150"}},
+				Leases: []fleet.StaticLease{{MAC: "52:54:00:00:00:09", IP: at + "9", Name: "nine"}},
+			}},
+		},
+	}
+	h.cleanup("release "+n.Name, func(ctx context.Context) error { return h.ReleaseNetwork(ctx, n) })
+	return n
+}
+
+// running returns an applied network.
+func (h *host) running(mode fleet.NetworkMode) fleet.Network {
+	h.t.Helper()
+	n := h.network(mode)
+	h.must("apply network", h.ApplyNetwork(h.ctx, n))
+	return n
+}
+
+// netStatus returns the network's entry in a snapshot in which it is assigned; ok: the id matches.
+func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
+	h.t.Helper()
+	s, err := h.Snapshot(h.ctx, agent.Assigned{Networks: []fleet.Network{n}})
+	h.must("snapshot", err)
+	r, found := find(s.Networks, func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name })
+	if !found {
+		h.t.Fatalf("the assigned network %s is left out of the snapshot", n.Name)
+	}
+	if lacks := strings.Contains(r.Status.Error, agent.NetworkMissing); r.ID == n.ID && r.Absent != lacks {
+		h.t.Errorf("the network is reported as absent: %v, %+v", r.Absent, r.Status)
+	}
+	return r.Status, r.ID == n.ID
+}
+
+// wantNet waits for a matching status of the network; a slow read reports the previous one meanwhile.
+func (h *host) wantNet(n fleet.Network, active bool, words string) (st fleet.NetworkStatus) {
+	h.t.Helper()
+	h.eventually(fmt.Sprintf("the network is active: %v, %q", active, words), func() (ok bool) {
+		st, ok = h.netStatus(n)
+		return ok && st.Active == active && strings.Contains(st.Error, words) && (words != "" || st.Error == "")
+	})
+	return st
+}
+
+func testNetwork(t *testing.T, h *host) {
+	n := h.network(fleet.NetworkNAT)
+	h.wantNet(n, false, agent.NetworkMissing)
+	for range 2 {
+		h.must("apply", h.ApplyNetwork(h.ctx, n))
+		want := fleet.NetworkStatus{
+			Active: true, Autostart: true, Bridge: n.Spec.Bridge, Forward: "nat", Subnets: []string{n.Spec.IPv4.Prefix().String()},
+		}
+		if st := h.wantNet(n, true, ""); !reflect.DeepEqual(st, want) {
+			t.Errorf("the network is %+v, want %+v", st, want)
+		}
+	}
+	again := open(t, h.h)
+	again.wantNet(n, true, "")
+	for range 2 {
+		h.must("release", h.ReleaseNetwork(h.ctx, n))
+		h.wantNet(n, false, agent.NetworkMissing)
+	}
+}
+
+func testNetworkModes(t *testing.T, h *host) {
+	for mode, forward := range map[fleet.NetworkMode]string{fleet.NetworkNAT: "nat", fleet.NetworkRouted: "route", fleet.NetworkIsolated: ""} {
+		n := h.network(mode)
+		n.Spec.Bridge, n.Spec.DNS, n.Spec.MTU = "", false, 1400
+		v6 := strings.Replace(n.Spec.IPv4.Prefix().Addr().String(), ".", "", 1)
+		v6 = "fd00:" + strings.ReplaceAll(strings.TrimPrefix(v6, "10"), ".", ":") + ":"
+		n.Spec.IPv6 = &fleet.Subnet{Gateway: v6 + ":1/64", DHCP: &fleet.DHCP{Ranges: []fleet.AddressRange{{Start: v6 + ":100", End: v6 + ":1ff"}}}}
+		var c fleet.Checks
+		n.Spec.Check(&c, "spec")
+		h.must("check", c.Err())
+		h.must("apply", h.ApplyNetwork(h.ctx, n))
+		h.must("apply again", h.ApplyNetwork(h.ctx, n))
+		st := h.wantNet(n, true, "")
+		if st.Forward != forward || st.Bridge == "" || len(st.Subnets) != 2 {
+			t.Errorf("the network of mode %s is %+v", mode, st)
+		}
+	}
+	bare := h.network(fleet.NetworkIsolated)
+	bare.Spec.IPv4 = nil
+	h.must("apply one without addresses", h.ApplyNetwork(h.ctx, bare))
+	h.wantNet(bare, true, "")
+}
+
+// testNetworkOnDevices defines networks on devices of the host or of the agent: the hypervisor creates only a network
+// name for them.
+func testNetworkOnDevices(t *testing.T, h *host) {
+	for _, spec := range []fleet.NetworkSpec{
+		{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"},
+		{Mode: fleet.NetworkUplink, Device: "eth1"},
+		{Mode: fleet.NetworkUplink, Device: "eth1", VLAN: 7, Bridge: "qx-hv-uplink"},
+		{Mode: fleet.NetworkBridged, Bridge: "br-hvtest"},
+		{Mode: fleet.NetworkOVS, Bridge: "ovs-hvtest", VLAN: 7},
+		{Mode: fleet.NetworkMacvtap, Device: "eth1"},
+	} {
+		n := h.network(fleet.NetworkIsolated)
+		n.Spec = &spec
+		var c fleet.Checks
+		n.Spec.Check(&c, "spec")
+		h.must("check", c.Err())
+		h.must("apply", h.ApplyNetwork(h.ctx, n))
+		h.must("apply again", h.ApplyNetwork(h.ctx, n))
+		bridge := spec.Bridge
+		if spec.Mode.Is().Made {
+			bridge = n.BridgeDevice()
+		}
+		st := h.wantNet(n, true, "")
+		if !st.Autostart || st.Forward != spec.Mode.Is().Forward || st.Bridge != bridge || len(st.Subnets) > 0 {
+			t.Errorf("the network of mode %s is %+v", spec.Mode, st)
+		}
+		h.must("release", h.ReleaseNetwork(h.ctx, n))
+		h.wantNet(n, false, agent.NetworkMissing)
+	}
+	n := h.network(fleet.NetworkIsolated)
+	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"}
+	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	vm := h.on(n)
+	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
+	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
+	h.must("release", h.ReleaseNetwork(h.ctx, n))
+}
+
+func testNetworkTaken(t *testing.T, h *host) {
+	n := h.network(fleet.NetworkIsolated)
+	h.h.ForeignNetwork(t, n.Name)
+	h.refused("apply", h.ApplyNetwork(h.ctx, n), "was not made by Quantix")
+	h.must("release", h.ReleaseNetwork(h.ctx, n))
+	h.eventually("the other network is reported as one of others, and goes on", func() bool {
+		st, own := h.netStatus(n)
+		return !own && st.Active
+	})
+}
+
+func testNetworkEdited(t *testing.T, h *host) {
+	n := h.running(fleet.NetworkIsolated)
+	h.h.EditNetwork(t, n.Name)
+	h.wantNet(n, true, "addresses and DHCP")
+	h.refused("apply", h.ApplyNetwork(h.ctx, n), "addresses and DHCP")
+	next := n
+	next.Generation++
+	h.refused("apply a newer generation", h.ApplyNetwork(h.ctx, next), "addresses and DHCP")
+	h.wantNet(n, true, "addresses and DHCP")
+}
+
+func testNetworkStopped(t *testing.T, h *host) {
+	n := h.running(fleet.NetworkIsolated)
+	h.h.StopNetwork(t, n.Name)
+	if st := h.wantNet(n, false, ""); !st.Autostart {
+		t.Error("it would not start with the host")
+	}
+	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	h.wantNet(n, true, "")
+}
+
+func testNetworkUndefined(t *testing.T, h *host) {
+	n := h.running(fleet.NetworkIsolated)
+	h.h.UndefineNetwork(t, n.Name)
+	h.wantNet(n, true, agent.NetworkUndefined)
+	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	if st := h.wantNet(n, true, ""); !st.Autostart {
+		t.Error("it would not start with the host")
+	}
+	h.h.UndefineNetwork(t, n.Name)
+	h.must("release", h.ReleaseNetwork(h.ctx, n))
+	h.wantNet(n, false, agent.NetworkMissing)
+}
+
+func testNetworkRemoved(t *testing.T, h *host) {
+	n := h.running(fleet.NetworkIsolated)
+	h.h.StopNetwork(t, n.Name)
+	h.h.UndefineNetwork(t, n.Name)
+	h.wantNet(n, false, agent.NetworkMissing)
+	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	h.wantNet(n, true, "")
+}
+
+func testNetworkUnserved(t *testing.T, h *host) {
+	n := h.running(fleet.NetworkIsolated)
+	h.h.EndServer(t, n.Name)
+	h.eventually("the network says that its dnsmasq has ended", func() bool {
+		st, _ := h.netStatus(n)
+		return st.Active && st.Error == agent.NetworkUnserved
+	})
+	vm := h.on(n)
+	h.refused("apply while a VM is on it", h.ApplyNetwork(h.ctx, n), vm.Name)
+	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
+	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	h.wantNet(n, true, "")
+}
+
+func testNetworkInUse(t *testing.T, h *host) {
+	n := h.running(fleet.NetworkIsolated)
+	vm := h.on(n)
+	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
+	h.wantNet(n, true, "")
+	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
+	h.must("release", h.ReleaseNetwork(h.ctx, n))
+}
+
+// on returns a VM with a NIC on the network.
+func (h *host) on(n fleet.Network) fleet.VM {
+	h.t.Helper()
+	vm := h.vm()
+	vm.Spec.NICs = []fleet.NIC{{NetworkID: n.ID, Network: n.Name, MAC: mac()}}
+	h.apply(vm)
+	return vm
+}

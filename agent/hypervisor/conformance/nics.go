@@ -1,0 +1,28 @@
+package conformance
+
+import (
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// testNICOfItsOwn puts two VMs on a network whose device serves one NIC: both are defined, and one at a time runs.
+func testNICOfItsOwn(t *testing.T, h *host) {
+	n := h.network(fleet.NetworkIsolated)
+	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: h.h.Device(t)}
+	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	if st := h.wantNet(n, true, ""); st.Forward != "passthrough" {
+		t.Errorf("the network is %+v", st)
+	}
+	first, second := h.on(n), h.on(n)
+	h.must("start the first", h.StartVM(h.ctx, first.ID))
+	h.refused("start the second", h.StartVM(h.ctx, second.ID), "Nothing is free on this host for a NIC on the network "+n.Name)
+	h.must("stop the first", h.StopVM(h.ctx, first.ID))
+	h.must("start the second", h.StartVM(h.ctx, second.ID))
+	h.refused("start the first again", h.StartVM(h.ctx, first.ID), "Nothing is free")
+	h.must("stop the second", h.StopVM(h.ctx, second.ID))
+	for _, vm := range []fleet.VM{first, second} {
+		h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
+	}
+	h.must("release", h.ReleaseNetwork(h.ctx, n))
+}

@@ -1,0 +1,100 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// A guest has the requested NUMA nodes on the host's nodes. While it runs, a node gets memory if there is room; all
+// else waits.
+func testNUMANodes(t *testing.T, h *host) {
+	vm := h.vm()
+	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 2, 256, 4, 1024
+	vm.Spec.NUMA = []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 128, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 128}}
+	h.apply(vm)
+	h.wantSettled(vm, "made with cells")
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started")
+	edit := func(memory int, waits []string, change func(*fleet.VMSpec)) {
+		t.Helper()
+		vm.Generation++
+		vm.Spec.NUMA = slices.Clone(vm.Spec.NUMA)
+		change(&vm.Spec)
+		for range 2 {
+			h.apply(vm)
+			if s := h.status(vm.ID, vm.Generation); s.MemoryMiB != memory || !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+				t.Errorf("generation %d: %d MiB, waiting %q, drift %+v; want %d MiB, waiting %q", vm.Generation, s.MemoryMiB, s.NextBoot, s.Drift, memory, waits)
+			}
+		}
+	}
+	edit(384, nil, func(s *fleet.VMSpec) { s.MemoryMiB, s.NUMA[1].MemoryMiB = 384, 256 })
+	edit(640, nil, func(s *fleet.VMSpec) { s.MemoryMiB, s.NUMA[0].MemoryMiB, s.NUMA[1].MemoryMiB = 640, 256, 384 })
+	edit(640, []string{"memoryMiB", "numa"}, func(s *fleet.VMSpec) { s.MemoryMiB, s.NUMA[0].MemoryMiB, s.NUMA[1].MemoryMiB = 768, 128, 640 })
+	edit(640, nil, func(s *fleet.VMSpec) { s.MemoryMiB, s.NUMA[0].MemoryMiB, s.NUMA[1].MemoryMiB = 640, 256, 384 })
+	edit(640, []string{"numa"}, func(s *fleet.VMSpec) { s.NUMA[0].CPUs, s.NUMA[1].CPUs = "0-1", "2-3" })
+	edit(640, []string{"numa"}, func(s *fleet.VMSpec) { s.NUMA[0].CPUs, s.NUMA[1].CPUs, s.NUMA[1].Nodes = "0,2", "1,3", "0" })
+	edit(640, []string{"numa"}, func(s *fleet.VMSpec) { s.NUMA[0], s.NUMA[1] = s.NUMA[1], s.NUMA[0] })
+	edit(640, []string{"numa"}, func(s *fleet.VMSpec) { s.NUMA = nil })
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started without cells")
+	edit(768, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 768 })
+}
+
+// A guest with a USB port of the host at which nothing is plugged in, or with an unavailable mediated device type, does
+// not start and gets the reason. It starts once that device is removed from its spec.
+func testNoDevice(t *testing.T, h *host) {
+	vm := h.vm()
+	for device, why := range map[string]string{"usb-port/99-9.9": "nothing is plugged in", "mdev/quantix-none": "can make no mediated device of the type quantix-none"} {
+		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
+		vm.Generation++
+		h.apply(vm)
+		h.wantSettled(vm, "with "+device)
+		refused, ok := errors.AsType[*fleet.Error](h.StartVM(h.ctx, vm.ID))
+		if !ok || refused.Code != fleet.Conflict || !strings.Contains(refused.Message, why) {
+			t.Errorf("a start without %s: %v", device, refused)
+		}
+		h.wantPower(vm.ID, fleet.Stopped)
+		h.wantSettled(vm, "not started with "+device)
+	}
+	vm.Generation++
+	vm.Spec.HostDevices = nil
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+}
+
+// A host that reports support for encrypted guest memory starts such a guest and reports its measurement; snapshots
+// with memory are refused. Another host refuses such a VM.
+func testConfidential(t *testing.T, h *host) {
+	state, err := h.Snapshot(h.ctx, agent.Assigned{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range fleet.ConfidentialKinds[1:] {
+		vm := h.vm()
+		vm.Spec.Firmware, vm.Spec.Security.Confidential = fleet.UEFI, kind.Value
+		if slices.ContainsFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool {
+			return g.Field == "security.confidential" && g.Value == kind.Value && g.Why != ""
+		}) {
+			continue // the portal does not ask such a host
+		}
+		h.apply(vm)
+		h.wantSettled(vm, "made with "+kind.Value)
+		if s := h.status(vm.ID, vm.Generation); s.Launch != nil {
+			t.Errorf("%s: measured before it starts: %+v", kind.Value, s.Launch)
+		}
+		h.must("start", h.StartVM(h.ctx, vm.ID))
+		if s := h.wantPower(vm.ID, fleet.Running); s.Launch == nil || s.Launch.Kind != kind.Value || s.Launch.Policy == 0 && kind.Value != "tdx" {
+			t.Errorf("%s: its start is %+v", kind.Value, s.Launch)
+		}
+		h.must("stop", h.StopVM(h.ctx, vm.ID))
+	}
+}

@@ -1,0 +1,118 @@
+package conformance
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// fullSpec sets every field that has one place in a definition to a non-default value, and starts on a host with
+// emulation.
+func fullSpec(s fleet.VMSpec) fleet.VMSpec {
+	s.CPUs, s.MemoryMiB = 4, 256
+	s.Firmware = fleet.UEFI
+	s.CPU = fleet.VMCPU{Model: "qemu64", Sockets: 4, Cores: 2, Max: 8, Features: "+aes -svm", Shares: 512, Limit: 50, Reserved: 25, Pinned: "0"}
+	s.Memory = fleet.VMMemory{Shared: true, MaxMiB: 1024, Nodes: "0", BalloonMiB: 192, MinMiB: 160}
+	s.NUMA = []fleet.VMNUMANode{{CPUs: "0,1,4-5", MemoryMiB: 128}, {CPUs: "2-3,6-7", MemoryMiB: 128}}
+	s.Boot = fleet.VMBoot{Menu: true, CDROM: 3}
+	s.Display = fleet.VMDisplay{Video: "virtio", Heads: 2, Keyboard: "de-ch", Pointer: "mouse", Sound: "ich9", Spice: true, USBRedirection: 2}
+	s.Security = fleet.VMSecurity{TPM: true, SecureBoot: true}
+	s.Devices = fleet.VMDevices{Watchdog: "i6300esb", WatchdogAction: "pause", RNGRate: 4096, GuestAgent: "none", Balloon: "reporting", Serials: 2, Parallel: true}
+	s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 4}, {Slot: "floppy1"}}
+	s.Rules = []fleet.PlacementRule{{Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"}}
+	s.Health = []fleet.HealthCheck{{Kind: fleet.HealthWatchdog, Action: fleet.HealthReset}}
+	s.Migration = fleet.VMMigration{Stays: true, LimitMiB: 100, PostCopy: true, DowntimeMs: 300}
+	s.Placement = fleet.VMPlacement{Tolerations: "gpu maintenance=disk"}
+	s.Policy = fleet.VMPolicy{Autostart: "on", StartOrder: 2, StartDelay: 30, Restart: "always", StopOrder: 3, StopDelay: 20, HAPriority: "high", GuestExec: true}
+	return s
+}
+
+// unstartable sets the fields that a host may not be able to start: huge pages, vsock, devices, a kernel, locked
+// memory. Its drives have media.
+func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
+	in := func(name string) fleet.Volref { return fleet.Volref{PoolID: p.ID, Volume: name} }
+	disc, floppy, kernel, initrd := in("drivers.iso"), in("floppy.img"), in("vmlinuz"), in("initrd")
+	s.Boot.Kernel, s.Boot.Initrd, s.Boot.Cmdline = &kernel, &initrd, "console=ttyS0 <&'\"quiet"
+	s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 4, Medium: &disc}, {Slot: "floppy1", Medium: &floppy}}
+	s.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:1f.7"}, {Device: "usb/046d:c52b"}, {Device: "usb-port/1-2.3"}, {Device: "mdev/nvidia-63"}}
+	s.Shares = []fleet.VMShare{{Tag: "src", Folder: in("src")}}
+	s.CPU.Sockets, s.CPU.Cores, s.CPU.Threads = 2, 2, 2
+	s.Memory.Locked, s.Memory.HugePageKiB, s.Devices.VSOCK, s.Devices.GuestAgent = true, 2048, true, fleet.AgentOnVSOCK
+	return s
+}
+
+// Each field has its requested value on a VM that is off and in its running guest; a change that waits is reported, and
+// reverting it ends the wait.
+func testParts(t *testing.T, h *host) {
+	vm := h.vm()
+	p := h.pool()
+	for name, kind := range map[string]ImageKind{"drivers.iso": ISO, "floppy.img": Raw, "vmlinuz": Raw, "initrd": Raw, "src": Folder} {
+		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 1440 << 10})
+	}
+	vm.Spec = unstartable(fullSpec(vm.Spec), p)
+	for _, f := range fleet.VMFields {
+		// see testConfidential, testOldMachine
+		if f.Input.Section != "" && f.Default(vm.Spec) && f.Name != "security.confidential" && f.Name != "boot.machine" {
+			t.Errorf("%s is as usual, so nothing of it is tried", f.Name)
+		}
+	}
+	h.apply(vm)
+	h.wantSettled(vm, "made with all")
+
+	starts := fullSpec(fleet.VMSpec{})
+	vm.Generation, vm.Spec.CPU, vm.Spec.Memory, vm.Spec.Devices = vm.Generation+1, starts.CPU, starts.Memory, starts.Devices
+	vm.Spec.Boot, vm.Spec.HostDevices = starts.Boot, nil // the media in the drives stay
+	h.apply(vm)
+	h.wantSettled(vm, "edited while off")
+	if models := h.snapshot().Host.Inventory.CPUModels; !slices.Contains(models, vm.Spec.CPU.Model) {
+		t.Errorf("the host says that its guests can have the CPU models %q", models)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantSettled(vm, "started")
+
+	usual, full := h.vm().Spec, vm.Spec
+	usual.Firmware = full.Firmware
+	change := func(to fleet.VMSpec, waits ...string) {
+		vm.Spec = to
+		vm.Generation++
+		h.apply(vm)
+		if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
+			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
+		}
+	}
+	// these fields need another one
+	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction", "display.spice": "display.usbRedirection", "memory.shared": "shares"}
+	together := []string{"cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max"}
+	for _, f := range fleet.VMFields {
+		if f.Input.Section == "" || f.Default(full) || slices.Contains(together, f.Name) {
+			continue
+		}
+		one, waits := full, []string{f.Name}
+		f.Copy(&one, usual)
+		if more, ok := fleet.FieldOf(with[f.Name]); ok {
+			more.Copy(&one, usual)
+			waits = append(waits, more.Name)
+		}
+		if f.On == fleet.Now {
+			waits = nil
+		}
+		change(one, waits...)
+		change(full)
+	}
+	one := full // the product of the topology is the number of vCPUs
+	one.CPU.Sockets, one.CPU.Cores, one.CPU.Threads = 2, 2, 2
+	change(one, "cpu.sockets", "cpu.threads")
+	change(full)
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Stopped)
+	h.must("delete", h.DeleteVM(h.ctx, vm, nil, true))
+}
+
+func (h *host) wantSettled(vm fleet.VM, when string) {
+	h.t.Helper()
+	if s := h.status(vm.ID, vm.Generation); len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+		h.t.Errorf("%s: next boot %q, drift %+v", when, s.NextBoot, s.Drift)
+	}
+}

@@ -1,0 +1,71 @@
+package conformance
+
+import (
+	"slices"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// A whole disk of the host belongs to one guest, and to none while the host uses it itself.
+func testPhysicalDisks(t *testing.T, h *host) {
+	device, use := h.h.Physical(t)
+	p := h.pool()
+	on := func(device string, disks ...fleet.Disk) fleet.VM {
+		vm := h.vm(disks...)
+		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
+		return vm
+	}
+	release := use()
+	h.refused("a disk that the host uses", h.ApplyVM(h.ctx, h.order(on(device))), "The host uses "+device+" itself")
+	release()
+	h.refused("a missing disk", h.ApplyVM(h.ctx, h.order(on("blk/none"))), "has no disk blk/none")
+
+	vm := h.started(disk(p))
+	edit := func(devices ...fleet.VMHostDevice) error {
+		vm.Generation++
+		vm.Spec.HostDevices = devices
+		return h.ApplyVM(h.ctx, h.order(vm))
+	}
+	with := fleet.VMHostDevice{Device: device}
+	release = use()
+	h.refused("a disk that the host uses, for a guest that runs", edit(with), "The host uses "+device+" itself")
+	release()
+	for range 2 {
+		h.apply(vm)
+		h.wantSettled(vm, "with a disk of the host while it runs")
+	}
+	h.refused("a disk that another guest has", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host has "+device)
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "of which there are no snapshots")
+
+	h.must("without it", edit())
+	switch s := h.status(vm.ID, vm.Generation); {
+	case len(s.PendingUnplug) == 0:
+		h.wantSettled(vm, "it has released the disk")
+	case !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
+		t.Errorf("without the disk: holds on to %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
+	default:
+		h.refused("a disk that a guest still runs with", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host has "+device)
+	}
+	h.must("with it again", edit(with))
+	h.wantSettled(vm, "with it again")
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Stopped)
+	h.wantSettled(vm, "stopped with it")
+
+	release = use()
+	h.refused("a start while the host uses it", h.StartVM(h.ctx, vm.ID), "The host uses "+device+" itself")
+	h.wantPower(vm.ID, fleet.Stopped)
+	release()
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) == 0 || s.Disks[0].Volume == nil || *s.Disks[0].Volume != vm.Spec.Disks[0].Ref() {
+		t.Errorf("the VM's own disk is not its first: %+v", s.Disks)
+	}
+	h.wantSettled(vm, "started with it")
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Stopped)
+	h.must("take it out", edit())
+	other := on(device)
+	h.apply(other)
+	h.must("delete", h.DeleteVM(h.ctx, other, h.pools, true))
+}

@@ -1,0 +1,105 @@
+package conformance
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// planned returns the plan of the VM's definition.
+func (h *host) planned(vm fleet.VM) fleet.Drawing {
+	h.t.Helper()
+	before, after, err := h.PlanVM(h.ctx, h.order(vm))
+	h.must("plan", err)
+	return agent.Draw(before, after)
+}
+
+// lines returns the added or removed lines of a plan without their indent.
+func linesOf(d fleet.Drawing, op fleet.LineOp) string {
+	var out []string
+	for _, l := range d.Lines {
+		if l.Op == op {
+			out = append(out, strings.TrimSpace(l.Text))
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// A plan lists the changed lines of a definition, and changes nothing.
+func testPlan(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.vm(disk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	fresh := h.planned(vm)
+	comes := linesOf(fresh, fleet.LineComes)
+	for _, want := range []string{"<name>" + vm.Name + "</name>", ">131072</memory>", vm.Spec.Disks[0].Volume, vm.Spec.NICs[0].MAC} {
+		if !strings.Contains(comes, want) {
+			t.Errorf("of a new VM %q is not reported:\n%s", want, comes)
+		}
+	}
+	if linesOf(fresh, fleet.LineStays)+linesOf(fresh, fleet.LineGoes) != "" {
+		t.Errorf("of a new VM something was there before: %+v", fresh)
+	}
+	if s := h.status(vm.ID, 0); s.Power != fleet.Absent {
+		t.Errorf("the plan has made something: %+v", s)
+	}
+	h.wantNoVolume(p, vm.Spec.Disks[0].Volume)
+
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	was := h.wantPower(vm.ID, fleet.Running)
+	if d := h.planned(vm); len(d.Lines) != 0 {
+		t.Errorf("nothing is to change, and the plan reports %+v", d)
+	}
+	more := vm
+	more.Generation++
+	more.Spec.MemoryMiB = 192
+	more.Spec.Disks = append([]fleet.Disk{}, more.Spec.Disks...)
+	more.Spec.Disks = append(more.Spec.Disks, disk(p))
+	more.Spec.NICs = nil
+	d := h.planned(more)
+	comes, goes := linesOf(d, fleet.LineComes), linesOf(d, fleet.LineGoes)
+	if !strings.Contains(comes, ">196608</memory>") || !strings.Contains(comes, more.Spec.Disks[1].Volume) || !strings.Contains(goes, ">131072</memory>") || !strings.Contains(goes, vm.Spec.NICs[0].MAC) {
+		t.Errorf("the plan says + %s\n- %s", comes, goes)
+	}
+	if strings.Contains(comes+goes, "quantix.dev") || strings.Contains(comes+goes, "generation") {
+		t.Errorf("the plan contains Quantix's own stamp: + %s\n- %s", comes, goes)
+	}
+	if again := h.planned(more); !reflect.DeepEqual(again, d) {
+		t.Errorf("asked again the plan is another: %+v", again)
+	}
+	if now := h.status(vm.ID, vm.Generation); !reflect.DeepEqual(now, was) {
+		t.Errorf("the plan has changed the VM to %+v of %+v", now, was)
+	}
+	h.wantNoVolume(p, more.Spec.Disks[1].Volume)
+
+	// Readers see the guest's hardware, but not paths of the host.
+	told := d.Visible(false)
+	text := linesOf(told, fleet.LineComes) + linesOf(told, fleet.LineGoes)
+	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.Visible(true).Lines) != len(d.Lines) {
+		t.Errorf("a tenant reads %s, %d hidden", text, told.Hidden)
+	}
+
+	// The rules of a NIC's groups are sent when they are applied: a plan needs none of them.
+	grouped := vm
+	grouped.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0]}
+	grouped.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{fleet.NewID[fleet.SecurityGroupID]()}
+	if _, _, err := h.PlanVM(h.ctx, h.order(grouped)); err != nil {
+		t.Errorf("a NIC that joins a group: %v", err)
+	}
+
+	gone := more
+	gone.Spec.Disks = append([]fleet.Disk{}, more.Spec.Disks...)
+	gone.Spec.Disks[1].PoolID = fleet.NewID[fleet.PoolID]()
+	if _, _, err := h.PlanVM(h.ctx, h.order(gone)); err == nil {
+		t.Error("a disk in a pool that the host has not is planned")
+	}
+	foreign := vm
+	foreign.ID = h.h.Foreign(t, name("foreign"))
+	if _, _, err := h.PlanVM(h.ctx, h.order(foreign)); err == nil {
+		t.Error("an edit of somebody else's domain is planned")
+	}
+}

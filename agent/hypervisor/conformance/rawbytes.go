@@ -1,0 +1,80 @@
+package conformance
+
+import (
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// A qcow2 header written by a guest into a raw disk, with another volume as backing file, must not affect that volume:
+// it is changed and deleted as before, and the disk stays raw.
+func testRawBytes(t *testing.T, h *host) {
+	p := h.pool()
+	for _, name := range []string{"image.qcow2", "other.qcow2"} {
+		h.newVolume(p, name, fleet.VolumeOrder{Format: "qcow2", SizeBytes: 4 << 20})
+	}
+	h.h.AddImage(t, p, Image{Name: "quorum.img", Kind: Raw, SizeBytes: 4 << 20})
+	h.newVolume(p, "loose.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 4 << 20})
+	own := disk(p)
+	own.Format, own.SizeBytes = fleet.Raw, 4<<20
+	own.Volume = own.VolumeNamed(own.Volume, fleet.PoolDir)
+	quorum := fleet.Disk{PoolID: p.ID, Volume: "quorum.img", Existing: true, Shareable: true}
+	vm := h.made(own, quorum)
+	raw := []string{own.Volume, quorum.Volume, "loose.raw"}
+	for _, name := range raw {
+		h.h.GuestWrites(t, p, name, "image.qcow2")
+	}
+	h.must("apply the pool again", h.ApplyPool(h.ctx, p))
+	for _, name := range raw {
+		if v, ok := h.volume(p, name); !ok || v.Format != fleet.Raw || v.Backing != "" || v.CapacityBytes != 4<<20 {
+			t.Errorf("%s is reported as %+v", name, v)
+		}
+	}
+	if v, _ := h.volume(p, "image.qcow2"); len(v.BaseOf)+len(v.UsedBy)+len(v.StoodOn) > 0 {
+		t.Errorf("the volume that the guest names is reported as %+v", v)
+	}
+	for i, s := range h.status(vm.ID, 1).Disks {
+		if s.SizeBytes != 4<<20 {
+			t.Errorf("disk %d has %d bytes", i+1, s.SizeBytes)
+		}
+	}
+
+	// The volume named as backing file.
+	order := func(name string, o fleet.VolumeOrder) agent.VolumeWork { return h.work(p, name, o) }
+	h.must("grow", h.GrowVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{SizeBytes: 8 << 20})))
+	h.must("wipe", h.WipeVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{})))
+	h.must("rename", h.RenameVolume(h.ctx, order("renamed.qcow2", fleet.VolumeOrder{Source: "image.qcow2"})))
+	h.must("rename back", h.RenameVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{Source: "renamed.qcow2"})))
+	h.must("delete", h.DeleteVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{})))
+
+	// The disks themselves.
+	second := h.vm(quorum)
+	h.must("share the disk", h.ApplyVM(h.ctx, h.order(second)))
+	h.must("grow a raw volume", h.GrowVolume(h.ctx, order("loose.raw", fleet.VolumeOrder{SizeBytes: 8 << 20})))
+	h.wantVolume(p, "loose.raw", fleet.Raw, 8<<20)
+	h.must("clone it", h.CloneVolume(h.ctx, order("copy.raw", fleet.VolumeOrder{Source: "loose.raw"})))
+	h.wantVolume(p, "copy.raw", fleet.Raw, 8<<20)
+	for act, err := range map[string]error{
+		"clone":  h.CloneVolume(h.ctx, order("copy.qcow2", fleet.VolumeOrder{Source: "loose.raw"})),
+		"rename": h.RenameVolume(h.ctx, order("copy.img", fleet.VolumeOrder{Source: "loose.raw"})),
+	} {
+		h.refused(act+" it under a name that is not a raw disk's", err, "ends in .raw")
+	}
+	h.refused("rename a qcow2 volume as a raw one", h.RenameVolume(h.ctx, order("other.raw", fleet.VolumeOrder{Source: "other.qcow2"})), "has the format qcow2")
+	h.refused("make a qcow2 volume as a raw one", h.CreateVolume(h.ctx, order("made.raw", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 1 << 20})), "has the format qcow2")
+	clone := disk(p)
+	clone.Image, clone.SizeBytes = &fleet.Volref{PoolID: p.ID, Volume: "loose.raw"}, 0
+	if err := h.ApplyVM(h.ctx, h.order(h.vm(clone))); err == nil || !strings.Contains(err.Error(), "raw disk") || strings.Contains(err.Error(), "qemu-img") {
+		t.Errorf("a disk of it: %v", err)
+	}
+	h.must("wipe it", h.WipeVolume(h.ctx, order("loose.raw", fleet.VolumeOrder{})))
+	h.must("rename it", h.RenameVolume(h.ctx, order("wiped.img", fleet.VolumeOrder{Source: "loose.raw"})))
+
+	// The VM, after somebody removed its definition.
+	h.h.Undefine(t, vm.ID)
+	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Made = []fleet.Volref{own.Ref()} })))
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wantSettled(vm, "started")
+}

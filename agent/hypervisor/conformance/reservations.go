@@ -1,0 +1,72 @@
+package conformance
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// withReservations returns the network's next generation with these reservations, each "MAC address name".
+func withReservations(n fleet.Network, all ...string) fleet.Network {
+	spec, v4, dhcp := *n.Spec, *n.Spec.IPv4, *n.Spec.IPv4.DHCP
+	dhcp.Leases = nil
+	for _, text := range all {
+		words := append(strings.Fields(text), "")
+		dhcp.Leases = append(dhcp.Leases, fleet.StaticLease{MAC: words[0], IP: words[1], Name: words[2]})
+	}
+	v4.DHCP, spec.IPv4, n.Spec = &dhcp, &v4, &spec
+	n.Generation++
+	return n
+}
+
+func (h *host) wantReserved(n fleet.Network, want ...string) {
+	h.t.Helper()
+	h.wantNet(n, true, "")
+	got := h.h.Reservations(h.t, n.Name)
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		h.t.Errorf("the network's server keeps %q, want %q", got, want)
+	}
+}
+
+// Reservations change while guests stay connected to the network.
+func testReservations(t *testing.T, h *host) {
+	n := h.running(fleet.NetworkNAT)
+	at := strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0")
+	h.wantReserved(n, "52:54:00:00:00:09 "+at+"9")
+	vm := h.on(n)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+
+	n = withReservations(n, "52:54:00:00:00:09 "+at+"9 nine", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120 eleven")
+	for range 2 {
+		h.must("reserve two more", h.ApplyNetwork(h.ctx, n))
+		h.wantReserved(n, "52:54:00:00:00:09 "+at+"9", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120")
+	}
+	n = withReservations(n, "52:54:00:00:00:0a "+at+"9", "52:54:00:00:00:09 "+at+"10 nine")
+	h.must("exchange two and drop one", h.ApplyNetwork(h.ctx, n))
+	h.wantReserved(n, "52:54:00:00:00:09 "+at+"10", "52:54:00:00:00:0a "+at+"9")
+	n = withReservations(n)
+	h.must("drop all", h.ApplyNetwork(h.ctx, n))
+	h.wantReserved(n)
+	if p := h.h.Power(t, vm.ID); p != fleet.Running {
+		t.Errorf("the guest on the network is %s", p)
+	}
+	h.h.StopNetwork(t, n.Name)
+	n = withReservations(n, "52:54:00:00:00:0c "+at+"12")
+	h.must("reserve while it is stopped", h.ApplyNetwork(h.ctx, n))
+	h.wantReserved(n, "52:54:00:00:00:0c "+at+"12")
+}
+
+// A reservation removed from the running network but not from its definition is reported, and restored by the next
+// order.
+func testReservationsDropped(t *testing.T, h *host) {
+	n := h.running(fleet.NetworkIsolated)
+	h.h.DropReservations(t, n.Name)
+	h.wantNet(n, true, agent.NetworkBehind)
+	h.must("apply", h.ApplyNetwork(h.ctx, n))
+	h.wantReserved(n, "52:54:00:00:00:09 "+strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0")+"9")
+}

@@ -1,0 +1,212 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/agent"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func (h *host) releaser(p fleet.Pool) func(context.Context) error {
+	return func(ctx context.Context) error { return h.ReleasePool(ctx, p) }
+}
+
+func testNetworks(t *testing.T, h *host) {
+	s := h.snapshot()
+	n, ok := find(s.Networks, func(n wire.NetworkReport) bool {
+		return n.Kind == fleet.NetworkLibvirt && n.Name == h.h.Network
+	})
+	if !ok || !n.Status.Active {
+		t.Errorf("the network is %+v", n)
+	}
+	if n.Status.Bridge == "" {
+		return
+	}
+	if _, ok := find(s.Networks, func(o wire.NetworkReport) bool {
+		return o.Kind == fleet.NetworkBridge && o.Name == n.Status.Bridge
+	}); ok {
+		t.Errorf("the bridge %s of a libvirt network is listed by itself", n.Status.Bridge)
+	}
+}
+
+func testConsole(t *testing.T, h *host) {
+	vm := h.started()
+	for range 2 {
+		conn, err := h.Console(h.ctx, vm.ID)
+		h.must("console", err)
+		conn.SetDeadline(time.Now().Add(patience))
+		hello := make([]byte, 12)
+		if _, err := io.ReadFull(conn, hello); err != nil || !strings.HasPrefix(string(hello), "RFB 003") {
+			t.Errorf("the console reports %q, %v", hello, err)
+		}
+		h.must("close", conn.Close())
+	}
+}
+
+func testChanges(t *testing.T, h *host) {
+	vm := h.made()
+	ctx, cancel := context.WithCancel(h.ctx)
+	defer cancel()
+	wake := h.Changes(ctx)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	h.wakesUntil(wake, "the start", func() bool { return h.powerIs(vm.ID, fleet.Running) })
+	h.h.PowerOff(t, vm.ID)
+	h.wakesUntil(wake, "the power-off from outside", func() bool { return h.powerIs(vm.ID, fleet.Stopped) })
+}
+
+func (h *host) powerIs(id fleet.VMID, want fleet.Power) bool {
+	r, ok := h.report(id)
+	return ok && r.Status.Power == want
+}
+
+// wakesUntil polls only after wake-ups: a change without a wake-up fails the test.
+func (h *host) wakesUntil(wake <-chan struct{}, what string, ok func() bool) {
+	h.t.Helper()
+	limit := time.After(patience)
+	for {
+		select {
+		case <-wake:
+			if ok() {
+				return
+			}
+		case <-limit:
+			h.t.Fatalf("%s woke nobody who then saw it", what)
+		}
+	}
+}
+
+func testMeters(t *testing.T, h *host) {
+	on, off := h.started(), h.made()
+	h.eventually("the guest uses CPU time", func() bool {
+		all, err := h.Meters(h.ctx)
+		h.must("meters", err)
+		if _, ok := find(all, func(m wire.Meter) bool { return m.ID == off.ID }); ok {
+			t.Fatal("a stopped guest has a meter")
+		}
+		m, ok := find(all, func(m wire.Meter) bool { return m.ID == on.ID })
+		return ok && m.CPUNanos > 0 && m.MemoryBytes > 0
+	})
+}
+
+func testUnchangedState(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.vm(disk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	first, ok := h.report(vm.ID)
+	if !ok {
+		t.Fatal("the VM is not in the snapshot")
+	}
+	pool := h.poolStatus(p)
+	for range 5 {
+		if again, _ := h.report(vm.ID); !reflect.DeepEqual(first, again) {
+			t.Errorf("nothing changed, but the VM\n%+v became\n%+v", first, again)
+		}
+		if again := h.poolStatus(p); !reflect.DeepEqual(pool.Volumes, again.Volumes) || pool.CapacityBytes != again.CapacityBytes {
+			t.Errorf("nothing changed, but the pool\n%+v became\n%+v", pool, again)
+		}
+	}
+}
+
+func testReopen(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.started(disk(p))
+	first, _ := h.report(vm.ID)
+	again := open(t, h.h)
+	again.pools = h.pools
+	second, ok := again.report(vm.ID)
+	if !ok || !reflect.DeepEqual(first, second) {
+		t.Errorf("the new backend says\n%+v, the old one\n%+v", second, first)
+	}
+	if s := again.poolStatus(p); s.State != fleet.PoolActive {
+		t.Errorf("the new backend says of the pool %+v", s)
+	}
+}
+
+func testDeadline(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.made(disk(p))
+	ended, cancel := context.WithCancel(h.ctx)
+	cancel()
+	_, _, look := h.VM(ended, vm.ID)
+	_, meters := h.Meters(ended)
+	_, console := h.Console(ended, vm.ID)
+	for act, err := range map[string]error{
+		"VM": look, "Meters": meters, "Console": console,
+		"ApplyVM": h.ApplyVM(ended, h.order(vm)), "StartVM": h.StartVM(ended, vm.ID),
+		"StopVM": h.StopVM(ended, vm.ID), "DeleteVM": h.DeleteVM(ended, vm, h.pools, true),
+		"ApplyPool": h.ApplyPool(ended, p), "ReleasePool": h.ReleasePool(ended, p),
+	} {
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("%s with an ended context: %v", act, err)
+		}
+	}
+	h.wantPower(vm.ID, fleet.Stopped)
+}
+
+// While the hypervisor is unreachable, the last known state is reported as such; nothing is reported as gone.
+func testUnplug(t *testing.T, h *host) {
+	vm := h.started()
+	before, _ := h.report(vm.ID)
+	wake := h.Changes(h.ctx)
+	plug := h.h.Unplug(t)
+
+	h.wakesUntil(wake, "the loss", func() bool { return !h.snapshot().Host.Connected })
+	s := h.snapshot()
+	if s.Host.Error == "" {
+		t.Error("the loss has no words")
+	}
+	if r, ok := find(s.VMs, func(r wire.VMReport) bool { return r.ID == vm.ID }); !ok || !reflect.DeepEqual(r, before) {
+		t.Errorf("while the hypervisor is away, the VM is %+v, %v", r, ok)
+	}
+	if _, _, err := h.VM(h.ctx, vm.ID); err == nil {
+		t.Error("one VM was looked at although the hypervisor is away")
+	}
+	if h.StopVM(h.ctx, vm.ID) == nil {
+		t.Error("a VM was stopped although the hypervisor is away")
+	}
+
+	plug()
+	back := time.Now()
+	h.wakesUntil(wake, "the return", func() bool { return h.snapshot().Host.Connected })
+	if took := time.Since(back); took > 10*time.Second {
+		t.Errorf("the backend was back only after %s", took)
+	}
+	if r, ok := h.report(vm.ID); !ok || r.Status.Power != fleet.Running || r.Generation != before.Generation {
+		t.Errorf("after the return, the VM is %+v", r)
+	}
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+}
+
+func testFreeze(t *testing.T, h *host) {
+	vm := h.started()
+	h.report(vm.ID)
+	thaw := h.h.Freeze(t)
+	begun := time.Now()
+	ctx, cancel := context.WithTimeout(h.ctx, time.Second)
+	defer cancel()
+	if _, _, err := h.VM(ctx, vm.ID); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("VM of a hypervisor that does not answer: %v", err)
+	}
+	if err := h.StopVM(ctx, vm.ID); err == nil {
+		t.Error("StopVM succeeded on a hypervisor that does not answer")
+	}
+	if s, err := h.Snapshot(ctx, agent.Assigned{}); err == nil && s.Host.Connected {
+		t.Error("Snapshot says that the hypervisor answers")
+	}
+	if took := time.Since(begun); took > 5*time.Second {
+		t.Errorf("a deadline of one second was kept after %s", took)
+	}
+	thaw()
+	h.eventually("the backend is back", func() bool { return h.snapshot().Host.Connected })
+	h.wantPower(vm.ID, fleet.Running)
+}

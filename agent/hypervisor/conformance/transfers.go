@@ -1,0 +1,276 @@
+package conformance
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/agent/transfer"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// parcel is a file on its way between two hosts.
+type parcel struct {
+	data []byte
+	size int64
+}
+
+// pack is a Send that stores the data.
+func (p *parcel) pack(ctx context.Context, pieces transfer.Pieces, size int64) error {
+	p.size, p.data = size, make([]byte, size)
+	return pieces(ctx, func(at int64, block []byte, _ int64) error {
+		copy(p.data[at:], block)
+		return nil
+	})
+}
+
+// unpack is an Arrive that delivers the data, at once or, as after a lost connection, again.
+func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (agent.Arrived, error) {
+	if room <= 0 {
+		return agent.Arrived{}, errors.New("no room")
+	}
+	for _, data := range [][]byte{p.data[:len(p.data)/2], p.data} {
+		if err := dst.Truncate(0); err != nil {
+			return agent.Arrived{}, err
+		}
+		for at := 0; at < len(data); at += 1 << 20 {
+			block := data[at:min(len(data), at+1<<20)]
+			if len(strings.Trim(string(block), "\x00")) == 0 {
+				continue // a hole
+			}
+			if _, err := dst.WriteAt(block, int64(at)); err != nil {
+				return agent.Arrived{}, err
+			}
+		}
+	}
+	if err := errors.Join(dst.Truncate(p.size), dst.Sync()); err != nil {
+		return agent.Arrived{}, err
+	}
+	return agent.Arrived{Bytes: p.size, Sum: sha256.Sum256(p.data)}, nil
+}
+
+// sent returns the volume as another host would receive it.
+func (h *host) sent(p fleet.Pool, name string) *parcel {
+	h.t.Helper()
+	out := &parcel{}
+	w := sums{}.of(h.work(p, name, fleet.VolumeOrder{Source: name}))
+	w.Send = out.pack
+	h.must("send "+name, h.SendVolume(h.ctx, w))
+	return out
+}
+
+// receiveWork returns the work that receives the parcel.
+func (h *host) receiveWork(in *parcel, to fleet.Pool, name string, known sums, o fleet.VolumeOrder) agent.VolumeWork {
+	w := known.of(h.work(to, name, o))
+	w.Arrive = in.unpack
+	return w
+}
+
+func testTransfer(t *testing.T, h *host) {
+	from, to, known := h.pool(), h.pool(), sums{}
+	for _, kind := range []ImageKind{Qcow2, Raw, ISO} {
+		name := "golden-" + string(kind)
+		if kind == ISO {
+			name = "tools.iso"
+		}
+		h.h.AddImage(t, from, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
+		in := h.sent(from, name)
+		h.must("hash", h.HashVolume(h.ctx, known.of(h.work(from, name, fleet.VolumeOrder{}))))
+		source := h.reported(known, from, name)
+		w := h.receiveWork(in, to, "copy-"+name, known, fleet.VolumeOrder{Checksum: "sha256:" + source.SHA256, Transfer: &fleet.TransferOrder{Check: true}})
+		made := ""
+		w.Whole = func(file string) error { made = file; return nil }
+		h.must("receive "+name, h.ReceiveVolume(h.ctx, w))
+		own := h.reported(known, to, "copy-"+name)
+		if own.SHA256 != source.SHA256 || own.Format != source.Format || own.CapacityBytes != source.CapacityBytes {
+			t.Errorf("the received file is %+v of %+v", own, source)
+		}
+		if sum := volumeSum(t, to, "copy-"+name); sum != "" && sum != own.SHA256 {
+			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
+		}
+		w.Arrive = func(context.Context, transfer.Sink, int64) (agent.Arrived, error) {
+			t.Error("what is there comes again")
+			return agent.Arrived{}, errors.New("again")
+		}
+		w.Made = made
+		h.must("the same order again", h.ReceiveVolume(h.ctx, w))
+		w.Made = ""
+		h.refused("receive in the place of another", h.ReceiveVolume(h.ctx, w), "has a volume named")
+	}
+	vm := h.started(disk(from))
+	w := known.of(h.work(from, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{}))
+	w.Send = (&parcel{}).pack
+	h.refused("send a disk of a guest that runs", h.SendVolume(h.ctx, w), vm.Name)
+	h.h.AddImage(t, from, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
+	w = known.of(h.work(from, "layer.qcow2", fleet.VolumeOrder{}))
+	w.Send = (&parcel{}).pack
+	h.refused("send a volume with a backing file", h.SendVolume(h.ctx, w), "refers to")
+	h.refused("send a missing volume", h.SendVolume(h.ctx, known.of(h.work(from, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
+}
+
+func testTransferVerified(t *testing.T, h *host) {
+	from, to, known := h.pool(), h.pool(), sums{}
+	h.h.AddImage(t, from, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
+	in := h.sent(from, "golden.qcow2")
+	h.refused("other bytes than those of the image", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})), "other bytes")
+	h.wantNoVolume(to, "came.qcow2")
+	page := &parcel{data: []byte("<html>no image at all</html>\n" + strings.Repeat("x", 600))}
+	page.size = int64(len(page.data))
+	h.refused("no image", h.ReceiveVolume(h.ctx, h.receiveWork(page, to, "came.iso", known, fleet.VolumeOrder{})), "What was sent")
+	h.wantNoVolume(to, "came.iso")
+	lost := h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})
+	lost.Arrive = func(_ context.Context, dst transfer.Sink, _ int64) (agent.Arrived, error) {
+		_, err := dst.WriteAt(in.data[:len(in.data)/2], 0)
+		return agent.Arrived{}, errors.Join(err, errors.New("the connection to the other host was lost"))
+	}
+	h.refused("half of it", h.ReceiveVolume(h.ctx, lost), "was lost")
+	h.wantNoVolume(to, "came.qcow2")
+	if state, _ := find(h.snapshot(to).Pools, func(r wire.PoolReport) bool { return r.Name == to.Name }); slices.ContainsFunc(state.Status.Volumes, func(v fleet.Volume) bool { return strings.Contains(v.Name, "came") }) {
+		t.Errorf("something is left: %+v", state.Status.Volumes)
+	}
+	h.must("all of it, all the same", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})))
+}
+
+// migrate returns the order to send the VM's disks into parcels.
+func (h *host) migrate(vm fleet.VM, to fleet.Pool) (agent.MigrateVM, map[fleet.Volref]*parcel) {
+	parcels := map[fleet.Volref]*parcel{}
+	in := agent.MigrateVM{
+		VM: vm, Pools: h.pools, Order: fleet.MigrateOrder{To: fleet.NewID[fleet.HostID](), ToName: "elsewhere"}, Progress: func(int, string) {},
+		Arrived: func(context.Context) error { return nil },
+	}
+	stamps := map[fleet.TransferID]string{}
+	in.Sent = func(d fleet.LeavingDisk) string { return stamps[d.Transfer] }
+	in.Sending = func(d fleet.LeavingDisk, stamp string) error { stamps[d.Transfer] = stamp; return nil }
+	for _, d := range vm.Spec.Disks {
+		in.Order.Disks = append(in.Order.Disks, fleet.LeavingDisk{Disk: d.Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "gone-" + d.Volume}, Transfer: fleet.NewID[fleet.TransferID]()})
+	}
+	in.Send = func(ctx context.Context, d fleet.LeavingDisk, pieces transfer.Pieces, size int64) error {
+		parcels[d.To] = &parcel{}
+		return parcels[d.To].pack(ctx, pieces, size)
+	}
+	return in, parcels
+}
+
+func testMigrate(t *testing.T, h *host) {
+	from, to, known := h.pool(), h.pool(), sums{}
+	vm := h.made(disk(from), disk(from))
+	in, parcels := h.migrate(vm, to)
+	h.must("leave", h.MigrateVM(h.ctx, in))
+	if s, _, err := h.VM(h.ctx, vm.ID); err != nil || s.Power != fleet.Absent {
+		t.Fatalf("it is %+v, %v", s, err)
+	}
+	for _, d := range vm.Spec.Disks {
+		h.wantVolume(from, d.Volume, "qcow2", d.SizeBytes)
+	}
+	in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error {
+		t.Error("a disk is sent again")
+		return nil
+	}
+	h.must("the same order again", h.MigrateVM(h.ctx, in))
+	in.Arrived = func(context.Context) error { return errors.New("nobody has it") }
+	h.refused("before anybody has it", h.MigrateVM(h.ctx, in), "nobody has it")
+
+	// As its new host does, which may be the same one.
+	next := vm
+	next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
+	order := h.order(next)
+	for i, d := range in.Order.Disks {
+		h.must("receive", h.ReceiveVolume(h.ctx, h.receiveWork(parcels[d.To], to, d.To.Volume, known, fleet.VolumeOrder{Transfer: &fleet.TransferOrder{Check: true}})))
+		next.Spec.Disks[i].PoolID, next.Spec.Disks[i].Volume = d.To.PoolID, d.To.Volume
+		order.Made = append(order.Made, d.To)
+	}
+	order.VM = next
+	h.cleanup("delete "+next.Name, func(ctx context.Context) error { return h.DeleteVM(ctx, next, h.pools, true) })
+	h.must("apply", h.ApplyVM(h.ctx, order))
+	h.must("start", h.StartVM(h.ctx, next.ID))
+	s := h.status(next.ID, 2)
+	if s.Power != fleet.Running || len(s.Disks) != 2 || len(s.Faults)+len(s.Drift) > 0 || *s.Disks[0].Volume != next.Spec.Disks[0].Ref() {
+		t.Errorf("it came up as %+v", s)
+	}
+	for _, d := range vm.Spec.Disks {
+		h.must("delete what nobody has any more", h.DeleteVolume(h.ctx, h.work(from, d.Volume, fleet.VolumeOrder{})))
+	}
+}
+
+// Data sent by an earlier call is valid only while nobody has written to the disk: the agent ends, somebody uses the
+// VM, and the order is repeated.
+func testMigrateAgain(t *testing.T, h *host) {
+	from, to := h.pool(), h.pool()
+	for _, gone := range []bool{false, true} {
+		vm := h.made(disk(from))
+		in, _ := h.migrate(vm, to)
+		in.Arrived = func(context.Context) error { return errors.New("the agent ends here") }
+		h.refused("cut off", h.MigrateVM(h.ctx, in), "the agent ends here")
+
+		next := vm
+		next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
+		next.Spec.Disks[0].SizeBytes *= 2
+		h.apply(next)
+		if gone {
+			h.h.Undefine(t, vm.ID)
+		}
+		in.Arrived = func(context.Context) error { return nil }
+		// the other host has all of it
+		in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error { return nil }
+		h.refused("what was written to since it was sent", h.MigrateVM(h.ctx, in), "while it was being sent")
+		if !gone {
+			h.wantPower(vm.ID, fleet.Stopped)
+		}
+		h.wantVolume(from, vm.Spec.Disks[0].Volume, "qcow2", next.Spec.Disks[0].SizeBytes)
+		h.must("delete "+vm.Name, h.DeleteVM(h.ctx, next, h.pools, true))
+	}
+	vm := h.made(disk(from))
+	in, _ := h.migrate(vm, to)
+	in.Sending = func(fleet.LeavingDisk, string) error { return errors.New("no room for a word") }
+	in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error {
+		t.Error("it is sent all the same")
+		return nil
+	}
+	h.refused("send what cannot be recorded", h.MigrateVM(h.ctx, in), "no room for a word")
+}
+
+func testMigrateRefused(t *testing.T, h *host) {
+	from, to := h.pool(), h.pool()
+	vm := h.made(disk(from))
+	whole := func(when string) {
+		t.Helper()
+		h.wantPower(vm.ID, fleet.Stopped)
+		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
+		if t.Failed() {
+			t.Fatal(when)
+		}
+	}
+	lost, _ := h.migrate(vm, to)
+	lost.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error {
+		return errors.New("it was cut off")
+	}
+	h.refused("a connection that ends", h.MigrateVM(h.ctx, lost), "cut off")
+	whole("after a cut")
+	late, _ := h.migrate(vm, to)
+	late.Arrived = func(context.Context) error { return errors.New("it has not come") }
+	h.refused("what did not come", h.MigrateVM(h.ctx, late), "has not come")
+	whole("after what did not come")
+	few, _ := h.migrate(vm, to)
+	few.Order.Disks = nil
+	h.refused("an order without its disk", h.MigrateVM(h.ctx, few), "does not name")
+	whole("after an order without its disk")
+	stopped, _ := h.migrate(vm, to)
+	ctx, cancel := context.WithCancelCause(h.ctx)
+	stopped.Arrived = func(context.Context) error { cancel(agent.ErrStopped); return nil }
+	if err := h.MigrateVM(ctx, stopped); err == nil {
+		t.Error("it leaves though it was taken back")
+	}
+	whole("after it was taken back")
+	started, _ := h.migrate(vm, to)
+	started.Arrived = func(ctx context.Context) error { return h.StartVM(ctx, vm.ID) }
+	h.refused("a guest that somebody starts meanwhile", h.MigrateVM(h.ctx, started), vm.Name)
+	h.wantPower(vm.ID, fleet.Running)
+	h.wantDisk(vm, vm.Spec.Disks[0].Ref())
+	running, _ := h.migrate(vm, to)
+	h.refused("a guest that runs", h.MigrateVM(h.ctx, running), "runs")
+}

@@ -1,0 +1,210 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"io"
+	"net"
+	"slices"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// upload is a running upload order for some bytes.
+type upload struct {
+	in    agent.VolumeWork
+	text  []byte
+	conns chan io.ReadWriteCloser
+	ended chan struct{}
+	err   error
+	stop  context.CancelFunc
+}
+
+// sound returns a valid image that is larger than a backend's buffers.
+func sound(size int) []byte {
+	text := make([]byte, size)
+	for i := 0; i < len(text); i += 8 {
+		binary.LittleEndian.PutUint64(text[i:], uint64(i)*2654435761)
+	}
+	copy(text, "\xeb\x63\x90") // jump instruction of a boot sector
+	text[510], text[511] = 0x55, 0xaa
+	return text
+}
+
+func sumOf(text []byte) string {
+	sum := sha256.Sum256(text)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+func (h *host) uploadTo(p fleet.Pool, name string, text []byte, checksum string) *upload {
+	return &upload{text: text, in: h.work(p, name, fleet.VolumeOrder{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
+}
+
+// upload starts uploadTo.
+func (h *host) upload(p fleet.Pool, name string, text []byte, checksum string) *upload {
+	return h.uploadTo(p, name, text, checksum).again(h)
+}
+
+// again sends the order to the host.
+func (u *upload) again(h *host) *upload {
+	ctx, stop := context.WithCancel(h.ctx)
+	u.conns, u.ended, u.stop = make(chan io.ReadWriteCloser), make(chan struct{}), stop
+	u.in.Sent = u.conns
+	in, ended := u.in, u.ended
+	go func() {
+		defer close(ended)
+		u.err = h.UploadVolume(ctx, in)
+	}()
+	h.t.Cleanup(func() { stop(); <-ended })
+	return u
+}
+
+// open opens a connection and returns the number of bytes that the host has.
+func (u *upload) open(t *testing.T) (conn net.Conn, answer func() (wire.UploadAnswer, error), has int64) {
+	t.Helper()
+	conn, there := net.Pipe()
+	select {
+	case u.conns <- there:
+	case <-u.ended:
+		t.Fatalf("the upload has ended: %v", u.err)
+	}
+	answer = wire.NewUploadAnswers(conn)
+	a, err := answer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, answer, a.Offset
+}
+
+// send sends data up to the offset, starting at the host's offset.
+func (u *upload) send(t *testing.T, to int64) {
+	t.Helper()
+	conn, answer, from := u.open(t)
+	defer conn.Close()
+	for from < to {
+		n := min(100_000, to-from)
+		piece := make([]byte, wire.UploadHeader, wire.UploadHeader+n)
+		wire.PutUploadHeader(piece, int(n))
+		if _, err := conn.Write(append(piece, u.text[from:from+n]...)); err != nil {
+			t.Fatal(err)
+		}
+		from += n
+	}
+	if _, err := conn.Write(make([]byte, wire.UploadHeader)); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := answer(); err != nil || a.Offset != to {
+		t.Fatalf("the host has %+v, %v, and was sent %d", a, err, to)
+	}
+}
+
+func (u *upload) end(h *host, what string) {
+	h.t.Helper()
+	<-u.ended
+	h.must(what, u.err)
+}
+
+func testUploads(t *testing.T, h *host) {
+	p := h.pool()
+	text := sound(3 << 20)
+	u := h.upload(p, "image.raw", text, sumOf(text))
+	for _, to := range []int64{1, 70_000, 1 << 20, 3 << 20} {
+		u.send(t, to)
+	}
+	u.end(h, "upload")
+	h.wantVolume(p, "image.raw", "raw", 3<<20)
+	taken := h.upload(p, "image.raw", text, "")
+	<-taken.ended
+	h.refused("upload to a name that is taken", taken.err, "image.raw")
+
+	// The order is repeated after its result was lost.
+	var made string
+	first := h.uploadTo(p, "once.raw", text, "")
+	first.in.Whole = func(file string) error { made = file; return nil }
+	first.again(h).send(t, 3<<20)
+	first.end(h, "upload")
+	first.in.Made = made
+	first.again(h).end(h, "the same order again")
+
+	for _, bad := range []fleet.VolumeOrder{{}, {SizeBytes: 1}, {Upload: "x"}, {Upload: "x", SizeBytes: 1, Checksum: "md5:00"}} {
+		if err := h.UploadVolume(h.ctx, h.work(p, "bad.raw", bad)); fleet.CodeOf(err) != fleet.Invalid {
+			t.Errorf("upload %+v: %v", bad, err)
+		}
+	}
+}
+
+func testUploadsVerified(t *testing.T, h *host) {
+	p := h.pool()
+	page := append([]byte("<!DOCTYPE html><title>Sign in</title>"), bytes.Repeat([]byte("<p>text"), 20_000)...)
+	for name, c := range map[string]struct {
+		text           []byte
+		checksum, says string
+	}{
+		"wrong.raw": {sound(1 << 20), sumOf(nil), "nothing of it was kept"},
+		"page.raw":  {page, sumOf(page), "What was uploaded is a web page"},
+	} {
+		u := h.upload(p, name, c.text, c.checksum)
+		u.send(t, int64(len(c.text)))
+		<-u.ended
+		h.refused("upload "+name, u.err, c.says)
+		h.wantNoVolume(p, name)
+	}
+}
+
+func testUploadResumes(t *testing.T, h *host) {
+	p := h.pool()
+	text := sound(5 << 20)
+	u := h.upload(p, "image.raw", text, sumOf(text))
+
+	// A new connection replaces one that is silent.
+	silent, _, _ := u.open(t)
+	defer silent.Close()
+	u.send(t, 1<<20)
+
+	// An interrupted piece counts as far as it arrived.
+	conn, _, from := u.open(t)
+	piece := make([]byte, wire.UploadHeader)
+	wire.PutUploadHeader(piece, 200_000)
+	if _, err := conn.Write(slices.Concat(piece, text[from:from+50_000])); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	back, _, has := u.open(t)
+	back.Close()
+	if has != 1<<20+50_000 {
+		t.Errorf("the host has %d of a piece that was cut off", has)
+	}
+
+	// More data than announced is refused, and the received data stays.
+	conn, answer, _ := u.open(t)
+	wire.PutUploadHeader(piece, wire.MaxUploadPiece+1)
+	if _, err := conn.Write(piece); err != nil {
+		t.Fatal(err)
+	}
+	if a, err := answer(); err == nil {
+		t.Errorf("a piece that is too large is answered by %+v", a)
+	}
+	conn.Close()
+
+	// The agent restarts: the order is repeated and continues.
+	u.stop()
+	<-u.ended
+	if u.err == nil {
+		t.Fatal("an upload that was taken back is whole")
+	}
+	u.again(h)
+	conn, _, has = u.open(t)
+	conn.Close()
+	if has != 1<<20+50_000 {
+		t.Errorf("after a restart the host has %d", has)
+	}
+	u.send(t, 5<<20)
+	u.end(h, "upload")
+	h.wantVolume(p, "image.raw", "raw", 5<<20)
+}

@@ -1,0 +1,259 @@
+package conformance
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+func testCreate(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.vm(disk(p), disk(p))
+	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	vm.Generation = 7
+	h.apply(vm)
+
+	s := h.status(vm.ID, 7)
+	if s.Power != fleet.Stopped || s.CPUs != 1 || s.MemoryMiB != 128 || len(s.NextBoot) != 0 || s.StartedAt != nil {
+		t.Errorf("status is %+v", s)
+	}
+	if s.Accelerator != "kvm" && s.Accelerator != "qemu" {
+		t.Errorf("accelerator is %q", s.Accelerator)
+	}
+	if len(s.Disks) != 2 {
+		t.Fatalf("disks are %+v, want two", s.Disks)
+	}
+	for i, d := range s.Disks {
+		if d.Target != []string{"vda", "vdb"}[i] || d.Path != p.Spec.Path+"/"+vm.Spec.Disks[i].Volume || d.SizeBytes != 8<<20 {
+			t.Errorf("disk %d is %+v", i, d)
+		}
+	}
+	if len(s.NICs) != 1 || s.NICs[0].MAC != vm.Spec.NICs[0].MAC || s.NICs[0].Source != "network "+h.h.Network {
+		t.Errorf("NICs are %+v", s.NICs)
+	}
+
+	state := h.snapshot(p)
+	r, ok := find(state.VMs, func(r wire.VMReport) bool { return r.ID == vm.ID })
+	if !ok || r.Name != vm.Name || r.Generation != 7 || !reflect.DeepEqual(r.Status, s) {
+		t.Errorf("the snapshot reports %+v, VM reports %+v", r, s)
+	}
+	if _, ok := find(state.Discovered, func(f fleet.DiscoveredVM) bool { return f.ID == vm.ID }); ok {
+		t.Error("a VM of Quantix is listed as found")
+	}
+	if !state.Host.Connected || state.Host.Hypervisor == "" || len(state.Host.Inventory.Accelerators) == 0 ||
+		!slices.Contains(state.Host.Inventory.Firmwares, fleet.BIOS) {
+		t.Errorf("the host is %+v", state.Host)
+	}
+}
+
+func testApplyTwice(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.started(disk(p))
+	before := h.status(vm.ID, 1)
+	h.apply(vm)
+	if after := h.status(vm.ID, 1); !reflect.DeepEqual(before, after) {
+		t.Errorf("applying the same again made\n%+v of\n%+v", after, before)
+	}
+	vm.Generation = 2
+	h.apply(vm)
+	if after := h.status(vm.ID, 2); !reflect.DeepEqual(before, after) {
+		t.Errorf("a new generation without a change made\n%+v of\n%+v", after, before)
+	}
+}
+
+func testAbsent(t *testing.T, h *host) {
+	id := fleet.NewID[fleet.VMID]()
+	if s := h.status(id, 0); s.Power != fleet.Absent {
+		t.Errorf("power is %q", s.Power)
+	}
+	if h.StartVM(h.ctx, id) == nil {
+		t.Error("a VM that does not exist was started")
+	}
+	h.must("delete", h.DeleteVM(h.ctx, fleet.VM{Meta: fleet.Meta{ID: id, Name: name("vm")}}, nil, true))
+}
+
+func testPower(t *testing.T, h *host) {
+	vm := h.started()
+	first := h.wantPower(vm.ID, fleet.Running)
+	if first.StartedAt == nil {
+		t.Error("a running guest has no time of start")
+	}
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	if again := h.wantPower(vm.ID, fleet.Running); !reflect.DeepEqual(first, again) {
+		t.Errorf("the second start made\n%+v of\n%+v", again, first)
+	}
+	for range 2 {
+		h.must("pause", h.PauseVM(h.ctx, vm.ID))
+		h.wantPower(vm.ID, fleet.Paused)
+	}
+	for range 2 {
+		h.must("resume", h.ResumeVM(h.ctx, vm.ID))
+		h.wantPower(vm.ID, fleet.Running)
+	}
+	h.must("reset", h.ResetVM(h.ctx, vm.ID))
+	h.wantPower(vm.ID, fleet.Running)
+	// Whether the guest reacts is not tested.
+	h.must("reboot", h.RebootVM(h.ctx, vm.ID))
+	h.must("shut down", h.ShutdownVM(h.ctx, vm.ID))
+	for range 2 {
+		h.must("stop", h.StopVM(h.ctx, vm.ID))
+		if s := h.wantPower(vm.ID, fleet.Stopped); s.StartedAt != nil {
+			t.Error("a stopped guest has a time of start")
+		}
+	}
+	h.must("shut down a stopped guest", h.ShutdownVM(h.ctx, vm.ID))
+	if got := h.h.Power(t, vm.ID); got != fleet.Stopped {
+		t.Errorf("the host itself reports %q", got)
+	}
+}
+
+func testNotRunning(t *testing.T, h *host) {
+	vm := h.made()
+	_, console := h.Console(h.ctx, vm.ID)
+	for act, err := range map[string]error{
+		"reboot": h.RebootVM(h.ctx, vm.ID), "reset": h.ResetVM(h.ctx, vm.ID), "console": console,
+		"pause": h.PauseVM(h.ctx, vm.ID), "resume": h.ResumeVM(h.ctx, vm.ID),
+	} {
+		if !errors.Is(err, agent.ErrNotRunning) {
+			t.Errorf("%s: %v, want ErrNotRunning", act, err)
+		}
+	}
+}
+
+func testEditStopped(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.made(disk(p), disk(p))
+	vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = 2, 3, 192
+	vm.Spec.Disks = vm.Spec.Disks[1:]
+	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	h.apply(vm)
+	s := h.status(vm.ID, 2)
+	if s.CPUs != 3 || s.MemoryMiB != 192 || len(s.NextBoot) != 0 || len(s.NICs) != 1 {
+		t.Errorf("status is %+v", s)
+	}
+	if len(s.Disks) != 1 || !strings.HasSuffix(s.Disks[0].Path, vm.Spec.Disks[0].Volume) {
+		t.Errorf("disks are %+v", s.Disks)
+	}
+}
+
+func testNextBoot(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "boot.iso", Kind: ISO, SizeBytes: 1 << 20})
+	vm := h.started()
+	vm.Generation, vm.Spec.CPUs = 2, 2
+	h.apply(vm)
+	if s := h.status(vm.ID, 2); s.CPUs != 1 || !slices.Equal(s.NextBoot, []string{"cpus"}) {
+		t.Errorf("after one edit: %d vCPUs, next boot %q", s.CPUs, s.NextBoot)
+	}
+
+	vm.Generation, vm.Spec.MemoryMiB = 3, 192
+	vm.Spec.Disks = []fleet.Disk{disk(p)}
+	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac()}}
+	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"}
+	h.apply(vm)
+	s := h.status(vm.ID, 3)
+	if want := []string{"cpus", "memoryMiB"}; !slices.Equal(s.NextBoot, want) {
+		t.Errorf("next boot is %q, want %q", s.NextBoot, want)
+	}
+	if s.Power != fleet.Running || s.CPUs != 1 || s.MemoryMiB != 128 {
+		t.Errorf("the running guest changed: %+v", s)
+	}
+
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Stopped); len(s.NextBoot) != 0 || s.CPUs != 2 || s.MemoryMiB != 192 {
+		t.Errorf("after the stop: %+v", s)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); len(s.NextBoot) != 0 || s.CPUs != 2 || s.MemoryMiB != 192 || len(s.Disks) != 1 {
+		t.Errorf("after the start: %+v", s)
+	}
+}
+
+// A guest may not release a NIC: it is reported as long as it is there.
+func testHotPlug(t *testing.T, h *host) {
+	vm := h.vm()
+	first, second := fleet.NIC{Network: h.h.Network, MAC: mac()}, fleet.NIC{Network: h.h.Network, MAC: mac()}
+	vm.Spec.NICs = []fleet.NIC{first}
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{first, second}
+	for range 2 {
+		h.apply(vm)
+		s := h.status(vm.ID, 2)
+		if len(s.NICs) != 2 || s.NICs[1].MAC != second.MAC || s.NICs[1].Source != "network "+h.h.Network || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+			t.Fatalf("with another NIC: %+v", s)
+		}
+	}
+	h.must("pause", h.PauseVM(h.ctx, vm.ID)) // a paused guest does not react
+	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{second}
+	h.apply(vm)
+	if s := h.status(vm.ID, 3); len(s.NICs) != 2 || !slices.Equal(s.NextBoot, []string{"nics"}) || !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "nics", What: "NIC " + first.MAC}}) {
+		t.Errorf("paused, without the first NIC: %+v", s)
+	}
+	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
+	s := h.status(vm.ID, 3)
+	held := slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == first.MAC })
+	if held != slices.Contains(s.NextBoot, "nics") || held != slices.Contains(s.PendingUnplug, fleet.PendingUnplug{Field: "nics", What: "NIC " + first.MAC}) || len(s.Drift) != 0 || !slices.ContainsFunc(s.NICs, func(n fleet.NICState) bool { return n.MAC == second.MAC }) {
+		t.Errorf("without the first NIC: %+v", s)
+	}
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.must("start again", h.StartVM(h.ctx, vm.ID))
+	if s := h.wantPower(vm.ID, fleet.Running); len(s.NICs) != 1 || s.NICs[0].MAC != second.MAC || len(s.NextBoot) != 0 {
+		t.Errorf("after the next start: %+v", s)
+	}
+}
+
+func testRename(t *testing.T, h *host) {
+	vm := h.made()
+	vm.Generation, vm.Name = 2, name("renamed")
+	h.apply(vm)
+	if r, ok := h.report(vm.ID); !ok || r.Name != vm.Name || r.Generation != 2 || len(r.Status.NextBoot) != 0 {
+		t.Errorf("the report is %+v", r)
+	}
+}
+
+func testRenameRunning(t *testing.T, h *host) {
+	vm := h.started()
+	old := vm.Name
+	vm.Generation, vm.Name = 2, name("renamed")
+	h.apply(vm)
+	r, ok := h.report(vm.ID)
+	if !ok || r.Name != old || r.Generation != 2 || !slices.Equal(r.Status.NextBoot, []string{"name"}) {
+		t.Errorf("while it runs, the report is %+v", r)
+	}
+	h.must("stop", h.StopVM(h.ctx, vm.ID))
+	h.apply(vm)
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	if r, ok := h.report(vm.ID); !ok || r.Name != vm.Name || len(r.Status.NextBoot) != 0 || r.Status.Power != fleet.Running {
+		t.Errorf("after the restart, the report is %+v", r)
+	}
+}
+
+func testDelete(t *testing.T, h *host) {
+	p := h.pool()
+	vm := h.started(disk(p))
+	vol := vm.Spec.Disks[0].Volume
+	for range 2 {
+		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, false))
+		h.wantPower(vm.ID, fleet.Absent)
+		if got := h.h.Power(t, vm.ID); got != fleet.Absent {
+			t.Fatalf("the host itself reports %q", got)
+		}
+	}
+	if v, ok := h.volume(p, vol); !ok || v.Format != "qcow2" || v.CapacityBytes != 8<<20 {
+		t.Fatalf("the kept disk is %+v", v)
+	}
+	h.apply(vm)
+	for range 2 {
+		h.must("delete with disks", h.DeleteVM(h.ctx, vm, h.pools, true))
+	}
+	if _, ok := h.volume(p, vol); ok {
+		t.Error("the disk is still there")
+	}
+}

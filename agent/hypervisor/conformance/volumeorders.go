@@ -1,0 +1,90 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+func testRenameVolume(t *testing.T, h *host) {
+	p := h.pool()
+	rename := func(from, to string) agent.VolumeWork { return h.work(p, to, fleet.VolumeOrder{Source: from}) }
+	for _, format := range []string{"raw", "qcow2"} {
+		h.newVolume(p, "old."+format, fleet.VolumeOrder{Format: format, SizeBytes: 4 << 20})
+		order, made := rename("old."+format, "new."+format), ""
+		order.Whole = func(file string) error { made = file; return nil }
+		h.must("rename", h.RenameVolume(h.ctx, order))
+		h.wantVolume(p, "new."+format, format, 4<<20)
+		h.wantNoVolume(p, "old."+format)
+		h.refused("rename a missing volume any more", h.RenameVolume(h.ctx, rename("old."+format, "other")), "old."+format)
+		order.Made = made
+		h.must("the same order again", h.RenameVolume(h.ctx, order))
+		h.wantVolume(p, "new."+format, format, 4<<20)
+	}
+	h.refused("over another", h.RenameVolume(h.ctx, rename("new.raw", "new.qcow2")), "new.qcow2")
+	h.wantVolume(p, "new.qcow2", "qcow2", 4<<20)
+	h.wantVolume(p, "new.raw", "raw", 4<<20)
+	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", agent.PoolMarker, "new.raw"} {
+		for _, in := range []agent.VolumeWork{rename(bad, "new.raw"), rename("new.raw", bad)} {
+			if err := h.RenameVolume(h.ctx, in); err == nil {
+				t.Errorf("%q became %q", in.Order.Source, in.Name)
+			}
+		}
+	}
+	forgetful := rename("new.raw", "lost.raw")
+	forgetful.Whole = func(string) error { return errors.New("no room for a word") }
+	h.refused("rename what cannot be recorded", h.RenameVolume(h.ctx, forgetful), "no room for a word")
+	h.wantVolume(p, "new.raw", "raw", 4<<20)
+
+	vm := h.vm(disk(p))
+	h.h.AddImage(t, p, Image{Name: "tools.iso", Kind: ISO, SizeBytes: 1 << 20})
+	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
+	h.apply(vm)
+	for _, name := range []string{vm.Spec.Disks[0].Volume, "tools.iso"} {
+		h.refused("rename what a stopped VM has", h.RenameVolume(h.ctx, rename(name, "taken-away")), vm.Name)
+	}
+	h.h.AddOverlay(t, p, "top.qcow2", "new.qcow2")
+	h.refused("rename a volume that backs another", h.RenameVolume(h.ctx, rename("new.qcow2", "base.qcow2")), "top.qcow2")
+	h.must("rename a volume with a backing file", h.RenameVolume(h.ctx, rename("top.qcow2", "upper.qcow2")))
+	if v, ok := h.volume(p, "upper.qcow2"); !ok || v.Backing == "" {
+		t.Errorf("it is %+v", v)
+	}
+	for _, name := range []string{"upper.qcow2", "new.qcow2", "new.raw"} {
+		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+	}
+}
+
+// ended is the time limit for a cancelled order to end.
+const ended = time.Second
+
+// testVolumeStopped cancels orders at their second progress call.
+func testVolumeStopped(t *testing.T, h *host) {
+	p := h.pool()
+	const size = 512 << 20
+	h.newVolume(p, "full.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: size, Full: true})
+	for act, do := range map[string]func(context.Context, agent.VolumeWork) error{"copy.raw": h.CloneVolume, "full.raw": h.WipeVolume} {
+		ctx, cancel := context.WithCancelCause(h.ctx)
+		in := h.work(p, act, fleet.VolumeOrder{Source: "full.raw"})
+		back := errors.New("taken back")
+		told, at := 0, time.Time{}
+		in.Progress = func(int, string) {
+			if told++; told == 1 {
+				at = time.Now()
+				cancel(back)
+			}
+		}
+		err := do(ctx, in)
+		if took := time.Since(at); err == nil || !errors.Is(err, back) && !errors.Is(err, context.Canceled) || took > ended {
+			t.Errorf("%s ended after %v: %v", act, took, err)
+		}
+		cancel(nil)
+	}
+	h.wantNoVolume(p, "copy.raw")
+	h.wantVolume(p, "full.raw", "raw", size)
+	h.must("the host takes orders still", h.WipeVolume(h.ctx, h.work(p, "full.raw", fleet.VolumeOrder{})))
+	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "full.raw", fleet.VolumeOrder{})))
+}

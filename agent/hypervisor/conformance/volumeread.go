@@ -1,0 +1,75 @@
+package conformance
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"io"
+	"testing"
+
+	"quantix/internal/fleet"
+)
+
+// full is a writer that accepts a number of bytes and then fails.
+type full struct {
+	bytes.Buffer
+	room int
+}
+
+var errFull = errors.New("the browser has gone")
+
+func (w *full) Write(p []byte) (int, error) {
+	if w.Len()+len(p) > w.room {
+		return 0, errFull
+	}
+	return w.Buffer.Write(p)
+}
+
+func testReadVolume(t *testing.T, h *host) {
+	p := h.pool()
+	send := func(name string, to io.Writer) (int64, error) {
+		told := int64(-1)
+		err := h.ReadVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{}), func(size int64) (io.Writer, error) { told = size; return to, nil })
+		return told, err
+	}
+	for _, kind := range []ImageKind{Raw, Qcow2, ISO} {
+		name, known := "image-"+string(kind), sums{}
+		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
+		h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, name, fleet.VolumeOrder{}))))
+		got := &full{room: 64 << 20}
+		size, err := send(name, got)
+		h.must("send "+name, err)
+		sum := sha256.Sum256(got.Bytes())
+		if int64(got.Len()) != size || hex.EncodeToString(sum[:]) != known[fleet.Volref{PoolID: p.ID, Volume: name}].SHA256 {
+			t.Errorf("of %s came %d bytes of %d, with the SHA-256 %x", name, got.Len(), size, sum)
+		}
+		if _, err := send(name, &full{}); !errors.Is(err, errFull) {
+			t.Errorf("to somebody who has gone: %v", err)
+		}
+		if _, err := send(name, got); err != nil {
+			t.Errorf("once more: %v", err)
+		}
+	}
+	refused := func(act, name, why string) {
+		t.Helper()
+		got := &full{room: 64 << 20}
+		told, err := send(name, got)
+		h.refused(act, err, why)
+		if told != -1 || got.Len() > 0 {
+			t.Errorf("%s: it was begun, and %d bytes came", act, got.Len())
+		}
+	}
+	vm := h.made(disk(p))
+	own := vm.Spec.Disks[0].Volume
+	if _, err := send(own, &full{room: 64 << 20}); err != nil {
+		t.Errorf("the disk of a VM that is off: %v", err)
+	}
+	h.must("start", h.StartVM(h.ctx, vm.ID))
+	refused("send what a guest writes", own, vm.Name)
+	refused("send a missing volume", "none", "none")
+	refused("send another pool's", "../up", "no name")
+	h.h.AddOverlay(t, p, "top.qcow2", "image-"+string(Qcow2))
+	refused("send a part", "top.qcow2", "no whole volume")
+	h.h.DeleteVolume(t, p, "top.qcow2")
+}

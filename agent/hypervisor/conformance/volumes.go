@@ -1,0 +1,197 @@
+package conformance
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"quantix/agent"
+	"quantix/internal/fleet"
+)
+
+// work returns a new order for a volume.
+func (h *host) work(p fleet.Pool, name string, o fleet.VolumeOrder) agent.VolumeWork {
+	return agent.VolumeWork{Pool: p, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
+}
+
+// newVolume creates a volume that is deleted with the test.
+func (h *host) newVolume(p fleet.Pool, name string, o fleet.VolumeOrder) {
+	h.t.Helper()
+	h.must("create "+name, h.CreateVolume(h.ctx, h.work(p, name, o)))
+}
+
+func (h *host) wantVolume(p fleet.Pool, name, format string, size int64) fleet.Volume {
+	h.t.Helper()
+	v, ok := h.volume(p, name)
+	if !ok || v.Format != format || v.CapacityBytes != size || v.Backing != "" || v.Unfinished {
+		h.t.Errorf("%s is %+v, want %s with %d bytes", name, v, format, size)
+	}
+	return v
+}
+
+func (h *host) wantNoVolume(p fleet.Pool, name string) {
+	h.t.Helper()
+	for _, v := range h.poolStatus(p).Volumes {
+		if strings.HasPrefix(v.Name, name) {
+			h.t.Errorf("there is a volume %+v", v)
+		}
+	}
+}
+
+func testVolumes(t *testing.T, h *host) {
+	p := h.pool()
+	for name, o := range map[string]fleet.VolumeOrder{
+		"sparse.raw": {Format: "raw", SizeBytes: 8 << 20}, "full.raw": {Format: "raw", SizeBytes: 8 << 20, Full: true},
+		"sparse.qcow2": {Format: "qcow2", SizeBytes: 8 << 20}, "full.qcow2": {Format: "qcow2", SizeBytes: 8 << 20, Full: true},
+	} {
+		h.newVolume(p, name, o)
+		v := h.wantVolume(p, name, o.Format, o.SizeBytes)
+		if full := v.AllocBytes >= o.SizeBytes; full != o.Full || v.ModifiedAt == nil {
+			t.Errorf("%s takes %d bytes and was written at %v", name, v.AllocBytes, v.ModifiedAt)
+		}
+		grow := h.work(p, name, fleet.VolumeOrder{SizeBytes: 16 << 20})
+		for range 2 {
+			h.must("grow "+name, h.GrowVolume(h.ctx, grow))
+		}
+		h.wantVolume(p, name, o.Format, 16<<20)
+		h.refused("shrink "+name, h.GrowVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{SizeBytes: 8 << 20})), "only grows")
+
+		var told progress
+		clone := h.work(p, "copy-of-"+name, fleet.VolumeOrder{Source: name})
+		clone.Progress = told.tell
+		h.must("clone "+name, h.CloneVolume(h.ctx, clone))
+		h.wantVolume(p, clone.Name, o.Format, 16<<20)
+		h.must("wipe "+name, h.WipeVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+		h.wantVolume(p, name, o.Format, 16<<20)
+		for range 2 {
+			h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+			h.must("delete the clone", h.DeleteVolume(h.ctx, h.work(p, clone.Name, fleet.VolumeOrder{})))
+		}
+	}
+	if all := h.poolStatus(p).Volumes; len(all) != 0 {
+		t.Errorf("there are still %+v", all)
+	}
+}
+
+// An order is repeated after its result was lost; a different order with the same name is refused.
+func testCreateVolumeOnce(t *testing.T, h *host) {
+	p := h.pool()
+	var made string
+	first := h.work(p, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 4 << 20})
+	first.Whole = func(file string) error { made = file; return nil }
+	h.must("create", h.CreateVolume(h.ctx, first))
+	again := h.work(p, "data.raw", first.Order)
+	h.refused("create another of the name", h.CreateVolume(h.ctx, again), "data.raw")
+	h.refused("clone to the name", h.CloneVolume(h.ctx, h.work(p, "data.raw", fleet.VolumeOrder{Source: "data.raw"})), "data.raw")
+	again.Made = made
+	h.must("the same order again", h.CreateVolume(h.ctx, again))
+
+	forgetful := h.work(p, "lost.raw", first.Order)
+	forgetful.Whole = func(string) error { return errors.New("no room for a word") }
+	h.refused("create what cannot be recorded", h.CreateVolume(h.ctx, forgetful), "no room for a word")
+	h.wantNoVolume(p, "lost.raw")
+	h.must("delete", h.DeleteVolume(h.ctx, again))
+}
+
+func testVolumeNames(t *testing.T, h *host) {
+	p := h.pool()
+	for _, bad := range []string{"", ".", "..", "../up", "a/b", ".hidden", agent.PoolMarker, strings.Repeat("x", 300), "a\nb"} {
+		in := h.work(p, bad, fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+		for act, do := range map[string]func() error{
+			"create": func() error { return h.CreateVolume(h.ctx, in) }, "grow": func() error { return h.GrowVolume(h.ctx, in) },
+			"wipe": func() error { return h.WipeVolume(h.ctx, in) }, "delete": func() error { return h.DeleteVolume(h.ctx, in) },
+		} {
+			if err := do(); fleet.CodeOf(err) != fleet.Invalid {
+				t.Errorf("%s %q: %v", act, bad, err)
+			}
+		}
+	}
+	for act, err := range map[string]error{
+		"grow":  h.GrowVolume(h.ctx, h.work(p, "none", fleet.VolumeOrder{SizeBytes: 1})),
+		"wipe":  h.WipeVolume(h.ctx, h.work(p, "none", fleet.VolumeOrder{})),
+		"clone": h.CloneVolume(h.ctx, h.work(p, "copy", fleet.VolumeOrder{Source: "none"})),
+	} {
+		h.refused(act+" what is not there", err, "none")
+	}
+	other := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: p.Name, Spec: p.Spec}
+	in := h.work(other, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	h.refused("create in a pool that is another's", h.CreateVolume(h.ctx, in), "not set up")
+	h.h.StopPool(t, p)
+	h.refused("create in a pool that is not active", h.CreateVolume(h.ctx, h.work(p, "data.raw", in.Order)), "not active")
+}
+
+func testVolumeInUse(t *testing.T, h *host) {
+	p := h.pool()
+	h.h.AddImage(t, p, Image{Name: "tools.iso", Kind: ISO, SizeBytes: 1 << 20})
+	vm := h.vm(disk(p))
+	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
+	h.apply(vm)
+	own := vm.Spec.Disks[0].Volume
+	if v, _ := h.volume(p, "tools.iso"); len(v.InDrive) != 1 || v.InDrive[0] != vm.ID || len(v.UsedBy) != 0 {
+		t.Errorf("the medium is %+v", v)
+	}
+	if v, _ := h.volume(p, own); v.ModifiedAt != nil {
+		t.Errorf("the report changes with what the guest writes: %v", v.ModifiedAt)
+	}
+	for _, state := range []string{"off", "on"} {
+		for _, name := range []string{own, "tools.iso"} {
+			for act, err := range map[string]error{
+				"grow":   h.GrowVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{SizeBytes: 1 << 30})),
+				"wipe":   h.WipeVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})),
+				"delete": h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})),
+			} {
+				h.refused(act+" "+name+" of a guest that is "+state, err, vm.Name)
+			}
+		}
+		copied := "copy-" + state
+		switch err := h.CloneVolume(h.ctx, h.work(p, copied, fleet.VolumeOrder{Source: own})); state {
+		case "off":
+			h.must("clone the disk of a guest that is off", err)
+			h.wantVolume(p, copied, "qcow2", 8<<20)
+			h.must("start", h.StartVM(h.ctx, vm.ID))
+		default:
+			h.refused("clone the disk of a guest that is on", err, vm.Name)
+			h.wantNoVolume(p, copied)
+		}
+	}
+	h.must("delete the VM without its disks", h.DeleteVM(h.ctx, vm, h.pools, false))
+	for _, name := range []string{own, "tools.iso", "copy-off"} {
+		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+		h.wantNoVolume(p, name)
+	}
+	h.apply(h.vm()) // the host still accepts orders
+}
+
+func testVolumeWithBackingFile(t *testing.T, h *host) {
+	p := h.pool()
+	for _, kind := range []ImageKind{Qcow2Backing, Qcow2Data} {
+		name := "bad-" + string(kind)
+		h.h.AddImage(t, p, Image{Name: name, Kind: kind, SizeBytes: 4 << 20})
+		for act, err := range map[string]error{
+			"clone": h.CloneVolume(h.ctx, h.work(p, "copy", fleet.VolumeOrder{Source: name})),
+			"grow":  h.GrowVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{SizeBytes: 8 << 20})),
+			"wipe":  h.WipeVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})),
+		} {
+			h.refused(act+" "+name, err, name)
+		}
+		h.wantNoVolume(p, "copy")
+		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
+		h.wantNoVolume(p, name)
+	}
+}
+
+// Files of a directory in place of the pool's are not touched.
+func testVolumeMisplaced(t *testing.T, h *host) {
+	p := h.pool()
+	h.newVolume(p, "kept.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
+	back := h.h.Misplace(t, p, Emptied)
+	for act, err := range map[string]error{
+		"create": h.CreateVolume(h.ctx, h.work(p, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})),
+		"delete": h.DeleteVolume(h.ctx, h.work(p, "kept.raw", fleet.VolumeOrder{})),
+	} {
+		h.refused(act, err, "marker")
+	}
+	back()
+	h.waitPool(p, "back", func(s fleet.PoolStatus) bool { return len(s.Volumes) == 1 })
+	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "kept.raw", fleet.VolumeOrder{})))
+}
