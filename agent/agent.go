@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -22,7 +23,7 @@ import (
 type Options struct {
 	Identity   *Identity
 	Client     *wire.Client // from Identity.Client
-	Hypervisor Hypervisor
+	Hypervisor hypervisor.Hypervisor
 	// reads the hardware at the start, every ten minutes and on RefreshInventory
 	Inventory func(context.Context) (fleet.Inventory, error)
 	NICs      func() []fleet.HostNIC                        // reads the network devices for every report
@@ -79,7 +80,7 @@ var defaultTiming = timing{
 type Agent struct {
 	identity   *Identity
 	client     *wire.Client
-	hypervisor Hypervisor
+	hypervisor hypervisor.Hypervisor
 	links      Links
 	nics       nicWatch
 	hostMemory func(context.Context) (available, total int64, err error)

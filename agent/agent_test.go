@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -63,7 +63,7 @@ type slowApply struct {
 	release chan struct{}
 }
 
-func (h *slowApply) ApplyVM(ctx context.Context, in agent.Apply) error {
+func (h *slowApply) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	if err := h.Host.ApplyVM(ctx, in); err != nil {
 		return err
 	}

@@ -5,16 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
-
-// Balloon is a running guest with a memory minimum, which can return memory to its host.
-type Balloon struct {
-	ID     fleet.VMID
-	HasMiB int // current balloon size
-	MinMiB int
-	MaxMiB int // maximum memory by its spec
-}
 
 // Thresholds in percent of the host's memory. Below scarce, guests return memory until enough is available. Above
 // plenty, they get it back, a step at a time. Nothing changes in between, so that sizes do not oscillate.
@@ -28,7 +21,7 @@ const (
 // ShareMemory shrinks guests with a memory minimum if the host is short of memory, and grows them again if it is not,
 // by one step. Each guest's part is proportional to what it can give, or lacks. Guests named by skip are left alone.
 // below: some guest has less than its maximum memory.
-func ShareMemory(ctx context.Context, hv Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
+func ShareMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
 	all, err := hv.Balloons(ctx)
 	if err != nil {
 		return true, fmt.Errorf("look at the guests' balloons: %w", err)
@@ -44,10 +37,10 @@ func ShareMemory(ctx context.Context, hv Hypervisor, availableBytes, totalBytes 
 }
 
 // memoryShares returns the new sizes in MiB of guests whose size must change.
-func memoryShares(available, total int64, all []Balloon) map[fleet.VMID]int {
+func memoryShares(available, total int64, all []hypervisor.Balloon) map[fleet.VMID]int {
 	var room, lack int64
 	for _, g := range all {
-		room, lack = room+g.room(), lack+g.lack()
+		room, lack = room+roomOf(g), lack+lackOf(g)
 	}
 	var take, give int64
 	switch {
@@ -59,7 +52,7 @@ func memoryShares(available, total int64, all []Balloon) map[fleet.VMID]int {
 	out := map[fleet.VMID]int{}
 	for _, g := range all {
 		has := min(g.HasMiB, g.MaxMiB)
-		want := has + int(part(give, g.lack(), lack)-part(take, g.room(), room))
+		want := has + int(part(give, lackOf(g), lack)-part(take, roomOf(g), room))
 		if want = min(max(want, g.MinMiB), g.MaxMiB); want != has {
 			out[g.ID] = want
 		}
@@ -67,8 +60,8 @@ func memoryShares(available, total int64, all []Balloon) map[fleet.VMID]int {
 	return out
 }
 
-func (g Balloon) room() int64 { return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB)) }
-func (g Balloon) lack() int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
+func roomOf(g hypervisor.Balloon) int64 { return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB)) }
+func lackOf(g hypervisor.Balloon) int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
 
 // part returns own's proportional share of n, rounded up, where all is the sum of the shares.
 func part(n, own, all int64) int64 {

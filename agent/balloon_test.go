@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -14,31 +15,31 @@ import (
 
 func TestMemorySharesAreProportional(t *testing.T) {
 	t.Parallel()
-	guest := func(id string, has, floor, most int) agent.Balloon {
-		return agent.Balloon{ID: fleet.VMID(id), HasMiB: has, MinMiB: floor, MaxMiB: most}
+	guest := func(id string, has, floor, most int) hypervisor.Balloon {
+		return hypervisor.Balloon{ID: fleet.VMID(id), HasMiB: has, MinMiB: floor, MaxMiB: most}
 	}
 	const total = 10000
 	for name, c := range map[string]struct {
 		available int64
-		guests    []agent.Balloon
+		guests    []hypervisor.Balloon
 		want      map[fleet.VMID]int
 	}{
 		"none":                        {0, nil, nil},
-		"enough":                      {1500, []agent.Balloon{guest("a", 1000, 500, 1000)}, nil},
-		"exactly scarce":              {1000, []agent.Balloon{guest("a", 1000, 500, 1000)}, nil},
-		"scarce: shrink until enough": {900, []agent.Balloon{guest("a", 2000, 500, 2000)}, map[fleet.VMID]int{"a": 1400}},
-		"scarce: proportional to what each can give": {900, []agent.Balloon{guest("a", 2000, 1000, 2000), guest("b", 1000, 500, 1000)}, map[fleet.VMID]int{"a": 1600, "b": 800}},
-		"scarce: limited to the minimums":            {0, []agent.Balloon{guest("a", 1000, 900, 1000), guest("b", 600, 600, 1000)}, map[fleet.VMID]int{"a": 900}},
-		"between the thresholds":                     {1900, []agent.Balloon{guest("a", 700, 500, 1000)}, nil},
-		"exactly plenty":                             {2000, []agent.Balloon{guest("a", 700, 500, 1000)}, nil},
-		"plenty: grow by the excess":                 {2100, []agent.Balloon{guest("a", 700, 500, 1000)}, map[fleet.VMID]int{"a": 800}},
-		"plenty: proportional to what each lacks":    {2100, []agent.Balloon{guest("a", 500, 500, 1100), guest("b", 700, 500, 900)}, map[fleet.VMID]int{"a": 575, "b": 725}},
-		"plenty: limited to one step":                {9000, []agent.Balloon{guest("a", 1000, 500, 9000)}, map[fleet.VMID]int{"a": 1500}},
-		"plenty: limited to the maximum":             {9000, []agent.Balloon{guest("a", 990, 500, 1000)}, map[fleet.VMID]int{"a": 1000}},
-		"memory minimum was raised":                  {1500, []agent.Balloon{guest("a", 600, 800, 1000)}, map[fleet.VMID]int{"a": 800}},
-		"guest has not shrunk yet":                   {1500, []agent.Balloon{guest("a", 1000, 500, 800)}, nil},
-		"guest above its maximum can give more":      {900, []agent.Balloon{guest("a", 1000, 200, 800)}, map[fleet.VMID]int{"a": 200}},
-		"guest at its minimum":                       {900, []agent.Balloon{guest("a", 1000, 1000, 1000)}, nil},
+		"enough":                      {1500, []hypervisor.Balloon{guest("a", 1000, 500, 1000)}, nil},
+		"exactly scarce":              {1000, []hypervisor.Balloon{guest("a", 1000, 500, 1000)}, nil},
+		"scarce: shrink until enough": {900, []hypervisor.Balloon{guest("a", 2000, 500, 2000)}, map[fleet.VMID]int{"a": 1400}},
+		"scarce: proportional to what each can give": {900, []hypervisor.Balloon{guest("a", 2000, 1000, 2000), guest("b", 1000, 500, 1000)}, map[fleet.VMID]int{"a": 1600, "b": 800}},
+		"scarce: limited to the minimums":            {0, []hypervisor.Balloon{guest("a", 1000, 900, 1000), guest("b", 600, 600, 1000)}, map[fleet.VMID]int{"a": 900}},
+		"between the thresholds":                     {1900, []hypervisor.Balloon{guest("a", 700, 500, 1000)}, nil},
+		"exactly plenty":                             {2000, []hypervisor.Balloon{guest("a", 700, 500, 1000)}, nil},
+		"plenty: grow by the excess":                 {2100, []hypervisor.Balloon{guest("a", 700, 500, 1000)}, map[fleet.VMID]int{"a": 800}},
+		"plenty: proportional to what each lacks":    {2100, []hypervisor.Balloon{guest("a", 500, 500, 1100), guest("b", 700, 500, 900)}, map[fleet.VMID]int{"a": 575, "b": 725}},
+		"plenty: limited to one step":                {9000, []hypervisor.Balloon{guest("a", 1000, 500, 9000)}, map[fleet.VMID]int{"a": 1500}},
+		"plenty: limited to the maximum":             {9000, []hypervisor.Balloon{guest("a", 990, 500, 1000)}, map[fleet.VMID]int{"a": 1000}},
+		"memory minimum was raised":                  {1500, []hypervisor.Balloon{guest("a", 600, 800, 1000)}, map[fleet.VMID]int{"a": 800}},
+		"guest has not shrunk yet":                   {1500, []hypervisor.Balloon{guest("a", 1000, 500, 800)}, nil},
+		"guest above its maximum can give more":      {900, []hypervisor.Balloon{guest("a", 1000, 200, 800)}, map[fleet.VMID]int{"a": 200}},
+		"guest at its minimum":                       {900, []hypervisor.Balloon{guest("a", 1000, 1000, 1000)}, nil},
 	} {
 		if got := agent.MemoryShares(c.available, total, c.guests); !maps.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

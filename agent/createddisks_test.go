@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -16,11 +16,11 @@ var errCut = fleet.Errorf(fleet.Unavailable, "The test cuts it off.")
 // cut is a host whose orders are interrupted after the disks are created. It records the orders.
 type cut struct {
 	*mock.Host
-	orders chan agent.Apply
+	orders chan hypervisor.Apply
 	fail   chan bool
 }
 
-func (c cut) ApplyVM(ctx context.Context, in agent.Apply) error {
+func (c cut) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	c.orders <- in
 	if !<-c.fail {
 		return c.Host.ApplyVM(ctx, in)
@@ -37,7 +37,7 @@ func (c cut) ApplyVM(ctx context.Context, in agent.Apply) error {
 // it.
 func TestCreatedDisksAreKnownAfterRestart(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), cut{mock.New(mock.Options{Name: "host-1"}), make(chan agent.Apply, 1), make(chan bool, 1)}
+	p, host := newPortal(t), cut{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.Apply, 1), make(chan bool, 1)}
 	dir := p.join()
 	_, stop := p.running(dir, host, host.Host)
 	vm := newVM("web")

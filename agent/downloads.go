@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -36,7 +37,7 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 		cancel(errNobodyWaits)
 	}()
 	begun := false
-	err = a.hypervisor.ReadVolume(ctx, VolumeWork{Pool: *j.Pool, Name: j.Args.Volume.Source, Progress: func(int, string) {}}, func(size int64) (io.Writer, error) {
+	err = a.hypervisor.ReadVolume(ctx, hypervisor.VolumeWork{Pool: *j.Pool, Name: j.Args.Volume.Source, Progress: func(int, string) {}}, func(size int64) (io.Writer, error) {
 		begun = true
 		return conn, wire.WriteDownloadHead(conn, wire.DownloadHead{SizeBytes: size})
 	})
@@ -52,40 +53,3 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 }
 
 var errNobodyWaits = fleet.Errorf(fleet.Conflict, "Nobody waits for the volume any more.")
-
-// BoundedWriter splits its input into messages of bounded size, and holds back the last one until Flush: the reader
-// gets the end only after the source was re-checked.
-type BoundedWriter struct {
-	To    io.Writer
-	Max   int64 // announced size; more bytes are refused before the last of these are sent
-	Taken int64 // bytes written to it, held back or not
-	last  []byte
-}
-
-// Write implements io.Writer.
-func (h *BoundedWriter) Write(p []byte) (int, error) {
-	if int64(len(p)) > h.Max-h.Taken {
-		return 0, fleet.Errorf(fleet.Conflict, "The volume became larger while it was being sent. Try again when nobody writes to it.")
-	}
-	for n := 0; n < len(p); {
-		if len(h.last) == wire.MaxDownloadPiece {
-			if err := h.Flush(); err != nil {
-				return n, err
-			}
-		}
-		k := min(len(p)-n, wire.MaxDownloadPiece-len(h.last))
-		h.last = append(h.last, p[n:n+k]...)
-		n, h.Taken = n+k, h.Taken+int64(k)
-	}
-	return len(p), nil
-}
-
-// Flush sends the bytes held back.
-func (h *BoundedWriter) Flush() error {
-	if len(h.last) == 0 {
-		return nil
-	}
-	_, err := h.To.Write(h.last)
-	h.last = h.last[:0]
-	return err
-}

@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -35,9 +36,9 @@ func NewBrisk(o Options) (*Agent, error) {
 var MemoryShares = memoryShares
 
 // Counting sums up the counters of each reading.
-func Counting() func(time.Time, []CountedNIC) *fleet.FilterCounts {
+func Counting() func(time.Time, []hypervisor.CountedNIC) *fleet.FilterCounts {
 	var t filterCounter
-	return func(now time.Time, all []CountedNIC) *fleet.FilterCounts {
+	return func(now time.Time, all []hypervisor.CountedNIC) *fleet.FilterCounts {
 		t.add(now, all)
 		return t.totals(now)
 	}

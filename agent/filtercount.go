@@ -7,48 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
-
-// CountedNIC holds a NIC's packet counters. Counters of one chain are reset together, when its rules are rewritten. A
-// chain maps rule ids to counts; dropped packets are under Dropped and Spoofed.
-type CountedNIC struct {
-	VM     fleet.VMID
-	MAC    string
-	Chains map[string]map[string]fleet.PassCount
-}
-
-// Keys of a chain that are no rules.
-const (
-	Dropped = "dropped"
-	Spoofed = "spoofed"
-)
-
-// RuleOf returns the rule's id from a rule's comment on the host; empty: not a Quantix rule.
-func RuleOf(comment string) string {
-	id, ours := strings.CutPrefix(comment, RuleNote)
-	if !ours || id == Dropped || id == Spoofed {
-		return ""
-	}
-	return id
-}
-
-// RuleNote is the prefix of rule comments on the host; the rule's id follows.
-const RuleNote = "quantix-rule-"
-
-// NICOfFilter returns the VM and the MAC address of a filter's name: see FilterName.
-func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
-	rest, ours := strings.CutPrefix(name, fleet.FilterPrefix+"nic-")
-	digits, id, whole := strings.Cut(rest, "-")
-	if !ours || !whole || len(digits) != 12 || !fleet.IsID(id) {
-		return "", "", false
-	}
-	parts := make([]string, 0, 6)
-	for pair := range slices.Chunk([]byte(digits), 2) {
-		parts = append(parts, string(pair))
-	}
-	return fleet.VMID(id), strings.Join(parts, ":"), true
-}
 
 // filterCounter sums up counters. The host rewrites the rules with each change of a group and resets their counters;
 // earlier counts stay in the sum. Packets between the last read and such a change are not counted.
@@ -71,7 +32,7 @@ type nicCounter struct {
 
 // add takes one reading. A NIC present at the first reading is counted from that reading on, a later one from the
 // reading before.
-func (t *filterCounter) add(now time.Time, all []CountedNIC) {
+func (t *filterCounter) add(now time.Time, all []hypervisor.CountedNIC) {
 	next := make(map[nicKey]*nicCounter, len(all))
 	for _, c := range all {
 		key := nicKey{c.VM, c.MAC}
@@ -105,7 +66,9 @@ func (k *nicCounter) add(chains map[string]map[string]fleet.PassCount) {
 	if len(there) == 0 {
 		return // the chain is being rewritten
 	}
-	maps.DeleteFunc(k.sum, func(rule string, _ fleet.PassCount) bool { return !there[rule] && rule != Dropped && rule != Spoofed })
+	maps.DeleteFunc(k.sum, func(rule string, _ fleet.PassCount) bool {
+		return !there[rule] && rule != hypervisor.Dropped && rule != hypervisor.Spoofed
+	})
 	k.before = chains
 }
 
@@ -132,9 +95,9 @@ func (t *filterCounter) totals(now time.Time) *fleet.FilterCounts {
 	room := fleet.MaxCountedRules
 	for _, key := range keys {
 		k := t.nics[key]
-		c := fleet.NICCount{ID: key.vm, MAC: key.mac, SinceMs: now.Sub(k.since).Milliseconds(), Dropped: k.sum[Dropped], Spoofed: k.sum[Spoofed]}
+		c := fleet.NICCount{ID: key.vm, MAC: key.mac, SinceMs: now.Sub(k.since).Milliseconds(), Dropped: k.sum[hypervisor.Dropped], Spoofed: k.sum[hypervisor.Spoofed]}
 		for _, rule := range slices.Sorted(maps.Keys(k.sum)) {
-			if n := k.sum[rule]; rule != Dropped && rule != Spoofed && n.Packets > 0 {
+			if n := k.sum[rule]; rule != hypervisor.Dropped && rule != hypervisor.Spoofed && n.Packets > 0 {
 				c.Rules = append(c.Rules, fleet.RuleCount{Rule: rule, PassCount: n})
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -23,7 +24,7 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 	look := func(c chains) fleet.NICCount {
 		t.Helper()
 		at = at.Add(10 * time.Second)
-		out := tell(at, []agent.CountedNIC{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
+		out := tell(at, []hypervisor.CountedNIC{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
 		if len(out.NICs) != 1 {
 			t.Fatalf("%+v", out)
 		}
@@ -36,15 +37,15 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 		}
 	}
 	two := func(a, b, drop int64) chains {
-		return chains{"FI": {"a": n(a), agent.Dropped: n(drop)}, "FO": {"b": n(b)}}
+		return chains{"FI": {"a": n(a), hypervisor.Dropped: n(drop)}, "FO": {"b": n(b)}}
 	}
 	says("what was there before the agent is not counted", look(two(100, 50, 7)), "[] 0 0")
 	says("more", look(two(110, 50, 9)), "[{a {10 1000}}] 2 10")
 	says("all written anew", look(two(3, 0, 0)), "[{a {13 1300}}] 2 20")
 	says("one chain written anew", look(two(4, 2, 1)), "[{a {14 1400}} {b {2 200}}] 3 30")
 	says("being written", look(chains{}), "[{a {14 1400}} {b {2 200}}] 3 40")
-	says("a rule has gone", look(chains{"FI": {agent.Dropped: n(0)}, "FO": {"b": n(0)}}), "[{b {2 200}}] 3 50")
-	says("the guest has another device", look(chains{"FI of vnet9": {"b": n(5), agent.Dropped: n(1)}}), "[{b {7 700}}] 4 60")
+	says("a rule has gone", look(chains{"FI": {hypervisor.Dropped: n(0)}, "FO": {"b": n(0)}}), "[{b {2 200}}] 3 50")
+	says("the guest has another device", look(chains{"FI of vnet9": {"b": n(5), hypervisor.Dropped: n(1)}}), "[{b {7 700}}] 4 60")
 	if out := tell(at.Add(time.Second), nil); len(out.NICs) != 0 {
 		t.Errorf("a guest that is off is counted: %+v", out)
 	}
@@ -56,9 +57,9 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	t.Parallel()
 	tell := agent.Counting()
-	var all []agent.CountedNIC
+	var all []hypervisor.CountedNIC
 	for i := range fleet.MaxCountedNICs + 10 {
-		all = append(all, agent.CountedNIC{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chains{"FI": {"a": n(1)}}})
+		all = append(all, hypervisor.CountedNIC{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chains{"FI": {"a": n(1)}}})
 	}
 	now := time.Unix(1e9, 0)
 	tell(now, nil)
@@ -75,18 +76,5 @@ func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	tell(now, nil)
 	if out := tell(now, all[:2]); len(out.NICs) != 1 || out.Left != 1 {
 		t.Errorf("of too many rules: %d NICs, %d left", len(out.NICs), out.Left)
-	}
-}
-
-func TestNICOfFilterName(t *testing.T) {
-	t.Parallel()
-	vm := fleet.NewID[fleet.VMID]()
-	if id, mac, ok := agent.NICOfFilter(agent.FilterName(vm, "52:54:00:AB:cd:ef")); id != vm || mac != "52:54:00:ab:cd:ef" || !ok {
-		t.Errorf("%s %s %v", id, mac, ok)
-	}
-	for _, name := range []string{"", "clean-traffic", "quantix-nic-", "quantix-nic-525400abcdef-x", "quantix-group-" + string(vm), "quantix-nic-52-" + string(vm)} {
-		if _, _, ok := agent.NICOfFilter(name); ok {
-			t.Errorf("%q is taken for a NIC's", name)
-		}
 	}
 }

@@ -3,44 +3,11 @@ package agent
 import (
 	"context"
 	"fmt"
-	"strings"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
-
-// FilterInUse refuses to remove a group that a NIC on the host is still in.
-func FilterInUse(group, domain string) error {
-	return fleet.Errorf(fleet.Conflict, "The security group %s is used by a NIC of %s. Remove the NIC from it first.", group, domain)
-}
-
-// MissingGroup refuses a NIC in a group that the order does not contain.
-func MissingGroup() error {
-	return fleet.Errorf(fleet.Conflict, "The portal sent this work without a security group that a NIC is in. Try again.")
-}
-
-// PacketsUnseen reports that the kernel setting keeps bridged packets from the firewall, so that no security group has
-// an effect.
-func PacketsUnseen(setting string) error {
-	return fleet.Errorf(fleet.Conflict, "This host does not show its firewall what passes a bridge, so no rule of a security group counts here. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
-}
-
-// NICGroups returns the groups that the NIC is in.
-func NICGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
-	var out []fleet.FlatGroup
-	for _, id := range n.SecurityGroups {
-		found := false
-		for _, g := range all {
-			if g.ID == id {
-				out, found = append(out, g), true
-			}
-		}
-		if !found {
-			return nil, MissingGroup()
-		}
-	}
-	return out, nil
-}
 
 // checkGroups validates the portal's groups: they are written into definitions on the host.
 func checkGroups(groups ...fleet.FlatGroup) error {
@@ -55,7 +22,7 @@ func checkGroups(groups ...fleet.FlatGroup) error {
 }
 
 // onSecurityGroup returns a handler that calls a hypervisor method with the job's valid security group.
-func onSecurityGroup(call func(Hypervisor, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
+func onSecurityGroup(call func(hypervisor.Hypervisor, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.SecurityGroup == nil {
 			return fmt.Errorf("the portal sent this work without its security group")
@@ -72,14 +39,4 @@ func observeSecurityGroup(_ context.Context, _ *Agent, j *job, out *wire.Finish)
 	if j.SecurityGroup != nil {
 		out.SecurityGroup = &fleet.SecurityGroupStatus{Active: out.Outcome == wire.Done, Error: out.Error, Rules: j.SecurityGroup.Entries()}
 	}
-}
-
-// FilterName returns the name of the network filter of a VM's NIC, as seen on the host.
-func FilterName(vm fleet.VMID, mac string) string {
-	return fleet.FilterPrefix + "nic-" + strings.ToLower(strings.ReplaceAll(mac, ":", "")) + "-" + string(vm)
-}
-
-// GroupFilterName returns the name of a security group's network filter.
-func GroupFilterName(id fleet.SecurityGroupID) string {
-	return fleet.FilterPrefix + "group-" + string(id)
 }

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -92,7 +92,7 @@ type stuck struct {
 
 func (s *stuck) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	if s.stuck.Load() {
-		return agent.NoAgent()
+		return hypervisor.NoAgent()
 	}
 	return s.Host.ThawGuest(ctx, id)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -39,20 +40,20 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	if !status.Policy.GuestExec {
-		return NotAllowed()
+		return hypervisor.NotAllowed()
 	}
 	j.notifier.notify(0, "The guest runs "+wire.Shown(program.Program, fleet.MaxGuestText))
 	within, cancel := context.WithTimeout(ctx, time.Duration(seconds)*a.times.second)
 	defer cancel()
 	out, err := a.hypervisor.RunInGuest(within, j.VM.ID, program)
 	if err != nil {
-		if errors.Is(err, ErrGoesOn) && within.Err() != nil && ctx.Err() == nil {
-			return fmt.Errorf("%w: it had not ended after %d seconds. The guest's agent cannot end it, so it may still run", ErrGoesOn, seconds)
+		if errors.Is(err, hypervisor.ErrGoesOn) && within.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: it had not ended after %d seconds. The guest's agent cannot end it, so it may still run", hypervisor.ErrGoesOn, seconds)
 		}
 		return err
 	}
 	j.output = &out
-	return Ended(out)
+	return hypervisor.Ended(out)
 }
 
 // observeOutput adds the program's output. A program in a guest does not change its VM.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -241,4 +241,4 @@ func TestRestartFailsWhenGuestStaysOn(t *testing.T) {
 	}
 }
 
-var _ agent.Hypervisor = (*restarts)(nil)
+var _ hypervisor.Hypervisor = (*restarts)(nil)

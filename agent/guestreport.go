@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -28,7 +29,7 @@ func (r *reporter) guests(ctx context.Context) []fleet.GuestReading {
 			news = append(news, g)
 		}
 	}
-	slices.SortStableFunc(news, func(a, b GuestReading) int { return reported[a.ID].Compare(reported[b.ID]) })
+	slices.SortStableFunc(news, func(a, b hypervisor.GuestReading) int { return reported[a.ID].Compare(reported[b.ID]) })
 	var out []fleet.GuestReading
 	for _, g := range news[:min(len(news), wire.MaxGuests)] {
 		reported[g.ID] = g.At

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -23,49 +24,49 @@ var handlers = map[fleet.JobKind]handler{
 	fleet.VMShutdown:       {onVM(shutdown), observeVM, recordPower},
 	fleet.VMStop:           {onVM(stop), observeVM, recordPower},
 	fleet.VMRestart:        {onVM(restart), observeVM, recordPower},
-	fleet.VMReboot:         {byID(Hypervisor.RebootVM), observeVM, recordVM},
-	fleet.VMReset:          {byID(Hypervisor.ResetVM), observeVM, recordVM},
-	fleet.VMPause:          {byID(Hypervisor.PauseVM), observeVM, recordVM},
-	fleet.VMResume:         {byID(Hypervisor.ResumeVM), observeVM, recordVM},
+	fleet.VMReboot:         {byID(hypervisor.Hypervisor.RebootVM), observeVM, recordVM},
+	fleet.VMReset:          {byID(hypervisor.Hypervisor.ResetVM), observeVM, recordVM},
+	fleet.VMPause:          {byID(hypervisor.Hypervisor.PauseVM), observeVM, recordVM},
+	fleet.VMResume:         {byID(hypervisor.Hypervisor.ResumeVM), observeVM, recordVM},
 	fleet.VMDelete:         {onVM(deleteVM), observeVM, forgetVM},
 	fleet.PoolApply:        {applyPool, observePool, recordPool},
-	fleet.PoolRelease:      {onPool(Hypervisor.ReleasePool), observeReleased, recordPool},
+	fleet.PoolRelease:      {onPool(hypervisor.Hypervisor.ReleasePool), observeReleased, recordPool},
 	fleet.NetworkApply:     {applyNetwork, observeNetwork, recordNetwork},
 	fleet.NetworkRelease:   {releaseNetwork, observeReleasedNetwork, forgetNetwork},
 	fleet.ConsoleOpen:      {onVM(openConsole), observeNothing, recordNothing},
-	fleet.VolumeCreate:     {onVolume(Hypervisor.CreateVolume), observeVolume, recordNothing},
-	fleet.VolumeGrow:       {onVolume(Hypervisor.GrowVolume), observeVolume, recordNothing},
-	fleet.VolumeRename:     {onVolume(Hypervisor.RenameVolume), observeVolume, forgetOldName},
-	fleet.VolumeClone:      {onVolume(Hypervisor.CloneVolume), observeVolume, recordNothing},
-	fleet.VolumeFetch:      {onVolume(Hypervisor.FetchVolume), observeVolume, recordNothing},
+	fleet.VolumeCreate:     {onVolume(hypervisor.Hypervisor.CreateVolume), observeVolume, recordNothing},
+	fleet.VolumeGrow:       {onVolume(hypervisor.Hypervisor.GrowVolume), observeVolume, recordNothing},
+	fleet.VolumeRename:     {onVolume(hypervisor.Hypervisor.RenameVolume), observeVolume, forgetOldName},
+	fleet.VolumeClone:      {onVolume(hypervisor.Hypervisor.CloneVolume), observeVolume, recordNothing},
+	fleet.VolumeFetch:      {onVolume(hypervisor.Hypervisor.FetchVolume), observeVolume, recordNothing},
 	fleet.VolumeUpload:     {uploadVolume, observeVolume, recordNothing},
 	fleet.VolumeRead:       {readVolume, observeNothing, recordNothing},
 	fleet.UploadOpen:       {openUpload, observeNothing, recordNothing},
-	fleet.VolumeWipe:       {onVolume(Hypervisor.WipeVolume), observeVolume, recordNothing},
-	fleet.VolumeDelete:     {onVolume(Hypervisor.DeleteVolume), observeVolume, forgetHash},
-	fleet.VolumeHash:       {onVolume(Hypervisor.HashVolume), observeVolume, recordNothing},
-	fleet.VolumeCopy:       {onVolume(Hypervisor.CopyVolume), observeVolume, recordNothing},
-	fleet.VolumeConvert:    {onVolume(Hypervisor.ConvertVolume), observeVolume, recordNothing},
-	fleet.VolumeExport:     {onVolume(Hypervisor.ExportVolume), observeVolume, recordNothing},
+	fleet.VolumeWipe:       {onVolume(hypervisor.Hypervisor.WipeVolume), observeVolume, recordNothing},
+	fleet.VolumeDelete:     {onVolume(hypervisor.Hypervisor.DeleteVolume), observeVolume, forgetHash},
+	fleet.VolumeHash:       {onVolume(hypervisor.Hypervisor.HashVolume), observeVolume, recordNothing},
+	fleet.VolumeCopy:       {onVolume(hypervisor.Hypervisor.CopyVolume), observeVolume, recordNothing},
+	fleet.VolumeConvert:    {onVolume(hypervisor.Hypervisor.ConvertVolume), observeVolume, recordNothing},
+	fleet.VolumeExport:     {onVolume(hypervisor.Hypervisor.ExportVolume), observeVolume, recordNothing},
 	fleet.VolumeSend:       {sendVolume, observeNothing, recordNothing},
 	fleet.VolumeReceive:    {receiveVolume, observeVolume, recordNothing},
 	fleet.VMFreeze:         {onVM(freezeGuest), observeOutcome, recordNothing},
 	fleet.VMThaw:           {onVM(thawGuest), observeOutcome, recordNothing},
 	fleet.VMPassword:       {onVM(setPassword), observeOutcome, recordNothing},
-	fleet.VMClock:          {byID(Hypervisor.SyncGuestTime), observeOutcome, recordNothing},
+	fleet.VMClock:          {byID(hypervisor.Hypervisor.SyncGuestTime), observeOutcome, recordNothing},
 	fleet.VMExec:           {onVM(runInGuest), observeOutput, recordNothing},
-	fleet.VMTrim:           {byID(Hypervisor.TrimGuest), observeOutcome, recordNothing},
+	fleet.VMTrim:           {byID(hypervisor.Hypervisor.TrimGuest), observeOutcome, recordNothing},
 	fleet.VMMigrate:        {onVM(migrateVM), observeVM, recordMigrated},
-	fleet.VMSnapshot:       {onSnapshots(Hypervisor.TakeSnapshot), observeVM, recordNothing},
-	fleet.VMRevert:         {onSnapshots(Hypervisor.RevertSnapshot), observeVM, recordReverted},
-	fleet.VMSnapshotDelete: {onSnapshots(Hypervisor.DeleteSnapshot), observeVM, recordNothing},
-	fleet.VMConsolidate:    {onSnapshots(Hypervisor.DeleteSnapshot), observeVM, recordNothing},
+	fleet.VMSnapshot:       {onSnapshots(hypervisor.Hypervisor.TakeSnapshot), observeVM, recordNothing},
+	fleet.VMRevert:         {onSnapshots(hypervisor.Hypervisor.RevertSnapshot), observeVM, recordReverted},
+	fleet.VMSnapshotDelete: {onSnapshots(hypervisor.Hypervisor.DeleteSnapshot), observeVM, recordNothing},
+	fleet.VMConsolidate:    {onSnapshots(hypervisor.Hypervisor.DeleteSnapshot), observeVM, recordNothing},
 
 	fleet.VMDiskMove: {onVM(moveDisk), observeVM, recordMoved},
 	fleet.VMPlan:     {onVM(planVM), observePlan, recordNothing},
 
-	fleet.SecurityGroupApply:   {onSecurityGroup(Hypervisor.ApplySecurityGroup), observeSecurityGroup, recordNothing},
-	fleet.SecurityGroupRelease: {onSecurityGroup(Hypervisor.ReleaseSecurityGroup), observeSecurityGroup, recordNothing},
+	fleet.SecurityGroupApply:   {onSecurityGroup(hypervisor.Hypervisor.ApplySecurityGroup), observeSecurityGroup, recordNothing},
+	fleet.SecurityGroupRelease: {onSecurityGroup(hypervisor.Hypervisor.ReleaseSecurityGroup), observeSecurityGroup, recordNothing},
 }
 
 // handlerOf returns the job's handler. A job of an unknown kind fails, and its failure is reported and recorded like
@@ -94,12 +95,12 @@ func onVM(do func(context.Context, *Agent, *job) error) func(context.Context, *A
 }
 
 // byID returns a handler that calls a hypervisor method with the VM's ID.
-func byID(call func(Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
+func byID(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) func(context.Context, *Agent, *job) error {
 	return onVM(func(ctx context.Context, a *Agent, j *job) error { return call(a.hypervisor, ctx, j.VM.ID) })
 }
 
 // onPool returns a handler that calls a hypervisor method with the job's pool.
-func onPool(call func(Hypervisor, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
+func onPool(call func(hypervisor.Hypervisor, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.Pool == nil {
 			return errors.New("the portal sent this work without its pool")
@@ -164,7 +165,7 @@ func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
 	}
-	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.state.hashed()}); err == nil && state.Host.Connected {
+	if state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Pools: []fleet.Pool{*j.Pool}, Hashed: a.state.hashed()}); err == nil && state.Host.Connected {
 		state = clone(state)
 		a.state.complete(&state, a.bootID())
 		for _, p := range state.Pools {
@@ -191,7 +192,7 @@ func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return
 	}
-	if state, err := a.hypervisor.Snapshot(ctx, Assigned{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
+	if state, err := a.hypervisor.Snapshot(ctx, hypervisor.Assigned{Networks: []fleet.Network{*j.Network}}); err == nil && state.Host.Connected {
 		state = clone(state)
 		a.state.complete(&state, a.bootID())
 		a.addLinkStatus(&state, []fleet.Network{*j.Network})

@@ -8,21 +8,10 @@ import (
 	"sync"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
-
-// Sign is a guest's answer to one health check. Mark is the value to compare with the previous one: the picture of a
-// screen check, or the last time that a watchdog expired.
-type Sign struct {
-	Said string
-	Mark string
-}
-
-// Unsure is the error of a check that cannot be made now: the guest neither passes nor fails it.
-type Unsure string
-
-func (u Unsure) Error() string { return string(u) }
 
 // checksAtOnce limits the concurrent checks of a host; a guest has one at a time, so a slow guest blocks only one slot.
 const checksAtOnce = 8
@@ -161,9 +150,9 @@ func (j *healthChecker) of(id fleet.VMID, k vmState, now time.Time) *checkedVM {
 func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *checkState) {
 	usual := c.Check.Usual()
 	fresh, err := a.readGuest(ctx, id)
-	var sign Sign
+	var sign hypervisor.Sign
 	if err == nil && c.Check.Kind == fleet.HealthExec && !fresh.Policy.GuestExec {
-		err = Unsure("Its policy allows no programs to be run in it.")
+		err = hypervisor.Unsure("Its policy allows no programs to be run in it.")
 	}
 	if err == nil {
 		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.times.second)
@@ -201,19 +190,19 @@ func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, e
 	})
 	switch {
 	case err != nil:
-		return status, Unsure("Its host's hypervisor does not answer.")
+		return status, hypervisor.Unsure("Its host's hypervisor does not answer.")
 	case status.Power == fleet.Paused:
-		return status, Unsure("It is paused.")
+		return status, hypervisor.Unsure("It is paused.")
 	case status.Power != fleet.Running:
-		return status, Unsure("It is off.")
+		return status, hypervisor.Unsure("It is off.")
 	case status.Guest != nil && status.Guest.Frozen:
-		return status, Unsure("Its file systems are frozen.")
+		return status, hypervisor.Unsure("Its file systems are frozen.")
 	}
 	return status, nil
 }
 
 // record records the result of a check, and reports whether the portal must know. The checker's lock must be held.
-func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign Sign, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
+func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign hypervisor.Sign, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
 	usual := c.Check.Usual()
 	c.due = now.Add(time.Duration(usual.Interval) * second)
 	if busy { // a job works on the VM, so its answers do not count
@@ -240,10 +229,10 @@ func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign Sign, err e
 	case usual.Kind == fleet.HealthWatchdog && was != c.mark:
 		err = errors.New("the guest did not feed it")
 	}
-	var unsure Unsure
+	var unsure hypervisor.Unsure
 	next := c.HealthState
 	switch {
-	case errors.As(err, &unsure) || errors.Is(err, ErrAway):
+	case errors.As(err, &unsure) || errors.Is(err, hypervisor.ErrAway):
 		next.State, next.Said, c.fails = fleet.HealthUnsure, wire.Shown(err.Error(), fleet.MaxHealthWords), 0
 	case err == nil:
 		next.State, next.Said, c.fails = fleet.Healthy, wire.Shown(sign.Said, fleet.MaxHealthWords), 0

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -58,14 +58,14 @@ func (s *sickly) ResetVM(ctx context.Context, id fleet.VMID) error {
 	return s.counted.ResetVM(ctx, id)
 }
 
-func (s *sickly) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
+func (s *sickly) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.Sign, error) {
 	s.more.Lock()
 	s.checks[id]++
 	hangs := s.hangs[id]
 	s.more.Unlock()
 	if hangs {
 		<-ctx.Done()
-		return agent.Sign{}, ctx.Err()
+		return hypervisor.Sign{}, ctx.Err()
 	}
 	return s.counted.CheckGuest(ctx, id, check)
 }

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"quantix/agent/state"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -131,7 +132,7 @@ func (id *Identity) keepKey() error {
 	if err != nil {
 		return err
 	}
-	return writeAtomic(filepath.Join(id.dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
+	return state.WriteAtomic(filepath.Join(id.dir, keyFile), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
 // csr returns a certificate request for the key as PEM. The portal decides on the certificate's content.
@@ -153,7 +154,7 @@ func (id *Identity) replace(saved savedIdentity) error {
 	if err != nil {
 		return err
 	}
-	if err := writeAtomic(filepath.Join(id.dir, identityFile), data); err != nil {
+	if err := state.WriteAtomic(filepath.Join(id.dir, identityFile), data); err != nil {
 		return fmt.Errorf("save the certificate: %w", err)
 	}
 	return id.use(saved)

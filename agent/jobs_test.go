@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -109,7 +110,7 @@ func TestJobsOfOneSubjectWaitForEachOther(t *testing.T) {
 // untunable is a host that refuses to change running guests.
 type untunable struct{ *mock.Host }
 
-func (h untunable) ApplyVM(ctx context.Context, in agent.Apply) error {
+func (h untunable) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	err := h.Host.ApplyVM(ctx, in)
 	if status, _, look := h.VM(ctx, in.VM.ID); err == nil && look == nil && status.Power == fleet.Running {
 		return fleet.Errorf(fleet.Conflict, "cgroup CPU controller is not mounted")

@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -168,7 +169,7 @@ func (j *journal) compact() error {
 		keep = append(keep, id)
 	}
 	j.order = keep
-	if err := writeAtomic(j.path, buf.Bytes()); err != nil {
+	if err := state.WriteAtomic(j.path, buf.Bytes()); err != nil {
 		return fmt.Errorf("write the journal: %w", err)
 	}
 	return j.reopen(int64(buf.Len()))

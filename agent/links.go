@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -121,4 +122,15 @@ func (a *Agent) restoreLinks(ctx context.Context) {
 		case <-time.After(wait.NextBackOff()):
 		}
 	}
+}
+
+// checkNetwork validates the portal's network: its values are written into definitions and file names.
+func checkNetwork(n *fleet.Network) error {
+	if n == nil || n.Spec == nil || !fleet.IsID(string(n.ID)) {
+		return fmt.Errorf("the portal sent this work without its network")
+	}
+	var c fleet.Checks
+	fleet.CheckName(&c, "name", n.Name)
+	n.Spec.Check(&c, "spec")
+	return c.Err()
 }

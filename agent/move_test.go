@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -14,10 +14,10 @@ import (
 // mover is a host whose disk moves run until they are stopped.
 type mover struct {
 	*mock.Host
-	orders chan agent.MoveDisk
+	orders chan hypervisor.MoveDisk
 }
 
-func (h mover) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
+func (h mover) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	h.orders <- in
 	if in.Made == "" {
 		if err := in.Begun("file 9"); err != nil {
@@ -27,7 +27,7 @@ func (h mover) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
 	in.Progress(10, "copying")
 	select {
 	case <-in.Stop:
-		return agent.ErrStopped
+		return hypervisor.ErrStopped
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -59,7 +59,7 @@ func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan agent.MoveDisk, 4)}
+			p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.MoveDisk, 4)}
 			p.running(p.join(), host, host.Host)
 			w := moving(t, p)
 			p.set(func() { tell(p, &w) })
@@ -78,7 +78,7 @@ func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 // The next agent knows the file that an earlier one began. A move without progress is stopped and undone.
 func TestDiskMoveContinuesAfterAgentRestart(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan agent.MoveDisk, 4)}
+	p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.MoveDisk, 4)}
 	dir := p.join()
 	_, stop := p.running(dir, host, host.Host)
 	w := moving(t, p)
@@ -105,7 +105,7 @@ type migrator struct {
 	stamps chan string
 }
 
-func (h migrator) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
+func (h migrator) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	d := in.Order.Disks[0]
 	was := in.Sent(d)
 	if err := in.Sending(d, "as it was"); err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -40,7 +40,7 @@ func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	lan := newNetwork("lan")
 	p.networks = []fleet.Network{lan}
 	_, stop := p.runningOn(dir, host)
-	p.tells(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == agent.NetworkMissing && !s.ByOthers })
+	p.tells(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == hypervisor.NetworkMissing && !s.ByOthers })
 	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1}); f.Outcome != wire.Done || f.Network == nil || !f.Network.Active || f.Generation != 1 {
 		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
 	}
@@ -52,7 +52,9 @@ func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	_, stop = p.runningOn(dir, host)
 	p.tells(lan, "the stop, by the next agent", stopped)
 	host.UndefineNetwork("lan")
-	p.tells(lan, "the removal", func(s fleet.NetworkStatus) bool { return !s.Active && s.ByOthers && s.Error == agent.NetworkRemoved })
+	p.tells(lan, "the removal", func(s fleet.NetworkStatus) bool {
+		return !s.Active && s.ByOthers && s.Error == hypervisor.NetworkRemoved
+	})
 	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("the second apply ended %+v", f.Finish)
 	}
@@ -145,7 +147,7 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 		for k, name := range on {
 			vm.Spec.NICs = append(vm.Spec.NICs, fleet.NIC{Network: name, MAC: fmt.Sprintf("52:54:00:00:0%d:0%d", i, k)})
 		}
-		if err := host.ApplyVM(t.Context(), agent.Apply{VM: vm, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}); err != nil {
+		if err := host.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}); err != nil {
 			t.Fatal(err)
 		}
 	}

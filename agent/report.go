@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -19,11 +20,11 @@ import (
 type reporter struct {
 	a            *Agent
 	load         func(context.Context) (wire.HostMeter, error)
-	wake         chan struct{} // buffer of one
-	on           Assigned      // the portal's newest assignment to this host; used by the loop only
-	last         wire.State    // the hypervisor's newest state; used by the loop only
-	filterCounts filterCounter // packet counts of NICs; used by the loop only
-	guestReports guestReports  // used by the loop only
+	wake         chan struct{}       // buffer of one
+	on           hypervisor.Assigned // the portal's newest assignment to this host; used by the loop only
+	last         wire.State          // the hypervisor's newest state; used by the loop only
+	filterCounts filterCounter       // packet counts of NICs; used by the loop only
+	guestReports guestReports        // used by the loop only
 
 	mu     sync.Mutex
 	readAt time.Time // when the read for last began; zero: none has succeeded
@@ -153,7 +154,7 @@ func (r *reporter) report(ctx context.Context, periodic bool) error {
 	}
 	out.LookedAgoMs = max(1, r.stateAge().Milliseconds()) // 0 would mean an agent that cannot report the age
 	return r.send(ctx, out, func(answer wire.ReportAnswer) {
-		r.setAssigned(Assigned{Pools: answer.Pools, Networks: answer.Networks})
+		r.setAssigned(hypervisor.Assigned{Pools: answer.Pools, Networks: answer.Networks})
 		r.mark(ctx, answer.Marks)
 	})
 }
@@ -199,8 +200,8 @@ func (r *reporter) stateAge() time.Duration {
 }
 
 // setAssigned stores what the portal assigned to this host. A new assignment is reported at once, with its volumes.
-func (r *reporter) setAssigned(on Assigned) {
-	same := func(a, b Assigned) bool {
+func (r *reporter) setAssigned(on hypervisor.Assigned) {
+	same := func(a, b hypervisor.Assigned) bool {
 		return (len(a.Pools)+len(b.Pools) == 0 || reflect.DeepEqual(a.Pools, b.Pools)) && (len(a.Networks)+len(b.Networks) == 0 || reflect.DeepEqual(a.Networks, b.Networks))
 	}
 	if !same(on, r.on) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -27,7 +28,7 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 				out.Error += " " + left
 			}
 		}
-		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic) || errors.Is(err, ErrGoesOn)) {
+		if single && (errors.Is(err, errOverdue) || errors.Is(err, errStalled) || errors.Is(err, errPanic) || errors.Is(err, hypervisor.ErrGoesOn)) {
 			out.Outcome = wire.Unknown
 		}
 		out.Retry = !single && out.Outcome == wire.Failed && isRetryable(err)
@@ -42,7 +43,7 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 // isRetryable reports whether the work failed only because the hypervisor was not reached or did not answer in
 // time. A refusal would only repeat.
 func isRetryable(err error) bool {
-	return errors.Is(err, ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
+	return errors.Is(err, hypervisor.ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
 // observe adds the status after the job and, once it is read, the number that orders it against reports.

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -48,11 +48,11 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	m := a.newRendezvous(j, order.ID, order.PeerName)
 	var in *transfer.Incoming
 	busy := func() {}
-	err := a.hypervisor.ReceiveVolume(ctx, VolumeWork{
+	err := a.hypervisor.ReceiveVolume(ctx, hypervisor.VolumeWork{
 		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID),
-		Hashed: func(all ...Hashed) error { return a.state.noteHashed(all...) },
+		Hashed: func(all ...hypervisor.Hashed) error { return a.state.noteHashed(all...) },
 		Whole:  func(file string) error { return a.state.noteVolume(j.ID, file) },
-		Arrive: func(ctx context.Context, dst transfer.Sink, room int64) (out Arrived, err error) {
+		Arrive: func(ctx context.Context, dst transfer.Sink, room int64) (out hypervisor.Arrived, err error) {
 			in, err = m.receive(ctx, func(ctx context.Context, in *transfer.Incoming) error {
 				if err := dst.Truncate(0); err != nil {
 					return err
@@ -61,7 +61,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 					return err
 				}
 				meter := &transfer.Meter{Total: out.Bytes, Report: func(done, total, rate int64) {
-					percent, note := Copied("receiving from "+m.peer, done, total, rate)
+					percent, note := hypervisor.Copied("receiving from "+m.peer, done, total, rate)
 					j.notifier.notify(percent, note)
 				}}
 				out.Sum, err = in.Into(ctx, dst, out.Bytes, room, meter)
@@ -108,40 +108,23 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	}
 	i := slices.IndexFunc(j.Pools, func(p fleet.Pool) bool { return p.ID == v.SourcePool })
 	if i < 0 {
-		return NoSource()
+		return hypervisor.NoSource()
 	}
 	ctx, end := untilStopped(ctx, j)
 	defer end()
 	m := a.newRendezvous(j, v.Transfer.ID, v.Transfer.PeerName)
-	err := a.hypervisor.SendVolume(ctx, VolumeWork{
+	err := a.hypervisor.SendVolume(ctx, hypervisor.VolumeWork{
 		Pool: j.Pools[i], Name: v.Source, Order: *v,
-		Hashed: func(all ...Hashed) error { return a.state.noteHashed(all...) },
+		Hashed: func(all ...hypervisor.Hashed) error { return a.state.noteHashed(all...) },
 		Send: func(ctx context.Context, pieces transfer.Pieces, size int64) error {
 			return m.send(ctx, pieces, size, &transfer.Rate{Bytes: v.Transfer.RateBytes}, func(done, total, rate int64, way string) {
-				percent, note := Copied("sending "+v.Source+" to "+m.peer, done, total, rate)
+				percent, note := hypervisor.Copied("sending "+v.Source+" to "+m.peer, done, total, rate)
 				j.notifier.notify(percent, note+way)
 			})
 		},
 		Progress: j.notifier.notify,
 	})
 	return stopped(ctx, err)
-}
-
-// MigrateVM is the order to send a VM that is off to another host.
-type MigrateVM struct {
-	VM    fleet.VM
-	Pools []fleet.Pool
-	Order fleet.MigrateOrder
-	// Sent returns the stamp that Sending got for the disk's file in an earlier attempt of this order; empty: it was
-	// not sent.
-	Sent func(disk fleet.LeavingDisk) (stamp string)
-	// Sending receives the stamp of a disk's file before any data is sent. Its error ends the order.
-	Sending func(disk fleet.LeavingDisk, stamp string) error
-	// Send sends a disk and returns once the other host has all of it: at once if it received it in an earlier call.
-	Send func(ctx context.Context, disk fleet.LeavingDisk, pieces transfer.Pieces, size int64) error
-	// Arrived returns once the portal knows that the other host has all disks.
-	Arrived  func(ctx context.Context) error
-	Progress Progress
 }
 
 // migrateVM sends the VM's disks one after the other, and removes the VM once the portal knows that all have arrived.
@@ -153,7 +136,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	ctx, end := untilStopped(ctx, j)
 	defer end()
 	rate := &transfer.Rate{Bytes: order.RateBytes}
-	err := a.hypervisor.MigrateVM(ctx, MigrateVM{
+	err := a.hypervisor.MigrateVM(ctx, hypervisor.MigrateVM{
 		VM: *j.VM, Pools: j.Pools, Order: order,
 		Sent: func(d fleet.LeavingDisk) string { return a.state.sent(d.Transfer) },
 		Sending: func(d fleet.LeavingDisk, stamp string) error {
@@ -166,7 +149,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 			n := slices.Index(order.Disks, d)
 			m := a.newRendezvous(j, d.Transfer, order.ToName)
 			return m.send(ctx, pieces, size, rate, func(done, total, rate int64, way string) {
-				percent, note := Copied(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peer), done, total, rate)
+				percent, note := hypervisor.Copied(fmt.Sprintf("sending disk %d of %d to %s", n+1, len(order.Disks), m.peer), done, total, rate)
 				j.notifier.notify((100*n+percent)/len(order.Disks), note+way)
 			})
 		},
@@ -218,14 +201,4 @@ func (m *stateFile) sent(id fleet.TransferID) string {
 		return m.data.Sent[i].Stamp
 	}
 	return ""
-}
-
-// NotMigratable refuses to send a VM; shared by both backends.
-func NotMigratable(vm, why string, args ...any) error {
-	return fleet.Errorf(fleet.Conflict, "%s does not go to another host: %s", vm, strings.TrimSpace(fmt.Sprintf(why, args...)))
-}
-
-// LeftMeanwhile refuses to remove a VM that changed while it was sent.
-func LeftMeanwhile(vm string) error {
-	return fleet.Errorf(fleet.Conflict, "Somebody started %s, or changed it, while it was being sent. It is where it was; try again.", vm)
 }

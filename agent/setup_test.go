@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -31,7 +32,7 @@ func (p *portal) lastJoin() wire.JoinRequest {
 }
 
 // running starts an agent over a backend; stop ends it and waits. It ends with the test.
-func (p *portal) running(dir string, hv agent.Hypervisor, host machine) (a *agent.Agent, stop func()) {
+func (p *portal) running(dir string, hv hypervisor.Hypervisor, host machine) (a *agent.Agent, stop func()) {
 	p.t.Helper()
 	id, err := agent.OpenIdentity(dir)
 	if err != nil {
@@ -88,7 +89,7 @@ type machine interface {
 	Load(context.Context) (wire.HostMeter, error)
 }
 
-func newRun(t *testing.T, id *agent.Identity, hv agent.Hypervisor, host machine) (*agent.Agent, func(context.Context)) {
+func newRun(t *testing.T, id *agent.Identity, hv hypervisor.Hypervisor, host machine) (*agent.Agent, func(context.Context)) {
 	t.Helper()
 	client, err := id.Client("")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -36,7 +36,7 @@ func (l *lagging) holding(t *testing.T) *heldLook {
 	return h
 }
 
-func (l *lagging) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
+func (l *lagging) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	s, err := l.counted.Snapshot(ctx, on)
 	l.mu.Lock()
 	h := l.hold

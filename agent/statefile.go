@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	"quantix/agent/hypervisor"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -40,7 +42,7 @@ type savedState struct {
 	// sent them.
 	Sent []sentDisk `json:"sent,omitempty"`
 	// Hashed are checksums of volumes, oldest first.
-	Hashed []Hashed `json:"hashed,omitempty"`
+	Hashed []hypervisor.Hashed `json:"hashed,omitempty"`
 	// Frozen are guests that this agent has frozen or is about to freeze: it thaws them even after a restart.
 	Frozen []fleet.VMID `json:"frozen,omitempty"`
 }
@@ -71,7 +73,7 @@ func openStateFile(path string) (*stateFile, error) {
 			return nil, fmt.Errorf("read %s: %w; remove the file to start without it", path, err)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(filepath.Dir(path), poolBookFile)); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(filepath.Dir(path), state.PoolBookFile)); errors.Is(err, fs.ErrNotExist) {
 		// Written by an agent without the pool book: nothing retries the pools that failed there. Without the stored
 		// errors the portal orders them once more.
 		m.data.Pools = nil
@@ -246,7 +248,7 @@ func (m *stateFile) save() error {
 	if err != nil {
 		return err
 	}
-	if err := writeAtomic(m.path, data); err != nil {
+	if err := state.WriteAtomic(m.path, data); err != nil {
 		return fmt.Errorf("keep what was done: %w", err)
 	}
 	return nil
@@ -314,8 +316,8 @@ func (m *stateFile) completeNetworks(s *wire.State, boot string) {
 			n.Error = k.Error
 		case k.Ran != "" && k.Ran == boot:
 			n.ByOthers = true
-			if n.Error == NetworkMissing {
-				n.Error = NetworkRemoved
+			if n.Error == hypervisor.NetworkMissing {
+				n.Error = hypervisor.NetworkRemoved
 			}
 		}
 	}

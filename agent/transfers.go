@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -12,15 +11,6 @@ import (
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
-
-// Arrived is a file received from another host.
-type Arrived struct {
-	Bytes int64
-	Sum   transfer.Sum
-}
-
-// SHA256 returns the sum in hexadecimal, as in reports.
-func (a Arrived) SHA256() string { return hex.EncodeToString(a.Sum[:]) }
 
 // Limits of a transfer.
 const (

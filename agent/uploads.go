@@ -7,15 +7,13 @@ import (
 	"io"
 	"sync"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
 // maxUploads limits the concurrent uploads of a host.
 const maxUploads = 64
-
-// Sent delivers the connections that carry an upload's bytes.
-type Sent <-chan io.ReadWriteCloser
 
 // uploadWaiters connects waiting uploads with incoming connections.
 type uploadWaiters struct {
@@ -86,7 +84,7 @@ func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	defer a.uploads.leave(j.Args.Volume.Upload, at)
-	return a.hypervisor.UploadVolume(ctx, VolumeWork{
+	return a.hypervisor.UploadVolume(ctx, hypervisor.VolumeWork{
 		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID), Sent: at.conns,
 		Whole: func(file string) error {
 			if err := a.state.noteVolume(j.ID, file); err != nil {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -50,11 +50,11 @@ func TestVolumeJobsReportTheirPool(t *testing.T) {
 // forgotten is a host whose first creation is interrupted after the volume exists, and whose deletions wait.
 type forgotten struct {
 	*mock.Host
-	orders  chan agent.VolumeWork
+	orders  chan hypervisor.VolumeWork
 	entered chan bool
 }
 
-func (h forgotten) CreateVolume(_ context.Context, in agent.VolumeWork) error {
+func (h forgotten) CreateVolume(_ context.Context, in hypervisor.VolumeWork) error {
 	h.orders <- in
 	if in.Made != "" {
 		return nil
@@ -65,7 +65,7 @@ func (h forgotten) CreateVolume(_ context.Context, in agent.VolumeWork) error {
 	return errCut
 }
 
-func (h forgotten) DeleteVolume(ctx context.Context, _ agent.VolumeWork) error {
+func (h forgotten) DeleteVolume(ctx context.Context, _ hypervisor.VolumeWork) error {
 	h.entered <- true
 	<-ctx.Done()
 	return ctx.Err()
@@ -75,7 +75,7 @@ func (h forgotten) DeleteVolume(ctx context.Context, _ agent.VolumeWork) error {
 // unknown and not repeated.
 func TestVolumeJobsAfterAgentRestart(t *testing.T) {
 	t.Parallel()
-	p, host := newPortal(t), forgotten{mock.New(mock.Options{Name: "host-1"}), make(chan agent.VolumeWork, 2), make(chan bool, 2)}
+	p, host := newPortal(t), forgotten{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.VolumeWork, 2), make(chan bool, 2)}
 	dir := p.join()
 	_, stop := p.running(dir, host, host.Host)
 	w := volumeWork(fleet.VolumeCreate, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1})

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -15,10 +15,10 @@ import (
 // patient is a host whose copies and wipes run until they are stopped.
 type patient struct {
 	*mock.Host
-	entered chan agent.VolumeWork
+	entered chan hypervisor.VolumeWork
 }
 
-func (h patient) last(ctx context.Context, in agent.VolumeWork) error {
+func (h patient) last(ctx context.Context, in hypervisor.VolumeWork) error {
 	h.entered <- in
 	alive := time.NewTicker(100 * time.Millisecond) // an order without progress would be stopped
 	defer alive.Stop()
@@ -32,16 +32,20 @@ func (h patient) last(ctx context.Context, in agent.VolumeWork) error {
 	}
 }
 
-func (h patient) CloneVolume(ctx context.Context, in agent.VolumeWork) error { return h.last(ctx, in) }
+func (h patient) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
+	return h.last(ctx, in)
+}
 
-func (h patient) WipeVolume(ctx context.Context, in agent.VolumeWork) error { return h.last(ctx, in) }
+func (h patient) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
+	return h.last(ctx, in)
+}
 
 // A cancelled volume order ends when the host learns of it, and reports what it cannot undo. An order that waits for a
 // slot has done nothing.
 func TestVolumeJobsEndWhenCancelled(t *testing.T) {
 	t.Parallel()
 	const words = "Cancelled by ann."
-	p, host := newPortal(t), patient{mock.New(mock.Options{Name: "host-1"}), make(chan agent.VolumeWork, 16)}
+	p, host := newPortal(t), patient{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.VolumeWork, 16)}
 	p.running(p.join(), host, host.Host)
 	p.do(wire.Work{Kind: fleet.PoolApply, Pool: &stock})
 	wipe, clone := volumeWork(fleet.VolumeWipe, "data.raw", fleet.VolumeOrder{}), volumeWork(fleet.VolumeClone, "copy.raw", fleet.VolumeOrder{Source: "data.raw"})

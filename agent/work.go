@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -95,7 +96,7 @@ func (a *Agent) images(vm fleet.VM) error {
 			continue
 		}
 		if h, read := hashed[*d.Image]; read && h.SHA256 != d.ImageSHA256 {
-			return VerifyDiffers(d.Image.Volume, h.SHA256, d.ImageSHA256)
+			return hypervisor.VerifyDiffers(d.Image.Volume, h.SHA256, d.ImageSHA256)
 		}
 	}
 	return nil
@@ -116,7 +117,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 	if err := a.state.noteVMBegun(*j.VM); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
-	return explain(ctx, a.hypervisor.ApplyVM(ctx, Apply{
+	return explain(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.Apply{
 		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: putBack,
 		Stamped: a.state.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.state.createdDisks(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return firstBoot(ctx, a, *j.VM) },

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit"
 )
@@ -20,7 +20,7 @@ func TestStorageFaultsShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path, here := "/pools/"+string(pool), func(i int) string { return "/hosts/" + string(hosts[i]) + "?tab=storage" }
-	kept := agent.RecordedPool{ID: "00000000-0000-7000-8000-00000000aaaa", Path: "/srv/shared-nfs", Place: &agent.Place{Marked: true}}
+	kept := pooldir.RecordedPool{ID: "00000000-0000-7000-8000-00000000aaaa", Path: "/srv/shared-nfs", Place: &pooldir.Place{Marked: true}}
 	failed := func(words string) fleet.PoolStatus { return fleet.PoolStatus{State: fleet.PoolFailed, Error: words} }
 	active := func(words string) fleet.PoolStatus {
 		return fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 1 << 40, AvailableBytes: 1 << 40, Error: words}
@@ -35,10 +35,10 @@ func TestStorageFaultsShown(t *testing.T) {
 		"a read-only remount":   {active("Nothing can be written to /srv/shared-nfs: it is mounted read-only."), []string{"degraded", "Degraded"}},
 		"a device that is gone": {failed("A trial of writing to /srv/shared-nfs and reading it back failed: input/output error"), []string{"host-2 cannot use this pool."}},
 		"an export that is gone": {
-			failed(kept.Judge(agent.Sighting{}).Error()), []string{"host-2 cannot use this pool.", "is gone"},
+			failed(kept.Judge(pooldir.Sighting{}).Error()), []string{"host-2 cannot use this pool.", "is gone"},
 		},
 		"one export by two names": {
-			failed(kept.Judge(agent.Sighting{There: true, Marker: "00000000-0000-7000-8000-00000000bbbb"}).Error()), []string{"host-2 cannot use this pool.", "belongs to another pool"},
+			failed(kept.Judge(pooldir.Sighting{There: true, Marker: "00000000-0000-7000-8000-00000000bbbb"}).Error()), []string{"host-2 cannot use this pool.", "belongs to another pool"},
 		},
 		"storage that hangs": {fleet.PoolStatus{State: fleet.PoolStalled, Error: "The storage has not answered since 12:00 UTC."}, []string{"host-2 cannot use this pool.", "Not answering"}},
 		"a full pool":        {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 2 << 40, UsedBytes: 2 << 40}, []string{"Full: 100 % used"}},

@@ -11,13 +11,13 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // ApplyVM implements agent.Hypervisor. It creates disks first and writes the definition last, so a domain never names
 // an incomplete disk. A disk named by the definition therefore exists and is never created again.
-func (b *Backend) ApplyVM(ctx context.Context, in agent.Apply) error {
+func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	act := "apply " + in.VM.Name
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
 	if err != nil {
@@ -38,7 +38,7 @@ func (b *Backend) ApplyVM(ctx context.Context, in agent.Apply) error {
 
 // shareFiles takes shared locks on the files that the VM's definition will name, so that no volume job changes them
 // meanwhile.
-func (b *Backend) shareFiles(ctx context.Context, in agent.Apply) (files unlockers, err error) {
+func (b *Backend) shareFiles(ctx context.Context, in hypervisor.Apply) (files unlockers, err error) {
 	refs := make([]fleet.Volref, 0, 2*len(in.VM.Spec.Disks)+1)
 	for _, d := range in.VM.Spec.Disks {
 		if refs = append(refs, d.Ref()); d.Image != nil {
@@ -67,7 +67,7 @@ func (b *Backend) shareFiles(ctx context.Context, in agent.Apply) (files unlocke
 type applying struct {
 	*Backend
 	c  *conn
-	in agent.Apply
+	in hypervisor.Apply
 }
 
 func (a *applying) run(ctx context.Context) error {
@@ -79,7 +79,7 @@ func (a *applying) run(ctx context.Context) error {
 		return a.create(ctx)
 	}
 	if old.transient && !a.in.Reapply {
-		return agent.Refusal(agent.Undefined())
+		return hypervisor.Refusal(hypervisor.Undefined())
 	}
 	return a.redefine(ctx, *old)
 }
@@ -107,7 +107,7 @@ func (a *applying) existing(ctx context.Context) (*sighted, error) {
 // create defines a VM without a definition: a new VM, or one whose definition an administrator removed.
 func (a *applying) create(ctx context.Context) error {
 	want := a.in.VM
-	plan := agent.Plan(agent.Applied{}, agent.Defined{}, want, true)
+	plan := hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, want, true)
 	in, err := a.prepare(ctx, nil, nil, plan)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func (a *applying) create(ctx context.Context) error {
 		return err
 	}
 	return a.underName(ctx, func(name string) error {
-		in.name, in.mark = name, a.mark(agent.NewApplied(a.in, name, "", nil), "")
+		in.name, in.mark = name, a.mark(hypervisor.NewApplied(a.in, name, "", nil), "")
 		edit(x, in)
 		addPorts(x)
 		if _, err := tellMTU(ctx, a.c, x); err != nil {
@@ -154,7 +154,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 		}
 	}
 	is := definedOf(x, *was, a.assigned.volumeAt)
-	plan := agent.Plan(*was, is, a.in.VM, a.in.Reapply)
+	plan := hypervisor.Plan(*was, is, a.in.VM, a.in.Reapply)
 	in, err := a.prepare(ctx, &old, was, plan)
 	if err != nil {
 		return err
@@ -175,7 +175,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	if err != nil {
 		return err
 	}
-	in.name, in.mark = old.ref.Name, a.mark(agent.NewApplied(a.in, domain, oldName, was.Pools), old.mark.Mark)
+	in.name, in.mark = old.ref.Name, a.mark(hypervisor.NewApplied(a.in, domain, oldName, was.Pools), old.mark.Mark)
 	edit(x, in)
 	if _, err := tellMTU(ctx, a.c, x); err != nil {
 		return err
@@ -209,14 +209,14 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 }
 
 // assume returns a substitute for the last applied spec if the definition does not record one.
-func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain) (*agent.Applied, error) {
+func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
 	domain, was := a.in.VM.Name, ""
 	if p := old.pending(); p != "" {
 		domain, was = p, old.ref.Name
 	}
-	here := definedOf(x, agent.NewApplied(a.in, domain, was, nil), a.assigned.volumeAt)
+	here := definedOf(x, hypervisor.NewApplied(a.in, domain, was, nil), a.assigned.volumeAt)
 	var failed error
-	out := agent.Assumed(a.in, domain, was, func(d fleet.Disk) bool {
+	out := hypervisor.Assumed(a.in, domain, was, func(d fleet.Disk) bool {
 		if slices.ContainsFunc(here.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) || slices.Contains(a.in.Made, d.Ref()) {
 			return false
 		}
@@ -237,7 +237,7 @@ func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain
 	return &out, failed
 }
 
-func (a *applying) mark(applied agent.Applied, had string) mark {
+func (a *applying) mark(applied hypervisor.Applied, had string) mark {
 	text, err := json.Marshal(applied)
 	if err != nil {
 		panic(err) // cannot happen: the value is plain text and numbers
@@ -247,7 +247,7 @@ func (a *applying) mark(applied agent.Applied, had string) mark {
 
 // prepare resolves the planned changes to paths of this host and creates the disks that were never created. It checks
 // all disks before it creates the first one.
-func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied, plan agent.Edit) (intent, error) {
+func (a *applying) prepare(ctx context.Context, old *sighted, was *hypervisor.Applied, plan hypervisor.Edit) (intent, error) {
 	in, places, missing, err := a.judge(ctx, old, was, plan)
 	if err != nil {
 		return in, err
@@ -267,7 +267,7 @@ func (a *applying) prepare(ctx context.Context, old *sighted, was *agent.Applied
 
 // check looks for one disk and returns false if the disk was never created. It refuses a disk that was created but is
 // now missing.
-func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.Applied) (made bool, err error) {
+func (a *applying) check(ctx context.Context, p place, old *sighted, was *hypervisor.Applied) (made bool, err error) {
 	path := p.path()
 	made = slices.Contains(a.in.Made, p.ref()) || was != nil && slices.ContainsFunc(was.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == p.ref() })
 	named := false
@@ -289,14 +289,14 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
-	case why == agent.FileMissing && p.existing && !made:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, agent.NoVolume(p.volume, p.pool.Name))
-	case why == agent.FileMissing && !made:
+	case why == hypervisor.FileMissing && p.existing && !made:
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, hypervisor.NoVolume(p.volume, p.pool.Name))
+	case why == hypervisor.FileMissing && !made:
 		return false, nil
-	case why == agent.PoolInactive && !made:
+	case why == hypervisor.PoolInactive && !made:
 		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
 	case why != "":
-		return false, agent.Refusal(agent.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
+		return false, hypervisor.Refusal(hypervisor.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
 	case named:
 		return true, nil
 	}
@@ -312,7 +312,7 @@ func (a *applying) check(ctx context.Context, p place, old *sighted, was *agent.
 }
 
 // intent resolves the planned changes to paths of this host.
-func (a *applying) intent(plan agent.Edit) (intent, []place, error) {
+func (a *applying) intent(plan hypervisor.Edit) (intent, []place, error) {
 	in := intent{Edit: plan, spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
 		if n.MAC == "" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
 )
 
@@ -20,7 +20,7 @@ func TestOpenWaitsForLibvirtd(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	if state, err := b.Snapshot(t.Context(), agent.Assigned{}); err == nil || state.Host.Connected {
+	if state, err := b.Snapshot(t.Context(), hypervisor.Assigned{}); err == nil || state.Host.Connected {
 		t.Errorf("without libvirtd the host is %+v, %v", state.Host, err)
 	}
 	changes := b.Changes(t.Context())
@@ -34,7 +34,7 @@ func TestOpenWaitsForLibvirtd(t *testing.T) {
 		case <-deadline:
 			t.Fatal("the backend did not connect to the running libvirtd")
 		}
-		if state, err := b.Snapshot(t.Context(), agent.Assigned{}); err == nil && state.Host.Connected {
+		if state, err := b.Snapshot(t.Context(), hypervisor.Assigned{}); err == nil && state.Host.Connected {
 			return
 		}
 	}

@@ -15,10 +15,12 @@ import (
 	"sync"
 	"time"
 
-	"quantix/agent"
 	"quantix/agent/fetch"
 	machine "quantix/agent/hardware"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/agent/seed"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -34,9 +36,9 @@ const callLimit = 10 * time.Second
 type Options struct {
 	Socket  string            // empty: DefaultSocket
 	Log     *slog.Logger      // nil: slog.Default()
-	Roots   agent.PoolRoots   // directories that may hold pools
-	Book    *agent.PoolBook   // persisted facts about pools; nil: start empty
-	Filters *agent.FilterBook // persisted facts about network filters; nil: start empty
+	Roots   pooldir.PoolRoots // directories that may hold pools
+	Book    *state.PoolBook   // persisted facts about pools; nil: start empty
+	Filters *state.FilterBook // persisted facts about network filters; nil: start empty
 	Fetch   *fetch.Client     // HTTP client for downloads; nil: a client for public addresses only
 	Seeds   seed.Store        // first-boot seeds of guests
 	Devices machine.Devices   // host devices that guests use
@@ -71,13 +73,13 @@ type Backend struct {
 	pools         poolWatches
 	nets          networkWatch
 	filterLocks   locks[fleet.SecurityGroupID]
-	filters       *agent.FilterBook
+	filters       *state.FilterBook
 	filterMu      sync.Mutex // held while a filter is written and recorded, or compared with the record
 	changed       watch[map[string]string]
 	caps          watch[capabilities]
 
 	metering watch[[]wire.Meter]
-	counting watch[[]agent.CountedNIC]
+	counting watch[[]hypervisor.CountedNIC]
 
 	mu      sync.Mutex
 	reader  *conn // nil while libvirtd is unreachable; lost has the reason
@@ -86,7 +88,7 @@ type Backend struct {
 	last    *wire.State // the host state that the newest Snapshot returned
 }
 
-var _ agent.Hypervisor = (*Backend)(nil)
+var _ hypervisor.Hypervisor = (*Backend)(nil)
 
 // Open connects to libvirtd. If libvirtd is unreachable, now or later, the backend retries, first quickly and then
 // every second. After a power failure the agent may start before libvirtd, so Open does not fail for that.
@@ -98,14 +100,14 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		o.Log = slog.Default()
 	}
 	if o.Book == nil {
-		book, err := agent.OpenPoolBook("")
+		book, err := state.OpenPoolBook("")
 		if err != nil {
 			return nil, err
 		}
 		o.Book = book
 	}
 	if o.Filters == nil {
-		book, err := agent.OpenFilterBook("")
+		book, err := state.OpenFilterBook("")
 		if err != nil {
 			return nil, err
 		}

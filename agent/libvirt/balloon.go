@@ -6,12 +6,12 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // Balloons implements agent.Hypervisor.
-func (b *Backend) Balloons(ctx context.Context) (out []agent.Balloon, err error) {
+func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err error) {
 	err = b.order(ctx, func(ctx context.Context, c *conn) error {
 		const what = golibvirt.DomainStatsState | golibvirt.DomainStatsBalloon
 		const which = golibvirt.ConnectGetAllDomainsStatsActive | golibvirt.ConnectGetAllDomainsStatsNowait
@@ -29,7 +29,7 @@ func (b *Backend) Balloons(ctx context.Context) (out []agent.Balloon, err error)
 			case err != nil:
 				return err
 			case golibvirt.DomainState(p[golibvirt.DomainStatsStateState]) == golibvirt.DomainRunning && d.minMiB() > 0:
-				out = append(out, agent.Balloon{ID: d.id, HasMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMiB(), MaxMiB: d.maxMiB()})
+				out = append(out, hypervisor.Balloon{ID: d.id, HasMiB: int(p["balloon.current"] / 1024), MinMiB: d.minMiB(), MaxMiB: d.maxMiB()})
 			}
 		}
 		return nil

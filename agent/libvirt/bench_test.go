@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/goals"
 )
@@ -34,12 +34,12 @@ func BenchmarkSnapshot(b *testing.B) {
 		})
 	}
 	begun := time.Now()
-	if _, err := hv.Snapshot(b.Context(), agent.Assigned{}); err != nil {
+	if _, err := hv.Snapshot(b.Context(), hypervisor.Assigned{}); err != nil {
 		b.Fatal(err)
 	}
 	first := time.Since(begun)
 	for b.Loop() {
-		if _, err := hv.Snapshot(b.Context(), agent.Assigned{}); err != nil {
+		if _, err := hv.Snapshot(b.Context(), hypervisor.Assigned{}); err != nil {
 			b.Fatal(err)
 		}
 	}

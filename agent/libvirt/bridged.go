@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 )
 
 // bridgedPackets is the directory of the kernel settings that pass bridged traffic to iptables and ip6tables. The
@@ -18,7 +18,7 @@ const bridgedPackets = "/proc/sys/net/bridge"
 func bridgeFilteringOff(dir string) error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.TrimSpace(string(text)) == "0" {
-			return agent.PacketsUnseen(name)
+			return hypervisor.PacketsUnseen(name)
 		}
 	}
 	return nil

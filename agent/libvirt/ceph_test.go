@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -241,7 +241,7 @@ func TestRBD(t *testing.T) {
 	}
 	f.ok(b.DeleteVolume(t.Context(), f.work("copy", fleet.VolumeOrder{})))
 	for range 2 {
-		f.ok(b.CreateVolume(t.Context(), agent.VolumeWork{Pool: p, Name: "gone", Order: fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20}, Whole: func(string) error { return nil }, Progress: func(int, string) {}}))
+		f.ok(b.CreateVolume(t.Context(), hypervisor.VolumeWork{Pool: p, Name: "gone", Order: fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20}, Whole: func(string) error { return nil }, Progress: func(int, string) {}}))
 		f.ok(b.DeleteVolume(t.Context(), f.work("gone", fleet.VolumeOrder{})))
 		f.ok(b.DeleteVolume(t.Context(), f.work("gone", fleet.VolumeOrder{})))
 	}
@@ -300,7 +300,7 @@ func TestRBD(t *testing.T) {
 	cancel()
 	waitFor(t, "the pool is stalled", func() bool {
 		// A check that waits for the storage gets the library's error after 30 s, and never sees a stalled pool.
-		s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{p, beside.pool}})
+		s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{p, beside.pool}})
 		for _, r := range s.Pools {
 			if err == nil && r.ID == beside.pool.ID && r.Status.State != fleet.PoolActive {
 				t.Errorf("the other pool is %+v", r.Status)

@@ -15,7 +15,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -23,64 +23,64 @@ import (
 const maxScreenshot = 64 << 20
 
 // CheckGuest implements agent.Hypervisor. It changes nothing and wakes no subscriber.
-func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
+func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.Sign, error) {
 	ctx, cancel := b.alive(ctx)
 	defer cancel()
 	s, err := b.see(ctx, id)
 	switch {
 	case is(err, golibvirt.ErrNoDomain):
-		return agent.Sign{}, noDomain(id)
+		return hypervisor.Sign{}, noDomain(id)
 	case err != nil:
-		return agent.Sign{}, err
+		return hypervisor.Sign{}, err
 	case !s.ours:
-		return agent.Sign{}, notOurs()
+		return hypervisor.Sign{}, notOurs()
 	case s.live == nil:
-		return agent.Sign{}, agent.ErrNotRunning
+		return hypervisor.Sign{}, hypervisor.ErrNotRunning
 	}
 	switch check.Kind {
 	case fleet.HealthTCP, fleet.HealthHTTP:
 		reach := reachable(b.addresses.sight().value[id], neighbours())
-		return agent.AskPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirst(ctx, reach, port) })
+		return hypervisor.AskPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirst(ctx, reach, port) })
 	case fleet.HealthWatchdog:
-		return agent.Sign{Said: "It is fed.", Mark: b.watchdogs.mark(s.ref.UUID)}, nil
+		return hypervisor.Sign{Said: "It is fed.", Mark: b.watchdogs.mark(s.ref.UUID)}, nil
 	}
 	c, err := dial(ctx, b.socket)
 	if err != nil {
-		return agent.Sign{}, err
+		return hypervisor.Sign{}, err
 	}
 	defer c.hangUp()
 	if check.Kind == fleet.HealthScreen {
 		return screenOf(ctx, c, s)
 	}
 	if s.live.parts.Devices.GuestAgent == "none" {
-		return agent.Sign{}, agent.Unsure("The guest that runs has no channel for an agent.")
+		return hypervisor.Sign{}, hypervisor.Unsure("The guest that runs has no channel for an agent.")
 	}
 	if !s.agent {
-		return agent.Sign{}, errSilent
+		return hypervisor.Sign{}, errSilent
 	}
 	if check.Kind == fleet.HealthExec {
 		return b.execs.check(ctx, asker(ctx, c, s), s, check)
 	}
 	limit := time.Duration(check.Timeout) * time.Second
 	if _, err := askGuest[struct{}](asker(ctx, c, s), limit, "guest-ping", nil); errors.Is(err, errSilent) {
-		return agent.Sign{}, errSilent
+		return hypervisor.Sign{}, errSilent
 	} else if err != nil {
-		return agent.Sign{}, err
+		return hypervisor.Sign{}, err
 	}
-	return agent.Sign{Said: "It answers."}, nil
+	return hypervisor.Sign{Said: "It answers."}, nil
 }
 
 // screenOf returns a checksum of the picture on the guest's first screen.
-func screenOf(ctx context.Context, c *conn, s sighted) (agent.Sign, error) {
+func screenOf(ctx context.Context, c *conn, s sighted) (hypervisor.Sign, error) {
 	h := sha256.New()
 	sum := &screenshot{h: h.Write}
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
 	// go-libvirt consumes the end of the picture as a message header and then fails to decode the rest. The picture is
 	// complete by then.
 	if complete := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !complete {
-		return agent.Sign{}, agent.Unsure("Its screen cannot be read: " + err.Error())
+		return hypervisor.Sign{}, hypervisor.Unsure("Its screen cannot be read: " + err.Error())
 	}
-	return agent.Sign{Said: "It changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil
+	return hypervisor.Sign{Said: "It changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
 // screenshot feeds a picture to a hash. It fails after maxScreenshot bytes.
@@ -131,7 +131,7 @@ func reachable(seen cards, arp []neighbour) []reach {
 // dialFirst connects to the first address that accepts. It shares the remaining time among the addresses.
 func dialFirst(ctx context.Context, all []reach, port int) (net.Conn, error) {
 	if len(all) == 0 {
-		return nil, agent.Unsure("Its host knows no address of its NICs, neither from a DHCP lease nor from ARP.")
+		return nil, hypervisor.Unsure("Its host knows no address of its NICs, neither from a DHCP lease nor from ARP.")
 	}
 	var first error
 	for i, to := range all {

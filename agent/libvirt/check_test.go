@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -83,7 +83,7 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 	defer cancel()
 	ask := func(path string, status int) error {
 		check := fleet.HealthCheck{Kind: fleet.HealthHTTP, Port: at.Port, Path: path, Status: status}.Usual()
-		_, err := agent.AskPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) {
+		_, err := hypervisor.AskPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) {
 			return dialFirst(ctx, []reach{{ip: at.IP}}, port)
 		})
 		return err
@@ -100,7 +100,7 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 		t.Errorf("unexpected status: %v", err)
 	}
 	l.Close()
-	var unsure agent.Unsure
+	var unsure hypervisor.Unsure
 	if err := ask("/", 0); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "127.0.0.1") {
 		t.Errorf("closed port: %v", err)
 	}

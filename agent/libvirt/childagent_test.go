@@ -15,8 +15,9 @@ import (
 	"sync"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 )
 
@@ -77,7 +78,7 @@ func runChild(socket string) error {
 	if err := json.Unmarshal(line, &o); err != nil {
 		return err
 	}
-	known, err := agent.OpenPoolBook(o.Book)
+	known, err := state.OpenPoolBook(o.Book)
 	if err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func runChild(socket string) error {
 }
 
 // do runs the job as an agent does and reports its steps to c, which may be nil.
-func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) error {
+func (o childOrder) do(ctx context.Context, hv hypervisor.Hypervisor, c *teller) error {
 	tell := func(line string) {
 		if c != nil {
 			c.ask(line)
@@ -106,7 +107,7 @@ func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) erro
 		return hv.DeleteVM(ctx, *o.VM, o.Pools, true)
 	}
 	if o.VM != nil {
-		return hv.ApplyVM(ctx, agent.Apply{
+		return hv.ApplyVM(ctx, hypervisor.Apply{
 			VM: *o.VM, Pools: o.Pools, Made: o.Made, Progress: progress,
 			FirstBoot: func(context.Context) (map[string][]byte, error) {
 				tell(childStep + "fetching what the guest reads first")
@@ -119,10 +120,10 @@ func (o childOrder) do(ctx context.Context, hv agent.Hypervisor, c *teller) erro
 			},
 		})
 	}
-	in := agent.VolumeWork{
+	in := hypervisor.VolumeWork{
 		Pool: o.Pool, Name: o.Name, Order: *o.Volume, Source: o.Source, Made: o.File, Progress: progress,
 		Whole:  func(file string) error { tell(childWhole + file); return nil },
-		Hashed: func(...agent.Hashed) error { tell(childStep + "keeping the checksum in mind"); return nil },
+		Hashed: func(...hypervisor.Hashed) error { tell(childStep + "keeping the checksum in mind"); return nil },
 	}
 	switch o.Kind {
 	case fleet.VolumeCopy:

@@ -13,7 +13,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -50,14 +50,14 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	defer cancel()
 	raw, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, agent.Away(fmt.Errorf("connect to libvirt: %w", err))
+		return nil, hypervisor.Away(fmt.Errorf("connect to libvirt: %w", err))
 	}
 	sock := &watchedConn{Conn: raw, gone: make(chan struct{})}
 	c := &conn{rpc: golibvirt.NewWithDialer(dialer{sock}), sock: sock}
 	err = c.do(ctx, func(l *golibvirt.Libvirt) error { return l.ConnectToURI(golibvirt.QEMUSystem) })
 	if err != nil {
 		c.close()
-		return nil, agent.Away(fmt.Errorf("connect to libvirt: %w", err))
+		return nil, hypervisor.Away(fmt.Errorf("connect to libvirt: %w", err))
 	}
 	return c, nil
 }
@@ -109,11 +109,11 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 		if !c.shared {
 			c.close()
 		}
-		return none, agent.Away(fmt.Errorf("libvirt did not answer in time: %w", ctx.Err()))
+		return none, hypervisor.Away(fmt.Errorf("libvirt did not answer in time: %w", ctx.Err()))
 	}
 }
 
-var errLost = agent.Away(errors.New("the connection to libvirt was lost"))
+var errLost = hypervisor.Away(errors.New("the connection to libvirt was lost"))
 
 func inWords(err error) error {
 	var libvirtErr golibvirt.Error
@@ -121,7 +121,7 @@ func inWords(err error) error {
 	case err == nil:
 		return nil
 	case is(err, golibvirt.ErrOperationTimeout): // QEMU does not answer libvirt
-		return agent.Away(fmt.Errorf("libvirt: %w", err))
+		return hypervisor.Away(fmt.Errorf("libvirt: %w", err))
 	case errors.As(err, &libvirtErr):
 		return fmt.Errorf("libvirt: %w", err)
 	case errors.Is(err, golibvirt.ErrInterrupted), errors.Is(err, syscall.EINVAL), errors.Is(err, net.ErrClosed), errors.Is(err, syscall.EPIPE):
@@ -140,7 +140,7 @@ func is(err error, code golibvirt.ErrorNumber) bool {
 // be parsed. Otherwise libvirt is unreachable.
 func ofOne(err error) bool {
 	err = inWords(err)
-	return err != nil && (answered(err) || !errors.Is(err, agent.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
+	return err != nil && (answered(err) || !errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
 }
 
 // answered reports whether err is an answer of libvirt and not a failure to reach libvirt.

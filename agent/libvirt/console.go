@@ -7,7 +7,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +24,7 @@ func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) 
 		return nil, fmt.Errorf("open console: %w", err)
 	}
 	if s.live == nil {
-		return nil, fmt.Errorf("open console of %s: %w", s.ref.Name, agent.ErrNotRunning)
+		return nil, fmt.Errorf("open console of %s: %w", s.ref.Name, hypervisor.ErrNotRunning)
 	}
 	if s.vnc.address == "" {
 		return nil, fleet.Errorf(fleet.Conflict, "%s has no VNC display. Add one to its definition and restart it.", s.ref.Name)

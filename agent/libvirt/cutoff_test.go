@@ -13,9 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
+	"quantix/agent/pooldir"
 	"quantix/agent/seed"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/tier"
 )
@@ -35,7 +37,7 @@ type cutter struct {
 func newCutter(t *testing.T) *cutter {
 	t.Helper()
 	path := t.TempDir()
-	b := openWith(t, libvirt.DefaultSocket, must(agent.OpenPoolBook(path)))
+	b := openWith(t, libvirt.DefaultSocket, must(state.OpenPoolBook(path)))
 	t.Cleanup(func() { b.Close() })
 	return &cutter{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
 }
@@ -172,8 +174,8 @@ func (c *cutter) again(when string, o childOrder) {
 func (c *cutter) back() {
 	c.t.Helper()
 	waitFor(c.t, "the backend has reconnected to libvirt", func() bool {
-		_, err := c.Snapshot(c.t.Context(), agent.Assigned{})
-		s, _ := c.Snapshot(c.t.Context(), agent.Assigned{})
+		_, err := c.Snapshot(c.t.Context(), hypervisor.Assigned{})
+		s, _ := c.Snapshot(c.t.Context(), hypervisor.Assigned{})
 		return err == nil && s.Host.Connected
 	})
 }
@@ -224,7 +226,7 @@ func (c *cutter) wantFiles(when string, names ...string) {
 	c.t.Helper()
 	var have []string
 	for _, e := range must(os.ReadDir(c.pool.Spec.Path)) {
-		if e.Name() != agent.PoolMarker {
+		if e.Name() != pooldir.PoolMarker {
 			have = append(have, e.Name())
 		}
 	}

@@ -9,14 +9,14 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // definedOf translates a definition into a spec. applied tells which devices belong to the spec. Devices added by
 // somebody else are left out.
-func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string) *fleet.Volref) agent.Defined {
-	out := agent.Defined{Domain: x.Name, Odd: map[string]string{}, Spec: fleet.VMSpec{
+func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(string) *fleet.Volref) hypervisor.Defined {
+	out := hypervisor.Defined{Domain: x.Name, Odd: map[string]string{}, Spec: fleet.VMSpec{
 		CPUs: cpusOf(x), MemoryMiB: int(memoryKiB(x) / 1024), Firmware: firmwareOf(x),
 	}}
 	if x.Devices == nil {
@@ -68,7 +68,7 @@ func definedOf(x *libvirtxml.Domain, applied agent.Applied, volumeAt func(string
 	return out
 }
 
-func definedDisks(disks []libvirtxml.DomainDisk, applied agent.Applied, odd map[string]string) []fleet.Disk {
+func definedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.Applied, odd map[string]string) []fleet.Disk {
 	var out []fleet.Disk
 	var labels []string
 	stray := false
@@ -91,7 +91,7 @@ func definedDisks(disks []libvirtxml.DomainDisk, applied agent.Applied, odd map[
 	return out
 }
 
-func definedNICs(interfaces []libvirtxml.DomainInterface, applied agent.Applied, odd map[string]string) []fleet.NIC {
+func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.Applied, odd map[string]string) []fleet.NIC {
 	var out []fleet.NIC
 	var labels []string
 	foreign := false
@@ -128,7 +128,7 @@ func definedNICs(interfaces []libvirtxml.DomainInterface, applied agent.Applied,
 }
 
 // pathIn returns the volume's path at the time it was applied, or "" if unknown.
-func pathIn(applied agent.Applied, ref fleet.Volref) string {
+func pathIn(applied hypervisor.Applied, ref fleet.Volref) string {
 	p, ok := applied.Pools[ref.PoolID]
 	switch {
 	case ok && p.Spec != nil && blocksOf(*p.Spec) != nil:

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/goals"
@@ -42,12 +42,12 @@ func BenchmarkDefinition(b *testing.B) {
 // writeDefinition returns the time to apply the spec and the time to marshal the XML.
 func writeDefinition(b *testing.B, vm fleet.VM) (spec, xml time.Duration) {
 	began := time.Now()
-	a := applying{in: agent.Apply{VM: vm}}
-	in := intent{Edit: agent.Plan(agent.Applied{}, agent.Defined{}, vm, true), name: vm.Name, spec: vm.Spec}
+	a := applying{in: hypervisor.Apply{VM: vm}}
+	in := intent{Edit: hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true), name: vm.Name, spec: vm.Spec}
 	for _, d := range vm.Spec.Disks {
 		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
 	}
-	in.mark = a.mark(agent.NewApplied(a.in, vm.Name, "", nil), "")
+	in.mark = a.mark(hypervisor.NewApplied(a.in, vm.Name, "", nil), "")
 	x := newDefinition(vm.ID, "x86_64", q35, kind{accelerator: "kvm"})
 	edit(x, in)
 	addPorts(x)

@@ -11,7 +11,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -29,7 +29,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 			return err
 		}
 		if tree != nil && len(tree.Active) > 0 && !disks {
-			return agent.DeletesTheirOwn(vm.Name)
+			return hypervisor.DeletesTheirOwn(vm.Name)
 		}
 		release, err := b.ownSnapshots(vm)
 		if err != nil {
@@ -38,7 +38,7 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 		defer release()
 		var places []place
 		if disks {
-			files, err := b.shareFiles(ctx, agent.Apply{VM: vm, Pools: pools})
+			files, err := b.shareFiles(ctx, hypervisor.Apply{VM: vm, Pools: pools})
 			if err != nil {
 				return err
 			}

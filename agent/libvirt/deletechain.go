@@ -10,7 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -34,7 +34,7 @@ func (d *domain) overlaidBy() (out []fleet.Overlay) {
 
 // recordOverlays records the virsh overlays and snapshot files that are deleted together with the VM's disks. It runs
 // before the domain is undefined, because only the definition names them.
-func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *agent.SnapTree, disks bool) (*agent.SnapTree, error) {
+func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *hypervisor.SnapTree, disks bool) (*hypervisor.SnapTree, error) {
 	if !disks {
 		if tree != nil {
 			tree.Doomed = nil
@@ -61,7 +61,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 	case tree == nil && len(doomed) == 0:
 		return nil, nil
 	case tree == nil:
-		tree = &agent.SnapTree{VM: vm.ID}
+		tree = &hypervisor.SnapTree{VM: vm.ID}
 	}
 	tree.Doomed = doomed
 	if err := writeTree(tree); err != nil {
@@ -73,7 +73,7 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 // overlays returns all files that somebody put on top of the VM's disks without Quantix, and the files of virsh
 // snapshots. Without these files the disks lose their current content, so both are deleted together. It refuses if the
 // deletion would leave files behind.
-func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []place, tree *agent.SnapTree) ([]string, error) {
+func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []place, tree *hypervisor.SnapTree) ([]string, error) {
 	defined := []*libvirtxml.Domain{}
 	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
 		x, err := readXML(ctx, c, ref, flags)
@@ -101,7 +101,7 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 				return nil, err
 			}
 			if above == nil {
-				return nil, agent.LeavesOldFiles(vm.Name, pathOf(d), "does not stand on "+p.volume)
+				return nil, hypervisor.LeavesOldFiles(vm.Name, pathOf(d), "does not stand on "+p.volume)
 			}
 			out = append(out, above...)
 		}
@@ -184,17 +184,17 @@ func (b *Backend) deletableFiles(ctx context.Context, c *conn, vm fleet.VM, file
 	for _, f := range files {
 		dir, _, inPool := b.pools.book.Holding(f)
 		if !inPool || filepath.Dir(f) != filepath.Clean(dir) {
-			return agent.LeavesOldFiles(vm.Name, f, "lies outside of the host's pools")
+			return hypervisor.LeavesOldFiles(vm.Name, f, "lies outside of the host's pools")
 		}
 		if is, err := within(ctx, func() (overlay, error) { return b.overlayAt(f, false) }); err != nil || is == asReplaced {
-			return cmpErr(err, agent.LeavesOldFiles(vm.Name, f, "is no plain file"))
+			return cmpErr(err, hypervisor.LeavesOldFiles(vm.Name, f, "is no plain file"))
 		}
 		user, err := b.userOf(ctx, all, vm.ID, place{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
 		if err != nil {
 			return err
 		}
 		if user != "" {
-			return agent.LeavesOldFiles(vm.Name, f, "is in use by another VM of the host")
+			return hypervisor.LeavesOldFiles(vm.Name, f, "is in use by another VM of the host")
 		}
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -30,7 +30,7 @@ func TestDeleteVMRemovesVirshOverlays(t *testing.T) {
 	entries, err := os.ReadDir(f.pool.Spec.Path)
 	f.ok(err)
 	for _, e := range entries {
-		if e.Name() != agent.PoolMarker {
+		if e.Name() != pooldir.PoolMarker {
 			t.Errorf("%s is left", e.Name())
 		}
 	}

@@ -7,7 +7,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -350,8 +350,8 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 }
 
 // setOf returns the planned change of a device of the definition, or nil.
-func setOf[T any](all []agent.Set[T], is func(T) bool) *agent.Set[T] {
-	i := slices.IndexFunc(all, func(s agent.Set[T]) bool { return is(s.Device) })
+func setOf[T any](all []hypervisor.Set[T], is func(T) bool) *hypervisor.Set[T] {
+	i := slices.IndexFunc(all, func(s hypervisor.Set[T]) bool { return is(s.Device) })
 	if i < 0 {
 		return nil
 	}

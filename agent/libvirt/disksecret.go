@@ -10,7 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -89,7 +89,7 @@ func (b *Backend) dropGoneSecrets(ctx context.Context, c *conn, disks []fleet.Di
 			continue
 		}
 		why, err := b.absent(ctx, c, p.pool.Name, p.path())
-		if err != nil || why != agent.FileMissing { // an inactive pool does not prove that the file is missing
+		if err != nil || why != hypervisor.FileMissing { // an inactive pool does not prove that the file is missing
 			continue
 		}
 		failed = errors.Join(failed, b.dropDiskSecret(ctx, c, d.Ref()))

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -29,8 +29,8 @@ type domain struct {
 	id          fleet.VMID
 	ours        bool // it carries Quantix's mark for this UUID
 	mark        mark
-	secret      string         // the mark's secret: of the running guest, otherwise of the definition
-	applied     *agent.Applied // nil: an older agent recorded none
+	secret      string              // the mark's secret: of the running guest, otherwise of the definition
+	applied     *hypervisor.Applied // nil: an older agent recorded none
 	drift       []fleet.Drift
 	transient   bool       // it runs without a persistent definition
 	spec        []specDisk // the spec's disks that are in the definition
@@ -44,11 +44,11 @@ type domain struct {
 	launch      *fleet.LaunchInfo // of a running guest with encrypted memory
 	startedAt   *time.Time
 	readAt      time.Time
-	tree        *agent.SnapTree // its snapshots; nil: none
-	noTree      string          // why the snapshots are unknown; empty: they are known
-	others      []string        // names of snapshots made with virsh
-	unread      error           // why the definition cannot be read now; nil: readable
-	file        fileStamp       // of the persistent definition's file
+	tree        *hypervisor.SnapTree // its snapshots; nil: none
+	noTree      string               // why the snapshots are unknown; empty: they are known
+	others      []string             // names of snapshots made with virsh
+	unread      error                // why the definition cannot be read now; nil: readable
+	file        fileStamp            // of the persistent definition's file
 }
 
 // now returns the current hardware: of the running guest, otherwise of the definition.
@@ -266,7 +266,7 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 	// A live definition includes backing files read from disk headers. An inactive one is written back, so its text
 	// must not change.
 	if flags&golibvirt.DomainXMLInactive == 0 {
-		text = agent.Legible(text)
+		text = hypervisor.Legible(text)
 	}
 	if err := x.Unmarshal(text); err != nil {
 		return x, err

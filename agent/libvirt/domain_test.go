@@ -11,8 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -230,7 +231,7 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 		t.Fatalf("the definition has no record of the applied spec:\n%s", xml)
 	}
 	edit(t, id, xml[from:to+len("</quantix:applied>")], "")
-	_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+	_, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
 	f.ok(err)
 	st, _, err := f.VM(t.Context(), vm.ID)
 	f.ok(err)
@@ -300,7 +301,7 @@ func TestFullPoolIsReportedAsGuestFault(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
-	mark := filepath.Join(f.pool.Spec.Path, agent.PoolMarker)
+	mark := filepath.Join(f.pool.Spec.Path, pooldir.PoolMarker)
 	marker, err := os.ReadFile(mark)
 	f.ok(err)
 	run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "none", f.pool.Spec.Path)

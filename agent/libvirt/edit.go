@@ -9,7 +9,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -28,7 +28,7 @@ const nvramDir = "/var/lib/libvirt/qemu/nvram"
 
 // intent is the content to write into a definition, with paths of this host.
 type intent struct {
-	agent.Edit
+	hypervisor.Edit
 	name  string
 	mark  mark
 	spec  fleet.VMSpec

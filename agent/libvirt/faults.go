@@ -12,7 +12,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -27,7 +27,7 @@ type specDisk struct {
 
 // specDisks returns the definition's disks that belong to the applied spec, in the spec's order. If applied is nil, it
 // returns the disks with Quantix's alias.
-func specDisks(x *libvirtxml.Domain, applied *agent.Applied, volumeAt func(string) *fleet.Volref) []specDisk {
+func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(string) *fleet.Volref) []specDisk {
 	if x.Devices == nil {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (d specDisk) volume() *fleet.Volref {
 }
 
 func (d specDisk) fault(why string) fleet.Fault {
-	return agent.MissingDisk(d.number, d.ref, d.pool, hostname(), why)
+	return hypervisor.MissingDisk(d.number, d.ref, d.pool, hostname(), why)
 }
 
 func hostname() string {
@@ -108,7 +108,7 @@ func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fl
 func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 	var out []fleet.Fault
 	if s.unread != nil {
-		out = append(out, agent.Unread(s.unread))
+		out = append(out, hypervisor.Unread(s.unread))
 	}
 	if !s.ours {
 		return out
@@ -116,11 +116,11 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 	for _, d := range s.spec {
 		switch {
 		case b.pools.seenInactive(d.pool):
-			out = append(out, d.fault(agent.PoolInactive))
+			out = append(out, d.fault(hypervisor.PoolInactive))
 		case sizes[d.path].is == fileMissing:
-			out = append(out, d.fault(agent.FileMissing))
+			out = append(out, d.fault(hypervisor.FileMissing))
 		case sizes[d.path].is == fileReplaced:
-			out = append(out, d.fault(agent.FileReplaced))
+			out = append(out, d.fault(hypervisor.FileReplaced))
 		}
 	}
 	out = append(out, replacedMedia(s, sizes)...)
@@ -128,10 +128,10 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 		out = append(out, b.ioErrors.fault(s))
 	}
 	if pid, kept := b.orphan(s); pid != 0 {
-		out = append(out, agent.Lost(pid, kept))
+		out = append(out, hypervisor.Lost(pid, kept))
 	}
 	if s.transient {
-		out = append(out, agent.Undefined())
+		out = append(out, hypervisor.Undefined())
 	}
 	return out
 }
@@ -154,20 +154,20 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 	if pool != "" {
 		switch err := b.pools.answers(pool); {
 		case fleet.CodeOf(err) == fleet.Conflict:
-			return agent.PoolElsewhere, nil
+			return hypervisor.PoolElsewhere, nil
 		case err != nil:
 			return "", err
 		}
 		active, err := poolActive(ctx, c, pool)
 		if err != nil || !active {
 			b.pools.changed(pool)
-			return agent.PoolInactive, err
+			return hypervisor.PoolInactive, err
 		}
 	}
 	if at, volume, ok := b.assigned.blockAt(path); ok && at.Name == pool {
 		there, err := b.blockIn(ctx, c, place{pool: at, volume: volume})
 		if err == nil && !there {
-			return agent.VolumeMissing, nil
+			return hypervisor.VolumeMissing, nil
 		}
 		return "", err
 	}
@@ -178,13 +178,13 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 	if err != nil {
 		return "", err
 	}
-	why := agent.FileMissing
+	why := hypervisor.FileMissing
 	if there {
 		is, err := within(ctx, func() (overlay, error) { return b.overlayAt(path, false) })
 		if err != nil || is == asExpected {
 			return "", err
 		}
-		why = agent.FileReplaced
+		why = hypervisor.FileReplaced
 	}
 	b.disks.expire(filepath.Dir(path))
 	return why, nil
@@ -214,7 +214,7 @@ func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
 			return err
 		}
 		if why != "" {
-			return agent.Refusal(d.fault(why))
+			return hypervisor.Refusal(d.fault(why))
 		}
 	}
 	return nil
@@ -258,5 +258,5 @@ func (e *ioErrors) fault(s sighted) fleet.Fault {
 			which += fmt.Sprintf(" (pool %s, volume %s)", d.pool, d.ref.Volume)
 		}
 	}
-	return agent.StorageFault(which, ref, m.Reason == "enospc")
+	return hypervisor.StorageFault(which, ref, m.Reason == "enospc")
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -97,7 +97,7 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 		begin: func(string) childOrder {
 			vm := encrypted()
 			sealed.lay(c, secret)
-			c.ok(c.ApplyVM(t.Context(), agent.Apply{VM: vm, Pools: pools, Made: []fleet.Volref{secret.Ref()}, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}))
+			c.ok(c.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Pools: pools, Made: []fleet.Volref{secret.Ref()}, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}))
 			return childOrder{Book: c.book, VM: &vm, Pools: pools, Gone: true}
 		},
 		between: between,

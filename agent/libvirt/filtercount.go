@@ -15,7 +15,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -28,7 +28,7 @@ const (
 // FilterCounts implements agent.Hypervisor. libvirt implements filters with iptables, ip6tables and ebtables. Its
 // chains have the name of the NIC's host device, and its rule comments have Quantix's rule IDs. The programs run only
 // if at least one NIC has a filter.
-func (b *Backend) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) {
+func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
 	}
@@ -44,7 +44,7 @@ func (b *Backend) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) 
 	return s.value, nil
 }
 
-func (b *Backend) readCounts() ([]agent.CountedNIC, error) {
+func (b *Backend) readCounts() ([]hypervisor.CountedNIC, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
 		return nil, err
@@ -60,12 +60,12 @@ func (b *Backend) readCounts() ([]agent.CountedNIC, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []agent.CountedNIC
+	var out []hypervisor.CountedNIC
 	at := map[string]int{} // index in out, by the NIC's host device
 	for _, x := range bound {
-		if vm, mac, ours := agent.NICOfFilter(x.Filtername); ours {
+		if vm, mac, ours := hypervisor.NICOfFilter(x.Filtername); ours {
 			at[x.Portdev] = len(out)
-			out = append(out, agent.CountedNIC{VM: vm, MAC: mac, Chains: map[string]map[string]fleet.PassCount{}})
+			out = append(out, hypervisor.CountedNIC{VM: vm, MAC: mac, Chains: map[string]map[string]fleet.PassCount{}})
 		}
 	}
 	if len(out) == 0 {
@@ -123,13 +123,13 @@ func readIPTables(listed []byte, each countFunc) {
 			return
 		}
 		if match := comment.FindStringSubmatch(rest); match != nil {
-			if id := agent.RuleOf(match[1]); id != "" {
+			if id := hypervisor.RuleOf(match[1]); id != "" {
 				each(at[2], at[1], id, n)
 			}
 			return
 		}
 		if strings.HasSuffix(rest, "-j DROP") {
-			each(at[2], at[1], agent.Dropped, n)
+			each(at[2], at[1], hypervisor.Dropped, n)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func readIPTables(listed []byte, each countFunc) {
 func readEbtables(listed []byte, each countFunc) {
 	lines(listed, func(n fleet.PassCount, chain, rest string) {
 		if at := ofEbtables.FindStringSubmatch(chain); at != nil && strings.HasSuffix(rest, "-j DROP") {
-			each(at[2], chain, agent.Spoofed, n)
+			each(at[2], chain, hypervisor.Spoofed, n)
 		}
 	})
 }

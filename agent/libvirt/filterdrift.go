@@ -11,7 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -66,17 +66,17 @@ func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (mess
 	}
 	ref, err := findFilter(ctx, c, name)
 	if is(err, golibvirt.ErrNoNwfilter) {
-		return agent.FilterGone(name), nil
+		return hypervisor.FilterGone(name), nil
 	}
 	if err != nil {
 		return "", err
 	}
 	x, err := filterXML(ctx, c, ref)
 	if is(err, golibvirt.ErrNoNwfilter) {
-		return agent.FilterGone(name), nil
+		return hypervisor.FilterGone(name), nil
 	}
 	if err == nil && filterDigest(x) != known {
-		message = agent.FilterChanged(name)
+		message = hypervisor.FilterChanged(name)
 	}
 	return message, err
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
@@ -99,7 +99,7 @@ func (p peer) counts() (rules map[string]fleet.PassCount, dropped fleet.PassCoun
 			}
 		}
 	}
-	return rules, rules[agent.Dropped]
+	return rules, rules[hypervisor.Dropped]
 }
 
 // twoGuests runs two guests on their own network, each with a server on ports 80 and 81.
@@ -221,7 +221,7 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 		t.Errorf("a group in use was removed: %v", err)
 	}
 	s, _, err := f.VM(ctx, b.vm.ID)
-	if f.ok(err); s.NICs[0].Filter != agent.FilterName(b.vm.ID, b.mac) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
+	if f.ok(err); s.NICs[0].Filter != hypervisor.FilterName(b.vm.ID, b.mac) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 		t.Errorf("the status is: %+v", s)
 	}
 	a.put(false)
@@ -263,7 +263,7 @@ func TestAntiSpoofingDropsForgedAddresses(t *testing.T) {
 	waitFor(t, "its own MAC address passes", func() bool { return as(a.ip) })
 	waitFor(t, "the forged packets are counted", func() bool {
 		rules, _ := a.counts()
-		return rules[agent.Spoofed].Packets > 0
+		return rules[hypervisor.Spoofed].Packets > 0
 	})
 	a.put(false)
 	waitFor(t, "a NIC without anti-spoofing may use any address", func() bool { return as(made) })

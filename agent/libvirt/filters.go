@@ -8,7 +8,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -30,7 +30,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 		if err != nil {
 			return err
 		}
-		name := agent.GroupFilterName(g.ID)
+		name := hypervisor.GroupFilterName(g.ID)
 		defined, err := nicFilters(ctx, c)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 				continue
 			}
 			if user := userOfFilter(all, f.Name); user != "" {
-				return agent.FilterInUse(g.Name, user)
+				return hypervisor.FilterInUse(g.Name, user)
 			}
 			if err := b.undefineFilter(ctx, c, f.Name); err != nil {
 				return err
@@ -75,7 +75,7 @@ func (a *applying) filterNICs(ctx context.Context) error {
 		if !n.Filtered() {
 			continue
 		}
-		groups, err := agent.NICGroups(n, a.in.Groups)
+		groups, err := hypervisor.NICGroups(n, a.in.Groups)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
 		return err
 	}
 	defer unlock()
-	_, err = findFilter(ctx, a.c, agent.GroupFilterName(g.ID))
+	_, err = findFilter(ctx, a.c, hypervisor.GroupFilterName(g.ID))
 	if is(err, golibvirt.ErrNoNwfilter) {
 		return a.defineFilter(ctx, a.c, groupFilter(g), true)
 	}
@@ -149,7 +149,7 @@ func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep 
 		return err
 	}
 	for _, f := range all {
-		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.Filtered() && agent.FilterName(vm, n.MAC) == f.Name }) {
+		if !strings.HasSuffix(f.Name, "-"+string(vm)) || slices.ContainsFunc(keep, func(n fleet.NIC) bool { return n.Filtered() && hypervisor.FilterName(vm, n.MAC) == f.Name }) {
 			continue
 		}
 		if err := b.undefineFilter(ctx, c, f.Name); err != nil && !answered(err) {
@@ -262,7 +262,7 @@ func isOurFilter(name string) bool { return strings.HasPrefix(name, fleet.Filter
 func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, force bool) {
 	switch has := filterOf(n); {
 	case want.Filtered():
-		if name := agent.FilterName(vm, want.MAC); has != name {
+		if name := hypervisor.FilterName(vm, want.MAC); has != name {
 			n.FilterRef = &libvirtxml.DomainInterfaceFilterRef{Filter: name}
 		}
 	case isOurFilter(has) || force:

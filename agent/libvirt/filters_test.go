@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -58,13 +58,13 @@ func TestFiltersReadBackUnchanged(t *testing.T) {
 	g := someGroup()
 	ctx := t.Context()
 	f.ok(f.ApplySecurityGroup(ctx, g))
-	name := agent.GroupFilterName(g.ID)
+	name := hypervisor.GroupFilterName(g.ID)
 	vm := f.vm()
 	vm.Spec.NICs = []fleet.NIC{grouped("default", true, g)}
 	in := order(vm, f.pool)
 	in.Groups = []fleet.FlatGroup{g}
 	f.ok(f.ApplyVM(ctx, in))
-	card := agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)
+	card := hypervisor.FilterName(vm.ID, vm.Spec.NICs[0].MAC)
 	// A second apply writes nothing, because libvirt returns both filters unchanged.
 	for _, filter := range []string{name, card} {
 		file := "/etc/libvirt/nwfilter/" + filter + ".xml"

@@ -11,7 +11,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -205,7 +205,7 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 			if all++; verdict.Pass {
 				passed++
 			}
-			if got := filterVerdict(t, defined, agent.FilterName(vm, mac), f); got != verdict.Pass || !verdict.Known {
+			if got := filterVerdict(t, defined, hypervisor.FilterName(vm, mac), f); got != verdict.Pass || !verdict.Known {
 				t.Fatalf("%+v through %+v: the filters let it pass: %v; the packet check says %+v", f, groups, got, verdict)
 			}
 		}
@@ -259,7 +259,7 @@ func TestTrafficIndependentOfSecurityGroupRules(t *testing.T) {
 			defined := map[string]libvirtxml.NWFilter{}
 			for _, g := range k.groups {
 				n.SecurityGroups = append(n.SecurityGroups, g.ID)
-				defined[agent.GroupFilterName(g.ID)] = groupFilter(g)
+				defined[hypervisor.GroupFilterName(g.ID)] = groupFilter(g)
 			}
 			x := nicFilter(vm, n)
 			defined[x.Name] = x

@@ -8,7 +8,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -28,7 +28,7 @@ const cleanTraffic = "clean-traffic"
 
 // groupFilter returns the security group as a libvirt filter.
 func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
-	x := libvirtxml.NWFilter{Name: agent.GroupFilterName(g.ID), UUID: string(g.ID), Chain: "root"}
+	x := libvirtxml.NWFilter{Name: hypervisor.GroupFilterName(g.ID), UUID: string(g.ID), Chain: "root"}
 	for _, r := range g.Rules {
 		if r.Anybody {
 			for _, v6 := range []bool{false, true} {
@@ -67,7 +67,7 @@ func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilte
 	if r.FromPort > 0 {
 		port.DstPortStart, port.DstPortEnd = field(strconv.Itoa(r.FromPort)), field(strconv.Itoa(max(r.FromPort, r.ToPort)))
 	}
-	note := agent.RuleNote + r.ID
+	note := hypervisor.RuleNote + r.ID
 	switch {
 	case r.Protocol == fleet.TCP && v6:
 		out.TCPIPv6 = &libvirtxml.NWFilterRuleTCPIPv6{NWFilterRuleCommonIP: ip, NWFilterRuleCommonPort: port, Comment: note}
@@ -95,7 +95,7 @@ func field(s string) libvirtxml.NWFilterField { return libvirtxml.NWFilterField{
 
 // nicFilter returns the filter of one NIC.
 func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
-	name := agent.FilterName(vm, n.MAC)
+	name := hypervisor.FilterName(vm, n.MAC)
 	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}
 	if n.Guarded() {
 		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: cleanTraffic}})
@@ -107,7 +107,7 @@ func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 		return x
 	}
 	for _, id := range n.SecurityGroups {
-		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: agent.GroupFilterName(id)}})
+		x.Entries = append(x.Entries, libvirtxml.NWFilterEntry{Ref: &libvirtxml.NWFilterRef{Filter: hypervisor.GroupFilterName(id)}})
 	}
 	x.Entries = append(x.Entries, alwaysAccepted()...)
 	x.Entries = add(x.Entries, &libvirtxml.NWFilterRule{Action: "drop", Direction: "inout", Priority: priorityLast, All: &libvirtxml.NWFilterRuleAll{}})

@@ -8,7 +8,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/seed"
 	"quantix/internal/fleet"
 )
@@ -54,7 +54,7 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 // sweepSeeds removes seeds that no definition, running guest or snapshot with memory uses.
 func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *hardware) error {
 	keep := []string{seedOf(x)}
-	tree, err := within(ctx, func() (*agent.SnapTree, error) { return readTree(a.in.VM.ID) })
+	tree, err := within(ctx, func() (*hypervisor.SnapTree, error) { return readTree(a.in.VM.ID) })
 	if err != nil {
 		return nil //nolint:nilerr // a snapshot may use any of them, so all stay
 	}

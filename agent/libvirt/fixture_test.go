@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
-type backend = agent.Hypervisor
+type backend = hypervisor.Hypervisor
 
 func cleanupContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 30*time.Second)
@@ -20,7 +20,7 @@ func cleanupContext() (context.Context, context.CancelFunc) {
 
 func poolOf(t *testing.T, b backend, p fleet.Pool) fleet.PoolStatus {
 	t.Helper()
-	s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{p}})
+	s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{p}})
 	if err != nil || !s.Host.Connected || len(s.Pools) != 1 {
 		t.Fatalf("snapshot: %v, %+v", err, s)
 	}

@@ -10,7 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -67,14 +67,14 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	case err != nil || f.Size >= p.size:
 		return err
 	case f.Encrypted && running == nil:
-		return agent.GrowsWhileOn(p.volume)
+		return hypervisor.GrowsWhileOn(p.volume)
 	}
 	other, err := a.backedBy(ctx, a.c, p, f.id)
 	switch {
 	case err != nil:
 		return err
 	case other != "":
-		return agent.VolumeBase(p.volume, other)
+		return hypervisor.VolumeBase(p.volume, other)
 	case running != nil:
 		return a.resizeLive(ctx, old.ref, running, p.size)
 	}

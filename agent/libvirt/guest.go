@@ -12,7 +12,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -96,7 +96,7 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 	was := seen.status
 	switch {
 	// libvirtd is unreachable, so the guest is not at fault
-	case errors.Is(err, agent.ErrAway) && !errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.DeadlineExceeded):
 		seen.due = begun.Add(guestWait)
 	case err != nil:
 		b.log.Debug("a guest's agent does not answer", "vm", s.ref.Name, "error", err)
@@ -147,7 +147,7 @@ func (n *guestSeen) hear(ask guestAsk) error {
 		return nil
 	}
 	for _, read := range []func(guestAsk) error{n.readSystem, n.readName, n.readNICs, n.readFileSystems, n.readUsers, n.readClock} {
-		if err := read(ask); errors.Is(err, errSilent) || errors.Is(err, agent.ErrAway) {
+		if err := read(ask); errors.Is(err, errSilent) || errors.Is(err, hypervisor.ErrAway) {
 			return err
 		}
 	}
@@ -291,18 +291,18 @@ func (g *guests) update(s sighted, change func(*fleet.GuestStatus)) {
 }
 
 // GuestReadings implements agent.Hypervisor.
-func (b *Backend) GuestReadings(ctx context.Context) ([]agent.GuestReading, error) {
+func (b *Backend) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	b.guests.mu.Lock()
 	defer b.guests.mu.Unlock()
-	var out []agent.GuestReading
+	var out []hypervisor.GuestReading
 	for _, seen := range b.guests.all {
 		if seen.ours && !seen.at.IsZero() {
-			out = append(out, agent.GuestReading{GuestReading: seen.reading, At: seen.at})
+			out = append(out, hypervisor.GuestReading{GuestReading: seen.reading, At: seen.at})
 		}
 	}
-	slices.SortFunc(out, func(a, b agent.GuestReading) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b hypervisor.GuestReading) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil
 }

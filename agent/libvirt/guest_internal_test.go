@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -154,7 +154,7 @@ func TestGuestProgramResults(t *testing.T) {
 			answers["guest-exec-status"] = c.status
 		}
 		out, err := run(answers)
-		if errors.Is(err, agent.ErrGoesOn) != c.doubt || (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+		if errors.Is(err, hypervisor.ErrGoesOn) != c.doubt || (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
 			t.Errorf("%s: %v", name, err)
 		}
 		hidden := func(r rune) bool {
@@ -168,7 +168,7 @@ func TestGuestProgramResults(t *testing.T) {
 		return "", errors.New("internal error: unable to execute QEMU agent command 'guest-exec': Command guest-exec has been disabled: the command is not allowed")
 	}
 	for name, ask := range map[string]guestAsk{"blocked": blocked, "not known": answering(nil)} {
-		if _, err := beginInGuest(ask, fleet.GuestProgram{Program: "x"}); err == nil || errors.Is(err, agent.ErrGoesOn) || !strings.Contains(err.Error(), "list of blocked commands") || !strings.Contains(err.Error(), "guest-exec") {
+		if _, err := beginInGuest(ask, fleet.GuestProgram{Program: "x"}); err == nil || errors.Is(err, hypervisor.ErrGoesOn) || !strings.Contains(err.Error(), "list of blocked commands") || !strings.Contains(err.Error(), "guest-exec") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 )
 
 // maxGuestAnswer limits the bytes of an agent's answer, because a guest can answer anything.
@@ -91,7 +91,7 @@ func isNoCommand(err error) bool {
 // guestError adds the sentence for people to an error of an agent that did not answer.
 func guestError(err error) error {
 	if errors.Is(err, errSilent) {
-		return fmt.Errorf("%w (%w)", agent.NoAgent(), err)
+		return fmt.Errorf("%w (%w)", hypervisor.NoAgent(), err)
 	}
 	return err
 }

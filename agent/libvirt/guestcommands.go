@@ -8,7 +8,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -48,7 +48,7 @@ func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
 		}
 		return err
 	})
-	if errors.Is(err, agent.ErrNotRunning) {
+	if errors.Is(err, hypervisor.ErrNotRunning) {
 		return nil
 	}
 	return err
@@ -95,11 +95,11 @@ func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f fun
 		case !s.ours:
 			return notOurs()
 		case s.live == nil:
-			return agent.ErrNotRunning
+			return hypervisor.ErrNotRunning
 		case s.live.parts.Devices.GuestAgent == "none":
-			return agent.NoChannel()
+			return hypervisor.NoChannel()
 		case !s.agent:
-			return agent.NoAgent()
+			return hypervisor.NoAgent()
 		case golibvirt.DomainState(s.state) != golibvirt.DomainRunning:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -63,8 +63,8 @@ func beginInGuest(ask guestAsk, program fleet.GuestProgram) (int64, error) {
 	switch {
 	case isNoCommand(err):
 		return 0, fleet.Errorf(fleet.Conflict, "The guest's agent runs no programs: %s. Take guest-exec and guest-exec-status off its list of blocked commands, in its configuration in the guest.", err)
-	case errors.Is(err, errSilent), errors.Is(err, agent.ErrAway):
-		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", agent.ErrGoesOn, err)
+	case errors.Is(err, errSilent), errors.Is(err, hypervisor.ErrAway):
+		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", hypervisor.ErrGoesOn, err)
 	}
 	return begun.PID, err
 }
@@ -75,14 +75,14 @@ func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
 	for {
 		end, err := askGuestFor[execEnd](ask, guestCommandLimit, mostExecAnswer, "guest-exec-status", map[string]any{"pid": pid})
 		if err != nil {
-			return end, fmt.Errorf("%w: %w", agent.ErrGoesOn, err)
+			return end, fmt.Errorf("%w: %w", hypervisor.ErrGoesOn, err)
 		}
 		if end.Exited {
 			return end, nil
 		}
 		select {
 		case <-ctx.Done():
-			return end, fmt.Errorf("%w: %w", agent.ErrGoesOn, ctx.Err())
+			return end, fmt.Errorf("%w: %w", hypervisor.ErrGoesOn, ctx.Err())
 		case <-time.After(wait):
 			wait = min(2*wait, maxExecPoll)
 		}
@@ -94,9 +94,9 @@ func (e execEnd) output() fleet.GuestOutput {
 	out := fleet.GuestOutput{ExitCode: e.Code, Signal: e.Signal}
 	// undecodable output of the guest is shown up to the first bad byte
 	text, _ := base64.StdEncoding.DecodeString(e.Out)
-	out.Stdout, out.StdoutCut = agent.GuestWords(text, e.OutMore)
+	out.Stdout, out.StdoutCut = hypervisor.GuestWords(text, e.OutMore)
 	text, _ = base64.StdEncoding.DecodeString(e.Err)
-	out.Stderr, out.StderrCut = agent.GuestWords(text, e.ErrMore)
+	out.Stderr, out.StderrCut = hypervisor.GuestWords(text, e.ErrMore)
 	return out
 }
 
@@ -160,30 +160,30 @@ func (e *execs) drop(key execKey) {
 }
 
 // check runs the program of a health check, unless the previous one still runs.
-func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.HealthCheck) (agent.Sign, error) {
+func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.HealthCheck) (hypervisor.Sign, error) {
 	key := execKey{s.id, check}
 	if was, ok := e.get(key); ok && was.run == s.ref.ID {
 		end, err := askGuestFor[execEnd](ask, guestWait, mostExecAnswer, "guest-exec-status", map[string]any{"pid": was.pid})
 		switch {
 		case errors.Is(err, errSilent):
-			return agent.Sign{}, errSilent
+			return hypervisor.Sign{}, errSilent
 		case err == nil && !end.Exited:
-			return agent.Sign{}, errors.New("the program of the check before still runs")
+			return hypervisor.Sign{}, errors.New("the program of the check before still runs")
 		}
 		e.drop(key) // The program has ended, or the agent restarted and does not know it.
 	}
 	pid, err := beginInGuest(ask, check.Order())
 	if err != nil {
-		return agent.Sign{}, err
+		return hypervisor.Sign{}, err
 	}
 	e.set(key, execRun{s.ref.ID, pid})
 	end, err := untilEnded(ctx, ask, pid)
 	if err != nil {
-		return agent.Sign{}, err
+		return hypervisor.Sign{}, err
 	}
 	e.drop(key)
-	if err := agent.Ended(end.output()); err != nil {
-		return agent.Sign{}, err
+	if err := hypervisor.Ended(end.output()); err != nil {
+		return hypervisor.Sign{}, err
 	}
-	return agent.Sign{Said: "It ended with exit code 0."}, nil
+	return hypervisor.Sign{Said: "It ended with exit code 0."}, nil
 }

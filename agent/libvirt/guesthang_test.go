@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
@@ -26,7 +26,7 @@ func TestHangingGuestAgentDoesNotBlockHost(t *testing.T) {
 	is := func(want fleet.GuestAgent) func() bool {
 		return func() bool {
 			// Snapshot has its own time limit
-			_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+			_, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
 			f.ok(err)
 			s, _, err := f.VM(t.Context(), vm.ID)
 			f.ok(err)

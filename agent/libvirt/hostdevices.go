@@ -9,8 +9,8 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
 	machine "quantix/agent/hardware"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -146,7 +146,7 @@ func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed b
 	if port, ok := strings.CutPrefix(name, "usb-port/"); ok {
 		is, err := b.devices.USBAt(port)
 		if errors.Is(err, machine.ErrNothingPlugged) {
-			return false, agent.NothingPlugged(port, hostname())
+			return false, hypervisor.NothingPlugged(port, hostname())
 		}
 		if err != nil {
 			return false, err
@@ -159,7 +159,7 @@ func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed b
 	}
 	err = b.devices.MakeMdev(vm, kind)
 	if errors.Is(err, machine.ErrNoneFree) {
-		return false, agent.NoMdevFree(kind, hostname())
+		return false, hypervisor.NoMdevFree(kind, hostname())
 	}
 	if err != nil {
 		return false, fmt.Errorf("make a mediated device of the type %s: %w", kind, err)

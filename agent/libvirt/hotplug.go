@@ -11,7 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -136,7 +136,7 @@ func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 // plug hot-plugs what the edit adds and unplugs what the definition no longer has. A device without room, or one that
 // the guest does not release, waits for the next start and shows as a difference. again marks an edit that was applied
 // before, perhaps incompletely.
-func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, again bool) error {
+func (a *applying) plug(ctx context.Context, guest sighted, plan hypervisor.Edit, again bool) error {
 	kept, err := readXML(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (a *applying) plug(ctx context.Context, guest sighted, plan agent.Edit, aga
 }
 
 // adds reports whether the edit gives the VM the device. was is the definition before the edit.
-func adds(plan agent.Edit, p pluggable, was hardware) bool {
+func adds(plan hypervisor.Edit, p pluggable, was hardware) bool {
 	return slices.ContainsFunc(plan.Disks, func(d fleet.Disk) bool { return diskAlias(d.Ref()) == p.alias }) ||
 		slices.ContainsFunc(plan.NICs, func(n fleet.NIC) bool { return nicAlias(n) == p.alias }) ||
 		p.field == "hostDevices" && plan.Has(p.field) && !hasDevice(was.parts.HostDevices, p.what)

@@ -12,7 +12,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -60,7 +60,7 @@ func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 		return "", nil
 	})
 	if err == nil && odd != "" {
-		err = agent.Refusal(agent.OddFile(odd, hostname()))
+		err = hypervisor.Refusal(hypervisor.OddFile(odd, hostname()))
 	}
 	return err
 }
@@ -179,7 +179,7 @@ func (b *Backend) isReplaced(path string, folder bool) bool {
 func replacedMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
 	for path := range mediaOf(s) {
 		if sizes[path].is == fileReplaced {
-			out = append(out, agent.OddFile(path, hostname()))
+			out = append(out, hypervisor.OddFile(path, hostname()))
 		}
 	}
 	slices.SortFunc(out, func(a, b fleet.Fault) int { return strings.Compare(a.Text, b.Text) })

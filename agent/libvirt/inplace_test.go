@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
@@ -57,7 +57,7 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 			c.spec(f, &vm.Spec)
 			f.apply(vm)
 			faults := func() []fleet.Fault {
-				s, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+				s, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
 				f.ok(err)
 				for _, r := range s.VMs {
 					if r.ID == vm.ID {
@@ -123,8 +123,8 @@ func TestSavedMemoryRefusedWhenFileIsReplaced(t *testing.T) {
 	vm.Spec.ISO = &fleet.Volref{PoolID: f.pool.ID, Volume: "tools.iso"}
 	f.apply(vm)
 	f.ok(f.StartVM(t.Context(), vm.ID))
-	snap := func(o fleet.SnapshotOrder) agent.SnapshotWork {
-		return agent.SnapshotWork{VM: vm, Pools: []fleet.Pool{f.pool}, Order: o, Job: fleet.NewID[fleet.JobID](), Progress: func(int, string) {}}
+	snap := func(o fleet.SnapshotOrder) hypervisor.SnapshotWork {
+		return hypervisor.SnapshotWork{VM: vm, Pools: []fleet.Pool{f.pool}, Order: o, Job: fleet.NewID[fleet.JobID](), Progress: func(int, string) {}}
 	}
 	id := fleet.NewID[fleet.SnapshotID]()
 	f.ok(f.TakeSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id, Name: "then", Memory: true})))

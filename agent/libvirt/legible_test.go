@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -26,7 +26,7 @@ func TestUnreadableObjectsDoNotHideOthers(t *testing.T) {
 	proxy.garbled.Store(&[]string{"<name>" + bad.Name + "</", "<name>strange-" + id + "</", "<name>bad-" + id + "</"})
 	b := openAt(t, proxy.socket)
 	t.Cleanup(func() { b.Close() })
-	s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+	s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
 	if err != nil || !s.Host.Connected {
 		t.Fatalf("the host is lost: %v, %+v", err, s.Host)
 	}

@@ -16,9 +16,11 @@ import (
 	"syscall"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/agent/libvirt"
+	"quantix/agent/pooldir"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 	"quantix/internal/testkit/tier"
@@ -195,11 +197,11 @@ func TestConformance(t *testing.T) {
 }
 
 // order returns the agent's apply job for the VM.
-func order(vm fleet.VM, pools ...fleet.Pool) agent.Apply {
-	return agent.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}
+func order(vm fleet.VM, pools ...fleet.Pool) hypervisor.Apply {
+	return hypervisor.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}
 }
 
-func openBench(b *testing.B) agent.Hypervisor {
+func openBench(b *testing.B) hypervisor.Hypervisor {
 	b.Helper()
 	needHost(b)
 	hv, err := libvirt.Open(b.Context(), libvirt.Options{Log: slog.New(slog.DiscardHandler), Roots: roots, Book: book})
@@ -212,21 +214,21 @@ func openBench(b *testing.B) agent.Hypervisor {
 
 // All backends of the tests share one pool book; its pools are in the tests' directories.
 var (
-	book  = must(agent.OpenPoolBook(""))
-	roots = agent.PoolRoots{Allowed: []string{os.TempDir()}}
+	book  = must(state.OpenPoolBook(""))
+	roots = pooldir.PoolRoots{Allowed: []string{os.TempDir()}}
 )
 
-func open(t *testing.T) agent.Hypervisor {
+func open(t *testing.T) hypervisor.Hypervisor {
 	t.Helper()
 	return openAt(t, libvirt.DefaultSocket)
 }
 
-func openAt(t *testing.T, socket string) agent.Hypervisor {
+func openAt(t *testing.T, socket string) hypervisor.Hypervisor {
 	t.Helper()
 	return openWith(t, socket, book)
 }
 
-func openWith(t *testing.T, socket string, book *agent.PoolBook) agent.Hypervisor {
+func openWith(t *testing.T, socket string, book *state.PoolBook) hypervisor.Hypervisor {
 	t.Helper()
 	needHost(t)
 	b, err := libvirt.Open(t.Context(), libvirt.Options{Socket: socket, Log: slog.New(slog.NewTextHandler(testLog{t}, nil)), Roots: roots, Book: book, Fetch: fetcher})

@@ -8,7 +8,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/golden"
 )
@@ -18,12 +18,12 @@ func definitionOf(t *testing.T, spec fleet.VMSpec) *libvirtxml.Domain {
 	t.Helper()
 	vm := fleet.VM{Meta: fleet.Meta{ID: "01a206b5-2a62-7003-a101-340befa69b68", Name: "old", Generation: 1}, Spec: spec}
 	x := newDefinition(vm.ID, "x86_64", machineOf(spec), kind{accelerator: "kvm"})
-	edit(x, intentOf(vm, agent.Plan(agent.Applied{}, agent.Defined{}, vm, true)))
+	edit(x, intentOf(vm, hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true)))
 	addPorts(x)
 	return x
 }
 
-func intentOf(vm fleet.VM, plan agent.Edit) intent {
+func intentOf(vm fleet.VM, plan hypervisor.Edit) intent {
 	in := intent{Edit: plan, name: vm.Name, spec: vm.Spec, mark: mark{ID: vm.ID, Generation: 1}}
 	for _, d := range plan.Disks {
 		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: "/pool/" + d.Volume})
@@ -56,7 +56,7 @@ func TestMachineTypeDefinitions(t *testing.T) {
 		if err := again.Unmarshal(text); err != nil {
 			t.Fatal(err)
 		}
-		is := definedOf(&again, agent.Applied{Spec: spec, Pools: map[fleet.PoolID]agent.AppliedPool{}}, func(string) *fleet.Volref { return nil })
+		is := definedOf(&again, hypervisor.Applied{Spec: spec, Pools: map[fleet.PoolID]hypervisor.AppliedPool{}}, func(string) *fleet.Volref { return nil })
 		for _, f := range []string{"boot.machine", "disks", "drives"} {
 			if f, _ := fleet.FieldOf(f); is.Odd[f.Name] != "" || !f.Same(is.Spec, spec) {
 				t.Errorf("%s: %s is read as %s %s", name, f.Name, f.Words(is.Spec), is.Odd[f.Name])

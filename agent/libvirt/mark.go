@@ -9,7 +9,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -40,8 +40,8 @@ func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
 }
 
 // applied returns the last applied spec, or nil if the mark has none.
-func (m mark) applied() *agent.Applied {
-	var a agent.Applied
+func (m mark) applied() *hypervisor.Applied {
+	var a hypervisor.Applied
 	if m.Applied == "" || json.Unmarshal([]byte(m.Applied), &a) != nil {
 		return nil
 	}

@@ -13,8 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
-
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -52,7 +51,7 @@ func notPlain(p place, err error) error {
 }
 
 // localMedia returns the spec with the volumes of its parts replaced by paths of this host.
-func (a *applying) localMedia(plan agent.Edit) (fleet.VMSpec, error) {
+func (a *applying) localMedia(plan hypervisor.Edit) (fleet.VMSpec, error) {
 	var wrong error
 	spec := plan.Wanted(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
 		part, _, _ := strings.Cut(m.Field, "[")

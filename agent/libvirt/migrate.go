@@ -9,7 +9,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -18,16 +18,16 @@ import (
 type coldMigration struct {
 	*Backend
 	c     *conn
-	in    agent.MigrateVM
+	in    hypervisor.MigrateVM
 	disks []*moving    // in the order of the migration's disks; reuses the checks of a disk migration
 	sent  []volumeFile // the disks' files when they were sent
 }
 
 // MigrateVM implements agent.Hypervisor. It removes the definition last, after all disks have arrived and nobody has
 // written to them. Until then the VM belongs to this host; afterwards nobody can start it here.
-func (b *Backend) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
+func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	act := "send " + in.VM.Name
-	files, err := b.shareFiles(ctx, agent.Apply{VM: in.VM, Pools: in.Pools})
+	files, err := b.shareFiles(ctx, hypervisor.Apply{VM: in.VM, Pools: in.Pools})
 	if err != nil {
 		return inAct(act, err)
 	}
@@ -50,12 +50,12 @@ func (l *coldMigration) run(ctx context.Context) error {
 		from.number = 1 + slices.IndexFunc(l.in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Disk })
 		l.disks = append(l.disks, &moving{
 			Backend: l.Backend, c: l.c, from: from, to: from,
-			in: agent.MoveDisk{VM: l.in.VM, Pools: l.in.Pools, Order: fleet.MoveOrder{Disk: d.Disk, To: d.Disk}},
+			in: hypervisor.MoveDisk{VM: l.in.VM, Pools: l.in.Pools, Order: fleet.MoveOrder{Disk: d.Disk, To: d.Disk}},
 		})
 	}
 	for _, d := range l.in.VM.Spec.Disks {
 		if !slices.Contains(l.in.Order.Stay, d.Ref()) && !slices.ContainsFunc(l.in.Order.Disks, func(o fleet.LeavingDisk) bool { return o.Disk == d.Ref() }) {
-			return agent.NotMigratable(l.in.VM.Name, "the order does not name its disk %s.", d.Volume)
+			return hypervisor.NotMigratable(l.in.VM.Name, "the order does not name its disk %s.", d.Volume)
 		}
 	}
 	s, err := l.see(ctx)
@@ -92,7 +92,7 @@ func (l *coldMigration) gone(ctx context.Context) error {
 		case err != nil:
 			return err
 		case l.in.Sent(l.in.Order.Disks[i]) != sentStamp(f):
-			return agent.LeftMeanwhile(l.in.VM.Name)
+			return hypervisor.LeftMeanwhile(l.in.VM.Name)
 		}
 	}
 	if err := l.keepSeeds(ctx, l.in.VM.ID); err != nil {
@@ -109,7 +109,7 @@ func sentStamp(f volumeFile) string {
 
 // see returns the domain's current state.
 func (l *coldMigration) see(ctx context.Context) (seen, error) {
-	m := &moving{Backend: l.Backend, c: l.c, in: agent.MoveDisk{VM: l.in.VM}}
+	m := &moving{Backend: l.Backend, c: l.c, in: hypervisor.MoveDisk{VM: l.in.VM}}
 	uuid, err := parseUUID(l.in.VM.ID)
 	if err != nil {
 		return seen{}, err
@@ -126,13 +126,13 @@ func (l *coldMigration) checkMigratable(ctx context.Context, s seen) error {
 	x := s.kept
 	switch {
 	case s.live != nil:
-		return agent.NotMigratable(l.in.VM.Name, "it runs. Shut it down first.")
+		return hypervisor.NotMigratable(l.in.VM.Name, "it runs. Shut it down first.")
 	case x.OS != nil && x.OS.NVRam != nil, x.OS != nil && x.OS.Loader != nil && x.OS.Loader.Type == "pflash":
-		return agent.NotMigratable(l.in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
+		return hypervisor.NotMigratable(l.in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
 	case x.Devices != nil && len(x.Devices.TPMs) > 0:
-		return agent.NotMigratable(l.in.VM.Name, "its TPM's state lies on this host, and is not sent.")
+		return hypervisor.NotMigratable(l.in.VM.Name, "its TPM's state lies on this host, and is not sent.")
 	case x.Devices != nil && len(x.Devices.Hostdevs) > 0:
-		return agent.NotMigratable(l.in.VM.Name, "it has devices of this host. Detach them first.")
+		return hypervisor.NotMigratable(l.in.VM.Name, "it has devices of this host. Detach them first.")
 	}
 	for _, m := range l.disks {
 		of := s
@@ -158,7 +158,7 @@ func (l *coldMigration) sendDisk(ctx context.Context, m *moving, d fleet.Leaving
 			return err
 		}
 	default:
-		return agent.LeftMeanwhile(l.in.VM.Name)
+		return hypervisor.LeftMeanwhile(l.in.VM.Name)
 	}
 	l.sent = append(l.sent, before)
 	return patiently(ctx, func() error {
@@ -179,7 +179,7 @@ func (l *coldMigration) sendDisk(ctx context.Context, m *moving, d fleet.Leaving
 func (l *coldMigration) unchanged(ctx context.Context, m *moving, before volumeFile) error {
 	after, err := m.unusedFile(ctx)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-		err = agent.LeftMeanwhile(l.in.VM.Name)
+		err = hypervisor.LeftMeanwhile(l.in.VM.Name)
 	}
 	return err
 }
@@ -197,7 +197,7 @@ func (l *coldMigration) removeDefinition(ctx context.Context) error {
 		return err
 	}
 	if s.live != nil {
-		return agent.LeftMeanwhile(l.in.VM.Name)
+		return hypervisor.LeftMeanwhile(l.in.VM.Name)
 	}
 	for i, m := range l.disks {
 		if err := l.unchanged(ctx, m, l.sent[i]); err != nil {
@@ -230,13 +230,13 @@ func (l *coldMigration) removeDefinition(ctx context.Context) error {
 	}
 	switch s, err := l.see(ctx); {
 	case err == nil && s.live != nil:
-		return back(agent.LeftMeanwhile(l.in.VM.Name))
+		return back(hypervisor.LeftMeanwhile(l.in.VM.Name))
 	case err != nil && !is(err, golibvirt.ErrNoDomain):
 		return err
 	}
 	for i, m := range l.disks {
 		if l.modifiedSince(ctx, m, l.sent[i]) {
-			return back(agent.LeftMeanwhile(l.in.VM.Name))
+			return back(hypervisor.LeftMeanwhile(l.in.VM.Name))
 		}
 	}
 	if err := l.keepSeeds(ctx, l.in.VM.ID); err != nil {

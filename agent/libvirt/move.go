@@ -12,7 +12,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -20,7 +21,7 @@ import (
 type moving struct {
 	*Backend
 	c        *conn
-	in       agent.MoveDisk
+	in       hypervisor.MoveDisk
 	from, to place
 	pool     golibvirt.StoragePool // destination pool; set before the first file is created there
 	pivoted  bool                  // QEMU was told to pivot, so the guest may have written only to the new disk
@@ -31,7 +32,7 @@ const changingOver = " changing over"
 
 // MoveDisk implements agent.Hypervisor. It reads the progress from the domain each time, so an interrupted migration
 // of a disk can resume at any point.
-func (b *Backend) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
+func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	act := "move disk " + in.Order.Disk.Volume
 	from, err := placeOf(in.Order.Disk, in.Pools)
 	if err != nil {
@@ -41,7 +42,7 @@ func (b *Backend) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
 	if err != nil {
 		return inAct(act, err)
 	}
-	if !fleet.IsVolumeName(to.volume) || to.volume == agent.PoolMarker || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
+	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.PoolMarker || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
 		return fleet.Errorf(fleet.Invalid, "%q is no place to move a disk to.", to.volume)
 	}
 	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk })
@@ -154,7 +155,7 @@ func (m *moving) run(ctx context.Context) error {
 		}
 	}
 	if m.in.Stopped() {
-		return errors.Join(agent.ErrStopped, m.clear(ctx))
+		return errors.Join(hypervisor.ErrStopped, m.clear(ctx))
 	}
 	if m.pool, err = m.ownPool(ctx, m.c, m.to.pool); err != nil {
 		return err
@@ -187,7 +188,7 @@ func (m *moving) putBack(ctx context.Context, s seen) error {
 	back := *m
 	back.from, back.to = m.to, m.from
 	if s.applied == nil {
-		err = agent.Refusal(agent.Undefined())
+		err = hypervisor.Refusal(hypervisor.Undefined())
 	} else {
 		err = back.rewrite(ctx, s)
 	}
@@ -225,7 +226,7 @@ func (m *moving) clear(ctx context.Context) error {
 	case err != nil:
 		return err
 	case m.in.Made == "" || file != m.in.Made:
-		return agent.VolumeTaken(m.to.volume, m.to.pool.Name)
+		return hypervisor.VolumeTaken(m.to.volume, m.to.pool.Name)
 	}
 	id, err := m.to.id(ctx)
 	if err != nil {
@@ -236,7 +237,7 @@ func (m *moving) clear(ctx context.Context) error {
 		return err
 	}
 	if len(users) > 0 {
-		return agent.VolumeUsed(m.to.volume, users[0].domain)
+		return hypervisor.VolumeUsed(m.to.volume, users[0].domain)
 	}
 	if err := notOpen(ctx, m.to); err != nil {
 		return err
@@ -257,7 +258,7 @@ func (m *moving) begin(ctx context.Context) error {
 // revert reverts the migration and returns why. If libvirt does not answer or the agent stops, everything stays as it
 // is, because the job is retried.
 func (m *moving) revert(ctx context.Context, why error) error {
-	if errors.Is(why, agent.ErrAway) || ctx.Err() != nil {
+	if errors.Is(why, hypervisor.ErrAway) || ctx.Err() != nil {
 		return why
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
@@ -276,7 +277,7 @@ func (m *moving) revert(ctx context.Context, why error) error {
 	}
 	if err != nil {
 		m.log.Warn("a reverted disk migration has left files", "vm", m.in.VM.ID, "volume", m.to.path(), "error", err)
-		if !errors.Is(why, agent.ErrStopped) {
+		if !errors.Is(why, hypervisor.ErrStopped) {
 			return fmt.Errorf("%w (the copy is still there: %w)", why, err)
 		}
 		return err

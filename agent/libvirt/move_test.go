@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
@@ -80,8 +80,8 @@ func (m *mover) other(size string) fleet.Pool {
 	return p
 }
 
-func (m *mover) order(to fleet.Pool, mibPerSecond int64) agent.MoveDisk {
-	return agent.MoveDisk{
+func (m *mover) order(to fleet.Pool, mibPerSecond int64) hypervisor.MoveDisk {
+	return hypervisor.MoveDisk{
 		VM: m.vm, Pools: m.pools, Made: m.made, Stop: make(chan struct{}), Progress: func(int, string) {},
 		Order: fleet.MoveOrder{Disk: m.vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: "disk.qcow2"}, RateBytes: mibPerSecond << 20},
 		Begun: func(file string) error { m.made = file; return nil },
@@ -196,7 +196,7 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	// Slow enough that a busy machine can cancel before the copy is complete.
 	back, stop := m.order(to, 1), make(chan struct{})
 	back.Stop, back.Progress = stop, once(func() { close(stop) })
-	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
+	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, hypervisor.ErrStopped) {
 		t.Fatalf("cancelled: %v", err)
 	}
 	m.wantAt("cancelled", m.pool)
@@ -207,7 +207,7 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	cut := m.order(to, 1)
 	ctx, end := context.WithCancel(t.Context())
 	cut.Progress = once(end)
-	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, agent.ErrStopped) {
+	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, hypervisor.ErrStopped) {
 		t.Fatalf("interrupted: %v", err)
 	}
 	if xml := virsh(t, "dumpxml", string(m.vm.ID)); !strings.Contains(xml, "<mirror") {
@@ -237,7 +237,7 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 }
 
 // once returns a Progress that calls do at the first report of a copy.
-func once(do func()) agent.Progress {
+func once(do func()) hypervisor.Progress {
 	first := sync.OnceFunc(do)
 	return func(int, string) { first() }
 }
@@ -287,7 +287,7 @@ func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 
 	back, stop := m.order(to, 8), make(chan struct{})
 	back.Stop, back.Progress = stop, once(func() { close(stop) })
-	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, agent.ErrStopped) {
+	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, hypervisor.ErrStopped) {
 		t.Fatalf("cancelled: %v", err)
 	}
 	whole("cancelled", to)
@@ -295,7 +295,7 @@ func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 	cut := m.order(to, 8)
 	ctx, end := context.WithCancel(t.Context())
 	cut.Progress = once(end)
-	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, agent.ErrStopped) {
+	if err := m.MoveDisk(ctx, cut); err == nil || errors.Is(err, hypervisor.ErrStopped) {
 		t.Fatalf("interrupted: %v", err)
 	}
 	m.wantAt("interrupted", m.pool)

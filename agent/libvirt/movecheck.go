@@ -9,7 +9,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -20,7 +20,7 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	}
 	switch {
 	case s.transient:
-		return header{}, agent.Refusal(agent.Undefined())
+		return header{}, hypervisor.Refusal(hypervisor.Undefined())
 	case s.applied == nil || !hasRef(s.applied.Spec, m.from.ref()) || s.keptDisk == nil:
 		return refuse("the VM's definition on this host does not have it. Reapply what was changed there first.")
 	case pathOf(s.keptDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || pathOf(s.liveDisk) != m.from.path()):

@@ -9,7 +9,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -28,7 +28,7 @@ func (m *moving) cold(ctx context.Context) error {
 		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is not whole. The disk is where it was; move it again.", m.from.volume)
 	}
 	if err == nil && m.in.Stopped() {
-		err = agent.ErrStopped // a small disk may be complete before the copy notices the stop
+		err = hypervisor.ErrStopped // a small disk may be complete before the copy notices the stop
 	}
 	if err == nil {
 		_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, putInPlace(m.to) })
@@ -70,12 +70,12 @@ func (m *moving) writeCopy(ctx context.Context, was volumeFile) error {
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer whenClosed(m.in.Stop, func() { cancel(agent.ErrStopped) })()
+	defer whenClosed(m.in.Stop, func() { cancel(hypervisor.ErrStopped) })()
 	err = patiently(ctx, func() error {
 		defer dst.Close()
 		return m.copyAndCheck(ctx, dst, was)
 	})
-	if cause := context.Cause(ctx); err != nil && errors.Is(cause, agent.ErrStopped) {
+	if cause := context.Cause(ctx); err != nil && errors.Is(cause, hypervisor.ErrStopped) {
 		return cause
 	}
 	return err
@@ -89,7 +89,7 @@ func (m *moving) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile)
 	defer src.Close()
 	meter := func(act string, from, share int) *transfer.Meter {
 		return &transfer.Meter{Total: was.bytes, Report: func(done, total, rate int64) {
-			percent, note := agent.Copied(fmt.Sprintf("%s disk %d", act, m.from.number), done, total, rate)
+			percent, note := hypervisor.Copied(fmt.Sprintf("%s disk %d", act, m.from.number), done, total, rate)
 			m.in.Progress(from+percent*share/100, note)
 		}}
 	}

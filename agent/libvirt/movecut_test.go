@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -113,11 +113,11 @@ func TestInterruptedMigrationRemovesFilters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
-	name := agent.FilterName(vm.ID, "52:54:00:00:00:07")
+	name := hypervisor.FilterName(vm.ID, "52:54:00:00:00:07")
 	file := filepath.Join(t.TempDir(), "filter.xml")
 	f.ok(os.WriteFile(file, []byte("<filter name='"+name+"' chain='root'/>"), 0o600))
 	virsh(t, "nwfilter-define", file)
-	in := agent.MigrateVM{VM: vm, Arrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
+	in := hypervisor.MigrateVM{VM: vm, Arrived: func(context.Context) error { return nil }, Progress: func(int, string) {}}
 	f.ok(f.MigrateVM(t.Context(), in))
 	if all := virsh(t, "nwfilter-list"); strings.Contains(all, name) {
 		virsh(t, "nwfilter-undefine", name)

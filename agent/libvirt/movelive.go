@@ -9,7 +9,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -92,7 +92,7 @@ func (m *moving) follow(ctx context.Context) error {
 		case !m.mirrors(d):
 			return fleet.Errorf(fleet.Conflict, "Another copy of the disk is under way on the host (virsh blockjob). End that first.")
 		case m.in.Stopped():
-			return m.revert(ctx, agent.ErrStopped)
+			return m.revert(ctx, hypervisor.ErrStopped)
 		case d.Mirror.Ready == "yes":
 			if err := m.pivot(ctx, s); err != nil {
 				return m.revert(ctx, err) // if the pivot happened all the same, revert detects it
@@ -194,7 +194,7 @@ func (m *moving) reportProgress(ctx context.Context, ref golibvirt.Domain, dev s
 	if !last.at.IsZero() {
 		rate = int64(float64(now.done-last.done) / time.Since(last.at).Seconds())
 	}
-	m.in.Progress(agent.Copied(fmt.Sprintf("copying disk %d", m.from.number), now.done, now.total, max(0, rate)))
+	m.in.Progress(hypervisor.Copied(fmt.Sprintf("copying disk %d", m.from.number), now.done, now.total, max(0, rate)))
 	return copied{now.done, time.Now()}, nil
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -86,7 +86,7 @@ func (m *moving) rewrite(ctx context.Context, s seen) error {
 }
 
 // applied returns was with the disk at its new place.
-func (m *moving) applied(was agent.Applied) agent.Applied {
+func (m *moving) applied(was hypervisor.Applied) hypervisor.Applied {
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)
 	for i, d := range out.Spec.Disks {
@@ -96,11 +96,11 @@ func (m *moving) applied(was agent.Applied) agent.Applied {
 	}
 	out.Pools = maps.Clone(was.Pools)
 	if out.Pools == nil {
-		out.Pools = map[fleet.PoolID]agent.AppliedPool{}
+		out.Pools = map[fleet.PoolID]hypervisor.AppliedPool{}
 	}
-	out.Pools[m.to.pool.ID] = agent.AppliedPool{Name: m.to.pool.Name, Path: m.to.pool.Spec.Path}
+	out.Pools[m.to.pool.ID] = hypervisor.AppliedPool{Name: m.to.pool.Name, Path: m.to.pool.Spec.Path}
 	named := out.Spec.Pools()
-	maps.DeleteFunc(out.Pools, func(id fleet.PoolID, _ agent.AppliedPool) bool { return !slices.Contains(named, id) })
+	maps.DeleteFunc(out.Pools, func(id fleet.PoolID, _ hypervisor.AppliedPool) bool { return !slices.Contains(named, id) })
 	return out
 }
 

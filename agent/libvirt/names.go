@@ -6,14 +6,14 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // underName calls f with the first candidate name that no other domain has. If another domain takes the name
 // meanwhile, it tries the next candidate.
 func (a *applying) underName(ctx context.Context, f func(name string) error) error {
-	for _, name := range agent.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {
+	for _, name := range hypervisor.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {
 		taken, err := a.taken(ctx, name)
 		if err != nil {
 			return err
@@ -47,7 +47,7 @@ func (a *applying) taken(ctx context.Context, name string) (bool, error) {
 
 // rename gives the domain the name chosen for it, or chooses one if the VM has a new name. A running guest keeps its
 // old name until it is off, because libvirt renames only inactive domains.
-func (a *applying) rename(ctx context.Context, s *sighted, was agent.Applied, choose bool) (domain, old string, err error) {
+func (a *applying) rename(ctx context.Context, s *sighted, was hypervisor.Applied, choose bool) (domain, old string, err error) {
 	wanted := was.Pending(s.ref.Name)
 	if !choose && wanted == "" {
 		return was.Domain, "", nil

@@ -9,7 +9,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +24,7 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 		if err != nil {
 			return err
 		}
-		if state.status.Active && state.status.Error == agent.NetworkUnserved {
+		if state.status.Active && state.status.Error == hypervisor.NetworkUnserved {
 			if err := b.stopUnserved(ctx, c, n, state); err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 		case err != nil:
 			return ref, err
 		}
-		return ref, agent.NetworkTaken(n.Name)
+		return ref, hypervisor.NetworkTaken(n.Name)
 	}
 	if err != nil {
 		return ref, err
@@ -90,7 +90,7 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 	case networkStamp(inactive).untouched(inactive) && networkStamp(inactive).Groups == groups.digest():
 		return defineNetwork(ctx, c, n)
 	}
-	return ref, fleet.Errorf(fleet.Conflict, "%s", agent.NetworkEdited(parts))
+	return ref, fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEdited(parts))
 }
 
 // stopUnserved stops a network whose dnsmasq has exited, so that the next start runs dnsmasq again. It refuses while
@@ -101,7 +101,7 @@ func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, st
 		return err
 	}
 	if user != "" {
-		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts it; to stop and start the network would cut off %s.", agent.NetworkUnserved, user)
+		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts it; to stop and start the network would cut off %s.", hypervisor.NetworkUnserved, user)
 	}
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(state.ref) })
 }
@@ -129,7 +129,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 			return err
 		}
 		if user != "" {
-			return agent.NetworkInUse(ref.Name, user)
+			return hypervisor.NetworkInUse(ref.Name, user)
 		}
 		return c.do(ctx, func(l *golibvirt.Libvirt) error {
 			if state.status.Active {
@@ -152,7 +152,7 @@ var noDeviceFree = regexp.MustCompile(`network '([^']+)' requires exclusive acce
 func deviceFree(err error) error {
 	if err != nil {
 		if m := noDeviceFree.FindStringSubmatch(err.Error()); m != nil {
-			return agent.NoDeviceFree(m[1])
+			return hypervisor.NoDeviceFree(m[1])
 		}
 	}
 	return err

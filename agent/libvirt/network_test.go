@@ -14,12 +14,12 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
 
-func newTestNetwork(t *testing.T, hv agent.Hypervisor) fleet.Network {
+func newTestNetwork(t *testing.T, hv hypervisor.Hypervisor) fleet.Network {
 	t.Helper()
 	var b [2]byte
 	rand.Read(b[:])
@@ -207,7 +207,7 @@ func TestGuestNICGetsNetworkMTU(t *testing.T) {
 	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)
 	vm.Spec.NICs[0].AntiSpoofing = &antiSpoofing
 	f.apply(vm)
-	wantContains(t, "the running NIC", virsh(t, "dumpxml", string(vm.ID)), "<source network='"+n.Name+"'", "<filterref filter='"+agent.FilterName(vm.ID, vm.Spec.NICs[0].MAC)+"'")
+	wantContains(t, "the running NIC", virsh(t, "dumpxml", string(vm.ID)), "<source network='"+n.Name+"'", "<filterref filter='"+hypervisor.FilterName(vm.ID, vm.Spec.NICs[0].MAC)+"'")
 	if s, _, err := f.VM(t.Context(), vm.ID); err != nil || len(s.Drift) > 0 || len(s.NextBoot) > 0 || s.NICs[0].Source != "network "+n.Name || s.NICs[0].Filter == "" {
 		t.Errorf("with anti-spoofing: %+v %v", s, err)
 	}

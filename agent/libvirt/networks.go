@@ -16,7 +16,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -43,7 +43,7 @@ type networkState struct {
 	status                     fleet.NetworkStatus
 }
 
-var errNetworksLate = agent.Away(errors.New("libvirt has not answered about its networks in time"))
+var errNetworksLate = hypervisor.Away(errors.New("libvirt has not answered about its networks in time"))
 
 // see returns the networks of the latest read. A report without a network counts it as deleted, so the first read may
 // take as long as the whole report.
@@ -87,7 +87,7 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 	}
 	for _, a := range assigned {
 		if !slices.ContainsFunc(out, func(r wire.NetworkReport) bool { return r.ID == a.ID || r.Name == a.Name }) {
-			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
+			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: hypervisor.NetworkMissing}})
 		}
 	}
 	for _, name := range bridges() {
@@ -105,12 +105,12 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 func networkProblem(n networkState, a fleet.Network) string {
 	switch {
 	case n.inactive == nil && n.status.Active:
-		return agent.NetworkUndefined
+		return hypervisor.NetworkUndefined
 	case n.inactive == nil || a.Spec == nil:
 		return ""
 	case networkStamp(*n.inactive).untouched(*n.inactive) && networkStamp(*n.inactive).Groups == n.inactiveGroups.digest():
 		if n.status.Active && len(updatesOf(n.live, *n.inactive))+len(n.liveGroups.updatesTo(n.inactiveGroups)) > 0 {
-			return agent.NetworkBehind
+			return hypervisor.NetworkBehind
 		}
 		return ""
 	}
@@ -119,7 +119,7 @@ func networkProblem(n networkState, a fleet.Network) string {
 		parts = append(parts, "port groups")
 	}
 	if len(parts) > 0 {
-		return agent.NetworkEdited(parts)
+		return hypervisor.NetworkEdited(parts)
 	}
 	return ""
 }
@@ -198,7 +198,7 @@ func (b *Backend) readNetwork(ctx context.Context, c *conn, ref golibvirt.Networ
 		n.leases = leasesOf(ctx, c, ref)
 	}
 	if st.Active && served(x) && !serverRuns(b.socket, ref.Name) {
-		st.Error = agent.NetworkUnserved
+		st.Error = hypervisor.NetworkUnserved
 	}
 	return n, nil
 }

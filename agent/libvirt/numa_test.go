@@ -9,7 +9,7 @@ import (
 	"slices"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -55,10 +55,10 @@ func TestConfidentialVMRefusedWithoutHostSupport(t *testing.T) {
 	for _, kind := range fleet.ConfidentialKinds[1:] {
 		vm := f.vm()
 		vm.Spec.Firmware, vm.Spec.Security.Confidential = fleet.UEFI, kind.Value
-		state, err := f.Snapshot(t.Context(), agent.Assigned{})
+		state, err := f.Snapshot(t.Context(), hypervisor.Assigned{})
 		f.ok(err)
 		gap := slices.IndexFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool { return g.Field == "security.confidential" && g.Value == kind.Value })
-		err = f.ApplyVM(t.Context(), agent.Apply{VM: vm, Pools: []fleet.Pool{f.pool}, Progress: func(int, string) {}})
+		err = f.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Pools: []fleet.Pool{f.pool}, Progress: func(int, string) {}})
 		if gap < 0 || err == nil {
 			t.Errorf("%s: index %d in the host's gaps, apply: %v", kind.Value, gap, err)
 		}

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 )
 
 // orphan returns the process ID of the guest's QEMU if it runs although libvirt says that the guest is off, and
@@ -37,7 +37,7 @@ func (b *Backend) orphan(s sighted) (pid int, statusFile string) {
 // the guest twice, or change and delete the disks of a running guest.
 func (b *Backend) reached(s sighted) error {
 	if pid, statusFile := b.orphan(s); pid != 0 {
-		return agent.Refusal(agent.Lost(pid, statusFile))
+		return hypervisor.Refusal(hypervisor.Lost(pid, statusFile))
 	}
 	return nil
 }

@@ -8,9 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/agent/libvirt"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 )
 
@@ -30,9 +31,9 @@ func TestPair(t *testing.T) {
 		}
 	}}
 	for i, socket := range []string{libvirt.DefaultSocket, sockets[1]} {
-		known := must(agent.OpenPoolBook("")) // one pool book for each host's agent
+		known := must(state.OpenPoolBook("")) // one pool book for each host's agent
 		p.Hosts[i] = conformance.Harness{
-			Open:     func(t *testing.T) agent.Hypervisor { return openWith(t, socket, known) },
+			Open:     func(t *testing.T) hypervisor.Hypervisor { return openWith(t, socket, known) },
 			PoolPath: func(t *testing.T) string { return filepath.Join(t.TempDir(), "pool") },
 			Power:    func(t *testing.T, id fleet.VMID) fleet.Power { return powerAt(t, uri(i), id) },
 		}

@@ -12,8 +12,8 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
 	"quantix/agent/blockdev"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -93,7 +93,7 @@ func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, dev
 				at := dirs.path(h.path)
 				same, err := bounded(ctx, func() (bool, error) { return onDisk(at, d.Kernel), nil })
 				if err != nil || same {
-					return cmpErr(err, agent.PhysicalTaken(w.Device))
+					return cmpErr(err, hypervisor.PhysicalTaken(w.Device))
 				}
 			}
 		}
@@ -107,16 +107,16 @@ func unusedDisk(device, name string) (blockdev.Device, error) {
 	d, ok := blockdev.Look("/", name)
 	switch {
 	case !ok:
-		return d, agent.NoPhysical(device)
+		return d, hypervisor.NoPhysical(device)
 	case d.Busy != "":
-		return d, agent.PhysicalBusy(device, d.Busy)
+		return d, hypervisor.PhysicalBusy(device, d.Busy)
 	}
 	claimed, err := blockdev.Claimed(physicalDir + name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return d, agent.NoPhysical(device)
+		return d, hypervisor.NoPhysical(device)
 	case claimed:
-		return d, agent.PhysicalBusy(device, "held by its kernel for somebody")
+		return d, hypervisor.PhysicalBusy(device, "held by its kernel for somebody")
 	}
 	return d, err
 }

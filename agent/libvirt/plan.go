@@ -7,12 +7,12 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // PlanVM implements agent.Hypervisor. It does not wait for a running job of the VM; it reads the current state.
-func (b *Backend) PlanVM(ctx context.Context, in agent.Apply) (before, after string, err error) {
+func (b *Backend) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after string, err error) {
 	err = b.order(ctx, func(ctx context.Context, c *conn) error {
 		a := applying{Backend: b, c: c, in: in}
 		old, err := a.existing(ctx)
@@ -23,7 +23,7 @@ func (b *Backend) PlanVM(ctx context.Context, in agent.Apply) (before, after str
 			after, err = a.planNew(ctx)
 			return err
 		case old.transient:
-			return agent.Refusal(agent.Undefined())
+			return hypervisor.Refusal(hypervisor.Undefined())
 		}
 		before, after, err = a.planEdit(ctx, *old)
 		return err
@@ -33,7 +33,7 @@ func (b *Backend) PlanVM(ctx context.Context, in agent.Apply) (before, after str
 
 // planNew returns the definition that a new VM would get.
 func (a *applying) planNew(ctx context.Context) (string, error) {
-	in, _, _, err := a.judge(ctx, nil, nil, agent.Plan(agent.Applied{}, agent.Defined{}, a.in.VM, true))
+	in, _, _, err := a.judge(ctx, nil, nil, hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, a.in.VM, true))
 	if err != nil {
 		return "", err
 	}
@@ -72,7 +72,7 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 			return "", "", err
 		}
 	}
-	plan := agent.Plan(*was, definedOf(x, *was, a.assigned.volumeAt), a.in.VM, false)
+	plan := hypervisor.Plan(*was, definedOf(x, *was, a.assigned.volumeAt), a.in.VM, false)
 	in, _, _, err := a.judge(ctx, &old, was, plan)
 	if err != nil {
 		return "", "", err
@@ -113,7 +113,7 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 }
 
 // judge runs the checks of prepare, but creates nothing. missing are the disks that were never created.
-func (a *applying) judge(ctx context.Context, old *sighted, was *agent.Applied, plan agent.Edit) (in intent, places, missing []place, err error) {
+func (a *applying) judge(ctx context.Context, old *sighted, was *hypervisor.Applied, plan hypervisor.Edit) (in intent, places, missing []place, err error) {
 	if in, places, err = a.intent(plan); err != nil {
 		return in, nil, nil, err
 	}

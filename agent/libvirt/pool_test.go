@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -161,7 +161,7 @@ func TestHangingPoolBlocksNothingElse(t *testing.T) {
 	proxy.drop.Store(0)
 	proxy.cut()
 	waitFor(t, "the pool answers again", func() bool {
-		s, err := b.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+		s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
 		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolActive
 	})
 }

@@ -11,7 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -340,7 +340,7 @@ func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.StorageVol, fleet.Volume, error) {
 	ref, v, err := b.lookupVolume(ctx, c, p)
 	if err == nil && ref == nil {
-		err = agent.NoVolume(p.volume, p.pool.Name)
+		err = hypervisor.NoVolume(p.volume, p.pool.Name)
 	}
 	if err != nil {
 		return golibvirt.StorageVol{}, v, err

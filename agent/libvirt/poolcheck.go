@@ -13,7 +13,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -70,7 +71,7 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 		return st, err
 	}
 	var x libvirtxml.StoragePool
-	if err := x.Unmarshal(agent.Legible(text)); err != nil {
+	if err := x.Unmarshal(hypervisor.Legible(text)); err != nil {
 		return st, err
 	}
 	if !sameSource(x, g.pool.Spec) {
@@ -101,8 +102,8 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 }
 
 // handleWrongPlace handles an active pool whose directory is not its own. It mounts the pool again if the mount was lost.
-func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record agent.RecordedPool, problem error) (fleet.PoolStatus, error) {
-	now, err := agent.SeePlace(record.Path)
+func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.RecordedPool, problem error) (fleet.PoolStatus, error) {
+	now, err := pooldir.SeePlace(record.Path)
 	if err == nil && g.pool.Spec.Kind.Is().Mounted && record.Unmounted(now) && !g.started && g.w.healDue() {
 		return g.heal(l)
 	}
@@ -164,18 +165,18 @@ func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 }
 
 // probe writes and reads a small file in the pool's directory, as rarely as the pool is refreshed.
-func (w *poolWatch) probe(dir string, now agent.Sighting) {
+func (w *poolWatch) probe(dir string, now pooldir.Sighting) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
 	w.mu.Unlock()
 	if !due {
 		return
 	}
-	p, err := agent.ProbePlace(dir)
+	p, err := pooldir.ProbePlace(dir)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lastProbe.MountOptions, w.lastProbe.FileSystem, w.lastProbe.Error = now.Options, now.FileSystem, ""
-	w.lastProbe.WriteMicros, w.lastProbe.ReadMicros = agent.SteadyMicros(w.lastProbe.WriteMicros, p.Write), agent.SteadyMicros(w.lastProbe.ReadMicros, p.Read)
+	w.lastProbe.WriteMicros, w.lastProbe.ReadMicros = pooldir.SteadyMicros(w.lastProbe.WriteMicros, p.Write), pooldir.SteadyMicros(w.lastProbe.ReadMicros, p.Read)
 	if err != nil {
 		w.lastProbe.Error = err.Error()
 	}
@@ -228,7 +229,7 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	tried := w.lastProbe
 	w.mu.Unlock()
 	st.State, st.Volumes = fleet.PoolActive, volumes
-	st.Error = strings.Join(slices.DeleteFunc([]string{tried.Error, unlisted, agent.VolumesUnread(volumes)}, func(s string) bool { return s == "" }), " ")
+	st.Error = strings.Join(slices.DeleteFunc([]string{tried.Error, unlisted, hypervisor.VolumesUnread(volumes)}, func(s string) bool { return s == "" }), " ")
 	st.MountOptions, st.FileSystem, st.WriteMicros, st.ReadMicros = tried.MountOptions, tried.FileSystem, tried.WriteMicros, tried.ReadMicros
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
 	if !p.Spec.Kind.Is().Makes {
@@ -258,7 +259,7 @@ func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	}
 	for _, e := range files {
 		name := e.Name()
-		if len(known) >= maxListedVolumes || names[name] || agent.Legible(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || agent.IsOurs(name) {
+		if len(known) >= maxListedVolumes || names[name] || hypervisor.Legible(name) != name || !e.Type().IsRegular() || strings.HasPrefix(name, ".") || strings.HasSuffix(name, partialSuffix) || pooldir.IsOurs(name) {
 			continue
 		}
 		if raw, is := rawFile(p, name); is {
@@ -295,7 +296,7 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		return nil, 0, err
 	}
 	refs = slices.DeleteFunc(refs, func(v golibvirt.StorageVol) bool {
-		return strings.HasSuffix(v.Name, partialSuffix) && !abandoned(v.Key) || agent.IsOurs(v.Name)
+		return strings.HasSuffix(v.Name, partialSuffix) && !abandoned(v.Key) || pooldir.IsOurs(v.Name)
 	})
 	slices.SortFunc(refs, func(a, b golibvirt.StorageVol) int { return cmp.Compare(a.Name, b.Name) })
 	for _, v := range refs[:min(len(refs), maxListedVolumes)] {
@@ -308,7 +309,7 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		case is(err, golibvirt.ErrNoStorageVol):
 			continue
 		case ofOne(err):
-			one = fleet.Volume{Name: agent.Legible(v.Name), Path: agent.Legible(v.Key), Fault: "The host cannot read what it is: " + inWords(err).Error()}
+			one = fleet.Volume{Name: hypervisor.Legible(v.Name), Path: hypervisor.Legible(v.Key), Fault: "The host cannot read what it is: " + inWords(err).Error()}
 		case err != nil:
 			return nil, 0, err
 		}
@@ -326,15 +327,15 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 		return fleet.Volume{}, err
 	}
 	var x libvirtxml.StorageVolume
-	if err := x.Unmarshal(agent.Legible(text)); err != nil {
+	if err := x.Unmarshal(hypervisor.Legible(text)); err != nil {
 		return fleet.Volume{}, err
 	}
 	if !slices.Contains([]string{"", "file", "block", "network"}, x.Type) {
 		return fleet.Volume{}, nil
 	}
 	out := volumeIn(p, x)
-	if agent.Legible(v.Name) != v.Name {
-		out.Fault = agent.VolumeUnnamed
+	if hypervisor.Legible(v.Name) != v.Name {
+		out.Fault = hypervisor.VolumeUnnamed
 	}
 	return out, nil
 }
@@ -342,7 +343,7 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 // rawFile returns the volume if its name is that of a raw disk. libvirt would probe the format from bytes that the
 // guest wrote.
 func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
-	if !p.Spec.Kind.Is().Files || !fleet.IsRawName(name) || agent.Legible(name) != name {
+	if !p.Spec.Kind.Is().Files || !fleet.IsRawName(name) || hypervisor.Legible(name) != name {
 		return v, false
 	}
 	at := filepath.Join(path.Clean(p.Spec.Path), name)

@@ -9,7 +9,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -18,26 +19,26 @@ import (
 func createdByQuantix(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
 // poolBefore returns the state of a preexisting pool before Quantix first uses it.
-func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (agent.PoolBefore, error) {
+func poolBefore(ctx context.Context, c *conn, p fleet.Pool) (pooldir.PoolBefore, error) {
 	ref, x, err := findPool(ctx, c, p.Name)
 	if is(err, golibvirt.ErrNoStoragePool) || err == nil && createdByQuantix(x, p) {
-		return agent.PoolBefore{}, nil
+		return pooldir.PoolBefore{}, nil
 	}
 	if err != nil {
-		return agent.PoolBefore{}, err
+		return pooldir.PoolBefore{}, err
 	}
 	return poolState(ctx, c, ref)
 }
 
 // poolState reads whether the pool is active and has autostart.
-func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (agent.PoolBefore, error) {
-	return call(ctx, c, func(l *golibvirt.Libvirt) (agent.PoolBefore, error) {
+func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir.PoolBefore, error) {
+	return call(ctx, c, func(l *golibvirt.Libvirt) (pooldir.PoolBefore, error) {
 		active, err := l.StoragePoolIsActive(ref)
 		if err != nil {
-			return agent.PoolBefore{}, err
+			return pooldir.PoolBefore{}, err
 		}
 		autostart, err := l.StoragePoolGetAutostart(ref)
-		return agent.PoolBefore{Defined: true, Active: active != 0, Autostart: autostart != 0}, err
+		return pooldir.PoolBefore{Defined: true, Active: active != 0, Autostart: autostart != 0}, err
 	})
 }
 
@@ -92,7 +93,7 @@ func placeTaken(ctx context.Context, c *conn, err error) error {
 	if _, x, err := findPool(ctx, c, m[1]); err == nil {
 		where = poolPlaceOf(x).describe()
 	}
-	return agent.PoolPlaceTaken(m[1], where)
+	return hypervisor.PoolPlaceTaken(m[1], where)
 }
 
 // discoveredPools returns all of libvirt's pools, sorted by name. An unreadable pool is listed with its error.
@@ -133,7 +134,7 @@ func discoveredPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.Disc
 		return out, err
 	}
 	var x libvirtxml.StoragePool
-	if err := x.Unmarshal(agent.Legible(text)); err != nil {
+	if err := x.Unmarshal(hypervisor.Legible(text)); err != nil {
 		return out, err
 	}
 	active, err := l.StoragePoolIsActive(ref)

@@ -9,12 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
+	"quantix/agent/pooldir"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 )
 
-func marker(p fleet.Pool) string { return filepath.Join(p.Spec.Path, agent.PoolMarker) }
+func marker(p fleet.Pool) string { return filepath.Join(p.Spec.Path, pooldir.PoolMarker) }
 
 func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.PoolStatus) bool) {
 	t.Helper()
@@ -119,7 +121,7 @@ func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	}
 	startLibvirtd(t)
 	waitFor(t, "the pool has failed", func() bool {
-		s, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+		s, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
 		return err == nil && s.Host.Connected && s.Pools[0].Status.State == fleet.PoolFailed && strings.Contains(s.Pools[0].Status.Error, "is gone")
 	})
 	if err := os.Rename(aside, f.pool.Spec.Path); err != nil {
@@ -136,9 +138,9 @@ func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	if err := os.Remove(marker(f.pool)); err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := agent.OpenPoolBook(t.TempDir())
+	fresh, err := state.OpenPoolBook(t.TempDir())
 	f.ok(err)
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: agent.PoolRoots{}, Book: fresh})
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: pooldir.PoolRoots{}, Book: fresh})
 	f.ok(err)
 	t.Cleanup(func() { b.Close() })
 	waitPool(t, b, f.pool, "active", isActive)

@@ -11,13 +11,13 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
 	"quantix/internal/fleet"
 )
 
 // mounted returns a pool that the host mounts. The test's cleanup releases it.
-func mounted(t *testing.T, b agent.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
+func mounted(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 	t.Helper()
 	spec.Path = filepath.Join(t.TempDir(), "mnt")
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: spec}
@@ -33,7 +33,7 @@ func mounted(t *testing.T, b agent.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 }
 
 // allowing returns a backend whose settings allow these devices for pools.
-func allowing(t *testing.T, devices ...string) agent.Hypervisor {
+func allowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 	t.Helper()
 	needHost(t)
 	allowed := roots

@@ -6,7 +6,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -65,7 +65,7 @@ func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golib
 
 // poolActive reports whether the pool is active in libvirt. It stops a pool that lost its mount, because libvirt mounts
 // only when it starts a pool.
-func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, record agent.RecordedPool) (bool, error) {
+func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, record pooldir.RecordedPool) (bool, error) {
 	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
 	if err != nil || active == 0 {
 		return false, err
@@ -125,11 +125,11 @@ func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 }
 
 // checkPlace inspects the pool's directory and refuses one that is not the pool's.
-func (b *Backend) checkPlace(ctx context.Context, record agent.RecordedPool) (agent.Sighting, error) {
+func (b *Backend) checkPlace(ctx context.Context, record pooldir.RecordedPool) (pooldir.Sighting, error) {
 	if record.Path == "" {
-		return agent.Sighting{}, nil // a block pool: libvirt identifies it by its source
+		return pooldir.Sighting{}, nil // a block pool: libvirt identifies it by its source
 	}
-	now, err := within(ctx, func() (agent.Sighting, error) { return agent.SeePlace(record.Path) })
+	now, err := within(ctx, func() (pooldir.Sighting, error) { return pooldir.SeePlace(record.Path) })
 	if err != nil {
 		return now, err
 	}
@@ -149,13 +149,13 @@ func writtenElsewhere(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Is().Mo
 
 // recordPlace checks the directory of an active pool, records it, and marks it at first use. A directory that lost its
 // marker never gets another.
-func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record agent.RecordedPool) (agent.Sighting, error) {
+func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record pooldir.RecordedPool) (pooldir.Sighting, error) {
 	record.ID, record.Path, record.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
 	if record.Path == "" {
-		record.Place = &agent.Place{}
+		record.Place = &pooldir.Place{}
 		record.Boot, record.Failing, record.ByOthers = b.pools.book.Boot(), false, false
 		b.keepPool(p, record)
-		return agent.Sighting{}, nil
+		return pooldir.Sighting{}, nil
 	}
 	now, err := b.checkPlace(ctx, record)
 	if err == nil && record.Place == nil && !now.There {
@@ -165,7 +165,7 @@ func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record agent.Re
 		return now, err
 	}
 	if now.Marker == "" && (record.Place == nil || !record.Place.Marked) {
-		_, failed := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(record.Path, p.ID) })
+		_, failed := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.MarkPlace(record.Path, p.ID) })
 		if failed != nil && record.Place == nil {
 			b.log.Warn("a storage pool's directory cannot be marked; its mount and inode must do", "pool", p.Name, "error", failed)
 		}
@@ -173,7 +173,7 @@ func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record agent.Re
 			return now, err // another pool marked it at the same time
 		}
 	}
-	record.Place = &agent.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
+	record.Place = &pooldir.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
 	record.Boot, record.Failing, record.ByOthers = b.pools.book.Boot(), false, false
 	b.keepPool(p, record)
 	return now, nil
@@ -193,7 +193,7 @@ func (b *Backend) removeMarker(ctx context.Context, p fleet.Pool) error {
 	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Is().Files {
 		return nil
 	}
-	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, agent.UnmarkPlace(p.Spec.Path, p.ID) })
+	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.UnmarkPlace(p.Spec.Path, p.ID) })
 	return err
 }
 
@@ -203,7 +203,7 @@ func (b *Backend) restoreMarker(ctx context.Context, p fleet.Pool) {
 	if !known || record.Place == nil || !record.Place.Marked {
 		return
 	}
-	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, agent.MarkPlace(record.Path, p.ID) }); err != nil {
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.MarkPlace(record.Path, p.ID) }); err != nil {
 		b.log.Warn("a storage pool's directory cannot be marked again", "pool", p.Name, "error", err)
 	}
 }

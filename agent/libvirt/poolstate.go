@@ -10,7 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/pooldir"
+	"quantix/agent/state"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -28,8 +29,8 @@ const (
 // poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage. So
 // hanging storage also blocks every call for that pool, and the list of all pools.
 type poolWatches struct {
-	roots  agent.PoolRoots
-	book   *agent.PoolBook
+	roots  pooldir.PoolRoots
+	book   *state.PoolBook
 	orders locks[string] // by pool name; held by jobs and by pool checks
 
 	mu     sync.Mutex
@@ -101,7 +102,7 @@ func (b *Backend) poolFailed(p fleet.Pool, err error) {
 
 // keepPool records the pool in the pool book. A failed write is only logged: it matters only after a restart of the
 // agent.
-func (b *Backend) keepPool(p fleet.Pool, record agent.RecordedPool) {
+func (b *Backend) keepPool(p fleet.Pool, record pooldir.RecordedPool) {
 	if err := b.pools.book.Put(p.Name, record); err != nil {
 		b.log.Error("the record of a storage pool cannot be written", "pool", p.Name, "error", err)
 	}
@@ -142,7 +143,7 @@ func (p *poolWatches) answers(name string) error {
 		return nil // libvirt knows whether the pool is active
 	}
 	s := p.of(name).place.read(context.Background(), 0, poolPatience, func() (error, error) {
-		now, err := agent.SeePlace(record.Path)
+		now, err := pooldir.SeePlace(record.Path)
 		return record.Judge(now), err
 	})
 	switch {

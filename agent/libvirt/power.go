@@ -7,7 +7,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -144,7 +144,7 @@ func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
 func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
 	return b.onVM(ctx, id, verb, func(l *golibvirt.Libvirt, s sighted) error {
 		if s.live == nil {
-			return agent.ErrNotRunning
+			return hypervisor.ErrNotRunning
 		}
 		return f(l, s)
 	})

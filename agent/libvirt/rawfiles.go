@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/internal/fleet"
 )
@@ -60,7 +60,7 @@ func (b *Backend) imageIn(ctx context.Context, c *conn, p place) (header, error)
 		return header{}, err
 	}
 	if f.looksFormatted() {
-		return header{}, agent.VolumeRaw(p.volume, f.begins)
+		return header{}, hypervisor.VolumeRaw(p.volume, f.begins)
 	}
 	h, err := within(ctx, func() (header, error) { return inspectImage(p.path()) })
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 	"quantix/internal/testkit/tier"
@@ -78,7 +78,7 @@ func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 	seen := func(what string) (volumes []fleet.Volume, disks []fleet.DiskState) {
 		t.Helper()
 		f.ok(f.ApplyPool(t.Context(), f.pool))
-		s, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}})
+		s, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
 		f.ok(err)
 		if len(s.Pools) != 1 || s.Pools[0].Status.State != fleet.PoolActive {
 			t.Fatalf("%s: the pool is %+v", what, s.Pools)
@@ -147,7 +147,7 @@ func TestCopyRefusedForRawDiskWithForeignHeader(t *testing.T) {
 	f.ok(f.ApplyPool(t.Context(), f.pool))
 	flat := f.work("flat.qcow2", fleet.VolumeOrder{Source: "guest.raw", SourcePool: f.pool.ID, Flatten: true})
 	flat.Source = &f.pool
-	flat.Hashed = func(...agent.Hashed) error { return nil }
+	flat.Hashed = func(...hypervisor.Hashed) error { return nil }
 	copied := f.work("copied.raw", fleet.VolumeOrder{Source: "guest.raw"})
 	copied.Hashed = flat.Hashed
 	read := f.work("guest.raw", fleet.VolumeOrder{})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
@@ -43,7 +43,7 @@ func TestGuestGetsReservedAddress(t *testing.T) {
 	var nic fleet.NICState
 	var leases []fleet.DHCPLease
 	waitFor(t, "the guest's addresses are reported by agent and lease", func() bool {
-		state, err := f.Snapshot(t.Context(), agent.Assigned{Networks: []fleet.Network{n}})
+		state, err := f.Snapshot(t.Context(), hypervisor.Assigned{Networks: []fleet.Network{n}})
 		f.ok(err)
 		for _, v := range state.VMs {
 			if v.ID == vm.ID && len(v.Status.NICs) == 1 {

@@ -8,13 +8,13 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // retune applies the edit to the running guest as far as libvirt can. The rest waits for the next start and shows as a
 // difference.
-func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan agent.Edit, inactive, live *libvirtxml.Domain) error {
+func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hypervisor.Edit, inactive, live *libvirtxml.Domain) error {
 	if plan.Has("iso") {
 		if err := a.swapMedium(ctx, ref, inactive, live); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (a *applying) limitDisk(ctx context.Context, ref golibvirt.Domain, alias st
 }
 
 // retuneNIC applies the definition's link state and limits to the guest's NIC.
-func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set agent.Set[fleet.NIC], inactive, live *libvirtxml.Domain) error {
+func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set hypervisor.Set[fleet.NIC], inactive, live *libvirtxml.Domain) error {
 	is := func(n libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&n), set.Device.MAC) }
 	k, l := slices.IndexFunc(inactive.Devices.Interfaces, is), slices.IndexFunc(live.Devices.Interfaces, is)
 	if k < 0 || l < 0 {

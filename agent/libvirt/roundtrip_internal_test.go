@@ -10,7 +10,7 @@ import (
 
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -141,11 +141,11 @@ func randomVM(bytes []byte) fleet.VM {
 func numaNodes(from, to int) string { return fleet.PlainSet(fmt.Sprintf("%d-%d", from, to-1)) }
 
 // roundTrip writes the VM's definition and reads it back from its text.
-func roundTrip(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined, string) {
+func roundTrip(t *testing.T, vm fleet.VM, k kind) (hypervisor.Applied, hypervisor.Defined, string) {
 	t.Helper()
 	pools := []fleet.Pool{{ID: samplePool, Name: "fast", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: samplePath}}}
-	a := applying{in: agent.Apply{VM: vm, Pools: pools}}
-	in := intent{Edit: agent.Plan(agent.Applied{}, agent.Defined{}, vm, true), name: vm.Name}
+	a := applying{in: hypervisor.Apply{VM: vm, Pools: pools}}
+	in := intent{Edit: hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, vm, true), name: vm.Name}
 	in.spec = vm.Spec.MapMedia(func(m fleet.Medium) fleet.Volref { return fleet.Volref{Volume: path.Join(samplePath, m.Volume)} })
 	if vm.Spec.ISO != nil {
 		in.iso = path.Join(samplePath, vm.Spec.ISO.Volume)
@@ -153,7 +153,7 @@ func roundTrip(t *testing.T, vm fleet.VM, k kind) (agent.Applied, agent.Defined,
 	for _, d := range vm.Spec.Disks {
 		in.disks = append(in.disks, diskPlace{spec: d, alias: diskAlias(d.Ref()), path: path.Join(samplePath, d.Volume)})
 	}
-	in.mark = a.mark(agent.NewApplied(a.in, vm.Name, "", nil), "secret")
+	in.mark = a.mark(hypervisor.NewApplied(a.in, vm.Name, "", nil), "secret")
 	x := newDefinition(vm.ID, "x86_64", machineOf(vm.Spec), k)
 	edit(x, in)
 	addPorts(x)
@@ -189,7 +189,7 @@ func same(t *testing.T, vm fleet.VM, k kind) {
 			t.Errorf("%s: %q is read as %q %q in\n%s", f.Name, f.Words(vm.Spec), f.Words(is.Spec), is.Odd[f.Name], text)
 		}
 	}
-	if more := agent.Plan(applied, is, vm, true); len(more.Fields)+len(more.SetDisks)+len(more.SetNICs)+len(applied.Drift(is)) > 0 {
+	if more := hypervisor.Plan(applied, is, vm, true); len(more.Fields)+len(more.SetDisks)+len(more.SetNICs)+len(applied.Drift(is)) > 0 {
 		t.Errorf("a second apply changes %d fields, %d disks and %d NICs, drift %+v, in\n%s", len(more.Fields), len(more.SetDisks), len(more.SetNICs), applied.Drift(is), text)
 	}
 }

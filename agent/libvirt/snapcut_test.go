@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -36,8 +36,8 @@ func newSnapperOn(f fixture) *snapper {
 	return s
 }
 
-func (s *snapper) order(o fleet.SnapshotOrder) agent.SnapshotWork {
-	return agent.SnapshotWork{
+func (s *snapper) order(o fleet.SnapshotOrder) hypervisor.SnapshotWork {
+	return hypervisor.SnapshotWork{
 		VM: s.vm, Pools: []fleet.Pool{s.pool}, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},
 	}
 }
@@ -133,7 +133,7 @@ func goroutine() string {
 // until runs the job and calls happens at its nth step. seen is the number of steps that the job reached; it is below n
 // if the job ended earlier. Progress from other goroutines, such as that of a long write, does not count as a step: a
 // panic there would not end the job.
-func until(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (seen int, err error) {
+func until(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (seen int, err error) {
 	own := goroutine()
 	in.Progress = func(int, string) {
 		if goroutine() != own {
@@ -216,8 +216,8 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 			ended = true
 		}
 	}
-	drop := func(in agent.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
-	again := func(when string, in agent.SnapshotWork, do func(agent.SnapshotWork) error) {
+	drop := func(in hypervisor.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
+	again := func(when string, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error) {
 		t.Helper()
 		in.Progress = func(int, string) {}
 		err := do(in)
@@ -239,13 +239,13 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 			err = do(in)
 		}
 	}
-	take := func(in agent.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
-	revert := func(in agent.SnapshotWork) error { return s.RevertSnapshot(t.Context(), in) }
+	take := func(in hypervisor.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
+	revert := func(in hypervisor.SnapshotWork) error { return s.RevertSnapshot(t.Context(), in) }
 	covered, all := 0, 0
 	for _, c := range cuts {
 		may := fault{first: c.first, every: c.every}
 		first, every := may.places(t)
-		until := func(n int, in agent.SnapshotWork, do func(agent.SnapshotWork) error, happens func()) (done bool, err error) {
+		until := func(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (done bool, err error) {
 			seen, err := until(n, in, do, happens)
 			if seen < n {
 				all += may.of(seen)

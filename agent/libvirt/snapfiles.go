@@ -15,7 +15,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -31,7 +31,7 @@ func snapHome(id fleet.VMID) string { return filepath.Join(snapDir, string(id)) 
 const maxTreeBytes = 4 << 20
 
 // readTree reads the VM's snapshot tree; nil if there is none.
-func readTree(id fleet.VMID) (*agent.SnapTree, error) {
+func readTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
 	f, err := openImage(filepath.Join(snapHome(id), "tree.json"), false)
 	if isMissing(err) {
 		return nil, nil
@@ -44,7 +44,7 @@ func readTree(id fleet.VMID) (*agent.SnapTree, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &agent.SnapTree{}
+	t := &hypervisor.SnapTree{}
 	if err := json.Unmarshal(text, t); err != nil {
 		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
 	}
@@ -56,7 +56,7 @@ func readTree(id fleet.VMID) (*agent.SnapTree, error) {
 
 // writeTree replaces the tree's file. The new file is on the disk when writeTree returns; a crash leaves the old file
 // or the new one.
-func writeTree(t *agent.SnapTree) error {
+func writeTree(t *hypervisor.SnapTree) error {
 	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
 		return err
@@ -224,7 +224,7 @@ func copyState(from, to string, mode fs.FileMode) error {
 }
 
 // createOverlays creates an empty overlay on each base, in the pools of the disks.
-func (w *snapshotJob) createOverlays(ctx context.Context, next []agent.SnapLayer) error {
+func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.SnapLayer) error {
 	for _, n := range next {
 		p, err := placeOf(n.Disk, w.in.Pools)
 		if err != nil {
@@ -300,7 +300,7 @@ func (w *snapshotJob) mayRemove(path string) bool {
 }
 
 // measure records the allocated size of the snapshots' read-only files.
-func measure(t *agent.SnapTree) {
+func measure(t *hypervisor.SnapTree) {
 	took := func(path string) int64 {
 		info, err := os.Stat(path)
 		if err != nil {
@@ -339,14 +339,14 @@ func (a *applying) dropSnapped(disks []fleet.Disk) error {
 	}
 	for _, d := range disks {
 		if t.Uses(d.Ref()) != "" {
-			return agent.HasSnapshots(a.in.VM.Name)
+			return hypervisor.HasSnapshots(a.in.VM.Name)
 		}
 	}
 	return nil
 }
 
 // forgetTree removes the VM's snapshots with all their files, except those in own.
-func forgetTree(t *agent.SnapTree, own map[string]bool) error {
+func forgetTree(t *hypervisor.SnapTree, own map[string]bool) error {
 	for _, f := range t.Files() {
 		if own[f] {
 			continue

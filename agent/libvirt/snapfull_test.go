@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -93,7 +93,7 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 	f.pool = f.small("320m")
 	s := newSnapperOn(f)
 	s.write('a')
-	onFull := func(in agent.SnapshotWork, at string, left int64, do func(agent.SnapshotWork) error) error {
+	onFull := func(in hypervisor.SnapshotWork, at string, left int64, do func(hypervisor.SnapshotWork) error) error {
 		t.Helper()
 		free := func() {}
 		in.Progress = func(_ int, note string) {
@@ -108,8 +108,8 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 		free()
 		return err
 	}
-	take := func(in agent.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
-	drop := func(in agent.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
+	take := func(in hypervisor.SnapshotWork) error { return s.TakeSnapshot(t.Context(), in) }
+	drop := func(in hypervisor.SnapshotWork) error { return s.DeleteSnapshot(t.Context(), in) }
 
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
 	for _, left := range []int64{1 << 20, 64 << 10} { // while memory is saved, and before the first overlay
@@ -145,9 +145,9 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 	}
 
 	to := s.small("8m")
-	w := agent.VolumeWork{
+	w := hypervisor.VolumeWork{
 		Pool: to, Source: &s.pool, Name: "copy.qcow2", Order: fleet.VolumeOrder{Source: "disk.qcow2", SourcePool: s.pool.ID, Flatten: true},
-		Whole: func(string) error { return nil }, Progress: func(int, string) {}, Hashed: func(...agent.Hashed) error { return nil },
+		Whole: func(string) error { return nil }, Progress: func(int, string) {}, Hashed: func(...hypervisor.Hashed) error { return nil },
 	}
 	wantFull(t, "a full copy", s.CopyVolume(t.Context(), w))
 	if left := must(os.ReadDir(to.Spec.Path)); len(left) > 1 || len(left) == 1 && !strings.HasPrefix(left[0].Name(), ".") {

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/lab"
 )
@@ -205,7 +205,7 @@ func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 	m.ok(m.ApplyVM(t.Context(), a))
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	s := &snapper{fixture: m.fixture, vm: m.vm}
-	in := func(o fleet.SnapshotOrder) agent.SnapshotWork {
+	in := func(o fleet.SnapshotOrder) hypervisor.SnapshotWork {
 		w := s.order(o)
 		w.Pools = m.pools
 		return w

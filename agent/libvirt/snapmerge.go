@@ -14,7 +14,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -33,7 +33,7 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 		switch {
 		case node == nil && w.tree.Deleted == w.in.Job:
 		case node == nil:
-			return agent.NoSnapshot(w.in.VM.Name)
+			return hypervisor.NoSnapshot(w.in.VM.Name)
 		case !node.Deleted || w.in.Order.Subtree:
 			w.tree.Delete(id, w.in.Order.Subtree)
 			w.tree.Deleted = w.in.Job
@@ -52,7 +52,7 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 			break
 		}
 		if w.in.Stopped() {
-			return agent.ErrStopped
+			return hypervisor.ErrStopped
 		}
 		if err := w.merge(ctx, all[0], n, n+len(all)); err != nil {
 			return err
@@ -64,7 +64,7 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 
 // merge commits one file into its backing file, which nothing else needs. The chain's content is the same at every
 // moment.
-func (w *snapshotJob) merge(ctx context.Context, m agent.SnapMerge, n, of int) error {
+func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
 	top, err := bounded(ctx, func() (header, error) { return readHeader(m.Top, false) })
 	if err != nil {
 		return fmt.Errorf("read %s: %w", filepath.Base(m.Top), err)
@@ -72,7 +72,7 @@ func (w *snapshotJob) merge(ctx context.Context, m agent.SnapMerge, n, of int) e
 	if err := fits(ctx, filepath.Dir(m.Base), top.alloc+1<<20, "merging the disk"); err != nil {
 		return err
 	}
-	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapMerges, Merge: &m}
+	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapMerges, Merge: &m}
 	if err := w.save(); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (w *snapshotJob) merge(ctx context.Context, m agent.SnapMerge, n, of int) e
 
 // findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to
 // learn its guests' backing chains; until then, some QEMU has the files open and its guest is unknown.
-func (w *snapshotJob) findGuest(ctx context.Context, m agent.SnapMerge) (s seen, its bool, err error) {
+func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s seen, its bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
 	for began := time.Now(); ; {
@@ -138,7 +138,7 @@ func inChain(d *libvirtxml.DomainDisk, file string) bool {
 
 // commitLive makes QEMU merge under a running guest. It always names both files: without a base, libvirt would merge
 // into the last file of the chain.
-func (w *snapshotJob) commitLive(ctx context.Context, s seen, m agent.SnapMerge, progress func(int)) error {
+func (w *snapshotJob) commitLive(ctx context.Context, s seen, m hypervisor.SnapMerge, progress func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (w *snapshotJob) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtx
 
 // followCommit waits for QEMU's block commit. A commit of the active layer goes on until the guest is told to pivot to
 // the base.
-func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m agent.SnapMerge, active bool, progress func(int)) error {
+func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m hypervisor.SnapMerge, active bool, progress func(int)) error {
 	tick := time.NewTicker(followPeriod / 5)
 	defer tick.Stop()
 	for {
@@ -181,11 +181,11 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 			return guestEnded()
 		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
 			return nil
-		case w.in.Stopped() && w.tree.Work.Step != agent.SnapChangesOver:
+		case w.in.Stopped() && w.tree.Work.Step != hypervisor.SnapChangesOver:
 			if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainBlockJobAbort(ref, targetOf(d), 0) }); err != nil && !answered(err) {
 				return err
 			}
-			return errors.Join(agent.ErrStopped, w.forgetWork())
+			return errors.Join(hypervisor.ErrStopped, w.forgetWork())
 		case active && d.Mirror != nil && d.Mirror.Ready == "yes":
 			if err := w.recordPivot(); err != nil {
 				return err
@@ -238,7 +238,7 @@ func (w *snapshotJob) forgetWork() error {
 
 // commitFile merges files that no guest uses. After an interruption it is repeated: the top file is complete until the
 // base replaces it.
-func (w *snapshotJob) commitFile(ctx context.Context, m agent.SnapMerge, progress func(int)) error {
+func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, progress func(int)) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
@@ -251,7 +251,7 @@ func (w *snapshotJob) commitFile(ctx context.Context, m agent.SnapMerge, progres
 	case err == nil || ctx.Err() != nil:
 		return err // if it was interrupted, the tree still records the merge
 	case w.in.Stopped():
-		return errors.Join(agent.ErrStopped, w.forgetWork())
+		return errors.Join(hypervisor.ErrStopped, w.forgetWork())
 	}
 	return errors.Join(outOfSnapRoom(filepath.Dir(m.Base), err), w.forgetWork())
 }
@@ -301,8 +301,8 @@ func qemuImg(ctx context.Context, args ...string) error {
 
 // finishMerge finishes a merge once the base has all the data. It rebases other overlays of the top file onto the base,
 // and then removes the top file.
-func (w *snapshotJob) finishMerge(ctx context.Context, m agent.SnapMerge) error {
-	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapMerges, Step: agent.SnapCommitted, Merge: &m}
+func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) error {
+	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapMerges, Step: hypervisor.SnapCommitted, Merge: &m}
 	if err := w.save(); err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (w *snapshotJob) finishMerge(ctx context.Context, m agent.SnapMerge) error 
 		}
 		to := a
 		to.File = m.Base
-		if err := w.redefine(ctx, []agent.SnapLayer{to}); err != nil {
+		if err := w.redefine(ctx, []hypervisor.SnapLayer{to}); err != nil {
 			return err
 		}
 	}

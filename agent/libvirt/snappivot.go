@@ -17,7 +17,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -28,15 +28,15 @@ import (
 
 // recordPivot records in the tree that the guest is about to pivot.
 func (w *snapshotJob) recordPivot() error {
-	if w.tree.Work.Step == agent.SnapChangesOver {
+	if w.tree.Work.Step == hypervisor.SnapChangesOver {
 		return nil
 	}
-	w.tree.Work.Step = agent.SnapChangesOver
+	w.tree.Work.Step = hypervisor.SnapChangesOver
 	return w.save()
 }
 
 // pivoted reports whether the guest has left the top file of a merge whose job libvirt no longer knows.
-func (w *snapshotJob) pivoted(ctx context.Context, m agent.SnapMerge, active bool) (bool, error) {
+func (w *snapshotJob) pivoted(ctx context.Context, m hypervisor.SnapMerge, active bool) (bool, error) {
 	for began := time.Now(); ; {
 		s, err := w.see(ctx)
 		if err != nil {
@@ -52,7 +52,7 @@ func (w *snapshotJob) pivoted(ctx context.Context, m agent.SnapMerge, active boo
 			return false, guestEnded()
 		case active && pathOf(d) == m.Base, !active && !inChain(d, m.Top):
 			return true, nil
-		case !active, d.Mirror == nil && w.tree.Work.Step != agent.SnapChangesOver:
+		case !active, d.Mirror == nil && w.tree.Work.Step != hypervisor.SnapChangesOver:
 			return false, nil
 		case d.Mirror == nil, time.Since(began) > ghostPatience:
 			over, err := w.onBase(ctx, s, m)
@@ -107,13 +107,13 @@ func guestEnded() error {
 }
 
 // onBase asks QEMU whether the guest is on the base of the merge.
-func (w *snapshotJob) onBase(ctx context.Context, s seen, m agent.SnapMerge) (bool, error) {
+func (w *snapshotJob) onBase(ctx context.Context, s seen, m hypervisor.SnapMerge) (bool, error) {
 	return w.changedTo(ctx, w.c, s.sighted, m.Top, m.Base)
 }
 
 // sameContent checks that the base has the same content as the top, after the guest ended during a pivot. If so, the
 // outcome of the pivot does not matter.
-func (w *snapshotJob) sameContent(ctx context.Context, m agent.SnapMerge) error {
+func (w *snapshotJob) sameContent(ctx context.Context, m hypervisor.SnapMerge) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (w *snapshotJob) sameContent(ctx context.Context, m agent.SnapMerge) error 
 	case err == nil || ctx.Err() != nil:
 		return err
 	case w.in.Stopped():
-		return agent.ErrStopped
+		return hypervisor.ErrStopped
 	case errors.As(err, &ended) && ended.ExitCode() == 1:
 		return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it changed over from %s to %s, and the two differ, so nobody can tell which of them has its last writes. "+
 			"To go on with the first, start the VM with virsh; to go on with the second, have its definition name that (virsh edit). Then consolidate its disks.", m.Top, m.Base)
@@ -137,7 +137,7 @@ func (w *snapshotJob) sameContent(ctx context.Context, m agent.SnapMerge) error 
 // guest uses.
 func (w *snapshotJob) settleLost(ctx context.Context, s seen) error {
 	note := w.tree.Work
-	if note == nil || note.Kind != agent.SnapMerges || note.Step != agent.SnapChangesOver {
+	if note == nil || note.Kind != hypervisor.SnapMerges || note.Step != hypervisor.SnapChangesOver {
 		return nil
 	}
 	over, err := w.onBase(ctx, s, *note.Merge)
@@ -149,7 +149,7 @@ func (w *snapshotJob) settleLost(ctx context.Context, s seen) error {
 
 // pivotSettled refuses to start a VM whose pivot has an unknown outcome.
 func pivotSettled(s sighted) error {
-	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != agent.SnapChangesOver {
+	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != hypervisor.SnapChangesOver {
 		return nil
 	}
 	top := s.tree.Work.Merge.Top
@@ -265,9 +265,9 @@ func askQEMU(ctx context.Context, statusFile, question string) (string, error) {
 
 // settleMerge resumes an interrupted merge. It follows a job that QEMU still runs and finishes one that QEMU has ended.
 // Anything else starts anew with the next merge.
-func (w *snapshotJob) settleMerge(ctx context.Context, note *agent.SnapNote) error {
+func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapNote) error {
 	m := *note.Merge
-	if note.Step == agent.SnapCommitted {
+	if note.Step == hypervisor.SnapCommitted {
 		return w.finishMerge(ctx, m)
 	}
 	s, err := w.see(ctx)
@@ -316,7 +316,7 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *agent.SnapNote) err
 		}
 	case live == nil && active && definedOnBase(s.kept, m):
 		return w.finishMerge(ctx, m)
-	case live == nil && active && note.Step == agent.SnapChangesOver:
+	case live == nil && active && note.Step == hypervisor.SnapChangesOver:
 		if err := w.sameContent(ctx, m); err != nil {
 			return err
 		}
@@ -328,14 +328,14 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *agent.SnapNote) err
 }
 
 // definedOnBase reports whether the inactive definition already has the disk on the base.
-func definedOnBase(x *libvirtxml.Domain, m agent.SnapMerge) bool {
+func definedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
 	d := diskOf(x, m.Disk)
 	return d != nil && pathOf(d) == m.Base
 }
 
 // rebasedOnBase reports whether an overlay of the top is already backed by the base. That is the last step of QEMU's
 // merge.
-func (w *snapshotJob) rebasedOnBase(m agent.SnapMerge) bool {
+func (w *snapshotJob) rebasedOnBase(m hypervisor.SnapMerge) bool {
 	for _, l := range w.tree.On(m.Top) {
 		if refs := readReferences(l.File); len(refs) == 1 && filepath.Clean(refs[0].path) == m.Base {
 			return true

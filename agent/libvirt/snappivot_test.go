@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -101,9 +101,9 @@ func cutOff(t *testing.T, do func() error) {
 // changingOver is a VM whose agent and libvirtd ended just as the guest was told to pivot.
 type changingOver struct {
 	*snapper
-	in   agent.SnapshotWork // the interrupted job
-	back func()             // restarts libvirtd
-	pid  int                // of the guest's QEMU
+	in   hypervisor.SnapshotWork // the interrupted job
+	back func()                  // restarts libvirtd
+	pid  int                     // of the guest's QEMU
 }
 
 func (c *changingOver) again() error {
@@ -134,7 +134,7 @@ func newChangingOver(t *testing.T) *changingOver {
 	t.Cleanup(func() { endQEMU(t, c.pid) })
 	tree := filepath.Join("/var/lib/libvirt/quantix/snapshots", string(s.vm.ID), "tree.json")
 	c.in.Progress = func(int, string) {
-		if strings.Contains(string(must(os.ReadFile(tree))), agent.SnapChangesOver) {
+		if strings.Contains(string(must(os.ReadFile(tree))), hypervisor.SnapChangesOver) {
 			panic(errKilled)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -30,11 +30,11 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 	}
 	node := w.tree.Node(w.in.Order.ID)
 	if node == nil || node.Deleted {
-		return agent.NoSnapshot(w.in.VM.Name)
+		return hypervisor.NoSnapshot(w.in.VM.Name)
 	}
 	for _, l := range node.Layers {
 		if !hasRef(s.applied.Spec, l.Disk) {
-			return agent.DiskGone(l.Disk.Volume)
+			return hypervisor.DiskGone(l.Disk.Volume)
 		}
 		if err := fits(ctx, filepath.Dir(w.at(l.Disk)), 1<<20, "going back"); err != nil {
 			return err
@@ -50,7 +50,7 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 		}
 	}
 	next := w.tree.Back(*node, string(fleet.NewID[fleet.JobID]()), w.at)
-	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapRevert, To: string(node.ID), New: next}
+	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapRevert, To: string(node.ID), New: next}
 	if err := w.save(); err != nil {
 		return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
 	}
@@ -62,7 +62,7 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 		return cmpErr(w.settleRevert(ctx, w.tree.Work), err)
 	}
 	w.in.Progress(25, "ending what the guest does now")
-	w.tree.Work.Step = agent.SnapOff
+	w.tree.Work.Step = hypervisor.SnapOff
 	if err := w.save(); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 }
 
 // restorePower resumes the guest from its saved memory, or starts it.
-func (w *snapshotJob) restorePower(ctx context.Context, node agent.SnapNode) error {
+func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -227,7 +227,7 @@ const memoryMagic = "LibvirtQemudSave"
 // memoryXML returns the definition for a resume from the snapshot's memory: the devices of that time, with the current
 // disks, networks, filters and media. It refuses a NIC that the VM no longer has, because the NIC would bypass networks
 // and filters that people removed.
-func (w *snapshotJob) memoryXML(ctx context.Context, node agent.SnapNode, inactive *libvirtxml.Domain, next []agent.SnapLayer) (string, error) {
+func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, inactive *libvirtxml.Domain, next []hypervisor.SnapLayer) (string, error) {
 	complete, err := bounded(ctx, func() (bool, error) {
 		f, err := openImage(node.Memory, false)
 		if err != nil {
@@ -261,7 +261,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node agent.SnapNode, inacti
 		return "", fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is of another VM.", node.Memory)
 	}
 	if x.Name != inactive.Name {
-		a := applying{Backend: w.Backend, c: w.c, in: agent.Apply{VM: w.in.VM}}
+		a := applying{Backend: w.Backend, c: w.c, in: hypervisor.Apply{VM: w.in.VM}}
 		taken, err := a.taken(ctx, x.Name)
 		if err == nil && taken {
 			err = fleet.Errorf(fleet.Conflict, "The VM was called %s on the host then, and another has that name now, under which alone its memory comes back.", x.Name)
@@ -274,7 +274,7 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node agent.SnapNode, inacti
 	for i := range x.Devices.Disks {
 		d := &x.Devices.Disks[i]
 		d.BackingStore = nil
-		switch k := slices.IndexFunc(next, func(n agent.SnapLayer) bool { return aliasOf(d.Alias) == diskAlias(n.Disk) }); {
+		switch k := slices.IndexFunc(next, func(n hypervisor.SnapLayer) bool { return aliasOf(d.Alias) == diskAlias(n.Disk) }); {
 		case k >= 0:
 			setFile(d, next[k].File)
 		case d.Device == "cdrom" || d.Device == "floppy":
@@ -304,13 +304,13 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node agent.SnapNode, inacti
 // settleRevert finishes an interrupted revert. Before the guest was stopped, it undoes the revert; after that, it
 // completes the revert. It starts with new overlays, because the guest may have written to the old ones, which then no
 // longer match its memory.
-func (w *snapshotJob) settleRevert(ctx context.Context, note *agent.SnapNote) error {
+func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapNote) error {
 	drop := func() {
 		for _, n := range note.New {
 			w.tree.Trash = append(w.tree.Trash, n.File)
 		}
 	}
-	if note.Step != agent.SnapOff {
+	if note.Step != hypervisor.SnapOff {
 		drop()
 		w.tree.Work = nil
 		if err := w.save(); err != nil {
@@ -320,7 +320,7 @@ func (w *snapshotJob) settleRevert(ctx context.Context, note *agent.SnapNote) er
 	}
 	node := w.tree.Node(fleet.SnapshotID(note.To))
 	if node == nil {
-		return agent.NoSnapshot(w.in.VM.Name)
+		return hypervisor.NoSnapshot(w.in.VM.Name)
 	}
 	s, err := w.see(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -20,7 +20,7 @@ const snapshotLimit = 8 * time.Second
 
 // Snapshot implements agent.Hypervisor. If libvirtd does not answer, it returns the last known state with the host
 // disconnected, because the portal takes a missing object for a deleted one.
-func (b *Backend) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
+func (b *Backend) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	state, err := b.snapshot(ctx, on)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -37,7 +37,7 @@ func (b *Backend) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, 
 }
 
 // snapshot reads the host's full state within snapshotLimit.
-func (b *Backend) snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
+func (b *Backend) snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotLimit)
 	defer cancel()
 	b.assigned.note(on.Pools)

@@ -10,7 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -18,27 +18,27 @@ import (
 type snapshotJob struct {
 	*Backend
 	c    *conn
-	in   agent.SnapshotWork
-	tree *agent.SnapTree
+	in   hypervisor.SnapshotWork
+	tree *hypervisor.SnapTree
 }
 
 // TakeSnapshot implements agent.Hypervisor.
-func (b *Backend) TakeSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+func (b *Backend) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	return b.onSnapshots(ctx, "take a snapshot of "+in.VM.Name, in, (*snapshotJob).take)
 }
 
 // RevertSnapshot implements agent.Hypervisor.
-func (b *Backend) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+func (b *Backend) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	return b.onSnapshots(ctx, "bring "+in.VM.Name+" back to a snapshot", in, (*snapshotJob).revert)
 }
 
 // DeleteSnapshot implements agent.Hypervisor.
-func (b *Backend) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+func (b *Backend) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapshotJob).deleteSnapshot)
 }
 
 // onSnapshots runs do after it has settled an interrupted job. It does nothing if the job was already done.
-func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
+func (b *Backend) onSnapshots(ctx context.Context, act string, in hypervisor.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
 	if err != nil {
 		return inAct(act, err)
@@ -55,11 +55,11 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in agent.Snapshot
 				b.volumeChanged(p)
 			}
 		}()
-		if w.tree, err = bounded(ctx, func() (*agent.SnapTree, error) { return readTree(in.VM.ID) }); err != nil {
+		if w.tree, err = bounded(ctx, func() (*hypervisor.SnapTree, error) { return readTree(in.VM.ID) }); err != nil {
 			return err
 		}
 		if w.tree == nil {
-			w.tree = &agent.SnapTree{VM: in.VM.ID}
+			w.tree = &hypervisor.SnapTree{VM: in.VM.ID}
 		}
 		if w.tree.IsDone(in.Job) {
 			return w.removeTrash(ctx)
@@ -96,13 +96,13 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *p
 	if err != nil {
 		return nil, err
 	}
-	tree, err := bounded(ctx, func() (*agent.SnapTree, error) { return readTree(of.VMID) })
+	tree, err := bounded(ctx, func() (*hypervisor.SnapTree, error) { return readTree(of.VMID) })
 	if err == nil {
 		switch file := tree.FileOf(of.ID, from.ref()); {
 		case file == "" || filepath.Dir(file) != filepath.Dir(from.path()):
 			err = fleet.Errorf(fleet.NotFound, "The host has no such snapshot of the disk %s any more.", from.volume)
 		case tree.Work != nil:
-			err = agent.SnapshotsAtWork()
+			err = hypervisor.SnapshotsAtWork()
 		default:
 			from.volume = filepath.Base(file)
 			return release, nil
@@ -116,7 +116,7 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *p
 func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 	release, _ = b.snapshotsRead.try(string(vm.ID), true)
 	if release == nil {
-		return nil, agent.SnapshotsRead(vm.Name)
+		return nil, hypervisor.SnapshotsRead(vm.Name)
 	}
 	return release, nil
 }
@@ -126,7 +126,7 @@ func (w *snapshotJob) save() error { return writeTree(w.tree) }
 
 // see reads the domain's current state.
 func (w *snapshotJob) see(ctx context.Context) (seen, error) {
-	m := &moving{Backend: w.Backend, c: w.c, in: agent.MoveDisk{VM: w.in.VM}}
+	m := &moving{Backend: w.Backend, c: w.c, in: hypervisor.MoveDisk{VM: w.in.VM}}
 	return m.see(ctx)
 }
 
@@ -155,7 +155,7 @@ func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 }
 
 // usesAll compares the domain's disks with the layers: all if every disk is on its file, none if no disk is.
-func usesAll(x *libvirtxml.Domain, next []agent.SnapLayer) (all, none bool) {
+func usesAll(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none bool) {
 	all, none = true, true
 	for _, n := range next {
 		d := diskOf(x, n.Disk)
@@ -183,7 +183,7 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
 	case s.transient:
-		return agent.Refusal(agent.Undefined())
+		return hypervisor.Refusal(hypervisor.Undefined())
 	case s.applied == nil:
 		return refuse("An older agent made the VM's definition. Edit and save the VM, and then try once more.")
 	}
@@ -225,7 +225,7 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(want) })
 		switch {
 		case isMissing(err):
-			return agent.NoVolume(filepath.Base(want), p.pool.Name)
+			return hypervisor.NoVolume(filepath.Base(want), p.pool.Name)
 		case err != nil:
 			return notPlain(p, err)
 		case d.FileFormat() != "qcow2":
@@ -236,7 +236,7 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 	}
 	for _, a := range w.tree.Active {
 		if !hasRef(s.applied.Spec, a.Disk) {
-			return agent.DiskGone(a.Disk.Volume)
+			return hypervisor.DiskGone(a.Disk.Volume)
 		}
 	}
 	for i := range s.kept.Devices.Disks {
@@ -290,7 +290,7 @@ func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, err
 }
 
 // redefine makes the inactive definition name the files that the VM writes to.
-func (w *snapshotJob) redefine(ctx context.Context, next []agent.SnapLayer) error {
+func (w *snapshotJob) redefine(ctx context.Context, next []hypervisor.SnapLayer) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -299,7 +299,7 @@ func (w *snapshotJob) redefine(ctx context.Context, next []agent.SnapLayer) erro
 	for _, n := range next {
 		d := diskOf(s.kept, n.Disk)
 		if d == nil {
-			return agent.DiskGone(n.Disk.Volume)
+			return hypervisor.DiskGone(n.Disk.Volume)
 		}
 		if pathOf(d) == n.File && d.BackingStore == nil {
 			continue
@@ -328,11 +328,11 @@ func (w *snapshotJob) settle(ctx context.Context) error {
 	}
 	w.log.Info("settling an interrupted snapshot job", "vm", w.in.VM.ID, "kind", note.Kind, "step", note.Step)
 	switch note.Kind {
-	case agent.SnapTake:
+	case hypervisor.SnapTake:
 		return w.settleTake(ctx, note)
-	case agent.SnapRevert:
+	case hypervisor.SnapRevert:
 		return w.settleRevert(ctx, note)
-	case agent.SnapMerges:
+	case hypervisor.SnapMerges:
 		return w.settleMerge(ctx, note)
 	}
 	return fleet.Errorf(fleet.Conflict, "A newer agent has begun something about the VM's snapshots that this one does not know. Upgrade it.")
@@ -341,5 +341,5 @@ func (w *snapshotJob) settle(ctx context.Context) error {
 // interrupted reports whether the job was interrupted, not refused. Then everything stays as it is, and the job is
 // retried.
 func interrupted(ctx context.Context, err error) bool {
-	return errors.Is(err, agent.ErrAway) || ctx.Err() != nil
+	return errors.Is(err, hypervisor.ErrAway) || ctx.Err() != nil
 }

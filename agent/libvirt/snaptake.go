@@ -11,7 +11,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -54,7 +54,7 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	case !on && o.Memory:
 		node.Note = "The VM was off, so there was no memory to keep."
 	}
-	for _, n := range append(next, agent.SnapLayer{File: node.Memory}) {
+	for _, n := range append(next, hypervisor.SnapLayer{File: node.Memory}) {
 		if there, err := fileExists(ctx, n.File); n.File != "" && (err != nil || there) {
 			return cmpErr(err, fleet.Errorf(fleet.Conflict, "There is a file %s already. It is left as it is; try again.", n.File))
 		}
@@ -62,7 +62,7 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	if err := w.checkSpace(ctx, s, node, next); err != nil {
 		return err
 	}
-	w.tree.Work = &agent.SnapNote{Job: w.in.Job, Kind: agent.SnapTake, Node: &node, New: next}
+	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapTake, Node: &node, New: next}
 	if err := w.save(); err != nil {
 		return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
 	}
@@ -87,7 +87,7 @@ const spareRoom = 64 << 20
 
 // checkSpace checks that the pools have space for the memory, beside the first disk, and for the start of each new
 // overlay.
-func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node agent.SnapNode, next []agent.SnapLayer) error {
+func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node hypervisor.SnapNode, next []hypervisor.SnapLayer) error {
 	need := map[string]int64{}
 	for _, n := range next {
 		need[filepath.Dir(n.File)] += 1 << 20
@@ -216,7 +216,7 @@ func (w *snapshotJob) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) 
 
 // snapshotXML says for each disk of the guest what to do: libvirt would create a file of its own for a disk that is not
 // listed.
-func snapshotXML(live *libvirtxml.Domain, note agent.SnapNote) (string, error) {
+func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapNote) (string, error) {
 	x := libvirtxml.DomainSnapshot{Name: "quantix-" + string(note.Node.ID), Disks: &libvirtxml.DomainSnapshotDisks{}}
 	if note.Node.Memory != "" {
 		x.Memory = &libvirtxml.DomainSnapshotMemory{Snapshot: "external", File: note.Node.Memory}
@@ -271,7 +271,7 @@ func (w *snapshotJob) finishTake(ctx context.Context) error {
 }
 
 // resumeGuest resumes and thaws a guest that this job paused or froze.
-func (w *snapshotJob) resumeGuest(ctx context.Context, s seen, note *agent.SnapNote) error {
+func (w *snapshotJob) resumeGuest(ctx context.Context, s seen, note *hypervisor.SnapNote) error {
 	if note.Resume && s.live != nil && golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
 		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.DomainResume(s.ref) }); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
 			return err
@@ -305,7 +305,7 @@ func (w *snapshotJob) undoTake(ctx context.Context, why error) error {
 }
 
 // settleTake finishes an interrupted snapshot. The domain's disks show whether it was taken.
-func (w *snapshotJob) settleTake(ctx context.Context, note *agent.SnapNote) error {
+func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapNote) error {
 	s, err := w.see(ctx)
 	if err != nil {
 		return err
@@ -338,7 +338,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *agent.SnapNote) erro
 		return err
 	}
 	if live == nil { // the inactive definition may already name some of the overlays
-		back := make([]agent.SnapLayer, len(note.Node.Layers))
+		back := make([]hypervisor.SnapLayer, len(note.Node.Layers))
 		copy(back, note.Node.Layers)
 		if err := w.redefine(ctx, back); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -47,7 +47,7 @@ func identifyVolume(path string) volumeID {
 // addChecksum adds the known checksum to the volume. libvirt changes the owner of files that VMs use, which is
 // harmless. If an unused file's inode was changed, somebody may have changed its content and then its times, so its
 // checksum counts as unknown.
-func addChecksum(v *fleet.Volume, h agent.Hashed, id volumeID) {
+func addChecksum(v *fleet.Volume, h hypervisor.Hashed, id volumeID) {
 	same, touched := id.like(h.Stamp)
 	if !same || !touched || len(v.UsedBy) > 0 || len(v.InDrive) > 0 {
 		h.Report(v, same)

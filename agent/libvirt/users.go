@@ -10,7 +10,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -202,7 +202,7 @@ func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 }
 
 // markUsers adds to the volumes their users and their modification times.
-func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport, hashed map[fleet.Volref]agent.Hashed) {
+func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport, hashed map[fleet.Volref]hypervisor.Hashed) {
 	var paths []string
 	for _, p := range pools {
 		for _, v := range p.Status.Volumes {

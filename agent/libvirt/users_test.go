@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
@@ -164,7 +164,7 @@ func TestDeleteUsesCurrentFileUsers(t *testing.T) {
 	}
 	keeper, other, third := made("keeper.qcow2"), made("other.qcow2"), made("third.qcow2")
 	at := func(volume string) string { return filepath.Join(f.pool.Spec.Path, volume) }
-	_, err := f.Snapshot(t.Context(), agent.Assigned{Pools: []fleet.Pool{f.pool}}) // fills the cache of file users
+	_, err := f.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}}) // fills the cache of file users
 	f.ok(err)
 
 	f.ok(os.Remove(at("keeper.qcow2")))

@@ -7,7 +7,7 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -18,13 +18,13 @@ import (
 // that was created and is now missing.
 func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (bool, error) {
 	missing := func(why string) error {
-		return agent.Refusal(agent.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
+		return hypervisor.Refusal(hypervisor.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
 	}
 	why, err := a.absent(ctx, a.c, p.pool.Name, "")
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
-	case why == agent.PoolInactive && !made:
+	case why == hypervisor.PoolInactive && !made:
 		return false, fleet.Errorf(fleet.Conflict, "The pool %s of disk %d is not active on %s. Start the pool.", p.pool.Name, p.number, hostname())
 	case why != "":
 		return false, missing(why)
@@ -34,9 +34,9 @@ func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (b
 	case err != nil:
 		return false, fmt.Errorf("disk %d: %w", p.number, err)
 	case ref == nil && made:
-		return false, missing(agent.VolumeMissing)
+		return false, missing(hypervisor.VolumeMissing)
 	case ref == nil && p.existing:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, agent.NoVolume(p.volume, p.pool.Name))
+		return false, fleet.Errorf(fleet.Conflict, "Disk %d: %s", p.number, hypervisor.NoVolume(p.volume, p.pool.Name))
 	case ref == nil:
 		return false, nil
 	case named || made || p.existing:
@@ -111,7 +111,7 @@ func (w *working) checkBlockName(ctx context.Context) (made bool, err error) {
 	case w.in.Made == w.path():
 		return true, nil
 	}
-	return false, agent.VolumeTaken(w.volume, w.place.pool.Name)
+	return false, hypervisor.VolumeTaken(w.volume, w.place.pool.Name)
 }
 
 // createBlock creates an empty volume in a block pool.
@@ -179,7 +179,7 @@ func (w *working) growBlockVolume(ctx context.Context) error {
 	case v.CapacityBytes == w.in.Order.SizeBytes:
 		return nil
 	case v.CapacityBytes > w.in.Order.SizeBytes:
-		return agent.VolumeShrinks(w.volume, v.CapacityBytes, w.in.Order.SizeBytes)
+		return hypervisor.VolumeShrinks(w.volume, v.CapacityBytes, w.in.Order.SizeBytes)
 	}
 	if err := w.unusedBlock(ctx); err != nil {
 		return err
@@ -221,7 +221,7 @@ func (w *working) unusedBlock(ctx context.Context) error {
 	}
 	users, err := w.volumeUsers(ctx, w.c, w.place, id)
 	if err == nil && len(users) > 0 {
-		err = agent.VolumeUsed(w.volume, users[0].domain)
+		err = hypervisor.VolumeUsed(w.volume, users[0].domain)
 	}
 	return err
 }

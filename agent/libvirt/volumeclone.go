@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -24,7 +24,7 @@ func (w *working) copy(ctx context.Context, from place) error {
 	}
 	if before.looksFormatted() {
 		if w.guestData = true; !fleet.IsRawName(w.volume) {
-			return agent.VolumeEnding(w.volume, before.begins)
+			return hypervisor.VolumeEnding(w.volume, before.begins)
 		}
 	} else {
 		sound, err := bounded(ctx, func() (header, error) { return inspectImage(from.path()) })
@@ -72,7 +72,7 @@ func (w *working) writeCopy(ctx context.Context, from place, was volumeFile, not
 
 // meter reports the progress of a copy.
 func (w *working) meter(note string, total int64) *transfer.Meter {
-	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(agent.Copied(note, done, total, rate)) }}
+	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(hypervisor.Copied(note, done, total, rate)) }}
 }
 
 // noCopyRoom is the error for a copy that needs more space than the pool has.

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"os"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/internal/fleet"
 )
 
 // ConvertVolume implements agent.Hypervisor. qemu-img reads the source as the user nobody, through a file descriptor
 // and with a fixed format, so it cannot open files that the source names.
-func (b *Backend) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "convert", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
 		if in.Source != nil {
@@ -23,7 +23,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in agent.VolumeWork) error 
 		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
 			return fleet.Errorf(fleet.Invalid, "%q is no volume to convert.", in.Order.Source)
 		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
-			return agent.NoSource()
+			return hypervisor.NoSource()
 		case from.block():
 			return filesAlone(from.pool)
 		}
@@ -55,7 +55,7 @@ func (w *working) convert(ctx context.Context, from place) error {
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-		err = agent.VolumeChanged(from.volume)
+		err = hypervisor.VolumeChanged(from.volume)
 	}
 	return err
 }

@@ -16,14 +16,15 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
 // HashVolume implements agent.Hypervisor. Others may read the file at the same time.
-func (b *Backend) HashVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "verify volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.PoolMarker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -56,7 +57,7 @@ func (b *Backend) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 			return err
 		}
 		if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != h.SHA256 {
-			return agent.VerifyDiffers(in.Name, h.SHA256, want)
+			return hypervisor.VerifyDiffers(in.Name, h.SHA256, want)
 		}
 		return nil
 	}))
@@ -74,8 +75,8 @@ func (w *working) sound(ctx context.Context, at place) error {
 
 // read reads a volume to its end and hashes it. It copies the bytes to to, unless that is nil. It fails if the volume
 // changes meanwhile.
-func (w *working) read(ctx context.Context, from place, note string, to io.Writer) (agent.Hashed, error) {
-	none := agent.Hashed{}
+func (w *working) read(ctx context.Context, from place, note string, to io.Writer) (hypervisor.Hashed, error) {
+	none := hypervisor.Hashed{}
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
 		return none, err
@@ -100,9 +101,9 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 	case err != nil:
 		return none, err
 	case after.id != before.id || after.id != id.fileID || after.bytes != before.bytes || !after.modified.Equal(before.modified) || id.bytes != after.bytes:
-		return none, agent.VolumeChanged(from.volume)
+		return none, hypervisor.VolumeChanged(from.volume)
 	}
-	return agent.Hashed{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), Stamp: volumeID{after.id, after.modified, after.bytes, stamped.changed}.stamp()}, nil
+	return hypervisor.Hashed{Ref: from.ref(), SHA256: hex.EncodeToString(sum.Sum(nil)), Stamp: volumeID{after.id, after.modified, after.bytes, stamped.changed}.stamp()}, nil
 }
 
 const readBytes = 1 << 20
@@ -126,7 +127,7 @@ func (w *working) hashFile(ctx context.Context, from place, total int64, note st
 		done += int64(n)
 		if now := time.Now(); now.Sub(reported) > 500*time.Millisecond {
 			reported = now
-			percent, text := agent.Downloaded(done, total, 0)
+			percent, text := hypervisor.Downloaded(done, total, 0)
 			w.in.Progress(percent, note+": "+text)
 		}
 		if errors.Is(err, io.EOF) {
@@ -151,14 +152,14 @@ func (w *working) refuseRunning(ctx context.Context, p place, id fileID) error {
 	}
 	for _, u := range users {
 		if u.running && u.usage == usedAsDisk {
-			return agent.VolumeRuns(p.volume, u.domain)
+			return hypervisor.VolumeRuns(p.volume, u.domain)
 		}
 	}
 	return nil
 }
 
 // CopyVolume implements agent.Hypervisor.
-func (b *Backend) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "copy", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
 		if in.Source != nil {
@@ -171,7 +172,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
 			return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
 		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
-			return agent.NoSource()
+			return hypervisor.NoSource()
 		}
 		pool, err := b.ownPool(ctx, w.c, from.pool)
 		if err != nil {
@@ -203,7 +204,7 @@ func (w *working) duplicate(ctx context.Context, from place) error {
 	if err != nil || there {
 		return err
 	}
-	var source agent.Hashed
+	var source hypervisor.Hashed
 	err = w.makeVolume(ctx, func() error {
 		source, err = w.fillFrom(ctx, from)
 		return err
@@ -222,13 +223,13 @@ func (w *working) duplicate(ctx context.Context, from place) error {
 }
 
 // fillFrom copies the source into the unfinished file and returns the source's checksum.
-func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error) {
+func (w *working) fillFrom(ctx context.Context, from place) (hypervisor.Hashed, error) {
 	sound, err := w.imageIn(ctx, w.c, from)
 	if err != nil {
-		return agent.Hashed{}, err
+		return hypervisor.Hashed{}, err
 	}
 	if err := sound.Clonable(from.volume); err != nil {
-		return agent.Hashed{}, err
+		return hypervisor.Hashed{}, err
 	}
 	type opened struct {
 		f    *os.File
@@ -236,15 +237,15 @@ func (w *working) fillFrom(ctx context.Context, from place) (agent.Hashed, error
 	}
 	o, err := bounded(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
 	if err != nil {
-		return agent.Hashed{}, err
+		return hypervisor.Hashed{}, err
 	}
 	if sound.alloc > o.room {
-		return agent.Hashed{}, errors.Join(noCopyRoom(w.place, o.room, sound.alloc), o.f.Close())
+		return hypervisor.Hashed{}, errors.Join(noCopyRoom(w.place, o.room, sound.alloc), o.f.Close())
 	}
 	to := &sparse{headless{f: o.f}}
 	h, err := w.read(ctx, from, "copying "+from.volume, to)
 	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); err == nil && has && want != h.SHA256 {
-		err = agent.CopyDiffers(from.volume, h.SHA256, want)
+		err = hypervisor.CopyDiffers(from.volume, h.SHA256, want)
 	}
 	if ctx.Err() != nil {
 		return h, errors.Join(ctx.Err(), err) // it may hang on the storage, so it is abandoned with its file
@@ -308,7 +309,7 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 		}
 		after, err := w.volumeFile(ctx, w.c, from)
 		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-			err = agent.VolumeChanged(from.volume)
+			err = hypervisor.VolumeChanged(from.volume)
 		}
 		return err
 	})

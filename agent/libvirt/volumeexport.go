@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/internal/fleet"
 	"quantix/internal/ovf"
@@ -19,7 +19,7 @@ import (
 
 // ExportVolume implements agent.Hypervisor. The archive is written under the unfinished name, its head last. Each disk
 // is first packed into a file without a name, so that an interrupted export leaves no file behind.
-func (b *Backend) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "export", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		e := in.Order.Export
 		if e == nil || len(e.Disks) != len(e.Appliance.Disks) || len(e.Disks) == 0 || len(e.Disks) > fleet.MaxDisks {
@@ -130,7 +130,7 @@ func (x *exportJob) fill(ctx context.Context) error {
 		}
 		now, err := x.volumeFile(ctx, x.c, p)
 		if err == nil && (now.id != was.id || now.bytes != was.bytes || !now.modified.Equal(was.modified)) {
-			err = agent.VolumeChanged(p.volume)
+			err = hypervisor.VolumeChanged(p.volume)
 		}
 		if err != nil {
 			return err

@@ -8,15 +8,15 @@ import (
 	"os"
 	"strings"
 
-	"quantix/agent"
 	"quantix/agent/fetch"
+	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/internal/fleet"
 )
 
 // FetchVolume implements agent.Hypervisor. The agent itself downloads into the file; libvirt lists it once it is
 // complete.
-func (b *Backend) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "download", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		return w.makeVolume(ctx, func() error { return w.fetch(ctx) })
 	})
@@ -64,7 +64,7 @@ func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 	o := w.in.Order
 	to := &headless{f: f}
 	err := w.fetcher.Get(ctx, fetch.Order{URL: o.URL, Checksum: o.Checksum, ChecksumURL: o.ChecksumURL, Room: room}, to, func(done, total, rate int64) {
-		w.in.Progress(agent.Downloaded(done, total, rate))
+		w.in.Progress(hypervisor.Downloaded(done, total, rate))
 	})
 	if err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"quantix/agent"
 	"quantix/agent/libvirt"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -22,7 +22,7 @@ import (
 func (f fixture) poolFiles() (names []string) {
 	f.t.Helper()
 	for _, e := range must(os.ReadDir(f.pool.Spec.Path)) {
-		if e.Name() != agent.PoolMarker {
+		if e.Name() != pooldir.PoolMarker {
 			names = append(names, e.Name())
 		}
 	}

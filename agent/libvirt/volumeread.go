@@ -4,15 +4,16 @@ import (
 	"context"
 	"io"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
 // ReadVolume implements agent.Hypervisor. Others may read the file at the same time. The last bytes are sent only after
 // a final check that the file has not changed.
-func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size int64) (io.Writer, error)) error {
+func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	act := "send volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.PoolMarker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -20,7 +21,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(s
 		return err
 	}
 	if at.block() {
-		return agent.VolumeNoFile(in.Pool.Name)
+		return hypervisor.VolumeNoFile(in.Pool.Name)
 	}
 	unlock, err := b.volumeLocks.share(ctx, at.path())
 	if err != nil {
@@ -38,7 +39,7 @@ func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(s
 		case err != nil:
 			return err
 		case f.RefersTo != "":
-			return agent.VolumeOnOthers(in.Name, f.RefersTo)
+			return hypervisor.VolumeOnOthers(in.Name, f.RefersTo)
 		}
 		if err := w.refuseRunning(ctx, at, f.id); err != nil {
 			return err
@@ -47,12 +48,12 @@ func (b *Backend) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(s
 		if err != nil {
 			return err
 		}
-		held := &agent.BoundedWriter{To: out, Max: f.bytes}
+		held := &hypervisor.BoundedWriter{To: out, Max: f.bytes}
 		if _, err := w.read(ctx, at, "sending "+in.Name, held); err != nil {
 			return err
 		}
 		if held.Taken != f.bytes {
-			return agent.VolumeChanged(in.Name)
+			return hypervisor.VolumeChanged(in.Name)
 		}
 		return held.Flush()
 	}))

@@ -8,15 +8,16 @@ import (
 	"io/fs"
 	"os"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
 // RenameVolume implements agent.Hypervisor. libvirt cannot rename volumes, but those of file pools are files.
-func (b *Backend) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "rename", in, (*working).noRename, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
-		if !fleet.IsVolumeName(from.volume) || from.volume == agent.PoolMarker || from.volume == w.volume {
+		if !fleet.IsVolumeName(from.volume) || from.volume == pooldir.PoolMarker || from.volume == w.volume {
 			return fleet.Errorf(fleet.Invalid, "%q is no volume to rename.", in.Order.Source)
 		}
 		unlock, err := b.volumeLocks.alone(ctx, from.path())
@@ -41,7 +42,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 	})
 }
 
-func (w *working) noRename(context.Context) error { return agent.VolumeNamed(w.place.pool.Name) }
+func (w *working) noRename(context.Context) error { return hypervisor.VolumeNamed(w.place.pool.Name) }
 
 // rename renames a file that nobody uses. It first records the file's identity, so that the repeated job recognizes the
 // file.
@@ -49,12 +50,12 @@ func (w *working) rename(ctx context.Context, from place) error {
 	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(from.path()) })
 	switch {
 	case isMissing(err):
-		return agent.NoVolume(from.volume, from.pool.Name)
+		return hypervisor.NoVolume(from.volume, from.pool.Name)
 	case err != nil && (f.id == (fileID{}) || errors.Is(err, errNotRegular)):
 		return notPlain(from, err)
 	}
 	if fleet.IsRawName(from.volume) != fleet.IsRawName(w.volume) && (err != nil || f.Format != fleet.Raw) {
-		return agent.VolumeEnding(w.volume, cmp.Or(f.Format, "qcow2"))
+		return hypervisor.VolumeEnding(w.volume, cmp.Or(f.Format, "qcow2"))
 	}
 	if err := w.unused(ctx, w.c, from, f.id); err != nil {
 		return err
@@ -68,7 +69,7 @@ func (w *working) rename(ctx context.Context, from place) error {
 	}
 	_, err = bounded(ctx, func() (struct{}, error) { return struct{}{}, renameNoReplace(from.path(), w.path()) })
 	if errors.Is(err, fs.ErrExist) {
-		return agent.VolumeTaken(w.volume, w.place.pool.Name)
+		return hypervisor.VolumeTaken(w.volume, w.place.pool.Name)
 	}
 	return err
 }

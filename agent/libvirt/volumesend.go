@@ -6,15 +6,16 @@ import (
 	"os"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
 
 // SendVolume implements agent.Hypervisor. Others may read the file at the same time.
-func (b *Backend) SendVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "send volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.PoolMarker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -62,7 +63,7 @@ func (w *working) send(ctx context.Context) error {
 		}
 		defer f.Close()
 		if info, err := f.Stat(); err != nil || identityOf(info) != before.id {
-			return errors.Join(err, agent.VolumeChanged(w.volume))
+			return errors.Join(err, hypervisor.VolumeChanged(w.volume))
 		}
 		return w.in.Send(ctx, w.failIfChanged(before, transfer.File(f, before.bytes)), before.bytes)
 	})
@@ -81,20 +82,20 @@ func (w *working) failIfChanged(before volumeFile, pieces transfer.Pieces) trans
 		}
 		after, err := w.volumeFile(ctx, w.c, w.place)
 		if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-			err = agent.VolumeChanged(w.volume)
+			err = hypervisor.VolumeChanged(w.volume)
 		}
 		return err
 	}
 }
 
 // ReceiveVolume implements agent.Hypervisor.
-func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "receive", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		there, err := w.alreadyMade(ctx)
 		if err != nil || there {
 			return err
 		}
-		var received agent.Arrived
+		var received hypervisor.Arrived
 		err = w.makeVolume(ctx, func() error {
 			received, err = w.receiveFile(ctx)
 			return err
@@ -106,21 +107,21 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error 
 		if err != nil {
 			return err
 		}
-		return in.Hashed(agent.Hashed{Ref: w.ref(), SHA256: received.SHA256(), Stamp: id.stamp()})
+		return in.Hashed(hypervisor.Hashed{Ref: w.ref(), SHA256: received.SHA256(), Stamp: id.stamp()})
 	})
 }
 
 // receiveFile receives into the unfinished file and inspects it before it becomes a volume.
-func (w *working) receiveFile(ctx context.Context) (agent.Arrived, error) {
+func (w *working) receiveFile(ctx context.Context) (hypervisor.Arrived, error) {
 	type opened struct {
 		f    *os.File
 		room int64
 	}
 	o, err := bounded(ctx, func() (o opened, err error) { o.f, o.room, err = w.newPartial(); return o, err })
 	if err != nil {
-		return agent.Arrived{}, err
+		return hypervisor.Arrived{}, err
 	}
-	var received agent.Arrived
+	var received hypervisor.Arrived
 	err = patiently(ctx, func() error {
 		defer o.f.Close()
 		var err error
@@ -131,14 +132,14 @@ func (w *working) receiveFile(ctx context.Context) (agent.Arrived, error) {
 }
 
 // receiveInto receives the file, verifies its checksum and inspects it.
-func (w *working) receiveInto(ctx context.Context, f *os.File, room int64) (agent.Arrived, error) {
+func (w *working) receiveInto(ctx context.Context, f *os.File, room int64) (hypervisor.Arrived, error) {
 	to := &incoming{f: f}
 	received, err := w.in.Arrive(ctx, to, room)
 	if err != nil {
 		return received, err
 	}
 	if want, has := strings.CutPrefix(w.in.Order.Checksum, "sha256:"); has && want != received.SHA256() {
-		return received, agent.CopyDiffers(w.volume, received.SHA256(), want)
+		return received, hypervisor.CopyDiffers(w.volume, received.SHA256(), want)
 	}
 	head := &headless{f: f, head: to.head[:min(received.Bytes, headBytes)], size: received.Bytes}
 	if err := w.accept(ctx, head, "sent", f.Sync); err != nil {
@@ -148,7 +149,7 @@ func (w *working) receiveInto(ctx context.Context, f *os.File, room int64) (agen
 		return received, nil
 	}
 	return received, transfer.Check(ctx, f, received.Bytes, received.Sum, &transfer.Meter{Total: received.Bytes, Report: func(done, total, rate int64) {
-		w.in.Progress(agent.Copied("reading back what came", done, total, rate))
+		w.in.Progress(hypervisor.Copied("reading back what came", done, total, rate))
 	}})
 }
 

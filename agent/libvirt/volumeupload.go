@@ -8,15 +8,15 @@ import (
 	"os"
 	"time"
 
-	"quantix/agent"
 	"quantix/agent/fetch"
+	"quantix/agent/hypervisor"
 	"quantix/agent/upload"
 	"quantix/internal/fleet"
 )
 
 // UploadVolume implements agent.Hypervisor. An interrupted upload keeps its data under the unfinished name; a refused
 // upload leaves no file.
-func (b *Backend) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "upload", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		there, err := w.alreadyMade(ctx)
 		if err != nil || there {
@@ -128,7 +128,7 @@ func (w *working) continueUpload(sum uploadSum) (_ *resumable, err error) {
 func (w *working) receive(ctx context.Context, to *resumable) error {
 	defer func() { _ = to.close() }()
 	if !to.settled {
-		err := upload.Receive(ctx, w.in.Sent, w.in.Order.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(agent.Downloaded(done, total, rate)) })
+		err := upload.Receive(ctx, w.in.Sent, w.in.Order.SizeBytes, to, func(done, total, rate int64) { w.in.Progress(hypervisor.Downloaded(done, total, rate)) })
 		if err != nil {
 			return err
 		}

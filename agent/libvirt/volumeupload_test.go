@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -33,7 +33,7 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 	upload := func(size int64) (conns chan io.ReadWriteCloser, ended chan error) {
 		conns, ended = make(chan io.ReadWriteCloser), make(chan error, 1)
 		go func() {
-			ended <- small.UploadVolume(t.Context(), agent.VolumeWork{
+			ended <- small.UploadVolume(t.Context(), hypervisor.VolumeWork{
 				Pool: small.pool, Name: "image.raw", Order: fleet.VolumeOrder{Upload: "u", SizeBytes: size}, Sent: conns,
 				Whole: func(string) error { return nil }, Progress: func(int, string) {},
 			})

@@ -13,7 +13,7 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 	"libvirt.org/go/libvirtxml"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/internal/fleet"
 )
@@ -242,7 +242,7 @@ type volumeFile struct {
 func (b *Backend) volumeFile(ctx context.Context, c *conn, p place) (volumeFile, error) {
 	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(p.path()) })
 	if isMissing(err) {
-		return f, agent.NoVolume(p.volume, p.pool.Name)
+		return f, hypervisor.NoVolume(p.volume, p.pool.Name)
 	}
 	if errors.Is(err, image.ErrCutOff) || err == nil && f.Format != fleet.Raw {
 		is, unseen := b.formatsNow(ctx, c)
@@ -281,14 +281,14 @@ func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error
 		return err
 	}
 	if len(users) > 0 {
-		return agent.VolumeUsed(p.volume, users[0].domain)
+		return hypervisor.VolumeUsed(p.volume, users[0].domain)
 	}
 	other, err := b.backedBy(ctx, c, p, id)
 	if err != nil {
 		return err
 	}
 	if other != "" {
-		return agent.VolumeBase(p.volume, other)
+		return hypervisor.VolumeBase(p.volume, other)
 	}
 	return notOpen(ctx, p)
 }
@@ -302,7 +302,7 @@ func (b *Backend) unwritten(ctx context.Context, c *conn, p place, id fileID) er
 	}
 	for _, u := range users {
 		if u.running && u.usage != usedAsMedium {
-			return agent.VolumeRuns(p.volume, u.domain)
+			return hypervisor.VolumeRuns(p.volume, u.domain)
 		}
 	}
 	return nil

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"os"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
 
 // WipeVolume implements agent.Hypervisor. It writes zeros over all of the file's data, including qcow2 metadata, and
 // then creates an empty qcow2 volume again. It ends as soon as ctx does; the data overwritten until then is lost.
-func (b *Backend) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {
 		f, err := w.volumeFile(ctx, w.c, w.place)
 		if err != nil {

@@ -12,7 +12,8 @@ import (
 
 	golibvirt "github.com/digitalocean/go-libvirt"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +25,7 @@ type working struct {
 	*Backend
 	place
 	c    *conn
-	in   agent.VolumeWork
+	in   hypervisor.VolumeWork
 	pool golibvirt.StoragePool
 
 	guestData bool // the new volume contains a raw disk's guest data
@@ -32,9 +33,9 @@ type working struct {
 
 // onVolume runs a volume job under the volume's lock, after it checked that the pool is active and in its own place.
 // block does the job for volumes of block pools, do for files.
-func (b *Backend) onVolume(ctx context.Context, verb string, in agent.VolumeWork, block func(*working, context.Context) error, do func(context.Context, *working) error) error {
+func (b *Backend) onVolume(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*working, context.Context) error, do func(context.Context, *working) error) error {
 	act := verb + " volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == agent.PoolMarker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.PoolMarker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -126,7 +127,7 @@ func (b *Backend) volumeChanged(p fleet.Pool) {
 }
 
 // CreateVolume implements agent.Hypervisor.
-func (b *Backend) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "create", in, (*working).createBlock, func(ctx context.Context, w *working) error {
 		n := newVolume{format: in.Order.Format, size: in.Order.SizeBytes, full: in.Order.Full}
 		if n.format != "qcow2" && n.format != "raw" || n.size <= 0 {
@@ -158,7 +159,7 @@ func (w *working) define(ctx context.Context, n newVolume) error {
 }
 
 // CloneVolume implements agent.Hypervisor.
-func (b *Backend) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "clone", in, (*working).cloneBlock, func(ctx context.Context, w *working) error {
 		if !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name {
 			return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
@@ -206,7 +207,7 @@ func (w *working) alreadyMade(ctx context.Context) (bool, error) {
 		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(w.partial().path(), w.path()) })
 		return true, err
 	}
-	return false, agent.VolumeTaken(w.volume, w.place.pool.Name)
+	return false, hypervisor.VolumeTaken(w.volume, w.place.pool.Name)
 }
 
 // finish records the file's identity before the file gets its final name, so that no other file is mistaken for it.
@@ -233,7 +234,7 @@ func (w *working) checkRawName(ctx context.Context) error {
 	}
 	h, err := bounded(ctx, func() (header, error) { return readHeader(w.partial().path(), false) })
 	if err == nil && h.Format != fleet.Raw {
-		err = agent.VolumeEnding(w.volume, h.Format)
+		err = hypervisor.VolumeEnding(w.volume, h.Format)
 	}
 	return err
 }
@@ -260,7 +261,7 @@ func (w *working) tidy(ctx context.Context) {
 }
 
 // GrowVolume implements agent.Hypervisor.
-func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "grow", in, (*working).growBlockVolume, func(ctx context.Context, w *working) error {
 		f, err := w.volumeFile(ctx, w.c, w.place)
 		switch {
@@ -269,7 +270,7 @@ func (b *Backend) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 		case f.Size == in.Order.SizeBytes:
 			return nil
 		case f.Size > in.Order.SizeBytes:
-			return agent.VolumeShrinks(w.volume, f.Size, in.Order.SizeBytes)
+			return hypervisor.VolumeShrinks(w.volume, f.Size, in.Order.SizeBytes)
 		}
 		if err := checkGrows(w.volume, f.header); err != nil {
 			return err
@@ -295,7 +296,7 @@ func checkGrows(volume string, h header) error {
 }
 
 // DeleteVolume implements agent.Hypervisor.
-func (b *Backend) DeleteVolume(ctx context.Context, in agent.VolumeWork) error {
+func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "delete", in, (*working).deleteBlock, func(ctx context.Context, w *working) error {
 		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(w.path()) })
 		var odd *os.PathError

@@ -16,13 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
-func (f fixture) work(name string, o fleet.VolumeOrder) agent.VolumeWork {
-	return agent.VolumeWork{Pool: f.pool, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
+func (f fixture) work(name string, o fleet.VolumeOrder) hypervisor.VolumeWork {
+	return hypervisor.VolumeWork{Pool: f.pool, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
 // destroying runs the jobs that must be refused while a volume is in use.
@@ -218,7 +219,7 @@ func TestFullPoolKeepsNoPartialVolume(t *testing.T) {
 	entries, err := os.ReadDir(small.pool.Spec.Path)
 	f.ok(err)
 	for _, e := range entries {
-		if e.Name() != "big.raw" && e.Name() != agent.PoolMarker {
+		if e.Name() != "big.raw" && e.Name() != pooldir.PoolMarker {
 			t.Errorf("%s is left", e.Name())
 		}
 	}
@@ -346,7 +347,7 @@ func TestFailedVolumeJobLeavesNoFile(t *testing.T) {
 	entries, err := os.ReadDir(f.pool.Spec.Path)
 	f.ok(err)
 	for _, e := range entries {
-		if e.Name() != "busy.raw" && e.Name() != agent.PoolMarker {
+		if e.Name() != "busy.raw" && e.Name() != pooldir.PoolMarker {
 			t.Errorf("%s is left", e.Name())
 		}
 	}

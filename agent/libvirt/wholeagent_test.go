@@ -22,6 +22,7 @@ import (
 
 	"quantix/agent"
 	"quantix/agent/libvirt"
+	"quantix/agent/state"
 	"quantix/internal/auth"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -41,7 +42,7 @@ func runAgent(socket, dir string) error {
 	if err != nil {
 		return err
 	}
-	known, err := agent.OpenPoolBook(filepath.Join(dir, "pools"))
+	known, err := state.OpenPoolBook(filepath.Join(dir, "pools"))
 	if err != nil {
 		return err
 	}

@@ -9,7 +9,7 @@ import (
 	"path"
 	"slices"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/internal/fleet"
 	"quantix/internal/ovf"
@@ -41,14 +41,14 @@ func (f *file) whole(p *pool) string {
 }
 
 // ConvertVolume implements agent.Hypervisor.
-func (h *Host) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	of := in.Pool
 	if in.Source != nil {
 		of = *in.Source
 	}
 	switch {
 	case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
-		return agent.NoSource()
+		return hypervisor.NoSource()
 	case !fleet.IsVolumeName(in.Order.Source) || of.ID == in.Pool.ID && in.Order.Source == in.Name:
 		return fleet.Errorf(fleet.Invalid, "%q is no volume to convert.", in.Order.Source)
 	}
@@ -65,7 +65,7 @@ func (h *Host) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
 		}
 		from, ok := p.dir.files[in.Order.Source]
 		if !ok {
-			return fleet.Volume{}, agent.NoVolume(in.Order.Source, of.Name)
+			return fleet.Volume{}, hypervisor.NoVolume(in.Order.Source, of.Name)
 		}
 		if err := h.checkNotRunning(p, from); err != nil {
 			return fleet.Volume{}, err
@@ -93,10 +93,10 @@ func (h *Host) ConvertVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // setBytes sets the text that represents the data of a new volume.
-func (h *Host) setBytes(ctx context.Context, in agent.VolumeWork, data string) error {
+func (h *Host) setBytes(ctx context.Context, in hypervisor.VolumeWork, data string) error {
 	return h.onVolume(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
-			return agent.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		}
 		f.bytes = data
 		return nil
@@ -104,7 +104,7 @@ func (h *Host) setBytes(ctx context.Context, in agent.VolumeWork, data string) e
 }
 
 // ExportVolume implements agent.Hypervisor. It writes a complete archive.
-func (h *Host) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	e := in.Order.Export
 	if e == nil || len(e.Disks) == 0 || len(e.Disks) != len(e.Appliance.Disks) {
 		return fleet.Errorf(fleet.Invalid, "The order does not say what is to be exported.")
@@ -128,7 +128,7 @@ func (h *Host) ExportVolume(ctx context.Context, in agent.VolumeWork) error {
 	return h.setBytes(ctx, in, string(text))
 }
 
-func (h *Host) archive(in agent.VolumeWork, e fleet.ExportOrder) ([]byte, error) {
+func (h *Host) archive(in hypervisor.VolumeWork, e fleet.ExportOrder) ([]byte, error) {
 	a := e.Appliance
 	a.Disks = slices.Clone(a.Disks)
 	var disks [][]byte
@@ -140,7 +140,7 @@ func (h *Host) archive(in agent.VolumeWork, e fleet.ExportOrder) ([]byte, error)
 		}
 		f := p.dir.files[ref.Volume]
 		if f == nil {
-			return nil, agent.NoVolume(ref.Volume, p.spec.Path)
+			return nil, hypervisor.NoVolume(ref.Volume, p.spec.Path)
 		}
 		if err := h.checkNotRunning(p, f); err != nil {
 			return nil, err

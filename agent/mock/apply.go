@@ -10,12 +10,12 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // ApplyVM implements agent.Hypervisor.
-func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
+func (h *Host) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (h *Host) ApplyVM(ctx context.Context, in agent.Apply) error {
 }
 
 // growDisks grows disks to the size in the order. h.mu must be held.
-func (h *Host) growDisks(in agent.Apply) error {
+func (h *Host) growDisks(in hypervisor.Apply) error {
 	if _, known := h.guests[in.VM.ID]; !known {
 		return nil
 	}
@@ -69,15 +69,15 @@ func (h *Host) growDisks(in agent.Apply) error {
 		case !p.spec.Kind.Is().Makes:
 			return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.spec.Source())
 		case !ok:
-			return agent.NoVolume(d.Volume, p.spec.Source())
+			return hypervisor.NoVolume(d.Volume, p.spec.Source())
 		case f.CapacityBytes >= d.SizeBytes:
 			continue
 		}
 		if d.Encryption != "" && !h.guests[in.VM.ID].on() {
-			return agent.GrowsWhileOn(d.Volume)
+			return hypervisor.GrowsWhileOn(d.Volume)
 		}
 		if other := f.baseOf(p); other != "" {
-			return agent.VolumeBase(f.Name, other)
+			return hypervisor.VolumeBase(f.Name, other)
 		}
 		f.CapacityBytes = d.SizeBytes
 	}
@@ -85,7 +85,7 @@ func (h *Host) growDisks(in agent.Apply) error {
 }
 
 // addVolumes adds the new volumes to their pools.
-func (h *Host) addVolumes(in agent.Apply, make []newVolume) error {
+func (h *Host) addVolumes(in hypervisor.Apply, make []newVolume) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, err := h.check(in); err != nil {
@@ -108,7 +108,7 @@ type newVolume struct {
 }
 
 // volumesToCreate checks the spec against the host and lists the volumes to create.
-func (h *Host) volumesToCreate(in agent.Apply) ([]newVolume, error) {
+func (h *Host) volumesToCreate(in hypervisor.Apply) ([]newVolume, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	make, err := h.check(in)
@@ -119,19 +119,19 @@ func (h *Host) volumesToCreate(in agent.Apply) ([]newVolume, error) {
 }
 
 // plan returns the changes of the order. h.mu must be held.
-func (h *Host) plan(in agent.Apply) agent.Edit {
+func (h *Host) plan(in hypervisor.Apply) hypervisor.Edit {
 	if g, ok := h.guests[in.VM.ID]; ok {
 		was := g.applied
 		if in.Unknown(g.generation, was) {
-			was = agent.Assumed(in, was.Domain, was.Was, func(d fleet.Disk) bool { return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.Made, d.Ref()) })
+			was = hypervisor.Assumed(in, was.Domain, was.Was, func(d fleet.Disk) bool { return !hasDisk(was.Spec.Disks, d) && !slices.Contains(in.Made, d.Ref()) })
 		}
-		return agent.Plan(was, g.defined(), in.VM, in.Reapply)
+		return hypervisor.Plan(was, g.defined(), in.VM, in.Reapply)
 	}
-	return agent.Plan(agent.Applied{}, agent.Defined{}, in.VM, true)
+	return hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, in.VM, true)
 }
 
 // check refuses invalid orders, and lists the volumes to create. h.mu must be held.
-func (h *Host) check(in agent.Apply) ([]newVolume, error) {
+func (h *Host) check(in hypervisor.Apply) ([]newVolume, error) {
 	var was []fleet.Disk
 	var had []fleet.VMHostDevice
 	if g, ok := h.guests[in.VM.ID]; ok {
@@ -140,7 +140,7 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 		case !g.managed:
 			return nil, foreign()
 		case g.undefined && !in.Reapply:
-			return nil, agent.Refusal(agent.Undefined())
+			return nil, hypervisor.Refusal(hypervisor.Undefined())
 		}
 		was = g.applied.Spec.Disks
 	}
@@ -172,7 +172,7 @@ func (h *Host) check(in agent.Apply) ([]newVolume, error) {
 }
 
 // checkMedium refuses a volume that does not fit the medium's kind. One that the VM has already stays.
-func (h *Host) checkMedium(in agent.Apply, m fleet.Medium) error {
+func (h *Host) checkMedium(in hypervisor.Apply, m fleet.Medium) error {
 	p, err := h.active(m.PoolID, in.Pools)
 	if err != nil {
 		return err
@@ -195,12 +195,12 @@ func (h *Host) checkMedium(in agent.Apply, m fleet.Medium) error {
 }
 
 // checkDisk returns the volume to create for a disk that was never created; nil if it exists.
-func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, error) {
+func (h *Host) checkDisk(in hypervisor.Apply, d fleet.Disk, made bool) (*newVolume, error) {
 	i := slices.IndexFunc(in.Pools, func(p fleet.Pool) bool { return p.ID == d.PoolID })
 	if i < 0 {
 		return nil, fleet.Errorf(fleet.Invalid, "The pool %s is not known to this host.", d.PoolID)
 	}
-	pools := agent.NewApplied(in, "", "", nil).Pools
+	pools := hypervisor.NewApplied(in, "", "", nil).Pools
 	switch why := h.missingReason(d.Ref(), pools); {
 	case why == "":
 		if p, err := h.active(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Is().Files {
@@ -211,11 +211,11 @@ func (h *Host) checkDisk(in agent.Apply, d fleet.Disk, made bool) (*newVolume, e
 		return nil, h.freeFor(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID, d.Shareable)
 	case made:
 		n := 1 + slices.IndexFunc(in.VM.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
-		return nil, agent.Refusal(agent.MissingDisk(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
+		return nil, hypervisor.Refusal(hypervisor.MissingDisk(n, d.Ref(), in.Pools[i].Name, h.opts.Name, why))
 	}
 	p, err := h.active(d.PoolID, in.Pools)
 	if err == nil && (d.Existing || !p.spec.Kind.Is().Makes) {
-		err = agent.NoVolume(d.Volume, in.Pools[i].Name)
+		err = hypervisor.NoVolume(d.Volume, in.Pools[i].Name)
 	}
 	if err != nil {
 		return nil, err
@@ -263,7 +263,7 @@ func noVolume(name string) error {
 }
 
 // copyVolume simulates the duration of a copy, in ten steps for a clone.
-func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress agent.Progress) error {
+func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress hypervisor.Progress) error {
 	note := fmt.Sprintf("Creating disk %d", i+1)
 	steps := 1
 	if v.image {
@@ -279,7 +279,7 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress a
 }
 
 // define applies the user's changes to the definition. h.mu must be held.
-func (h *Host) define(in agent.Apply) error {
+func (h *Host) define(in hypervisor.Apply) error {
 	plan := h.plan(in)
 	g, ok := h.guests[in.VM.ID]
 	if err := g.refuseSnapshots(plan.DropDisks, in.VM.Name); err != nil {
@@ -303,7 +303,7 @@ func (h *Host) define(in agent.Apply) error {
 	h.rewriteFilters(in, g.applied.Spec.NICs)
 	old := g.applied.Pools
 	again := g.generation == in.VM.Generation
-	g.applied, g.generation, g.undefined, g.mark = agent.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
+	g.applied, g.generation, g.undefined, g.mark = hypervisor.NewApplied(in, domain, was, old), in.VM.Generation, false, cmp.Or(in.Mark, g.mark)
 	var refused error
 	if g.on() {
 		nics := slices.Clone(plan.NICs)
@@ -340,8 +340,8 @@ func (h *Host) define(in agent.Apply) error {
 }
 
 // freeName returns the best name for the VM's domain that no other has; empty: all are taken.
-func (h *Host) freeName(in agent.Apply) string {
-	for _, name := range agent.DomainNames(in.VM.Name, in.Project, in.VM.ID) {
+func (h *Host) freeName(in hypervisor.Apply) string {
+	for _, name := range hypervisor.DomainNames(in.VM.Name, in.Project, in.VM.ID) {
 		taken := false
 		for _, g := range h.guests {
 			taken = taken || g.id != in.VM.ID && g.name == name

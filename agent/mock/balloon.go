@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -14,7 +14,7 @@ func (g *guest) balloonMiB() int {
 }
 
 // Balloons implements agent.Hypervisor.
-func (h *Host) Balloons(ctx context.Context) (out []agent.Balloon, err error) {
+func (h *Host) Balloons(ctx context.Context) (out []hypervisor.Balloon, err error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -22,7 +22,7 @@ func (h *Host) Balloons(ctx context.Context) (out []agent.Balloon, err error) {
 	defer h.mu.Unlock()
 	for _, g := range h.guests {
 		if floor := g.applied.Spec.Memory.MinMiB; g.managed && g.power == fleet.Running && floor > 0 {
-			out = append(out, agent.Balloon{ID: g.id, HasMiB: cmp.Or(g.balloon, g.balloonMiB()), MinMiB: floor, MaxMiB: g.balloonMiB()})
+			out = append(out, hypervisor.Balloon{ID: g.id, HasMiB: cmp.Or(g.balloon, g.balloonMiB()), MinMiB: floor, MaxMiB: g.balloonMiB()})
 		}
 	}
 	return out, nil

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -75,7 +75,7 @@ func dirOf(s fleet.PoolSpec) string {
 	return "/dev/" + s.Group
 }
 
-func dirOfApplied(p agent.AppliedPool) string {
+func dirOfApplied(p hypervisor.AppliedPool) string {
 	if p.Spec == nil {
 		return ""
 	}

@@ -11,22 +11,22 @@ import (
 	"strconv"
 	"syscall"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // CheckGuest implements agent.Hypervisor. All ports of a guest accept connections and speak HTTP, unless the guest is
 // sick.
-func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (agent.Sign, error) {
+func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.Sign, error) {
 	if err := h.enter(ctx); err != nil {
-		return agent.Sign{}, err
+		return hypervisor.Sign{}, err
 	}
 	g, on, err := h.look(id)
 	switch {
 	case err != nil:
-		return agent.Sign{}, err
+		return hypervisor.Sign{}, err
 	case !on:
-		return agent.Sign{}, agent.ErrNotRunning
+		return hypervisor.Sign{}, hypervisor.ErrNotRunning
 	}
 	h.mu.Lock()
 	sick := g.sick[check.Kind] || misbehaves(g.name, Sick)
@@ -34,37 +34,37 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 	switch check.Kind {
 	case fleet.HealthExec:
 		if says := g.agentStatus(); sick || says.Agent != fleet.AgentAnswers {
-			return agent.Sign{}, errors.New("the program ended with exit code 1")
+			return hypervisor.Sign{}, errors.New("the program ended with exit code 1")
 		}
 		out, err := runs(ctx, check.Order())
 		if err == nil {
-			err = agent.Ended(out)
+			err = hypervisor.Ended(out)
 		}
-		return agent.Sign{Said: "It ended with exit code 0."}, err
+		return hypervisor.Sign{Said: "It ended with exit code 0."}, err
 	case fleet.HealthAgent:
 		switch says := g.agentStatus(); {
 		case says.Agent == fleet.AgentNone:
-			return agent.Sign{}, agent.Unsure("The guest that runs has no channel for an agent.")
+			return hypervisor.Sign{}, hypervisor.Unsure("The guest that runs has no channel for an agent.")
 		case sick || says.Agent != fleet.AgentAnswers:
-			return agent.Sign{}, errors.New("the guest's agent does not answer")
+			return hypervisor.Sign{}, errors.New("the guest's agent does not answer")
 		}
-		return agent.Sign{Said: "It answers."}, nil
+		return hypervisor.Sign{Said: "It answers."}, nil
 	case fleet.HealthWatchdog, fleet.HealthScreen:
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		g := h.guests[id]
 		if g == nil {
-			return agent.Sign{}, agent.ErrNotRunning
+			return hypervisor.Sign{}, hypervisor.ErrNotRunning
 		}
 		if sick == (check.Kind == fleet.HealthWatchdog) {
 			g.signs++
 		}
-		return agent.Sign{Mark: strconv.Itoa(g.signs + 1)}, nil
+		return hypervisor.Sign{Mark: strconv.Itoa(g.signs + 1)}, nil
 	}
-	return agent.AskPort(ctx, check, func(context.Context, int) (net.Conn, error) {
+	return hypervisor.AskPort(ctx, check, func(context.Context, int) (net.Conn, error) {
 		switch {
 		case len(g.live.spec.NICs) == 0:
-			return nil, agent.Unsure("Its host knows no address of its NICs, neither from a lease nor from traffic.")
+			return nil, hypervisor.Unsure("Its host knows no address of its NICs, neither from a lease nor from traffic.")
 		case sick && check.Kind == fleet.HealthTCP:
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 		}

@@ -4,12 +4,12 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // edited returns a definition after an edit.
-func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec {
+func edited(spec fleet.VMSpec, plan hypervisor.Edit, want fleet.VMSpec) fleet.VMSpec {
 	disks, cards := spec.Disks, spec.NICs
 	want = plan.Wanted(want)
 	for _, f := range plan.Fields {
@@ -35,7 +35,7 @@ func edited(spec fleet.VMSpec, plan agent.Edit, want fleet.VMSpec) fleet.VMSpec 
 }
 
 // setAll sets the edited fields of disks and NICs for which so returns true.
-func setAll(spec *fleet.VMSpec, plan agent.Edit, so func(fleet.When) bool) {
+func setAll(spec *fleet.VMSpec, plan hypervisor.Edit, so func(fleet.When) bool) {
 	spec.Disks, spec.NICs = slices.Clone(spec.Disks), slices.Clone(spec.NICs)
 	for _, set := range plan.SetDisks {
 		if i := slices.IndexFunc(spec.Disks, func(d fleet.Disk) bool { return d.Ref() == set.Device.Ref() }); i >= 0 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -32,7 +32,7 @@ func (h *Host) updateGroup(g fleet.FlatGroup) error {
 		return fmt.Errorf("libvirt: internal error: Failed to run firewall command /usr/sbin/iptables -w -N FO-vnet0: No such file or directory")
 	}
 	h.groups[g.ID] = g
-	delete(h.changed, agent.GroupFilterName(g.ID))
+	delete(h.changed, hypervisor.GroupFilterName(g.ID))
 	return nil
 }
 
@@ -41,8 +41,8 @@ func (h *Host) editFilter(name string, gone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.notify()
-	if h.changed[name] = agent.FilterChanged(name); gone {
-		h.changed[name] = agent.FilterGone(name)
+	if h.changed[name] = hypervisor.FilterChanged(name); gone {
+		h.changed[name] = hypervisor.FilterGone(name)
 	}
 }
 
@@ -59,11 +59,11 @@ func (h *Host) reportGroups() (out []wire.GroupReport) {
 
 // rewriteFilters rewrites the filters of a VM's NICs. A filter that somebody changed stays if the NIC's order is
 // unchanged. h.mu must be held.
-func (h *Host) rewriteFilters(in agent.Apply, was []fleet.NIC) {
+func (h *Host) rewriteFilters(in hypervisor.Apply, was []fleet.NIC) {
 	for _, n := range in.VM.Spec.NICs {
 		same := slices.ContainsFunc(was, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) && o.SameFilter(n) })
 		if in.Reapply || !same {
-			delete(h.changed, agent.FilterName(in.VM.ID, n.MAC))
+			delete(h.changed, hypervisor.FilterName(in.VM.ID, n.MAC))
 		}
 	}
 }
@@ -77,24 +77,24 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 	defer h.mu.Unlock()
 	for _, other := range h.guests {
 		if slices.Contains(other.def.spec.SecurityGroups(), g.ID) {
-			return agent.FilterInUse(g.Name, other.name)
+			return hypervisor.FilterInUse(g.Name, other.name)
 		}
 	}
 	delete(h.groups, g.ID)
-	delete(h.changed, agent.GroupFilterName(g.ID))
+	delete(h.changed, hypervisor.GroupFilterName(g.ID))
 	h.notify()
 	return nil
 }
 
 // FilterCounts implements agent.Hypervisor. Each rule accepts a packet per second, and one packet in five seconds is
 // dropped.
-func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) {
+func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var out []agent.CountedNIC
+	var out []hypervisor.CountedNIC
 	for _, g := range h.guests {
 		if !g.managed || !g.on() {
 			continue
@@ -104,24 +104,24 @@ func (h *Host) FilterCounts(ctx context.Context) ([]agent.CountedNIC, error) {
 			if filterOf(g.id, nic) == "" {
 				continue
 			}
-			chain := map[string]fleet.PassCount{agent.Dropped: {Packets: n / 5, Bytes: n / 5 * 60}}
+			chain := map[string]fleet.PassCount{hypervisor.Dropped: {Packets: n / 5, Bytes: n / 5 * 60}}
 			for _, id := range nic.SecurityGroups {
 				for _, r := range h.groups[id].Rules {
 					chain[r.ID] = fleet.PassCount{Packets: n, Bytes: n * 500}
 				}
 			}
-			out = append(out, agent.CountedNIC{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
+			out = append(out, hypervisor.CountedNIC{VM: g.id, MAC: nic.MAC, Chains: map[string]map[string]fleet.PassCount{"all": chain}})
 		}
 	}
 	return out, nil
 }
 
 // checkGroups refuses NICs in groups that the order does not contain or the host cannot apply.
-func (h *Host) checkGroups(in agent.Apply) error {
+func (h *Host) checkGroups(in hypervisor.Apply) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range in.VM.Spec.NICs {
-		groups, err := agent.NICGroups(n, in.Groups)
+		groups, err := hypervisor.NICGroups(n, in.Groups)
 		if err != nil {
 			return err
 		}
@@ -142,5 +142,5 @@ func filterOf(vm fleet.VMID, n fleet.NIC) string {
 	if !n.Filtered() {
 		return ""
 	}
-	return agent.FilterName(vm, n.MAC)
+	return hypervisor.FilterName(vm, n.MAC)
 }

@@ -6,12 +6,12 @@ import (
 	"maps"
 	"slices"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // storeSeed fetches and stores the first-boot data if the definition will use it and it is missing.
-func (h *Host) storeSeed(ctx context.Context, in agent.Apply) error {
+func (h *Host) storeSeed(ctx context.Context, in hypervisor.Apply) error {
 	want := in.VM.Spec.FirstBoot
 	h.mu.Lock()
 	plan := h.plan(in)

@@ -1,7 +1,7 @@
 package mock
 
 import (
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -46,7 +46,7 @@ func (h *Host) checkFreeDevices(g *guest) error {
 			continue
 		}
 		if c := h.nics(o.spec); c.Used+h.countNICs(g.def.spec.NICs, o.spec) > c.Total {
-			return agent.NoDeviceFree(n.Network)
+			return hypervisor.NoDeviceFree(n.Network)
 		}
 	}
 	return nil

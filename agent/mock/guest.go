@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -16,7 +16,7 @@ type guest struct {
 	id         fleet.VMID
 	managed    bool // carries Quantix metadata
 	generation int64
-	applied    agent.Applied
+	applied    hypervisor.Applied
 	mark       string // the VM's mark in its metadata
 	name       string // the domain's current name
 	def        shape
@@ -25,9 +25,9 @@ type guest struct {
 	power      fleet.Power
 	startedAt  time.Time
 	screen     *screen
-	tree       *agent.SnapTree // of its snapshots; nil: it never had one
-	others     []string        // snapshots made outside Quantix
-	over       []fleet.Overlay // overlays made outside Quantix
+	tree       *hypervisor.SnapTree // of its snapshots; nil: it never had one
+	others     []string             // snapshots made outside Quantix
+	over       []fleet.Overlay      // overlays made outside Quantix
 
 	balloon int // balloon size in MiB; 0: all memory
 
@@ -68,7 +68,9 @@ func (s shape) media() []string {
 	return out
 }
 
-func (g *guest) defined() agent.Defined { return agent.Defined{Domain: g.name, Spec: g.def.spec} }
+func (g *guest) defined() hypervisor.Defined {
+	return hypervisor.Defined{Domain: g.name, Spec: g.def.spec}
+}
 
 func (g *guest) start(now time.Time) {
 	if want := g.applied.Pending(g.name); want != "" {
@@ -208,26 +210,26 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 			continue
 		}
 		if why := h.missingReason(d.Ref(), g.applied.Pools); why != "" {
-			out = append(out, agent.MissingDisk(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.opts.Name, why))
+			out = append(out, hypervisor.MissingDisk(i+1, d.Ref(), g.applied.Pools[d.PoolID].Name, h.opts.Name, why))
 		}
 	}
 	if g.undefined {
-		out = append(out, agent.Undefined())
+		out = append(out, hypervisor.Undefined())
 	}
 	return out
 }
 
 // missingReason returns why a volume is missing; empty: it exists. h.mu must be held.
-func (h *Host) missingReason(ref fleet.Volref, pools map[fleet.PoolID]agent.AppliedPool) string {
+func (h *Host) missingReason(ref fleet.Volref, pools map[fleet.PoolID]hypervisor.AppliedPool) string {
 	p := h.pools[pools[ref.PoolID].Name]
 	if p == nil || p.dir == nil || p.stopped {
-		return agent.PoolInactive
+		return hypervisor.PoolInactive
 	}
 	switch f, ok := p.dir.files[ref.Volume]; {
 	case !ok:
-		return agent.FileMissing
+		return hypervisor.FileMissing
 	case f.linked:
-		return agent.FileReplaced
+		return hypervisor.FileReplaced
 	}
 	return ""
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -27,14 +27,14 @@ func (g *guest) agentStatus() *fleet.GuestStatus {
 }
 
 // GuestReadings implements agent.Hypervisor. A guest's file system fills slowly and is then emptied.
-func (h *Host) GuestReadings(ctx context.Context) ([]agent.GuestReading, error) {
+func (h *Host) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
-	var out []agent.GuestReading
+	var out []hypervisor.GuestReading
 	for _, g := range h.guests {
 		if !g.managed || !g.on() || g.agentStatus().Agent != fleet.AgentAnswers || g.power != fleet.Running {
 			continue
@@ -42,7 +42,7 @@ func (h *Host) GuestReadings(ctx context.Context) ([]agent.GuestReading, error) 
 		seed := hash(string(g.id))
 		total := int64(20 << 30)
 		used := total / 100 * int64(25+seed%60) // percent
-		out = append(out, agent.GuestReading{At: now.Truncate(10 * time.Second), GuestReading: fleet.GuestReading{
+		out = append(out, hypervisor.GuestReading{At: now.Truncate(10 * time.Second), GuestReading: fleet.GuestReading{
 			ID: g.id, ClockMs: int64(seed % 40), ClockBehind: seed%2 == 0, Users: []fleet.GuestUser{{Name: "admin"}},
 			FileSystems: []fleet.GuestFileSystem{
 				{Path: "/", Type: "ext4", UsedBytes: used, TotalBytes: total},
@@ -50,7 +50,7 @@ func (h *Host) GuestReadings(ctx context.Context) ([]agent.GuestReading, error) 
 			},
 		}})
 	}
-	slices.SortFunc(out, func(a, b agent.GuestReading) int { return cmp.Compare(a.ID, b.ID) })
+	slices.SortFunc(out, func(a, b hypervisor.GuestReading) int { return cmp.Compare(a.ID, b.ID) })
 	return out, nil
 }
 
@@ -107,11 +107,11 @@ func (h *Host) toGuest(ctx context.Context, id fleet.VMID, f func(*guest) error)
 		says := g.agentStatus()
 		switch {
 		case says == nil:
-			return agent.ErrNotRunning
+			return hypervisor.ErrNotRunning
 		case says.Agent == fleet.AgentNone:
-			return agent.NoChannel()
+			return hypervisor.NoChannel()
 		case says.Agent != fleet.AgentAnswers:
-			return agent.NoAgent()
+			return hypervisor.NoAgent()
 		case g.power != fleet.Running:
 			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -32,7 +32,7 @@ func runs(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutpu
 	switch path.Base(program.Program) {
 	case "sleep":
 		<-ctx.Done()
-		return out, fmt.Errorf("%w: %w", agent.ErrGoesOn, ctx.Err())
+		return out, fmt.Errorf("%w: %w", hypervisor.ErrGoesOn, ctx.Err())
 	case "false":
 		out.ExitCode, out.Stderr = 1, "it is false\n"
 	case "echo":
@@ -40,7 +40,7 @@ func runs(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutpu
 	default:
 		out.Stdout = "ran " + program.Program + "\n"
 	}
-	out.Stdout, out.StdoutCut = agent.GuestWords([]byte(out.Stdout), false)
+	out.Stdout, out.StdoutCut = hypervisor.GuestWords([]byte(out.Stdout), false)
 	return out, nil
 }
 

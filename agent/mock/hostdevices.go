@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -24,7 +24,7 @@ func (h *Host) checkHostDevices(g *guest) error {
 func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 	i := slices.IndexFunc(h.inv.Devices, func(d fleet.HostDevice) bool { return d.Device == want.Device && !d.Empty })
 	if port, ok := strings.CutPrefix(want.Device, "usb-port/"); ok && i < 0 {
-		return agent.NothingPlugged(port, h.opts.Name)
+		return hypervisor.NothingPlugged(port, h.opts.Name)
 	}
 	kind, ok := strings.CutPrefix(want.Device, "mdev/")
 	if !ok {
@@ -37,7 +37,7 @@ func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 		}
 	}
 	if i < 0 || used >= h.inv.Devices[i].Max {
-		return agent.NoMdevFree(kind, h.opts.Name)
+		return hypervisor.NoMdevFree(kind, h.opts.Name)
 	}
 	return nil
 }

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // hotPlug applies an edit to a running guest: vCPUs and memory up to the maximum, disks, media, limits.
-func (s *shape) hotPlug(plan agent.Edit, want fleet.VMSpec) {
+func (s *shape) hotPlug(plan hypervisor.Edit, want fleet.VMSpec) {
 	spec := &s.spec
 	want = plan.Wanted(want)
 	setAll(spec, plan, func(on fleet.When) bool { return on == fleet.Now })
@@ -53,7 +53,7 @@ func (s *shape) hotPlug(plan agent.Edit, want fleet.VMSpec) {
 }
 
 // nicsAfter returns the NICs of a running guest after an edit.
-func nicsAfter(cards []fleet.NIC, plan agent.Edit) []fleet.NIC {
+func nicsAfter(cards []fleet.NIC, plan hypervisor.Edit) []fleet.NIC {
 	out := slices.Clone(cards)
 	for _, n := range plan.NICs {
 		if i := nicOf(out, n); i < 0 {

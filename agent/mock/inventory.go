@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"quantix/agent"
-
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -66,13 +65,13 @@ func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) 
 		i := slices.IndexFunc(h.inv.Devices, func(d fleet.HostDevice) bool { return d.Device == w.Device })
 		switch {
 		case i < 0:
-			return agent.NoPhysical(w.Device)
+			return hypervisor.NoPhysical(w.Device)
 		case h.inv.Devices[i].Busy != "":
-			return agent.PhysicalBusy(w.Device, h.inv.Devices[i].Busy)
+			return hypervisor.PhysicalBusy(w.Device, h.inv.Devices[i].Busy)
 		}
 		for _, g := range h.guests {
 			if g.id != id && (slices.ContainsFunc(g.def.spec.HostDevices, is) || g.on() && slices.ContainsFunc(g.live.spec.HostDevices, is)) {
-				return agent.PhysicalTaken(w.Device)
+				return hypervisor.PhysicalTaken(w.Device)
 			}
 		}
 	}

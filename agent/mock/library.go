@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -40,7 +40,7 @@ func (f *file) digest() string {
 func (f *file) stamp() string { return fmt.Sprintf("%s %s #%d", f.word(), f.data(), f.touched) }
 
 // tell adds the stored checksum to the volume, unless the file was changed while no VM used it.
-func (f *file) tell(v *fleet.Volume, sum agent.Hashed) {
+func (f *file) tell(v *fleet.Volume, sum hypervisor.Hashed) {
 	was, _, _ := strings.Cut(sum.Stamp, " #")
 	now, _, _ := strings.Cut(f.stamp(), " #")
 	if was != now || f.stamp() == sum.Stamp || len(v.UsedBy)+len(v.InDrive) > 0 {
@@ -53,7 +53,7 @@ func (h *Host) checkNotRunning(p *pool, f *file) error {
 	for _, host := range h.sharing(p) {
 		for _, g := range host.guests {
 			if g.on() && slices.ContainsFunc(g.live.disks(), func(at string) bool { return host.volumeAt(at) == &f.Volume }) {
-				return agent.VolumeRuns(f.Name, g.name)
+				return hypervisor.VolumeRuns(f.Name, g.name)
 			}
 		}
 	}
@@ -77,26 +77,26 @@ func (f *file) checkSelfContained() error {
 	case f.Backing != "" || f.refers:
 		return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", f.Name)
 	case f.begins != "":
-		return agent.VolumeRaw(f.Name, f.begins)
+		return hypervisor.VolumeRaw(f.Name, f.begins)
 	}
 	return nil
 }
 
 // HashVolume implements agent.Hypervisor.
-func (h *Host) HashVolume(ctx context.Context, in agent.VolumeWork) error {
-	look := func(sum *agent.Hashed) func(*pool, *file) error {
+func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
+	look := func(sum *hypervisor.Hashed) func(*pool, *file) error {
 		return func(p *pool, f *file) error {
 			if f == nil {
-				return agent.NoVolume(in.Name, in.Pool.Name)
+				return hypervisor.NoVolume(in.Name, in.Pool.Name)
 			}
 			if err := f.checkSelfContained(); err != nil {
 				return err
 			}
-			*sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+			*sum = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 			return h.checkNotRunning(p, f)
 		}
 	}
-	var before, after agent.Hashed
+	var before, after hypervisor.Hashed
 	if err := h.onVolume(ctx, in, look(&before)); err != nil {
 		return err
 	}
@@ -110,26 +110,26 @@ func (h *Host) HashVolume(ctx context.Context, in agent.VolumeWork) error {
 		return err
 	}
 	if before != after {
-		return agent.VolumeChanged(in.Name)
+		return hypervisor.VolumeChanged(in.Name)
 	}
 	if err := in.Hashed(after); err != nil {
 		return err
 	}
 	if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != after.SHA256 {
-		return agent.VerifyDiffers(in.Name, after.SHA256, want)
+		return hypervisor.VerifyDiffers(in.Name, after.SHA256, want)
 	}
 	return nil
 }
 
 // CopyVolume implements agent.Hypervisor.
-func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	of := in.Pool
 	if in.Source != nil {
 		of = *in.Source
 	}
 	switch {
 	case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
-		return agent.NoSource()
+		return hypervisor.NoSource()
 	case !fleet.IsVolumeName(in.Order.Source) || of.ID == in.Pool.ID && in.Order.Source == in.Name:
 		return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
 	}
@@ -145,7 +145,7 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 		defer release()
 		name = file
 	}
-	var source agent.Hashed
+	var source hypervisor.Hashed
 	data := ""
 	err := h.makeVolume(ctx, in, func(*pool) (fleet.Volume, error) {
 		none := fleet.Volume{}
@@ -155,14 +155,14 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 		}
 		from, ok := p.dir.files[name]
 		if !ok {
-			return none, agent.NoVolume(name, of.Name)
+			return none, hypervisor.NoVolume(name, of.Name)
 		}
 		// no guest writes to a snapshot's file
 		if err := h.checkNotRunning(p, from); err != nil && in.Order.Snapshot == nil {
 			return none, err
 		}
 		want, has := strings.CutPrefix(in.Order.Checksum, "sha256:")
-		source, data = agent.Hashed{Ref: fleet.Volref{PoolID: of.ID, Volume: from.Name}, SHA256: from.digest(), Stamp: from.stamp()}, from.data()
+		source, data = hypervisor.Hashed{Ref: fleet.Volref{PoolID: of.ID, Volume: from.Name}, SHA256: from.digest(), Stamp: from.stamp()}, from.data()
 		switch {
 		case in.Order.Flatten:
 			if _, there := p.dir.files[path.Base(from.Backing)]; from.refers || from.Backing != "" && (path.Dir(from.Backing) != p.spec.Path || !there) {
@@ -173,22 +173,22 @@ func (h *Host) CopyVolume(ctx context.Context, in agent.VolumeWork) error {
 		case from.Backing != "" || from.refers:
 			return none, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", from.Name)
 		case has && want != source.SHA256:
-			return none, agent.CopyDiffers(from.Name, source.SHA256, want)
+			return none, hypervisor.CopyDiffers(from.Name, source.SHA256, want)
 		}
 		return fleet.Volume{Format: from.Format, CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
 	})
 	if err != nil {
 		return err
 	}
-	var own agent.Hashed
+	var own hypervisor.Hashed
 	err = h.onVolume(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
-			return agent.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		}
 		if data != "" { // else an earlier order created it
 			f.bytes = data
 		}
-		own = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		own = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 		return nil
 	})
 	switch {

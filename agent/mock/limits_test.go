@@ -3,7 +3,7 @@ package mock
 import (
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 )
 
@@ -12,7 +12,7 @@ func TestHostWithoutNICLimitsReportsGap(t *testing.T) {
 	for _, can := range []bool{true, false} {
 		h := New(Options{Name: "mock-1"})
 		h.SetNICLimits(can)
-		harness := conformance.Harness{Network: "default", Open: func(*testing.T) agent.Hypervisor { return h }}
+		harness := conformance.Harness{Network: "default", Open: func(*testing.T) hypervisor.Hypervisor { return h }}
 		if gap := conformance.RunNICLimits(t, harness); gap == can {
 			t.Errorf("limits: %t, told as a gap: %t", can, gap)
 		}

@@ -13,7 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -31,12 +32,12 @@ const (
 
 // Options describe a simulated host.
 type Options struct {
-	Name   string          // host name; also the seed of its hardware
-	Delay  time.Duration   // duration of a slow step: a start, a shutdown, a copy; 0: none
-	Found  []string        // names of running domains without Quantix metadata
-	Images []fleet.Volume  // initial volumes of a new pool; the pool sets Path
-	Shared *Storage        // storage shared by several hosts; nil: local storage only
-	Roots  agent.PoolRoots // where pools are allowed; empty: in /srv and /mnt
+	Name   string            // host name; also the seed of its hardware
+	Delay  time.Duration     // duration of a slow step: a start, a shutdown, a copy; 0: none
+	Found  []string          // names of running domains without Quantix metadata
+	Images []fleet.Volume    // initial volumes of a new pool; the pool sets Path
+	Shared *Storage          // storage shared by several hosts; nil: local storage only
+	Roots  pooldir.PoolRoots // where pools are allowed; empty: in /srv and /mnt
 }
 
 // Host is a simulated host. It implements agent.Hypervisor; its guests outlive Close.
@@ -63,7 +64,7 @@ type Host struct {
 	frozen    chan struct{}      // not nil: libvirtd does not answer until it is closed
 }
 
-var _ agent.Hypervisor = (*Host)(nil)
+var _ hypervisor.Hypervisor = (*Host)(nil)
 
 // New creates a simulated host.
 func New(o Options) *Host {
@@ -131,7 +132,7 @@ func (h *Host) Freeze() (thaw func()) {
 	})
 }
 
-var errGone = agent.Away(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
+var errGone = hypervisor.Away(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
 
 // enter simulates one call to libvirtd: it takes time and may fail.
 func (h *Host) enter(ctx context.Context) error {
@@ -195,7 +196,7 @@ func (h *Host) notify() {
 }
 
 // Snapshot implements agent.Hypervisor.
-func (h *Host) Snapshot(ctx context.Context, on agent.Assigned) (wire.State, error) {
+func (h *Host) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	err := h.enter(ctx)
 	if err != nil && !errors.Is(err, errGone) {
 		return wire.State{}, err

@@ -9,9 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/agent/image"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
@@ -20,7 +21,7 @@ func TestConformance(t *testing.T) {
 	h := New(Options{Name: "mock-1"})
 	conformance.Run(t, conformance.Harness{
 		CutsOff:  true,
-		Open:     func(*testing.T) agent.Hypervisor { return h },
+		Open:     func(*testing.T) hypervisor.Hypervisor { return h },
 		PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
 		FailingPool: func(*testing.T) (fleet.PoolSpec, string) {
 			return fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/bad", Server: "refused.example", Export: "/vm", Shared: true}, "Connection refused"
@@ -200,9 +201,9 @@ func (h *Host) misplace(p fleet.Pool, how conformance.Misplacement) (back func()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	dir := h.pools[p.Name].dir
-	dir.misplaced = map[conformance.Misplacement]*agent.Sighting{
+	dir.misplaced = map[conformance.Misplacement]*pooldir.Sighting{
 		conformance.Moved: {}, conformance.Emptied: {There: true, Mount: ownMount},
-		conformance.Covered: {There: true, Mount: agent.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
+		conformance.Covered: {There: true, Mount: pooldir.Mount{Point: p.Spec.Path, Type: "tmpfs", Source: "tmpfs"}},
 	}[how]
 	return func() {
 		h.mu.Lock()

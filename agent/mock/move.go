@@ -7,7 +7,7 @@ import (
 	"path"
 	"slices"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -18,7 +18,7 @@ const FailMove = "fail-move"
 const moveSteps = 10
 
 // MoveDisk implements agent.Hypervisor.
-func (h *Host) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
+func (h *Host) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
@@ -27,10 +27,10 @@ func (h *Host) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
 		return err
 	}
 	for s := range moveSteps {
-		in.Progress(agent.Copied("copying disk 1", int64(s)*fetchedBytes/moveSteps, fetchedBytes, 45<<20))
+		in.Progress(hypervisor.Copied("copying disk 1", int64(s)*fetchedBytes/moveSteps, fetchedBytes, 45<<20))
 		err := h.step(ctx, 0.5)
 		if in.Stopped() {
-			err = agent.ErrStopped
+			err = hypervisor.ErrStopped
 		}
 		if err == nil && s == moveSteps/2 && misbehaves(in.VM.Name, FailMove) {
 			err = fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device. The disk is where it was. Make room there, and move it again.")
@@ -46,7 +46,7 @@ func (h *Host) MoveDisk(ctx context.Context, in agent.MoveDisk) error {
 }
 
 // beginMove refuses an impossible move; done: an earlier call has finished it.
-func (h *Host) beginMove(in agent.MoveDisk) (done bool, err error) {
+func (h *Host) beginMove(in hypervisor.MoveDisk) (done bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, p, f, err := h.moved(in)
@@ -56,25 +56,25 @@ func (h *Host) beginMove(in agent.MoveDisk) (done bool, err error) {
 	case hasRef(g.def, in.Order.To):
 		return true, nil
 	case in.Stopped():
-		return false, agent.ErrStopped
+		return false, hypervisor.ErrStopped
 	case !hasRef(g.def, in.Order.Disk) || g.undefined:
 		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition on this host does not have it. Reapply what was changed there first.", in.Order.Disk.Volume)
 	case slices.ContainsFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk && d.Format == fleet.Raw }):
 		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: it is a raw file in the VM's definition.", in.Order.Disk.Volume)
 	case g.tree != nil && g.tree.Uses(in.Order.Disk) != "":
-		return false, agent.HasSnapshots(in.VM.Name)
+		return false, hypervisor.HasSnapshots(in.VM.Name)
 	case f == nil:
-		return false, agent.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
+		return false, hypervisor.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
 	case f.Backing != "" || f.refers:
 		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: its file refers to %s. Merge that first.", f.Name, f.Backing)
 	case p.dir.files[in.Order.To.Volume] != nil:
-		return false, agent.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
+		return false, hypervisor.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
 	}
 	return false, in.Begun(fmt.Sprintf("%p", &in))
 }
 
 // endMove switches the guest and its definition to the copy.
-func (h *Host) endMove(in agent.MoveDisk) error {
+func (h *Host) endMove(in hypervisor.MoveDisk) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, p, f, err := h.moved(in) // the host may have changed during the copy
@@ -82,10 +82,10 @@ func (h *Host) endMove(in agent.MoveDisk) error {
 		return err
 	}
 	if f == nil || !hasRef(g.def, in.Order.Disk) {
-		return agent.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
+		return hypervisor.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
 	}
 	if p.dir.files[in.Order.To.Volume] != nil {
-		return agent.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
+		return hypervisor.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
 	}
 	v := f.Volume
 	v.Name = in.Order.To.Volume
@@ -98,13 +98,13 @@ func (h *Host) endMove(in agent.MoveDisk) error {
 	}
 	g.applied.Spec.Disks = movedDisks(g.applied.Spec.Disks, in.Order)
 	g.applied.Pools = maps.Clone(g.applied.Pools)
-	g.applied.Pools[in.Order.To.PoolID] = agent.AppliedPool{Name: in.Pools[i].Name, Path: in.Pools[i].Spec.Path}
+	g.applied.Pools[in.Order.To.PoolID] = hypervisor.AppliedPool{Name: in.Pools[i].Name, Path: in.Pools[i].Spec.Path}
 	h.notify()
 	return nil
 }
 
 // moved returns the objects of a move; f is nil if the disk's file is missing. h.mu must be held.
-func (h *Host) moved(in agent.MoveDisk) (g *guest, to *pool, f *file, err error) {
+func (h *Host) moved(in hypervisor.MoveDisk) (g *guest, to *pool, f *file, err error) {
 	if g, err = h.find(in.VM.ID); err != nil {
 		return nil, nil, nil, err
 	}

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -80,12 +80,12 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	mine := h.networks[n.Name]
 	switch {
 	case mine != nil && mine.id != n.ID, slices.ContainsFunc(fixedNetworks(), func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name }):
-		return agent.NetworkTaken(n.Name)
+		return hypervisor.NetworkTaken(n.Name)
 	case mine == nil:
 		mine = &network{id: n.ID, spec: *n.Spec, self: vtep(*n.Spec, h.opts.Name)}
 		h.networks[n.Name] = mine
 	case len(mine.edited) > 0:
-		return fleet.Errorf(fleet.Conflict, "%s", agent.NetworkEdited(mine.edited))
+		return fleet.Errorf(fleet.Conflict, "%s", hypervisor.NetworkEdited(mine.edited))
 	}
 	if misbehaves(n.Name, CutsOff) && n.Spec.Mode == fleet.NetworkUplink {
 		delete(h.networks, n.Name)
@@ -93,7 +93,7 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	}
 	mine.undefined, mine.spec, mine.peers = false, *n.Spec, len(slices.DeleteFunc(slices.Clone(n.Peers), func(a string) bool { return a == mine.self }))
 	if user := h.userOf(n.Name, mine.bridge()); mine.unserved && user != "" {
-		return fleet.Errorf(fleet.Conflict, "%s Stop %s first.", agent.NetworkUnserved, user)
+		return fleet.Errorf(fleet.Conflict, "%s Stop %s first.", hypervisor.NetworkUnserved, user)
 	}
 	if misbehaves(n.Name, NoDNSMasq) && n.Spec.Served() {
 		return fmt.Errorf("libvirt: internal error: Child process (/usr/sbin/dnsmasq --conf-file=/var/lib/libvirt/dnsmasq/%s.conf) unexpected fatal signal: No such file or directory", n.Name)
@@ -114,7 +114,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		return nil
 	}
 	if user := h.userOf(n.Name, mine.own()); user != "" {
-		return agent.NetworkInUse(n.Name, user)
+		return hypervisor.NetworkInUse(n.Name, user)
 	}
 	delete(h.networks, n.Name)
 	h.notify()
@@ -162,13 +162,13 @@ func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	}
 	switch {
 	case n.undefined:
-		st.Error = agent.NetworkUndefined
+		st.Error = hypervisor.NetworkUndefined
 	case n.spec.Mode == fleet.NetworkSRIOV && st.NICs != nil && st.NICs.Total == 0:
 		st.Error = "The device " + n.spec.Device + " of this host has no virtual functions. Switch them on there: write how many to /sys/class/net/" + n.spec.Device + "/device/sriov_numvfs."
 	case n.active && n.unserved:
-		st.Error = agent.NetworkUnserved
+		st.Error = hypervisor.NetworkUnserved
 	case n.active && !reflect.DeepEqual(n.spec, n.live):
-		st.Error = agent.NetworkBehind
+		st.Error = hypervisor.NetworkBehind
 	}
 	return st
 }
@@ -179,7 +179,7 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 	for name, n := range h.networks {
 		r := wire.NetworkReport{ID: n.id, Name: name, Kind: fleet.NetworkLibvirt, Status: h.networkStatus(n)}
 		if len(n.edited) > 0 && slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
-			r.Status.Error = cmp.Or(r.Status.Error, agent.NetworkEdited(n.edited))
+			r.Status.Error = cmp.Or(r.Status.Error, hypervisor.NetworkEdited(n.edited))
 		}
 		if slices.ContainsFunc(assigned, func(a fleet.Network) bool { return a.ID == n.id }) {
 			r.Status.Leases = h.leases(name)
@@ -190,7 +190,7 @@ func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 		if !slices.ContainsFunc(out, func(r wire.NetworkReport) bool {
 			return r.Kind == fleet.NetworkLibvirt && (r.ID == a.ID || r.Name == a.Name)
 		}) {
-			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: agent.NetworkMissing}})
+			out = append(out, wire.NetworkReport{ID: a.ID, Name: a.Name, Kind: fleet.NetworkLibvirt, Absent: true, Status: fleet.NetworkStatus{Error: hypervisor.NetworkMissing}})
 		}
 	}
 	slices.SortFunc(out, func(a, b wire.NetworkReport) int {

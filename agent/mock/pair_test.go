@@ -3,7 +3,7 @@ package mock
 import (
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/hypervisor/conformance"
 	"quantix/internal/fleet"
 )
@@ -18,7 +18,7 @@ func TestPair(t *testing.T) {
 	}}
 	for i, h := range hosts {
 		p.Hosts[i] = conformance.Harness{
-			Open:     func(*testing.T) agent.Hypervisor { return h },
+			Open:     func(*testing.T) hypervisor.Hypervisor { return h },
 			PoolPath: func(*testing.T) string { return "/srv/" + string(fleet.NewID[fleet.PoolID]()) },
 			Power:    func(_ *testing.T, id fleet.VMID) fleet.Power { return h.powerOf(id) },
 		}

@@ -8,12 +8,12 @@ import (
 	"path"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // PlanVM implements agent.Hypervisor.
-func (h *Host) PlanVM(ctx context.Context, in agent.Apply) (before, after string, err error) {
+func (h *Host) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after string, err error) {
 	if err := h.enter(ctx); err != nil {
 		return "", "", err
 	}
@@ -38,7 +38,7 @@ func (h *Host) PlanVM(ctx context.Context, in agent.Apply) (before, after string
 }
 
 // drawn returns a definition similar to libvirt's XML.
-func (h *Host) drawn(in agent.Apply, name string, s fleet.VMSpec) string {
+func (h *Host) drawn(in hypervisor.Apply, name string, s fleet.VMSpec) string {
 	var b strings.Builder
 	line := func(depth int, format string, args ...any) {
 		for i, a := range args {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -52,7 +52,7 @@ func TestScreenEchoesKeys(t *testing.T) {
 	t.Parallel()
 	h := New(Options{Name: "h"})
 	vm := fleet.VM{Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: "web"}, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128}}
-	if err := h.ApplyVM(t.Context(), agent.Apply{VM: vm, Progress: func(int, string) {}}); err != nil {
+	if err := h.ApplyVM(t.Context(), hypervisor.Apply{VM: vm, Progress: func(int, string) {}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.StartVM(t.Context(), vm.ID); err != nil {

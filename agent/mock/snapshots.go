@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -18,8 +18,8 @@ const (
 )
 
 // TakeSnapshot implements agent.Hypervisor.
-func (h *Host) TakeSnapshot(ctx context.Context, in agent.SnapshotWork) error {
-	return h.onSnapshots(ctx, in, 1, func(g *guest, t *agent.SnapTree) error {
+func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
+	return h.onSnapshots(ctx, in, 1, func(g *guest, t *hypervisor.SnapTree) error {
 		switch {
 		case t.Node(in.Order.ID) != nil:
 			return fleet.Errorf(fleet.Conflict, "The host has that snapshot already.")
@@ -53,15 +53,15 @@ func (h *Host) TakeSnapshot(ctx context.Context, in agent.SnapshotWork) error {
 }
 
 // RevertSnapshot implements agent.Hypervisor.
-func (h *Host) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) error {
-	return h.onSnapshots(ctx, in, 2, func(g *guest, t *agent.SnapTree) error {
+func (h *Host) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
+	return h.onSnapshots(ctx, in, 2, func(g *guest, t *hypervisor.SnapTree) error {
 		node := t.Node(in.Order.ID)
 		if node == nil || node.Deleted {
-			return agent.NoSnapshot(in.VM.Name)
+			return hypervisor.NoSnapshot(in.VM.Name)
 		}
 		for _, l := range node.Layers {
 			if !hasRef(g.def, l.Disk) {
-				return agent.DiskGone(l.Disk.Volume)
+				return hypervisor.DiskGone(l.Disk.Volume)
 			}
 		}
 		next := t.Back(*node, string(in.Job), g.def.path)
@@ -87,9 +87,9 @@ func (h *Host) RevertSnapshot(ctx context.Context, in agent.SnapshotWork) error 
 }
 
 // DeleteSnapshot implements agent.Hypervisor.
-func (h *Host) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error {
+func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	id := in.Order.ID
-	err := h.onSnapshots(ctx, in, 0.2, func(_ *guest, t *agent.SnapTree) error {
+	err := h.onSnapshots(ctx, in, 0.2, func(_ *guest, t *hypervisor.SnapTree) error {
 		if id == "" {
 			return nil
 		}
@@ -97,7 +97,7 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error 
 			return nil
 		}
 		if t.Node(id) == nil {
-			return agent.NoSnapshot(in.VM.Name)
+			return hypervisor.NoSnapshot(in.VM.Name)
 		}
 		t.Delete(id, in.Order.Subtree)
 		t.Deleted = in.Job
@@ -105,10 +105,10 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error 
 	})
 	for more := true; more && err == nil; {
 		if in.Stopped() {
-			return agent.ErrStopped
+			return hypervisor.ErrStopped
 		}
 		in.Progress(50, "merging what is left")
-		err = h.onSnapshots(ctx, agent.SnapshotWork{VM: in.VM, Pools: in.Pools, Progress: in.Progress}, 0.5, func(_ *guest, t *agent.SnapTree) error {
+		err = h.onSnapshots(ctx, hypervisor.SnapshotWork{VM: in.VM, Pools: in.Pools, Progress: in.Progress}, 0.5, func(_ *guest, t *hypervisor.SnapTree) error {
 			all := t.Merges()
 			if more = len(all) > 0; !more {
 				return nil
@@ -134,7 +134,7 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in agent.SnapshotWork) error 
 }
 
 // onSnapshots runs one operation on a VM's snapshots, once per order. parts is its duration as a fraction of Delay.
-func (h *Host) onSnapshots(ctx context.Context, in agent.SnapshotWork, parts float64, do func(*guest, *agent.SnapTree) error) error {
+func (h *Host) onSnapshots(ctx context.Context, in hypervisor.SnapshotWork, parts float64, do func(*guest, *hypervisor.SnapTree) error) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
@@ -150,13 +150,13 @@ func (h *Host) onSnapshots(ctx context.Context, in agent.SnapshotWork, parts flo
 	}
 	t := g.tree
 	if t == nil {
-		t = &agent.SnapTree{VM: in.VM.ID}
+		t = &hypervisor.SnapTree{VM: in.VM.ID}
 	}
 	if t.IsDone(in.Job) {
 		return nil
 	}
 	if h.reads[in.VM.ID] > 0 {
-		return agent.SnapshotsRead(in.VM.Name)
+		return hypervisor.SnapshotsRead(in.VM.Name)
 	}
 	if err := h.checkSnapshots(g, in); err != nil {
 		return err
@@ -178,10 +178,10 @@ func (h *Host) onSnapshots(ctx context.Context, in agent.SnapshotWork, parts flo
 }
 
 // checkSnapshots refuses a VM whose disks or snapshots were changed outside Quantix. h.mu must be held.
-func (h *Host) checkSnapshots(g *guest, in agent.SnapshotWork) error {
+func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 	switch {
 	case g.undefined:
-		return agent.Refusal(agent.Undefined())
+		return hypervisor.Refusal(hypervisor.Undefined())
 	case len(g.others) > 0:
 		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete them there first (virsh snapshot-list, snapshot-delete).", g.others[0])
 	}
@@ -209,7 +209,7 @@ func (h *Host) checkSnapshots(g *guest, in agent.SnapshotWork) error {
 			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is no file of a pool, so it has no snapshots.", i+1, d.Volume)
 		}
 		if h.volumeAt(g.file(g.def, d.Ref())) == nil {
-			return agent.NoVolume(path.Base(g.file(g.def, d.Ref())), in.Pools[slices.IndexFunc(in.Pools, func(o fleet.Pool) bool { return o.ID == d.PoolID })].Name)
+			return hypervisor.NoVolume(path.Base(g.file(g.def, d.Ref())), in.Pools[slices.IndexFunc(in.Pools, func(o fleet.Pool) bool { return o.ID == d.PoolID })].Name)
 		}
 	}
 	return nil
@@ -273,13 +273,13 @@ func (h *Host) readSnapshot(of fleet.SnapshotOf, disk fleet.Volref) (name string
 	}, nil
 }
 
-func (h *Host) layOn(next []agent.SnapLayer) {
+func (h *Host) layOn(next []hypervisor.SnapLayer) {
 	for _, n := range next {
 		h.keep(n.File, "qcow2", n.Base, 0)
 	}
 }
 
-func (h *Host) measure(t *agent.SnapTree) {
+func (h *Host) measure(t *hypervisor.SnapTree) {
 	for i := range t.Nodes {
 		for k := range t.Nodes[i].Layers {
 			if f := h.fileAt(t.Nodes[i].Layers[k].File); f != nil {
@@ -296,7 +296,7 @@ func (g *guest) refuseSnapshots(disks []fleet.Disk, vm string) error {
 	}
 	for _, d := range disks {
 		if g.tree.Uses(d.Ref()) != "" {
-			return agent.HasSnapshots(vm)
+			return hypervisor.HasSnapshots(vm)
 		}
 	}
 	return nil
@@ -308,9 +308,9 @@ func (h *Host) deleteTree(g *guest, vm string, disks bool) error {
 	case g == nil || g.tree == nil || len(g.tree.Active) == 0:
 		return nil
 	case h.reads[g.tree.VM] > 0:
-		return agent.SnapshotsRead(vm)
+		return hypervisor.SnapshotsRead(vm)
 	case !disks:
-		return agent.DeletesTheirOwn(vm)
+		return hypervisor.DeletesTheirOwn(vm)
 	}
 	for _, f := range g.tree.Files() {
 		if p := h.poolAt(f); p != nil {

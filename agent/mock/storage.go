@@ -8,7 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -29,16 +30,16 @@ type directory struct {
 	capacity  int64
 	files     map[string]*file
 	marker    fleet.PoolID
-	misplaced *agent.Sighting
+	misplaced *pooldir.Sighting
 }
 
-var ownMount = agent.Mount{Point: "/", Type: "ext4", Source: "/dev/vda1"}
+var ownMount = pooldir.Mount{Point: "/", Type: "ext4", Source: "/dev/vda1"}
 
-func (d *directory) sight() agent.Sighting {
+func (d *directory) sight() pooldir.Sighting {
 	if d.misplaced != nil {
 		return *d.misplaced
 	}
-	return agent.Sighting{There: true, Marker: d.marker, Mount: ownMount}
+	return pooldir.Sighting{There: true, Marker: d.marker, Mount: ownMount}
 }
 
 type file struct {
@@ -56,7 +57,7 @@ type pool struct {
 	spec    fleet.PoolSpec
 	dir     *directory
 	words   string
-	kept    agent.RecordedPool
+	kept    pooldir.RecordedPool
 	stopped bool // by somebody else
 	foreign bool // the host had it before Quantix
 }
@@ -104,10 +105,10 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	defer h.mu.Unlock()
 	for name, other := range h.pools {
 		if name != p.Name && other.foreign && other.spec.Source() == p.Spec.Source() {
-			return agent.PoolPlaceTaken(name, "at "+other.spec.Path)
+			return hypervisor.PoolPlaceTaken(name, "at "+other.spec.Path)
 		}
 	}
-	next := &pool{spec: p.Spec, kept: agent.RecordedPool{ID: p.ID, Path: p.Spec.Path}, foreign: ok && old.foreign}
+	next := &pool{spec: p.Spec, kept: pooldir.RecordedPool{ID: p.ID, Path: p.Spec.Path}, foreign: ok && old.foreign}
 	if ok && old.kept.ID == p.ID {
 		next.kept = old.kept
 	}
@@ -133,7 +134,7 @@ func (p *pool) start(d *directory) error {
 	if d.marker == "" {
 		d.marker = p.kept.ID
 	}
-	p.dir, p.kept.Place = d, &agent.Place{Marked: true, Mount: ownMount}
+	p.dir, p.kept.Place = d, &pooldir.Place{Marked: true, Mount: ownMount}
 	return nil
 }
 
@@ -246,7 +247,7 @@ func (h *Host) opens(v *fleet.Volume) bool {
 }
 
 // reportPools reports the assigned pools and names the others. h.mu must be held.
-func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]agent.Hashed) (out []wire.PoolReport, others []fleet.DiscoveredPool) {
+func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hypervisor.Hashed) (out []wire.PoolReport, others []fleet.DiscoveredPool) {
 	out = []wire.PoolReport{}
 	users := volumeUsers{h.diskUsers(), h.driveUsers()}
 	for _, a := range assigned {
@@ -292,8 +293,8 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 	for _, f := range p.dir.files {
 		v := f.Volume
 		v.Path = path.Join(dirOf(p.spec), v.Name)
-		if name := agent.Legible(v.Name); name != v.Name {
-			v.Name, v.Path, v.Fault = name, agent.Legible(v.Path), agent.VolumeUnnamed
+		if name := hypervisor.Legible(v.Name); name != v.Name {
+			v.Name, v.Path, v.Fault = name, hypervisor.Legible(v.Path), hypervisor.VolumeUnnamed
 		}
 		v.UsedBy, v.InDrive = users.disks[v.Path], users.drives[v.Path]
 		if len(v.UsedBy) > 0 {
@@ -326,7 +327,7 @@ func (p *pool) status(users volumeUsers) fleet.PoolStatus {
 		}
 	}
 	slices.SortFunc(s.Volumes, func(a, b fleet.Volume) int { return strings.Compare(a.Name, b.Name) })
-	s.Error = agent.VolumesUnread(s.Volumes)
+	s.Error = hypervisor.VolumesUnread(s.Volumes)
 	s.AvailableBytes = s.CapacityBytes - s.UsedBytes
 	if !p.spec.Kind.Is().Makes {
 		s.CapacityBytes, s.UsedBytes, s.AvailableBytes = s.UsedBytes, 0, 0

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 )
@@ -64,19 +64,19 @@ func (s *sink) Writeback(int64, int64) {}
 func (s *sink) Sync() error { return nil }
 
 // SendVolume implements agent.Hypervisor.
-func (h *Host) SendVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	var pieces transfer.Pieces
 	var size int64
-	var sum agent.Hashed
+	var sum hypervisor.Hashed
 	err := h.onVolume(ctx, in, func(p *pool, f *file) error {
 		if f == nil {
-			return agent.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		}
 		if err := f.checkSelfContained(); err != nil {
 			return err
 		}
 		pieces, size = h.simulated(f)
-		sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		sum = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 		return h.checkNotRunning(p, f)
 	})
 	if err != nil {
@@ -89,12 +89,12 @@ func (h *Host) SendVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // ReceiveVolume implements agent.Hypervisor.
-func (h *Host) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	made := false
 	err := h.onVolume(ctx, in, func(_ *pool, f *file) error {
 		made = f != nil && in.Made != "" && f.word() == in.Made
 		if f != nil && !made {
-			return agent.VolumeTaken(in.Name, in.Pool.Name)
+			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
 		}
 		return nil
 	})
@@ -111,7 +111,7 @@ func (h *Host) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
 	}
 	own := file{Volume: v, bytes: data}
 	if want, has := strings.CutPrefix(in.Order.Checksum, "sha256:"); has && want != own.digest() {
-		return agent.CopyDiffers(in.Name, own.digest(), want)
+		return hypervisor.CopyDiffers(in.Name, own.digest(), want)
 	}
 	if misbehaves(in.Name, FailSend) {
 		return fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device.")
@@ -120,13 +120,13 @@ func (h *Host) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
 	if err != nil {
 		return err
 	}
-	var sum agent.Hashed
+	var sum hypervisor.Hashed
 	err = h.onVolume(ctx, in, func(_ *pool, f *file) error {
 		if f == nil {
-			return agent.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		}
 		f.bytes = data
-		sum = agent.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
+		sum = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}
 		return nil
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (h *Host) ReceiveVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // MigrateVM implements agent.Hypervisor.
-func (h *Host) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
+func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (h *Host) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 				return err
 			}
 		default:
-			return agent.LeftMeanwhile(in.VM.Name)
+			return hypervisor.LeftMeanwhile(in.VM.Name)
 		}
 		pieces, size := h.simulated(&sent[i])
 		if err := in.Send(ctx, d, pieces, size); err != nil {
@@ -171,7 +171,7 @@ func (h *Host) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 	}
 	for i := range after {
 		if !now || after[i].data() != sent[i].data() {
-			return agent.LeftMeanwhile(in.VM.Name)
+			return hypervisor.LeftMeanwhile(in.VM.Name)
 		}
 	}
 	if ctx.Err() != nil {
@@ -186,7 +186,7 @@ func (h *Host) MigrateVM(ctx context.Context, in agent.MigrateVM) error {
 }
 
 // left handles a VM without a definition.
-func (h *Host) left(ctx context.Context, in agent.MigrateVM) error {
+func (h *Host) left(ctx context.Context, in hypervisor.MigrateVM) error {
 	if err := in.Arrived(ctx); err != nil {
 		return err
 	}
@@ -198,14 +198,14 @@ func (h *Host) left(ctx context.Context, in agent.MigrateVM) error {
 			return err
 		}
 		if f := p.dir.files[d.Disk.Volume]; f != nil && f.data() != in.Sent(d) {
-			return agent.LeftMeanwhile(in.VM.Name)
+			return hypervisor.LeftMeanwhile(in.VM.Name)
 		}
 	}
 	return nil
 }
 
 // leaving returns the files of a guest that may migrate; there: it is defined.
-func (h *Host) leaving(in agent.MigrateVM) (there bool, files []file, err error) {
+func (h *Host) leaving(in hypervisor.MigrateVM) (there bool, files []file, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g, ok := h.guests[in.VM.ID]
@@ -213,13 +213,13 @@ func (h *Host) leaving(in agent.MigrateVM) (there bool, files []file, err error)
 	case !ok:
 		return false, nil, nil
 	case g.on():
-		return true, nil, agent.NotMigratable(in.VM.Name, "it runs. Shut it down first.")
+		return true, nil, hypervisor.NotMigratable(in.VM.Name, "it runs. Shut it down first.")
 	case in.VM.Spec.Firmware == fleet.UEFI:
-		return true, nil, agent.NotMigratable(in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
+		return true, nil, hypervisor.NotMigratable(in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
 	}
 	for _, d := range in.VM.Spec.Disks {
 		if !slices.Contains(in.Order.Stay, d.Ref()) && !slices.ContainsFunc(in.Order.Disks, func(o fleet.LeavingDisk) bool { return o.Disk == d.Ref() }) {
-			return true, nil, agent.NotMigratable(in.VM.Name, "the order does not name its disk %s.", d.Volume)
+			return true, nil, hypervisor.NotMigratable(in.VM.Name, "the order does not name its disk %s.", d.Volume)
 		}
 	}
 	for _, d := range in.Order.Disks {
@@ -230,7 +230,7 @@ func (h *Host) leaving(in agent.MigrateVM) (there bool, files []file, err error)
 		f := p.dir.files[d.Disk.Volume]
 		switch {
 		case f == nil || !hasRef(g.def, d.Disk):
-			return true, nil, agent.NoVolume(d.Disk.Volume, poolNamed(in.Pools, d.Disk.PoolID))
+			return true, nil, hypervisor.NoVolume(d.Disk.Volume, poolNamed(in.Pools, d.Disk.PoolID))
 		case f.Backing != "" || f.refers:
 			return true, nil, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: its file refers to %s. Merge that first.", f.Name, f.Backing)
 		}

@@ -9,8 +9,8 @@ import (
 	digest "hash"
 	"path"
 
-	"quantix/agent"
 	"quantix/agent/fetch"
+	"quantix/agent/hypervisor"
 	"quantix/agent/image"
 	"quantix/agent/upload"
 	"quantix/internal/fleet"
@@ -50,7 +50,7 @@ func (s *sent) Size() int64 { return s.size }
 func (s *sent) Keep() error { return nil }
 
 // UploadVolume implements agent.Hypervisor.
-func (h *Host) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	o := in.Order
 	algorithm, want, known := fleet.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
@@ -85,7 +85,7 @@ func (h *Host) UploadVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // receivedPart returns the part received so far.
-func (h *Host) receivedPart(in agent.VolumeWork, algorithm string) *sent {
+func (h *Host) receivedPart(in hypervisor.VolumeWork, algorithm string) *sent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	to := h.sent[in.Order.Upload]
@@ -99,9 +99,9 @@ func (h *Host) receivedPart(in agent.VolumeWork, algorithm string) *sent {
 	return to
 }
 
-func (h *Host) takeIn(ctx context.Context, in agent.VolumeWork, to *sent, algorithm, want string) (fleet.Volume, error) {
+func (h *Host) takeIn(ctx context.Context, in hypervisor.VolumeWork, to *sent, algorithm, want string) (fleet.Volume, error) {
 	var v fleet.Volume
-	err := upload.Receive(ctx, in.Sent, in.Order.SizeBytes, to, func(done, total, rate int64) { in.Progress(agent.Downloaded(done, total, rate)) })
+	err := upload.Receive(ctx, in.Sent, in.Order.SizeBytes, to, func(done, total, rate int64) { in.Progress(hypervisor.Downloaded(done, total, rate)) })
 	if err != nil {
 		return v, err
 	}

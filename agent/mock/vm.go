@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -80,7 +80,7 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 			return nil
 		}
 		if i := slices.IndexFunc(h.faults(g), func(f fleet.Fault) bool { return f.Code == fleet.FaultDisk }); i >= 0 {
-			return agent.Refusal(h.faults(g)[i])
+			return hypervisor.Refusal(h.faults(g)[i])
 		}
 		if err := h.locked(g); err != nil {
 			return err
@@ -211,7 +211,7 @@ func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error
 	}
 	return h.change(id, func(g *guest) error {
 		if !g.on() {
-			return agent.ErrNotRunning
+			return hypervisor.ErrNotRunning
 		}
 		f(g)
 		return nil
@@ -228,7 +228,7 @@ func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 		return nil, err
 	}
 	if !on {
-		return nil, agent.ErrNotRunning
+		return nil, hypervisor.ErrNotRunning
 	}
 	near, far := net.Pipe()
 	go serveRFB(far, g.screen)

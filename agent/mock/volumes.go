@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -18,7 +18,7 @@ import (
 const FailVolume = "fail-volume"
 
 // volumeWork returns the pool and the file of a volume order. h.mu must be held.
-func (h *Host) volumeWork(in agent.VolumeWork) (*pool, *file, error) {
+func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
 	if !fleet.IsVolumeName(in.Name) {
 		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
@@ -39,7 +39,7 @@ func (h *Host) volumeWork(in agent.VolumeWork) (*pool, *file, error) {
 }
 
 // onVolume runs one step of an order for an existing volume.
-func (h *Host) onVolume(ctx context.Context, in agent.VolumeWork, do func(*pool, *file) error) error {
+func (h *Host) onVolume(ctx context.Context, in hypervisor.VolumeWork, do func(*pool, *file) error) error {
 	if err := h.enter(ctx); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (h *Host) onVolume(ctx context.Context, in agent.VolumeWork, do func(*pool,
 }
 
 // CreateVolume implements agent.Hypervisor.
-func (h *Host) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	o := in.Order
 	if o.Format != "qcow2" && o.Format != "raw" || o.SizeBytes <= 0 {
 		return fleet.Errorf(fleet.Invalid, "A volume has the format qcow2 or raw, and a size above 0.")
@@ -78,14 +78,14 @@ func (h *Host) CreateVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // CloneVolume implements agent.Hypervisor.
-func (h *Host) CloneVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.makeVolume(ctx, in, func(p *pool) (fleet.Volume, error) {
 		from, ok := p.dir.files[in.Order.Source]
 		switch {
 		case !ok:
-			return fleet.Volume{}, agent.NoVolume(in.Order.Source, in.Pool.Name)
+			return fleet.Volume{}, hypervisor.NoVolume(in.Order.Source, in.Pool.Name)
 		case from.begins != "" && !fleet.IsRawName(in.Name):
-			return fleet.Volume{}, agent.VolumeEnding(in.Name, from.begins)
+			return fleet.Volume{}, hypervisor.VolumeEnding(in.Name, from.begins)
 		case from.begins == "" && from.checkSelfContained() != nil:
 			return fleet.Volume{}, from.checkSelfContained()
 		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Is().Files && !from.IsISO():
@@ -111,7 +111,7 @@ const (
 const fetchedBytes = 600 << 20
 
 // FetchVolume implements agent.Hypervisor.
-func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	if _, _, known := fleet.ParseChecksum(in.Order.Checksum); !known {
 		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", in.Order.Checksum)
 	}
@@ -127,7 +127,7 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 	}
 	told := in.Progress
 	in.Progress = func(percent int, _ string) {
-		told(agent.Downloaded(int64(percent)*fetchedBytes/100, fetchedBytes, 45<<20))
+		told(hypervisor.Downloaded(int64(percent)*fetchedBytes/100, fetchedBytes, 45<<20))
 	}
 	if at.Hostname() == FetchSlow {
 		in.Progress(10, "")
@@ -165,7 +165,7 @@ func (h *Host) FetchVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // makeVolume simulates the duration in ten steps, or by the steps of first, and then adds the volume.
-func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*pool) (fleet.Volume, error), first ...func() error) error {
+func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what func(*pool) (fleet.Volume, error), first ...func() error) error {
 	made := false
 	look := func(p *pool, f *file) error {
 		switch {
@@ -173,7 +173,7 @@ func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*p
 			made = true
 			return nil
 		case f != nil:
-			return agent.VolumeTaken(in.Name, in.Pool.Name)
+			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
 		}
 		_, err := what(p)
 		return err
@@ -201,11 +201,11 @@ func (h *Host) makeVolume(ctx context.Context, in agent.VolumeWork, what func(*p
 	}
 	return h.onVolume(ctx, in, func(p *pool, there *file) error { // the host may have changed meanwhile
 		if there != nil {
-			return agent.VolumeTaken(in.Name, in.Pool.Name)
+			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
 		}
 		v, err := what(p)
 		if err == nil && fleet.IsRawName(in.Name) && v.Format == "qcow2" {
-			err = agent.VolumeEnding(in.Name, v.Format)
+			err = hypervisor.VolumeEnding(in.Name, v.Format)
 		}
 		if err != nil {
 			return err
@@ -230,15 +230,15 @@ func (h *Host) sharing(p *pool) []*Host {
 }
 
 // GrowVolume implements agent.Hypervisor.
-func (h *Host) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.onVolume(ctx, in, func(p *pool, f *file) error {
 		switch {
 		case f == nil:
-			return agent.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		case f.CapacityBytes == in.Order.SizeBytes:
 			return nil
 		case f.CapacityBytes > in.Order.SizeBytes:
-			return agent.VolumeShrinks(in.Name, f.CapacityBytes, in.Order.SizeBytes)
+			return hypervisor.VolumeShrinks(in.Name, f.CapacityBytes, in.Order.SizeBytes)
 		case f.Backing != "" || f.refers:
 			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so it is not grown.", in.Name)
 		}
@@ -251,22 +251,22 @@ func (h *Host) GrowVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // RenameVolume implements agent.Hypervisor.
-func (h *Host) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.onVolume(ctx, in, func(p *pool, there *file) error {
 		from, ok := p.dir.files[in.Order.Source]
 		switch {
 		case !p.spec.Kind.Is().Files:
-			return agent.VolumeNamed(in.Pool.Name)
+			return hypervisor.VolumeNamed(in.Pool.Name)
 		case !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name:
 			return fleet.Errorf(fleet.Invalid, "%q is no volume to rename.", in.Order.Source)
 		case there != nil && in.Made != "" && there.word() == in.Made:
 			return nil
 		case there != nil:
-			return agent.VolumeTaken(in.Name, in.Pool.Name)
+			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
 		case !ok:
-			return agent.NoVolume(in.Order.Source, in.Pool.Name)
+			return hypervisor.NoVolume(in.Order.Source, in.Pool.Name)
 		case fleet.IsRawName(in.Order.Source) != fleet.IsRawName(in.Name) && (from.Format != fleet.Raw || from.begins != ""):
-			return agent.VolumeEnding(in.Name, cmp.Or(from.begins, from.Format))
+			return hypervisor.VolumeEnding(in.Name, cmp.Or(from.begins, from.Format))
 		}
 		if err := h.unusedVolume(p, from); err != nil {
 			return err
@@ -285,16 +285,16 @@ func (h *Host) RenameVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // ReadVolume implements agent.Hypervisor. It sends the text that represents the volume's data.
-func (h *Host) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size int64) (io.Writer, error)) error {
+func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	var data string
 	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
 		switch {
 		case f == nil:
-			return agent.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		case !p.spec.Kind.Is().Files:
-			return agent.VolumeNoFile(in.Pool.Name)
+			return hypervisor.VolumeNoFile(in.Pool.Name)
 		case f.Backing != "" || f.refers:
-			return agent.VolumeOnOthers(in.Name, "another file")
+			return hypervisor.VolumeOnOthers(in.Name, "another file")
 		}
 		data = f.data()
 		return h.checkNotRunning(p, f)
@@ -305,7 +305,7 @@ func (h *Host) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size
 	if err != nil {
 		return err
 	}
-	held := &agent.BoundedWriter{To: out, Max: int64(len(data))}
+	held := &hypervisor.BoundedWriter{To: out, Max: int64(len(data))}
 	if _, err := io.WriteString(held, data); err != nil {
 		return err
 	}
@@ -313,10 +313,10 @@ func (h *Host) ReadVolume(ctx context.Context, in agent.VolumeWork, to func(size
 }
 
 // WipeVolume implements agent.Hypervisor.
-func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // refusals come at once
 		if f == nil {
-			return agent.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		}
 		return nil
 	}); err != nil {
@@ -331,7 +331,7 @@ func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 	return h.onVolume(ctx, in, func(p *pool, f *file) error {
 		switch {
 		case f == nil:
-			return agent.NoVolume(in.Name, in.Pool.Name)
+			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		case f.Backing != "" || f.refers:
 			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so only a part of its data would be wiped. Delete it instead.", in.Name)
 		}
@@ -348,7 +348,7 @@ func (h *Host) WipeVolume(ctx context.Context, in agent.VolumeWork) error {
 }
 
 // DeleteVolume implements agent.Hypervisor.
-func (h *Host) DeleteVolume(ctx context.Context, in agent.VolumeWork) error {
+func (h *Host) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.onVolume(ctx, in, func(p *pool, f *file) error {
 		if f == nil {
 			return nil

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 )
 
 // unusedVolume refuses a volume in use. h.mu must be held.
@@ -14,13 +14,13 @@ func (h *Host) unusedVolume(p *pool, f *file) error {
 		for _, g := range host.guests {
 			for _, at := range g.files() {
 				if host.volumeAt(at) == &f.Volume {
-					return agent.VolumeUsed(f.Name, g.name)
+					return hypervisor.VolumeUsed(f.Name, g.name)
 				}
 			}
 		}
 	}
 	if other := f.baseOf(p); other != "" {
-		return agent.VolumeBase(f.Name, other)
+		return hypervisor.VolumeBase(f.Name, other)
 	}
 	return nil
 }

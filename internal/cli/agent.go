@@ -18,8 +18,11 @@ import (
 	"quantix/agent"
 	"quantix/agent/fetch"
 	"quantix/agent/hardware"
+	"quantix/agent/hypervisor"
 	"quantix/agent/libvirt"
 	"quantix/agent/mock"
+	"quantix/agent/pooldir"
+	"quantix/agent/state"
 	"quantix/agent/transfer"
 	"quantix/internal/config"
 )
@@ -150,16 +153,16 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 }
 
 // openHypervisor opens the configured hypervisor. The mock is used only if the configuration names it.
-func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (agent.Hypervisor, error) {
-	roots := agent.PoolRoots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
+func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hypervisor.Hypervisor, error) {
+	roots := pooldir.PoolRoots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
 	if cfg.Hypervisor == "mock" {
 		return mock.New(mock.Options{Roots: roots}), nil
 	}
-	book, err := agent.OpenPoolBook(cfg.DataDir)
+	book, err := state.OpenPoolBook(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}
-	filters, err := agent.OpenFilterBook(cfg.DataDir)
+	filters, err := state.OpenFilterBook(cfg.DataDir)
 	if err != nil {
 		return nil, err
 	}

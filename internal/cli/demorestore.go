@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/mock"
 	"quantix/internal/control/query"
 	"quantix/internal/fleet"
@@ -32,7 +32,7 @@ func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, n
 		}
 		all.Go(func() {
 			// Some demo VMs fail by design, and did so in the earlier run. The host's report shows the failure.
-			in := agent.Apply{
+			in := hypervisor.Apply{
 				VM: vm.VM, Project: vm.ProjectName, Pools: pools,
 				Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},
 			}

@@ -3,7 +3,7 @@ package conformance
 import (
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -17,37 +17,37 @@ func testBalloons(t *testing.T, h *host) {
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.must("start", h.StartVM(h.ctx, other.ID))
-	tells := func(when string, want agent.Balloon) {
+	tells := func(when string, want hypervisor.Balloon) {
 		t.Helper()
 		all, err := h.Balloons(h.ctx)
 		h.must("read balloons", err)
 		for _, id := range []fleet.VMID{other.ID, off.ID} {
-			if b, ok := find(all, func(b agent.Balloon) bool { return b.ID == id }); ok {
+			if b, ok := find(all, func(b hypervisor.Balloon) bool { return b.ID == id }); ok {
 				t.Errorf("%s: a guest that is off, or has no memory minimum, is listed: %+v", when, b)
 			}
 		}
-		b, ok := find(all, func(b agent.Balloon) bool { return b.ID == vm.ID })
+		b, ok := find(all, func(b hypervisor.Balloon) bool { return b.ID == vm.ID })
 		if b.HasMiB = 0; ok != (want.ID != "") || b != want {
 			t.Errorf("%s: %t %+v, want %+v", when, ok, b, want)
 		}
 		h.wantSettled(vm, when)
 	}
-	tells("started", agent.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
+	tells("started", hypervisor.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
 	h.must("ask for memory", h.SetBalloon(h.ctx, vm.ID, 200))
 	h.must("ask for less than the memory minimum", h.SetBalloon(h.ctx, vm.ID, 128))
 	h.must("ask a guest without a memory minimum", h.SetBalloon(h.ctx, other.ID, 100))
 	h.must("ask a guest that is off", h.SetBalloon(h.ctx, off.ID, 256))
-	tells("asked", agent.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
+	tells("asked", hypervisor.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
 	edit := func(change func(*fleet.VMMemory)) {
 		change(&vm.Spec.Memory)
 		vm.Generation++
 		h.apply(vm)
 	}
 	edit(func(m *fleet.VMMemory) { m.BalloonMiB, m.MinMiB = 0, 256 })
-	tells("edited", agent.Balloon{ID: vm.ID, MinMiB: 256, MaxMiB: 512})
+	tells("edited", hypervisor.Balloon{ID: vm.ID, MinMiB: 256, MaxMiB: 512})
 	h.must("pause", h.PauseVM(h.ctx, vm.ID))
-	tells("paused", agent.Balloon{})
+	tells("paused", hypervisor.Balloon{})
 	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
 	edit(func(m *fleet.VMMemory) { m.MinMiB = 0 })
-	tells("without a floor", agent.Balloon{})
+	tells("without a floor", hypervisor.Balloon{})
 }

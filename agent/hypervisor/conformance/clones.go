@@ -3,7 +3,7 @@ package conformance
 import (
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -20,7 +20,7 @@ func testFromSnapshot(t *testing.T, h *host) {
 	h.write(vm, 'c')
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	volumes := len(h.poolStatus(p).Volumes)
-	copyOf := func(s fleet.SnapshotID, to fleet.Pool, name string) agent.VolumeWork {
+	copyOf := func(s fleet.SnapshotID, to fleet.Pool, name string) hypervisor.VolumeWork {
 		w := known.of(h.work(to, name, fleet.VolumeOrder{Source: source.Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: s}}))
 		if to.ID != p.ID {
 			w.Order.SourcePool, w.Source = p.ID, &p
@@ -119,8 +119,8 @@ func testCopiedDisks(t *testing.T, h *host) {
 // temporary is the copy of a VM's disk from a temporary snapshot: three orders that the portal sends one after the
 // other.
 type temporary struct {
-	take, drop agent.SnapshotWork
-	copy       agent.VolumeWork
+	take, drop hypervisor.SnapshotWork
+	copy       hypervisor.VolumeWork
 }
 
 func (h *host) temporary(vm fleet.VM, p fleet.Pool, name string) *temporary {
@@ -130,7 +130,7 @@ func (h *host) temporary(vm fleet.VM, p fleet.Pool, name string) *temporary {
 		drop: h.snap(vm, fleet.SnapshotOrder{ID: id}),
 		copy: h.work(p, name, fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, Flatten: true, Snapshot: &fleet.SnapshotOf{VMID: vm.ID, ID: id}}),
 	}
-	out.copy.Hashed = func(...agent.Hashed) error { return nil }
+	out.copy.Hashed = func(...hypervisor.Hashed) error { return nil }
 	return out
 }
 

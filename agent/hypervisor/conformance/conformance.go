@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -15,7 +15,7 @@ import (
 // functions marked optional may be nil.
 type Harness struct {
 	// Open opens the backend. Every call opens the same host again, like a restarted agent. The suite closes it.
-	Open func(t *testing.T) agent.Hypervisor
+	Open func(t *testing.T) hypervisor.Hypervisor
 
 	// PoolPath returns a new absolute path for a directory pool. The directory need not exist.
 	PoolPath func(t *testing.T) string

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -110,7 +110,7 @@ func testVolumesCutOff(t *testing.T, h *host) {
 	p := h.pool()
 	h.newVolume(p, "source.qcow2", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 8 << 20})
 	for act, do := range map[string]struct {
-		call  func(context.Context, agent.VolumeWork) error
+		call  func(context.Context, hypervisor.VolumeWork) error
 		order fleet.VolumeOrder
 	}{
 		"create a volume": {h.CreateVolume, fleet.VolumeOrder{Format: "qcow2", SizeBytes: 8 << 20}},
@@ -118,7 +118,7 @@ func testVolumesCutOff(t *testing.T, h *host) {
 	} {
 		h.cutOff(act, func() (func(*steps) error, func(string)) {
 			in := h.work(p, "made.qcow2", do.order)
-			in.Hashed = func(...agent.Hashed) error { return nil }
+			in.Hashed = func(...hypervisor.Hashed) error { return nil }
 			order := func(s *steps) error {
 				in.Progress = s.progress
 				in.Whole = func(file string) error { return s.record(func() { in.Made = file }) }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -101,7 +101,7 @@ func testDrift(t *testing.T, h *host) {
 
 func testReapply(t *testing.T, h *host) {
 	vm, _ := h.drifted()
-	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })))
+	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Reapply = true })))
 	h.wantDrift(vm.ID, "after it was put back")
 	if s := h.status(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
 		t.Errorf("after it was put back: %+v", s)
@@ -147,7 +147,7 @@ func testDetached(t *testing.T, h *host) {
 		t.Errorf("an edit of the vCPUs made %+v", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
-	putBack := with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })
+	putBack := with(h.order(vm), func(in *hypervisor.Apply) { in.Reapply = true })
 	back := h.h.HideVolume(t, p, vm.Spec.Disks[1].Volume)
 	h.refused("reapply a missing disk", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
 	back()
@@ -172,7 +172,7 @@ func testRestored(t *testing.T, h *host) {
 	h.apply(vm)
 	restore()
 	vm.Generation = 3
-	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Stamped = 2 })))
+	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Stamped = 2 })))
 	if s := h.status(vm.ID, 3); s.CPUs != 1 {
 		t.Errorf("an edit of the description alone made %+v", s)
 	}
@@ -185,7 +185,7 @@ func testRestoredPortal(t *testing.T, h *host) {
 	vm := h.made()
 	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {
 		vm.Generation, vm.Spec.CPUs, vm.Spec.MemoryMiB = generation, cpus, memoryMiB
-		h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Stamped, in.SpecHash = stamped, hash })))
+		h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Stamped, in.SpecHash = stamped, hash })))
 	}
 	memory := vm.Spec.MemoryMiB
 	has := func(when string, generation int64, cpus, memoryMiB int, drift ...string) {

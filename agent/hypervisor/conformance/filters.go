@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -22,8 +22,8 @@ func (h *host) group() fleet.FlatGroup {
 }
 
 // withGroups returns an order for the VM with its groups.
-func (h *host) withGroups(vm fleet.VM, groups ...fleet.FlatGroup) agent.Apply {
-	return with(h.order(vm), func(o *agent.Apply) { o.Groups = groups })
+func (h *host) withGroups(vm fleet.VM, groups ...fleet.FlatGroup) hypervisor.Apply {
+	return with(h.order(vm), func(o *hypervisor.Apply) { o.Groups = groups })
 }
 
 // counted returns the counts of the VM's only NIC, by rule; nil: it has no counters.
@@ -59,7 +59,7 @@ func testSecurityGroups(t *testing.T, h *host) {
 		t.Error("a NIC in a group that the order does not bring was applied")
 	}
 	h.must("apply", h.ApplyVM(h.ctx, h.withGroups(vm, g, other)))
-	filter := agent.FilterName(vm.ID, card.MAC)
+	filter := hypervisor.FilterName(vm.ID, card.MAC)
 	if s := h.status(vm.ID, 1); len(s.NICs) != 1 || s.NICs[0].Filter != filter || len(s.Drift) != 0 {
 		t.Errorf("the NIC in groups: %+v", s)
 	}
@@ -113,18 +113,18 @@ func testFilterDrift(t *testing.T, h *host) {
 	if said := changed(); said != "" {
 		t.Errorf("a group that nobody changed: %q", said)
 	}
-	h.h.EditFilter(t, agent.GroupFilterName(g.ID))
-	h.eventually("the group shows that somebody changed it", func() bool { return changed() == agent.FilterChanged(agent.GroupFilterName(g.ID)) })
+	h.h.EditFilter(t, hypervisor.GroupFilterName(g.ID))
+	h.eventually("the group shows that somebody changed it", func() bool { return changed() == hypervisor.FilterChanged(hypervisor.GroupFilterName(g.ID)) })
 	if h.must("apply the VM", h.ApplyVM(h.ctx, in)); changed() == "" {
 		t.Error("an order for a VM undid what somebody changed of its group")
 	}
 	h.must("put the group back", h.ApplySecurityGroup(h.ctx, g))
 	h.eventually("the group is as it was left", func() bool { return changed() == "" })
 
-	filter := agent.FilterName(vm.ID, card.MAC)
+	filter := hypervisor.FilterName(vm.ID, card.MAC)
 	h.h.EditFilter(t, filter)
 	h.wantDrift(vm.ID, "after the NIC's filter was changed", "nics")
-	if s := h.status(vm.ID, 1); s.NICs[0].FilterDrift != agent.FilterChanged(filter) || s.Drift[0].Take != nil {
+	if s := h.status(vm.ID, 1); s.NICs[0].FilterDrift != hypervisor.FilterChanged(filter) || s.Drift[0].Take != nil {
 		t.Errorf("the NIC: %+v, the drift: %+v", s.NICs, s.Drift)
 	}
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
@@ -137,7 +137,7 @@ func testFilterDrift(t *testing.T, h *host) {
 	h.h.UndefineFilter(t, filter)
 	h.eventually("the NIC shows that its filter is gone", func() bool {
 		s, _, err := h.VM(h.ctx, vm.ID)
-		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == agent.FilterGone(filter)
+		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == hypervisor.FilterGone(filter)
 	})
 	in.Reapply = true
 	h.must("reapply", h.ApplyVM(h.ctx, in))

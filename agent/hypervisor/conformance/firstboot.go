@@ -8,7 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -52,7 +52,7 @@ func (h *host) firstBoot(kind fleet.FirstBootKind, from *seeds) {
 	vm := h.vm()
 	vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: kind, Number: 1}
 	give := func(vm fleet.VM, putBack bool) error {
-		return h.ApplyVM(h.ctx, with(h.order(vm), func(a *agent.Apply) { a.FirstBoot, a.Reapply = from.fetch, putBack }))
+		return h.ApplyVM(h.ctx, with(h.order(vm), func(a *hypervisor.Apply) { a.FirstBoot, a.Reapply = from.fetch, putBack }))
 	}
 	reads := func(when string, want ...map[string]string) {
 		t.Helper()

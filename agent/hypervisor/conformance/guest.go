@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -60,7 +60,7 @@ func testGuestAgent(t *testing.T, h *host) {
 		h.snapshot()
 		all, err := h.GuestReadings(h.ctx)
 		must("read", err)
-		r, ok := find(all, func(r agent.GuestReading) bool { return r.ID == vm.ID })
+		r, ok := find(all, func(r hypervisor.GuestReading) bool { return r.ID == vm.ID })
 		return ok && !r.At.IsZero() && r.ClockMs < 60_000 && len(r.FileSystems) > 0 && r.FileSystems[0].TotalBytes > r.FileSystems[0].UsedBytes
 	})
 
@@ -74,14 +74,14 @@ func testGuestAgent(t *testing.T, h *host) {
 	}
 	must("thaw what is off", h.ThawGuest(h.ctx, vm.ID))
 	for act, err := range map[string]error{"freeze": h.FreezeGuest(h.ctx, vm.ID), "trim": h.TrimGuest(h.ctx, vm.ID), "set the clock": h.SyncGuestTime(h.ctx, vm.ID)} {
-		if !errors.Is(err, agent.ErrNotRunning) {
+		if !errors.Is(err, hypervisor.ErrNotRunning) {
 			t.Errorf("%s of a guest that is off: %v", act, err)
 		}
 	}
-	if _, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"}); !errors.Is(err, agent.ErrNotRunning) {
+	if _, err := h.RunInGuest(h.ctx, vm.ID, fleet.GuestProgram{Program: "/bin/echo"}); !errors.Is(err, hypervisor.ErrNotRunning) {
 		t.Errorf("a program in a guest that is off: %v", err)
 	}
-	if err := h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"); !errors.Is(err, agent.ErrNotRunning) || strings.Contains(err.Error(), "hush") {
+	if err := h.SetGuestPassword(h.ctx, vm.ID, "root", "hush-hush"); !errors.Is(err, hypervisor.ErrNotRunning) || strings.Contains(err.Error(), "hush") {
 		t.Errorf("a password for a guest that is off: %v", err)
 	}
 }
@@ -101,7 +101,7 @@ func (h *host) programs(id fleet.VMID) {
 	if out, err = run(time.Minute, "/bin/false"); err != nil || out.ExitCode != 1 || out.Stdout != "" {
 		h.t.Errorf("false ended %+v, %v", out, err)
 	}
-	if _, err = run(5*time.Second, "/bin/sleep", "60"); !errors.Is(err, agent.ErrGoesOn) {
+	if _, err = run(5*time.Second, "/bin/sleep", "60"); !errors.Is(err, hypervisor.ErrGoesOn) {
 		h.t.Errorf("a program that goes on: %v", err)
 	}
 	check := func(within time.Duration, program, args string) error {
@@ -111,7 +111,7 @@ func (h *host) programs(id fleet.VMID) {
 		return err
 	}
 	h.must("check by a program", check(patience, "/bin/echo", "a\nb"))
-	var unsure agent.Unsure
+	var unsure hypervisor.Unsure
 	if err := check(patience, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
 		h.t.Errorf("a check whose program fails: %v", err)
 	}
@@ -123,7 +123,7 @@ func (h *host) programs(id fleet.VMID) {
 }
 
 // wantHealthy runs a health check with its defaults, which the guest must pass.
-func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) agent.Sign {
+func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) hypervisor.Sign {
 	h.t.Helper()
 	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.Usual())
 	h.must("check "+string(kind), err)
@@ -142,7 +142,7 @@ func testHealth(t *testing.T, h *host) {
 		return err
 	}
 	for _, kind := range []fleet.HealthKind{fleet.HealthAgent, fleet.HealthTCP, fleet.HealthHTTP, fleet.HealthWatchdog, fleet.HealthScreen} {
-		if err := check(kind); !errors.Is(err, agent.ErrNotRunning) {
+		if err := check(kind); !errors.Is(err, hypervisor.ErrNotRunning) {
 			t.Errorf("%s of a guest that is off: %v", kind, err)
 		}
 	}
@@ -161,7 +161,7 @@ func testHealth(t *testing.T, h *host) {
 	if h.wantHealthy(vm.ID, fleet.HealthScreen).Mark == "" {
 		t.Error("a guest with a screen shows nothing")
 	}
-	var unsure agent.Unsure
+	var unsure hypervisor.Unsure
 	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
 		t.Errorf("a guest without a NIC is asked at some address: %v", err)
 	}
@@ -194,7 +194,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	if g := h.status(none.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNone}) {
 		t.Errorf("a guest without a channel reports %+v", g)
 	}
-	var unsure agent.Unsure
+	var unsure hypervisor.Unsure
 	ping := fleet.HealthCheck{Kind: fleet.HealthAgent, Timeout: 1}.Usual()
 	if _, err := h.CheckGuest(h.ctx, silent.ID, ping); err == nil || errors.As(err, &unsure) {
 		t.Errorf("a silent agent passes its check: %v", err)
@@ -213,7 +213,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	}
 	all, err := h.GuestReadings(h.ctx)
 	h.must("read", err)
-	if _, ok := find(all, func(r agent.GuestReading) bool { return r.ID == silent.ID || r.ID == none.ID }); ok {
+	if _, ok := find(all, func(r hypervisor.GuestReading) bool { return r.ID == silent.ID || r.ID == none.ID }); ok {
 		t.Error("a guest without an agent was read")
 	}
 	none.Spec.Devices.GuestAgent = ""

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -21,7 +21,7 @@ const caseLimit = 10 * time.Minute
 
 // host is an open backend with the test's own pools and VMs, which are removed when the test ends.
 type host struct {
-	agent.Hypervisor
+	hypervisor.Hypervisor
 	h     Harness
 	t     *testing.T
 	ctx   context.Context // ends before the test's limit, so that a hang fails with a line number
@@ -141,14 +141,14 @@ func (h *host) apply(vm fleet.VM) {
 }
 
 // order returns the order for a VM without created disks.
-func (h *host) order(vm fleet.VM) agent.Apply {
-	return agent.Apply{
+func (h *host) order(vm fleet.VM) hypervisor.Apply {
+	return hypervisor.Apply{
 		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil },
 	}
 }
 
 // with returns a changed copy of the order.
-func with(in agent.Apply, f func(*agent.Apply)) agent.Apply {
+func with(in hypervisor.Apply, f func(*hypervisor.Apply)) hypervisor.Apply {
 	f(&in)
 	return in
 }
@@ -176,7 +176,7 @@ func (h *host) wantPower(id fleet.VMID, want fleet.Power) fleet.VMStatus {
 
 func (h *host) snapshot(pools ...fleet.Pool) wire.State {
 	h.t.Helper()
-	s, err := h.Snapshot(h.ctx, agent.Assigned{Pools: pools})
+	s, err := h.Snapshot(h.ctx, hypervisor.Assigned{Pools: pools})
 	h.must("snapshot", err)
 	return s
 }

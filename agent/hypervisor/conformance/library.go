@@ -9,16 +9,16 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // sums are the checksums reported by a backend, as the agent stores them.
-type sums map[fleet.Volref]agent.Hashed
+type sums map[fleet.Volref]hypervisor.Hashed
 
 // of returns the work with a Hashed function that stores checksums in s.
-func (s sums) of(w agent.VolumeWork) agent.VolumeWork {
-	w.Hashed = func(all ...agent.Hashed) error {
+func (s sums) of(w hypervisor.VolumeWork) hypervisor.VolumeWork {
+	w.Hashed = func(all ...hypervisor.Hashed) error {
 		for _, h := range all {
 			s[h.Ref] = h
 		}
@@ -30,7 +30,7 @@ func (s sums) of(w agent.VolumeWork) agent.VolumeWork {
 // reported returns a volume as reported to an agent with these checksums.
 func (h *host) reported(s sums, p fleet.Pool, name string) fleet.Volume {
 	h.t.Helper()
-	state, err := h.Snapshot(h.ctx, agent.Assigned{Pools: []fleet.Pool{p}, Hashed: s})
+	state, err := h.Snapshot(h.ctx, hypervisor.Assigned{Pools: []fleet.Pool{p}, Hashed: s})
 	h.must("snapshot", err)
 	for _, r := range state.Pools {
 		if v, ok := find(r.Status.Volumes, func(v fleet.Volume) bool { return v.Name == name }); ok && r.Name == p.Name {

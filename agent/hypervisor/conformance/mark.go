@@ -3,7 +3,7 @@ package conformance
 import (
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -19,7 +19,7 @@ func testMark(t *testing.T, h *host) {
 	const first, second, third = "00112233445566778899aabbccddeeff", "10112233445566778899aabbccddeeff", "20112233445566778899aabbccddeeff"
 	vm := h.made()
 	h.wantMark("without one", vm.ID, "")
-	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Mark = first })))
+	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Mark = first })))
 	h.wantMark("with an order", vm.ID, first)
 	restore := h.h.Keep(t, vm.ID)
 	vm.Generation, vm.Spec.CPUs = 2, 2

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -74,7 +74,7 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 	h.refused("apply", h.ApplyVM(h.ctx, h.order(vm)), words)
 	h.refused("apply another description", h.ApplyVM(h.ctx, h.order(described)), words)
 	h.refused("apply more memory", h.ApplyVM(h.ctx, h.order(memory)), words)
-	h.refused("restore", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Reapply = true })), words)
+	h.refused("restore", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Reapply = true })), words)
 	if s := h.wantPower(vm.ID, fleet.Stopped); s.MemoryMiB != 128 {
 		t.Errorf("the refused order changed the definition: %+v", s)
 	}
@@ -110,7 +110,7 @@ func testMissingUndefined(t *testing.T, h *host) {
 			vm := h.made(disk(p))
 			h.h.Undefine(t, vm.ID)
 			back := way.take(t, h, p, vm.Spec.Disks[0].Volume)
-			in := with(h.order(vm), func(in *agent.Apply) { in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()} })
+			in := with(h.order(vm), func(in *hypervisor.Apply) { in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()} })
 			h.refused("apply", h.ApplyVM(h.ctx, in), isMissing(p, vm.Spec.Disks[0]))
 			h.wantPower(vm.ID, fleet.Absent)
 			if back == nil {
@@ -145,7 +145,7 @@ func testUndefined(t *testing.T, h *host) {
 	before := h.status(vm.ID, 1)
 	h.h.Undefine(t, vm.ID)
 	h.wantPower(vm.ID, fleet.Absent)
-	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()} })))
+	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Made = []fleet.Volref{vm.Spec.Disks[0].Ref()} })))
 	if s := h.status(vm.ID, 1); len(s.Disks) != 1 || s.Disks[0].AllocBytes != before.Disks[0].AllocBytes || s.Disks[0].Volume == nil {
 		t.Errorf("the disks are %+v, before %+v", s.Disks, before.Disks)
 	}
@@ -164,7 +164,7 @@ func testRunningUndefined(t *testing.T, h *host) {
 	edited := vm
 	edited.Generation, edited.Spec.CPUs = 2, 2
 	h.refused("an edit", h.ApplyVM(h.ctx, h.order(edited)), "definition was removed")
-	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(edited), func(in *agent.Apply) { in.Reapply = true })))
+	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(edited), func(in *hypervisor.Apply) { in.Reapply = true })))
 	if s := h.status(vm.ID, 2); len(s.Faults) != 0 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
 		t.Errorf("after it was put back: %+v", s)
 	}

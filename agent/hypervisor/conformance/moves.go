@@ -5,13 +5,14 @@ import (
 	"slices"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
 // move returns a new order to move the VM's first disk into the pool.
-func (h *host) move(vm fleet.VM, to fleet.Pool) agent.MoveDisk {
-	return agent.MoveDisk{
+func (h *host) move(vm fleet.VM, to fleet.Pool) hypervisor.MoveDisk {
+	return hypervisor.MoveDisk{
 		VM: vm, Pools: h.pools, Order: fleet.MoveOrder{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},
 		Begun: func(string) error { return nil }, Whole: func(fleet.Volref) error { return nil },
 		Stop: make(chan struct{}), Progress: func(int, string) {},
@@ -76,7 +77,7 @@ func testMoveStopped(t *testing.T, h *host) {
 		stop := make(chan struct{})
 		close(stop)
 		early.Stop = stop
-		if err := h.MoveDisk(h.ctx, early); !errors.Is(err, agent.ErrStopped) {
+		if err := h.MoveDisk(h.ctx, early); !errors.Is(err, hypervisor.ErrStopped) {
 			t.Fatalf("stopped before it began: %v", err)
 		}
 		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
@@ -85,7 +86,7 @@ func testMoveStopped(t *testing.T, h *host) {
 		middle, stop := h.move(vm, to), make(chan struct{})
 		var made string
 		middle.Stop, middle.Begun = stop, func(file string) error { made = file; close(stop); return nil }
-		if err := h.MoveDisk(h.ctx, middle); !errors.Is(err, agent.ErrStopped) {
+		if err := h.MoveDisk(h.ctx, middle); !errors.Is(err, hypervisor.ErrStopped) {
 			t.Fatalf("stopped in the middle: %v", err)
 		}
 		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
@@ -114,7 +115,7 @@ func testMoveRefused(t *testing.T, h *host) {
 		}
 		h.refused("move to a name that is taken, "+state, h.MoveDisk(h.ctx, h.move(vm, to)), own)
 		h.wantVolume(to, own, "raw", 1<<20)
-		for _, bad := range []string{"", "..", "a/b", ".hidden", agent.PoolMarker} {
+		for _, bad := range []string{"", "..", "a/b", ".hidden", pooldir.PoolMarker} {
 			in := h.move(vm, to)
 			in.Order.To.Volume = bad
 			if err := h.MoveDisk(h.ctx, in); fleet.CodeOf(err) != fleet.Invalid {

@@ -4,13 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // inProject returns the order of a VM of that project.
-func (h *host) inProject(vm fleet.VM, project string) agent.Apply {
-	return with(h.order(vm), func(in *agent.Apply) { in.Project = project })
+func (h *host) inProject(vm fleet.VM, project string) hypervisor.Apply {
+	return with(h.order(vm), func(in *hypervisor.Apply) { in.Project = project })
 }
 
 func (h *host) wantDomain(id fleet.VMID, want string) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -46,13 +46,13 @@ func (h *host) running(mode fleet.NetworkMode) fleet.Network {
 // netStatus returns the network's entry in a snapshot in which it is assigned; ok: the id matches.
 func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	h.t.Helper()
-	s, err := h.Snapshot(h.ctx, agent.Assigned{Networks: []fleet.Network{n}})
+	s, err := h.Snapshot(h.ctx, hypervisor.Assigned{Networks: []fleet.Network{n}})
 	h.must("snapshot", err)
 	r, found := find(s.Networks, func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name })
 	if !found {
 		h.t.Fatalf("the assigned network %s is left out of the snapshot", n.Name)
 	}
-	if lacks := strings.Contains(r.Status.Error, agent.NetworkMissing); r.ID == n.ID && r.Absent != lacks {
+	if lacks := strings.Contains(r.Status.Error, hypervisor.NetworkMissing); r.ID == n.ID && r.Absent != lacks {
 		h.t.Errorf("the network is reported as absent: %v, %+v", r.Absent, r.Status)
 	}
 	return r.Status, r.ID == n.ID
@@ -70,7 +70,7 @@ func (h *host) wantNet(n fleet.Network, active bool, words string) (st fleet.Net
 
 func testNetwork(t *testing.T, h *host) {
 	n := h.network(fleet.NetworkNAT)
-	h.wantNet(n, false, agent.NetworkMissing)
+	h.wantNet(n, false, hypervisor.NetworkMissing)
 	for range 2 {
 		h.must("apply", h.ApplyNetwork(h.ctx, n))
 		want := fleet.NetworkStatus{
@@ -84,7 +84,7 @@ func testNetwork(t *testing.T, h *host) {
 	again.wantNet(n, true, "")
 	for range 2 {
 		h.must("release", h.ReleaseNetwork(h.ctx, n))
-		h.wantNet(n, false, agent.NetworkMissing)
+		h.wantNet(n, false, hypervisor.NetworkMissing)
 	}
 }
 
@@ -138,7 +138,7 @@ func testNetworkOnDevices(t *testing.T, h *host) {
 			t.Errorf("the network of mode %s is %+v", spec.Mode, st)
 		}
 		h.must("release", h.ReleaseNetwork(h.ctx, n))
-		h.wantNet(n, false, agent.NetworkMissing)
+		h.wantNet(n, false, hypervisor.NetworkMissing)
 	}
 	n := h.network(fleet.NetworkIsolated)
 	n.Spec = &fleet.NetworkSpec{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"}
@@ -184,21 +184,21 @@ func testNetworkStopped(t *testing.T, h *host) {
 func testNetworkUndefined(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkIsolated)
 	h.h.UndefineNetwork(t, n.Name)
-	h.wantNet(n, true, agent.NetworkUndefined)
+	h.wantNet(n, true, hypervisor.NetworkUndefined)
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
 	if st := h.wantNet(n, true, ""); !st.Autostart {
 		t.Error("it would not start with the host")
 	}
 	h.h.UndefineNetwork(t, n.Name)
 	h.must("release", h.ReleaseNetwork(h.ctx, n))
-	h.wantNet(n, false, agent.NetworkMissing)
+	h.wantNet(n, false, hypervisor.NetworkMissing)
 }
 
 func testNetworkRemoved(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkIsolated)
 	h.h.StopNetwork(t, n.Name)
 	h.h.UndefineNetwork(t, n.Name)
-	h.wantNet(n, false, agent.NetworkMissing)
+	h.wantNet(n, false, hypervisor.NetworkMissing)
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
 	h.wantNet(n, true, "")
 }
@@ -208,7 +208,7 @@ func testNetworkUnserved(t *testing.T, h *host) {
 	h.h.EndServer(t, n.Name)
 	h.eventually("the network says that its dnsmasq has ended", func() bool {
 		st, _ := h.netStatus(n)
-		return st.Active && st.Error == agent.NetworkUnserved
+		return st.Active && st.Error == hypervisor.NetworkUnserved
 	})
 	vm := h.on(n)
 	h.refused("apply while a VM is on it", h.ApplyNetwork(h.ctx, n), vm.Name)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -74,7 +74,7 @@ func testNoDevice(t *testing.T, h *host) {
 // A host that reports support for encrypted guest memory starts such a guest and reports its measurement; snapshots
 // with memory are refused. Another host refuses such a VM.
 func testConfidential(t *testing.T, h *host) {
-	state, err := h.Snapshot(h.ctx, agent.Assigned{})
+	state, err := h.Snapshot(h.ctx, hypervisor.Assigned{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -64,7 +64,7 @@ func (p *pair) guest() fleet.VM {
 	}
 	vm := p.a.vm(disk(pool))
 	p.b.cleanup("delete "+vm.Name, func(ctx context.Context) error { return p.b.DeleteVM(ctx, vm, p.b.pools, false) })
-	p.a.must("apply", p.a.ApplyVM(p.a.ctx, with(p.a.order(vm), func(in *agent.Apply) { in.Mark = pairMark })))
+	p.a.must("apply", p.a.ApplyVM(p.a.ctx, with(p.a.order(vm), func(in *hypervisor.Apply) { in.Mark = pairMark })))
 	p.a.must("start", p.a.StartVM(p.a.ctx, vm.ID))
 	return vm
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -14,7 +14,7 @@ func (h *host) planned(vm fleet.VM) fleet.Drawing {
 	h.t.Helper()
 	before, after, err := h.PlanVM(h.ctx, h.order(vm))
 	h.must("plan", err)
-	return agent.Draw(before, after)
+	return hypervisor.Draw(before, after)
 }
 
 // lines returns the added or removed lines of a plan without their indent.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -115,7 +115,7 @@ func testVolumeUnnamed(t *testing.T, h *host) {
 		})
 	}
 	v, ok := h.volume(p, `bad\xff.img`)
-	if !ok || v.Fault != agent.VolumeUnnamed || v.IsImage() || v.IsPlain() {
+	if !ok || v.Fault != hypervisor.VolumeUnnamed || v.IsImage() || v.IsPlain() {
 		t.Errorf("the volume without a name is %+v", v)
 	}
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || len(s.Volumes) != 3 || !strings.Contains(s.Error, `bad\xff.img`) {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -42,7 +42,7 @@ func testRawBytes(t *testing.T, h *host) {
 	}
 
 	// The volume named as backing file.
-	order := func(name string, o fleet.VolumeOrder) agent.VolumeWork { return h.work(p, name, o) }
+	order := func(name string, o fleet.VolumeOrder) hypervisor.VolumeWork { return h.work(p, name, o) }
 	h.must("grow", h.GrowVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{SizeBytes: 8 << 20})))
 	h.must("wipe", h.WipeVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{})))
 	h.must("rename", h.RenameVolume(h.ctx, order("renamed.qcow2", fleet.VolumeOrder{Source: "image.qcow2"})))
@@ -74,7 +74,7 @@ func testRawBytes(t *testing.T, h *host) {
 
 	// The VM, after somebody removed its definition.
 	h.h.Undefine(t, vm.ID)
-	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Made = []fleet.Volref{own.Ref()} })))
+	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Made = []fleet.Volref{own.Ref()} })))
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantSettled(vm, "started")
 }

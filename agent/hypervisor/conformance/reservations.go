@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
@@ -66,7 +66,7 @@ func testReservations(t *testing.T, h *host) {
 func testReservationsDropped(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkIsolated)
 	h.h.DropReservations(t, n.Name)
-	h.wantNet(n, true, agent.NetworkBehind)
+	h.wantNet(n, true, hypervisor.NetworkBehind)
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
 	h.wantReserved(n, "52:54:00:00:00:09 "+strings.TrimSuffix(n.Spec.IPv4.Prefix().Addr().String(), "0")+"9")
 }

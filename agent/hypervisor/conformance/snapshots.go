@@ -4,13 +4,13 @@ import (
 	"slices"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 )
 
 // snap returns a new order for the VM's snapshots.
-func (h *host) snap(vm fleet.VM, o fleet.SnapshotOrder) agent.SnapshotWork {
-	return agent.SnapshotWork{
+func (h *host) snap(vm fleet.VM, o fleet.SnapshotOrder) hypervisor.SnapshotWork {
+	return hypervisor.SnapshotWork{
 		VM: vm, Pools: h.pools, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},
 	}
 }

@@ -9,8 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
-
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -200,7 +199,7 @@ func testFreeze(t *testing.T, h *host) {
 	if err := h.StopVM(ctx, vm.ID); err == nil {
 		t.Error("StopVM succeeded on a hypervisor that does not answer")
 	}
-	if s, err := h.Snapshot(ctx, agent.Assigned{}); err == nil && s.Host.Connected {
+	if s, err := h.Snapshot(ctx, hypervisor.Assigned{}); err == nil && s.Host.Connected {
 		t.Error("Snapshot says that the hypervisor answers")
 	}
 	if took := time.Since(begun); took > 5*time.Second {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -21,7 +21,7 @@ func testClone(t *testing.T, h *host) {
 			d.SizeBytes, d.Image = c.ask, &fleet.Volref{PoolID: p.ID, Volume: img.Name}
 			vm := h.vm(d)
 			var told progress
-			h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Progress = told.tell })))
+			h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Progress = told.tell })))
 			told.check(t)
 			s := h.status(vm.ID, 1)
 			if len(s.Disks) != 1 || s.Disks[0].SizeBytes != c.get {
@@ -46,11 +46,11 @@ func testImagePoolGone(t *testing.T, h *host) {
 	vm := h.vm(d)
 	h.apply(vm)
 	vm.Generation = 2
-	h.must("apply without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Pools = []fleet.Pool{p} })))
+	h.must("apply without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Pools = []fleet.Pool{p} })))
 	h.status(vm.ID, 2)
 	vm = h.vm(d)
 	vm.Spec.Disks[0].Volume = "other-" + d.Volume
-	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *agent.Apply) { in.Pools = []fleet.Pool{p} })), "pool")
+	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Pools = []fleet.Pool{p} })), "pool")
 }
 
 // progress records a backend's progress calls, which may come from several goroutines.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/agent/transfer"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
@@ -30,13 +30,13 @@ func (p *parcel) pack(ctx context.Context, pieces transfer.Pieces, size int64) e
 }
 
 // unpack is an Arrive that delivers the data, at once or, as after a lost connection, again.
-func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (agent.Arrived, error) {
+func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (hypervisor.Arrived, error) {
 	if room <= 0 {
-		return agent.Arrived{}, errors.New("no room")
+		return hypervisor.Arrived{}, errors.New("no room")
 	}
 	for _, data := range [][]byte{p.data[:len(p.data)/2], p.data} {
 		if err := dst.Truncate(0); err != nil {
-			return agent.Arrived{}, err
+			return hypervisor.Arrived{}, err
 		}
 		for at := 0; at < len(data); at += 1 << 20 {
 			block := data[at:min(len(data), at+1<<20)]
@@ -44,14 +44,14 @@ func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (agent
 				continue // a hole
 			}
 			if _, err := dst.WriteAt(block, int64(at)); err != nil {
-				return agent.Arrived{}, err
+				return hypervisor.Arrived{}, err
 			}
 		}
 	}
 	if err := errors.Join(dst.Truncate(p.size), dst.Sync()); err != nil {
-		return agent.Arrived{}, err
+		return hypervisor.Arrived{}, err
 	}
-	return agent.Arrived{Bytes: p.size, Sum: sha256.Sum256(p.data)}, nil
+	return hypervisor.Arrived{Bytes: p.size, Sum: sha256.Sum256(p.data)}, nil
 }
 
 // sent returns the volume as another host would receive it.
@@ -65,7 +65,7 @@ func (h *host) sent(p fleet.Pool, name string) *parcel {
 }
 
 // receiveWork returns the work that receives the parcel.
-func (h *host) receiveWork(in *parcel, to fleet.Pool, name string, known sums, o fleet.VolumeOrder) agent.VolumeWork {
+func (h *host) receiveWork(in *parcel, to fleet.Pool, name string, known sums, o fleet.VolumeOrder) hypervisor.VolumeWork {
 	w := known.of(h.work(to, name, o))
 	w.Arrive = in.unpack
 	return w
@@ -93,9 +93,9 @@ func testTransfer(t *testing.T, h *host) {
 		if sum := volumeSum(t, to, "copy-"+name); sum != "" && sum != own.SHA256 {
 			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
 		}
-		w.Arrive = func(context.Context, transfer.Sink, int64) (agent.Arrived, error) {
+		w.Arrive = func(context.Context, transfer.Sink, int64) (hypervisor.Arrived, error) {
 			t.Error("what is there comes again")
-			return agent.Arrived{}, errors.New("again")
+			return hypervisor.Arrived{}, errors.New("again")
 		}
 		w.Made = made
 		h.must("the same order again", h.ReceiveVolume(h.ctx, w))
@@ -124,9 +124,9 @@ func testTransferVerified(t *testing.T, h *host) {
 	h.refused("no image", h.ReceiveVolume(h.ctx, h.receiveWork(page, to, "came.iso", known, fleet.VolumeOrder{})), "What was sent")
 	h.wantNoVolume(to, "came.iso")
 	lost := h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})
-	lost.Arrive = func(_ context.Context, dst transfer.Sink, _ int64) (agent.Arrived, error) {
+	lost.Arrive = func(_ context.Context, dst transfer.Sink, _ int64) (hypervisor.Arrived, error) {
 		_, err := dst.WriteAt(in.data[:len(in.data)/2], 0)
-		return agent.Arrived{}, errors.Join(err, errors.New("the connection to the other host was lost"))
+		return hypervisor.Arrived{}, errors.Join(err, errors.New("the connection to the other host was lost"))
 	}
 	h.refused("half of it", h.ReceiveVolume(h.ctx, lost), "was lost")
 	h.wantNoVolume(to, "came.qcow2")
@@ -137,9 +137,9 @@ func testTransferVerified(t *testing.T, h *host) {
 }
 
 // migrate returns the order to send the VM's disks into parcels.
-func (h *host) migrate(vm fleet.VM, to fleet.Pool) (agent.MigrateVM, map[fleet.Volref]*parcel) {
+func (h *host) migrate(vm fleet.VM, to fleet.Pool) (hypervisor.MigrateVM, map[fleet.Volref]*parcel) {
 	parcels := map[fleet.Volref]*parcel{}
-	in := agent.MigrateVM{
+	in := hypervisor.MigrateVM{
 		VM: vm, Pools: h.pools, Order: fleet.MigrateOrder{To: fleet.NewID[fleet.HostID](), ToName: "elsewhere"}, Progress: func(int, string) {},
 		Arrived: func(context.Context) error { return nil },
 	}
@@ -261,7 +261,7 @@ func testMigrateRefused(t *testing.T, h *host) {
 	whole("after an order without its disk")
 	stopped, _ := h.migrate(vm, to)
 	ctx, cancel := context.WithCancelCause(h.ctx)
-	stopped.Arrived = func(context.Context) error { cancel(agent.ErrStopped); return nil }
+	stopped.Arrived = func(context.Context) error { cancel(hypervisor.ErrStopped); return nil }
 	if err := h.MigrateVM(ctx, stopped); err == nil {
 		t.Error("it leaves though it was taken back")
 	}

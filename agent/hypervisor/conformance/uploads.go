@@ -11,14 +11,14 @@ import (
 	"slices"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
 
 // upload is a running upload order for some bytes.
 type upload struct {
-	in    agent.VolumeWork
+	in    hypervisor.VolumeWork
 	text  []byte
 	conns chan io.ReadWriteCloser
 	ended chan struct{}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
@@ -120,7 +120,7 @@ func testNotRunning(t *testing.T, h *host) {
 		"reboot": h.RebootVM(h.ctx, vm.ID), "reset": h.ResetVM(h.ctx, vm.ID), "console": console,
 		"pause": h.PauseVM(h.ctx, vm.ID), "resume": h.ResumeVM(h.ctx, vm.ID),
 	} {
-		if !errors.Is(err, agent.ErrNotRunning) {
+		if !errors.Is(err, hypervisor.ErrNotRunning) {
 			t.Errorf("%s: %v, want ErrNotRunning", act, err)
 		}
 	}

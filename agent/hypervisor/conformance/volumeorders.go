@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
 func testRenameVolume(t *testing.T, h *host) {
 	p := h.pool()
-	rename := func(from, to string) agent.VolumeWork { return h.work(p, to, fleet.VolumeOrder{Source: from}) }
+	rename := func(from, to string) hypervisor.VolumeWork { return h.work(p, to, fleet.VolumeOrder{Source: from}) }
 	for _, format := range []string{"raw", "qcow2"} {
 		h.newVolume(p, "old."+format, fleet.VolumeOrder{Format: format, SizeBytes: 4 << 20})
 		order, made := rename("old."+format, "new."+format), ""
@@ -28,8 +29,8 @@ func testRenameVolume(t *testing.T, h *host) {
 	h.refused("over another", h.RenameVolume(h.ctx, rename("new.raw", "new.qcow2")), "new.qcow2")
 	h.wantVolume(p, "new.qcow2", "qcow2", 4<<20)
 	h.wantVolume(p, "new.raw", "raw", 4<<20)
-	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", agent.PoolMarker, "new.raw"} {
-		for _, in := range []agent.VolumeWork{rename(bad, "new.raw"), rename("new.raw", bad)} {
+	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", pooldir.PoolMarker, "new.raw"} {
+		for _, in := range []hypervisor.VolumeWork{rename(bad, "new.raw"), rename("new.raw", bad)} {
 			if err := h.RenameVolume(h.ctx, in); err == nil {
 				t.Errorf("%q became %q", in.Order.Source, in.Name)
 			}
@@ -66,7 +67,7 @@ func testVolumeStopped(t *testing.T, h *host) {
 	p := h.pool()
 	const size = 512 << 20
 	h.newVolume(p, "full.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: size, Full: true})
-	for act, do := range map[string]func(context.Context, agent.VolumeWork) error{"copy.raw": h.CloneVolume, "full.raw": h.WipeVolume} {
+	for act, do := range map[string]func(context.Context, hypervisor.VolumeWork) error{"copy.raw": h.CloneVolume, "full.raw": h.WipeVolume} {
 		ctx, cancel := context.WithCancelCause(h.ctx)
 		in := h.work(p, act, fleet.VolumeOrder{Source: "full.raw"})
 		back := errors.New("taken back")

@@ -5,13 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"quantix/agent"
+	"quantix/agent/hypervisor"
+	"quantix/agent/pooldir"
 	"quantix/internal/fleet"
 )
 
 // work returns a new order for a volume.
-func (h *host) work(p fleet.Pool, name string, o fleet.VolumeOrder) agent.VolumeWork {
-	return agent.VolumeWork{Pool: p, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
+func (h *host) work(p fleet.Pool, name string, o fleet.VolumeOrder) hypervisor.VolumeWork {
+	return hypervisor.VolumeWork{Pool: p, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
 // newVolume creates a volume that is deleted with the test.
@@ -95,7 +96,7 @@ func testCreateVolumeOnce(t *testing.T, h *host) {
 
 func testVolumeNames(t *testing.T, h *host) {
 	p := h.pool()
-	for _, bad := range []string{"", ".", "..", "../up", "a/b", ".hidden", agent.PoolMarker, strings.Repeat("x", 300), "a\nb"} {
+	for _, bad := range []string{"", ".", "..", "../up", "a/b", ".hidden", pooldir.PoolMarker, strings.Repeat("x", 300), "a\nb"} {
 		in := h.work(p, bad, fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
 		for act, do := range map[string]func() error{
 			"create": func() error { return h.CreateVolume(h.ctx, in) }, "grow": func() error { return h.GrowVolume(h.ctx, in) },

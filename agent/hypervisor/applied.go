@@ -1,0 +1,263 @@
+package hypervisor
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// Applied is the spec last applied to a VM on its host. A backend stores it in the domain's metadata. A difference from
+// a new spec is a user's change; a difference from the definition is an edit made on the host.
+type Applied struct {
+	Name   string `json:"name"`   // the VM's name
+	Domain string `json:"domain"` // the domain's name, chosen by DomainNames
+	// the domain's name until its guest is off: running guests are not renamed
+	Was   string                       `json:"was,omitempty"`
+	Spec  fleet.VMSpec                 `json:"spec"` // without its power state
+	Pools map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
+	// SpecHash is the portal's hash of the spec: see wire.Work.
+	SpecHash string `json:"specHash,omitempty"`
+}
+
+// AppliedPool is a pool as the host knew it when the spec was applied.
+type AppliedPool struct {
+	Name string          `json:"name"`
+	Path string          `json:"path"`
+	Spec *fleet.PoolSpec `json:"spec,omitempty"` // block pools only
+}
+
+// Defined is a domain's definition in terms of a spec.
+type Defined struct {
+	Domain string            // the domain's name
+	Spec   fleet.VMSpec      // only disks that were applied, and only NICs that were applied or created by Quantix
+	Odd    map[string]string // by field of the spec: a description of a value that no spec can express
+}
+
+// NewApplied returns the record to store once the order is applied under that domain name. Pools that the order does
+// not bring are taken from old.
+func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
+	out := Applied{Name: in.VM.Name, Domain: domain, Was: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
+	out.Spec.Power = ""
+	named := map[fleet.PoolID]bool{}
+	for _, id := range out.Spec.Pools() {
+		named[id] = true
+	}
+	maps.Copy(out.Pools, old)
+	for _, p := range in.Pools {
+		out.Pools[p.ID] = appliedPool(p)
+	}
+	maps.DeleteFunc(out.Pools, func(id fleet.PoolID, _ AppliedPool) bool { return !named[id] })
+	return out
+}
+
+func appliedPool(p fleet.Pool) AppliedPool {
+	out := AppliedPool{Name: p.Name, Path: p.Spec.Path}
+	if !p.Spec.Kind.Is().Files {
+		out.Spec = &p.Spec
+	}
+	return out
+}
+
+// Assumed returns a substitute for the last applied spec if the definition does not contain one, or if a restored
+// portal has no record of it. It is the order's spec without the disks that are not created yet. So no edit made on the
+// host is overwritten; it shows as drift.
+func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
+	out := NewApplied(in, domain, was, nil)
+	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)
+	return out
+}
+
+// Edit lists the changes of a definition. All else in the definition stays.
+type Edit struct {
+	Name             bool             // set the wanted name
+	Fields           []*fleet.VMField // fields to set; see lists for those with Merge
+	Disks, DropDisks []fleet.Disk     // disks to add, and disks to remove
+	// disks larger than last applied; a disk that somebody has grown further on the host keeps that size
+	GrowDisks      []fleet.Disk
+	NICs, DropNICs []fleet.NIC       // NICs to add, and NICs to remove
+	SetDisks       []Set[fleet.Disk] // changes of disks that the definition has
+	SetNICs        []Set[fleet.NIC]
+	lists          fleet.VMSpec // values of fields that are merged lists
+	Strays         bool         // remove devices that Quantix created and no spec names
+}
+
+// Set is a device of the definition and the fields to set from Device.
+type Set[T any] struct {
+	Device T
+	Fields []fleet.Field[T]
+}
+
+// Has reports whether the field of that name is to be set.
+func (s Set[T]) Has(field string) bool {
+	return slices.ContainsFunc(s.Fields, func(f fleet.Field[T]) bool { return f.Name == field })
+}
+
+// sets returns the changes of devices that the definition has.
+func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []Set[T] {
+	find := func(all []T, v T) (T, bool) {
+		i := slices.IndexFunc(all, func(o T) bool { return one(o, v) })
+		if i < 0 {
+			var none T
+			return none, false
+		}
+		return all[i], true
+	}
+	var out []Set[T]
+	for _, w := range want {
+		here, ok := find(is, w)
+		if !ok {
+			continue
+		}
+		set, before := Set[T]{Device: w}, w
+		if o, ok := find(was, w); ok {
+			before = o
+		}
+		for _, f := range fields {
+			if !f.Same(here, w) && (reapply || !f.Same(before, w)) {
+				set.Fields = append(set.Fields, f)
+			}
+		}
+		if len(set.Fields) > 0 {
+			out = append(out, set)
+		}
+	}
+	return out
+}
+
+// Has reports whether the field of that name is to be set.
+func (e Edit) Has(field string) bool {
+	return slices.ContainsFunc(e.Fields, func(f *fleet.VMField) bool { return f.Name == field })
+}
+
+// Whole returns the edit with all fields and devices of the spec. After an interrupted order that wrote the definition,
+// it is unknown which of them the running guest has.
+func (e Edit) Whole(s fleet.VMSpec) Edit {
+	e.Fields, e.SetDisks, e.SetNICs = nil, nil, nil
+	for i := range fleet.VMFields {
+		e.Fields = append(e.Fields, &fleet.VMFields[i])
+	}
+	for _, d := range s.Disks {
+		e.SetDisks = append(e.SetDisks, Set[fleet.Disk]{d, fleet.DiskFields})
+	}
+	for _, n := range s.NICs {
+		e.SetNICs = append(e.SetNICs, Set[fleet.NIC]{n, fleet.NICFields})
+	}
+	return e
+}
+
+// Wanted returns the spec with merged lists: users' changes of them, and all else as in the definition.
+func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
+	for _, f := range e.Fields {
+		if f.Merge != nil {
+			f.Copy(&s, e.lists)
+		}
+	}
+	return s
+}
+
+// Plan does a three-way comparison: a user's change is a difference between was and want. reapply sets all of
+// want, whatever the definition has.
+func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
+	out := Edit{Name: was.Name != want.Name || reapply && was.renamed(is), Strays: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
+	for i := range fleet.VMFields {
+		f := &fleet.VMFields[i]
+		here := is.Odd[f.Name] == "" && f.Like(&is.Spec, &want.Spec)
+		if here || !reapply && f.Like(&was.Spec, &want.Spec) {
+			continue
+		}
+		if out.Fields = append(out.Fields, f); f.Merge == nil {
+			continue
+		}
+		if f.Copy(&out.lists, want.Spec); !reapply {
+			f.Merge(&out.lists, was.Spec, is.Spec)
+		}
+	}
+	for _, d := range want.Spec.Disks {
+		if reapply || hasDisk(is.Spec, d) || !hasDisk(was.Spec, d) {
+			out.Disks = append(out.Disks, d)
+		}
+	}
+	for _, d := range want.Spec.Disks {
+		if slices.ContainsFunc(was.Spec.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() && d.SizeBytes > o.SizeBytes }) {
+			out.GrowDisks = append(out.GrowDisks, d)
+		}
+	}
+	for _, d := range was.Spec.Disks {
+		if !hasDisk(want.Spec, d) {
+			out.DropDisks = append(out.DropDisks, d)
+		}
+	}
+	for _, n := range want.Spec.NICs {
+		if reapply || !slices.ContainsFunc(was.Spec.NICs, func(o fleet.NIC) bool { return sameNIC(o, n) }) {
+			out.NICs = append(out.NICs, n)
+		}
+	}
+	for _, n := range was.Spec.NICs {
+		if !slices.ContainsFunc(want.Spec.NICs, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) }) {
+			out.DropNICs = append(out.DropNICs, n)
+		}
+	}
+	out.SetDisks = sets(was.Spec.Disks, is.Spec.Disks, want.Spec.Disks, func(a, b fleet.Disk) bool { return a.Ref() == b.Ref() }, fleet.DiskFields, reapply)
+	out.SetNICs = sets(was.Spec.NICs, is.Spec.NICs, want.Spec.NICs, func(a, b fleet.NIC) bool { return strings.EqualFold(a.MAC, b.MAC) }, fleet.NICFields, reapply)
+	return out
+}
+
+// renamed reports whether somebody gave the domain a name that is neither the VM's nor the one chosen for it.
+func (a Applied) renamed(is Defined) bool {
+	return is.Domain != a.Domain && is.Domain != a.Name && is.Domain != a.Was
+}
+
+// Pending returns the name that the domain gets when its guest is off; empty: it has its final name.
+func (a Applied) Pending(domain string) string {
+	if a.Was != "" && a.Was == domain && a.Domain != domain {
+		return a.Domain
+	}
+	return ""
+}
+
+// Drift lists the differences between the definition and the applied spec.
+func (a Applied) Drift(is Defined) []fleet.Drift {
+	var out []fleet.Drift
+	if a.renamed(is) {
+		d := fleet.Drift{Field: "name", Applied: a.Domain, Actual: is.Domain}
+		var c fleet.Checks
+		if fleet.CheckName(&c, "name", is.Domain); c.Err() == nil {
+			d.Take = raw(is.Domain)
+		}
+		out = append(out, d)
+	}
+	for _, f := range fleet.VMFields {
+		odd := is.Odd[f.Name]
+		if odd == "" && f.Like(&a.Spec, &is.Spec) {
+			continue
+		}
+		d := fleet.Drift{Field: f.Name, Applied: f.Words(a.Spec), Actual: f.Words(is.Spec)}
+		if odd != "" {
+			d.Actual = odd
+		} else {
+			d.Take = raw(f.Value(is.Spec))
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func sameNIC(a, b fleet.NIC) bool {
+	return strings.EqualFold(a.MAC, b.MAC) && a.Network == b.Network && a.Bridge == b.Bridge && a.PortGroup == b.PortGroup && a.SameFilter(b)
+}
+
+func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {
+	return slices.ContainsFunc(s.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
+}
+
+// raw encodes a plain value of a spec as JSON, which cannot fail.
+func raw(v any) json.RawMessage {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}

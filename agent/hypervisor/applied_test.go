@@ -1,0 +1,108 @@
+package hypervisor_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"quantix/agent/hypervisor"
+	"quantix/internal/fleet"
+)
+
+func specOf(cpus int, volumes ...string) fleet.VMSpec {
+	s := fleet.VMSpec{CPUs: cpus, MemoryMiB: 128, Firmware: fleet.BIOS}
+	for _, v := range volumes {
+		s.Disks = append(s.Disks, fleet.Disk{PoolID: "p", Volume: v, SizeBytes: 1})
+	}
+	return s
+}
+
+func vmOf(s fleet.VMSpec) fleet.VM { return fleet.VM{Meta: fleet.Meta{Name: "web"}, Spec: s} }
+
+func volumes(all []fleet.Disk) string {
+	var out []string
+	for _, d := range all {
+		out = append(out, d.Volume)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestPlanIsThreeWayComparison(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		was, is, want fleet.VMSpec
+		putBack       bool
+		cpus          bool
+		disks, drop   string
+	}{
+		"nothing differs":              {specOf(1, "a"), specOf(1, "a"), specOf(1, "a"), false, false, "a", ""},
+		"user's edit":                  {specOf(1), specOf(1), specOf(2), false, true, "", ""},
+		"host's edit is kept":          {specOf(1), specOf(4), specOf(1), false, false, "", ""},
+		"both edited: the user's wins": {specOf(1), specOf(4), specOf(2), false, true, "", ""},
+		"drift accepted":               {specOf(1), specOf(4), specOf(4), false, false, "", ""},
+		"drift reapplied":              {specOf(1, "a"), specOf(4), specOf(1, "a"), true, true, "a", ""},
+		"detached on the host, and another added": {
+			specOf(1, "a", "b"), specOf(1, "a"), specOf(1, "a", "b", "c"), false, false, "a c", "",
+		},
+		"detached by the user": {specOf(1, "a", "b"), specOf(1, "a", "b"), specOf(1, "b"), false, false, "b", "a"},
+	} {
+		e := hypervisor.Plan(hypervisor.Applied{Name: "web", Spec: c.was}, hypervisor.Defined{Spec: c.is}, vmOf(c.want), c.putBack)
+		if e.Has("cpus") != c.cpus || volumes(e.Disks) != c.disks || volumes(e.DropDisks) != c.drop || e.Name || e.Has("memoryMiB") || e.Strays != c.putBack {
+			t.Errorf("%s: the edit is %+v", name, e)
+		}
+	}
+}
+
+// An older agent's definition does not say who changed what: nothing is overwritten, and an unknown disk is created.
+func TestMissingAppliedSpecOverwritesNothing(t *testing.T) {
+	t.Parallel()
+	in := hypervisor.Apply{VM: vmOf(specOf(2, "a", "b", "new"))}
+	is := hypervisor.Defined{Domain: "web", Spec: specOf(4, "a")}
+	was := hypervisor.Assumed(in, "web", "", func(d fleet.Disk) bool { return d.Volume == "new" })
+	e := hypervisor.Plan(was, is, in.VM, false)
+	if e.Has("cpus") || volumes(e.Disks) != "a new" {
+		t.Errorf("the edit is %+v", e)
+	}
+	if d := hypervisor.NewApplied(in, "web", "", nil).Drift(is); len(d) != 2 || d[0].Field != "cpus" || d[1].Field != "disks" {
+		t.Errorf("the drift is %+v", d)
+	}
+}
+
+func TestDriftListsAcceptableValues(t *testing.T) {
+	t.Parallel()
+	was := hypervisor.Applied{Name: "db", Domain: "db_acme", Spec: specOf(1, "a", "b")}
+	was.Spec.ISO = &fleet.Volref{PoolID: "p", Volume: "boot.iso"}
+	is := hypervisor.Defined{Domain: "Not a name", Spec: specOf(1, "b"), Odd: map[string]string{"nics": "mac on direct eth0"}}
+	got := was.Drift(is)
+	want := []fleet.Drift{
+		{Field: "name", Applied: "db_acme", Actual: "Not a name"},
+		{Field: "disks", Applied: "a, b", Actual: "b", Take: json.RawMessage(`[{"poolId":"p","volume":"b","sizeBytes":1}]`)},
+		{Field: "nics", Applied: "none", Actual: "mac on direct eth0"},
+		{Field: "iso", Applied: "boot.iso", Actual: "none", Take: json.RawMessage(`null`)},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the drift is\n%+v, want\n%+v", got, want)
+	}
+	for _, name := range []string{"db", "db_acme"} {
+		if d := was.Drift(hypervisor.Defined{Domain: name, Spec: was.Spec}); len(d) != 0 {
+			t.Errorf("the name %s is drift: %+v", name, d)
+		}
+	}
+}
+
+func TestDomainNames(t *testing.T) {
+	t.Parallel()
+	id := fleet.VMID("019cb0de-1111-7222-8333-44445555abcd")
+	if got := hypervisor.DomainNames("db", "acme", id); !slices.Equal(got, []string{"db", "db_acme", "db_acme_44445555"}) {
+		t.Errorf("names are %q", got)
+	}
+	if got := hypervisor.DomainNames("db", "", id); !slices.Equal(got, []string{"db", "db_44445555"}) {
+		t.Errorf("names are %q", got)
+	}
+	long := hypervisor.DomainNames(strings.Repeat("n", 63), strings.Repeat("p", 300), id)
+	if len(long[2]) != 200 || !strings.HasSuffix(long[2], "_44445555") {
+		t.Errorf("a long name is %q", long[2])
+	}
+}

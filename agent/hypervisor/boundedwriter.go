@@ -1,0 +1,45 @@
+package hypervisor
+
+import (
+	"io"
+
+	"quantix/internal/fleet"
+	"quantix/internal/wire"
+)
+
+// BoundedWriter splits its input into messages of bounded size, and holds back the last one until Flush: the reader
+// gets the end only after the source was re-checked.
+type BoundedWriter struct {
+	To    io.Writer
+	Max   int64 // announced size; more bytes are refused before the last of these are sent
+	Taken int64 // bytes written to it, held back or not
+	last  []byte
+}
+
+// Write implements io.Writer.
+func (h *BoundedWriter) Write(p []byte) (int, error) {
+	if int64(len(p)) > h.Max-h.Taken {
+		return 0, fleet.Errorf(fleet.Conflict, "The volume became larger while it was being sent. Try again when nobody writes to it.")
+	}
+	for n := 0; n < len(p); {
+		if len(h.last) == wire.MaxDownloadPiece {
+			if err := h.Flush(); err != nil {
+				return n, err
+			}
+		}
+		k := min(len(p)-n, wire.MaxDownloadPiece-len(h.last))
+		h.last = append(h.last, p[n:n+k]...)
+		n, h.Taken = n+k, h.Taken+int64(k)
+	}
+	return len(p), nil
+}
+
+// Flush sends the bytes held back.
+func (h *BoundedWriter) Flush() error {
+	if len(h.last) == 0 {
+		return nil
+	}
+	_, err := h.To.Write(h.last)
+	h.last = h.last[:0]
+	return err
+}

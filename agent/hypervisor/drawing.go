@@ -1,0 +1,101 @@
+package hypervisor
+
+import (
+	"encoding/xml"
+	"slices"
+	"strings"
+
+	udiff "github.com/aymanbagabas/go-udiff"
+
+	"quantix/internal/fleet"
+)
+
+// contextLines is the number of unchanged lines shown before and after a change.
+const contextLines = 3
+
+// Draw returns the difference between two definitions; all of after if before is empty.
+func Draw(before, after string) fleet.Drawing {
+	was, is := elements(before), elements(after)
+	all := make([]fleet.DrawnLine, 0, len(is))
+	at := 0 // the next line of before
+	stay := func(upTo int) {
+		for ; at < upTo; at++ {
+			all = append(all, fleet.DrawnLine{Op: fleet.LineStays, Text: was[at].text, At: was[at].at})
+		}
+	}
+	next := 0 // the next line of after
+	for _, e := range udiff.Lines(before, after) {
+		from, to := strings.Count(before[:e.Start], "\n"), strings.Count(before[:e.End], "\n")
+		next += from - at
+		stay(from)
+		for ; at < to; at++ {
+			all = append(all, fleet.DrawnLine{Op: fleet.LineGoes, Text: was[at].text, At: was[at].at})
+		}
+		for range strings.Count(e.New, "\n") {
+			all = append(all, fleet.DrawnLine{Op: fleet.LineComes, Text: is[next].text, At: is[next].at})
+			next++
+		}
+	}
+	stay(len(was))
+	return shown(all).Bounded()
+}
+
+// shown removes unchanged lines that are not near a change.
+func shown(all []fleet.DrawnLine) fleet.Drawing {
+	near := make([]bool, len(all))
+	for i, l := range all {
+		if l.Op != fleet.LineStays {
+			for k := max(0, i-contextLines); k <= min(len(all)-1, i+contextLines); k++ {
+				near[k] = true
+			}
+		}
+	}
+	var out fleet.Drawing
+	for i, l := range all {
+		switch {
+		case near[i]:
+			out.Lines = append(out.Lines, l)
+		case i == 0 || near[i-1]:
+			out.Lines = append(out.Lines, fleet.DrawnLine{Op: fleet.LineGap})
+		}
+	}
+	if !slices.Contains(near, true) {
+		out.Lines = nil // no differences
+	}
+	return out
+}
+
+// xmlLine is a line of XML and the path of the first element that begins or ends on it.
+type xmlLine struct{ text, at string }
+
+// elements splits a text into lines; each must end with a newline.
+func elements(text string) []xmlLine {
+	var out []xmlLine
+	for line := range strings.Lines(text) {
+		out = append(out, xmlLine{text: strings.TrimSuffix(line, "\n")})
+	}
+	d := xml.NewDecoder(strings.NewReader(text))
+	var path []string
+	line, upTo := 0, 0
+	for {
+		from := int(d.InputOffset())
+		t, err := d.Token()
+		if err != nil {
+			return out
+		}
+		line += strings.Count(text[upTo:from], "\n")
+		upTo = from
+		here := ""
+		switch e := t.(type) {
+		case xml.StartElement:
+			path = append(path, strings.Trim(e.Name.Space+":"+e.Name.Local, ":"))
+			here = strings.Join(path, "/")
+		case xml.EndElement:
+			here = strings.Join(path, "/")
+			path = path[:max(0, len(path)-1)]
+		}
+		if here != "" && line < len(out) && out[line].at == "" {
+			out[line].at = here
+		}
+	}
+}

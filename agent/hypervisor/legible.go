@@ -1,0 +1,64 @@
+package hypervisor
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"quantix/internal/fleet"
+)
+
+// Legible escapes each byte that is not UTF-8 and each character not allowed in XML, such as "\xff". File names are
+// bytes: libvirt passes them on as they are.
+func Legible(text string) string {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, illegal) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case illegal(r):
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			b.WriteString(text[:n])
+		}
+		text = text[n:]
+	}
+	return b.String()
+}
+
+// illegal reports whether XML disallows the character.
+func illegal(r rune) bool {
+	return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xfffe || r == 0xffff
+}
+
+// VolumeUnnamed is the fault of a volume whose name is not valid text.
+const VolumeUnnamed = "Its name is not UTF-8 text, so no order can name it. Rename its file on the host."
+
+// VolumesUnread summarizes the faulty volumes of a pool; empty: none.
+func VolumesUnread(volumes []fleet.Volume) string {
+	var first *fleet.Volume
+	n := 0
+	for i := range volumes {
+		if volumes[i].Fault != "" {
+			if n++; first == nil {
+				first = &volumes[i]
+			}
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("The volume %s cannot be used. %s", first.Name, first.Fault)
+	}
+	return fmt.Sprintf("%d volumes cannot be used, the first of them %s. %s", n, first.Name, first.Fault)
+}
+
+// Unread returns the fault of a domain whose definition cannot be parsed.
+func Unread(why error) fleet.Fault {
+	return fleet.Fault{Code: fleet.FaultUnread, Text: fmt.Sprintf("Its host cannot read its definition, so nothing is known of its hardware: %s. Look at it with virsh dumpxml on the host.", why)}
+}

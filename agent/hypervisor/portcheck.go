@@ -1,0 +1,83 @@
+package hypervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+
+	"quantix/internal/fleet"
+)
+
+// maxWebAnswer limits the bytes read of a web server's answer; none are kept.
+const maxWebAnswer = 64 << 10
+
+// AskPort runs a TCP or HTTP check, with its defaults filled in, on a guest that dial reaches. It follows no redirect
+// and ignores the host's proxy settings.
+func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context.Context, port int) (net.Conn, error)) (Sign, error) {
+	if check.Kind == fleet.HealthTCP {
+		conn, err := dial(ctx, check.Port)
+		if err != nil {
+			return Sign{}, unreached(err)
+		}
+		return Sign{Said: "It takes connections."}, conn.Close()
+	}
+	transport := &http.Transport{
+		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, check.Port) },
+		DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 16 << 10,
+	}
+	defer transport.CloseIdleConnections()
+	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	// The host name is only a placeholder: dial decides on the address.
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest:"+strconv.Itoa(check.Port)+check.Path, http.NoBody)
+	if err != nil {
+		return Sign{}, fmt.Errorf("the path cannot be asked for: %w", err)
+	}
+	request.Header.Set("User-Agent", "quantix-health")
+	answer, err := client.Do(request)
+	if err != nil {
+		return Sign{}, unreached(err)
+	}
+	defer answer.Body.Close()
+	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxWebAnswer)); err != nil {
+		return Sign{}, errors.New("its answer breaks off")
+	}
+	said := fmt.Sprintf("It answered %d.", answer.StatusCode)
+	switch {
+	case check.Status == answer.StatusCode, check.Status == 0 && answer.StatusCode >= 200 && answer.StatusCode < 300:
+		return Sign{Said: said}, nil
+	case check.Status == 0:
+		return Sign{}, fmt.Errorf("it answered %d and not from 200 to 299", answer.StatusCode)
+	}
+	return Sign{}, fmt.Errorf("it answered %d and not %d", answer.StatusCode, check.Status)
+}
+
+// unreached returns why there was no connection or no answer, without addresses, because they help nobody.
+func unreached(err error) error {
+	var unsure Unsure
+	var op *net.OpError
+	switch {
+	case errors.As(err, &unsure):
+		return unsure
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("it did not answer in time")
+	case errors.As(err, &op):
+		return errors.New(op.Err.Error())
+	}
+	return errors.New("it does not speak HTTP, or hangs up")
+}
+
+// Sign is a guest's answer to one health check. Mark is the value to compare with the previous one: the picture of a
+// screen check, or the last time that a watchdog expired.
+type Sign struct {
+	Said string
+	Mark string
+}
+
+// Unsure is the error of a check that cannot be made now: the guest neither passes nor fails it.
+type Unsure string
+
+func (u Unsure) Error() string { return string(u) }

@@ -1,0 +1,324 @@
+package hypervisor
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"quantix/internal/fleet"
+)
+
+// SnapTree is the host's record of a VM's snapshots: the files of each, the files that the VM uses now, and the
+// operation in progress. It is written before and after each operation, so that an interrupted operation can be
+// recognized.
+//
+// A disk is a chain of files. Each file holds the blocks written since its backing file became read-only. A snapshot is
+// the top file of the disk at that time; later writes go to a new overlay. Files are identified by path. The base of a
+// chain is the disk's own volume.
+type SnapTree struct {
+	VM      fleet.VMID       `json:"vm"`
+	Nodes   []SnapNode       `json:"nodes,omitempty"` // parents first
+	Current fleet.SnapshotID `json:"current,omitempty"`
+	Active  []SnapLayer      `json:"active,omitempty"` // the top files of disks that have snapshots
+	Work    *SnapNote        `json:"work,omitempty"`   // the operation in progress
+	// files that nothing uses any more and that must still be removed
+	Trash []string `json:"trash,omitempty"`
+	// files outside the tree that are removed with the VM once its definition is gone
+	Doomed []string `json:"doomed,omitempty"`
+	// the newest order that deleted snapshots: if repeated, it does not report them missing
+	Deleted fleet.JobID   `json:"deleted,omitempty"`
+	Done    []fleet.JobID `json:"done,omitempty"` // orders that succeeded: they are not run again
+}
+
+// SnapNode is one snapshot.
+type SnapNode struct {
+	fleet.Snapshot
+	Spec    fleet.VMSpec `json:"spec"` // applied at that time
+	Layers  []SnapLayer  `json:"layers"`
+	Memory  string       `json:"stateFileName,omitempty"`
+	Domain  string       `json:"domain,omitempty"` // the domain's name at that time
+	Paused  bool         `json:"paused,omitempty"` // the guest was paused at that time
+	Running bool         `json:"running,omitempty"`
+	// directory with copies of the firmware's variables and the TPM's state
+	State   string `json:"state,omitempty"`
+	MemSize int64  `json:"memoryBytes,omitempty"`
+	// first-boot data of the guest when the snapshot was taken: its memory is restored only with that drive
+	Seed string `json:"seed,omitempty"`
+}
+
+// SnapLayer is one file of a disk's chain.
+type SnapLayer struct {
+	Disk  fleet.Volref `json:"disk"`
+	File  string       `json:"file"`
+	Base  string       `json:"base,omitempty"` // the backing file; empty: File is the disk's own volume
+	Bytes int64        `json:"bytes,omitempty"`
+}
+
+// SnapNote records the operation in progress and its last step.
+type SnapNote struct {
+	Job    fleet.JobID `json:"job"`
+	Kind   SnapKind    `json:"kind"`
+	Step   string      `json:"step,omitempty"`
+	Node   *SnapNode   `json:"node,omitempty"`   // take: the new snapshot
+	To     string      `json:"to,omitempty"`     // revert: the target snapshot
+	New    []SnapLayer `json:"new,omitempty"`    // take and revert: the new top files of the VM
+	Resume bool        `json:"resume,omitempty"` // take: the guest was paused for it and must be resumed
+	Frozen bool        `json:"frozen,omitempty"` // take: the guest's file systems were frozen for it
+	Merge  *SnapMerge  `json:"merge,omitempty"`
+}
+
+// SnapKind is a kind of snapshot operation.
+type SnapKind string
+
+const (
+	SnapTake   SnapKind = "take"
+	SnapRevert SnapKind = "revert"
+	SnapMerges SnapKind = "merge"
+)
+
+// Steps after which an operation can only go forward.
+const (
+	SnapOff = "off" // revert: the guest's current state is discarded
+	// merge: a running guest is switched from the overlay to the base; only its QEMU knows whether that has happened
+	SnapChangesOver = "changing over"
+	SnapCommitted   = "committed" // merge: the base contains all data of the overlay
+)
+
+// SnapMerge describes the merge of Top into Base, its backing file, which backs no other file.
+type SnapMerge struct {
+	Disk fleet.Volref `json:"disk"`
+	Top  string       `json:"top"`
+	Base string       `json:"base"`
+}
+
+// maxDone is the number of succeeded orders to remember.
+const maxDone = 32
+
+// IsDone reports whether the order has succeeded before.
+func (t *SnapTree) IsDone(job fleet.JobID) bool { return job != "" && slices.Contains(t.Done, job) }
+
+// Finish ends the operation in progress and remembers the order as done.
+func (t *SnapTree) Finish(job fleet.JobID) {
+	if t.Work = nil; job == "" || t.IsDone(job) {
+		return
+	}
+	t.Done = append(t.Done, job)
+	t.Done = t.Done[max(0, len(t.Done)-maxDone):]
+}
+
+// Node returns the snapshot with the id, also a deleted one; nil if there is none.
+func (t *SnapTree) Node(id fleet.SnapshotID) *SnapNode {
+	i := slices.IndexFunc(t.Nodes, func(n SnapNode) bool { return n.ID == id })
+	if i < 0 {
+		return nil
+	}
+	return &t.Nodes[i]
+}
+
+// FileOf returns the disk's top file in the snapshot: with its backing chain, it is the disk at that time. Empty: the
+// snapshot does not exist or has no such disk.
+func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
+	if t == nil {
+		return ""
+	}
+	if n := t.Node(id); n != nil && !n.Deleted {
+		if l := layerOf(n.Layers, disk); l != nil {
+			return l.File
+		}
+	}
+	return ""
+}
+
+// Uses returns the file that the VM writes to for the disk; empty: the disk's own volume.
+func (t *SnapTree) Uses(disk fleet.Volref) string {
+	if l := layerOf(t.Active, disk); l != nil {
+		return l.File
+	}
+	return ""
+}
+
+func layerOf(all []SnapLayer, disk fleet.Volref) *SnapLayer {
+	i := slices.IndexFunc(all, func(l SnapLayer) bool { return l.Disk == disk })
+	if i < 0 {
+		return nil
+	}
+	return &all[i]
+}
+
+// layers returns all files of all chains, those in use last.
+func (t *SnapTree) layers() (out []*SnapLayer) {
+	for i := range t.Nodes {
+		for k := range t.Nodes[i].Layers {
+			out = append(out, &t.Nodes[i].Layers[k])
+		}
+	}
+	for i := range t.Active {
+		out = append(out, &t.Active[i])
+	}
+	return out
+}
+
+// On returns the files backed by file.
+func (t *SnapTree) On(file string) (out []*SnapLayer) {
+	for _, l := range t.layers() {
+		if l.Base == file {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// Files returns all files that the tree needs or must still remove, each once.
+func (t *SnapTree) Files() (out []string) {
+	if t == nil {
+		return nil
+	}
+	for _, l := range t.layers() {
+		out = append(out, l.File)
+	}
+	out = append(out, t.Doomed...)
+	if t.Work != nil {
+		for _, l := range t.Work.New {
+			out = append(out, l.File)
+		}
+		if t.Work.Node != nil && t.Work.Node.Memory != "" {
+			out = append(out, t.Work.Node.Memory)
+		}
+	}
+	for _, n := range t.Nodes {
+		if n.Memory != "" {
+			out = append(out, n.Memory)
+		}
+	}
+	out = append(out, t.Trash...)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Plan returns the snapshot that an order asks for, and the new top files of the VM. at returns the path of a disk's
+// own volume.
+func (t *SnapTree) Plan(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
+	o := w.Order
+	node = SnapNode{Spec: spec, Snapshot: fleet.Snapshot{ID: o.ID, Parent: t.Current, Name: o.Name, Description: o.Description, By: o.By}}
+	for _, d := range spec.Disks {
+		now := SnapLayer{Disk: d.Ref(), File: at(d.Ref())}
+		if l := layerOf(t.Active, d.Ref()); l != nil {
+			now = *l
+		}
+		node.Layers = append(node.Layers, now)
+		node.Disks = append(node.Disks, d.Ref())
+		next = append(next, SnapLayer{Disk: d.Ref(), File: overlayPath(at(d.Ref()), string(o.ID), ".qcow2"), Base: now.File})
+	}
+	if o.Memory && len(node.Layers) > 0 {
+		node.Memory = overlayPath(at(node.Layers[0].Disk), string(o.ID), ".mem")
+	}
+	return node, next
+}
+
+// maxStem keeps file names of overlays within the length limit of a volume's name.
+const maxStem = 150
+
+// overlayPath returns the path of a new file next to a disk's volume. id makes the name unique.
+func overlayPath(volume, id, ending string) string {
+	stem := strings.TrimSuffix(path.Base(volume), ".qcow2")
+	id = strings.ReplaceAll(id, "-", "")
+	return path.Join(path.Dir(volume), stem[:min(len(stem), maxStem)]+"."+id[max(0, len(id)-12):]+ending)
+}
+
+// Took adds the new snapshot to the tree.
+func (t *SnapTree) Took(node SnapNode, next []SnapLayer) {
+	t.Nodes = append(t.Nodes, node)
+	t.Current = node.ID
+	t.use(next)
+}
+
+func (t *SnapTree) use(next []SnapLayer) {
+	for _, n := range next {
+		if l := layerOf(t.Active, n.Disk); l != nil {
+			*l = n
+		} else {
+			t.Active = append(t.Active, n)
+		}
+	}
+}
+
+// Back returns the VM's new top files after a revert to the snapshot. id makes their names unique.
+func (t *SnapTree) Back(to SnapNode, id string, at func(fleet.Volref) string) (next []SnapLayer) {
+	for _, l := range to.Layers {
+		next = append(next, SnapLayer{Disk: l.Disk, File: overlayPath(at(l.Disk), id, ".qcow2"), Base: l.File})
+	}
+	return next
+}
+
+// Reverted makes next the top files of the VM, and moves the previous ones to Trash.
+func (t *SnapTree) Reverted(to fleet.SnapshotID, next []SnapLayer) {
+	for _, n := range next {
+		if l := layerOf(t.Active, n.Disk); l != nil && l.File != n.File {
+			t.Trash = append(t.Trash, l.File)
+		}
+	}
+	t.use(next)
+	t.Current = to
+	t.pruneDeleted()
+}
+
+// Depth returns the number of files in the longest chain in use.
+func (t *SnapTree) Depth() (deepest int) {
+	all := t.layers()
+	for _, a := range t.Active {
+		n := 1
+		for base := a.Base; base != "" && n <= 2*fleet.MaxSnapshots; n++ {
+			i := slices.IndexFunc(all, func(l *SnapLayer) bool { return l.File == base })
+			if i < 0 {
+				break
+			}
+			base = all[i].Base
+		}
+		deepest = max(deepest, n)
+	}
+	return deepest
+}
+
+// maxChanges limits the changes reported for one snapshot.
+const maxChanges = 8
+
+// Reported returns the tree for the report. now is the spec applied to the VM; nil: unknown. others are libvirt's own
+// snapshots; over are the overlays that somebody else put on the VM's disks.
+func (t *SnapTree) Reported(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
+	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}
+	if t != nil {
+		out.Current, out.Depth, out.Merges = t.Current, t.Depth(), len(t.Merges())
+		if t.Work != nil {
+			out.Unfinished = unfinished[t.Work.Kind]
+		}
+		for _, n := range t.Nodes {
+			s := n.Snapshot
+			s.Bytes = n.MemSize
+			for _, l := range n.Layers {
+				if l.Base != "" {
+					s.Bytes += l.Bytes
+				}
+			}
+			if now != nil && !n.Deleted {
+				for _, c := range n.Spec.Diff(*now, false) {
+					s.Changed = append(s.Changed, c.Words)
+				}
+				if more := len(s.Changed) - maxChanges; more > 0 {
+					s.Changed = append(s.Changed[:maxChanges:maxChanges], fmt.Sprintf("%d more", more))
+				}
+			}
+			out.Snapshots = append(out.Snapshots, s)
+		}
+	}
+	if len(out.Snapshots)+len(out.Others)+len(out.Overlays) == 0 && out.Unfinished == "" {
+		return nil
+	}
+	return out
+}
+
+var unfinished = map[SnapKind]string{
+	SnapTake:   "A snapshot was begun.",
+	SnapRevert: "The VM was being brought back to a snapshot.",
+	SnapMerges: "Files of a deleted snapshot were being merged.",
+}

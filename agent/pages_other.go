@@ -1,7 +1,0 @@
-//go:build !linux
-
-package agent
-
-import "os"
-
-func forgetPages(*os.File) {}

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package pooldir
+
+import "os"
+
+func forgetPages(*os.File) {}

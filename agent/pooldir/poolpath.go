@@ -1,0 +1,118 @@
+package pooldir
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"strings"
+	"syscall"
+
+	"quantix/internal/fleet"
+)
+
+// PoolRoots are the places where an agent allows pools on its host. The portal's own check is only a convenience: only
+// the host can resolve a path.
+type PoolRoots struct {
+	Allowed []string // directories in and below which pools are allowed; empty: nowhere
+	// directories that a pool must not be, contain or lie in, such as the agent's own; overrides Allowed
+	Never   []string
+	Devices []string // patterns of path.Match for block devices allowed for pools; empty: none
+}
+
+// maxLinks limits the symbolic links of a path, like the kernel does.
+const maxLinks = 40
+
+// Check resolves the symbolic links of dir as far as it exists, and refuses a result outside the roots. So missing
+// directories are created only below a root.
+func (r PoolRoots) Check(dir string) error {
+	real, err := realPath(dir)
+	if err != nil {
+		return err
+	}
+	what := dir
+	if real != dir {
+		what += ", which is really " + real + ","
+	}
+	for _, root := range r.Never {
+		if at := realRoot(root); below(real, at) || below(at, real) {
+			return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: Quantix keeps its own files in %s.", what, at)
+		}
+	}
+	for _, root := range r.Allowed {
+		if below(real, realRoot(root)) {
+			return nil
+		}
+	}
+	return fleet.Errorf(fleet.Forbidden, "The host refuses a pool at %s: its agent allows pools in %s only. Choose a directory there, or add one to poolRoots in the agent's settings.",
+		what, joinDirs(r.Allowed))
+}
+
+func joinDirs(words []string) string {
+	if len(words) == 0 {
+		return "no directory"
+	}
+	return strings.Join(words, ", ")
+}
+
+// below reports whether p is dir or lies in it; both must be clean.
+func below(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// realRoot resolves an administrator's directory. One that cannot be resolved is only cleaned.
+func realRoot(dir string) string {
+	if real, err := realPath(dir); err == nil {
+		return real
+	}
+	return path.Clean(dir)
+}
+
+// realPath returns the path without symbolic links. Missing parts stay; a link with a missing target is refused,
+// because its later target is unknown.
+func realPath(p string) (string, error) {
+	if !path.IsAbs(p) {
+		return "", fleet.Errorf(fleet.Invalid, "%q is not an absolute path.", p)
+	}
+	done, rest, links := "/", strings.Split(path.Clean(p), "/"), 0
+	// number of last parts of rest that belong to p itself; earlier ones belong to a link's target
+	own := len(rest)
+	for len(rest) > 0 {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			done = path.Dir(done)
+			continue
+		}
+		next := path.Join(done, part)
+		info, err := os.Lstat(next)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			if len(rest) >= own {
+				return "", fleet.Errorf(fleet.Conflict, "The path %s leads through a symbolic link to %s, which is not there.", p, next)
+			}
+			return path.Join(append([]string{next}, rest...)...), nil
+		case err != nil:
+			return "", err
+		case info.Mode()&fs.ModeSymlink == 0:
+			done = next
+			continue
+		}
+		target, err := os.Readlink(next)
+		if err != nil {
+			return "", err
+		}
+		if links++; links > maxLinks {
+			return "", fleet.Errorf(fleet.Conflict, "The path %s leads through too many symbolic links.", p)
+		}
+		if path.IsAbs(target) {
+			done = "/"
+		}
+		own = min(own, len(rest))
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	return done, nil
+}

@@ -1,0 +1,231 @@
+package pooldir
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"iter"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"quantix/agent/hypervisor"
+	"quantix/internal/fleet"
+)
+
+// PoolMarker is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same
+// file. No volume name may begin like it, and lists of volumes leave it out.
+const PoolMarker = ".quantix-pool"
+
+// Mount describes the mount of a path, as the kernel reports it.
+type Mount struct {
+	Point  string `json:"point"`
+	Type   string `json:"type"`
+	Source string `json:"source"`
+}
+
+// Sighting is the observed state of a pool's directory.
+type Sighting struct {
+	There  bool
+	Marker fleet.PoolID // empty: none
+	Mount  Mount
+	Inode  uint64
+	// Options are the options of the mount, then those of its file system: "rw,relatime,errors=remount-ro".
+	Options string
+	// FileSystem is the directory's file system; nil if the kernel does not report it.
+	FileSystem *fleet.FileSystem
+}
+
+// Place is the directory that a pool was first used in. The marker decides. Device numbers change with reboots and
+// mounts, so mount and inode decide only if no marker could be written; else they only explain an error.
+type Place struct {
+	Marked bool   `json:"marked"`
+	Mount  Mount  `json:"mount"`
+	Inode  uint64 `json:"inode"`
+}
+
+// SeePlace reads the state of a pool's directory. It may hang as long as the storage does.
+func SeePlace(dir string) (Sighting, error) {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return Sighting{}, nil
+	}
+	if err != nil {
+		return Sighting{}, err
+	}
+	defer func() { _ = root.Close() }()
+	self, err := root.Open(".")
+	if err != nil {
+		return Sighting{}, err
+	}
+	defer self.Close()
+	info, err := self.Stat()
+	if err != nil {
+		return Sighting{}, err
+	}
+	s := Sighting{There: true, Inode: inode(info)}
+	s.Mount, s.FileSystem, s.Options = mountOf(self)
+	s.Marker, err = readMarker(root)
+	return s, err
+}
+
+func readMarker(root *os.Root) (fleet.PoolID, error) {
+	info, err := root.Lstat(PoolMarker)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	f, err := root.OpenFile(PoolMarker, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 64))
+	return fleet.PoolID(strings.TrimSpace(string(text))), err
+}
+
+// MarkPlace writes the pool's marker if there is none. Another host of a shared pool may do so at the same time.
+func MarkPlace(dir string, id fleet.PoolID) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if there, err := readMarker(root); err != nil || there != "" {
+		return err
+	}
+	f, err := root.OpenFile(PoolMarker, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(string(id) + "\n")
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+// UnmarkPlace removes the marker if it is this pool's.
+func UnmarkPlace(dir string, id fleet.PoolID) error {
+	root, err := os.OpenRoot(dir)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	if there, err := readMarker(root); err != nil || there != id {
+		return err
+	}
+	return root.Remove(PoolMarker)
+}
+
+// mountOf returns the open directory's mount, file system and options; zero values if the kernel does not report them.
+func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
+	if err != nil {
+		return Mount{}, nil, ""
+	}
+	_, id, _ := strings.Cut(string(text), "mnt_id:")
+	id, _, _ = strings.Cut(strings.TrimSpace(id), "\n")
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return Mount{}, nil, ""
+	}
+	return mountIn(string(table), id)
+}
+
+// mountIn finds a mount in the kernel's table by its ID.
+func mountIn(table, id string) (Mount, *fleet.FileSystem, string) {
+	for m := range mounts(table) {
+		if m.id == id {
+			return m.Mount, fileSystemOf(table, m), optionsOf(m.options...)
+		}
+	}
+	return Mount{}, nil, ""
+}
+
+// mountEntry is one line of /proc/self/mountinfo.
+type mountEntry struct {
+	Mount
+	id, device string
+	options    []string // the mount's, then the file system's
+}
+
+// mounts parses the kernel's table, whose lines are: id, parent, device, root, point, options, any number of others,
+// "-", type, source, options.
+func mounts(table string) iter.Seq[mountEntry] {
+	return func(yield func(mountEntry) bool) {
+		for line := range strings.Lines(table) {
+			first, second, _ := strings.Cut(line, " - ")
+			before, after := strings.Fields(first), strings.Fields(second)
+			if len(before) < 6 || len(after) < 2 {
+				continue
+			}
+			m := mountEntry{Mount{Point: unescape(before[4]), Type: after[0], Source: unescape(after[1])}, before[0], before[2], append(before[5:6:6], after[2:]...)}
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// exported are network file systems whose source is the same on every host.
+var exported = map[string]string{
+	"nfs": "nfs", "nfs4": "nfs", "cifs": "cifs", "smb3": "cifs", "fuse.glusterfs": "glusterfs", "ceph": "ceph", "fuse.ceph": "ceph", "lustre": "lustre",
+}
+
+// fileSystemOf identifies the mount's file system. Exports of one server's file system share its device number when the
+// kernel mounts them; the first source in alphabetical order represents all of them.
+func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
+	kind := exported[of.Type]
+	if kind == "" {
+		return &fleet.FileSystem{ID: of.device}
+	}
+	source := of.Source
+	for m := range mounts(table) {
+		if m.device == of.device && exported[m.Type] == kind {
+			source = min(source, m.Source)
+		}
+	}
+	return &fleet.FileSystem{ID: hypervisor.Legible(kind + " " + source), Shared: true}
+}
+
+// maxOptions limits the reported mount options, in bytes.
+const maxOptions = 400
+
+// optionsOf joins lists of options, each option once; an "ro" removes "rw".
+func optionsOf(lists ...string) string {
+	var all []string
+	for _, l := range lists {
+		for o := range strings.SplitSeq(l, ",") {
+			if o != "" && !slices.Contains(all, o) {
+				all = append(all, o)
+			}
+		}
+	}
+	if slices.Contains(all, "ro") {
+		all = slices.DeleteFunc(all, func(o string) bool { return o == "rw" })
+	}
+	out := strings.Join(all, ",")
+	return strings.ToValidUTF8(out[:min(len(out), maxOptions)], "")
+}
+
+// unescape decodes the kernel's octal escapes of blanks and backslashes.
+func unescape(s string) string {
+	var out strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				out.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		out.WriteByte(s[i])
+	}
+	return out.String()
+}

@@ -1,0 +1,188 @@
+package pooldir
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+const (
+	mine   = fleet.PoolID("01994c2e-0000-7000-8000-000000000001")
+	theirs = fleet.PoolID("01994c2e-0000-7000-8000-000000000002")
+)
+
+func TestPoolDirectoryIsVerified(t *testing.T) {
+	t.Parallel()
+	disk, root := Mount{"/srv", "ext4", "/dev/sdb1"}, Mount{"/", "ext4", "/dev/sda1"}
+	nas := Mount{"/srv/vm", "nfs4", "nas:/vm"}
+	marked, unmarked := &Place{true, disk, 7}, &Place{false, nas, 7}
+	for name, c := range map[string]struct {
+		place *Place
+		now   Sighting
+		want  string
+	}{
+		"never used, missing":                     {nil, Sighting{}, ""},
+		"never used, exists":                      {nil, Sighting{There: true, Mount: root, Inode: 1}, ""},
+		"never used, its own marker":              {nil, Sighting{There: true, Marker: mine}, ""},
+		"never used, another pool's":              {nil, Sighting{There: true, Marker: theirs}, string(theirs)},
+		"its marker":                              {marked, Sighting{true, mine, disk, 7, "", nil}, ""},
+		"its marker on another device":            {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
+		"another pool's marker":                   {marked, Sighting{true, theirs, disk, 7, "", nil}, "belongs to another pool"},
+		"gone":                                    {marked, Sighting{}, "is gone"},
+		"recreated directory":                     {marked, Sighting{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
+		"only the marker is missing":              {marked, Sighting{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
+		"not mounted":                             {marked, Sighting{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},
+		"another file system mounted over it":     {marked, Sighting{true, "", Mount{"/srv/vm", "tmpfs", "tmpfs"}, 1, "", nil}, "lies over /srv/vm: tmpfs, mounted at /srv/vm"},
+		"another file system at its mount":        {marked, Sighting{true, "", Mount{"/srv", "xfs", "/dev/sdc1"}, 1, "", nil}, "lies over /srv/vm: xfs of /dev/sdc1, mounted at /srv"},
+		"no marker could be written":              {unmarked, Sighting{true, "", nas, 7, "", nil}, ""},
+		"no marker, another directory":            {unmarked, Sighting{true, "", nas, 8, "", nil}, "not the one"},
+		"no marker, not mounted":                  {unmarked, Sighting{true, "", disk, 7, "", nil}, "is not mounted: nfs4 of nas:/vm"},
+		"no marker, marked by another pool since": {unmarked, Sighting{true, theirs, nas, 7, "", nil}, "belongs to another pool"},
+	} {
+		err := RecordedPool{ID: mine, Path: "/srv/vm", Place: c.place}.Judge(c.now)
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// Only a pool stopped by somebody else stays stopped.
+func TestPoolStoppedBySomebodyElse(t *testing.T) {
+	t.Parallel()
+	used := &Place{Marked: true}
+	for name, c := range map[string]struct {
+		kept      RecordedPool
+		autostart bool
+		want      bool
+	}{
+		"never active":                         {RecordedPool{}, true, false},
+		"active before, same boot":             {RecordedPool{Place: used, Boot: "now"}, true, true},
+		"failed":                               {RecordedPool{Place: used, Boot: "now", Failing: true}, true, false},
+		"the host booted":                      {RecordedPool{Place: used, Boot: "before"}, true, false},
+		"booted, autostart removed":            {RecordedPool{Place: used, Boot: "before"}, false, true},
+		"stopped by others before the boot":    {RecordedPool{Place: used, Boot: "before", ByOthers: true}, true, false},
+		"failed before the boot, no autostart": {RecordedPool{Place: used, Boot: "before", Failing: true}, false, false},
+	} {
+		if got := c.kept.Stopped("now", c.autostart); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+func TestPoolMarkerIsWrittenOnce(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	see := func() Sighting {
+		t.Helper()
+		s, err := SeePlace(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	if s := see(); !s.There || s.Marker != "" || s.Inode == 0 || s.Mount.Point == "" {
+		t.Errorf("a new directory is %+v", s)
+	}
+	for _, id := range []fleet.PoolID{mine, mine, theirs} {
+		if err := MarkPlace(dir, id); err != nil {
+			t.Fatal(err)
+		}
+		if s := see(); s.Marker != mine {
+			t.Errorf("marked by %s it is %+v", id, s)
+		}
+	}
+	for _, id := range []fleet.PoolID{theirs, mine, mine} {
+		if err := UnmarkPlace(dir, id); err != nil {
+			t.Fatal(err)
+		}
+		if s := see(); (s.Marker == mine) != (id == theirs) {
+			t.Errorf("unmarked by %s it is %+v", id, s)
+		}
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(secret, filepath.Join(dir, PoolMarker)); err != nil {
+		t.Fatal(err)
+	}
+	if s := see(); s.Marker != "" {
+		t.Errorf("a link was followed: %+v", s)
+	}
+	if err := MarkPlace(dir, mine); err == nil {
+		t.Error("a link out of the directory was written through")
+	}
+	if s, err := SeePlace(filepath.Join(secret, "below")); err != nil || s.There {
+		t.Errorf("below a file: %+v, %v", s, err)
+	}
+}
+
+func TestMountTable(t *testing.T) {
+	t.Parallel()
+	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 ro,errors=remount-ro
+90 22 0:40 / /srv/my\040vm rw shared:2 master:1 - nfs4 nas:/a\134b rw
+91 90 0:41 / /srv/my\040vm rw - tmpfs tmpfs rw
+92 22 8:1 /srv /mnt/bind rw - ext4 /dev/sda1 rw
+93 22 0:40 / /srv/second rw - nfs nas:/a/2 rw
+`
+	for id, want := range map[string]struct {
+		Mount
+		options string
+		on      *fleet.FileSystem
+	}{
+		"22": {Mount{"/", "ext4", "/dev/sda1"}, "relatime,ro,errors=remount-ro", &fleet.FileSystem{ID: "8:1"}}, "92": {Mount{"/mnt/bind", "ext4", "/dev/sda1"}, "rw", &fleet.FileSystem{ID: "8:1"}},
+		"90": {Mount{"/srv/my vm", "nfs4", `nas:/a\b`}, "rw", &fleet.FileSystem{ID: "nfs nas:/a/2", Shared: true}},
+		"93": {Mount{"/srv/second", "nfs", "nas:/a/2"}, "rw", &fleet.FileSystem{ID: "nfs nas:/a/2", Shared: true}},
+		"91": {Mount{"/srv/my vm", "tmpfs", "tmpfs"}, "rw", &fleet.FileSystem{ID: "0:41"}}, "9": {},
+	} {
+		if got, on, options := mountIn(table, id); got != want.Mount || options != want.options || !reflect.DeepEqual(on, want.on) {
+			t.Errorf("mount %s is %+v on %+v with %q, want %+v", id, got, on, options, want)
+		}
+	}
+}
+
+// A probe leaves no file, and distinguishes full or guest-only storage from storage that cannot be written to.
+func TestProbePlace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	p, err := ProbePlace(dir)
+	if err != nil || p.Write <= 0 || p.Read <= 0 || p.Write > time.Minute {
+		t.Errorf("the trial took %+v: %v", p, err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+	if _, err := ProbePlace(filepath.Join(dir, "gone")); err == nil {
+		t.Error("a directory that is gone was written to")
+	}
+	for name, ours := range map[string]bool{PoolMarker: true, poolProbe + "X": true, "disk.qcow2": false, "quantix-probe-1": false} {
+		if IsOurs(name) != ours {
+			t.Errorf("that %s is ours is %t", name, !ours)
+		}
+	}
+}
+
+func TestSteadyMicros(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		told, want int64
+		now        time.Duration
+	}{
+		{0, 700, 700 * time.Microsecond},
+		{700, 700, 400 * time.Microsecond},
+		{700, 700, 1399 * time.Microsecond},
+		{700, 1400, 1400 * time.Microsecond},
+		{700, 350, 350 * time.Microsecond},
+		{700, 0, 0},
+		{0, 0, 0},
+	} {
+		if got := SteadyMicros(c.told, c.now); got != c.want {
+			t.Errorf("after %d µs, %s is reported as %d, want %d", c.told, c.now, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package pooldir
+
+import (
+	"bytes"
+	"crypto/rand"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"quantix/internal/fleet"
+)
+
+// poolProbe is the name prefix of files that probes write; lists of volumes leave them out.
+const poolProbe = ".quantix-probe-"
+
+// IsOurs reports whether a file in a pool's directory is Quantix's own, and so no volume.
+func IsOurs(name string) bool { return name == PoolMarker || strings.HasPrefix(name, poolProbe) }
+
+// Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero if it could not
+// be tried.
+type Probe struct{ Write, Read time.Duration }
+
+// probeSize is the size of a probe in bytes.
+const probeSize = 4096
+
+// ProbePlace writes a small file into a pool's directory, reads it back and removes it. An error means that writes
+// fail. A full file system and missing permissions are no errors: free space is reported elsewhere, and a server may
+// let only guests write. It may hang as long as the storage does.
+func ProbePlace(dir string) (p Probe, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return p, err
+	}
+	defer func() { _ = root.Close() }()
+	name := poolProbe + rand.Text()
+	p, err = probe(root, name)
+	switch {
+	case err == nil:
+		return p, nil
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, os.ErrPermission):
+		return Probe{}, nil
+	case errors.Is(err, syscall.EROFS):
+		return Probe{}, fleet.Errorf(fleet.Conflict, "Nothing can be written to %s: it is mounted read-only.", dir)
+	}
+	return Probe{}, fleet.Errorf(fleet.Conflict, "A trial of writing to %s and reading it back failed: %v", dir, err)
+}
+
+func probe(root *os.Root, name string) (p Probe, err error) {
+	out := make([]byte, probeSize)
+	_, _ = rand.Read(out)
+	began := time.Now()
+	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, f.Close(), root.Remove(name)) }()
+	if _, err = f.Write(out); err != nil {
+		return p, err
+	}
+	if err = f.Sync(); err != nil {
+		return p, err
+	}
+	p.Write = time.Since(began)
+	forgetPages(f)
+	began = time.Now()
+	back := make([]byte, probeSize)
+	if _, err = f.ReadAt(back, 0); err != nil && !errors.Is(err, io.EOF) {
+		return p, err
+	}
+	p.Read = time.Since(began)
+	if !bytes.Equal(out, back) {
+		return p, errors.New("what was read is not what was written")
+	}
+	return p, nil
+}
+
+// SteadyMicros returns a duration in microseconds for reports. The previously reported value stays until it is wrong by
+// a factor of two, so that busy storage does not change each report.
+func SteadyMicros(previous int64, now time.Duration) int64 {
+	us := now.Microseconds()
+	if previous > 0 && us > previous/2 && us < previous*2 {
+		return previous
+	}
+	return us
+}

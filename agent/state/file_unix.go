@@ -1,0 +1,17 @@
+//go:build unix
+
+package state
+
+import (
+	"errors"
+	"os"
+)
+
+// syncDir syncs a directory, so that its new file names survive a crash.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

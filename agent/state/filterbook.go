@@ -1,0 +1,81 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"sync"
+)
+
+// filterBookFile is the name of the filter book in the agent's directory.
+const filterBookFile = "filters.json"
+
+// FilterBook stores the digests of network filters that Quantix defined on the host: a different digest means that
+// somebody else changed the filter. It outlives restarts.
+type FilterBook struct {
+	path string // empty: only in memory
+	mu   sync.Mutex
+	kept map[string]string // digest by filter name
+}
+
+// OpenFilterBook reads the filter book of an agent's directory; with an empty dir it exists in memory only.
+func OpenFilterBook(dir string) (*FilterBook, error) {
+	b := &FilterBook{kept: map[string]string{}}
+	if dir == "" {
+		return b, nil
+	}
+	b.path = dir + "/" + filterBookFile
+	data, err := os.ReadFile(b.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		if err := json.Unmarshal(data, &b.kept); err != nil {
+			return nil, fmt.Errorf("read %s: %w; remove the file to start without it", b.path, err)
+		}
+	}
+	return b, nil
+}
+
+// All returns the digests of all filters, by name.
+func (b *FilterBook) All() map[string]string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.kept)
+}
+
+// Of returns the filter's digest; empty: unknown.
+func (b *FilterBook) Of(name string) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.kept[name]
+}
+
+// Put records a filter's digest; an empty digest deletes the record. It writes the file if something changed.
+func (b *FilterBook) Put(name, digest string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.kept[name] == digest {
+		return nil
+	}
+	next := maps.Clone(b.kept)
+	if next[name] = digest; digest == "" {
+		delete(next, name)
+	}
+	b.kept = next // kept in memory even if the file cannot be written
+	if b.path == "" {
+		return nil
+	}
+	data, err := json.Marshal(next)
+	if err == nil {
+		err = WriteAtomic(b.path, data)
+	}
+	if err != nil {
+		return fmt.Errorf("remember the network filters: %w", err)
+	}
+	return nil
+}

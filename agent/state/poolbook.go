@@ -1,0 +1,122 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"strings"
+	"sync"
+
+	"quantix/agent/pooldir"
+	"quantix/internal/fleet"
+)
+
+// PoolBookFile is the name of the pool book in the agent's directory.
+const PoolBookFile = "pools.json"
+
+// PoolBook stores what the agent knows of its host's pools and libvirt does not. It outlives restarts.
+type PoolBook struct {
+	path string // empty: only in memory
+	boot string
+	mu   sync.Mutex
+	kept map[string]pooldir.RecordedPool // by name
+}
+
+// OpenPoolBook reads the pool book of an agent's directory; with an empty dir it exists in memory only.
+func OpenPoolBook(dir string) (*PoolBook, error) {
+	b := &PoolBook{kept: map[string]pooldir.RecordedPool{}}
+	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
+		b.boot = strings.TrimSpace(string(boot))
+	}
+	if dir == "" {
+		return b, nil
+	}
+	b.path = dir + "/" + PoolBookFile
+	data, err := os.ReadFile(b.path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, err
+	default:
+		if err := json.Unmarshal(data, &b.kept); err != nil {
+			return nil, fmt.Errorf("read %s: %w; remove the file to start without it", b.path, err)
+		}
+	}
+	return b, nil
+}
+
+// Boot returns the id of the host's current boot.
+func (b *PoolBook) Boot() string { return b.boot }
+
+// Of returns the record of the pool; a record of another pool with its name does not count.
+func (b *PoolBook) Of(p fleet.Pool) (pooldir.RecordedPool, bool) {
+	k, ok := b.Named(p.Name)
+	if !ok || k.ID != p.ID {
+		return pooldir.RecordedPool{}, false
+	}
+	return k, true
+}
+
+// Named returns the record of the pool with that name.
+func (b *PoolBook) Named(name string) (pooldir.RecordedPool, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k, ok := b.kept[name]
+	return k, ok
+}
+
+// Holding returns the file pool whose directory contains path, and that directory.
+func (b *PoolBook) Holding(path string) (dir string, of pooldir.RecordedPool, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, k := range b.kept {
+		if k.Path != "" && strings.HasPrefix(path, strings.TrimSuffix(k.Path, "/")+"/") && len(k.Path) > len(dir) {
+			dir, of, ok = k.Path, k, true
+		}
+	}
+	return dir, of, ok
+}
+
+// Put records a pool and writes the file if something changed.
+func (b *PoolBook) Put(name string, k pooldir.RecordedPool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	old, ok := b.kept[name]
+	if ok && old.Equal(k) {
+		return nil
+	}
+	next := maps.Clone(b.kept)
+	next[name] = k
+	return b.save(next)
+}
+
+// Forget deletes the record of a released pool.
+func (b *PoolBook) Forget(name string) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if _, ok := b.kept[name]; !ok {
+		return nil
+	}
+	next := maps.Clone(b.kept)
+	delete(next, name)
+	return b.save(next)
+}
+
+// save keeps the new state in memory even if the file cannot be written.
+func (b *PoolBook) save(next map[string]pooldir.RecordedPool) error {
+	b.kept = next
+	if b.path == "" {
+		return nil
+	}
+	data, err := json.Marshal(next)
+	if err == nil {
+		err = WriteAtomic(b.path, data)
+	}
+	if err != nil {
+		return fmt.Errorf("remember the pools: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package state
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"quantix/agent/pooldir"
+	"quantix/internal/fleet"
+)
+
+func TestPoolBookSurvivesRestart(t *testing.T) {
+	t.Parallel()
+	const mine, theirs = fleet.PoolID("01994c2e-0000-7000-8000-000000000001"), fleet.PoolID("01994c2e-0000-7000-8000-000000000002")
+	dir := t.TempDir()
+	book := func() *PoolBook {
+		t.Helper()
+		b, err := OpenPoolBook(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	kept := pooldir.RecordedPool{ID: mine, Path: "/srv/vm", Place: &pooldir.Place{Marked: true, Inode: 7}, Boot: "b", Failing: true}
+	if err := book().Put("fast", kept); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := book().Of(fleet.Pool{ID: mine, Name: "fast"}); !ok || !got.Equal(kept) {
+		t.Errorf("kept is %+v, %v", got, ok)
+	}
+	if got, ok := book().Of(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.Equal(pooldir.RecordedPool{}) {
+		t.Errorf("of another pool of that name: %+v, %v", got, ok)
+	}
+	if err := book().Forget("fast"); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := book().Named("fast"); ok {
+		t.Error("it was not forgotten")
+	}
+	if err := os.WriteFile(filepath.Join(dir, PoolBookFile), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := OpenPoolBook(dir); err == nil || !strings.Contains(err.Error(), "remove the file") {
+		t.Errorf("a broken book: %v", err)
+	}
+}
