@@ -22,7 +22,7 @@ func checkGroups(groups ...fleet.FlatGroup) error {
 }
 
 // onSecurityGroup returns a handler that calls a hypervisor method with the job's valid security group.
-func onSecurityGroup(call func(hypervisor.Hypervisor, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
+func onSecurityGroup(call func(hypervisor.Firewall, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.SecurityGroup == nil {
 			return fmt.Errorf("the portal sent this work without its security group")

@@ -30,24 +30,24 @@ var handlers = map[fleet.JobKind]handler{
 	fleet.VMResume:         {byID(hypervisor.Hypervisor.ResumeVM), observeVM, recordVM},
 	fleet.VMDelete:         {onVM(deleteVM), observeVM, forgetVM},
 	fleet.PoolApply:        {applyPool, observePool, recordPool},
-	fleet.PoolRelease:      {onPool(hypervisor.Hypervisor.ReleasePool), observeReleased, recordPool},
+	fleet.PoolRelease:      {onPool(hypervisor.Storage.ReleasePool), observeReleased, recordPool},
 	fleet.NetworkApply:     {applyNetwork, observeNetwork, recordNetwork},
 	fleet.NetworkRelease:   {releaseNetwork, observeReleasedNetwork, forgetNetwork},
 	fleet.ConsoleOpen:      {onVM(openConsole), observeNothing, recordNothing},
-	fleet.VolumeCreate:     {onVolume(hypervisor.Hypervisor.CreateVolume), observeVolume, recordNothing},
-	fleet.VolumeGrow:       {onVolume(hypervisor.Hypervisor.GrowVolume), observeVolume, recordNothing},
-	fleet.VolumeRename:     {onVolume(hypervisor.Hypervisor.RenameVolume), observeVolume, forgetOldName},
-	fleet.VolumeClone:      {onVolume(hypervisor.Hypervisor.CloneVolume), observeVolume, recordNothing},
-	fleet.VolumeFetch:      {onVolume(hypervisor.Hypervisor.FetchVolume), observeVolume, recordNothing},
+	fleet.VolumeCreate:     {onVolume(hypervisor.Storage.CreateVolume), observeVolume, recordNothing},
+	fleet.VolumeGrow:       {onVolume(hypervisor.Storage.GrowVolume), observeVolume, recordNothing},
+	fleet.VolumeRename:     {onVolume(hypervisor.Storage.RenameVolume), observeVolume, forgetOldName},
+	fleet.VolumeClone:      {onVolume(hypervisor.Storage.CloneVolume), observeVolume, recordNothing},
+	fleet.VolumeFetch:      {onVolume(hypervisor.Storage.FetchVolume), observeVolume, recordNothing},
 	fleet.VolumeUpload:     {uploadVolume, observeVolume, recordNothing},
 	fleet.VolumeRead:       {readVolume, observeNothing, recordNothing},
 	fleet.UploadOpen:       {openUpload, observeNothing, recordNothing},
-	fleet.VolumeWipe:       {onVolume(hypervisor.Hypervisor.WipeVolume), observeVolume, recordNothing},
-	fleet.VolumeDelete:     {onVolume(hypervisor.Hypervisor.DeleteVolume), observeVolume, forgetHash},
-	fleet.VolumeHash:       {onVolume(hypervisor.Hypervisor.HashVolume), observeVolume, recordNothing},
-	fleet.VolumeCopy:       {onVolume(hypervisor.Hypervisor.CopyVolume), observeVolume, recordNothing},
-	fleet.VolumeConvert:    {onVolume(hypervisor.Hypervisor.ConvertVolume), observeVolume, recordNothing},
-	fleet.VolumeExport:     {onVolume(hypervisor.Hypervisor.ExportVolume), observeVolume, recordNothing},
+	fleet.VolumeWipe:       {onVolume(hypervisor.Storage.WipeVolume), observeVolume, recordNothing},
+	fleet.VolumeDelete:     {onVolume(hypervisor.Storage.DeleteVolume), observeVolume, forgetHash},
+	fleet.VolumeHash:       {onVolume(hypervisor.Storage.HashVolume), observeVolume, recordNothing},
+	fleet.VolumeCopy:       {onVolume(hypervisor.Storage.CopyVolume), observeVolume, recordNothing},
+	fleet.VolumeConvert:    {onVolume(hypervisor.Storage.ConvertVolume), observeVolume, recordNothing},
+	fleet.VolumeExport:     {onVolume(hypervisor.Storage.ExportVolume), observeVolume, recordNothing},
 	fleet.VolumeSend:       {sendVolume, observeNothing, recordNothing},
 	fleet.VolumeReceive:    {receiveVolume, observeVolume, recordNothing},
 	fleet.VMFreeze:         {onVM(freezeGuest), observeOutcome, recordNothing},
@@ -57,16 +57,16 @@ var handlers = map[fleet.JobKind]handler{
 	fleet.VMExec:           {onVM(runInGuest), observeOutput, recordNothing},
 	fleet.VMTrim:           {byID(hypervisor.Hypervisor.TrimGuest), observeOutcome, recordNothing},
 	fleet.VMMigrate:        {onVM(migrateVM), observeVM, recordMigrated},
-	fleet.VMSnapshot:       {onSnapshots(hypervisor.Hypervisor.TakeSnapshot), observeVM, recordNothing},
-	fleet.VMRevert:         {onSnapshots(hypervisor.Hypervisor.RevertSnapshot), observeVM, recordReverted},
-	fleet.VMSnapshotDelete: {onSnapshots(hypervisor.Hypervisor.DeleteSnapshot), observeVM, recordNothing},
-	fleet.VMConsolidate:    {onSnapshots(hypervisor.Hypervisor.DeleteSnapshot), observeVM, recordNothing},
+	fleet.VMSnapshot:       {onSnapshots(hypervisor.Snapshots.TakeSnapshot), observeVM, recordNothing},
+	fleet.VMRevert:         {onSnapshots(hypervisor.Snapshots.RevertSnapshot), observeVM, recordReverted},
+	fleet.VMSnapshotDelete: {onSnapshots(hypervisor.Snapshots.DeleteSnapshot), observeVM, recordNothing},
+	fleet.VMConsolidate:    {onSnapshots(hypervisor.Snapshots.DeleteSnapshot), observeVM, recordNothing},
 
 	fleet.VMDiskMove: {onVM(moveDisk), observeVM, recordMoved},
 	fleet.VMPlan:     {onVM(planVM), observePlan, recordNothing},
 
-	fleet.SecurityGroupApply:   {onSecurityGroup(hypervisor.Hypervisor.ApplySecurityGroup), observeSecurityGroup, recordNothing},
-	fleet.SecurityGroupRelease: {onSecurityGroup(hypervisor.Hypervisor.ReleaseSecurityGroup), observeSecurityGroup, recordNothing},
+	fleet.SecurityGroupApply:   {onSecurityGroup(hypervisor.Firewall.ApplySecurityGroup), observeSecurityGroup, recordNothing},
+	fleet.SecurityGroupRelease: {onSecurityGroup(hypervisor.Firewall.ReleaseSecurityGroup), observeSecurityGroup, recordNothing},
 }
 
 // handlerOf returns the job's handler. A job of an unknown kind fails, and its failure is reported and recorded like
@@ -100,7 +100,7 @@ func byID(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) f
 }
 
 // onPool returns a handler that calls a hypervisor method with the job's pool.
-func onPool(call func(hypervisor.Hypervisor, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
+func onPool(call func(hypervisor.Storage, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.Pool == nil {
 			return errors.New("the portal sent this work without its pool")

@@ -11,7 +11,7 @@ import (
 
 // onSnapshots returns a job handler for one snapshot method of the hypervisor. It asks the method to stop and does not
 // cancel it: a merge in QEMU would continue without this agent.
-func onSnapshots(call func(hypervisor.Hypervisor, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
+func onSnapshots(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
 	return onVM(func(ctx context.Context, a *Agent, j *job) error {
 		if j.Args.Snapshot == nil {
 			return errors.New("the portal sent this work without its snapshot")

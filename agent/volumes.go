@@ -14,7 +14,7 @@ import (
 
 // onVolume returns a job handler that calls the hypervisor for a volume. It requires the volume's pool, and refuses if
 // VMs or images that must keep the volume hold it. The call may take long, but must report progress.
-func onVolume(call func(hypervisor.Hypervisor, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
+func onVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		ref, ok := j.Subject.Volume()
 		switch {

@@ -1,10 +1,21 @@
 package hypervisor
 
 import (
+	"context"
 	"strings"
 
 	"quantix/internal/fleet"
 )
+
+// Firewall sets up the security groups that filter the traffic of NICs.
+type Firewall interface {
+	// ApplySecurityGroup creates or updates the group on the host; the new rules apply at once to NICs of running
+	// guests in the group.
+	ApplySecurityGroup(ctx context.Context, group fleet.FlatGroup) error
+	// ReleaseSecurityGroup removes the group. It refuses while a NIC of a domain on this host is in it, and does
+	// nothing if the group does not exist.
+	ReleaseSecurityGroup(ctx context.Context, group fleet.FlatGroup) error
+}
 
 // FilterChanged returns the drift text of a network filter that differs from what Quantix defined.
 func FilterChanged(name string) string {

@@ -1,12 +1,50 @@
 package hypervisor
 
 import (
+	"context"
 	"errors"
 	"time"
 
 	"quantix/internal/fleet"
 	"quantix/internal/wire"
 )
+
+// Guests reads and controls the operating systems of running VMs: through the guest agent, by health checks and by the
+// memory balloon.
+type Guests interface {
+	// GuestReadings returns the newest changing values (load, memory, file systems) of guests whose guest agent
+	// answers. VMStatus.Guest has the constant ones. Guests are queried in the background: a guest that hangs or sends
+	// too much delays nothing.
+	GuestReadings(ctx context.Context) ([]GuestReading, error)
+
+	// Commands to the guest agent, each within ctx. They refuse a guest that is off or paused, or whose guest agent
+	// does not answer.
+
+	// FreezeGuest stops all writes to the guest's file systems until ThawGuest. It refuses a guest without file systems
+	// that can be frozen, and does nothing if they are frozen already.
+	FreezeGuest(ctx context.Context, id fleet.VMID) error
+	ThawGuest(ctx context.Context, id fleet.VMID) error // no-op if not frozen or off
+	// SetGuestPassword sets the password of a user in the guest. No error contains the password.
+	SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error
+	SyncGuestTime(ctx context.Context, id fleet.VMID) error // sets the guest's clock to the host's
+	// returns unused blocks of the guest's file systems to the storage
+	TrimGuest(ctx context.Context, id fleet.VMID) error
+	// RunInGuest runs a program once through the guest agent and waits within ctx until it ends, whatever its exit
+	// code. ErrGoesOn means that it is unknown whether the program ran, or how it ended.
+	RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (fleet.GuestOutput, error)
+
+	// CheckGuest runs one health check of a running guest, within ctx. check has its defaults filled in. Network checks
+	// go only to addresses of the VM's own NICs that the host knows from its own DHCP lease or has seen at the NIC: an
+	// address that only the guest reports is not trusted. An error means that the guest fails the check, except for
+	// Unsure and ErrAway. A program of an exec check starts only after the previous one has ended.
+	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (Sign, error)
+
+	// Balloons lists the running guests with a memory minimum, with their current memory. SetBalloon asks such a guest
+	// to shrink or grow to mib MiB, does not wait for it, and leaves the definition alone. It never goes below the
+	// guest's memory minimum, and ignores guests that no longer have one.
+	Balloons(ctx context.Context) ([]Balloon, error)
+	SetBalloon(ctx context.Context, id fleet.VMID, mib int) error
+}
 
 // GuestReading is a reading of a guest and its time.
 type GuestReading struct {

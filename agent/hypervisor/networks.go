@@ -1,11 +1,23 @@
 package hypervisor
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"quantix/internal/fleet"
 )
+
+// Networks sets up the host's virtual networks.
+type Networks interface {
+	// ApplyNetwork defines, starts and autostarts the network, whose libvirt UUID is its id. It refuses a libvirt
+	// network of that name with another UUID, and a definition that somebody edited on the host: the error lists the
+	// differences. A network whose DHCP and DNS server has ended is restarted, unless a domain is connected to it.
+	ApplyNetwork(ctx context.Context, network fleet.Network) error
+	// ReleaseNetwork stops and undefines the network with that UUID, never another one of the same name. It refuses
+	// while a domain on this host, running or not, has a NIC on it.
+	ReleaseNetwork(ctx context.Context, network fleet.Network) error
+}
 
 // Faults of networks, shared by both backends.
 const (

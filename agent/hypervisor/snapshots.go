@@ -1,6 +1,27 @@
 package hypervisor
 
-import "quantix/internal/fleet"
+import (
+	"context"
+
+	"quantix/internal/fleet"
+)
+
+// Snapshots takes, reverts and deletes snapshots of VMs.
+type Snapshots interface {
+	// TakeSnapshot saves the VM's current state as the order says: its disks, the firmware's variables, the TPM's
+	// state, and with Order.Memory the memory of a running guest, which continues afterwards. A failure leaves the VM
+	// as it was. TakeSnapshot, RevertSnapshot and DeleteSnapshot each run an order once, however often it is repeated
+	// or interrupted. Each first finishes an interrupted order: it rolls back if possible, else forward. They refuse a
+	// VM with snapshots made outside Quantix, or whose disks somebody changed.
+	TakeSnapshot(ctx context.Context, in SnapshotWork) error
+	// RevertSnapshot returns the disks, firmware variables and TPM state to the snapshot. Later changes remain only in
+	// other snapshots. A snapshot with memory resumes the guest from it; else the VM is off, unless Order.Start is set.
+	// The VM's definition stays as the current spec wants it.
+	RevertSnapshot(ctx context.Context, in SnapshotWork) error
+	// DeleteSnapshot marks the snapshot as deleted, and merges the files of deleted snapshots on which exactly one file
+	// is backed, while the guest runs or is off. Without Order.ID it only merges.
+	DeleteSnapshot(ctx context.Context, in SnapshotWork) error
+}
 
 // SnapshotWork is an order for a VM's snapshots.
 type SnapshotWork struct {

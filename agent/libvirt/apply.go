@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplyVM implements agent.Hypervisor. It creates disks first and writes the definition last, so a domain never names
+// ApplyVM implements hypervisor.VMs. It creates disks first and writes the definition last, so a domain never names
 // an incomplete disk. A disk named by the definition therefore exists and is never created again.
 func (b *Backend) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	act := "apply " + in.VM.Name

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Balloons implements agent.Hypervisor.
+// Balloons implements hypervisor.Guests.
 func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err error) {
 	err = b.order(ctx, func(ctx context.Context, c *conn) error {
 		const what = golibvirt.DomainStatsState | golibvirt.DomainStatsBalloon
@@ -65,7 +65,7 @@ func (d *domain) left() int {
 	return 0
 }
 
-// SetBalloon implements agent.Hypervisor.
+// SetBalloon implements hypervisor.Guests.
 func (b *Backend) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 	return b.onVM(ctx, id, "set the balloon of", func(l *golibvirt.Libvirt, s sighted) error {
 		if s.minMiB() == 0 || mib < s.minMiB() {

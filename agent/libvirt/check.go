@@ -22,7 +22,7 @@ import (
 // maxScreenshot bounds the bytes read of one screenshot.
 const maxScreenshot = 64 << 20
 
-// CheckGuest implements agent.Hypervisor. It changes nothing and wakes no subscriber.
+// CheckGuest implements hypervisor.Guests. It changes nothing and wakes no subscriber.
 func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.Sign, error) {
 	ctx, cancel := b.alive(ctx)
 	defer cancel()

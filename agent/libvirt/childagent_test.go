@@ -39,7 +39,7 @@ type childOrder struct {
 	Source *fleet.Pool
 	Name   string
 	Volume *fleet.VolumeOrder
-	File   string // as agent.VolumeWork.Made
+	File   string // as hypervisor.VolumeWork.Made
 }
 
 // Prefixes of the lines that the child writes. It waits for an answer to the first three.

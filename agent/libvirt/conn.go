@@ -44,7 +44,7 @@ type dialer struct{ net.Conn }
 
 func (d dialer) Dial() (net.Conn, error) { return d.Conn, nil }
 
-// dial opens a connection to qemu:///system at the socket, within callLimit. Its errors wrap agent.ErrAway.
+// dial opens a connection to qemu:///system at the socket, within callLimit. Its errors wrap hypervisor.ErrAway.
 func dial(ctx context.Context, socket string) (*conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

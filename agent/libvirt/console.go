@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Console implements agent.Hypervisor. It dials the VNC endpoint of the running guest's definition: a Unix socket for
+// Console implements hypervisor.VMs. It dials the VNC endpoint of the running guest's definition: a Unix socket for
 // guests of Quantix, possibly a local port for others. go-libvirt's own DomainOpenGraphicsFd does not work.
 func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)

@@ -226,7 +226,7 @@ func (c *cutter) wantFiles(when string, names ...string) {
 	c.t.Helper()
 	var have []string
 	for _, e := range must(os.ReadDir(c.pool.Spec.Path)) {
-		if e.Name() != pooldir.PoolMarker {
+		if e.Name() != pooldir.Marker {
 			have = append(have, e.Name())
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// DeleteVM implements agent.Hypervisor. It removes the definition first, so a domain never names a deleted disk.
+// DeleteVM implements hypervisor.VMs. It removes the definition first, so a domain never names a deleted disk.
 func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error {
 	act := "delete " + vm.Name
 	unlock, err := b.vms.lock(ctx, vm.ID)

@@ -30,7 +30,7 @@ func TestDeleteVMRemovesVirshOverlays(t *testing.T) {
 	entries, err := os.ReadDir(f.pool.Spec.Path)
 	f.ok(err)
 	for _, e := range entries {
-		if e.Name() != pooldir.PoolMarker {
+		if e.Name() != pooldir.Marker {
 			t.Errorf("%s is left", e.Name())
 		}
 	}

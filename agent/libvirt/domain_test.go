@@ -301,7 +301,7 @@ func TestFullPoolIsReportedAsGuestFault(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
-	mark := filepath.Join(f.pool.Spec.Path, pooldir.PoolMarker)
+	mark := filepath.Join(f.pool.Spec.Path, pooldir.Marker)
 	marker, err := os.ReadFile(mark)
 	f.ok(err)
 	run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "none", f.pool.Spec.Path)

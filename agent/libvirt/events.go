@@ -86,7 +86,7 @@ type subscribers struct {
 	all map[chan struct{}]bool
 }
 
-// Changes implements agent.Hypervisor.
+// Changes implements hypervisor.Telemetry.
 func (b *Backend) Changes(ctx context.Context) <-chan struct{} { return b.subscribers.add(ctx) }
 
 func (s *subscribers) add(ctx context.Context) <-chan struct{} {

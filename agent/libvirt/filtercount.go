@@ -25,7 +25,7 @@ const (
 	maxListed      = 64 << 20 // bytes of one program's output
 )
 
-// FilterCounts implements agent.Hypervisor. libvirt implements filters with iptables, ip6tables and ebtables. Its
+// FilterCounts implements hypervisor.Telemetry. libvirt implements filters with iptables, ip6tables and ebtables. Its
 // chains have the name of the NIC's host device, and its rule comments have Quantix's rule IDs. The programs run only
 // if at least one NIC has a filter.
 func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error) {

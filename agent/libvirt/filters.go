@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplySecurityGroup implements agent.Hypervisor. libvirt applies a changed filter to the NICs of running guests by
+// ApplySecurityGroup implements hypervisor.Firewall. libvirt applies a changed filter to the NICs of running guests by
 // itself.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return b.onGroup(ctx, "apply", g, func(ctx context.Context, c *conn) error {
@@ -23,7 +23,7 @@ func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) err
 	})
 }
 
-// ReleaseSecurityGroup implements agent.Hypervisor.
+// ReleaseSecurityGroup implements hypervisor.Firewall.
 func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return b.onGroup(ctx, "release", g, func(ctx context.Context, c *conn) error {
 		all, err := b.inventory(ctx, c)

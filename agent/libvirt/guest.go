@@ -290,7 +290,7 @@ func (g *guests) update(s sighted, change func(*fleet.GuestStatus)) {
 	}
 }
 
-// GuestReadings implements agent.Hypervisor.
+// GuestReadings implements hypervisor.Guests.
 func (b *Backend) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

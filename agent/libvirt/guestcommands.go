@@ -19,7 +19,7 @@ const (
 	guestTrimLimit    = 10 * time.Minute
 )
 
-// FreezeGuest implements agent.Hypervisor.
+// FreezeGuest implements hypervisor.Guests.
 func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 	return b.onGuest(ctx, id, "freeze", func(ask guestAsk, s sighted) error {
 		state, err := askGuest[string](ask, guestWait, "guest-fsfreeze-status", nil)
@@ -38,7 +38,7 @@ func (b *Backend) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// ThawGuest implements agent.Hypervisor.
+// ThawGuest implements hypervisor.Guests.
 func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	err := b.onGuest(ctx, id, "thaw", func(ask guestAsk, s sighted) error {
 		_, err := askGuest[int](ask, guestFreezeLimit, "guest-fsfreeze-thaw", nil)
@@ -54,7 +54,7 @@ func (b *Backend) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	return err
 }
 
-// SetGuestPassword implements agent.Hypervisor.
+// SetGuestPassword implements hypervisor.Guests.
 func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
 	return b.onGuest(ctx, id, "set a password in", func(ask guestAsk, s sighted) error {
 		_, err := askGuest[struct{}](ask, guestCommandLimit, "guest-set-user-password", map[string]any{
@@ -64,7 +64,7 @@ func (b *Backend) SetGuestPassword(ctx context.Context, id fleet.VMID, user, pas
 	})
 }
 
-// SyncGuestTime implements agent.Hypervisor.
+// SyncGuestTime implements hypervisor.Guests.
 func (b *Backend) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
 	return b.onGuest(ctx, id, "set the clock of", func(ask guestAsk, s sighted) error {
 		_, err := askGuest[struct{}](ask, guestCommandLimit, "guest-set-time", map[string]any{"time": time.Now().UnixNano()})
@@ -73,7 +73,7 @@ func (b *Backend) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// TrimGuest implements agent.Hypervisor.
+// TrimGuest implements hypervisor.Guests.
 func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
 	return b.onGuest(ctx, id, "trim", func(ask guestAsk, s sighted) error {
 		_, err := askGuest[struct{}](ask, guestTrimLimit, "guest-fstrim", nil)

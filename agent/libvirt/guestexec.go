@@ -33,7 +33,7 @@ type execEnd struct {
 	ErrMore bool   `json:"err-truncated"`
 }
 
-// RunInGuest implements agent.Hypervisor.
+// RunInGuest implements hypervisor.Guests.
 func (b *Backend) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
 	err = b.onGuest(ctx, id, "run a program in", func(ask guestAsk, _ sighted) error {
 		pid, err := beginInGuest(ask, program)

@@ -215,7 +215,7 @@ func openBench(b *testing.B) hypervisor.Hypervisor {
 // All backends of the tests share one pool book; its pools are in the tests' directories.
 var (
 	book  = must(state.OpenPoolBook(""))
-	roots = pooldir.PoolRoots{Allowed: []string{os.TempDir()}}
+	roots = pooldir.Roots{Allowed: []string{os.TempDir()}}
 )
 
 func open(t *testing.T) hypervisor.Hypervisor {

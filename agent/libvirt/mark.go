@@ -24,7 +24,7 @@ type mark struct {
 	ID         fleet.VMID `xml:"id"`
 	Generation int64      `xml:"generation"`
 	Name       string     `xml:"name"`    // used by older agents: the name after the next stop; empty: no rename
-	Applied    string     `xml:"applied"` // an agent.Applied as JSON; empty: written by an older agent
+	Applied    string     `xml:"applied"` // an hypervisor.Applied as JSON; empty: written by an older agent
 	Mark       string     `xml:"mark"`    // the VM's secret; empty: none yet
 }
 

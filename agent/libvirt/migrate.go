@@ -23,7 +23,7 @@ type coldMigration struct {
 	sent  []volumeFile // the disks' files when they were sent
 }
 
-// MigrateVM implements agent.Hypervisor. It removes the definition last, after all disks have arrived and nobody has
+// MigrateVM implements hypervisor.VMs. It removes the definition last, after all disks have arrived and nobody has
 // written to them. Until then the VM belongs to this host; afterwards nobody can start it here.
 func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	act := "send " + in.VM.Name

@@ -30,7 +30,7 @@ type moving struct {
 // changingOver is the suffix of the copy's recorded file once QEMU was told to pivot to it.
 const changingOver = " changing over"
 
-// MoveDisk implements agent.Hypervisor. It reads the progress from the domain each time, so an interrupted migration
+// MoveDisk implements hypervisor.VMs. It reads the progress from the domain each time, so an interrupted migration
 // of a disk can resume at any point.
 func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	act := "move disk " + in.Order.Disk.Volume
@@ -42,7 +42,7 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	if err != nil {
 		return inAct(act, err)
 	}
-	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.PoolMarker || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
+	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.Marker || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
 		return fleet.Errorf(fleet.Invalid, "%q is no place to move a disk to.", to.volume)
 	}
 	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk })

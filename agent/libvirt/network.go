@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplyNetwork implements agent.Hypervisor.
+// ApplyNetwork implements hypervisor.Networks.
 func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	return b.onNetwork(ctx, "apply", n, func(ctx context.Context, c *conn) error {
 		ref, err := b.definedNetwork(ctx, c, n)
@@ -106,7 +106,7 @@ func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, st
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(state.ref) })
 }
 
-// ReleaseNetwork implements agent.Hypervisor.
+// ReleaseNetwork implements hypervisor.Networks.
 func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return b.onNetwork(ctx, "release", n, func(ctx context.Context, c *conn) error {
 		ref, err := findNetwork(ctx, c, n.ID)

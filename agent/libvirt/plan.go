@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PlanVM implements agent.Hypervisor. It does not wait for a running job of the VM; it reads the current state.
+// PlanVM implements hypervisor.VMs. It does not wait for a running job of the VM; it reads the current state.
 func (b *Backend) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after string, err error) {
 	err = b.order(ctx, func(ctx context.Context, c *conn) error {
 		a := applying{Backend: b, c: c, in: in}

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplyPool implements agent.Hypervisor.
+// ApplyPool implements hypervisor.Storage.
 func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "apply", pool, func(ctx context.Context, c *conn) error {
 		record, known := b.pools.book.Of(pool)
@@ -37,7 +37,7 @@ func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-// ReleasePool implements agent.Hypervisor. The marker is removed, but stays on a pool that other hosts share.
+// ReleasePool implements hypervisor.Storage. The marker is removed, but stays on a pool that other hosts share.
 func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "release", pool, func(ctx context.Context, c *conn) error {
 		ref, x, err := findPool(ctx, c, pool.Name)

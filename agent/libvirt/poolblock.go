@@ -237,7 +237,7 @@ func secretXML(p fleet.Pool) libvirtxml.Secret {
 	}
 }
 
-// SetPoolSecret implements agent.Hypervisor. libvirt never returns a private secret. The secret survives restarts,
+// SetPoolSecret implements hypervisor.Storage. libvirt never returns a private secret. The secret survives restarts,
 // because guests with autostart need it.
 func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
 	kind := poolSources[p.Spec.Kind].secret

@@ -41,7 +41,7 @@ func TestReleaseRestoresPreexistingPool(t *testing.T) {
 			virsh(t, "destroy", "on-"+p.Name)
 			virsh(t, "start", "on-"+p.Name)
 		}
-		if _, err := os.Lstat(filepath.Join(p.Spec.Path, pooldir.PoolMarker)); !os.IsNotExist(err) {
+		if _, err := os.Lstat(filepath.Join(p.Spec.Path, pooldir.Marker)); !os.IsNotExist(err) {
 			t.Errorf("the marker: %v", err)
 		}
 	}

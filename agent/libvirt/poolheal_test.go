@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func marker(p fleet.Pool) string { return filepath.Join(p.Spec.Path, pooldir.PoolMarker) }
+func marker(p fleet.Pool) string { return filepath.Join(p.Spec.Path, pooldir.Marker) }
 
 func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.PoolStatus) bool) {
 	t.Helper()
@@ -140,7 +140,7 @@ func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	}
 	fresh, err := state.OpenPoolBook(t.TempDir())
 	f.ok(err)
-	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: pooldir.PoolRoots{}, Book: fresh})
+	b, err := libvirt.Open(t.Context(), libvirt.Options{Roots: pooldir.Roots{}, Book: fresh})
 	f.ok(err)
 	t.Cleanup(func() { b.Close() })
 	waitPool(t, b, f.pool, "active", isActive)

@@ -29,7 +29,7 @@ const (
 // poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage. So
 // hanging storage also blocks every call for that pool, and the list of all pools.
 type poolWatches struct {
-	roots  pooldir.PoolRoots
+	roots  pooldir.Roots
 	book   *state.PoolBook
 	orders locks[string] // by pool name; held by jobs and by pool checks
 

@@ -17,7 +17,7 @@ const (
 	startWait = 100 * time.Second
 )
 
-// StartVM implements agent.Hypervisor. It first does a rename that waited for the guest to be off. It waits for a start
+// StartVM implements hypervisor.VMs. It first does a rename that waited for the guest to be off. It waits for a start
 // that is already under way, because that start may fail; libvirt finishes the start of a killed agent. A start whose
 // libvirtd was killed never ends.
 func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
@@ -77,7 +77,7 @@ func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, er
 	return underWay, err
 }
 
-// ShutdownVM implements agent.Hypervisor.
+// ShutdownVM implements hypervisor.VMs.
 func (b *Backend) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 	return b.onVM(ctx, id, "shut down", func(l *golibvirt.Libvirt, s sighted) error {
 		if s.live == nil {
@@ -87,7 +87,7 @@ func (b *Backend) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// StopVM implements agent.Hypervisor.
+// StopVM implements hypervisor.VMs.
 func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 	return b.onVM(ctx, id, "force off", func(l *golibvirt.Libvirt, s sighted) error {
 		if s.live == nil {
@@ -107,17 +107,17 @@ func unlessOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 	return err
 }
 
-// RebootVM implements agent.Hypervisor.
+// RebootVM implements hypervisor.VMs.
 func (b *Backend) RebootVM(ctx context.Context, id fleet.VMID) error {
 	return b.onRunning(ctx, id, "reboot", func(l *golibvirt.Libvirt, s sighted) error { return l.DomainReboot(s.ref, 0) })
 }
 
-// ResetVM implements agent.Hypervisor.
+// ResetVM implements hypervisor.VMs.
 func (b *Backend) ResetVM(ctx context.Context, id fleet.VMID) error {
 	return b.onRunning(ctx, id, "reset", func(l *golibvirt.Libvirt, s sighted) error { return l.DomainReset(s.ref, 0) })
 }
 
-// PauseVM implements agent.Hypervisor.
+// PauseVM implements hypervisor.VMs.
 func (b *Backend) PauseVM(ctx context.Context, id fleet.VMID) error {
 	return b.onRunning(ctx, id, "pause", func(l *golibvirt.Libvirt, s sighted) error {
 		if golibvirt.DomainState(s.state) == golibvirt.DomainPaused {
@@ -127,7 +127,7 @@ func (b *Backend) PauseVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// ResumeVM implements agent.Hypervisor.
+// ResumeVM implements hypervisor.VMs.
 func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
 	return b.onRunning(ctx, id, "resume", func(l *golibvirt.Libvirt, s sighted) error {
 		switch golibvirt.DomainState(s.state) {

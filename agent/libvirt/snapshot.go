@@ -18,7 +18,7 @@ import (
 // snapshotLimit limits the time to read domains and networks; hundreds of them take less than a second.
 const snapshotLimit = 8 * time.Second
 
-// Snapshot implements agent.Hypervisor. If libvirtd does not answer, it returns the last known state with the host
+// Snapshot implements hypervisor.Telemetry. If libvirtd does not answer, it returns the last known state with the host
 // disconnected, because the portal takes a missing object for a deleted one.
 func (b *Backend) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	state, err := b.snapshot(ctx, on)
@@ -93,7 +93,7 @@ func (b *Backend) versionSeen() string {
 	return b.version
 }
 
-// VM implements agent.Hypervisor.
+// VM implements hypervisor.VMs.
 func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()

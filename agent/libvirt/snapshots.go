@@ -22,17 +22,17 @@ type snapshotJob struct {
 	tree *hypervisor.SnapTree
 }
 
-// TakeSnapshot implements agent.Hypervisor.
+// TakeSnapshot implements hypervisor.Snapshots.
 func (b *Backend) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	return b.onSnapshots(ctx, "take a snapshot of "+in.VM.Name, in, (*snapshotJob).take)
 }
 
-// RevertSnapshot implements agent.Hypervisor.
+// RevertSnapshot implements hypervisor.Snapshots.
 func (b *Backend) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	return b.onSnapshots(ctx, "bring "+in.VM.Name+" back to a snapshot", in, (*snapshotJob).revert)
 }
 
-// DeleteSnapshot implements agent.Hypervisor.
+// DeleteSnapshot implements hypervisor.Snapshots.
 func (b *Backend) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapshotJob).deleteSnapshot)
 }

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ConvertVolume implements agent.Hypervisor. qemu-img reads the source as the user nobody, through a file descriptor
+// ConvertVolume implements hypervisor.Storage. qemu-img reads the source as the user nobody, through a file descriptor
 // and with a fixed format, so it cannot open files that the source names.
 func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "convert", in, (*working).filesAlone, func(ctx context.Context, w *working) error {

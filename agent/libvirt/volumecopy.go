@@ -21,10 +21,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HashVolume implements agent.Hypervisor. Others may read the file at the same time.
+// HashVolume implements hypervisor.Storage. Others may read the file at the same time.
 func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "verify volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.PoolMarker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -158,7 +158,7 @@ func (w *working) refuseRunning(ctx context.Context, p place, id fileID) error {
 	return nil
 }
 
-// CopyVolume implements agent.Hypervisor.
+// CopyVolume implements hypervisor.Storage.
 func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "copy", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/ovf"
 )
 
-// ExportVolume implements agent.Hypervisor. The archive is written under the unfinished name, its head last. Each disk
-// is first packed into a file without a name, so that an interrupted export leaves no file behind.
+// ExportVolume implements hypervisor.Storage. The archive is written under the unfinished name, its head last. Each
+// disk is first packed into a file without a name, so that an interrupted export leaves no file behind.
 func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "export", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		e := in.Order.Export

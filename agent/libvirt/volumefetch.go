@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FetchVolume implements agent.Hypervisor. The agent itself downloads into the file; libvirt lists it once it is
+// FetchVolume implements hypervisor.Storage. The agent itself downloads into the file; libvirt lists it once it is
 // complete.
 func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "download", in, (*working).filesAlone, func(ctx context.Context, w *working) error {

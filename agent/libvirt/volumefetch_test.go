@@ -22,7 +22,7 @@ import (
 func (f fixture) poolFiles() (names []string) {
 	f.t.Helper()
 	for _, e := range must(os.ReadDir(f.pool.Spec.Path)) {
-		if e.Name() != pooldir.PoolMarker {
+		if e.Name() != pooldir.Marker {
 			names = append(names, e.Name())
 		}
 	}

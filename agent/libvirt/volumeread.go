@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ReadVolume implements agent.Hypervisor. Others may read the file at the same time. The last bytes are sent only after
-// a final check that the file has not changed.
+// ReadVolume implements hypervisor.Storage. Others may read the file at the same time. The last bytes are sent only
+// after a final check that the file has not changed.
 func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	act := "send volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.PoolMarker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})

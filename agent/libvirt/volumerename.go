@@ -13,11 +13,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RenameVolume implements agent.Hypervisor. libvirt cannot rename volumes, but those of file pools are files.
+// RenameVolume implements hypervisor.Storage. libvirt cannot rename volumes, but those of file pools are files.
 func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "rename", in, (*working).noRename, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
-		if !fleet.IsVolumeName(from.volume) || from.volume == pooldir.PoolMarker || from.volume == w.volume {
+		if !fleet.IsVolumeName(from.volume) || from.volume == pooldir.Marker || from.volume == w.volume {
 			return fleet.Errorf(fleet.Invalid, "%q is no volume to rename.", in.Order.Source)
 		}
 		unlock, err := b.volumeLocks.alone(ctx, from.path())

@@ -12,10 +12,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SendVolume implements agent.Hypervisor. Others may read the file at the same time.
+// SendVolume implements hypervisor.Storage. Others may read the file at the same time.
 func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "send volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.PoolMarker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -88,7 +88,7 @@ func (w *working) failIfChanged(before volumeFile, pieces transfer.Pieces) trans
 	}
 }
 
-// ReceiveVolume implements agent.Hypervisor.
+// ReceiveVolume implements hypervisor.Storage.
 func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "receive", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		there, err := w.alreadyMade(ctx)

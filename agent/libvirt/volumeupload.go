@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UploadVolume implements agent.Hypervisor. An interrupted upload keeps its data under the unfinished name; a refused
+// UploadVolume implements hypervisor.Storage. An interrupted upload keeps its data under the unfinished name; a refused
 // upload leaves no file.
 func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "upload", in, (*working).filesAlone, func(ctx context.Context, w *working) error {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// WipeVolume implements agent.Hypervisor. It writes zeros over all of the file's data, including qcow2 metadata, and
+// WipeVolume implements hypervisor.Storage. It writes zeros over all of the file's data, including qcow2 metadata, and
 // then creates an empty qcow2 volume again. It ends as soon as ctx does; the data overwritten until then is lost.
 func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {

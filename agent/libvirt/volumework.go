@@ -35,7 +35,7 @@ type working struct {
 // block does the job for volumes of block pools, do for files.
 func (b *Backend) onVolume(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*working, context.Context) error, do func(context.Context, *working) error) error {
 	act := verb + " volume " + in.Name
-	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.PoolMarker {
+	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
 		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
@@ -126,7 +126,7 @@ func (b *Backend) volumeChanged(p fleet.Pool) {
 	b.files.bases.expire(p.Spec.Path)
 }
 
-// CreateVolume implements agent.Hypervisor.
+// CreateVolume implements hypervisor.Storage.
 func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "create", in, (*working).createBlock, func(ctx context.Context, w *working) error {
 		n := newVolume{format: in.Order.Format, size: in.Order.SizeBytes, full: in.Order.Full}
@@ -158,7 +158,7 @@ func (w *working) define(ctx context.Context, n newVolume) error {
 	})
 }
 
-// CloneVolume implements agent.Hypervisor.
+// CloneVolume implements hypervisor.Storage.
 func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "clone", in, (*working).cloneBlock, func(ctx context.Context, w *working) error {
 		if !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name {
@@ -260,7 +260,7 @@ func (w *working) tidy(ctx context.Context) {
 	}
 }
 
-// GrowVolume implements agent.Hypervisor.
+// GrowVolume implements hypervisor.Storage.
 func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "grow", in, (*working).growBlockVolume, func(ctx context.Context, w *working) error {
 		f, err := w.volumeFile(ctx, w.c, w.place)
@@ -295,7 +295,7 @@ func checkGrows(volume string, h header) error {
 	return nil
 }
 
-// DeleteVolume implements agent.Hypervisor.
+// DeleteVolume implements hypervisor.Storage.
 func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "delete", in, (*working).deleteBlock, func(ctx context.Context, w *working) error {
 		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(w.path()) })

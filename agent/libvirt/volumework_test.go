@@ -219,7 +219,7 @@ func TestFullPoolKeepsNoPartialVolume(t *testing.T) {
 	entries, err := os.ReadDir(small.pool.Spec.Path)
 	f.ok(err)
 	for _, e := range entries {
-		if e.Name() != "big.raw" && e.Name() != pooldir.PoolMarker {
+		if e.Name() != "big.raw" && e.Name() != pooldir.Marker {
 			t.Errorf("%s is left", e.Name())
 		}
 	}
@@ -347,7 +347,7 @@ func TestFailedVolumeJobLeavesNoFile(t *testing.T) {
 	entries, err := os.ReadDir(f.pool.Spec.Path)
 	f.ok(err)
 	for _, e := range entries {
-		if e.Name() != "busy.raw" && e.Name() != pooldir.PoolMarker {
+		if e.Name() != "busy.raw" && e.Name() != pooldir.Marker {
 			t.Errorf("%s is left", e.Name())
 		}
 	}

@@ -40,7 +40,7 @@ func (f *file) whole(p *pool) string {
 	return f.data()
 }
 
-// ConvertVolume implements agent.Hypervisor.
+// ConvertVolume implements hypervisor.Storage.
 func (h *Host) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	of := in.Pool
 	if in.Source != nil {
@@ -103,7 +103,7 @@ func (h *Host) setBytes(ctx context.Context, in hypervisor.VolumeWork, data stri
 	})
 }
 
-// ExportVolume implements agent.Hypervisor. It writes a complete archive.
+// ExportVolume implements hypervisor.Storage. It writes a complete archive.
 func (h *Host) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	e := in.Order.Export
 	if e == nil || len(e.Disks) == 0 || len(e.Disks) != len(e.Appliance.Disks) {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplyVM implements agent.Hypervisor.
+// ApplyVM implements hypervisor.VMs.
 func (h *Host) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	if err := h.enter(ctx); err != nil {
 		return err

@@ -13,7 +13,7 @@ func (g *guest) balloonMiB() int {
 	return min(cmp.Or(g.applied.Spec.Memory.BalloonMiB, g.live.spec.MemoryMiB), g.live.spec.MemoryMiB)
 }
 
-// Balloons implements agent.Hypervisor.
+// Balloons implements hypervisor.Guests.
 func (h *Host) Balloons(ctx context.Context) (out []hypervisor.Balloon, err error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (h *Host) Balloons(ctx context.Context) (out []hypervisor.Balloon, err erro
 	return out, nil
 }
 
-// SetBalloon implements agent.Hypervisor. The guest reacts at once.
+// SetBalloon implements hypervisor.Guests. The guest reacts at once.
 func (h *Host) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 	if err := h.enter(ctx); err != nil {
 		return err

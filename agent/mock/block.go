@@ -13,7 +13,7 @@ import (
 // does not answer.
 const wrongUser = "wrong"
 
-// SetPoolSecret implements agent.Hypervisor.
+// SetPoolSecret implements hypervisor.Storage.
 func (h *Host) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
 	if err := h.enter(ctx); err != nil {
 		return err

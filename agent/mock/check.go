@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CheckGuest implements agent.Hypervisor. All ports of a guest accept connections and speak HTTP, unless the guest is
+// CheckGuest implements hypervisor.Guests. All ports of a guest accept connections and speak HTTP, unless the guest is
 // sick.
 func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.Sign, error) {
 	if err := h.enter(ctx); err != nil {

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// DeleteVM implements agent.Hypervisor.
+// DeleteVM implements hypervisor.VMs.
 func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, disks bool) error {
 	if err := h.enter(ctx); err != nil {
 		return err

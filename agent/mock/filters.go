@@ -15,7 +15,7 @@ import (
 // NoFilter in a security group's name makes its apply fail, as on a host without ebtables.
 const NoFilter = "no-filter"
 
-// ApplySecurityGroup implements agent.Hypervisor.
+// ApplySecurityGroup implements hypervisor.Firewall.
 func (h *Host) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (h *Host) rewriteFilters(in hypervisor.Apply, was []fleet.NIC) {
 	}
 }
 
-// ReleaseSecurityGroup implements agent.Hypervisor.
+// ReleaseSecurityGroup implements hypervisor.Firewall.
 func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -86,8 +86,8 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 	return nil
 }
 
-// FilterCounts implements agent.Hypervisor. Each rule accepts a packet per second, and one packet in five seconds is
-// dropped.
+// FilterCounts implements hypervisor.Telemetry. Each rule accepts a packet per second, and one packet in five seconds
+// is dropped.
 func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err

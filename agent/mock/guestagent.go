@@ -26,7 +26,7 @@ func (g *guest) agentStatus() *fleet.GuestStatus {
 	}
 }
 
-// GuestReadings implements agent.Hypervisor. A guest's file system fills slowly and is then emptied.
+// GuestReadings implements hypervisor.Guests. A guest's file system fills slowly and is then emptied.
 func (h *Host) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (h *Host) GuestReadings(ctx context.Context) ([]hypervisor.GuestReading, er
 	return out, nil
 }
 
-// FreezeGuest implements agent.Hypervisor.
+// FreezeGuest implements hypervisor.Guests.
 func (h *Host) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 	return h.toGuest(ctx, id, func(g *guest) error {
 		if len(g.live.spec.Disks) == 0 {
@@ -65,7 +65,7 @@ func (h *Host) FreezeGuest(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// ThawGuest implements agent.Hypervisor.
+// ThawGuest implements hypervisor.Guests.
 func (h *Host) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	if g, on, err := h.look(id); err != nil || !on || g.power == fleet.Stopped {
 		return err
@@ -76,7 +76,7 @@ func (h *Host) ThawGuest(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// SetGuestPassword implements agent.Hypervisor.
+// SetGuestPassword implements hypervisor.Guests.
 func (h *Host) SetGuestPassword(ctx context.Context, id fleet.VMID, user, password string) error {
 	return h.toGuest(ctx, id, func(g *guest) error {
 		g.passwords = maps.Clone(g.passwords)
@@ -88,12 +88,12 @@ func (h *Host) SetGuestPassword(ctx context.Context, id fleet.VMID, user, passwo
 	})
 }
 
-// SyncGuestTime implements agent.Hypervisor.
+// SyncGuestTime implements hypervisor.Guests.
 func (h *Host) SyncGuestTime(ctx context.Context, id fleet.VMID) error {
 	return h.toGuest(ctx, id, func(*guest) error { return nil })
 }
 
-// TrimGuest implements agent.Hypervisor.
+// TrimGuest implements hypervisor.Guests.
 func (h *Host) TrimGuest(ctx context.Context, id fleet.VMID) error {
 	return h.toGuest(ctx, id, func(*guest) error { return nil })
 }

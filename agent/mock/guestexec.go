@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RunInGuest implements agent.Hypervisor. A guest knows few programs: echo, false, sleep, which outlasts all waits, and
-// others that only print that they ran.
+// RunInGuest implements hypervisor.Guests. A guest knows few programs: echo, false, sleep, which outlasts all waits,
+// and others that only print that they ran.
 func (h *Host) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
 	err = h.toGuest(ctx, id, func(g *guest) error {
 		if misbehaves(g.name, NoExec) {

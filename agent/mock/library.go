@@ -82,7 +82,7 @@ func (f *file) checkSelfContained() error {
 	return nil
 }
 
-// HashVolume implements agent.Hypervisor.
+// HashVolume implements hypervisor.Storage.
 func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	look := func(sum *hypervisor.Hashed) func(*pool, *file) error {
 		return func(p *pool, f *file) error {
@@ -121,7 +121,7 @@ func (h *Host) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return nil
 }
 
-// CopyVolume implements agent.Hypervisor.
+// CopyVolume implements hypervisor.Storage.
 func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	of := in.Pool
 	if in.Source != nil {

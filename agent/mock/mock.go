@@ -37,10 +37,10 @@ type Options struct {
 	Found  []string          // names of running domains without Quantix metadata
 	Images []fleet.Volume    // initial volumes of a new pool; the pool sets Path
 	Shared *Storage          // storage shared by several hosts; nil: local storage only
-	Roots  pooldir.PoolRoots // where pools are allowed; empty: in /srv and /mnt
+	Roots  pooldir.Roots // where pools are allowed; empty: in /srv and /mnt
 }
 
-// Host is a simulated host. It implements agent.Hypervisor; its guests outlive Close.
+// Host is a simulated host. It implements hypervisor.Hypervisor; its guests outlive Close.
 type Host struct {
 	opts Options
 	inv  fleet.Inventory
@@ -171,7 +171,7 @@ func (h *Host) step(ctx context.Context, parts float64) error {
 	}
 }
 
-// Changes implements agent.Hypervisor.
+// Changes implements hypervisor.Telemetry.
 func (h *Host) Changes(ctx context.Context) <-chan struct{} {
 	ch := make(chan struct{}, 1)
 	h.mu.Lock()
@@ -195,7 +195,7 @@ func (h *Host) notify() {
 	}
 }
 
-// Snapshot implements agent.Hypervisor.
+// Snapshot implements hypervisor.Telemetry.
 func (h *Host) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	err := h.enter(ctx)
 	if err != nil && !errors.Is(err, errGone) {
@@ -240,7 +240,7 @@ func fixedNetworks() []wire.NetworkReport {
 
 const fixedNetwork = fleet.NetworkID("00000000-0000-4000-8000-00000000aaaa")
 
-// Close implements agent.Hypervisor. The simulated host continues.
+// Close implements hypervisor.Hypervisor. The simulated host continues.
 func (h *Host) Close() error { return nil }
 
 // find returns the VM of a call, and refuses an unmanaged one. h.mu must be held.

@@ -17,7 +17,7 @@ const FailMove = "fail-move"
 // moveSteps is the number of steps of a copy, each a fraction of Delay.
 const moveSteps = 10
 
-// MoveDisk implements agent.Hypervisor.
+// MoveDisk implements hypervisor.VMs.
 func (h *Host) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	if err := h.enter(ctx); err != nil {
 		return err

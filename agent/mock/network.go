@@ -62,7 +62,7 @@ func (n *network) wire(st *fleet.NetworkStatus) {
 	}
 }
 
-// ApplyNetwork implements agent.Hypervisor.
+// ApplyNetwork implements hypervisor.Networks.
 func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	return nil
 }
 
-// ReleaseNetwork implements agent.Hypervisor.
+// ReleaseNetwork implements hypervisor.Networks.
 func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	if err := h.enter(ctx); err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PlanVM implements agent.Hypervisor.
+// PlanVM implements hypervisor.VMs.
 func (h *Host) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after string, err error) {
 	if err := h.enter(ctx); err != nil {
 		return "", "", err

@@ -17,7 +17,7 @@ const (
 	FailMerge    = "fail-merge"    // the pool runs full during a merge
 )
 
-// TakeSnapshot implements agent.Hypervisor.
+// TakeSnapshot implements hypervisor.Snapshots.
 func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	return h.onSnapshots(ctx, in, 1, func(g *guest, t *hypervisor.SnapTree) error {
 		switch {
@@ -52,7 +52,7 @@ func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) err
 	})
 }
 
-// RevertSnapshot implements agent.Hypervisor.
+// RevertSnapshot implements hypervisor.Snapshots.
 func (h *Host) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	return h.onSnapshots(ctx, in, 2, func(g *guest, t *hypervisor.SnapTree) error {
 		node := t.Node(in.Order.ID)
@@ -86,7 +86,7 @@ func (h *Host) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 	})
 }
 
-// DeleteSnapshot implements agent.Hypervisor.
+// DeleteSnapshot implements hypervisor.Snapshots.
 func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
 	id := in.Order.ID
 	err := h.onSnapshots(ctx, in, 0.2, func(_ *guest, t *hypervisor.SnapTree) error {

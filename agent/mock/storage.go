@@ -83,7 +83,7 @@ func (s *Storage) at(source string, first []fleet.Volume) *directory {
 	return d
 }
 
-// ApplyPool implements agent.Hypervisor.
+// ApplyPool implements hypervisor.Storage.
 func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (h *Host) mount(ctx context.Context, s fleet.PoolSpec) error {
 	return h.step(ctx, 0.5)
 }
 
-// ReleasePool implements agent.Hypervisor.
+// ReleasePool implements hypervisor.Storage.
 func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 	if err := h.enter(ctx); err != nil {
 		return err

@@ -63,7 +63,7 @@ func (s *sink) Writeback(int64, int64) {}
 
 func (s *sink) Sync() error { return nil }
 
-// SendVolume implements agent.Hypervisor.
+// SendVolume implements hypervisor.Storage.
 func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	var pieces transfer.Pieces
 	var size int64
@@ -88,7 +88,7 @@ func (h *Host) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return in.Hashed(sum)
 }
 
-// ReceiveVolume implements agent.Hypervisor.
+// ReceiveVolume implements hypervisor.Storage.
 func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	made := false
 	err := h.onVolume(ctx, in, func(_ *pool, f *file) error {
@@ -135,7 +135,7 @@ func (h *Host) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	return in.Hashed(sum)
 }
 
-// MigrateVM implements agent.Hypervisor.
+// MigrateVM implements hypervisor.VMs.
 func (h *Host) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	if err := h.enter(ctx); err != nil {
 		return err

@@ -49,7 +49,7 @@ func (s *sent) Size() int64 { return s.size }
 // Keep implements upload.File.
 func (s *sent) Keep() error { return nil }
 
-// UploadVolume implements agent.Hypervisor.
+// UploadVolume implements hypervisor.Storage.
 func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	o := in.Order
 	algorithm, want, known := fleet.ParseChecksum(o.Checksum)

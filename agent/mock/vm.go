@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// VM implements agent.Hypervisor.
+// VM implements hypervisor.VMs.
 func (h *Host) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {
 	if err := h.enter(ctx); err != nil {
 		return fleet.VMStatus{}, 0, err
@@ -26,7 +26,7 @@ func (h *Host) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, er
 	return h.status(g), g.generation, nil
 }
 
-// MarkVM implements agent.Hypervisor.
+// MarkVM implements hypervisor.VMs.
 func (h *Host) MarkVM(ctx context.Context, id fleet.VMID, mark string) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -37,7 +37,7 @@ func (h *Host) MarkVM(ctx context.Context, id fleet.VMID, mark string) error {
 	})
 }
 
-// Meters implements agent.Hypervisor.
+// Meters implements hypervisor.Telemetry.
 func (h *Host) Meters(ctx context.Context) ([]wire.Meter, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (h *Host) Meters(ctx context.Context) ([]wire.Meter, error) {
 	return out, nil
 }
 
-// StartVM implements agent.Hypervisor.
+// StartVM implements hypervisor.VMs.
 func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -128,7 +128,7 @@ func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
 	return nil
 }
 
-// ShutdownVM implements agent.Hypervisor. The guest powers off after a Delay.
+// ShutdownVM implements hypervisor.VMs. The guest powers off after a Delay.
 func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -167,7 +167,7 @@ func (h *Host) GoesOff(id fleet.VMID, crashes bool) {
 	h.notify()
 }
 
-// StopVM implements agent.Hypervisor.
+// StopVM implements hypervisor.VMs.
 func (h *Host) StopVM(ctx context.Context, id fleet.VMID) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -181,10 +181,10 @@ func (h *Host) StopVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// RebootVM implements agent.Hypervisor.
+// RebootVM implements hypervisor.VMs.
 func (h *Host) RebootVM(ctx context.Context, id fleet.VMID) error { return h.restart(ctx, id) }
 
-// ResetVM implements agent.Hypervisor.
+// ResetVM implements hypervisor.VMs.
 func (h *Host) ResetVM(ctx context.Context, id fleet.VMID) error { return h.restart(ctx, id) }
 
 // restart shows a fresh screen: nothing else of a reboot is visible from outside.
@@ -192,12 +192,12 @@ func (h *Host) restart(ctx context.Context, id fleet.VMID) error {
 	return h.running(ctx, id, func(g *guest) { g.screen.boot() })
 }
 
-// PauseVM implements agent.Hypervisor.
+// PauseVM implements hypervisor.VMs.
 func (h *Host) PauseVM(ctx context.Context, id fleet.VMID) error {
 	return h.running(ctx, id, func(g *guest) { g.power = fleet.Paused })
 }
 
-// ResumeVM implements agent.Hypervisor.
+// ResumeVM implements hypervisor.VMs.
 func (h *Host) ResumeVM(ctx context.Context, id fleet.VMID) error {
 	return h.running(ctx, id, func(g *guest) {
 		g.power = fleet.Running
@@ -218,7 +218,7 @@ func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error
 	})
 }
 
-// Console implements agent.Hypervisor: a real RFB server with a text screen that echoes keys.
+// Console implements hypervisor.VMs: a real RFB server with a text screen that echoes keys.
 func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err

@@ -53,7 +53,7 @@ func (h *Host) onVolume(ctx context.Context, in hypervisor.VolumeWork, do func(*
 	return do(p, f)
 }
 
-// CreateVolume implements agent.Hypervisor.
+// CreateVolume implements hypervisor.Storage.
 func (h *Host) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	o := in.Order
 	if o.Format != "qcow2" && o.Format != "raw" || o.SizeBytes <= 0 {
@@ -77,7 +77,7 @@ func (h *Host) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	})
 }
 
-// CloneVolume implements agent.Hypervisor.
+// CloneVolume implements hypervisor.Storage.
 func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.makeVolume(ctx, in, func(p *pool) (fleet.Volume, error) {
 		from, ok := p.dir.files[in.Order.Source]
@@ -110,7 +110,7 @@ const (
 
 const fetchedBytes = 600 << 20
 
-// FetchVolume implements agent.Hypervisor.
+// FetchVolume implements hypervisor.Storage.
 func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	if _, _, known := fleet.ParseChecksum(in.Order.Checksum); !known {
 		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", in.Order.Checksum)
@@ -229,7 +229,7 @@ func (h *Host) sharing(p *pool) []*Host {
 	return []*Host{h}
 }
 
-// GrowVolume implements agent.Hypervisor.
+// GrowVolume implements hypervisor.Storage.
 func (h *Host) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.onVolume(ctx, in, func(p *pool, f *file) error {
 		switch {
@@ -250,7 +250,7 @@ func (h *Host) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	})
 }
 
-// RenameVolume implements agent.Hypervisor.
+// RenameVolume implements hypervisor.Storage.
 func (h *Host) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.onVolume(ctx, in, func(p *pool, there *file) error {
 		from, ok := p.dir.files[in.Order.Source]
@@ -284,7 +284,7 @@ func (h *Host) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	})
 }
 
-// ReadVolume implements agent.Hypervisor. It sends the text that represents the volume's data.
+// ReadVolume implements hypervisor.Storage. It sends the text that represents the volume's data.
 func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	var data string
 	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
@@ -312,7 +312,7 @@ func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func
 	return held.Flush()
 }
 
-// WipeVolume implements agent.Hypervisor.
+// WipeVolume implements hypervisor.Storage.
 func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // refusals come at once
 		if f == nil {
@@ -347,7 +347,7 @@ func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	})
 }
 
-// DeleteVolume implements agent.Hypervisor.
+// DeleteVolume implements hypervisor.Storage.
 func (h *Host) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return h.onVolume(ctx, in, func(p *pool, f *file) error {
 		if f == nil {

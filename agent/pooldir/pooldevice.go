@@ -13,7 +13,7 @@ import (
 
 // CheckDevice refuses a block device that the agent's settings do not allow for pools, and one that is mounted anywhere
 // but at dir: otherwise a compromised portal could have the host's own file systems mounted as pools.
-func (r PoolRoots) CheckDevice(device, dir string) error {
+func (r Roots) CheckDevice(device, dir string) error {
 	if err := r.AllowDevice(device); err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (r PoolRoots) CheckDevice(device, dir string) error {
 }
 
 // AllowDevice refuses a device, or the directory of a volume group, that the agent's settings do not allow for pools.
-func (r PoolRoots) AllowDevice(device string) error {
+func (r Roots) AllowDevice(device string) error {
 	if !anyMatches(r.Devices, device) {
 		return fleet.Errorf(fleet.Forbidden, "The host refuses the device %s: its agent allows %s for pools. Add the device to poolDevices in the agent's settings.",
 			device, deviceWords(r.Devices))

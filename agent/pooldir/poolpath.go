@@ -1,3 +1,5 @@
+// Package pooldir checks the directories of file pools: where the agent allows them, and whether a directory is still
+// the one that the pool was first used in.
 package pooldir
 
 import (
@@ -11,9 +13,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolRoots are the places where an agent allows pools on its host. The portal's own check is only a convenience: only
+// Roots are the places where an agent allows pools on its host. The portal's own check is only a convenience: only
 // the host can resolve a path.
-type PoolRoots struct {
+type Roots struct {
 	Allowed []string // directories in and below which pools are allowed; empty: nowhere
 	// directories that a pool must not be, contain or lie in, such as the agent's own; overrides Allowed
 	Never   []string
@@ -25,7 +27,7 @@ const maxLinks = 40
 
 // Check resolves the symbolic links of dir as far as it exists, and refuses a result outside the roots. So missing
 // directories are created only below a root.
-func (r PoolRoots) Check(dir string) error {
+func (r Roots) Check(dir string) error {
 	real, err := realPath(dir)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func TestPoolRoots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	roots := pooldir.PoolRoots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Never: []string{at("srv/own/quantix")}}
+	roots := pooldir.Roots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Never: []string{at("srv/own/quantix")}}
 	for p, want := range map[string]string{
 		"srv":                    "keeps its own files", // it contains them
 		"srv/vm":                 "",
@@ -75,7 +75,7 @@ func TestPoolRoots(t *testing.T) {
 	if err := roots.Check("srv/vm"); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("a relative path: %v", err)
 	}
-	if err := (pooldir.PoolRoots{}).Check("/srv/vm"); fleet.CodeOf(err) != fleet.Forbidden {
+	if err := (pooldir.Roots{}).Check("/srv/vm"); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("no roots at all: %v", err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolMarker is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same
+// Marker is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same
 // file. No volume name may begin like it, and lists of volumes leave it out.
-const PoolMarker = ".quantix-pool"
+const Marker = ".quantix-pool"
 
 // Mount describes the mount of a path, as the kernel reports it.
 type Mount struct {
@@ -73,14 +73,14 @@ func SeePlace(dir string) (Sighting, error) {
 }
 
 func readMarker(root *os.Root) (fleet.PoolID, error) {
-	info, err := root.Lstat(PoolMarker)
+	info, err := root.Lstat(Marker)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	f, err := root.OpenFile(PoolMarker, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	f, err := root.OpenFile(Marker, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return "", err
 	}
@@ -99,7 +99,7 @@ func MarkPlace(dir string, id fleet.PoolID) error {
 	if there, err := readMarker(root); err != nil || there != "" {
 		return err
 	}
-	f, err := root.OpenFile(PoolMarker, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+	f, err := root.OpenFile(Marker, os.O_WRONLY|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	if there, err := readMarker(root); err != nil || there != id {
 		return err
 	}
-	return root.Remove(PoolMarker)
+	return root.Remove(Marker)
 }
 
 // mountOf returns the open directory's mount, file system and options; zero values if the kernel does not report them.

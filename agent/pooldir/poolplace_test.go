@@ -108,7 +108,7 @@ func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(secret, filepath.Join(dir, PoolMarker)); err != nil {
+	if err := os.Symlink(secret, filepath.Join(dir, Marker)); err != nil {
 		t.Fatal(err)
 	}
 	if s := see(); s.Marker != "" {
@@ -160,7 +160,7 @@ func TestProbePlace(t *testing.T) {
 	if _, err := ProbePlace(filepath.Join(dir, "gone")); err == nil {
 		t.Error("a directory that is gone was written to")
 	}
-	for name, ours := range map[string]bool{PoolMarker: true, poolProbe + "X": true, "disk.qcow2": false, "quantix-probe-1": false} {
+	for name, ours := range map[string]bool{Marker: true, poolProbe + "X": true, "disk.qcow2": false, "quantix-probe-1": false} {
 		if IsOurs(name) != ours {
 			t.Errorf("that %s is ours is %t", name, !ours)
 		}

@@ -17,7 +17,7 @@ import (
 const poolProbe = ".quantix-probe-"
 
 // IsOurs reports whether a file in a pool's directory is Quantix's own, and so no volume.
-func IsOurs(name string) bool { return name == PoolMarker || strings.HasPrefix(name, poolProbe) }
+func IsOurs(name string) bool { return name == Marker || strings.HasPrefix(name, poolProbe) }
 
 // Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero if it could not
 // be tried.

@@ -32,7 +32,7 @@ func (k RecordedPool) Judge(now Sighting) error {
 	switch {
 	case now.Marker != "" && now.Marker != k.ID:
 		return fleet.Errorf(fleet.Conflict, "The directory %s belongs to another pool (ID %s), as the file %s in it says. Choose another directory; or remove that file, if that pool is gone.",
-			k.Path, clip(string(now.Marker)), PoolMarker)
+			k.Path, clip(string(now.Marker)), Marker)
 	case k.Place == nil || now.Marker == k.ID:
 		return nil
 	case !now.There:
@@ -44,7 +44,7 @@ func (k RecordedPool) Judge(now Sighting) error {
 		return fleet.Errorf(fleet.Conflict, "The file system of %s is not mounted: %s belongs at %s. When it is mounted again, the pool is used again by itself.",
 			k.Path, k.Place.Mount.words(), k.Place.Mount.Point)
 	case k.Place.Marked:
-		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was made in: its marker %s is missing. Bring that directory back, or release the pool.", k.Path, PoolMarker)
+		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was made in: its marker %s is missing. Bring that directory back, or release the pool.", k.Path, Marker)
 	case now.Inode != k.Place.Inode:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was made in. Bring that directory back, or release the pool.", k.Path)
 	}

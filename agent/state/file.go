@@ -1,3 +1,4 @@
+// Package state stores what the agent knows of its host and libvirt does not, in files of the agent's directory.
 package state
 
 import (

@@ -154,7 +154,7 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 
 // openHypervisor opens the configured hypervisor. The mock is used only if the configuration names it.
 func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hypervisor.Hypervisor, error) {
-	roots := pooldir.PoolRoots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
+	roots := pooldir.Roots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
 	if cfg.Hypervisor == "mock" {
 		return mock.New(mock.Options{Roots: roots}), nil
 	}

@@ -1,5 +1,5 @@
-// Package conformance is the conformance suite that every agent.Hypervisor must pass. A backend's test fills a Harness
-// for its host and calls Run.
+// Package conformance is the conformance suite that every hypervisor.Hypervisor must pass. A backend's test fills a
+// Harness for its host and calls Run.
 package conformance
 
 import (

@@ -115,7 +115,7 @@ func testMoveRefused(t *testing.T, h *host) {
 		}
 		h.refused("move to a name that is taken, "+state, h.MoveDisk(h.ctx, h.move(vm, to)), own)
 		h.wantVolume(to, own, "raw", 1<<20)
-		for _, bad := range []string{"", "..", "a/b", ".hidden", pooldir.PoolMarker} {
+		for _, bad := range []string{"", "..", "a/b", ".hidden", pooldir.Marker} {
 			in := h.move(vm, to)
 			in.Order.To.Volume = bad
 			if err := h.MoveDisk(h.ctx, in); fleet.CodeOf(err) != fleet.Invalid {

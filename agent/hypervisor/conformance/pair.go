@@ -21,7 +21,7 @@ type Pair struct {
 	Migrate func(t *testing.T, id fleet.VMID, from, to int, leave bool)
 }
 
-// RunPair tests what agent.Hypervisor guarantees for one VM known to two hosts.
+// RunPair tests what hypervisor.Hypervisor guarantees for one VM known to two hosts.
 func RunPair(t *testing.T, p Pair) {
 	for _, c := range []struct {
 		name string

@@ -29,7 +29,7 @@ func testRenameVolume(t *testing.T, h *host) {
 	h.refused("over another", h.RenameVolume(h.ctx, rename("new.raw", "new.qcow2")), "new.qcow2")
 	h.wantVolume(p, "new.qcow2", "qcow2", 4<<20)
 	h.wantVolume(p, "new.raw", "raw", 4<<20)
-	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", pooldir.PoolMarker, "new.raw"} {
+	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", pooldir.Marker, "new.raw"} {
 		for _, in := range []hypervisor.VolumeWork{rename(bad, "new.raw"), rename("new.raw", bad)} {
 			if err := h.RenameVolume(h.ctx, in); err == nil {
 				t.Errorf("%q became %q", in.Order.Source, in.Name)

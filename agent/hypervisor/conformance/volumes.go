@@ -96,7 +96,7 @@ func testCreateVolumeOnce(t *testing.T, h *host) {
 
 func testVolumeNames(t *testing.T, h *host) {
 	p := h.pool()
-	for _, bad := range []string{"", ".", "..", "../up", "a/b", ".hidden", pooldir.PoolMarker, strings.Repeat("x", 300), "a\nb"} {
+	for _, bad := range []string{"", ".", "..", "../up", "a/b", ".hidden", pooldir.Marker, strings.Repeat("x", 300), "a\nb"} {
 		in := h.work(p, bad, fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
 		for act, do := range map[string]func() error{
 			"create": func() error { return h.CreateVolume(h.ctx, in) }, "grow": func() error { return h.GrowVolume(h.ctx, in) },

@@ -26,15 +26,15 @@ const (
 
 // shards divide the ordeal. The last shard of a package takes the remaining tests.
 var shards = []shard{
-	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hypervisor|libvirt|mock)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
-	{"cut-off", libvirtPkg, `CutOff|Interrupted|ChangesOver|Pivot|HasLost`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/[^/]+\.go$`, false},
-	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(pool|volume|ceph|iscsi|rename)|fetch|upload|image|transfer|blockdev)|^internal/lab/`, false},
+	{"conformance", libvirtPkg, `^Test(Conformance|Pair)$`, `^agent/(hypervisor|libvirt|mock|pooldir|state)/|^agent/[^/]+\.go$|^internal/(fleet|lab)/`, false},
+	{"cut-off", libvirtPkg, `CutOff|Interrupted|ChangesOver|Pivot|HasLost`, `^agent/libvirt/(faults|cutoff|childagent|wholeagent|snap|move|merge|apply|orphan)|^agent/(hypervisor|state)/|^agent/[^/]+\.go$`, false},
+	{"storage", libvirtPkg, `Pool|NFS|RBD|Gluster|ISCSI|Volume|Wipe|Rename|Storage|Download|Upload`, `^agent/(libvirt/(pool|volume|ceph|iscsi|rename)|pooldir|state|fetch|upload|image|transfer|blockdev)|^internal/lab/`, false},
 	{"networks", libvirtPkg, `Network|SecurityGroup|Spoof|Frames|Firewall|DHCP|PortGroup|Reserved|MTU|Filter`, `^agent/(libvirt/(network|filter|portgroup|reserv)|link)|^internal/lab/`, false},
 	{"guests", libvirtPkg, `.`, `^agent/libvirt/|^internal/lab/`, false},
 	{"lab", labPkg, `.`, `^internal/lab/`, false},
 	{"screens", e2ePkg, `^TestScreenshots$`, `^(web|views|static)/|^internal/(policy|control/query)/`, false},
 	{"lives", e2ePkg, `^TestVMLifecycle|^TestImageCatalog|^TestUploads|^TestDisk|^TestVirsh|^TestVolume`, `^(agent|web|internal/(control|fleet|firstboot|ovf))/`, false},
-	{"storms", e2ePkg, `^TestNoStaleState|^TestTenTabs|^TestFaults|^TestPoolFailure`, `^agent/[^/]+\.go$|^internal/(wire|agentconn|notify|reconcile|control)/|^web/`, false},
+	{"storms", e2ePkg, `^TestNoStaleState|^TestTenTabs|^TestFaults|^TestPoolFailure`, `^agent/((hypervisor|pooldir|state)/)?[^/]+\.go$|^internal/(wire|agentconn|notify|reconcile|control)/|^web/`, false},
 	{"failover", e2ePkg, `Portal|Postgres|Agent|Identity|Lab|Demo|Directory|FailedStarts|Setting|ReadyLine`, `^internal/(cli|config|pglocal|lab|control|notify)/|^db/|^main\.go$`, false},
 	{"between-hosts", e2ePkg, `BetweenHosts|BetweenGuests|^TestNetwork`, `^agent/(link|transfer|libvirt/(network|filter))|^internal/(relay|agentconn|wire)/`, false},
 	{"pages", e2ePkg, `.`, `^(web|views|static)/`, false},
