@@ -36,7 +36,7 @@ const callLimit = 10 * time.Second
 type Options struct {
 	Socket  string            // empty: DefaultSocket
 	Log     *slog.Logger      // nil: slog.Default()
-	Roots   pooldir.Roots // directories that may hold pools
+	Roots   pooldir.Roots     // directories that may hold pools
 	Book    *state.PoolBook   // persisted facts about pools; nil: start empty
 	Filters *state.FilterBook // persisted facts about network filters; nil: start empty
 	Fetch   *fetch.Client     // HTTP client for downloads; nil: a client for public addresses only

@@ -32,12 +32,12 @@ const (
 
 // Options describe a simulated host.
 type Options struct {
-	Name   string            // host name; also the seed of its hardware
-	Delay  time.Duration     // duration of a slow step: a start, a shutdown, a copy; 0: none
-	Found  []string          // names of running domains without Quantix metadata
-	Images []fleet.Volume    // initial volumes of a new pool; the pool sets Path
-	Shared *Storage          // storage shared by several hosts; nil: local storage only
-	Roots  pooldir.Roots // where pools are allowed; empty: in /srv and /mnt
+	Name   string         // host name; also the seed of its hardware
+	Delay  time.Duration  // duration of a slow step: a start, a shutdown, a copy; 0: none
+	Found  []string       // names of running domains without Quantix metadata
+	Images []fleet.Volume // initial volumes of a new pool; the pool sets Path
+	Shared *Storage       // storage shared by several hosts; nil: local storage only
+	Roots  pooldir.Roots  // where pools are allowed; empty: in /srv and /mnt
 }
 
 // Host is a simulated host. It implements hypervisor.Hypervisor; its guests outlive Close.
