@@ -95,8 +95,8 @@ func TabPath(path, tab string) string { return withQuery(path, "tab="+tab) }
 
 // SubjectLink is the address of the object that a task or an audit entry names; empty: the object has no page.
 func SubjectLink(s fleet.Subject) string {
-	noun, id := s.Split()
-	return fleet.ResourceType(noun).Is().At(id)
+	typ, id := s.Split()
+	return fleet.ResourceType(typ).Is().At(id)
 }
 
 func pathOf[I ~string](n fleet.ResourceType, id I, below []string) string {

@@ -34,9 +34,9 @@ type operation struct {
 
 // op returns an operation that answers with status on success. path is relative to apiBase, with {id} for a parameter.
 func op[I, O any](method, path string, right policy.Permission, status int, id, summary string, do call[I, O]) operation {
-	noun, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	typ, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	o := operation{right: right, Operation: huma.Operation{
-		Method: method, Path: apiBase + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{noun}, MaxBodyBytes: apiLimit,
+		Method: method, Path: apiBase + path, OperationID: id, Summary: summary, DefaultStatus: status, Tags: []string{typ}, MaxBodyBytes: apiLimit,
 		Errors: []int{
 			http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound,
 			http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType, http.StatusTooManyRequests,
@@ -88,8 +88,8 @@ type Offered struct {
 	Actions []fleet.ActionState `json:"actions" doc:"What you can ask of it now, and why not"`
 }
 
-func offers(a fleet.Actor, noun string, states []fleet.ActionState) Offered {
-	return Offered{policy.Offer(a, noun, "", states)}
+func offers(a fleet.Actor, typ string, states []fleet.ActionState) Offered {
+	return Offered{policy.Offer(a, typ, "", states)}
 }
 
 // apiRoutes lists the routes of /api/v1 with the permission of each operation.

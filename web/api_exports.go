@@ -25,7 +25,7 @@ type convertVolumeInput struct {
 	VolumePath
 	Body struct {
 		Name       string `json:"name" doc:"Of the qcow2 volume"`
-		Overcommit bool   `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+		Overcommit bool   `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 	}
 }
 

@@ -228,9 +228,9 @@ func TestOpenAPIMatchesGoTypes(t *testing.T) {
 	if len(vm.Required) == 0 || len(doc.Components.Schemas["VMSpec"].Required) != 0 {
 		t.Errorf("required: %v; of a spec, which is also asked for: %v", vm.Required, doc.Components.Schemas["VMSpec"].Required)
 	}
-	for _, noun := range []string{"hosts", "vms", "pools", "networks", "projects", "users", "tasks", "tokens", "join-tokens"} {
-		if doc.Paths["/api/v1/"+noun]["get"] == nil {
-			t.Errorf("no list of %s", noun)
+	for _, typ := range []string{"hosts", "vms", "pools", "networks", "projects", "users", "tasks", "tokens", "join-tokens"} {
+		if doc.Paths["/api/v1/"+typ]["get"] == nil {
+			t.Errorf("no list of %s", typ)
 		}
 	}
 }

@@ -80,7 +80,7 @@ type vmEdit struct {
 	Labels      map[string]string `json:"labels"`
 	Description string            `json:"description"`
 	Spec        fleet.VMSpec      `json:"spec"`
-	Overcommit  bool              `json:"overcommit,omitempty" doc:"Also where the host or a pool would be promised more than it has; of this order, not of the VM"`
+	Overcommit  bool              `json:"overcommit,omitempty" doc:"Allow overcommit of the host and of pools; of this order, not of the VM"`
 }
 
 type updateVMInput struct {

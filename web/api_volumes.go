@@ -42,7 +42,7 @@ type growVolumeInput struct {
 	VolumePath
 	Body struct {
 		SizeBytes  int64 `json:"sizeBytes"`
-		Overcommit bool  `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+		Overcommit bool  `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 	}
 }
 
@@ -55,7 +55,7 @@ type cloneVolumeInput struct {
 	VolumePath
 	Body struct {
 		Name       string `json:"name" doc:"Of the copy"`
-		Overcommit bool   `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+		Overcommit bool   `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 	}
 }
 

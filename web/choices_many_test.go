@@ -39,18 +39,18 @@ func TestChoiceFoundAmongSixHundred(t *testing.T) {
 	ann := p.signedIn("ann", fleet.RoleAdmin)
 	var a answer
 	form := ann.get("/vms/new").is(t, http.StatusOK)
-	for noun, name := range map[string]string{
+	for typ, name := range map[string]string{
 		"projects": "project-%03d", "hosts": "host-%03d", "pools": "pool-%03d · ", "isos": "600 MiB · pool-%03d", "networks": "net-%03d", "images": "of pool-%03d (3 GiB, not verified",
 	} {
-		form.has(t, `hx-get="/choices/`+noun+`"`, fmt.Sprintf(name, 7))
+		form.has(t, `hx-get="/choices/`+typ+`"`, fmt.Sprintf(name, 7))
 		form.lacks(t, fmt.Sprintf(name, 577)) // too many for one select
-		found := ann.get("/choices/"+noun+"?q="+url.QueryEscape(strings.ToUpper(fmt.Sprintf(name, 577))), "HX-Request", "true").is(t, http.StatusOK)
+		found := ann.get("/choices/"+typ+"?q="+url.QueryEscape(strings.ToUpper(fmt.Sprintf(name, 577))), "HX-Request", "true").is(t, http.StatusOK)
 		found.has(t, fmt.Sprintf(name, 577))
 		if n := strings.Count(found.body, "<option"); n > 2 {
-			t.Errorf("%s: %d options fit", noun, n)
+			t.Errorf("%s: %d options fit", typ, n)
 		}
-		if none := ann.get("/choices/"+noun+"?q=%22nobody", "HX-Request", "true").is(t, http.StatusOK); strings.Count(none.body, "<option") != 1 {
-			t.Errorf("%s: nobody fits: %s", noun, none.body)
+		if none := ann.get("/choices/"+typ+"?q=%22nobody", "HX-Request", "true").is(t, http.StatusOK); strings.Count(none.body, "<option") != 1 {
+			t.Errorf("%s: nobody fits: %s", typ, none.body)
 		}
 	}
 	a = ann.get("/vms/new?all=1").is(t, http.StatusOK)
@@ -70,8 +70,8 @@ func TestChoiceFoundAmongSixHundred(t *testing.T) {
 	ann.get("/vms/"+string(vm)+"?tab=configure").is(t, http.StatusOK).has(t, `hx-get="/choices/isos"`)
 
 	// The choice stays selected when the form is shown again with an error.
-	value := func(noun, name string) string {
-		_, rest, _ := strings.Cut(ann.get("/choices/"+noun+"?q="+name, "HX-Request", "true").body, `value="`)
+	value := func(typ, name string) string {
+		_, rest, _ := strings.Cut(ann.get("/choices/"+typ+"?q="+name, "HX-Request", "true").body, `value="`)
 		id, _, _ := strings.Cut(rest, `"`)
 		return id
 	}

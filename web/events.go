@@ -140,9 +140,9 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watc
 // gapped reports whether the key stands for a list, or for an object with many parts: such a key is sent at most once
 // per refresh interval.
 func gapped(key string) bool {
-	noun, _, one := strings.Cut(key, ":")
+	typ, _, one := strings.Cut(key, ":")
 	if one {
-		return fleet.ResourceType(noun).Is().Parts
+		return fleet.ResourceType(typ).Is().Parts
 	}
 	t, _ := fleet.Listed(key)
 	return t.Each && !t.Parts
@@ -183,8 +183,8 @@ func (p *poker) woken(keys []string, now time.Time) []string {
 		if k == notify.Resync {
 			p.wait(k, now.Add(within(spread))) // every page refreshes all its parts
 		}
-		noun, _, _ := strings.Cut(k, ":")
-		for _, name := range []string{p.pokes[k], p.pokes[noun+":*"]} {
+		typ, _, _ := strings.Cut(k, ":")
+		for _, name := range []string{p.pokes[k], p.pokes[typ+":*"]} {
 			switch {
 			case name == "" || slices.Contains(out, name):
 			case !gapped(name):

@@ -105,11 +105,11 @@ func askRelease[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[no
 		if err != nil {
 			return err
 		}
-		cell, err := e.status(ctx, a, id, fleet.HostID(c.Param("host")))
+		status, err := e.status(ctx, a, id, fleet.HostID(c.Param("host")))
 		if err != nil {
 			return err
 		}
-		return s.showAs(c, how.status, a, e.frame(object), e.release(a, object, cell, how.errors))
+		return s.showAs(c, how.status, a, e.frame(object), e.release(a, object, status, how.errors))
 	}
 }
 
@@ -194,10 +194,10 @@ func doLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[label
 }
 
 // newLabels returns the label selector part of the form of a new object.
-func (s *Server) newLabels(ctx context.Context, a fleet.Actor, noun fleet.ResourceType, text string, how formState) (f kit.LabelForm, err error) {
-	f = kit.LabelForm{Of: string(noun), Selector: text, Error: how.errors.At("selector")}
+func (s *Server) newLabels(ctx context.Context, a fleet.Actor, typ fleet.ResourceType, text string, how formState) (f kit.LabelForm, err error) {
+	f = kit.LabelForm{Of: string(typ), Selector: text, Error: how.errors.At("selector")}
 	if f.Error == "" && text != "" {
-		f.Preview, err = s.previewOf(ctx, a, fleet.SubjectOf(noun, ""), text)
+		f.Preview, err = s.previewOf(ctx, a, fleet.SubjectOf(typ, ""), text)
 	}
 	return f, err
 }

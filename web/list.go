@@ -81,13 +81,13 @@ func wrongFilter(err error) (string, error) {
 }
 
 // tabFilter prepends the filter of the list's tab to the filter of q. own holds the filters of all tabs.
-func tabFilter(c echo.Context, own map[string]string, noun string, q *fleet.Query) (tab string, err error) {
+func tabFilter(c echo.Context, own map[string]string, resource string, q *fleet.Query) (tab string, err error) {
 	if tab = c.QueryParam("tab"); tab == "" {
 		tab = "all"
 	}
 	filter, known := own[tab]
 	if !known {
-		return "", fleet.Errorf(fleet.NotFound, "The list of %s has no view %q.", noun, tab)
+		return "", fleet.Errorf(fleet.NotFound, "The list of %s has no view %q.", resource, tab)
 	}
 	q.Filter = strings.TrimSpace(filter + " " + q.Filter)
 	return tab, nil

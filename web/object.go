@@ -13,13 +13,13 @@ import (
 )
 
 // tabOf returns the requested tab of an object's page. The first tab is the default.
-func tabOf(c echo.Context, all []string, noun string) (string, error) {
+func tabOf(c echo.Context, all []string, resource string) (string, error) {
 	tab := c.QueryParam("tab")
 	switch {
 	case tab == "":
 		return all[0], nil
 	case !slices.Contains(all, tab):
-		return "", fleet.Errorf(fleet.NotFound, "The page of a %s has no view %q.", noun, tab)
+		return "", fleet.Errorf(fleet.NotFound, "The page of a %s has no view %q.", resource, tab)
 	}
 	return tab, nil
 }

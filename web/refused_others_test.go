@@ -109,15 +109,15 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 			refusal{what: "a tenant's " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenant},
 			refusal{what: "a tenant's edit of " + f.Name, sent: s, at: "spec." + f.Name, says: says, how: tenants})
 	}
-	cells := []any{sent{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, sent{"cpus": "1", "memoryMiB": 512}}
+	nodes := []any{sent{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, sent{"cpus": "1", "memoryMiB": 512}}
 	return append(out,
-		two("a tenant's nodes of a cell", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA cells", sent{"spec.numa": cells}, tenant),
-		two("a tenant's edit of nodes", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA cells", sent{"spec.numa": cells}, tenants),
+		two("a tenant's host nodes of a NUMA node", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA nodes", sent{"spec.numa": nodes}, tenant),
+		two("a tenant's edit of nodes", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA nodes", sent{"spec.numa": nodes}, tenants),
 		two("a tenant's CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenant),
 		two("a tenant's edit of CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenants),
 		two("a tenant's rule of hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "host", "name": "host-1"}}}, tenant),
 		two("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "hostLabels", "name": "ssd"}}}, tenants),
-		one("a tenant's promise", "overcommit", true, "Only those who may change infrastructure may promise", tenant),
+		one("a tenant's overcommit", "overcommit", true, "Only those who may change infrastructure may overcommit", tenant),
 		one("a tenant's guest with other addresses", "spec.nics[0].antiSpoofing", false, "Only those who run hosts may let a guest use other addresses", tenant),
 		two("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", sent{"spec.nics[0]": sent{"bridge": "br0"}}, tenant),
 		two("a tenant's network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, sent{"spec.nics[0].network": "elsewhere"}, tenant),

@@ -85,7 +85,7 @@ func (r *refusing) ofDevices() []refusal {
 
 // ofContradictions covers values that are valid alone but not together.
 func (r *refusing) ofContradictions() []refusal {
-	cell := func(cpus string, mib int) map[string]any { return map[string]any{"cpus": cpus, "memoryMiB": mib} }
+	node := func(cpus string, mib int) map[string]any { return map[string]any{"cpus": cpus, "memoryMiB": mib} }
 	return []refusal{
 		two("secure boot with BIOS", "spec.security.secureBoot", "Secure boot is UEFI's.", sent{"spec.firmware": "bios", "spec.security.secureBoot": true}),
 		two("two boot orders alike", "spec.nics[0].bootOrder", "Boot order 1 is that of disk 1 already.", sent{"spec.disks[0].bootOrder": 1, "spec.nics[0].bootOrder": 1}),
@@ -137,18 +137,18 @@ func (r *refusing) ofContradictions() []refusal {
 		two("a limit of a running VM that its kernel cannot keep", "spec.nics[0].limits.outKiB", "cannot give a VM this: outbound limit.",
 			sent{"spec.nics[0].network": "default", "spec.nics[0].limits": sent{"outKiB": 9}}, onlineVM),
 
-		one("one cell", "spec.numa", []any{cell("0-1", 1024)}, "One cell is all of the VM."),
-		one("65 cells", "spec.numa", several(65, cell("0", 1)), "At most 64 NUMA cells."),
-		two("a vCPU beyond all", "spec.numa[1].cpus", "The VM has no vCPU 2", sent{"spec.numa": []any{cell("0", 512), cell("1-2", 512)}}),
-		two("a range that goes down", "spec.numa[1].cpus", "Give the numbers of its vCPUs", sent{"spec.numa": []any{cell("0", 512), cell("1-0", 512)}}),
-		two("a vCPU twice", "spec.numa[0].cpus", "vCPU 0 is there twice.", sent{"spec.numa": []any{cell("0,0", 512), cell("1", 512)}}),
-		two("a vCPU in two cells", "spec.numa[1].cpus", "vCPU 0 is in cell 0 already.", sent{"spec.numa": []any{cell("0", 512), cell("0-1", 512)}}),
-		two("a vCPU in none", "spec.numa", "vCPU 2 is in no cell.", sent{"spec.cpus": 3, "spec.numa": []any{cell("0", 512), cell("1", 512)}}),
-		two("memory in no cell", "spec.numa", "The cells have 768 MiB, and the VM has 1024 MiB.", sent{"spec.numa": []any{cell("0", 512), cell("1", 256)}}),
-		two("a cell without memory", "spec.numa[1].memoryMiB", "Give the cell at least 1 MiB", sent{"spec.numa": []any{cell("0", 1024), cell("1", 0)}}),
-		two("a part of a page", "spec.numa[0].memoryMiB", "Of huge pages of 2048 KiB a cell has a whole number.", sent{"spec.memory.hugePageKiB": 2048, "spec.numa": []any{cell("0", 511), cell("1", 513)}}),
-		two("nodes of a cell that are none", "spec.numa[0].nodes", "Give numbers and ranges of them: 0-1.", sent{"spec.numa": []any{map[string]any{"cpus": "0", "memoryMiB": 512, "nodes": "a'/>"}, cell("1", 512)}}),
-		two("nodes twice over", "spec.memory.nodes", "The NUMA cells say themselves", sent{"spec.memory.nodes": "0", "spec.numa": []any{map[string]any{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, cell("1", 512)}}),
+		one("one node", "spec.numa", []any{node("0-1", 1024)}, "One node is all of the VM."),
+		one("65 nodes", "spec.numa", several(65, node("0", 1)), "At most 64 NUMA nodes."),
+		two("a vCPU beyond all", "spec.numa[1].cpus", "The VM has no vCPU 2", sent{"spec.numa": []any{node("0", 512), node("1-2", 512)}}),
+		two("a range that goes down", "spec.numa[1].cpus", "Give the numbers of its vCPUs", sent{"spec.numa": []any{node("0", 512), node("1-0", 512)}}),
+		two("a vCPU twice", "spec.numa[0].cpus", "vCPU 0 is there twice.", sent{"spec.numa": []any{node("0,0", 512), node("1", 512)}}),
+		two("a vCPU in two nodes", "spec.numa[1].cpus", "vCPU 0 is in node 0 already.", sent{"spec.numa": []any{node("0", 512), node("0-1", 512)}}),
+		two("a vCPU in none", "spec.numa", "vCPU 2 is in no node.", sent{"spec.cpus": 3, "spec.numa": []any{node("0", 512), node("1", 512)}}),
+		two("memory in no node", "spec.numa", "The nodes have 768 MiB, and the VM has 1024 MiB.", sent{"spec.numa": []any{node("0", 512), node("1", 256)}}),
+		two("a node without memory", "spec.numa[1].memoryMiB", "Give the node at least 1 MiB", sent{"spec.numa": []any{node("0", 1024), node("1", 0)}}),
+		two("a part of a page", "spec.numa[0].memoryMiB", "A node's memory is a whole number of huge pages of 2048 KiB.", sent{"spec.memory.hugePageKiB": 2048, "spec.numa": []any{node("0", 511), node("1", 513)}}),
+		two("host nodes of a node that are none", "spec.numa[0].nodes", "Give numbers and ranges of them: 0-1.", sent{"spec.numa": []any{map[string]any{"cpus": "0", "memoryMiB": 512, "nodes": "a'/>"}, node("1", 512)}}),
+		two("nodes twice over", "spec.memory.nodes", "The NUMA nodes of the VM say themselves", sent{"spec.memory.nodes": "0", "spec.numa": []any{map[string]any{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, node("1", 512)}}),
 	}
 }
 

@@ -34,8 +34,8 @@ func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm f
 func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
-		noun := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files"}[name[strings.LastIndexByte(name, '.')+1:]]
-		now[noun] = append(now[noun], values...)
+		typ := map[string]string{"poolId": "pools", "image": "images", "lun": "luns", "network": "networks", "medium": "discs", "kernel": "files", "initrd": "files"}[name[strings.LastIndexByte(name, '.')+1:]]
+		now[typ] = append(now[typ], values...)
 	}
 	now["vm-networks"] = now["networks"]
 	var err error
@@ -55,12 +55,12 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 	if err != nil {
 		return err
 	}
-	fill := func(noun string) (err error) {
-		q := pick{typ: noun, now: now[noun], page: page, all: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
-		if noun == "vm-networks" {
+	fill := func(typ string) (err error) {
+		q := pick{typ: typ, now: now[typ], page: page, all: c.QueryParam("all") != "", media: &media, pools: pools, networks: networks}
+		if typ == "vm-networks" {
 			q.of = of
 		}
-		*lists[noun], err = s.choose(c.Request().Context(), a, q)
+		*lists[typ], err = s.choose(c.Request().Context(), a, q)
 		return err
 	}
 	project := f.VM.ProjectID
@@ -77,8 +77,8 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 	}
 	now["pools"] = append(now["pools"], string(f.Default.Pool.ID))
 	now["networks"] = append(now["networks"], vmview.NetworkValue(f.Default.Network.Kind, f.Default.Network.Name))
-	for noun := range lists {
-		if err := fill(noun); err != nil {
+	for typ := range lists {
+		if err := fill(typ); err != nil {
 			return err
 		}
 	}
@@ -137,16 +137,16 @@ func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text}
 }
 
-// poolRoom says how much may be promised to new disks before somebody has to say that more is.
+// poolRoom says how much new disks may take before the pool is overcommitted.
 func poolRoom(h fleet.PoolHealth) string {
 	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
 	case h.Full > 0:
 		text += ", full"
 	case h.ProvisionedBytes >= h.AvailableBytes && h.ProvisionedBytes > 0:
-		text += ", all of it promised"
+		text += " (all provisioned)"
 	case h.ProvisionedBytes > 0:
-		text += ", " + kit.Bytes(h.ProvisionedBytes) + " of it promised"
+		text += " (" + kit.Bytes(h.ProvisionedBytes) + " provisioned)"
 	}
 	return text
 }

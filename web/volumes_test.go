@@ -46,7 +46,7 @@ func TestVolumeForms(t *testing.T) {
 	}
 	send("a name with a slash", at("new"), url.Values{"name": {"a/b"}, "format": {"raw"}, "size": {"1"}}, http.StatusUnprocessableEntity, "letters, digits")
 	send("no number", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"lots"}}, http.StatusUnprocessableEntity, "number of GiB")
-	send("no room", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"4000"}}, http.StatusUnprocessableEntity, "promised to no volume")
+	send("no room", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"4000"}}, http.StatusUnprocessableEntity, "not provisioned to volumes")
 	send("a new one", at("new"), url.Values{"name": {"new.raw"}, "format": {"raw"}, "size": {"1"}, "full": {"yes"}}, http.StatusSeeOther, "")
 	send("no address", at("fetch"), url.Values{"url": {"image.qcow2"}, "name": {"a.qcow2"}}, http.StatusUnprocessableEntity, "Write the whole address")
 	send("a password", at("fetch"), url.Values{"url": {"https://me:secret@example.org/a.qcow2"}}, http.StatusUnprocessableEntity, "a user or a password")

@@ -18,9 +18,12 @@ import (
 	"testing"
 )
 
-var lowerBudgets = flag.Bool("lower", false, "write lower budgets into testdata/words.txt")
+var (
+	lowerBudgets = flag.Bool("lower", false, "write lower budgets into testdata/words.txt")
+	listWords    = flag.Bool("each", false, "print each banned word with its file and line")
+)
 
-// banned maps each word that the glossary replaces to the pattern that finds it in comments, test names and templates.
+// banned maps each word that the glossary replaces to the pattern that finds it in comments, test names and page texts.
 var banned = map[string]*regexp.Regexp{
 	"card":       regexp.MustCompile(`(?i)\b(?:network )?cards?\b`),
 	"told":       regexp.MustCompile(`(?i)\btold\b`),
@@ -53,11 +56,15 @@ func TestBannedWords(t *testing.T) {
 	counts := map[string]int{}
 	first := map[string]string{}
 	note := func(place, text string) {
+		text = tableCell.ReplaceAllString(strings.Join(strings.Fields(text), " "), "")
 		for word, pattern := range banned {
-			if n := len(pattern.FindAllString(text, -1)); n > 0 {
-				counts[word] += n
+			for _, at := range pattern.FindAllStringIndex(text, -1) {
+				counts[word]++
 				if first[word] == "" {
 					first[word] = place
+				}
+				if *listWords {
+					fmt.Printf("%s: %s: …%s…\n", place, word, text[max(at[0]-60, 0):min(at[1]+60, len(text))])
 				}
 			}
 		}
@@ -69,13 +76,13 @@ func TestBannedWords(t *testing.T) {
 			return err
 		case d.IsDir() && (name == "vendor" || name == "testdata" || name == "node_modules" || strings.HasPrefix(name, ".") && path != root):
 			return filepath.SkipDir
-		case strings.HasSuffix(name, "_templ.go"), strings.HasSuffix(name, ".sql.go"), name == "words_test.go":
+		case strings.HasSuffix(name, "_templ.go"):
+			return pageWords(path, note)
+		case strings.HasSuffix(name, ".sql.go"), name == "words_test.go":
 		case strings.HasSuffix(name, ".go"):
 			return goWords(path, note)
 		case strings.HasSuffix(name, ".templ"):
-			text, err := os.ReadFile(path)
-			note(path, string(text))
-			return err
+			return templateComments(path, note)
 		}
 		return nil
 	})
@@ -99,6 +106,9 @@ func TestBannedWords(t *testing.T) {
 	}
 }
 
+// tableCell is exempt from "cell": kit.UsageCell and the host status columns are cells of an HTML table.
+var tableCell = regexp.MustCompile(`(?i)\btable cells?\b`)
+
 // goWords passes the comments and the names of tests of a Go file to note.
 func goWords(path string, note func(place, text string)) error {
 	files := token.NewFileSet()
@@ -119,6 +129,73 @@ func goWords(path string, note func(place, text string)) error {
 }
 
 var humps = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// templateComments passes each block of comment lines of a template to note.
+func templateComments(path string, note func(place, text string)) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var block []string
+	for i, line := range strings.Split(string(text), "\n") {
+		if comment, ok := strings.CutPrefix(strings.TrimSpace(line), "//"); ok {
+			block = append(block, comment)
+		} else if len(block) > 0 {
+			note(fmt.Sprintf("%s:%d", path, i+1-len(block)), strings.Join(block, " "))
+			block = nil
+		}
+	}
+	return nil
+}
+
+var (
+	shownAttributes = regexp.MustCompile(`\b(?:aria-label|title|placeholder|alt)="([^"]*)"`)
+	tags            = regexp.MustCompile(`<[^>]*>`)
+)
+
+// pageWords passes what people read of a template's generated code to note: text between tags, labels in attributes, and Go strings that
+// start with a capital letter or have a space. Class attributes, element ids, paths and Go identifiers stay out.
+func pageWords(path string, note func(place, text string)) error {
+	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	place := strings.TrimSuffix(path, "_templ.go") + ".templ"
+	for _, d := range file.Decls {
+		var page strings.Builder
+		ast.Inspect(d, func(n ast.Node) bool {
+			if decl, ok := n.(*ast.GenDecl); ok && decl.Tok == token.IMPORT {
+				return false
+			}
+			if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 3 {
+				if f, ok := call.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "WriteString" {
+					page.WriteString(literal(call.Args[2]))
+					return false
+				}
+			}
+			if e, ok := n.(*ast.BasicLit); ok {
+				if text := literal(e); strings.Contains(text, " ") || humps.MatchString("a"+text) {
+					note(place, text)
+				}
+			}
+			return true
+		})
+		for _, shown := range shownAttributes.FindAllStringSubmatch(page.String(), -1) {
+			note(place, shown[1])
+		}
+		note(place, tags.ReplaceAllString(page.String(), " … "))
+	}
+	return nil
+}
+
+// literal returns the text of a string literal, or "" for any other expression.
+func literal(e ast.Expr) string {
+	if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+		text, _ := strconv.Unquote(lit.Value)
+		return text
+	}
+	return ""
+}
 
 func readBudgets(t *testing.T) map[string]int {
 	t.Helper()

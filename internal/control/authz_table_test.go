@@ -192,7 +192,7 @@ var peopleCases = map[string]useCase{
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
 	"NamedVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
-	// Each VM is checked by itself: see TestBulkActionChecksPermissionPerVM.
+	// Each VM is checked separately: see TestBulkActionChecksPermissionPerVM.
 	"ActVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},

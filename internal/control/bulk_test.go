@@ -344,7 +344,7 @@ func TestCancelBulkTask(t *testing.T) {
 	s.endJob(vms[1].ID, "done")
 	s.settledAs(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
 
-	// A child cancelled by itself before its turn.
+	// One child is cancelled before its turn.
 	task, _ = s.bulkShutdown("one", "two")
 	page, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "target:one parent:" + string(task.ID)})
 	if err != nil {

@@ -106,7 +106,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 		{"a fuller storage", `UPDATE assignments SET status = jsonb_set(status, '{availableBytes}', '700') || '{"usedBytes": 300}' WHERE noun = 'pool' AND host_id LIKE '0000%'`},
 		{"another kind of network", `UPDATE assignments SET status = status || '{"forward": "nat"}' WHERE noun = 'net' AND host_id LIKE '0000%'`},
 		{"a silent host", `UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = '00000000-0000-7000-8000-000000000700'`},
-		{"a failed cell", `UPDATE assignments SET status = '{"state": "failed", "error": "no route"}' WHERE noun = 'pool' AND host_id = '00000000-0000-7000-8000-000000000900'`},
+		{"a failed host status", `UPDATE assignments SET status = '{"state": "failed", "error": "no route"}' WHERE noun = 'pool' AND host_id = '00000000-0000-7000-8000-000000000900'`},
 		{"a network that is off", `UPDATE assignments SET status = '{"active": false}' WHERE noun = 'net' AND host_id = '00000000-0000-7000-8000-000000000901'`},
 		{"a nearly full storage", `UPDATE assignments SET status = jsonb_set(status, '{availableBytes}', '50') || '{"usedBytes": 950}' WHERE noun = 'pool'`},
 		{"it is well again", `UPDATE assignments SET status = jsonb_set(status, '{availableBytes}', '900') || '{"usedBytes": 100, "state": "active"}' WHERE noun = 'pool'`},

@@ -13,8 +13,8 @@ func executed(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign
 	if err := policy.Check(a, right, ""); err != nil {
 		return nil, "", err
 	}
-	noun, id := of.Split()
-	if n := assign.Of(noun); n != nil {
+	typ, id := of.Split()
+	if n := assign.Of(typ); n != nil {
 		return n, id, nil
 	}
 	return nil, "", fleet.Errorf(fleet.NotFound, "Nothing of that kind is assigned to hosts.")

@@ -59,20 +59,20 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 		v := s.poolView(chief, pool)
 		list := func(filter string) []fleet.PoolHost {
 			t.Helper()
-			cells, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
+			statuses, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolHost], error) {
 				q.Limit = 7
 				return s.PoolHosts(ctx, a, pool, q)
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			return cells
+			return statuses
 		}
-		cells := list("")
+		statuses := list("")
 		var groups []policy.PoolGroup
 		var first fleet.Room
 		named := "~"
-		for _, c := range cells {
+		for _, c := range statuses {
 			g := policy.PoolGroup{PoolKey: policy.PoolKeyOf(c, time.Now()), Hosts: 1}
 			if c.Status != nil {
 				g.Room = c.Status.Room()
@@ -86,10 +86,10 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(policy.PoolHealth(v.Spec, groups, first), v.Health); diff != "" {
-			t.Errorf("seed %d: the cells of %s (-), and what PostgreSQL adds up (+):\n%s", seed, v.Name, diff)
+			t.Errorf("seed %d: the host statuses of %s (-), and what PostgreSQL adds up (+):\n%s", seed, v.Name, diff)
 		}
-		if len(cells) != v.Health.Hosts || len(v.Hosts) != fleet.HostStatusesListed || v.Health.SeverityCounts.All() != len(cells) {
-			t.Errorf("seed %d: %d cells of %+v, %d told", seed, len(cells), v.Health, len(v.Hosts))
+		if len(statuses) != v.Health.Hosts || len(v.Hosts) != fleet.HostStatusesListed || v.Health.SeverityCounts.All() != len(statuses) {
+			t.Errorf("seed %d: %d host statuses of %+v, %d listed", seed, len(statuses), v.Health, len(v.Hosts))
 		}
 		rank := func(c fleet.PoolHost) int {
 			if c.State == fleet.PoolInactive && c.Status.ByOthers { // it needs attention
@@ -97,14 +97,14 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			}
 			return map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 2, fleet.SeverityWarn: 3, fleet.SeverityOK: 4}[c.Severity]
 		}
-		if !slices.IsSortedFunc(cells, func(x, y fleet.PoolHost) int { return (rank(x)-rank(y))*10 + strings.Compare(x.HostName, y.HostName) }) {
+		if !slices.IsSortedFunc(statuses, func(x, y fleet.PoolHost) int { return (rank(x)-rank(y))*10 + strings.Compare(x.HostName, y.HostName) }) {
 			t.Errorf("seed %d: %s is not in order", seed, v.Name)
 		}
 		for tone, n := range map[fleet.Severity]int{fleet.SeverityOK: v.Health.SeverityCounts.OK, fleet.SeverityWarn: v.Health.SeverityCounts.Warn, fleet.SeverityBad: v.Health.SeverityCounts.Bad, fleet.SeverityUnknown: v.Health.SeverityCounts.Unknown} {
 			if got := list("tone:" + string(tone)); len(got) != n || slices.ContainsFunc(got, func(c fleet.PoolHost) bool { return c.Severity != tone }) {
 				t.Errorf("seed %d: %s: the counter says %d %s, the filter gives %d", seed, v.Name, n, tone, len(got))
 			}
-			if got := list("-tone:" + string(tone)); len(got) != len(cells)-n {
+			if got := list("-tone:" + string(tone)); len(got) != len(statuses)-n {
 				t.Errorf("seed %d: %s: all but %s are %d", seed, v.Name, tone, len(got))
 			}
 		}
@@ -118,7 +118,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 		if err == nil {
 			back, err = s.PoolHosts(t.Context(), chief, pool, fleet.Query{Limit: 7, Before: back.Prev})
 		}
-		if err != nil || !slices.EqualFunc(back.Items, cells[:7], func(x, y fleet.PoolHost) bool { return x.HostID == y.HostID }) {
+		if err != nil || !slices.EqualFunc(back.Items, statuses[:7], func(x, y fleet.PoolHost) bool { return x.HostID == y.HostID }) {
 			t.Errorf("seed %d: on and back again is not where it began: %v", seed, err)
 		}
 	}
@@ -157,27 +157,27 @@ func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 	}
 	list := func(filter string) []fleet.NetworkHost {
 		t.Helper()
-		cells, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
+		statuses, err := query.Every(t.Context(), chief, fleet.Query{Filter: filter}, func(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkHost], error) {
 			q.Limit = 7
 			return s.NetworkHosts(ctx, a, lan, q)
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return cells
+		return statuses
 	}
-	cells := list("")
+	statuses := list("")
 	var groups []policy.NetworkGroup
-	for _, c := range cells {
+	for _, c := range statuses {
 		groups = append(groups, policy.NetworkGroup{State: c.StateAt(time.Now()), Active: c.Status != nil && c.Status.Active, Hosts: 1})
 	}
 	want := policy.NetworkHealth(groups)
 	want.Forwards, want.Subnets = []string{"", "nat", "route"}, []string{"10.0.0.0/24"}
-	if diff := cmp.Diff(want, v.Health); diff != "" || len(cells) != 60 || want.Active == 0 || want.Active == 60 {
-		t.Errorf("%d cells (-), and what PostgreSQL adds up (+):\n%s", len(cells), diff)
+	if diff := cmp.Diff(want, v.Health); diff != "" || len(statuses) != 60 || want.Active == 0 || want.Active == 60 {
+		t.Errorf("%d host statuses (-), and what PostgreSQL adds up (+):\n%s", len(statuses), diff)
 	}
 	rank := map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2, fleet.SeverityOK: 3}
-	if !slices.IsSortedFunc(cells, func(x, y fleet.NetworkHost) int {
+	if !slices.IsSortedFunc(statuses, func(x, y fleet.NetworkHost) int {
 		return (rank[x.State.Severity()]-rank[y.State.Severity()])*10 + strings.Compare(x.HostName, y.HostName)
 	}) {
 		t.Error("it is not in order")

@@ -154,7 +154,7 @@ func TestComplete(t *testing.T) {
 		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.6","10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
 	for _, c := range []struct {
 		actor            fleet.Actor
-		noun, text, want string
+		typ, text, want string
 	}{
 		{chief, "vms", "ph", "phase:"},
 		{chief, "vms", "web -ph", "-phase:"},
@@ -178,13 +178,13 @@ func TestComplete(t *testing.T) {
 		{chief, "cellar", "x", ""},
 		{chief, "vms", "host:%", ""},
 	} {
-		got, err := s.Complete(t.Context(), c.actor, c.noun, c.text)
+		got, err := s.Complete(t.Context(), c.actor, c.typ, c.text)
 		var values []string
 		for _, v := range got {
 			values = append(values, v.Value)
 		}
 		if text := strings.Join(values, " "); err != nil || text != c.want {
-			t.Errorf("%s %q: %q %v, want %q", c.noun, c.text, text, err, c.want)
+			t.Errorf("%s %q: %q %v, want %q", c.typ, c.text, text, err, c.want)
 		}
 	}
 }

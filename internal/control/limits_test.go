@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A named host is not exempt from placement checks: h1 has 16384 MiB, of which 15360 are available to VMs.
+// A named host is not exempt from placement checks: h1 has 16384 MiB, and VMs may use 15360 of them.
 func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	s := newProjectFixture(t)
 	create := func(a fleet.Actor, name string, mib int) (fleet.VMView, error) {
@@ -41,7 +41,7 @@ func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	text := "as before"
 	s.reportPower(first.ID, fleet.Stopped)
 	if _, _, err := s.UpdateVM(t.Context(), s.member, first.ID, control.UpdateVM{Description: &text}); err != nil {
-		t.Errorf("an edit of something else, where too much is promised: %v", err)
+		t.Errorf("an edit of something else, on an overcommitted host: %v", err)
 	}
 }
 
@@ -54,7 +54,7 @@ func TestConcurrentCreatesDoNotOvercommitMemory(t *testing.T) {
 		return err
 	}))
 	if got[""] != 2 || got[fleet.Invalid] != 6 {
-		t.Errorf("of 15360 MiB, 6000 were promised to %v", got)
+		t.Errorf("of 15360 MiB, 6000 were allocated to %v", got)
 	}
 }
 

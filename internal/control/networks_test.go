@@ -261,7 +261,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cells := func() string {
+	assignments := func() string {
 		t.Helper()
 		return one[string](r, `SELECT string_agg(h.name || ' [' || a.asked || '] ' || COALESCE(a.status::text, '') || ' ' || a.observed_generation, ', ' ORDER BY h.name) FROM assignments a JOIN hosts h ON h.id = a.host_id WHERE a.network_id = '`+string(v.ID)+`'`)
 	}
@@ -272,24 +272,24 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 1, Network: &fleet.NetworkStatus{Active: true, Bridge: "virbr7"}}); err != nil {
 		t.Fatal(err)
 	}
-	if got := cells(); !strings.HasSuffix(got, `[assign] {"active": true, "bridge": "virbr7"} 1`) {
+	if got := assignments(); !strings.HasSuffix(got, `[assign] {"active": true, "bridge": "virbr7"} 1`) {
 		t.Errorf("after the job: %s", got)
 	}
 	own := wire.NetworkReport{ID: v.ID, Name: "lan", Kind: fleet.NetworkLibvirt, Status: fleet.NetworkStatus{Active: true}}
 	r.reportStatus(nil, own)
-	if got := cells(); strings.Contains(got, "foreign") {
+	if got := assignments(); strings.Contains(got, "foreign") {
 		t.Errorf("its own network: %s", got)
 	}
 	alien := own
 	alien.ID = fleet.NewID[fleet.NetworkID]()
 	r.reportStatus(nil, alien)
-	if got := cells(); !strings.Contains(got, `"foreign": true`) || !strings.Contains(got, "was not made by Quantix") {
+	if got := assignments(); !strings.Contains(got, `"foreign": true`) || !strings.Contains(got, "was not made by Quantix") {
 		t.Errorf("another network of its name: %s", got)
 	}
 	old := own
 	old.ID = ""
 	r.reportStatus(nil, old)
-	if got := cells(); !strings.Contains(got, `"foreign": true`) {
+	if got := assignments(); !strings.Contains(got, `"foreign": true`) {
 		t.Errorf("one that an older agent tells of: %s", got)
 	}
 	r.reportStatus(nil, own)
@@ -304,7 +304,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	if err := r.finish(work[0], wire.Finish{Outcome: wire.Done, Generation: 2}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := cells(), `other [] {"active": true} 0`; got != want {
+	if got, want := assignments(), `other [] {"active": true} 0`; got != want {
 		t.Errorf("where another host has one of its name: %q, want %q", got, want)
 	}
 	if left, err := r.GetNetwork(t.Context(), chief, v.ID); err != nil || left.Spec != nil || left.DeletedAt != nil {

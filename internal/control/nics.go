@@ -42,7 +42,7 @@ func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []f
 	if err != nil {
 		return nil, err
 	}
-	promised, err := q.NICsAllocated(ctx, db.NICsAllocatedParams{Devices: devices, Host: string(host)})
+	allocated, err := q.NICsAllocated(ctx, db.NICsAllocatedParams{Devices: devices, Host: string(host)})
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []f
 		}
 		out[t.HostID][n.ID] = c
 	}
-	for _, p := range promised {
+	for _, p := range allocated {
 		if c := shared[string(p.HostID)+" "+p.Mode+" "+p.Device]; c != nil {
 			c.Allocated += int(p.Nics)
 			c.By = append(c.By, p.Name)

@@ -56,7 +56,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ended.Load() > 0 {
-			t.Fatal("who asks does not wait for who is being promised one")
+			t.Fatal("the second VM does not wait for the allocation of the first")
 		}
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

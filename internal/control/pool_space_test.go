@@ -11,10 +11,10 @@ import (
 )
 
 // setPoolSizes sets the reported sizes of a pool, in MiB.
-func (s *projectFixture) setPoolSizes(pool fleet.PoolID, capacity, used, promised int64) {
+func (s *projectFixture) setPoolSizes(pool fleet.PoolID, capacity, used, allocated int64) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
-		'availableBytes', ($2::bigint - $3::bigint) << 20, 'provisionedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, promised)
+		'availableBytes', ($2::bigint - $3::bigint) << 20, 'provisionedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, allocated)
 }
 
 // A pool is overcommitted only by administrators who say so.
@@ -41,8 +41,8 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	}
 	named := create(chief, ask("web", s.h1, false, 1024))
 	s.wantRefused("a disk larger than its pool", fleet.Invalid, "2 fields", named)
-	want := "spec.disks[0].sizeBytes: Pool local on h1 has 30 MiB that are promised to no volume, and the new disks may grow to 1 GiB.|" +
-		"overcommit: Say that a pool may be promised more than it has, to go on all the same."
+	want := "spec.disks[0].sizeBytes: Pool local on h1 has 30 MiB not provisioned to volumes, and the new disks may grow to 1 GiB.|" +
+		"overcommit: To go on all the same, overcommit the pool."
 	if got := strings.Join(fields(named()), "|"); got != want {
 		t.Errorf("the refusal says\n%s, want\n%s", got, want)
 	}
@@ -66,7 +66,7 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	}
 }
 
-// A disk of its image's size counts with that size as soon as it is ordered.
+// A disk with its image's size counts from its order on.
 func TestImageDisksCountBeforeCreation(t *testing.T) {
 	s := newProjectFixture(t)
 	image, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)

@@ -108,10 +108,10 @@ func TestImpactOfUnhealthyHostStatus(t *testing.T) {
 	v := s.poolView(chief, s.nfs)
 	page, err := s.PoolHosts(t.Context(), chief, s.nfs, fleet.Query{Filter: "tone:bad"})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Impact == nil || *page.Items[0].Impact != want {
-		t.Errorf("the failed cell alone: %+v, %v", page.Items, err)
+		t.Errorf("the failed host status alone: %+v, %v", page.Items, err)
 	}
 	if v.Hosts[0].HostID != s.h2 || v.Hosts[0].Impact == nil || *v.Hosts[0].Impact != want || v.Hosts[1].Impact != nil {
-		t.Errorf("all cells: %+v", v.Hosts)
+		t.Errorf("all host statuses: %+v", v.Hosts)
 	}
 	s.exec(`DELETE FROM vms`)
 	if v := s.poolView(chief, s.nfs); v.Hosts[0].Impact == nil || *v.Hosts[0].Impact != (fleet.PoolImpact{}) {
@@ -209,14 +209,14 @@ func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 		{"h1 is releasing it.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
 	} {
 		c.start()
-		cell := s.poolView(chief, s.local).Hosts[0]
-		if ok, why := cell.Allows(fleet.ActRetry); ok != (c.why == "") || why != c.why {
-			t.Fatalf("the page says of %s: %v %q, want %q", cell.State, ok, why, c.why)
+		status := s.poolView(chief, s.local).Hosts[0]
+		if ok, why := status.Allows(fleet.ActRetry); ok != (c.why == "") || why != c.why {
+			t.Fatalf("the page says of %s: %v %q, want %q", status.State, ok, why, c.why)
 		}
 		if c.why != "" {
 			s.wantRefused("retry", fleet.Conflict, c.why, retry)
 		} else if err := retry(); err != nil {
-			t.Errorf("retry where it is %s: %v", cell.State, err)
+			t.Errorf("retry where it is %s: %v", status.State, err)
 		}
 	}
 	s.wantRefused("by a member", fleet.Forbidden, "do not have permission", func() error { _, err := s.Retry(t.Context(), s.member, fleet.SubjectPool(s.local), s.h1); return err })

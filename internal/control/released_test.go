@@ -21,8 +21,8 @@ func (r *rig) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
 	}
 }
 
-// A network just released by the host is not discovered again from a report already on its way, or after a report
-// that it is missing. A network made later by an administrator is discovered.
+// A network just released by the host is not discovered again from a report already on its way, or after a report of
+// its absence. A network made later by an administrator is discovered.
 func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	r := newRig(t)
 	r.exec(`UPDATE hosts SET status = '{}'`)

@@ -318,7 +318,7 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
 		return err
 	})
-	// A NIC older than anti-spoofing stays as it is, also if a tenant edits another field.
+	// A NIC older than anti-spoofing stays unchanged, also if a tenant edits another field.
 	old := s.vmWithNIC("old")
 	g := s.securityGroup(s.member, s.red, "web")
 	if v, err := s.setGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {

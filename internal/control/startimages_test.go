@@ -117,7 +117,7 @@ func TestPullCatalogImage(t *testing.T) {
 	}
 	s.wantRefused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 
-	// The host reports that it has no network.
+	// The host reports a failed download: it has no network.
 	work := s.work(task.HostID, fleet.VolumeFetch)
 	if o := work[0].Args.Volume; len(work) != 1 || o.URL != debian.URL || o.ChecksumURL != debian.ChecksumURL || o.Checksum != "" {
 		t.Fatalf("%+v", work)

@@ -53,7 +53,7 @@ func TestCloneVM(t *testing.T) {
 	s.finishVolume(s.h1, works[0], `{}`)
 	s.fails(s.h1, works[1], "No space left on device")
 	made := s.work(s.h1, fleet.VMApply)
-	// The host is told that both disks were created, and reports the missing one.
+	// The order says that both disks were created; the host reports the missing one.
 	if len(made) != 1 || len(made[0].Made) != 2 {
 		t.Fatalf("%+v", made)
 	}

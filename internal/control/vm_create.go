@@ -332,11 +332,11 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	return placement.Host{}, checks.Err()
 }
 
-// overcommitHint tells administrators how to proceed in spite of too little storage.
-const overcommitHint = "Say that a pool may be promised more than it has, to go on all the same."
+// overcommitHint is an administrator's way to proceed in spite of too little storage.
+const overcommitHint = "To go on all the same, overcommit the pool."
 
 // hostOvercommitHint is overcommitHint for memory and CPUs.
-const hostOvercommitHint = "Say that the host may be promised more than it has, to go on all the same."
+const hostOvercommitHint = "To go on all the same, overcommit the host."
 
 // faultFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
 // own error texts.

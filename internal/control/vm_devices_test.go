@@ -120,9 +120,9 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a type that is not there":   {device("mdev/nvidia-65"), "hostDevices[0].device", "has no device"},
 		"a type that is used up":     {device("mdev/nvidia-64"), "hostDevices[0].device", "used in another way"},
 		"a type twice":               {device("mdev/nvidia-63", "mdev/nvidia-63"), "hostDevices[1]", "there twice"},
-		"cells that lack a vCPU": {func(s *fleet.VMSpec) {
+		"NUMA nodes that lack a vCPU": {func(s *fleet.VMSpec) {
 			s.CPUs, s.NUMA = 3, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 128}, {CPUs: "1", MemoryMiB: s.MemoryMiB - 128}}
-		}, "numa", "vCPU 2 is in no cell"},
+		}, "numa", "vCPU 2 is in no node"},
 		"a device twice":            {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "there twice"},
 		"too many devices":          {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "At most 16"},
 		"a device of nobody":        {device("pci/0000:42:00.0"), "hostDevices[0].device", "has no device"},

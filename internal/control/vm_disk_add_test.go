@@ -68,8 +68,8 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	}
 }
 
-// A raw file has the suffix .raw, whoever creates or replaces it. In a block pool every disk is raw, without a
-// suffix.
+// A raw file has the suffix .raw, whether the portal or the agent creates or replaces it. In a block pool every disk is
+// raw, without a suffix.
 func TestRawDiskFileNames(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)

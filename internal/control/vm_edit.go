@@ -108,8 +108,8 @@ func updateVM(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, i
 	return old, vm, job, first.queue(ctx, q, a, job)
 }
 
-func changedMeanwhile(noun string, now, had int64) error {
-	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", noun, now, had)
+func changedMeanwhile(resource string, now, had int64) error {
+	return fleet.Errorf(fleet.Conflict, "Somebody changed this %s meanwhile (generation %d, you had %d). Reload and try again.", resource, now, had)
 }
 
 // on returns the VM with the changes applied.
@@ -207,7 +207,7 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	}
 	// Rules only apply when placement chooses a host; violations on the current host are shown instead.
 	needed := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
-	// Memory and CPU promises are known while the host is offline; its other facts are not.
+	// Allocated memory and CPUs are known while the host is offline; its other facts are not.
 	needsHost := isFresh("spec.firmware")
 	for _, f := range fleet.Parts() {
 		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && !f.Portal {

@@ -61,7 +61,7 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 	}
 }
 
-// Only administrators allow programs in guests; whoever may change the VM can disallow them.
+// Only administrators allow programs in guests; actors who may change the VM can disallow them.
 func TestGuestProgramsNeedAdministrator(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)

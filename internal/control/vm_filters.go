@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// unfilteredNetworks returns the names of the NICs' networks on which hosts cannot filter traffic.
+// unfilteredNetworks returns the names of those NICs' networks whose traffic hosts cannot filter.
 func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NIC) (map[fleet.NetworkID]string, error) {
 	var ids []string
 	for _, n := range slices.Concat(old, nics) {

@@ -16,7 +16,7 @@ import (
 // GrowDisk is the input of Control.GrowDisk.
 type GrowDisk struct {
 	SizeBytes  int64 `json:"sizeBytes" doc:"Of the disk as its guest sees it; more than it has. Less than was asked for before, and no less than its host has, takes back what no host could make"`
-	Overcommit bool  `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has: for those who may change infrastructure"`
+	Overcommit bool  `json:"overcommit,omitempty" doc:"Allow overcommit of the pool: for those who may change infrastructure"`
 }
 
 // GrowDisk enlarges a disk of a VM; a running guest sees the new size at once. It is an edit of the VM.
@@ -101,7 +101,7 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 	h, may := hosts[0], policy.May(a, policy.InfraChange, "")
 	h.Overcommit = of != nil && of.Overcommit
 	if h.Overcommit && !may {
-		checks.Add("overcommit", "Only those who may change infrastructure may promise more storage than there is.")
+		checks.Add("overcommit", "Only those who may change infrastructure may overcommit pools.")
 	}
 	for i, d := range more {
 		if d.PoolID == "" {
@@ -110,7 +110,7 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		for _, f := range placement.FitDisks([]fleet.Disk{d}, h) {
 			if f.Room {
 				p := h.Pools[d.PoolID]
-				f.Message = fmt.Sprintf("Pool %s on %s has %s that are promised to no volume, and the disk would take %s more.", p.Name, h.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(d.SizeBytes))
+				f.Message = fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the disk would take %s more.", p.Name, h.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(d.SizeBytes))
 			}
 			checks.Add(at(i), "%s", faultFor(a, f))
 			if f.Room && of != nil && may {

@@ -103,7 +103,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	// A disk's growth is reserved: the next disk finds less space.
 	other, second := s.vmWithLocalDisk("db")
 	undo = set("{availableBytes}", "1600000000")
-	s.wantRefused("what is promised", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))
+	s.wantRefused("provisioned room", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))
 	undo()
 	undo = set("{state}", `"failed"`)
 	s.wantRefused("a pool that failed", fleet.Invalid, "failed", s.grow(chief, other, second, more))

@@ -166,7 +166,7 @@ func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID
 	return wire.GuestSecret{Secret: string(secret)}, nil
 }
 
-// VMGuest returns the guest's last report of values that change by themselves.
+// VMGuest returns the guest's last report of values that change without an order.
 func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.GuestView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.GuestView{}, err

@@ -43,7 +43,7 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	vm := s.vm("web", fleet.Stopped)
 	half := vm.Spec.MemoryMiB / 2
-	cells := func(nodes string, memory int) func(*fleet.VMSpec) {
+	numaNodes := func(nodes string, memory int) func(*fleet.VMSpec) {
 		return func(v *fleet.VMSpec) {
 			v.CPUs, v.MemoryMiB, v.NUMA = 2, half+memory, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: half, Nodes: nodes}, {CPUs: "1", MemoryMiB: memory}}
 		}
@@ -55,15 +55,15 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 		}
 		return err
 	}
-	if err := edit(s.member, cells("", half)); err != nil {
-		t.Errorf("cells: %v", err)
+	if err := edit(s.member, numaNodes("", half)); err != nil {
+		t.Errorf("NUMA nodes: %v", err)
 	}
-	s.wantRefused("a tenant's on a node", fleet.Invalid, "Only those who may change infrastructure choose this of NUMA cells", func() error { return edit(s.member, cells("0", half)) })
-	if err := edit(chief, cells("0", half)); err != nil {
+	s.wantRefused("a tenant's on a node", fleet.Invalid, "Only those who may change infrastructure choose this of NUMA nodes", func() error { return edit(s.member, numaNodes("0", half)) })
+	if err := edit(chief, numaNodes("0", half)); err != nil {
 		t.Errorf("on a node: %v", err)
 	}
-	s.wantRefused("a tenant's on another node", fleet.Invalid, "Only those who may change infrastructure", func() error { return edit(s.member, cells("1", half)) })
-	if err := edit(s.member, cells("0", half-1)); err != nil {
+	s.wantRefused("a tenant's on another node", fleet.Invalid, "Only those who may change infrastructure", func() error { return edit(s.member, numaNodes("1", half)) })
+	if err := edit(s.member, numaNodes("0", half-1)); err != nil {
 		t.Errorf("another size, as it is on its node: %v", err)
 	}
 	if err := edit(s.member, func(v *fleet.VMSpec) { v.NUMA = nil }); err != nil {

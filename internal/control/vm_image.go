@@ -158,7 +158,7 @@ func fromCopy(c *query.CopyOn) *origin {
 	return &origin{ref: c.Ref(), on: c.HostID, wait: true, verify: c}
 }
 
-// offerImages adds to the host the sources from which it can make the VM's disks.
+// offerImages adds to the host its possible sources of the VM's disks.
 func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {

@@ -197,8 +197,8 @@ func (s *projectFixture) firstTask() fleet.TaskID {
 	return id
 }
 
-// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter on the column
-// heard. The same holds for the need of attention: in Go, by the column for online hosts, and by the filter.
+// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter on the column of the
+// reported phase. The same holds for the need of attention: in Go, by the column for online hosts, and by the filter.
 func TestPhaseInSQLMatchesGo(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)

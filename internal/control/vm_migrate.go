@@ -19,7 +19,7 @@ type MigrateVM struct {
 	HostID     fleet.HostID `json:"hostId" doc:"Another host"`
 	PoolID     fleet.PoolID `json:"poolId,omitempty" doc:"The pool there for its disks; empty: each disk's own pool. Disks in a shared pool that the host has stay where they are"`
 	RateBytes  int64        `json:"rateBytes,omitempty" doc:"A second, at most; 0: as fast as it goes"`
-	Overcommit bool         `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+	Overcommit bool         `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 }
 
 func (in MigrateVM) check() error {
@@ -95,7 +95,7 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	switch t := targets[0]; {
 	case !t.target.Allowed && t.target.Room:
 		checks.Add("poolId", "%s", t.target.Reason)
-		checks.Add("overcommit", "Say that the pool may be promised more than it has, to go on all the same.")
+		checks.Add("overcommit", "To go on all the same, overcommit the pool.")
 	case !t.target.Allowed:
 		checks.Add("hostId", "%s", t.target.Reason)
 	}

@@ -17,7 +17,7 @@ import (
 type MoveDisk struct {
 	PoolID     fleet.PoolID `json:"poolId" doc:"Another pool that the VM's host has"`
 	RateBytes  int64        `json:"rateBytes,omitempty" doc:"A second, at most; 0: as fast as it goes"`
-	Overcommit bool         `json:"overcommit,omitempty" doc:"Also where the pool would be promised more than it has"`
+	Overcommit bool         `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 }
 
 // MoveDisk asks the VM's host to migrate a disk to another pool, while the VM is running or off. The spec changes
@@ -74,7 +74,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	switch t := targets[0]; {
 	case !t.Allowed && t.Room:
 		checks.Add("poolId", "%s", t.Reason)
-		checks.Add("overcommit", "Say that the pool may be promised more than it has, to go on all the same.")
+		checks.Add("overcommit", "To go on all the same, overcommit the pool.")
 	case !t.Allowed:
 		checks.Add("poolId", "%s", t.Reason)
 	}

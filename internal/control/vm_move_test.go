@@ -278,7 +278,7 @@ func TestDiskMigrationReservesSpace(t *testing.T) {
 	v, disk := s.vmWithLocalDisk("web")
 	s.setPoolSizes(s.nfs, 1536, 0, 0)
 	s.move(v, disk)
-	s.wantRefused("room that is promised already", fleet.Invalid, "2 fields", func() error {
+	s.wantRefused("room that is provisioned already", fleet.Invalid, "2 fields", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, s.nfs, control.NewVolume{Name: "most.raw", Format: "raw", SizeBytes: 1 << 30})
 		return err
 	})

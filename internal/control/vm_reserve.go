@@ -19,9 +19,9 @@ func cpuReservations(ctx context.Context, q *db.Queries, host fleet.HostID) (map
 	return out, err
 }
 
-// allocation refuses more memory or CPUs than the host can promise, unless h.Overcommit is set, and CPU reservations
+// allocation refuses more memory or CPUs than the host can allocate, unless h.Overcommit is set, and CPU reservations
 // beyond the host's CPUs. had is the VM's spec before the change. It locks the host and reads the sums again, so no
-// other transaction can promise the same capacity.
+// other transaction can allocate the same capacity.
 func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, previous fleet.VMSpec) error {
 	more, reserves := spec.MemoryMiB > previous.MemoryMiB || spec.CPUs > previous.CPUs, spec.ReservedCPU() > previous.ReservedCPU()
 	if !more && !reserves {
@@ -41,7 +41,7 @@ func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VM
 			h.CommittedMiB += sum.Mib
 			h.CommittedCPUs += sum.Cpus
 		}
-		added := spec // check only what exceeds the previous promise
+		added := spec // check only what exceeds the previous allocation
 		if spec.MemoryMiB <= previous.MemoryMiB {
 			added.MemoryMiB = 0
 		}
@@ -72,7 +72,7 @@ func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VM
 func mayOvercommit(a fleet.Actor, chosen bool) error {
 	var checks fleet.Checks
 	if chosen && !policy.May(a, policy.InfraChange, "") {
-		checks.Add("overcommit", "Only those who may change infrastructure may promise more than there is.")
+		checks.Add("overcommit", "Only those who may change infrastructure may overcommit hosts and pools.")
 	}
 	return checks.Err()
 }

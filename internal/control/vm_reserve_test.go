@@ -15,7 +15,7 @@ func (s *projectFixture) createWithReservation(a fleet.Actor, name string, host 
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 }
 
-// Reserved CPU is promised once, to whichever actor, whether the VM is running or not.
+// Reserved CPU is allocated once, to whichever actor, whether the VM is running or not.
 func TestCPUReservation(t *testing.T) {
 	s := newProjectFixture(t) // of hosts with 8 CPUs
 	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)

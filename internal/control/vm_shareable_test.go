@@ -86,7 +86,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 	}
 }
 
-// Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk stays as it is.
+// Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk stays unchanged.
 func TestInvalidEncryptionRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)

@@ -17,7 +17,7 @@ import (
 // roleSnapshot is the role of the job that takes the snapshot for a task's disk copies.
 const roleSnapshot = "snapshot"
 
-// temporary is the snapshot from which a task copies a locked VM's disks. With the zero value, the disks are copied
+// temporary is a task's snapshot of a locked VM, the source of disk copies. With the zero value, the disks are copied
 // without a snapshot.
 type temporary struct {
 	vm      fleet.VMView
@@ -105,8 +105,8 @@ const (
 // temporaryBatch limits one pass over temporary snapshots.
 const temporaryBatch = 100
 
-// DropTemporary orders the deletion of temporary snapshots from which no disk is being copied, and repeats failed
-// deletions. A deletion merges the overlays into the VM's disks.
+// DropTemporary orders the deletion of temporary snapshots without running disk copies, and repeats failed deletions. A
+// deletion merges the overlays into the VM's disks.
 func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
 	for range temporaryBatch {
 		more := false

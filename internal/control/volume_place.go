@@ -160,7 +160,7 @@ func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 		switch {
 		case f.Room:
 			checks.Add("sizeBytes", "%s", f.Message)
-			checks.Add("overcommit", "Say that the pool may be promised more than it has, to go on all the same.")
+			checks.Add("overcommit", "To go on all the same, overcommit the pool.")
 		case named == "":
 			return fleet.Errorf(fleet.Conflict, "No host can do this now. %s", f.Message)
 		default:

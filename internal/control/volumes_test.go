@@ -97,7 +97,7 @@ func TestVolumeOperations(t *testing.T) {
 			continue
 		}
 		// The size, and overcommit.
-		s.wantRefused("room that is promised already", fleet.Invalid, "2 fields", ask)
+		s.wantRefused("room that is provisioned already", fleet.Invalid, "2 fields", ask)
 		most.Overcommit = true
 		if err := ask(); err != nil {
 			t.Errorf("by somebody who says so: %v", err)

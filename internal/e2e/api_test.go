@@ -107,11 +107,11 @@ func (a api) project(t testing.TB, name string) fleet.Project {
 	return fleet.Project{}
 }
 
-func one[T any](t testing.TB, a api, noun, name string) T {
+func one[T any](t testing.TB, a api, resource, name string) T {
 	t.Helper()
-	items := list[T](t, a, fmt.Sprintf("/api/v1/%s?filter=name:%s", noun, name))
+	items := list[T](t, a, fmt.Sprintf("/api/v1/%s?filter=name:%s", resource, name))
 	if len(items) != 1 {
-		t.Fatalf("%d %s are named %s, want 1", len(items), noun, name)
+		t.Fatalf("%d %s are named %s, want 1", len(items), resource, name)
 	}
 	return items[0]
 }

@@ -49,10 +49,10 @@ func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot 
 			p.waitText("#launch", "Copy")
 			p.waitTrue("the NIC is in sight", `(document.querySelector("#launch").scrollIntoView({block: "center"}), true)`)
 		}},
-		{"vm-new-cells", "/vms/new", func(p *tab) {
+		{"vm-new-numa", "/vms/new", func(p *tab) {
 			p.unfold()
 			p.expect("422")
-			p.fill("#name", "with-cells")
+			p.fill("#name", "with-nodes")
 			for range 2 {
 				p.click(`button[value="spec.numa"]`, "Add")
 			}
@@ -62,7 +62,7 @@ func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot 
 			p.fill("[name='spec.numa[1].memoryMiB']", "512")
 			p.click("footer button.primary", "Create VM")
 			p.waitText(".part-list .field.bad", "vCPU")
-			p.waitTrue("the cells are in sight", `(document.querySelector("[name='spec.numa[0].cpus']").closest(".part-list").scrollIntoView(), true)`)
+			p.waitTrue("the NUMA nodes are in sight", `(document.querySelector("[name='spec.numa[0].cpus']").closest(".part-list").scrollIntoView(), true)`)
 		}},
 		{"host-devices", "/hosts/" + string(host) + "?tab=hardware", func(p *tab) {
 			p.waitTrue("the devices are in sight", `([...document.querySelectorAll("h2")].find(h => h.textContent == "Devices for VMs").scrollIntoView(), true)`)

@@ -45,7 +45,7 @@ var VMActions = []Action{
 type actionRule struct {
 	kind    JobKind // job that the action queues; its kind also gives the requested power. Empty: none
 	label   string  // label; empty: the verb of the job
-	needs   []Phase // phases in which it is possible; nil: any but Deleting
+	needs   []Phase // phases that allow it; nil: any but Deleting
 	refusal string  // reason in other phases
 }
 

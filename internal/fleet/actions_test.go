@@ -12,7 +12,7 @@ import (
 func TestEachPhaseAllowsItsActions(t *testing.T) {
 	t.Parallel()
 	// Columns in the order of fleet.VMActions: start, shutdown, stop, restart, reboot, reset, pause, resume, console,
-	// edit, guard, delete.
+	// edit, protect, delete.
 	table := map[fleet.Phase]string{
 		fleet.PhaseCreating:     "---------+++",
 		fleet.PhaseStarting:     "--+-----++++",
@@ -99,7 +99,7 @@ func TestEveryActionHasLabelAndJob(t *testing.T) {
 	}
 }
 
-// libvirt reports a lost guest as off. No action may start it again, delete its disks, or claim that it is off.
+// libvirt reports a lost guest as off. No action may start it again, delete its disks, or show it as off.
 func TestLostGuestAllowsOnlyProtection(t *testing.T) {
 	t.Parallel()
 	why := fleet.Fault{Code: fleet.FaultLost, Text: "libvirt has lost it."}

@@ -44,8 +44,7 @@ func (d VMDefaults) Or(project ProjectID, pools []PoolView, networks []NetworkVi
 	return d
 }
 
-// poolWithMostFreeSpace returns the pool with the most unreserved space, among pools in which a host can create disks
-// now.
+// poolWithMostFreeSpace returns the pool with the most unreserved space, among pools where a host can create disks now.
 func poolWithMostFreeSpace(pools []PoolView) DefaultPool {
 	usable := slices.DeleteFunc(slices.Clone(pools), func(p PoolView) bool { return !p.MakesDisks() || p.Health.Healthy == 0 })
 	if len(usable) == 0 {

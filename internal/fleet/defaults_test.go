@@ -6,9 +6,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-func poolWith(name string, healthy int, available, promised int64) fleet.PoolView {
+func poolWith(name string, healthy int, available, allocated int64) fleet.PoolView {
 	p := fleet.PoolView{Pool: fleet.Pool{ID: fleet.PoolID("id of " + name), Name: name, Spec: fleet.PoolSpec{Kind: "dir"}}}
-	p.Health = fleet.PoolHealth{Healthy: healthy, AvailableBytes: available << 30, ProvisionedBytes: promised << 30}
+	p.Health = fleet.PoolHealth{Healthy: healthy, AvailableBytes: available << 30, ProvisionedBytes: allocated << 30}
 	return p
 }
 
@@ -25,7 +25,7 @@ func TestDefaultPoolHasMostFreeSpace(t *testing.T) {
 	leaving.DeletedAt = &leaving.CreatedAt
 	luns := poolWith("luns", 1, 9000, 0)
 	luns.Spec.Kind = "iscsi"
-	got := of(poolWith("a-small", 3, 10, 0), poolWith("b-promised", 3, 2000, 1900), leaving, luns, poolWith("m-large", 1, 1229, 0), poolWith("z-failed", 0, 9000, 0))
+	got := of(poolWith("a-small", 3, 10, 0), poolWith("b-provisioned", 3, 2000, 1900), leaving, luns, poolWith("m-large", 1, 1229, 0), poolWith("z-failed", 0, 9000, 0))
 	if got.Name != "m-large" || got.ID != "id of m-large" || got.Why != "most free space: 1.2 TiB" {
 		t.Errorf("the default pool is %+v", got)
 	}

@@ -67,7 +67,8 @@ type GuestView struct {
 // GuestOrder holds the parameters of a guest agent job. Passwords and program arguments are not part of it: see
 // wire.GuestSecret.
 type GuestOrder struct {
-	// Seconds is the time until the host thaws the guest by itself (vm.freeze), or to wait for the program (vm.exec).
+	// Seconds is the time until the host thaws the guest without an order (vm.freeze), or to wait for the program
+	// (vm.exec).
 	Seconds int    `json:"seconds,omitempty"`
 	User    string `json:"user,omitempty"`    // vm.password
 	Program string `json:"program,omitempty"` // vm.exec: the program, without its arguments

@@ -23,13 +23,13 @@ type DayPart struct {
 	Quarters int      `json:"quarters"`
 }
 
-// Turn is a quarter in which a status changed its severity.
+// Turn is a quarter when a status changed its severity.
 type Turn struct {
 	Quarter     time.Time
 	Worst, Last Severity // worst in the quarter, and last
 }
 
-// OfflinePeriod is a time in which a host was offline.
+// OfflinePeriod is a time when a host was offline.
 type OfflinePeriod struct{ Since, Until time.Time }
 
 // severityRank are the severities of a history, worst last. The database stores their index.

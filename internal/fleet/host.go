@@ -244,7 +244,7 @@ var hostPhaseDisplay = map[HostPhase]struct {
 // Word returns the phase as pages show it.
 func (p HostPhase) Word() string { return hostPhaseDisplay[p].word }
 
-// Severity returns the severity in which pages draw the phase.
+// Severity returns the phase's severity on pages.
 func (p HostPhase) Severity() Severity { return hostPhaseDisplay[p].severity }
 
 // HostView is a host as the API and pages show it.

@@ -129,7 +129,7 @@ func (c ImageCopy) Where() string {
 // ImageView is an image as the API and pages show it.
 type ImageView struct {
 	Image
-	Grants   []ImageGrant   `json:"grants"`   // projects that it is published to, as far as the user may see them
+	Grants   []ImageGrant   `json:"grants"`   // projects with access to the image, as far as the user may see them
 	Versions []ImageVersion `json:"versions"` // newest first
 }
 

@@ -10,9 +10,9 @@ const (
 	NetworkBridge  NetworkKind = "bridge"
 )
 
-// Network is a network that NICs connect to. A managed network has a Spec, and its ID is its libvirt UUID on every host
-// that it is assigned to. An unmanaged network was discovered on hosts: one row stands for all hosts with the same kind
-// and name.
+// Network is a network that NICs connect to. A managed network has a Spec, and its ID is its libvirt UUID on every
+// assigned host. An unmanaged network was discovered on hosts: one row stands for all hosts with the same kind and
+// name.
 type Network struct {
 	ID         NetworkID    `json:"id"`
 	Name       string       `json:"name"`
@@ -48,7 +48,7 @@ type NetworkStatus struct {
 	Leases     []DHCPLease  `json:"leases,omitempty"` // leases given out by the network's DHCP server on an assigned host
 }
 
-// NetworkHost is the status of a network on one host, a cell of the network's host matrix.
+// NetworkHost is the status of a network on one host.
 type NetworkHost struct {
 	NetworkID NetworkID      `json:"networkId"`
 	HostID    HostID         `json:"hostId"`

@@ -176,7 +176,7 @@ func (t NetworkType) Takes(field string) bool {
 	return slices.Contains(t.Needs, field) || slices.Contains(t.May, field)
 }
 
-// ModesTaking lists the modes that may have the field; "served" selects the modes in which hosts have addresses.
+// ModesTaking lists the modes that may have the field; "served" selects the modes that give hosts addresses.
 func ModesTaking(field string) (out []NetworkMode) {
 	for _, t := range networkTypes {
 		if t.Takes(field) || field == "served" && t.Served {

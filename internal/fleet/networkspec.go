@@ -26,8 +26,7 @@ const (
 	MaxMTU    = 65535
 )
 
-// NetworkSpec defines a managed network, the same on every host that it is assigned to. NetworkType says which fields a
-// mode has.
+// NetworkSpec defines a managed network, the same on every assigned host. NetworkType says which fields a mode has.
 type NetworkSpec struct {
 	Mode   NetworkMode `json:"mode"`
 	IPv4   *Subnet     `json:"ipv4,omitempty"`
@@ -41,7 +40,7 @@ type NetworkSpec struct {
 	Device string `json:"device,omitempty"`
 	VLAN   int    `json:"vlan,omitempty"` // 0: untagged
 	VNI    int    `json:"vni,omitempty"`  // VXLAN network identifier of an overlay
-	// Underlay: subnet between an overlay's hosts, in which each host has an address
+	// Underlay: subnet between an overlay's hosts; each host has an address there
 	Underlay string     `json:"underlay,omitempty"`
 	Direct   DirectMode `json:"direct,omitempty"` // macvtap: how guests of the same device reach one another
 	// STP: the bridge runs the spanning tree protocol, which delays each new port by some seconds

@@ -109,7 +109,7 @@ func numaNodes() VMField {
 		}
 		return strings.Join(out, ", ")
 	}
-	f := valueAs("numa", "NUMA cells", NextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
+	f := valueAs("numa", "NUMA nodes", NextBoot, func(s *VMSpec) *[]VMNUMANode { return &s.NUMA }, words,
 		func(a, b []VMNUMANode) string { return words(a) + " → " + words(b) }, sameNodes)
 	f.Value = func(s VMSpec) any { return append([]VMNUMANode{}, s.NUMA...) } // JSON needs [] for an empty list, not null
 	f.Copy = func(to *VMSpec, from VMSpec) { to.NUMA = slices.Clone(from.NUMA) }
@@ -125,7 +125,7 @@ func numaNodes() VMField {
 	}
 	const others = "others may have the memory of these nodes"
 	f.Input = Input{
-		Section: SectionCPU, Kind: InputRows, Label: "NUMA cells", Help: "Each vCPU is in one of them, and all of the memory. Those that may still come have their cell, too. The first is cell 0.",
+		Section: SectionCPU, Kind: InputRows, Label: "NUMA nodes", Help: "Each vCPU is in one of them, and all of the memory. Those that may still come have their node, too. The first is node 0.",
 		Rows: []Row{
 			{"cpus", Input{Kind: InputText, Label: "vCPUs", Example: "0-3"}},
 			{"memoryMiB", Input{Label: "Memory", Unit: "MiB", Example: "MiB"}},
@@ -146,10 +146,10 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 	case n == 0:
 		return
 	case n == 1:
-		c.Add(field, "One cell is all of the VM. Give two or more, or none.")
+		c.Add(field, "One node is all of the VM. Give two or more, or none.")
 		return
 	case n > MaxNUMANodes:
-		c.Add(field, "At most %s.", count(MaxNUMANodes, "NUMA cell"))
+		c.Add(field, "At most %s.", count(MaxNUMANodes, "NUMA node"))
 		return
 	}
 	most, memory, complete := max(s.CPUs, s.CPU.Max), 0, true
@@ -168,7 +168,7 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 			case twice && before == i:
 				c.Add(at+".cpus", "vCPU %d is there twice.", n)
 			case twice:
-				c.Add(at+".cpus", "vCPU %d is in cell %d already.", n, before)
+				c.Add(at+".cpus", "vCPU %d is in node %d already.", n, before)
 			default:
 				in[n] = i
 				continue
@@ -183,27 +183,27 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		}
 		switch page := s.Memory.HugePageKiB; {
 		case v.MemoryMiB < 1 || v.MemoryMiB > MaxMemoryMiB:
-			c.Add(at+".memoryMiB", "Give the cell at least 1 MiB of the VM's memory.")
+			c.Add(at+".memoryMiB", "Give the node at least 1 MiB of the VM's memory.")
 			complete = false
 		case page > 0 && v.MemoryMiB<<10%page != 0:
-			c.Add(at+".memoryMiB", "Of huge pages of %d KiB a cell has a whole number.", page)
+			c.Add(at+".memoryMiB", "A node's memory is a whole number of huge pages of %d KiB.", page)
 		}
 		memory += v.MemoryMiB
 		complete = complete && ok
 	}
 	if s.Memory.Nodes != "" && slices.ContainsFunc(s.NUMA, func(v VMNUMANode) bool { return v.Nodes != "" }) {
-		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The NUMA cells say themselves which nodes of the host they are on. Leave this, or those.")
+		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The NUMA nodes of the VM say themselves which nodes of the host they are on. Leave this, or those.")
 	}
 	if !complete {
 		return // further errors would only repeat these
 	}
 	for n := range min(most, MaxCPUs) {
 		if _, ok := in[n]; !ok {
-			c.Add(field, "vCPU %d is in no cell. Each from 0 to %d is in one.", n, most-1)
+			c.Add(field, "vCPU %d is in no node. Each from 0 to %d is in one.", n, most-1)
 			break
 		}
 	}
 	if memory != s.MemoryMiB {
-		c.Add(field, "The cells have %d MiB, and the VM has %d MiB. Give them all of it.", memory, s.MemoryMiB)
+		c.Add(field, "The nodes have %d MiB, and the VM has %d MiB. Give them all of it.", memory, s.MemoryMiB)
 	}
 }

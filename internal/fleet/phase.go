@@ -171,5 +171,5 @@ var phaseDisplay = map[Phase]struct {
 // Word returns the phase as pages show it: "Needs restart".
 func (p Phase) Word() string { return phaseDisplay[p].word }
 
-// Severity returns the severity in which pages draw the phase.
+// Severity returns the phase's severity on pages.
 func (p Phase) Severity() Severity { return phaseDisplay[p].severity }

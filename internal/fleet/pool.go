@@ -120,7 +120,7 @@ const MaxUsers = 8
 // ModifiedTo is the resolution of Volume.ModifiedAt.
 const ModifiedTo = time.Hour
 
-// PoolHost is the status of a pool on one host, a cell of the pool's host matrix.
+// PoolHost is the status of a pool on one host.
 type PoolHost struct {
 	PoolID    PoolID      `json:"poolId"`
 	HostID    HostID      `json:"hostId"`
@@ -262,5 +262,5 @@ var poolStateDisplay = map[PoolState]struct {
 // Word returns the state as pages show it.
 func (s PoolState) Word() string { return poolStateDisplay[s].word }
 
-// Severity returns the severity in which pages draw the state.
+// Severity returns the state's severity on pages.
 func (s PoolState) Severity() Severity { return poolStateDisplay[s].severity }

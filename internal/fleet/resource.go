@@ -39,7 +39,7 @@ type Resource struct {
 	// within: page of another resource type that shows the object, if the type has no page of its own
 	within func(id string) string
 
-	Parts bool     // an object can have many parts, each of which wakes its pages
+	Parts bool     // an object can have many parts, and each part wakes its pages
 	Each  bool     // pages of single objects follow the object's own key; pages of all objects follow All instead
 	All   string   // wake-up key of all objects for users who see all projects; empty: pages follow none
 	Own   string   // prefix of the wake-up key per project; empty: the type belongs to no project

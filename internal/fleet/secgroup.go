@@ -43,7 +43,7 @@ type SecurityRule struct {
 	Description string          `json:"description,omitempty"`
 }
 
-// Direction is the direction in which a connection is opened.
+// Direction is the direction of a connection's first packet.
 type Direction string
 
 const (

@@ -166,6 +166,6 @@ type LabelledHost struct {
 // Retried is the result of a retry on all failed hosts of an object.
 type Retried struct {
 	Tasks   []TaskID
-	Offline int // offline hosts, which retry by themselves when they are back
+	Offline int // offline hosts, which retry when they are back
 	More    int // further failed hosts, beyond the limit of one request
 }

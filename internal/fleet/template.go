@@ -131,7 +131,7 @@ func (v TemplateVersion) Words() string {
 // TemplateView is a template as the API and pages show it.
 type TemplateView struct {
 	Template
-	Grants   []ImageGrant      `json:"grants"`   // projects that it is published to, as far as the user may see them
+	Grants   []ImageGrant      `json:"grants"`   // projects with access to the template, as far as the user may see them
 	Versions []TemplateVersion `json:"versions"` // newest first
 }
 

@@ -3,7 +3,7 @@ package fleet
 // Bounds of topology diagrams. Objects beyond the bounds are counted and linked.
 const (
 	TopologyVMs   = 40  // shown in one diagram
-	TopologyRead  = 200 // read, of which those that need attention are preferred
+	TopologyRead  = 200 // read; objects that need attention come first
 	TopologyHosts = 20  // hosts of one network
 )
 

@@ -110,7 +110,7 @@ type Volref struct {
 
 // Disk is a virtual disk on a volume of its own. Disk.FileFormat gives its format in a file pool; in block pools it is
 // raw. The agent creates the volume empty, as a full copy of Image, or as an overlay backed by it. An existing volume
-// (Existing) is used as it is: the agent never creates, changes or deletes it.
+// (Existing) is used unchanged: the agent never creates, changes or deletes it.
 type Disk struct {
 	PoolID PoolID `json:"poolId"`
 	// Volume: set by the portal when the disk is added, except for an existing volume
@@ -274,7 +274,7 @@ const (
 	FaultIO        FaultCode = "io"        // QEMU paused the VM because its storage is full or fails
 	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run the VM; found by the portal
 	FaultElsewhere FaultCode = "elsewhere" // another host runs the VM while its own host is offline; found by the portal
-	FaultRestart   FaultCode = "restart"   // the VM stopped by itself; its host restarts it, or failed to
+	FaultRestart   FaultCode = "restart"   // the VM stopped without an order; its host restarts it, or failed to
 	FaultSchedule  FaultCode = "schedule"  // a snapshot schedule of the VM takes no snapshots; found by the portal
 	FaultExpiry    FaultCode = "expiry"    // the VM has expired or will soon; found by the portal
 	FaultHealth    FaultCode = "health"    // the guest fails health checks

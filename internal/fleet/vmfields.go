@@ -117,7 +117,7 @@ var optionalFields = []Field[VMSpec]{
 		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Of a processor, for each vCPU.",
 	}, 1, 100)),
 	reserved("no other VM gets this part of the host's processors", portalOnly(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
-		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Of a processor, for each vCPU, running or not: no host is promised to more than it has processors.",
+		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Of a processor, for each vCPU, running or not. A host's reservations are at most all of its processors.",
 	}, 1, 100))),
 	reserved("others may have these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
 		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that its vCPUs run on: 0-3,6.",

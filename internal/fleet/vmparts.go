@@ -70,7 +70,7 @@ type VMSecurity struct {
 	Confidential string `json:"confidential,omitempty"`
 }
 
-// VMDevices configures small devices of which a VM has at most one kind.
+// VMDevices configures small devices, such as the watchdog and the balloon.
 type VMDevices struct {
 	Watchdog string `json:"watchdog,omitempty"` // watchdog model: see Watchdogs; empty: none
 	// WatchdogAction: action after a watchdog timeout: see WatchdogActions; empty: reset
@@ -113,7 +113,7 @@ type VMPolicy struct {
 	// StartOrder: order of automatic starts: 1 before 2, numbered VMs before those with 0
 	StartOrder int `json:"startOrder,omitempty"`
 	StartDelay int `json:"startDelay,omitempty"` // seconds that the host waits after this start before the next one
-	// Restart: action when the VM stops by itself: see Restarts; empty: it stays off
+	// Restart: action when the VM stops without an order: see Restarts; empty: it stays off
 	Restart string `json:"restart,omitempty"`
 	// StopOrder: order when several VMs are shut down: 1 before 2; 0: the reverse of the start order
 	StopOrder int `json:"stopOrder,omitempty"`

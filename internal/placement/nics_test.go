@@ -19,9 +19,9 @@ func TestExclusiveNICs(t *testing.T) {
 			}
 		}
 	}
-	vfs := func(total, used, promised int, by ...string) func(*placement.Host) {
+	vfs := func(total, used, allocated int, by ...string) func(*placement.Host) {
 		return func(h *placement.Host) {
-			c := &placement.NICs{Device: "eth4", Functions: true, Total: total, Used: used, Allocated: promised, By: by}
+			c := &placement.NICs{Device: "eth4", Functions: true, Total: total, Used: used, Allocated: allocated, By: by}
 			h.NICs = map[fleet.NetworkID]*placement.NICs{"fast": c, "also": c}
 		}
 	}

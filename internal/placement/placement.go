@@ -348,7 +348,7 @@ func (f *fit) room(disks []fleet.Disk) {
 		}
 		f.faults = append(f.faults, Fault{
 			Field: fmt.Sprintf("spec.disks[%d].sizeBytes", i), Room: true, Plain: "no room for " + fleet.Bytes(size) + " in pool " + p.Name,
-			Message: fmt.Sprintf("Pool %s on %s has %s that are promised to no volume, and the new disks may grow to %s.", p.Name, f.host.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(size)),
+			Message: fmt.Sprintf("Pool %s on %s has %s not provisioned to volumes, and the new disks may grow to %s.", p.Name, f.host.Name, fleet.Bytes(max(0, p.FreeBytes)), fleet.Bytes(size)),
 		})
 	}
 }

@@ -13,17 +13,17 @@ func TestEachActionHasPermission(t *testing.T) {
 		"host": fleet.HostView{}.Actions(), "pool": append(fleet.Pool{}.Actions(), fleet.PoolHost{}.Actions()...), "network": append(fleet.NetworkView{}.Actions(), fleet.NetworkHost{}.Actions()...),
 		"project": fleet.Project{}.Actions(), "user": fleet.User{}.ActionsBy(""),
 	}
-	for noun, states := range offered {
+	for typ, states := range offered {
 		seen := map[fleet.Action]bool{}
 		for _, s := range states {
 			seen[s.Action] = true
-			if _, ok := permissions[noun][s.Action]; !ok {
-				t.Errorf("%s of a %s has no permission", s.Action, noun)
+			if _, ok := permissions[typ][s.Action]; !ok {
+				t.Errorf("%s of a %s has no permission", s.Action, typ)
 			}
 		}
-		for a := range permissions[noun] {
+		for a := range permissions[typ] {
 			if !seen[a] {
-				t.Errorf("a %s has no action %s", noun, a)
+				t.Errorf("a %s has no action %s", typ, a)
 			}
 		}
 	}
@@ -34,7 +34,7 @@ func TestOffer(t *testing.T) {
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Allowed: true}, {Action: fleet.ActStart, Reason: "It runs."}}
 	for name, c := range map[string]struct {
 		role        fleet.Role
-		noun        string
+		typ        string
 		edit, start string
 	}{
 		"operator":           {fleet.RoleOperator, "vm", "", "It runs."},
@@ -42,7 +42,7 @@ func TestOffer(t *testing.T) {
 		"viewer of a host":   {fleet.RoleViewer, "host", "You do not have permission to change hosts and pools. Ask an administrator.", "You do not have permission to manage users, projects and join tokens. Ask an administrator."},
 		"operator of a user": {fleet.RoleOperator, "user", "You do not have permission to manage users, projects and join tokens. Ask an administrator.", "You do not have permission to manage users, projects and join tokens. Ask an administrator."},
 	} {
-		got := Offer(fleet.Actor{UserID: "u", Role: c.role}, c.noun, "p", states)
+		got := Offer(fleet.Actor{UserID: "u", Role: c.role}, c.typ, "p", states)
 		if got[0].Reason != c.edit || got[0].Allowed != (c.edit == "") || got[1].Reason != c.start || got[1].Allowed {
 			t.Errorf("%s: %+v", name, got)
 		}

@@ -89,11 +89,11 @@ func attentionOn(x fleet.Attention) string {
 	return ""
 }
 
-func plural(n int, noun string) string {
+func plural(n int, singular string) string {
 	if n == 1 {
-		return noun
+		return singular
 	}
-	return noun + "s"
+	return singular + "s"
 }
 
 func needs(n int) string {

@@ -8,9 +8,9 @@ func reserved(percent int64, threads int) string {
 }
 
 // ratio describes the CPU overcommit ratio; empty: no overcommit.
-func ratio(promised, threads int) string {
-	if threads == 0 || promised <= threads {
+func ratio(allocated, threads int) string {
+	if threads == 0 || allocated <= threads {
 		return ""
 	}
-	return ", each " + strconv.FormatFloat(float64(promised)/float64(threads), 'f', 1, 64) + " times over"
+	return ", each " + strconv.FormatFloat(float64(allocated)/float64(threads), 'f', 1, 64) + " times over"
 }

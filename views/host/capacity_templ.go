@@ -39,7 +39,7 @@ func allocated(p Page) templ.Component {
 		memory := p.Host.CommittedMiB << 20
 		cpus := kit.Percent(int64(p.Host.CommittedCPUs), int64(inv.CPU.Threads))
 		mem := kit.Percent(memory, inv.MemoryBytes)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Promised to VMs</h2><span class=\"right muted\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Allocated to VMs</h2><span class=\"right muted\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

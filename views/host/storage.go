@@ -32,7 +32,7 @@ func (p Page) pools() kit.Matrix[fleet.PoolView] {
 		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.TypePool, v.ID)}
 	}
 	m.Statuses = func(head kit.Columns, v fleet.PoolView) templ.Component {
-		return pool.Cells(head, v, pool.StatusOf(v, p.Host.ID), p.Now)
+		return pool.RowCells(head, v, pool.StatusOf(v, p.Host.ID), p.Now)
 	}
 	m.None = noPoolsHere()
 	return m

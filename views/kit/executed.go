@@ -71,13 +71,13 @@ func (e Executed) help() Topic {
 
 // Retry are the retry actions in the page's head: one for all failed hosts, or one for the first. cells are the first
 // hosts, all is the number of hosts, failed the number of failed ones.
-func (e Executed) Retry(cells []ExecutedHostStatus, all, failed int) []Act {
+func (e Executed) Retry(statuses []ExecutedHostStatus, all, failed int) []Act {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil
 	}
 	var first []Act
 	count := 0
-	for _, c := range cells {
+	for _, c := range statuses {
 		if !c.Stopped && (Act{}).As(c.States, fleet.ActRetry).Why == "" {
 			count++
 		}
@@ -85,7 +85,7 @@ func (e Executed) Retry(cells []ExecutedHostStatus, all, failed int) []Act {
 			first = []Act{e.retryNamed(c)}
 		}
 	}
-	if len(cells) < all {
+	if len(statuses) < all {
 		count = max(count, failed)
 	}
 	if count <= 1 {

@@ -28,14 +28,14 @@ func (g Grid) hostPager() Pager {
 
 // sidePager is the pager of the columns.
 func (g Grid) sidePager() (out Pager) {
-	noun, before := g.Type.Is().Plural, g.Type.Is().Plural+"-before"
-	l := g.Link.Without(noun, before)
+	typ, before := g.Type.Is().Plural, g.Type.Is().Plural+"-before"
+	l := g.Link.Without(typ, before)
 	out.Text = Count(g.Side.Items, g.Type.Is().Label) + " side by side"
 	if c := g.Side.Prev; c != "" {
 		out.First, out.Prev = l.String(), l.With(before, c).String()
 	}
 	if c := g.Side.Next; c != "" {
-		out.Next = l.With(noun, c).String()
+		out.Next = l.With(typ, c).String()
 	}
 	return out
 }

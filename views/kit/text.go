@@ -25,11 +25,11 @@ func Bytes(n int64) string { return fleet.Bytes(n) }
 func MiB(n int) string { return Bytes(int64(n) << 20) }
 
 // Count formats a number with a noun: "1 VM", "3 VMs".
-func Count(n int, noun string) string {
+func Count(n int, singular string) string {
 	if n == 1 {
-		return "1 " + noun
+		return "1 " + singular
 	}
-	return strconv.Itoa(n) + " " + noun + "s"
+	return strconv.Itoa(n) + " " + singular + "s"
 }
 
 // Percent is part in percent of whole, 0 to 100.

@@ -1,6 +1,6 @@
 package kit
 
-// Share is one part of a capacity bar. Class is "", "ok", "warn", "bad", "res" or "promised".
+// Share is one part of a capacity bar. Class is "", "ok", "warn", "bad", "res" or "provisioned".
 type Share struct {
 	Percent int
 	Class   string

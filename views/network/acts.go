@@ -41,15 +41,15 @@ func vmsHere(n fleet.NetworkView, h fleet.NetworkHost) string {
 }
 
 // statusActs are the actions on a network on one host.
-func statusActs(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost) []kit.Act {
-	return executed(a, n).StatusActs(statusOf(cell), kit.Act{Icon: "monitor", Word: "VMs with NICs on it here", Href: vmsHere(n, cell)})
+func statusActs(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost) []kit.Act {
+	return executed(a, n).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs with NICs on it here", Href: vmsHere(n, status)})
 }
 
 // retry are the retry actions in the page's head.
 func retry(p Page) []kit.Act {
-	cells := make([]kit.ExecutedHostStatus, len(p.Network.Hosts))
+	statuses := make([]kit.ExecutedHostStatus, len(p.Network.Hosts))
 	for i, h := range p.Network.Hosts {
-		cells[i] = statusOf(h)
+		statuses[i] = statusOf(h)
 	}
-	return executed(p.Actor, p.Network).Retry(cells, p.Network.Health.Hosts, p.Network.Health.SeverityCounts.Bad)
+	return executed(p.Actor, p.Network).Retry(statuses, p.Network.Health.Hosts, p.Network.Health.SeverityCounts.Bad)
 }

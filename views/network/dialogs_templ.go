@@ -142,7 +142,7 @@ func Labels(a fleet.Actor, n fleet.NetworkView, f kit.LabelForm) templ.Component
 }
 
 // Release is the dialog that releases the network from a host.
-func Release(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost, e kit.Errors) templ.Component {
+func Release(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost, e kit.Errors) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {
@@ -192,9 +192,9 @@ func Release(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost, e kit.E
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var10 string
-				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(cell.HostName)
+				templ_7745c5c3_Var10, templ_7745c5c3_Err = templ.JoinStringErrs(status.HostName)
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/dialogs.templ`, Line: 31, Col: 50}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `network/dialogs.templ`, Line: 31, Col: 52}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var10))
 				if templ_7745c5c3_Err != nil {
@@ -206,13 +206,13 @@ func Release(a fleet.Actor, n fleet.NetworkView, cell fleet.NetworkHost, e kit.E
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.ReleaseDialog(executed(a, n), statusOf(cell), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ReleaseDialog(executed(a, n), statusOf(status), e).Render(templ.WithChildren(ctx, templ_7745c5c3_Var9), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = dialog(n, "Release from "+cell.HostName).Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = dialog(n, "Release from "+status.HostName).Render(templ.WithChildren(ctx, templ_7745c5c3_Var8), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

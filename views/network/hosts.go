@@ -60,7 +60,7 @@ func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "networks")}
 	}
 	m.Statuses = func(head kit.Columns, h fleet.NetworkHost) templ.Component {
-		return Cells(head, p.Network, h, p.Now)
+		return RowCells(head, p.Network, h, p.Now)
 	}
 	if p.Network.Spec != nil {
 		m.Acts = func(h fleet.NetworkHost) []kit.Act { return statusActs(p.Actor, p.Network, h) }

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// Cells are the table cells with a network's status on one host.
-func Cells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Component {
+// RowCells are the table cells with a network's status on one host.
+func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

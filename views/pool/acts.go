@@ -17,11 +17,11 @@ func executed(a fleet.Actor, v fleet.PoolView) kit.Executed {
 	return kit.Executed{Actor: a, Type: fleet.TypePool, ID: string(v.ID), Name: v.Name, States: v.Actions()}
 }
 
-func statusOf(cell fleet.PoolHost) kit.ExecutedHostStatus {
-	stopped := stoppedByOthers(cell)
+func statusOf(status fleet.PoolHost) kit.ExecutedHostStatus {
+	stopped := stoppedByOthers(status)
 	return kit.ExecutedHostStatus{
-		HostID: cell.HostID, Host: cell.HostName, States: cell.Actions(), Stopped: stopped,
-		Failing: cell.Assigned && (cell.State == fleet.PoolFailed || cell.State == fleet.PoolStalled || stopped),
+		HostID: status.HostID, Host: status.HostName, States: status.Actions(), Stopped: stopped,
+		Failing: status.Assigned && (status.State == fleet.PoolFailed || status.State == fleet.PoolStalled || stopped),
 	}
 }
 
@@ -46,28 +46,28 @@ func changeCredentials(a fleet.Actor, v fleet.PoolView) kit.Act {
 }
 
 // vmsThere is the address of the list of the host's VMs with disks in the pool.
-func vmsThere(cell fleet.PoolHost) string {
-	return kit.Link{Path: views.PoolPath(cell.PoolID)}.With("tab", "vms").With("filter", "host:"+strconv.Quote(cell.HostName)).String()
+func vmsThere(status fleet.PoolHost) string {
+	return kit.Link{Path: views.PoolPath(status.PoolID)}.With("tab", "vms").With("filter", "host:"+strconv.Quote(status.HostName)).String()
 }
 
 // statusActs are the actions on a pool on one host.
-func statusActs(a fleet.Actor, v fleet.PoolView, cell fleet.PoolHost) []kit.Act {
-	return executed(a, v).StatusActs(statusOf(cell), kit.Act{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(cell)})
+func statusActs(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost) []kit.Act {
+	return executed(a, v).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(status)})
 }
 
 // retry are the retry actions in the page's head.
 func retry(p Page) []kit.Act {
-	cells := make([]kit.ExecutedHostStatus, len(p.Pool.Hosts))
+	statuses := make([]kit.ExecutedHostStatus, len(p.Pool.Hosts))
 	for i, h := range p.Pool.Hosts {
-		cells[i] = statusOf(h)
+		statuses[i] = statusOf(h)
 	}
-	return executed(p.Actor, p.Pool).Retry(cells, p.Pool.Health.Hosts, p.Pool.Health.Failed)
+	return executed(p.Actor, p.Pool).Retry(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
 // failing are the first hosts on which the pool is unusable.
-func failing(cells []fleet.PoolHost, most int) []fleet.PoolHost {
+func failing(statuses []fleet.PoolHost, most int) []fleet.PoolHost {
 	var out []fleet.PoolHost
-	for _, c := range cells {
+	for _, c := range statuses {
 		if len(out) < most && statusOf(c).Failing {
 			out = append(out, c)
 		}

@@ -13,8 +13,8 @@ import (
 // hostsNamed is the largest number of hosts named in a list that means all hosts.
 const hostsNamed = 12
 
-func byName(cells []fleet.PoolHost) []fleet.PoolHost {
-	return slices.SortedFunc(slices.Values(cells), func(x, y fleet.PoolHost) int { return strings.Compare(x.HostName, y.HostName) })
+func byName(statuses []fleet.PoolHost) []fleet.PoolHost {
+	return slices.SortedFunc(slices.Values(statuses), func(x, y fleet.PoolHost) int { return strings.Compare(x.HostName, y.HostName) })
 }
 
 // StatusOf is the pool's status on one host.
@@ -40,24 +40,24 @@ func Source(s fleet.PoolSpec) string {
 }
 
 // stoppedByOthers reports whether the pool was stopped on the host outside of Quantix, according to a current report.
-func stoppedByOthers(cell fleet.PoolHost) bool {
-	return cell.State == fleet.PoolInactive && cell.Status != nil && cell.Status.ByOthers
+func stoppedByOthers(status fleet.PoolHost) bool {
+	return status.State == fleet.PoolInactive && status.Status != nil && status.Status.ByOthers
 }
 
-func free(cell fleet.PoolHost) string {
-	if cell.Status == nil || cell.Status.CapacityBytes == 0 {
+func free(status fleet.PoolHost) string {
+	if status.Status == nil || status.Status.CapacityBytes == 0 {
 		return "–"
 	}
-	return kit.Bytes(cell.Status.AvailableBytes)
+	return kit.Bytes(status.Status.AvailableBytes)
 }
 
 // took describes the latency of a small write and read: "write 1.2 ms, read 0.3 ms"; empty: not measured, or the host
 // is offline.
-func took(cell fleet.PoolHost) string {
-	if cell.Status == nil || cell.Status.WriteMicros == 0 || cell.State == fleet.PoolUnknown {
+func took(status fleet.PoolHost) string {
+	if status.Status == nil || status.Status.WriteMicros == 0 || status.State == fleet.PoolUnknown {
 		return ""
 	}
-	return "write " + millis(cell.Status.WriteMicros) + " ms, read " + millis(cell.Status.ReadMicros) + " ms"
+	return "write " + millis(status.Status.WriteMicros) + " ms, read " + millis(status.Status.ReadMicros) + " ms"
 }
 
 func millis(us int64) string {
@@ -68,21 +68,21 @@ func millis(us int64) string {
 }
 
 // lastKnown is the last reported state of a pool on an offline host.
-func lastKnown(cell fleet.PoolHost) string {
+func lastKnown(status fleet.PoolHost) string {
 	switch {
-	case cell.State != fleet.PoolUnknown:
+	case status.State != fleet.PoolUnknown:
 		return ""
-	case cell.Status == nil:
-		return "The host is offline and has never reported."
-	case cell.Status.CapacityBytes > 0:
-		return "Last known: " + strings.ToLower(cell.Status.State.Word()) + ", " + kit.Bytes(cell.Status.UsedBytes) + " of " + kit.Bytes(cell.Status.CapacityBytes) + " used."
+	case status.Status == nil:
+		return "The host is not heard and never said anything."
+	case status.Status.CapacityBytes > 0:
+		return "Last known: " + strings.ToLower(status.Status.State.Word()) + ", " + kit.Bytes(status.Status.UsedBytes) + " of " + kit.Bytes(status.Status.CapacityBytes) + " used."
 	}
-	return "Last known: " + strings.ToLower(cell.Status.State.Word()) + "."
+	return "Last known: " + strings.ToLower(status.Status.State.Word()) + "."
 }
 
-func mountPath(v fleet.PoolView, cell fleet.PoolHost) string {
-	if cell.Status != nil && cell.Status.MountPath != "" {
-		return cell.Status.MountPath
+func mountPath(v fleet.PoolView, status fleet.PoolHost) string {
+	if status.Status != nil && status.Status.MountPath != "" {
+		return status.Status.MountPath
 	}
 	if !v.Spec.Kind.Is().Files {
 		return kit.Dash(Source(v.Spec))

@@ -12,17 +12,17 @@ import (
 // of a current value.
 func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
-	cell := fleet.PoolHost{
+	status := fleet.PoolHost{
 		Assigned: true, State: fleet.PoolUnknown, HostName: "h1",
 		Status: &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 4 << 30, UsedBytes: 1 << 30, AvailableBytes: 3 << 30},
 	}
-	if chip := rendered.HTML(t, statusChip(cell)); !strings.Contains(chip, `class="chip unknown"`) || strings.Contains(chip, "Active") {
+	if chip := rendered.HTML(t, statusChip(status)); !strings.Contains(chip, `class="chip unknown"`) || strings.Contains(chip, "Active") {
 		t.Errorf("the pool's chip is %s", chip)
 	}
-	if usage := rendered.HTML(t, usage(cell)); !strings.Contains(usage, `title="Last known"`) || strings.Contains(usage, "svg") || strings.Contains(usage, "bar") {
+	if usage := rendered.HTML(t, usage(status)); !strings.Contains(usage, `title="Last known"`) || strings.Contains(usage, "svg") || strings.Contains(usage, "bar") {
 		t.Errorf("the pool's usage is %s", usage)
 	}
-	if text := rendered.Text(t, words(cell)); text != "Last known: active, 1 GiB of 4 GiB used." {
+	if text := rendered.Text(t, words(status)); text != "Last known: active, 1 GiB of 4 GiB used." {
 		t.Errorf("the pool's words are %q", text)
 	}
 }

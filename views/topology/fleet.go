@@ -78,7 +78,7 @@ func OfFleet(in fleet.NetworkGrid) Rails {
 		row.Y = row.Box.Y + boxHeight/2
 		for k := range out.Rails {
 			r := &out.Rails[k]
-			cell, ok := in.Statuses[fleet.NetworkOn{Network: r.Network.ID, Host: h.ID}]
+			status, ok := in.Statuses[fleet.NetworkOn{Network: r.Network.ID, Host: h.ID}]
 			if !ok {
 				continue
 			}
@@ -86,9 +86,9 @@ func OfFleet(in fleet.NetworkGrid) Rails {
 				r.Y1 = railHead - 8
 			}
 			r.Y2, row.X2 = row.Y, r.X
-			tap := Tap{X: r.X, Y: row.Y, Severity: cell.State.Severity(), Href: views.TabPath(views.HostPath(h.ID), "topology")}
-			word := stateWords[cell.State]
-			if cell.Leaving {
+			tap := Tap{X: r.X, Y: row.Y, Severity: status.State.Severity(), Href: views.TabPath(views.HostPath(h.ID), "topology")}
+			word := stateWords[status.State]
+			if status.Leaving {
 				tap.Severity, word = fleet.SeverityWarn, "being released"
 			}
 			tap.Title = r.Network.Name + " on " + h.Name + ": " + word

@@ -28,7 +28,7 @@ func OfHost(in fleet.HostTopology, now time.Time) Graph {
 	}
 	needed := map[string]bool{}
 	for _, n := range in.Networks {
-		if c := hostCell(n, h.ID); c.Status != nil {
+		if c := hostStatus(n, h.ID); c.Status != nil {
 			needed[bridgeOf(n.Network, c)], needed[c.Status.Uplink] = true, true
 		}
 	}
@@ -65,7 +65,7 @@ func nics(s *fleet.VMStatus) []fleet.NICState {
 	return s.NICs
 }
 
-func hostCell(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
+func hostStatus(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	if i := slices.IndexFunc(n.Hosts, func(h fleet.NetworkHost) bool { return h.HostID == host }); i >= 0 {
 		return n.Hosts[i]
 	}
@@ -73,34 +73,34 @@ func hostCell(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 }
 
 func (g *hostGraph) network(n fleet.NetworkView) {
-	cell := hostCell(n, g.in.Host.ID)
+	status := hostStatus(n, g.in.Host.ID)
 	node := networkNode(n, g.networks)
-	node.Severity, node.Word, node.Says = look(cell)
-	node.Detail = modeOf(n.Network, cell)
-	if cell.Status != nil && len(cell.Status.Subnets) > 0 {
-		node.Detail = joined(node.Detail, cell.Status.Subnets[0])
+	node.Severity, node.Word, node.Says = look(status)
+	node.Detail = modeOf(n.Network, status)
+	if status.Status != nil && len(status.Status.Subnets) > 0 {
+		node.Detail = joined(node.Detail, status.Status.Subnets[0])
 	}
 	if n.Spec != nil && n.Spec.VLAN > 0 {
 		node.Detail = joined(node.Detail, "VLAN "+strconv.Itoa(n.Spec.VLAN))
 	}
 	g.add(node)
 	addGroups(&g.Graph, n, g.networks+1, lineTone(node.Severity))
-	g.reach(n.Network, cell, node)
+	g.reach(n.Network, status, node)
 }
 
 // reach connects a network with the host's devices below it.
-func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
-	bridge := bridgeOf(n, cell)
-	active := cell.Status != nil && cell.Status.Active
+func (g *hostGraph) reach(n fleet.Network, status fleet.NetworkHost, node Node) {
+	bridge := bridgeOf(n, status)
+	active := status.Status != nil && status.Status.Active
 	if _, there := g.find(bridge); there {
 		g.join(Edge{From: g.id(bridge), To: node.ID, Severity: lineTone(node.Severity), Says: n.Name + " is on " + bridge})
-	} else if bridge != "" && active && g.sees && g.heard && g.looked && listsBridge(n, cell) {
+	} else if bridge != "" && active && g.sees && g.heard && g.looked && listsBridge(n, status) {
 		g.lost(bridge, n.Name, node.ID, g.networks-1)
 	}
-	if cell.Status == nil {
+	if status.Status == nil {
 		return
 	}
-	up, there := g.find(cell.Status.Uplink)
+	up, there := g.find(status.Status.Uplink)
 	if !there {
 		return
 	}
@@ -111,7 +111,7 @@ func (g *hostGraph) reach(n fleet.Network, cell fleet.NetworkHost, node Node) {
 		}
 		to = g.id(b.Name)
 		for _, port := range g.below(b) { // an overlay's tunnel is on top of the uplink, but not its port
-			if cell.Status.VTEP != "" && port.Kind == "virtual" {
+			if status.Status.VTEP != "" && port.Kind == "virtual" {
 				to = g.id(port.Name)
 			}
 		}
@@ -160,14 +160,14 @@ func (g *hostGraph) on(c nic, phase fleet.Phase) (id string, tone fleet.Severity
 		if c.id != "" {
 			return n.ID == c.id
 		}
-		return n.Kind == c.kind && n.Name == c.name || c.kind == fleet.NetworkBridge && c.name == bridgeOf(n.Network, hostCell(n, g.in.Host.ID))
+		return n.Kind == c.kind && n.Name == c.name || c.kind == fleet.NetworkBridge && c.name == bridgeOf(n.Network, hostStatus(n, g.in.Host.ID))
 	})
 	if i < 0 {
 		return g.missing(c)
 	}
 	n := g.in.Networks[i]
-	cell := hostCell(n, g.in.Host.ID)
-	state, word, _ := look(cell)
+	status := hostStatus(n, g.in.Host.ID)
+	state, word, _ := look(status)
 	id, tone, says = "net:"+string(n.ID), toCard(lineTone(state), phase), "NIC "+c.mac+" on "+n.Name
 	if group := groupID(n.ID, c.group); c.group != "" && g.node(group) != nil {
 		id = group
@@ -175,7 +175,7 @@ func (g *hostGraph) on(c nic, phase fleet.Phase) (id string, tone fleet.Severity
 	if tone == fleet.SeverityBad {
 		says += " (" + word + ")"
 	}
-	if b := g.node(g.id(bridgeOf(n.Network, cell))); b != nil && b.Severity == fleet.SeverityBad && b.Word == "Not there" {
+	if b := g.node(g.id(bridgeOf(n.Network, status))); b != nil && b.Severity == fleet.SeverityBad && b.Word == "Not there" {
 		tone, says = fleet.SeverityBad, "NIC "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is not there"
 	}
 	return id, tone, says

@@ -42,9 +42,9 @@ func server() fleet.HostTopology {
 
 func network(name string, kind fleet.NetworkKind, st fleet.NetworkStatus) fleet.NetworkView {
 	n := fleet.NetworkView{Network: fleet.Network{ID: fleet.NetworkID("n-" + name), Name: name, Kind: kind}}
-	cell := fleet.NetworkHost{NetworkID: n.ID, HostID: "h1", HostName: "host-1", Status: &st, SeenAt: &heard}
-	cell.State = cell.StateAt(now)
-	n.Hosts = []fleet.NetworkHost{cell}
+	status := fleet.NetworkHost{NetworkID: n.ID, HostID: "h1", HostName: "host-1", Status: &st, SeenAt: &heard}
+	status.State = status.StateAt(now)
+	n.Hosts = []fleet.NetworkHost{status}
 	return n
 }
 

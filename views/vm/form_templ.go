@@ -934,7 +934,7 @@ func overcommitField(f Form) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		if f.MayOvercommit && (f.Typed.Get("overcommit") != "" || f.Errors.At("overcommit") != "") {
 			templ_7745c5c3_Err = kit.CheckField(f.field("overcommit", kit.Field{Label: "Overcommit",
-				Hint: "Allocate more than the host or the pool has. Guests may slow down, be killed for lack of memory, or pause when the pool is full."}), f.Typed.Get("overcommit") != "").Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Allocate more than the host or the pool has. Guests slow down, end for want of memory, or pause when the pool is full."}), f.Typed.Get("overcommit") != "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

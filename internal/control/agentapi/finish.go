@@ -281,15 +281,15 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 	if job.Kind.Is().Aside || job.Kind.Is().Guest {
 		return e, nil
 	}
-	noun, id := job.Subject.Split()
+	typ, id := job.Subject.Split()
 	var observed any
 	var stays bool
 	var err error
-	if n := assign.Of(noun); n != nil {
+	if n := assign.Of(typ); n != nil {
 		observed, stays, err = n.Settle(ctx, q, job, id, in)
 		// A volume's result reports its pool. Generation 0, because no change of the pool itself was applied.
 	} else if ref, ok := job.Subject.Volume(); ok {
-		noun, id, in.Generation = string(fleet.TypePool), string(ref.PoolID), 0
+		typ, id, in.Generation = string(fleet.TypePool), string(ref.PoolID), 0
 		observed, stays = in.Pool, in.Pool != nil
 		if in.Outcome == wire.Done {
 			err = recordImage(ctx, q, job, ref, volumesOf(in.Pool))
@@ -310,7 +310,7 @@ func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end
 		e.note = in.VM.StillHeld()
 	}
 	if stays {
-		e.typ, e.object, e.host, e.generation, e.seq, e.observed = noun, id, job.HostID, in.Generation, in.Seq, observed
+		e.typ, e.object, e.host, e.generation, e.seq, e.observed = typ, id, job.HostID, in.Generation, in.Seq, observed
 	}
 	return e, err
 }

@@ -41,7 +41,7 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 const inventoryLag = 10 * time.Second
 
 // discoveredNetworks returns the reported networks without two kinds that are no discoveries: assigned networks that
-// the host lacks, and networks that it has released since the inventory.
+// the host lacks, and networks released since the inventory.
 func discoveredNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
 	params := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.LookedAgoMs)*time.Millisecond + inventoryLag}
 	for _, n := range in.State.Networks {

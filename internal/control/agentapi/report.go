@@ -154,8 +154,8 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 	return d.marks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.found)})
 }
 
-// queueUnrecorded queues vm.apply for VMs changed after the backup from which the database was restored. The agent then
-// keeps their definitions and reports the difference as drift.
+// queueUnrecorded queues vm.apply for VMs changed after the database's restored backup. The agent then keeps their
+// definitions and reports the difference as drift.
 func queueUnrecorded(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
 	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
 		return nil

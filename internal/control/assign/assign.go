@@ -51,7 +51,7 @@ type Object struct {
 var assignables = map[string]*Assignable{Pools.typ: Pools, Networks.typ: Networks, SecurityGroups.typ: SecurityGroups}
 
 // Of returns the Assignable with this subject prefix, or nil if the resource type is not assigned to hosts.
-func Of(noun string) *Assignable { return assignables[noun] }
+func Of(typ string) *Assignable { return assignables[typ] }
 
 // typeLabel returns the label of the resource type for error texts.
 func (n *Assignable) typeLabel() string { return fleet.ResourceType(n.typ).Is().Label }

@@ -42,18 +42,18 @@ func AddedNetwork(id fleet.NetworkID, name string, spec fleet.NetworkSpec) Objec
 
 // networkAllows applies the same table of actions as the page.
 func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
-	cell := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Leaving: !on.Assigned}
+	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Leaving: !on.Assigned}
 	if len(on.Status) > 0 {
-		if err := json.Unmarshal(on.Status, &cell.Status); err != nil {
+		if err := json.Unmarshal(on.Status, &status.Status); err != nil {
 			return false, "", err
 		}
 	}
-	cell.State = cell.StateAt(on.Now)
-	ok, why := cell.Allows(act)
+	status.State = status.StateAt(on.Now)
+	ok, why := status.Allows(act)
 	return ok, why, nil
 }
 
-// networkFits rejects hosts on which another network has the same name, bridge or overlapping subnets.
+// networkFits rejects a host if another network there has the same name, the same bridge or an overlapping subnet.
 func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if err := q.AssignNetworksAlone(ctx); err != nil {
 		return err

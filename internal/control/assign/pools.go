@@ -43,18 +43,18 @@ func ofPool(name string, spec fleet.PoolSpec) Object {
 
 // poolAllows applies the same table of actions as the page.
 func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
-	cell := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
+	status := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
 	if len(on.Status) > 0 {
-		if err := json.Unmarshal(on.Status, &cell.Status); err != nil {
+		if err := json.Unmarshal(on.Status, &status.Status); err != nil {
 			return false, "", err
 		}
 	}
-	cell.State = cell.StateAt(on.Now)
-	ok, why := cell.Allows(act)
+	status.State = status.StateAt(on.Now)
+	ok, why := status.Allows(act)
 	return ok, why, nil
 }
 
-// poolFits rejects hosts on which another pool uses the same directory, target, cluster pool or volume group, and a
+// poolFits rejects a host if another pool there uses the same directory, target, cluster pool or volume group, and a
 // second host for a pool that can have only one.
 func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if o.oneHost != "" {

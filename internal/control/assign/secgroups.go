@@ -87,16 +87,16 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	if err != nil {
 		return err
 	}
-	noun := SecurityGroups.typ
+	typ := SecurityGroups.typ
 	for _, r := range rows {
 		g := onHost{r.ID, r.Name, r.ProjectID, r.Revision, fleet.HostID(r.HostID)}
 		hosts, object := []string{r.HostID}, string(r.ID)
 		kind, opposite := fleet.SecurityGroupApply, fleet.SecurityGroupRelease
 		if r.Wanted {
-			_, err = q.Assign(ctx, db.AssignParams{Noun: noun, ObjectID: object, Hosts: hosts})
+			_, err = q.Assign(ctx, db.AssignParams{Noun: typ, ObjectID: object, Hosts: hosts})
 		} else {
 			kind, opposite = opposite, kind
-			err = q.Release(ctx, db.ReleaseParams{Noun: noun, ObjectID: object, Hosts: hosts})
+			err = q.Release(ctx, db.ReleaseParams{Noun: typ, ObjectID: object, Hosts: hosts})
 		}
 		if err != nil {
 			return err

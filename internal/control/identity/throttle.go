@@ -64,7 +64,7 @@ func byAddress(a fleet.Actor) attempts {
 	return attempts{{"address:" + networkOf(a.Address), freeByAddress, false}}
 }
 
-// subnetOf returns the network in which an attacker easily gets another address: a /24 of IPv4 or a /64 of IPv6.
+// subnetOf returns the network where an attacker easily gets another address: a /24 of IPv4 or a /64 of IPv6.
 func subnetOf(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

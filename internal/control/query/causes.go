@@ -16,7 +16,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// hostTroubleTexts holds the attention text for each phase in which a host needs an administrator. The argument is the
+// hostTroubleTexts holds the attention text for each host phase that needs an administrator. The argument is the
 // recorded conflict or the host's own error.
 var hostTroubleTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostConflict: func(errorText string) string { return "A second agent showed this host's identity: " + errorText },

@@ -28,7 +28,7 @@ type counters struct {
 // livenessAge is how long the liveness of hosts is reused when counts change.
 const livenessAge = 5 * time.Second
 
-// staleAge is the age of a host's inventory from which the host may go offline before liveness is read again.
+// staleAge is an inventory age: a host with an older inventory may go offline before liveness is read again.
 const staleAge = fleet.Freshness - countersAge - livenessAge
 
 // countersAge is the maximum age of the counters. Older counters mean that the background counting has stopped.

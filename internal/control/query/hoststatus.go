@@ -169,16 +169,16 @@ func (f firstStatuses) count() int { return f.statuses }
 
 func (f firstStatuses) same(other firstStatuses) bool { return slices.Equal(f.hosts, other.hosts) }
 
-// offlineHostsFirst returns the first hosts of a list in which only offline hosts are unhealthy, without ranking every
+// offlineHostsFirst returns the first hosts of a list whose only unhealthy hosts are offline, without ranking every
 // status.
 func (b *Queries) offlineHostsFirst(ctx context.Context, n fleet.ResourceType, id string, offline []fleet.HostID) ([]string, error) {
 	var s statement
-	cell := " JOIN assignments a ON a.noun = " + s.key(string(n)) + " AND a.object_id = " + s.key(id) + " AND a.host_id = h.id "
+	assignment := " JOIN assignments a ON a.noun = " + s.key(string(n)) + " AND a.object_id = " + s.key(id) + " AND a.host_id = h.id "
 	hosts := s.key(store.Texts(offline))
 	order := " ORDER BY h.name, h.id LIMIT " + strconv.Itoa(fleet.HostStatusesListed+1)
 	return collect(ctx, b, `SELECT c.id FROM (
-		(SELECT h.id, h.name, 1 AS part FROM unnest(`+hosts+`::text[]) q (id) JOIN hosts h ON h.id = q.id`+cell+order+`) UNION ALL
-		(SELECT h.id, h.name, 2 FROM hosts h`+cell+`WHERE h.id NOT IN (SELECT unnest(`+hosts+`::text[]))`+order+`)
+		(SELECT h.id, h.name, 1 AS part FROM unnest(`+hosts+`::text[]) q (id) JOIN hosts h ON h.id = q.id`+assignment+order+`) UNION ALL
+		(SELECT h.id, h.name, 2 FROM hosts h`+assignment+`WHERE h.id NOT IN (SELECT unnest(`+hosts+`::text[]))`+order+`)
 	) c ORDER BY c.part, c.name, c.id LIMIT `+strconv.Itoa(fleet.HostStatusesListed+1), &s, pgx.RowTo[string])
 }
 

@@ -35,9 +35,9 @@ func (p Published) to(projects []string) bool {
 	return p.toAll || slices.ContainsFunc(p.projects, func(id string) bool { return slices.Contains(projects, id) })
 }
 
-// Images lists the volumes from which the actor may clone disks: used by no VM, without a backing file, on an online
-// host. A shared pool's volume is listed once for all hosts with the same report. Tenants see only published images;
-// actors who may change the infrastructure see all.
+// Images lists the volumes that the actor may clone as disks: used by no VM, without a backing file, on an online host.
+// A shared pool's volume is listed once for all hosts with the same report. Tenants see only published images; actors
+// who may change the infrastructure see all.
 func (b *Queries) Images(ctx context.Context, a fleet.Actor) ([]VolumeOn, error) {
 	all, err := b.Media(ctx, a)
 	return all.Images, err

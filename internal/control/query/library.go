@@ -162,9 +162,8 @@ func (b *Queries) GetImage(ctx context.Context, a fleet.Actor, id fleet.ImageID)
 	return views[0], nil
 }
 
-// UsableImages lists the images from which VMs of the project can be created, by name, each with its offered versions.
-// Actors who may change the infrastructure see all images. Disk images of templates are excluded: users choose the
-// template instead.
+// UsableImages lists the images for new VMs of the project, by name, each with its offered versions. Actors who may
+// change the infrastructure see all images. Disk images of templates are excluded: users choose the template instead.
 func (b *Queries) UsableImages(ctx context.Context, a fleet.Actor, project fleet.ProjectID) ([]fleet.ImageView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err

@@ -12,8 +12,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// phaseTerm adds the condition for derived phases. Column heard holds the phase while the host is online; an offline
-// host makes it unknown, except for VMs being deleted or never observed. A test keeps it equal to fleet.VM.Phase.
+// phaseTerm adds the condition for derived phases. The column of the reported phase holds it while the host is online;
+// an offline host makes it unknown, except for VMs being deleted or never observed. A test keeps it equal to
+// fleet.VM.Phase.
 func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {

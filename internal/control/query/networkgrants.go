@@ -9,7 +9,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// UsableNetworks lists the networks on which the actor may create a VM in one of its projects, by name.
+// UsableNetworks lists the networks for the actor's new VMs in any of its projects, by name.
 func (b *Queries) UsableNetworks(ctx context.Context, a fleet.Actor) ([]fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func vmHint(a fleet.Actor, v fleet.VMView) string {
 	return v.ProjectName
 }
 
-// hintedVM is a VM with the value in which the text was found.
+// hintedVM is a VM with the value that contains the text.
 type hintedVM struct {
 	fleet.VMView
 	hint string
@@ -107,7 +107,7 @@ func (r longerRow) Scan(dest ...any) error { return r.CollectableRow.Scan(append
 // interpretation is one interpretation of the searched text.
 type interpretation struct {
 	tables, order string
-	hint          string // SQL for the value in which the text was found; empty for the name
+	hint          string // SQL for the value that contains the text; empty for the name
 	condition     func(*statement) string
 }
 

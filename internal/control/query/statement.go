@@ -39,13 +39,13 @@ type statement struct {
 	searches bool // contains a substring search, which may scan the whole table
 }
 
-// arg binds a value on which the plan may depend and returns its placeholder.
+// arg binds a value that may change the plan and returns its placeholder.
 func (s *statement) arg(v any) string {
 	s.varies = true
 	return s.key(v)
 }
 
-// key binds a value on which the plan does not depend, such as an ID or a cursor position.
+// key binds a value that does not change the plan, such as an ID or a cursor position.
 func (s *statement) key(v any) string {
 	s.args = append(s.args, v)
 	return "$" + strconv.Itoa(len(s.args))

@@ -118,8 +118,8 @@ func (b *Queries) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t f
 	return nil
 }
 
-// creators replaces patterns by the matching names of creators of listed tasks; prefixes stay as they are. There are
-// few such names, and the recursive query steps through the index from name to name.
+// creators replaces patterns by the matching names of creators of listed tasks; prefixes stay unchanged. There are few
+// such names, and the recursive query steps through the index from name to name.
 func (b *Queries) creators(ctx context.Context, any []fleet.Match) ([]fleet.Match, error) {
 	var patterns, rest []fleet.Match
 	for _, m := range any {

@@ -16,7 +16,7 @@ import (
 // testCache is a totalsCache whose counted value the test sets.
 type testCache struct {
 	totalsCache[string, int]
-	see sync.Mutex // guards the fields below
+	see sync.Mutex // protects the fields below
 	truth
 	times    int // number of counts
 	reported int // number of reported changes

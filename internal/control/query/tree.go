@@ -53,8 +53,8 @@ func (b *Queries) Tree(ctx context.Context, a fleet.Actor, q TreeQuery) (TreeLev
 		return TreeLevel{}, err
 	}
 	page := fleet.Query{Limit: treePage, After: q.After, Project: q.Project}
-	noun, id, _ := strings.Cut(q.Node, ":")
-	switch q.View + "/" + noun {
+	typ, id, _ := strings.Cut(q.Node, ":")
+	switch q.View + "/" + typ {
 	case "hosts/":
 		return b.treeHosts(ctx, page)
 	case "hosts/host":

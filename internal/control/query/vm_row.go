@@ -67,7 +67,7 @@ func (r *vmRow) scan(row pgx.CollectableRow) (fleet.VMView, error) {
 	return withLoad(store.VMView(r.VM, r.hostName.value, r.projectName.value, r.seen, r.now), r.load), err
 }
 
-// interned is a column with few distinct values, each of which is decoded once. known is false for NULL.
+// interned is a column with few distinct values; each value is decoded once. known is false for NULL.
 type interned[T any] struct {
 	value T
 	known bool

@@ -20,12 +20,12 @@ type Watched struct {
 // followedType returns the resource type of a key, and whether the key names one object ("vm:<id>") or all ("vms"). The
 // resource is empty if the key cannot be followed.
 func followedType(key string) (t fleet.Resource, one bool) {
-	noun, _, one := strings.Cut(key, ":")
+	typ, _, one := strings.Cut(key, ":")
 	if one {
-		if t = fleet.ResourceType(noun).Is(); !t.Each {
+		if t = fleet.ResourceType(typ).Is(); !t.Each {
 			t = fleet.Resource{}
 		}
-	} else if t, _ = fleet.Listed(noun); t.All == "" {
+	} else if t, _ = fleet.Listed(typ); t.All == "" {
 		t = fleet.Resource{}
 	}
 	return t, one
@@ -53,7 +53,7 @@ func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 }
 
 // WatchKeys returns those keys that the actor may follow, in their order. Keys without permission are omitted silently,
-// so that they cannot be told from keys of objects that do not exist.
+// so that they look like keys of objects that do not exist.
 func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]Watched, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func (b *Queries) visibleKeys(ctx context.Context, a fleet.Actor, keys []string)
 	}
 	ids := map[string][]string{}
 	for _, key := range keys {
-		if noun, id, _ := strings.Cut(key, ":"); fleet.IsID(id) {
-			ids[noun] = append(ids[noun], id)
+		if typ, id, _ := strings.Cut(key, ":"); fleet.IsID(id) {
+			ids[typ] = append(ids[typ], id)
 		}
 	}
 	seen := map[string]bool{}

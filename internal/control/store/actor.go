@@ -18,7 +18,7 @@ func UserIDOf(a fleet.Actor) *fleet.UserID {
 // ProjectsOf returns the projects whose VMs the actor may see, sorted.
 func ProjectsOf(a fleet.Actor) []string { return ProjectsWith(a, policy.VMSee) }
 
-// ProjectsWith returns the projects in which the actor has the permission, sorted.
+// ProjectsWith returns the projects where the actor has the permission, sorted.
 func ProjectsWith(a fleet.Actor, r policy.Permission) []string {
 	ids := []string{}
 	for id := range a.Projects {

@@ -93,9 +93,9 @@ var constraintTexts = map[string]string{
 }
 
 // NotFound maps pgx.ErrNoRows to the same error for objects that do not exist and objects that the actor may not see.
-func NotFound(err error, noun string) error {
+func NotFound(err error, resource string) error {
 	if errors.Is(err, pgx.ErrNoRows) {
-		return fleet.Errorf(fleet.NotFound, "There is no such %s.", noun)
+		return fleet.Errorf(fleet.NotFound, "There is no such %s.", resource)
 	}
 	return Err(err)
 }
@@ -109,9 +109,9 @@ func NoProject(err error) error {
 }
 
 // CheckID returns NotFound for a malformed ID, without a query.
-func CheckID[T ~string](id T, noun string) error {
+func CheckID[T ~string](id T, resource string) error {
 	if !fleet.IsID(string(id)) {
-		return NotFound(pgx.ErrNoRows, noun)
+		return NotFound(pgx.ErrNoRows, resource)
 	}
 	return nil
 }

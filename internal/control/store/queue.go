@@ -9,7 +9,7 @@ import (
 
 type childKey struct{}
 
-// AsChild returns a context in which Queue adds the job to the given subtask, which has no job yet.
+// AsChild returns a context for Queue, which then adds the job to the given subtask. The subtask has no job yet.
 func AsChild(ctx context.Context, child fleet.TaskID) context.Context {
 	return context.WithValue(ctx, childKey{}, child)
 }
@@ -43,5 +43,5 @@ func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueuePara
 	return task, err
 }
 
-// PowerOrders are the job kinds of which only the newest counts.
+// PowerOrders are the job kinds whose newest job alone counts.
 var PowerOrders = fleet.KindsWhere(func(k fleet.Kind) bool { return k.NewestOnly })
