@@ -66,5 +66,5 @@ func sentToHosts(hosts int) string {
 	if hosts == 0 {
 		return "."
 	}
-	return ": asked of " + kit.Count(hosts, "host") + "."
+	return ": queued on " + kit.Count(hosts, "host") + "."
 }

@@ -64,7 +64,7 @@ func TestNetworkAddressesTabReservesAddresses(t *testing.T) {
 	viewer := p.signedIn("vera", "")
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'vera', 'viewer' FROM projects")
 	seen := viewer.get(network+"?tab=addresses").is(t, http.StatusOK)
-	seen.has(t, "Only operators and administrators see which VM has which address.")
+	seen.has(t, "Only users who may see hosts see the owners of the addresses.")
 	seen.lacks(t, "10.5.0.101", "52:54:00")
 	seen = viewer.get("/vms/"+string(web)).is(t, http.StatusOK)
 	seen.has(t, "10.5.0.101", "Reserve an address")

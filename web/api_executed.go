@@ -46,7 +46,7 @@ func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor
 // RetriedBody is the result of a retry on all failed hosts.
 type RetriedBody struct {
 	Items  []fleet.Task `json:"items"`
-	Silent int          `json:"offline" doc:"Offline hosts; they retry automatically when they are online again"`
+	Silent int          `json:"offline" doc:"Hosts that are offline; they try again when they are back"`
 	More   int          `json:"more" doc:"Hosts that failed, too, beyond what one order is about; ask again for them"`
 }
 
@@ -65,7 +65,7 @@ func apiRetryEverywhere[P objectPath](s *Server) call[P, retriedOutput] {
 
 // SelectorBody is the label selector of hosts that get an object automatically.
 type SelectorBody struct {
-	Selector string `json:"selector" doc:"Labels that a host must have, all of them: key=value, or a key alone, with commas between. Empty: it comes to no host by itself" example:"rack=4, ssd"`
+	Selector string `json:"selector" doc:"Labels that a host must have, all of them: key=value, or a key alone, with commas between. Empty: no host gets it by label" example:"rack=4, ssd"`
 }
 
 type byLabelOutput struct{ Body fleet.ByLabel }

@@ -33,7 +33,7 @@ var consoles = relay.Use{
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
 	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not come in time."},
 	Left:        [2]string{relay.Asker: "The browser left.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The browser no longer responds.", relay.Answerer: "The host no longer responds."},
+	Unreachable: [2]string{relay.Asker: "The browser is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:       "This console is open already.",
 	Stray:       "A console carries binary messages only.",
 }

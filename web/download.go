@@ -31,7 +31,7 @@ var downloads = relay.Use{
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
 	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "Nobody waits for the volume any more."},
 	Left:        [2]string{relay.Asker: "The download was left.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The download client no longer responds.", relay.Answerer: "The host no longer responds."},
+	Unreachable: [2]string{relay.Asker: "The download is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:       "Somebody takes this volume already.",
 	Stray:       "A volume comes in binary messages only.",
 }

@@ -187,7 +187,7 @@ func doLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[label
 		now, err := s.Control.AssignByLabel(c.Request().Context(), a, e.of(c), in.Selector)
 		text := "Hosts with the labels " + now.Selector + " get it by themselves."
 		if now.Selector == "" {
-			text = "It comes to no host by itself any more. Hosts that have it keep it."
+			text = "No host gets it by label any more. Hosts that have it keep it."
 		}
 		return stay(views.TabPath(e.page(c), e.labelsTab), text), err
 	}

@@ -246,14 +246,14 @@ func (s *Server) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (e
 		return nil, err
 	}
 	t, err := s.Control.AddImageVersion(c.Request().Context(), a, imageIn(c), source)
-	return stay(views.ImagePath(imageIn(c)), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+	return stay(views.ImagePath(imageIn(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 func (s *Server) copyImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
 	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIn(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
 	text := "The pool has a file with its bytes already: that is the copy."
 	if t.ID != "" {
-		text = t.Title() + " " + t.SubjectName + ": asked of " + t.HostName + "."
+		text = t.Title() + " " + t.SubjectName + ": queued on " + t.HostName + "."
 	}
 	return stay(views.ImagePath(imageIn(c)), text), err
 }
@@ -281,7 +281,7 @@ func (in copyForm) of(c echo.Context) control.ImageCopy {
 
 func (s *Server) verifyCopy(c echo.Context, a fleet.Actor, in copyForm) (end, error) {
 	t, err := s.Control.VerifyCopy(c.Request().Context(), a, in.of(c))
-	return stay(views.ImagePath(imageIn(c)), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+	return stay(views.ImagePath(imageIn(c)), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 func (s *Server) forgetCopy(c echo.Context, a fleet.Actor, in copyForm) (end, error) {

@@ -37,7 +37,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	mia.get(look+"rack%3D4").is(t, http.StatusForbidden)
 
 	page := "/pools/" + string(fast)
-	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "Assigned by label", "none: no automatic assignment", page+"/labels")
+	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "Assigned by label", "none: no host gets it by label", page+"/labels")
 	b.get(page+"/labels?selector=ssd").is(t, http.StatusOK).has(t, `value="ssd"`, "2 hosts match", "Show the hosts with these labels") // without scripts
 	b.post(page+"/labels", url.Values{"selector": {"rack="}}, hx("dialog")...).is(t, 422).has(t, "Write rack=value")
 	mia.post(page+"/labels", url.Values{"selector": {"rack"}}).is(t, http.StatusForbidden)
@@ -73,7 +73,7 @@ func TestRetryAllFailedHosts(t *testing.T) {
 	a := b.post(page+"/retry", url.Values{}, "HX-Request", "true").is(t, http.StatusNoContent)
 	var said map[string]struct{ Text string }
 	_ = json.Unmarshal([]byte(a.header.Get("HX-Trigger")), &said)
-	if got, want := said["toast"].Text, "2 hosts will try again. Offline: 1 host; they retry automatically when they are online again."; got != want {
+	if got, want := said["toast"].Text, "2 hosts will try again.Offline: 1 host; they try again when they are back."; got != want {
 		t.Errorf("it says %q, want %q", got, want)
 	}
 	admin.call("POST", "/api/v1"+page+"/retry", "").is(t, http.StatusAccepted).has(t, `"offline":1`, `"more":0`, `"kind":"pool.apply"`)

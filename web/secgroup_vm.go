@@ -79,7 +79,7 @@ func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (end, error) 
 	guard := in.Guard != ""
 	nic.SecurityGroups, nic.AntiSpoofing = in.Groups, &guard
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, control.UpdateVM{Spec: &vm.Spec, IfGeneration: in.Generation})
-	return stay(views.VMPath(vm.ID), "What passes the NIC "+in.MAC+" is asked of its host."), err
+	return stay(views.VMPath(vm.ID), "What passes the NIC "+in.MAC+" is queued on its host."), err
 }
 
 // testPass handles a form sent by GET, so that users can share the address of a result.

@@ -45,7 +45,7 @@ func (s *Server) pullStartImage(c echo.Context, a fleet.Actor, in pullForm) (end
 	_, t, err := s.Control.PullStartImage(c.Request().Context(), a, fleet.StartImageID(in.Entry), control.Pull{
 		PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Public: in.Public != "",
 	})
-	return stay(imageview.StartPath(), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+	return stay(imageview.StartPath(), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 type startForm struct {

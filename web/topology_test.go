@@ -135,7 +135,7 @@ func TestNetworkTopology(t *testing.T) {
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects WHERE name = 'shop'")
 	a = tom.get(path+"?tab=topology").is(t, http.StatusOK)
-	a.has(t, "web-1", "web-2", "Only operators and administrators see the network's hosts.")
+	a.has(t, "web-1", "web-2", "Only users who may see hosts see the hosts of this network.")
 	a.lacks(t, "host-", "eth0", "br0", "dnsmasq", "secret-1", "attention.")
 }
 

@@ -18,7 +18,7 @@ func relayed(bytesASecond int64) relay.Use {
 		Wait:        [2]time.Duration{relay.Asker: 20 * time.Second, relay.Answerer: 20 * time.Second},
 		Late:        [2]string{relay.Asker: "The other host did not come in time.", relay.Answerer: "The other host did not come in time."},
 		Left:        [2]string{relay.Asker: "The sending host ended the connection.", relay.Answerer: "The receiving host ended the connection."},
-		Unreachable: [2]string{relay.Asker: "The sending host no longer responds.", relay.Answerer: "The receiving host no longer responds."},
+		Unreachable: [2]string{relay.Asker: "The sending host is no longer connected.", relay.Answerer: "The receiving host is no longer connected."},
 		Taken:       "This transfer has its connection already.",
 		Stray:       "A transfer carries binary messages only.",
 		Pace:        relay.Pace(bytesASecond),

@@ -22,7 +22,7 @@ var uploads = relay.Use{
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
 	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "Nobody continues the upload any more."},
 	Left:        [2]string{relay.Asker: "The upload was left.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The upload is no longer responding.", relay.Answerer: "The host no longer responds."},
+	Unreachable: [2]string{relay.Asker: "The upload is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:       "Somebody continues this upload already.",
 	Stray:       "An upload carries binary messages only.",
 }

@@ -166,7 +166,7 @@ type actionForm struct {
 func (s *Server) actOnVM(c echo.Context, a fleet.Actor, in actionForm) (end, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.ActVM(c.Request().Context(), a, id, in.Action)
-	return stay(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": asked of "+cmp.Or(job.HostName, "its host")+"."), err
+	return stay(views.VMPath(id), in.Action.Label()+" "+job.SubjectName+": queued on "+cmp.Or(job.HostName, "its host")+"."), err
 }
 
 type deleteForm struct {

@@ -161,7 +161,7 @@ func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fle
 	out.Title = "New VM from “" + shot.Name + "” of " + vm.Name
 	out.Back = views.TabPath(views.VMPath(vm.ID), "snapshots")
 	out.Sent["from.snapshotId"] = string(shot.ID)
-	out.Note = "Full copies of the disks as they were then, on the host of " + vm.Name + ", which may run on; its snapshots stay as they are until the disks are copied. " +
+	out.Note = "Full copies of the disks as they were then, on the host of " + vm.Name + ", which may run on; its snapshots do not change until the disks are copied. " +
 		"The settings are those of now, with addresses of its own; the guest's memory, the firmware's variables and the TPM begin anew."
 	if ok, why := vm.AllowsNew(shot, busy); !ok {
 		out.Note = why

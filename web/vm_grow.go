@@ -46,7 +46,7 @@ func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (end, 
 	}
 	id := fleet.VMID(c.Param("id"))
 	vm, _, err := s.Control.GrowDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
-	return stay(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": asked of "+hostLabel(vm)+"."), err
+	return stay(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostLabel(vm)+"."), err
 }
 
 // hostLabel names the VM's host for users who may see hosts.

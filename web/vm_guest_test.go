@@ -46,7 +46,7 @@ func TestVMPageShowsGuestAgentData(t *testing.T) {
 		}
 		a.lacks(t, "hush-hush")
 		if did := asked() > before; did != (want == http.StatusSeeOther) {
-			t.Errorf("%s: asked of a host: %t", what, did)
+			t.Errorf("%s: queued on a host: %t", what, did)
 		}
 	}
 	freeze, password := "/guest/freeze", "/guest/guestpassword"

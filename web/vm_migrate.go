@@ -65,7 +65,7 @@ func (s *Server) migrateVM(c echo.Context, a fleet.Actor, in migrateForm) (end, 
 	}
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.MigrateVM(c.Request().Context(), a, id, order)
-	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 type migrateInput struct {

@@ -56,7 +56,7 @@ func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (end, 
 	}
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.MoveDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), order)
-	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 // rateOf parses MiB per second; empty: no limit.

@@ -66,7 +66,7 @@ func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (e
 
 // snapshotsOf redirects to the VM's snapshots with a message about the task.
 func snapshotsOf(id fleet.VMID, t fleet.Task) end {
-	return stay(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": asked of "+t.HostName+".")
+	return stay(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }
 
 func (s *Server) askRevertSnapshot(c echo.Context, a fleet.Actor, in snapshotForm, how formState) error {

@@ -72,7 +72,7 @@ func (s *Server) replaceDisk(c echo.Context, a fleet.Actor, in replaceDiskForm) 
 	}
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.ReplaceDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")), disk)
-	return stay(views.VMPath(id), "The new disk is asked of the host."), err
+	return stay(views.VMPath(id), "The new disk is queued on the host."), err
 }
 
 type acceptDriftForm struct {
@@ -89,7 +89,7 @@ func (s *Server) acceptDriftOfVM(c echo.Context, a fleet.Actor, in acceptDriftFo
 func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	id := fleet.VMID(c.Param("id"))
 	job, err := s.Control.Reapply(c.Request().Context(), a, id)
-	return stay(views.VMPath(id), "Reapply "+job.SubjectName+": asked of "+job.HostName+"."), err
+	return stay(views.VMPath(id), "Reapply "+job.SubjectName+": queued on "+job.HostName+"."), err
 }
 
 func (s *Server) placeVM(c echo.Context, a fleet.Actor, _ none) (end, error) {

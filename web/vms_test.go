@@ -80,7 +80,7 @@ func TestVMActions(t *testing.T) {
 	path := "/vms/" + string(vms["web-02"]) + "/actions"
 	b.post(path, url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
 	a := b.post("/vms/"+string(vms["web-01"])+"/actions", url.Values{"action": {"shutdown"}}, hx("")...).is(t, http.StatusNoContent)
-	if got := a.header.Get("HX-Trigger"); !strings.Contains(got, `"kind":"ok"`) || !strings.Contains(got, "Shut down web-01: asked of host-1.") {
+	if got := a.header.Get("HX-Trigger"); !strings.Contains(got, `"kind":"ok"`) || !strings.Contains(got, "Shut down web-01: queued on host-1.") {
 		t.Errorf("the toast is %q", got)
 	}
 	a = b.post("/vms/"+string(vms["broken"])+"/actions", url.Values{"action": {"pause"}}, hx("")...).is(t, http.StatusConflict)

@@ -44,7 +44,7 @@ func volumeNamed(c echo.Context) control.Volume {
 // volumeAsked redirects to the volumes with a link to the task.
 func (s *Server) volumeAsked(c echo.Context, t fleet.Task, err error) (end, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
-	return stay(back, t.Title()+" "+t.SubjectName+": asked of "+t.HostName+"."), err
+	return stay(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
 func (s *Server) askNewVolume(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {

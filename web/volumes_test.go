@@ -37,7 +37,7 @@ func TestVolumeForms(t *testing.T) {
 			t.Errorf("%s: %d %s", what, a.status, a.main())
 		}
 		if asked := tasks() > before; asked != (want == http.StatusSeeOther) {
-			t.Errorf("%s: asked of a host: %v", what, asked)
+			t.Errorf("%s: queued on a host: %v", what, asked)
 		}
 	}
 	one := at("grow") + "?volume=data.raw"

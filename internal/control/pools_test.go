@@ -126,9 +126,9 @@ func TestDashboardPoolCountsMatchList(t *testing.T) {
 		name, sql string
 		hosts     []any
 	}{
-		{"all are heard", `SELECT`, nil},
+		{"all are online", `SELECT`, nil},
 		{"one is silent", `UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, []any{s.h1}},
-		{"one was never heard", `UPDATE host_sessions SET seen_at = NULL WHERE host_id = $1`, []any{s.h2}},
+		{"one was never online", `UPDATE host_sessions SET seen_at = NULL WHERE host_id = $1`, []any{s.h2}},
 		{"one is back", `UPDATE host_sessions SET seen_at = now() WHERE host_id = $1`, []any{s.h1}},
 	} {
 		s.exec(step.sql, step.hosts...)
@@ -205,7 +205,7 @@ func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 		{"The host is at it.", func() { s.exec(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolFailed) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolInactive) }},
-		{"The host is offline. It retries automatically when it is online again.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
+		{"The host is offline. It tries by itself when it is back.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
 		{"h1 is releasing it.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
 	} {
 		c.start()

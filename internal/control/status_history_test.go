@@ -88,11 +88,11 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 		t.Fatal(err)
 	}
 	before(10)
-	ends("heard again by a beat", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityWarn, Quarters: 10})
+	ends("online again by a heartbeat", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityWarn, Quarters: 10})
 	goOffline(29)
 	says(fleet.PoolActive, "")
 	before(4)
-	ends("heard again by a report", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 4})
+	ends("online again by a report", fleet.DayPart{Severity: fleet.SeverityUnknown, Quarters: 2}, fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 4})
 	if n := one[int](r, `SELECT count(*) FROM host_silences`); n != 2 {
 		t.Errorf("%d silences are noted", n)
 	}

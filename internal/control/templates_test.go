@@ -255,7 +255,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	}
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.wantRefused("its host is offline", fleet.Conflict, "is offline", ask(control.NewTemplate{Name: "A", OfVM: of}))
+	s.wantRefused("its host is offline", fleet.Conflict, "offline", ask(control.NewTemplate{Name: "A", OfVM: of}))
 	s.markOnline()
 	if err := ask(control.NewTemplate{Name: "A", OfVM: of})(); err != nil {
 		t.Fatal(err)

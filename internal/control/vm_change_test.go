@@ -60,7 +60,7 @@ func TestActionRefusals(t *testing.T) {
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.ActVM(t.Context(), c.actor, c.id, c.act); return err })
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	s.wantRefused("offline host", fleet.Conflict, "is offline", func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err })
+	s.wantRefused("offline host", fleet.Conflict, "offline", func() error { _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStart); return err })
 }
 
 func TestUpdateVMRaisesGenerationOnce(t *testing.T) {

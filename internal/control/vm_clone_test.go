@@ -112,7 +112,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 	s.wantRefused("a LUN", fleet.Conflict, "a LUN of its storage", ask(s.member, s.red, control.CreateVM{}))
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,existing}' WHERE id = $1`, vm.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
-	s.wantRefused("of a host that is offline", fleet.Conflict, "is offline", ask(s.member, s.red, control.CreateVM{}))
+	s.wantRefused("of a host that is offline", fleet.Conflict, "offline", ask(s.member, s.red, control.CreateVM{}))
 }
 
 // A VM is created from a snapshot of a running VM: its host copies the disks as of the snapshot, and changes of these

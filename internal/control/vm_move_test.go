@@ -269,7 +269,7 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 	s.wantRefused("with disks that somebody changed", fleet.Conflict, "changed its disks", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE vms SET status = status - 'drift' WHERE id = $1`, v.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
-	s.wantRefused("on a host that is offline", fleet.Conflict, "is offline", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("on a host that is offline", fleet.Conflict, "offline", ask(control.MoveDisk{PoolID: s.nfs}))
 }
 
 // A disk migration reserves space in its target pool.

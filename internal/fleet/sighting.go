@@ -43,7 +43,7 @@ func (vm VM) PlaceFault(own string, seen *time.Time, now time.Time) *Fault {
 	for _, s := range vm.Elsewhere {
 		if s.on() && s.Proven && !s.Settled && !Fresh(seen, now) {
 			return &Fault{Code: FaultElsewhere, Text: fmt.Sprintf(
-				"%s says that it has this VM, %s. Its own host, %s, is offline and may still run it. Check there, then choose the VM's host.", s.host(), s.Power, own)}
+				"%s says that it has this VM, %s. Its own host, %s, is offline and may still run it. Look there, then say where the VM is.", s.host(), s.Power, own)}
 		}
 	}
 	return nil

@@ -224,7 +224,7 @@ func (v VolumeUse) whyUnavailable() string {
 	case v.Work != "":
 		return fmt.Sprintf("Another order for it has not ended: %s. Wait for it, or cancel it.", strings.ToLower(v.Work))
 	case !v.Online:
-		return "No online host has it."
+		return "No online host has it now."
 	case v.Fault != "":
 		return v.Fault
 	}

@@ -51,7 +51,7 @@ func vms(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Discovered virtual machines\"><table><thead><tr><th>Name</th><th>State</th><th class=\"num\">vCPU</th><th class=\"num\">Memory</th><th>Heard</th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Discovered virtual machines\"><table><thead><tr><th>Name</th><th>State</th><th class=\"num\">vCPU</th><th class=\"num\">Memory</th><th>Last seen</th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

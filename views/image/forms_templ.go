@@ -387,7 +387,7 @@ func NewVersion(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p>It becomes the newest version. VMs created from older versions do not change.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p>It is the newest from then on. VMs made from older versions do not change.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -485,7 +485,7 @@ func NewCopy(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.ChoiceField(f.field("host", kit.Field{Label: "Host", Value: f.In.Host, Hint: "Host (local pools only)"}, "hostId"), f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.ChoiceField(f.field("host", kit.Field{Label: "Host", Value: f.In.Host, Hint: "For a local pool"}, "hostId"), f.Hosts).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -654,7 +654,7 @@ func Delete(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, ". VMs that are full copies of it stay as they are.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, ". VMs that are full copies of it do not change.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

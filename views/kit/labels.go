@@ -82,7 +82,7 @@ func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 func RetriedText(r fleet.Retried) string {
 	out := Count(len(r.Tasks), "host") + " will try again."
 	if r.Offline > 0 {
-		out += " Offline: " + Count(r.Offline, "host") + "; they retry automatically when they are online again."
+		out += "Offline: " + Count(r.Offline, "host") + "; they try again when they are back."
 	}
 	if r.More > 0 {
 		out += " " + Count(r.More, "more host") + " failed; ask again for them."

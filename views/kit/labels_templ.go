@@ -37,7 +37,7 @@ func LabelField(f LabelForm) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		templ_7745c5c3_Err = TextField(Field{Name: "selector", Label: "Also on hosts with the labels", Value: f.Selector, Error: f.Error,
-			Hint: "Labels separated by commas, such as rack=4, ssd. Hosts with all of these labels are assigned automatically, now and when they join or their labels change. A host that loses a label stays assigned.",
+			Hint: "Such as rack=4, ssd: key=value, or a key alone, with commas between; a host needs all of them. All such hosts get it, also those that join or are relabelled later. Nothing is taken from a host that loses them.",
 			Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "hx-get": "/hosts/labelled?of=" + url.QueryEscape(f.Of), "hx-trigger": "input changed delay:200ms",
 				"hx-target": "#labelled-hosts", "hx-swap": "innerHTML", "hx-sync": "this:replace", "hx-params": "selector"}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
@@ -184,7 +184,7 @@ func LabelDialog(e Executed, f LabelForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "\">Show the hosts with these labels</button></noscript><p class=\"muted small\">Empty: no automatic assignment. A failed assignment shows its reason. Changing the labels also assigns hosts that were released by hand.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "\">Show the hosts with these labels</button></noscript><p class=\"muted small\">Leave it empty, and no host gets it by label. Where it cannot be, the page says why. Once the labels are others, hosts where a person released it count anew.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -237,7 +237,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if b.Selector == "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<dd class=\"muted\">none: no automatic assignment</dd>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<dd class=\"muted\">none: no host gets it by label</dd>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -51,7 +51,7 @@ func addresses(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "The network's own DHCP server manages them. The VM list and VM pages show addresses that hosts report.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "The administrator of its DHCP server knows them. The addresses that hosts report for VMs are on the VMs' pages and in their list.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -62,7 +62,7 @@ func addresses(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if !policy.May(p.Actor, policy.InfraSee, "") {
-			templ_7745c5c3_Err = kit.Note("info", "info", "Only operators and administrators see which VM has which address.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "Only users who may see hosts see the owners of the addresses.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

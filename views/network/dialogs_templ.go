@@ -290,7 +290,7 @@ func Delete(a fleet.Actor, n fleet.NetworkView, e kit.Errors) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, " <p>It is refused while a VM has a NIC on it. Its sharing is removed too.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, " <p>It is refused while a VM has a NIC on it. Its sharing is removed, too.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

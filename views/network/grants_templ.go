@@ -91,7 +91,7 @@ func grants(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " <div class=\"card\"><header><h2>Sharing</h2><span class=\"right muted small hide-narrow\">it leads out of the host; operators and administrators can always use it</span></header>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " <div class=\"card\"><header><h2>Sharing</h2><span class=\"right muted small hide-narrow\">it leads out of the host; users who may change infrastructure may always use it</span></header>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -21,6 +21,6 @@ func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	}
 	heard := noon.Add(-29 * time.Second)
 	if net.SeenAt = &heard; rendered.Text(t, chip(net, noon)) != "Active" || lastKnown(net, noon) != "" {
-		t.Errorf("of a host that is heard it reads %q, %q", rendered.Text(t, chip(net, noon)), lastKnown(net, noon))
+		t.Errorf("of an online host it reads %q, %q", rendered.Text(t, chip(net, noon)), lastKnown(net, noon))
 	}
 }

@@ -249,7 +249,7 @@ func body(p Page) templ.Component {
 							}()
 						}
 						ctx = templ.InitializeContext(ctx)
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "Only operators and administrators see the network's hosts.")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "Only users who may see hosts see the hosts of this network.")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -279,7 +279,7 @@ func body(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if !policy.May(p.Actor, policy.InfraSee, "") {
-				templ_7745c5c3_Err = kit.Note("info", "info", "Only operators and administrators see the network's hosts.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Note("info", "info", "Only users who may see hosts see the hosts of this network.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

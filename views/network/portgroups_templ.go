@@ -419,7 +419,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "restricted", Label: "Only for projects it is shared with", Hint: "Otherwise everyone who can use the network can use the port group."}, p.In.Restricted).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "restricted", Label: "Only for projects it is shared with", Hint: "Otherwise everybody with access to the network may use it."}, p.In.Restricted).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

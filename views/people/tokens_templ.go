@@ -158,7 +158,7 @@ func newToken(f TokenForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: f.Name, Error: f.Errors.At("name"), Attrs: templ.Attributes{"autocomplete": "off", "placeholder": "what it is for"}}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "name", Label: "Name", Value: f.Name, Error: f.Errors.At("name"), Attrs: templ.Attributes{"autocomplete": "off", "placeholder": "purpose"}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

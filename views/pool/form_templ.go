@@ -183,7 +183,7 @@ func New(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"), Wrap: forKinds(filed()),
-				Hint: "The directory of the volumes, such as /srv/vm. Network storage is mounted there. A missing directory is created. Each host's agent accepts only paths in its poolRoots.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Where the volumes are, such as /srv/vm. A source other than a directory is mounted here. A missing directory is made. Each host's agent says where pools may be (its poolRoots), and refuses other places.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -229,7 +229,7 @@ func health(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if !p.infra() {
-			templ_7745c5c3_Err = kit.Note("info", "info", "Only operators and administrators see the status on each host.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "Only users who may see hosts see the status on each host.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -73,7 +73,7 @@ func lastKnown(status fleet.PoolHost) string {
 	case status.State != fleet.PoolUnknown:
 		return ""
 	case status.Status == nil:
-		return "The host is not heard and never said anything."
+		return "The host is offline and never reported anything."
 	case status.Status.CapacityBytes > 0:
 		return "Last known: " + strings.ToLower(status.Status.State.Word()) + ", " + kit.Bytes(status.Status.UsedBytes) + " of " + kit.Bytes(status.Status.CapacityBytes) + " used."
 	}

@@ -602,7 +602,7 @@ func words(status fleet.PoolHost) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case !status.Assigned && status.State == fleet.PoolUnknown:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<span class=\"muted\">It is released when the host is heard again.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<span class=\"muted\">It is released when the host is online again.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

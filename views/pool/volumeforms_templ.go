@@ -133,7 +133,7 @@ func NewVolume(p VolumePage) templ.Component {
 					}
 					return nil
 				})
-				templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "format", Label: "Format", Error: p.Errors.At("format"), Hint: "qcow2 is thin-provisioned and supports snapshots; raw is a plain disk image."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "format", Label: "Format", Error: p.Errors.At("format"), Hint: "qcow2 grows with its data and takes snapshots; raw has the bytes of the disk alone."}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -158,7 +158,7 @@ func NewVolume(p VolumePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.Pool.Spec.Kind.Is().Files {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "full", Label: "Preallocate", Hint: "Otherwise the volume is thin-provisioned. Preallocation can take long; the task shows its progress."}, p.In.Full).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "full", Label: "Take all of its room at once", Hint: "Otherwise it grows with its data. To take it all may last long, and can be watched in the task."}, p.In.Full).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -532,7 +532,7 @@ func GrowVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, " now. Contents stays; a file system in it has to be grown too, by whoever uses it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, " now. Its data stays; its user has to grow the file system in it, too.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -744,7 +744,7 @@ func ConvertVolume(p VolumePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, " become a qcow2 volume of the same pool, of which an image can be made. The file itself stays.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, " become a qcow2 volume of the same pool, ready to become an image. The file itself stays.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -831,7 +831,7 @@ func RenameVolume(p VolumePage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<p class=\"wrap\">Its content does not change. Software outside Quantix that uses the old name no longer finds it; its host checks first whether a domain uses it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<p class=\"wrap\">Its content does not change. Programs outside of Quantix that use its old name do not find it any more; its host first looks for users of the volume.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

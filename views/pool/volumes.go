@@ -102,7 +102,7 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 		publish = publish.When("It is published.")
 	}
 	if len(v.Hosts) == 0 {
-		publish = publish.When("No online host has it.")
+		publish = publish.When("No online host has it now.")
 	}
 	act := func(icon, word, below string, action fleet.Action) kit.Act {
 		return kit.Act{Icon: icon, Word: word, Href: at("volumes", below), Dialog: true}.Needs(p.Actor, policy.InfraChange).As(v.Can, action)

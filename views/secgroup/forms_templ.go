@@ -465,12 +465,12 @@ func Card(f NICForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if f.May || !f.Guard {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest can use only the NIC's MAC address and the first IPv4 address that the host sees."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest may use no MAC address but the NIC's, and no IPv4 address but its first one."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"muted\">Anti-spoofing is on: the guest can use no other address. Only operators and administrators can turn it off.</p><input type=\"hidden\" name=\"guard\" value=\"yes\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"muted\">Anti-spoofing is on: the guest may use no other address. Only users who may change infrastructure may take it off.</p><input type=\"hidden\" name=\"guard\" value=\"yes\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -761,7 +761,7 @@ func nics(p Page) templ.Component {
 			templ_7745c5c3_Var34 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"card\"><header><h2>NICs in this group</h2><span class=\"right muted small hide-narrow\">with their last reported addresses, which rules naming this group match</span></header>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"card\"><header><h2>NICs in this group</h2><span class=\"right muted small hide-narrow\">with the addresses that hosts reported last; rules that name this group are about them</span></header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -134,7 +134,7 @@ func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
 	if v.DeprecatedAt == nil {
 		out = append(out, kit.Act{
 			Icon: "circle-x", Word: "Deprecate", Post: p.path("deprecate"), Send: send("yes"), Back: p.Link.String(),
-			Sure: "Deprecate version " + strconv.Itoa(v.Number) + "? No new VMs can be created from it. VMs created from it stay.",
+			Sure: "Deprecate version " + strconv.Itoa(v.Number) + "? No VM is made from it any more; existing VMs do not change.",
 		}.As(v.Actions, fleet.ActDeprecate))
 	} else {
 		out = append(out, kit.Act{Icon: "eye", Word: "Offer it again", Post: p.path("deprecate"), Send: send(""), Back: p.Link.String()}.As(v.Actions, fleet.ActOffer))

@@ -1327,14 +1327,14 @@ func grants(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "Publish</button></div><p class=\"muted wrap\">What is on its disks is theirs too then. VMs in other projects begin without the security groups of ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "Publish</button></div><p class=\"muted wrap\">The data on its disks is theirs too then. VMs in other projects begin without the security groups of ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var55 string
 					templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs(p.Template.ProjectName)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 311, Col: 153}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 311, Col: 154}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var55))
 					if templ_7745c5c3_Err != nil {
@@ -1359,7 +1359,7 @@ func grants(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Template.Grants) == 0 {
-				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Members of projects do not see it. Operators and administrators can always use it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Members of projects do not see it. Users who may change infrastructure may always use it.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -16,7 +16,7 @@ const (
 	detailSize = 11 // font size of the second line
 )
 
-var toneWords = map[fleet.Severity]string{fleet.SeverityOK: "well", fleet.SeverityWarn: "to look at", fleet.SeverityBad: "failed", fleet.SeverityUnknown: "not heard"}
+var toneWords = map[fleet.Severity]string{fleet.SeverityOK: "well", fleet.SeverityWarn: "to look at", fleet.SeverityBad: "failed", fleet.SeverityUnknown: "offline"}
 
 // room is the available width of a box's text.
 func (b Box) room() int {

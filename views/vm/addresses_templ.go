@@ -228,7 +228,7 @@ func seenAddresses(c fleet.NICAddresses) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if c.Unknown {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\" title=\"The host is offline: last known values.\"><span class=\"mono\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\" title=\"The host is offline. This is its last report.\"><span class=\"mono\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

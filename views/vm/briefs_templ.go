@@ -84,7 +84,7 @@ func Briefs(title string, vms []fleet.VMView, hosts bool, p kit.Pager, now time.
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<th>Project</th><th class=\"num\">vCPU</th><th class=\"num\">Memory</th><th>Address</th><th>Labels</th><th>Heard</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<th>Project</th><th class=\"num\">vCPU</th><th class=\"num\">Memory</th><th>Address</th><th>Labels</th><th>Last seen</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -524,7 +524,7 @@ func bulkPreview(b BulkPreview) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, " are asked of their hosts one by one; a host that lacks something refuses its own, and the task says so.</footer></div>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, " are queued on their hosts one by one; a host that lacks something refuses its own, and the task says so.</footer></div>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

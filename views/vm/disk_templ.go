@@ -214,7 +214,7 @@ func ReplaceDisk(p DiskPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "</p><p>An empty disk replaces it. The data of the old disk is not restored; if the old file reappears, it stays in its pool.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "</p><p>A new disk takes its place, without the old one's data; should the old file turn up again, it stays where it is.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -69,7 +69,7 @@ func DiskImage(p ImagePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</span> is copied, with all that it stands on, into an image of the project ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</span> is copied, with all its backing files, into an image of the project ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

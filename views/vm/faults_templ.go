@@ -79,7 +79,7 @@ func faults(p Page) templ.Component {
 							}
 						}
 						if f.Code == fleet.FaultDisk {
-							templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<span class=\"muted\">Or restore the file at its path: the fault then clears automatically.</span>")
+							templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<span class=\"muted\">Or restore the file to its former path: then this notice ends.</span>")
 							if templ_7745c5c3_Err != nil {
 								return templ_7745c5c3_Err
 							}

@@ -1132,7 +1132,7 @@ func newDisk(f Form, at string) templ.Component {
 			}
 		}
 		if len(f.LUNs.Options) > 1 {
-			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "Volume", Hint: "An existing LUN or raw volume with its data. Several VMs can use it if each marks it shareable.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "Volume", Hint: "Used unchanged, with its data: a LUN, or a raw volume for several VMs, each with it as a shareable disk.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1530,12 +1530,12 @@ func edit(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Edit.On {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<p class=\"hint\">Virtio, SCSI and USB disks are hot-plugged; other disks change at the next start. Removed disks stay in their pool. Resize disks in the Hardware section.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<p class=\"hint\">Virtio, SCSI and USB disks come and go while the guest runs, others with its next start. A removed disk keeps its data in its pool. Grow a disk in the Hardware section of the VM's page.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 104, "<p class=\"hint\">Removed disks stay in their pool. Resize disks in the Hardware section.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 104, "<p class=\"hint\">A removed disk keeps its data in its pool. Grow a disk in the Hardware section of the VM's page.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

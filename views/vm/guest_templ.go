@@ -374,7 +374,7 @@ func Freeze(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"wrap\">The guest flushes its file systems and blocks writes until they are thawed. The host thaws them when the time is over, even if its agent stops.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"wrap\">The guest writes out what it holds, and then nothing is written to its file systems until they are thawed: programs that write wait. Its host thaws it when the time is over, also if its agent ends before.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -538,7 +538,7 @@ func Exec(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<p class=\"wrap\">The guest agent runs the program as root or Administrator, without a shell. The task shows its exit code and output. The audit records the program and the number of arguments; the arguments are not stored.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<p class=\"wrap\">The guest's agent runs it as the administrator of the guest, without a shell. Its task shows its exit code and its output. The audit has the program and how many arguments it had; the arguments are kept nowhere.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -550,7 +550,7 @@ func Exec(p GuestPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "args", Label: "Arguments", Value: p.In.Args, Error: p.Errors.At("args"), Hint: "One argument per line, without quoting. For a shell command: -c, then the command.", Attrs: templ.Attributes{"rows": "4", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "args", Label: "Arguments", Value: p.In.Args, Error: p.Errors.At("args"), Hint: "One a line: nothing is quoted or split. For a shell's line: -c, then the line.", Attrs: templ.Attributes{"rows": "4", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -664,7 +664,7 @@ func Protection(p GuardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "expiryStops", Label: "Shut down at expiry", Hint: "Otherwise expiry is only shown. Nothing is ever deleted."}, p.In.Stops).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "expiryStops", Label: "Shut it down then", Hint: "Else the portal only notifies people. Nothing is ever deleted."}, p.In.Stops).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

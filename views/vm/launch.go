@@ -26,7 +26,7 @@ func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
 func unmeasured(vm fleet.VMView) string {
 	switch {
 	case vm.Phase == fleet.PhaseUnknown:
-		return "Unknown: its host is offline."
+		return "Not known: its host is offline."
 	case vm.On():
 		return "The host reports no measurement: the guest was started before this setting, or libvirt did not answer."
 	}

@@ -111,7 +111,7 @@ func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 		t.Errorf("the head is %s", head)
 	}
 	summary := rendered.Text(t, summary(page))
-	for _, text := range []string{"h1 is offline. The values below are from its last report.", "State Unknown last known: running", "Up – Accelerator"} {
+	for _, text := range []string{"h1 is offline. This page shows its last report.", "State Unknown last known: running", "Up – Accelerator"} {
 		if !strings.Contains(summary, text) {
 			t.Errorf("the summary lacks %q: %s", text, summary)
 		}

@@ -24,7 +24,7 @@ func besides(p fleet.Place) []string {
 		out = append(out, "· its host")
 	}
 	if p.Offline {
-		out = append(out, "· last report: the host is offline")
+		out = append(out, "· as it said last: the host is offline now")
 	}
 	if !p.Own && !p.Proven {
 		out = append(out, "· without this VM's metadata")

@@ -34,7 +34,7 @@ func places(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if places := p.VM.Places(); p.Infra && len(places) > 1 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Where it is</h2></header><p class=\"pad muted small\">More than one host has a domain of this VM. Check the guests on their hosts before you decide: Quantix manages the domain that you keep and leaves the others unchanged.</p><dl>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Where it is</h2></header><p class=\"pad muted small\">More than one host has a domain of this VM. Look at its guests on their hosts before you decide: Quantix works with the one that you keep, and leaves the others unchanged.</p><dl>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -302,7 +302,7 @@ func planXML(p PlanPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case fleet.PlanTimedOut:
-			templ_7745c5c3_Err = kit.Fault("No answer from "+p.host()+".", "The host did not return the new definition within 20 s. You can save the changes anyway; the host gets them when it is online again.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Fault("No answer from "+p.host()+".", "It has not said within 20 s what the definition would become. The changes above can be saved all the same; the host gets them when it is online again.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -440,7 +440,7 @@ func drawing(p PlanPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " about the host, such as paths and others' devices, are for those who may see hosts.</footer>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " about the host, such as paths and others' devices, are shown to users who may see hosts.</footer>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

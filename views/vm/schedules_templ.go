@@ -497,7 +497,7 @@ func Schedule(p SchedulePage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "with", Label: "What is kept", Value: p.In.With, Error: p.Errors.At("quiesce")}, scheduleWith).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "with", Label: "Snapshot contents", Value: p.In.With, Error: p.Errors.At("quiesce")}, scheduleWith).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -105,7 +105,7 @@ func snapshotsTab(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.Empty("camera", "No snapshots", "A snapshot keeps the state of the VM's disks at one moment, and optionally its memory.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("camera", "No snapshots", "A snapshot keeps the VM's disks at one moment and, if you like, the memory of its guest, which then goes on from there.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1033,7 +1033,7 @@ func DeleteSnapshot(p SnapshotPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"wrap\">The VM's current state stays. It is no longer possible to revert to ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"wrap\">The VM does not change. Nobody can go back to ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1100,7 +1100,7 @@ func DeleteSnapshot(p SnapshotPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "</p><p class=\"muted wrap\">Its data is merged into the next overlay, while the guest runs or is off. This can take a while. If you cancel the task, the data is kept until the disks are consolidated.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "</p><p class=\"muted wrap\">Its data is merged into the overlays backed by it, while the guest runs or is off. That can take a while, and can be cancelled in its task: then the data is kept until the disks are consolidated.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

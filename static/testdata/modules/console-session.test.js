@@ -49,9 +49,9 @@ test("a screen that goes away comes back, each time with a new ticket and later"
     is(asked.length, tries, "tickets before the wait is over");
     await pass(1);
     is([asked.length, last()], [tries + 1, ["connecting", `Connecting, try ${tries} of 5…`]]);
-    await asked.at(-1).answer(503, `{"detail": "The host is not heard."}`);
+    await asked.at(-1).answer(503, `{"detail": "The host is offline."}`);
   }
-  is(last(), ["failed", "The host is not heard. 5 new tries did not help. Press Reconnect."]);
+  is(last(), ["failed", "The host is offline. 5 new tries did not help. Press Reconnect."]);
   await pass(600_000);
   is(asked.length, 6, "tickets in the end");
   session.start();
