@@ -32,7 +32,7 @@ type Options struct {
 	Memory  func(context.Context) (available, total int64, err error)
 	Links   Links // nil: the host is simulated
 	Version string
-	Ports   transfer.Ports // the ports on which the host receives disks and images of other hosts
+	Ports   transfer.Ports // the host's ports for disks and images of other hosts
 	Slots   int            // number of slow jobs at a time; 0: 4. Console openings and waiting take no slot
 	Log     *slog.Logger
 	Metrics *Metrics

@@ -13,7 +13,7 @@ import (
 )
 
 // autostarter starts VMs by their policies, with or without the portal: when the host boots, and again when they power
-// off by themselves.
+// off unasked.
 type autostarter struct {
 	mu     sync.Mutex
 	readAt time.Time // when the reporter last read the host
@@ -142,7 +142,7 @@ func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	return out
 }
 
-// startAgain restarts guests that powered off by themselves, with a growing delay.
+// startAgain restarts guests that powered off unasked, with a growing delay.
 func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, now := &a.autostart, time.Now()
 	maps.DeleteFunc(k.due, func(id fleet.VMID, _ time.Time) bool { return all[id].Down == "" })

@@ -74,8 +74,8 @@ func (p *portal) seenOn(host *counted, vm *fleet.VM) {
 	})
 }
 
-// A guest that powers off by itself is restarted by its policy; one that a user powered off stays off, through Quantix
-// or on the host.
+// A guest that powers off unasked is restarted by its policy; one that a user powered off stays off, through Quantix or
+// on the host.
 func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()

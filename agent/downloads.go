@@ -32,7 +32,7 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 	defer func() { _ = conn.Close() }() // the reader counts the bytes, so the close can fail safely
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { // the reader sends nothing; a read that ends means that it is gone
+	go func() { // the reader sends nothing; a read that ends means a gone reader
 		_, _ = io.Copy(io.Discard, conn) // only the end matters
 		cancel(errNobodyWaits)
 	}()

@@ -113,12 +113,12 @@ func TestGuestProgramRunsOnce(t *testing.T) {
 	}
 }
 
-// restarts is a host that counts shutdowns and starts, and on which an agent can be interrupted between two steps.
+// restarts is a host that counts shutdowns and starts. A test can interrupt its agent between two steps.
 type restarts struct {
 	*mock.Host
 	shut, started chan struct{} // buffered
 	hold          chan struct{} // closed: guests start
-	blind         atomic.Int32  // number of reads plus one in which StartedAt is missing
+	blind         atomic.Int32  // number of reads without StartedAt, plus one
 }
 
 func (h *restarts) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64, error) {

@@ -17,7 +17,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// held is a host on which resets wait for a signal and pauses panic.
+// held is a host whose resets wait for a signal and whose pauses panic.
 type held struct {
 	*mock.Host
 	entered chan fleet.VMID

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// journal records single-shot jobs across crashes: an entry is on disk before the job acts. An entry that was begun and
-// has no end means that it is unknown whether the job acted; it is reported as unknown and never run again.
+// journal records single-shot jobs across crashes: an entry is on disk before the job acts. For an entry with a
+// beginning and no end, it is unknown whether the job acted; it is reported as unknown and never run again.
 type journal struct {
 	path  string
 	limit int64 // in bytes; a larger file is compacted

@@ -20,8 +20,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// stateFile holds what the agent knows and the hypervisor does not: the generation of each VM that it has acted on, the
-// error of the last failed order, and the disks that it created. It is a small file that outlives restarts.
+// stateFile holds what the agent knows and the hypervisor does not: the applied generation of each VM, the error of the
+// last failed order, and the disks that it created. It is a small file that outlives restarts.
 type stateFile struct {
 	path string
 	mu   sync.Mutex
@@ -49,7 +49,7 @@ type savedState struct {
 
 type networkState struct {
 	Error string `json:"error,omitempty"` // error of the last failure
-	Ran   string `json:"ran,omitempty"`   // the boot of the host in which it was last seen active
+	Ran   string `json:"ran,omitempty"`   // the host boot when it was last seen active
 }
 
 // createdVolume is the file that a job created, as identified by the backend.

@@ -19,15 +19,15 @@ type vmState struct {
 	Stamped int64 `json:"stamped,omitempty"`
 	// Made are disks of the VM that this agent created: the definition may be removed before the portal knows of them.
 	Made []fleet.Volref `json:"made,omitempty"`
-	// Ran is the boot of the host in which the guest was last seen on; empty: it was seen powering off, or an order
-	// powered it off.
+	// Ran is the host boot when the guest was last seen on; empty: it was seen powering off, or an order powered it
+	// off.
 	Ran string `json:"ran,omitempty"`
 
 	// Autostart and restart policy. Policy is the newest one seen; the rest belongs to this boot or this run.
 	Policy        fleet.VMPolicy `json:"policy,omitzero"`
-	Booted        string         `json:"booted,omitempty"` // the boot of the host in which the autostart is decided
+	Booted        string         `json:"booted,omitempty"` // the host boot of the autostart decision
 	StopRequested bool           `json:"asked,omitempty"`  // somebody asked to power it off, so it stays off
-	// it powered off by itself and is to be restarted: "crashed" or "shut down"
+	// it powered off unasked and is to be restarted: "crashed" or "shut down"
 	Down     string `json:"down,omitempty"`
 	Restarts int    `json:"restarts,omitempty"` // restarts by policy since it last ran for a while
 	Trouble  string `json:"trouble,omitempty"`  // error of the newest start by policy
@@ -35,7 +35,7 @@ type vmState struct {
 	Checks []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
 	// actions of the host after failed checks, since the guest was last healthy for a while
 	Acted int `json:"acted,omitempty"`
-	// the boot of the host in which a failed check restarts it; empty: no restart pending
+	// the host boot when a failed check restarts it; empty: no restart pending
 	Again string `json:"again,omitempty"`
 	// start of that restart: a run that began earlier is ended
 	AgainAt time.Time `json:"againAt,omitzero"`
@@ -129,7 +129,7 @@ func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
 	return k
 }
 
-// stopReason returns how a guest powered off by itself; empty: somebody powered it off, on the host or through Quantix.
+// stopReason returns how a guest powered off unasked; empty: somebody powered it off, on the host or through Quantix.
 func stopReason(s fleet.VMStatus) string {
 	switch {
 	case s.Power == fleet.Crashed:

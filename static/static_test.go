@@ -78,7 +78,7 @@ func TestAssetsAreImmutableAndTyped(t *testing.T) {
 	}
 }
 
-func TestFilesAreCompressedAsTheyAreTaken(t *testing.T) {
+func TestFilesAreCompressedWhenRead(t *testing.T) {
 	t.Parallel()
 	plain := body(t, get(t, static.Path("app.css")).Body)
 	for accepted, want := range map[string]string{

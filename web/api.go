@@ -136,7 +136,7 @@ const apiDescription = "The operations of the pages, for programs. Lists answer 
 	"What you may not see answers 404, as what does not exist."
 
 // formTypeAsJSON treats a request body as JSON where curl and other clients send the form content type by default. Only
-// requests with a bearer token qualify: browsers never add one by themselves, so cross-site forms are excluded.
+// requests with a bearer token qualify: browsers never add one on their own, so cross-site forms are excluded.
 func formTypeAsJSON(r *http.Request) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" && bearerOf(r) != "" {
 		r.Header.Set("Content-Type", "application/json")

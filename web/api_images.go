@@ -134,7 +134,7 @@ func (s *Server) apiDeleteCopy(ctx context.Context, a fleet.Actor, in *deleteCop
 	return out, err
 }
 
-// ImageGrantPath names an image and the project that it is published to.
+// ImageGrantPath names an image and a project with access to it.
 type ImageGrantPath struct {
 	ImagePath
 	Project string `path:"project" doc:"A project's id, or all"`

@@ -20,13 +20,13 @@ import (
 // the old list.
 type mergePatch[T any] struct{ text []byte }
 
-// UnmarshalJSON keeps the patch as it was sent, because an omitted field and a null field differ in a patch.
+// UnmarshalJSON keeps the patch's original text, because an omitted field and a null field differ in a patch.
 func (p *mergePatch[T]) UnmarshalJSON(text []byte) error {
 	p.text = slices.Clone(text)
 	return nil
 }
 
-// MarshalJSON returns the patch as it was sent. The Idempotency-Key check compares requests by this text.
+// MarshalJSON returns the patch's original text. The Idempotency-Key check compares requests by this text.
 func (p mergePatch[T]) MarshalJSON() ([]byte, error) { return p.text, nil }
 
 // Schema describes a T whose fields may all be omitted or null.
@@ -92,7 +92,7 @@ func mergeText(old, patch []byte) ([]byte, error) {
 	return json.Marshal(merged(before, change))
 }
 
-// tree decodes a JSON document and keeps its numbers as they were written.
+// tree decodes a JSON document and keeps the text of its numbers.
 func tree(text []byte) (out any, err error) {
 	read := json.NewDecoder(bytes.NewReader(text))
 	read.UseNumber()

@@ -114,7 +114,7 @@ func (s *Server) apiDeleteTemplateVersion(ctx context.Context, a fleet.Actor, in
 	return deletionTasks(tasks), err
 }
 
-// TemplateGrantPath names a template and the project that it is published to.
+// TemplateGrantPath names a template and a project with access to it.
 type TemplateGrantPath struct {
 	TemplatePath
 	Project string `path:"project" doc:"A project's id, or all"`

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host that was offline beyond the lifetime of its certificate reconnects by itself.
+// A host that was offline beyond the lifetime of its certificate reconnects without an administrator.
 func TestExpiredHostCertificateRenewed(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)

@@ -113,7 +113,7 @@ func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	return s.write(c, http.StatusOK, kit.Options(found, ""))
 }
 
-// projectOptions lists the projects in which the user may create VMs.
+// projectOptions lists the projects where the user may create VMs.
 func (s *Server) projectOptions(ctx context.Context, a fleet.Actor, _ pick) ([]kit.Option, error) {
 	return s.projectsThat(ctx, a, func(id fleet.ProjectID) bool { return policy.May(a, policy.VMChange, id) })
 }

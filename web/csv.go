@@ -20,7 +20,7 @@ import (
 const exportPage = 2000
 
 // export writes all pages of a list as CSV, from the beginning regardless of q's page. It writes one page while it
-// reads the next. row returns the cells of one item, below head.
+// reads the next. row returns the values of one item, below head.
 func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
 	q.Limit, q.After, q.Before = exportPage, "", ""
 	ctx := c.Request().Context()
@@ -84,7 +84,7 @@ func pageOf[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query,
 	return list(ctx, a, q)
 }
 
-// moment formats a time for a cell; nil is an empty cell.
+// moment formats a time as a CSV value; nil is an empty value.
 func moment(t *time.Time) string {
 	if t == nil {
 		return ""

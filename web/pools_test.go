@@ -48,7 +48,7 @@ func TestPoolMatrix(t *testing.T) {
 	b.get("/pools?filter=tone:ok").has(t, "No pool matches")
 }
 
-// A pool stopped outside of Quantix shows that and offers a start; a full pool shows that it is full.
+// A pool stopped outside of Quantix shows that and offers a start; a full pool shows "full".
 func TestPoolStoppedByOthersAndFullPool(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

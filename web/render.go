@@ -53,8 +53,8 @@ func target(c echo.Context) string {
 	return c.Request().Header.Get("HX-Target")
 }
 
-// isRefresh reports whether a page refreshes one of its elements by itself. Such a request must not keep an idle
-// session alive.
+// isRefresh reports whether the request is a page's periodic refresh of an element. Such a request must not keep an
+// idle session alive.
 func isRefresh(c echo.Context) bool {
 	h := c.Request().Header
 	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||

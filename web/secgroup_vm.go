@@ -52,7 +52,7 @@ func (s *Server) askNIC(c echo.Context, a fleet.Actor, in nicForm, how formState
 	if nic.DefaultGroups {
 		follow = nic.PortGroup
 	}
-	return s.showAs(c, how.status, a, vmFrame(vm), groupview.Card(groupview.NICForm{
+	return s.showAs(c, how.status, a, vmFrame(vm), groupview.NICFilters(groupview.NICForm{
 		Follow: follow, VM: vm, MAC: nic.MAC, Guard: in.Guard != "", May: policy.May(a, policy.InfraChange, ""), Groups: groupview.NICChoices(all, in.Groups), Errors: how.errors,
 	}))
 }

@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// asking shows the page or dialog of a form F, filled with in. how tells whether the form is shown for the first time.
+// asking shows the page or dialog of a form F, filled with in. how says whether the form is shown for the first time.
 type asking[F any] func(c echo.Context, a fleet.Actor, in F, how formState) error
 
 // doing passes a form F to control and returns the response that follows.

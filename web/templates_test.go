@@ -147,7 +147,8 @@ func TestCompareVMWithTemplate(t *testing.T) {
 	tom.get("/vms/compare?"+of).is(t, http.StatusOK).has(t, "Web base, version 1", "Compare with a VM", "web · shop")
 	tom.get("/vms/"+string(vm)).is(t, http.StatusOK).has(t, "Compare…")
 
-	// What the image of the template has by itself is as large as it is; who made a NIC has it guarded or not.
+	// A disk without a size has the size of the template's image, and the NIC's creator sets anti-spoofing: neither
+	// differs.
 	p.exec(`UPDATE template_versions SET spec = (SELECT jsonb_set(spec - 'power', '{disks,0}', (spec->'disks'->0) || '{"volume":"","sizeBytes":0}') FROM vms WHERE id = $1) WHERE id = $2`, vm, version)
 	p.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, vm)
 	tom.get(at+"&"+of).is(t, http.StatusOK).has(t, "No field differs", "those of a new VM from the template")

@@ -68,7 +68,7 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formSt
 	return s.showAs(c, how.status, a, userFrame(u), peopleview.User(p))
 }
 
-// rolesOf lists the projects in which the user has a role, as far as the actor may see them.
+// rolesOf lists the projects where the user has a role, as far as the actor may see them.
 func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.Named, map[string]fleet.Role, error) {
 	roles := map[string]fleet.Role{}
 	if len(u.Projects) == 0 {

@@ -49,8 +49,8 @@ var boundedJSON = huma.Format{
 	},
 }
 
-// checkNames refuses an object with a duplicate name, because decoders disagree on which value counts. The decoder
-// reports all other errors.
+// checkNames refuses an object with a duplicate name, because decoders pick different values. The decoder reports all
+// other errors.
 func checkNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {

@@ -151,7 +151,7 @@ func poolRoom(h fleet.PoolHealth) string {
 	return text
 }
 
-// unusable is 1 for a pool in which no host can make a disk now, else 0.
+// unusable is 1 for a pool without a host that can make a disk now, else 0.
 func unusable(p fleet.PoolView) int {
 	if p.Health.Healthy == 0 || p.DeletedAt != nil {
 		return 1

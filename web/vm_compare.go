@@ -158,7 +158,7 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Op
 	return out, nil
 }
 
-// wasOf encodes the VM as it was when the form was rendered. The form sends it back, which reveals the user's own
+// wasOf encodes the VM's state when the form was rendered. The form sends it back, which reveals the user's own
 // changes.
 func wasOf(vm fleet.VM) string {
 	text, err := json.Marshal(vmEdit{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})

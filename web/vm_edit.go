@@ -91,7 +91,8 @@ func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return change, checks.Err()
 }
 
-// changeOf is the change that the form asks for: what it says, and once it was shown what somebody else has changed meanwhile, both as they were chosen.
+// changeOf is the change that the form asks for: the form's values, merged with the choices between them and another
+// user's later changes.
 func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	change, err := editOf(typed, vm)
 	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
@@ -111,7 +112,7 @@ func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return change, checks.Err()
 }
 
-// keepFilters leaves what passes the NICs as it is: the form does not speak of it, and each NIC has a dialog for it.
+// keepFilters keeps the NICs' filters: the form has no fields for them, and each NIC has a dialog for its own.
 func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	for i, n := range spec.NICs {
 		for _, o := range was.NICs {

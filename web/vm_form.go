@@ -179,7 +179,7 @@ func keepDisks(disks, was []fleet.Disk, typed url.Values) {
 	}
 }
 
-// typedOf returns the form's values for the VM as it is.
+// typedOf returns the form's values for the current VM.
 func typedOf(vm fleet.VMView) (url.Values, error) {
 	typed, err := specEncoder.Encode(specForm{vm.Spec})
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// disks lists block devices with data: no loop, RAM, optical or device-mapper devices, and no empty card readers.
+// disks lists block devices with data: no loop, RAM, optical or device-mapper devices, and no drives without a medium.
 func (t tree) disks() (out []fleet.HostDisk) {
 	info, err := ghw.Block(ghw.WithChroot(string(t)), ghw.WithDisableWarnings(), ghw.WithDisableTools())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Legible escapes each byte that is not UTF-8 and each character not allowed in XML, such as "\xff". File names are
-// bytes: libvirt passes them on as they are.
+// bytes: libvirt passes them on unchanged.
 func Legible(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, illegal) {
 		return text

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/ovf"
 )
 
-// ReadAppliance parses a file whose name claims that it is an OVA or OVF appliance; nil: the name claims nothing.
-// Errors in its content are in its Error.
+// ReadAppliance parses a file with the name of an OVA or OVF appliance; nil: the name claims nothing. Errors in its
+// content are in its Error.
 func ReadAppliance(r io.ReaderAt, size int64, name string) (*fleet.Appliance, error) {
 	kind := fleet.ApplianceKind(name)
 	if kind == "" {

@@ -19,7 +19,7 @@ type Facts struct {
 	Encrypted bool
 	Disc      bool   // it has an ISO 9660 or UDF volume descriptor at sector 16
 	Fault     string // an invalid property of the header, as a clause; empty: none
-	Content   string // of raw: what it is instead of a disk, as "a web page"; empty: it may be a disk
+	Content   string // of raw: its kind if it is no disk, as "a web page"; empty: it may be a disk
 	Packed    bool   // Content is a compressed or archive file
 }
 
@@ -115,7 +115,7 @@ const asOther = "A VMDK, VHDX, VHD or VDI disk is taken under a name with that e
 // Fetched is Came for a download.
 func (f Facts) Fetched(iso bool) error { return f.Came("What was downloaded", iso) }
 
-// Came refuses a received file that is no usable image. what is its name in the error. iso: it must be an ISO image.
+// Came refuses a received file that is no usable image. In the error, its name is what. iso: it must be an ISO image.
 func (f Facts) Came(what string, iso bool) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, what+" "+format, args...)

@@ -160,7 +160,7 @@ func (b *Backend) order(ctx context.Context, f func(context.Context, *conn) erro
 	return f(ctx, c)
 }
 
-// inAct prefixes err with the action, such as "start web-01". A refusal stays as it is, because its text is a complete
+// inAct prefixes err with the action, such as "start web-01". A refusal stays unchanged, because its text is a complete
 // sentence.
 func inAct(act string, err error) error {
 	var refusal *fleet.Error

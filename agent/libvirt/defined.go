@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// definedOf translates a definition into a spec. applied tells which devices belong to the spec. Devices added by
+// definedOf translates a definition into a spec. applied names the devices that belong to the spec. Devices added by
 // somebody else are left out.
 func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(string) *fleet.Volref) hypervisor.Defined {
 	out := hypervisor.Defined{Domain: x.Name, Odd: map[string]string{}, Spec: fleet.VMSpec{

@@ -24,7 +24,7 @@ type size struct {
 	kind         diskKind
 }
 
-// presence tells whether a file exists. A file that cannot be read is fileUnknown.
+// presence says whether a file exists. A file that cannot be read is fileUnknown.
 type presence int
 
 const (

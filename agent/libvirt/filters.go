@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplySecurityGroup implements hypervisor.Firewall. libvirt applies a changed filter to the NICs of running guests by
-// itself.
+// ApplySecurityGroup implements agent.Hypervisor. libvirt then also applies a changed filter to the NICs of running
+// guests.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return b.onGroup(ctx, "apply", g, func(ctx context.Context, c *conn) error {
 		if err := b.defineFilter(ctx, c, groupFilter(g), true); err != nil {

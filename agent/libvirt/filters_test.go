@@ -51,7 +51,7 @@ func grouped(network string, guard bool, groups ...fleet.FlatGroup) fleet.NIC {
 	return n.TidyFilter()
 }
 
-// libvirt returns a filter as it was defined, so a second apply changes nothing. A filter is deleted with its NIC.
+// libvirt returns a filter as defined, so a second apply changes nothing. A filter is deleted with its NIC.
 func TestFiltersReadBackUnchanged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

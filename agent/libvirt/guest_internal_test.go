@@ -121,8 +121,8 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 	}
 }
 
-// The agent's answers about a program are reported as far as they are valid. If it is unknown whether the program ran,
-// the error says so.
+// The agent's answers about a program are reported if valid. If it is unknown whether the program ran, the error says
+// so.
 func TestGuestProgramResults(t *testing.T) {
 	t.Parallel()
 	run := func(answers map[string]string) (fleet.GuestOutput, error) {

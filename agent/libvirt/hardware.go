@@ -156,7 +156,7 @@ func cpusOf(x *libvirtxml.Domain) int {
 	return int(x.VCPU.Value)
 }
 
-// memoryKiB returns the guest's configured memory. It ignores the balloon, which changes by itself.
+// memoryKiB returns the guest's configured memory. It ignores the balloon, which changes without a job.
 func memoryKiB(x *libvirtxml.Domain) uint64 {
 	if x.Memory == nil {
 		return 0

@@ -224,8 +224,8 @@ func TestISCSIDirect(t *testing.T) {
 	f.ok(b.ApplyVM(t.Context(), back))
 	f.ok(b.StartVM(t.Context(), vm.ID))
 
-	// The server dies while the guest runs, and the guest waits. When the server is back, everything recovers by
-	// itself.
+	// The server dies while the guest runs, and the guest waits. When the server is back, everything recovers without a
+	// job.
 	g.stop()
 	f.ok(b.ApplyVM(t.Context(), order(f.vm(), p)))
 	waitPool(t, b, p, "failed", func(s fleet.PoolStatus) bool {

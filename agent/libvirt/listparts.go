@@ -185,7 +185,7 @@ func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
 	switch has := slices.ContainsFunc(d.Graphics, isSpice); {
 	case !s.Display.Spice:
 		d.Graphics = slices.DeleteFunc(d.Graphics, isSpice)
-		// libvirt added this audio backend by itself.
+		// libvirt added this audio backend; no spec has it.
 		d.Audios = slices.DeleteFunc(d.Audios, func(o libvirtxml.DomainAudio) bool { return o.SPICE != nil })
 	case !has:
 		d.Graphics = append(d.Graphics, libvirtxml.DomainGraphic{Spice: &libvirtxml.DomainGraphicSpice{

@@ -16,10 +16,10 @@ import (
 	"quantix/internal/lab"
 )
 
-// look tells how to observe a field in a running QEMU: query is the command, want the expected answer for
-// [conformance.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
-// command; other queries are HMP commands. The prefix "direct:" queries the guest with a kernel given by the host,
-// "old:" that guest on a pc machine. A key may have the form field=value.
+// look says how to observe a field in a running QEMU: query is the command, want the expected answer for
+// [hvtest.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP command;
+// other queries are HMP commands. The prefix "direct:" queries the guest with a kernel given by the host, "old:" that
+// guest on a pc machine. A key may have the form field=value.
 type look struct{ query, want string }
 
 // proved lists the fields whose effect the test observes in a running QEMU. The other fields are proved only by their

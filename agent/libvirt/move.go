@@ -24,10 +24,10 @@ type moving struct {
 	in       hypervisor.MoveDisk
 	from, to place
 	pool     golibvirt.StoragePool // destination pool; set before the first file is created there
-	pivoted  bool                  // QEMU was told to pivot, so the guest may have written only to the new disk
+	pivoted  bool                  // QEMU was ordered to pivot, so the guest may have written only to the new disk
 }
 
-// changingOver is the suffix of the copy's recorded file once QEMU was told to pivot to it.
+// changingOver is the suffix of the copy's recorded file once QEMU was ordered to pivot to it.
 const changingOver = " changing over"
 
 // MoveDisk implements hypervisor.VMs. It reads the progress from the domain each time, so an interrupted migration
@@ -255,8 +255,8 @@ func (m *moving) begin(ctx context.Context) error {
 	return m.in.Begun(file)
 }
 
-// revert reverts the migration and returns why. If libvirt does not answer or the agent stops, everything stays as it
-// is, because the job is retried.
+// revert reverts the migration and returns why. If libvirt does not answer or the agent stops, everything stays
+// unchanged, because the job is retried.
 func (m *moving) revert(ctx context.Context, why error) error {
 	if errors.Is(why, hypervisor.ErrAway) || ctx.Err() != nil {
 		return why

@@ -14,7 +14,7 @@ import (
 )
 
 // libvirtd killed during a pivot may report the copy as running forever, or may lose the guest. The job does not wait
-// for that, and the guest's writes are kept: QEMU tells which disk it uses.
+// for that, and the guest's writes are kept: QEMU reports the disk in use.
 func TestLibvirtdKilledDuringPivot(t *testing.T) {
 	for _, a := range []struct {
 		name  string
@@ -36,7 +36,7 @@ func TestLibvirtdKilledDuringPivot(t *testing.T) {
 			pid := qemuOf(t, m.vm)
 			t.Cleanup(func() { endQEMU(t, pid) })
 			in := m.order(to, 0)
-			in.Whole = func(fleet.Volref) error { panic(errKilled) } // the pivot is recorded, but QEMU is not told
+			in.Whole = func(fleet.Volref) error { panic(errKilled) } // the pivot is recorded, but QEMU gets no order
 			cutOff(t, func() error { return m.MoveDisk(t.Context(), in) })
 			stopLibvirtd(t)
 			back := sync.OnceFunc(func() { startLibvirtd(t) })

@@ -218,7 +218,7 @@ var networkParts = []struct {
 	{"addresses and DHCP", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{IPs: x.IPs} }},
 }
 
-// differences names the parts in which two definitions differ; it is empty if they agree.
+// differences names the differing parts of two definitions; it is empty if they agree.
 func differences(want, is libvirtxml.Network) (parts []string) {
 	want, is = normal(want), normal(is)
 	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt chose the bridge's name

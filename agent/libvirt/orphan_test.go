@@ -45,8 +45,8 @@ func (s *snapper) orphaned() bool {
 	return slices.ContainsFunc(s.status().Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultLost })
 }
 
-// libvirt rejects a status file that it wrote as it was killed: the guest keeps running while libvirt says that it is
-// off. The host reports that fault and refuses every job for the guest. The steps in the fault's text recover the
+// libvirt was killed while it wrote a status file, and rejects the file: the guest keeps running while libvirt reports
+// it as off. The host reports that fault and refuses every job for the guest. The steps in the fault's text recover the
 // guest.
 func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	s := newSnapper(t)

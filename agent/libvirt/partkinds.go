@@ -174,7 +174,8 @@ func newAgentChannel() libvirtxml.DomainChannel {
 	}
 }
 
-// isAgentChannel reports whether this is the guest agent's channel, whoever added it: libvirt uses only one.
+// isAgentChannel reports whether this is the guest agent's channel, also one added by somebody else: libvirt uses only
+// one.
 func isAgentChannel(c libvirtxml.DomainChannel) bool {
 	return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == agentChannel
 }

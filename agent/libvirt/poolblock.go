@@ -16,11 +16,11 @@ import (
 )
 
 // blocks maps the volumes of a block pool to addresses. An address is what pathOf reads from a disk's definition; it
-// identifies a volume, whoever wrote the definition.
+// identifies a volume in every definition.
 type blocks struct {
 	format string // the format in volume lists
-	// base is the address prefix of the pool's volumes, whoever defined the pool. If it is empty, the pool's name is
-	// the prefix.
+	// base is the address prefix of the pool's volumes, also for a pool defined by somebody else. If it is empty, the
+	// pool's name is the prefix.
 	base   func(libvirtxml.StoragePool) string
 	below  func(volume string) string // the address after base; empty if no volume can have this name
 	volume func(below string) string  // the inverse of below

@@ -51,8 +51,8 @@ func TestUndefinedPoolCountsAsStoppedByOthers(t *testing.T) {
 	waitPool(t, f, f.pool, "active after a start by others", isActive)
 }
 
-// A pool recovers by itself after its NFS server was unreachable at the first apply, and after it lost its mount.
-func TestNFSPoolRecoversByItself(t *testing.T) {
+// A pool recovers without a job after its NFS server was unreachable at the first apply, and after it lost its mount.
+func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })

@@ -97,7 +97,7 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// unlessOff returns err unless the guest has stopped by itself in the meantime.
+// unlessOff returns err unless the guest has stopped on its own in the meantime.
 func unlessOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 	if is(err, golibvirt.ErrOperationInvalid) {
 		if active, checkErr := l.DomainIsActive(ref); checkErr == nil && active == 0 {

@@ -98,7 +98,7 @@ func cutOff(t *testing.T, do func() error) {
 	t.Error("the job has ended:", do())
 }
 
-// changingOver is a VM whose agent and libvirtd ended just as the guest was told to pivot.
+// changingOver is a VM whose agent and libvirtd ended just as QEMU got the order to pivot.
 type changingOver struct {
 	*snapper
 	in   hypervisor.SnapshotWork // the interrupted job

@@ -82,7 +82,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 		if err := w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 			err := l.DomainDestroy(s.ref)
 			if is(err, golibvirt.ErrOperationInvalid) {
-				err = nil // the guest has stopped by itself
+				err = nil // the guest has stopped on its own
 			}
 			return err
 		}); err != nil {

@@ -338,7 +338,7 @@ func (w *snapshotJob) settle(ctx context.Context) error {
 	return fleet.Errorf(fleet.Conflict, "A newer agent has begun something about the VM's snapshots that this one does not know. Upgrade it.")
 }
 
-// interrupted reports whether the job was interrupted, not refused. Then everything stays as it is, and the job is
+// interrupted reports whether the job was interrupted, not refused. Then everything stays unchanged, and the job is
 // retried.
 func interrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, hypervisor.ErrAway) || ctx.Err() != nil

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// status returns the domain's status. Its sizes are smoothed by steady, so that it does not change by itself.
+// status returns the domain's status. Its sizes are smoothed by steady, so that small fluctuations do not change it.
 func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	hw := s.now()
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}

@@ -143,7 +143,7 @@ func (w *working) secondOpinion(ctx context.Context, f *os.File, facts image.Fac
 	return err
 }
 
-// headBytes covers all bytes from which libvirt detects a format.
+// headBytes covers all bytes that libvirt reads to detect a format.
 const headBytes = 64 << 10
 
 // headless writes a file without its head, which is added once the data was inspected. libvirt reads every file of a

@@ -79,7 +79,7 @@ func TestInvalidDownloadRefused(t *testing.T) {
 	}
 }
 
-// A download may not exceed the pool's free space, of which some stays reserved.
+// A download may not exceed the pool's free space less a reserve.
 func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

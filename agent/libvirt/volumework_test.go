@@ -110,7 +110,7 @@ func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 	out, err := io.StdoutPipe()
 	f.ok(err)
 	f.ok(io.Start())
-	_, err = out.Read(make([]byte, 1)) // the prompt shows that it has opened the file
+	_, err = out.Read(make([]byte, 1)) // the prompt shows that the program has opened the file
 	f.ok(err)
 	if err := f.DeleteVolume(t.Context(), f.work("base", fleet.VolumeOrder{})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "has the volume base open") {
 		t.Errorf("delete a volume that QEMU has open: %v", err)

@@ -33,7 +33,7 @@ func onVSOCK(x *libvirtxml.Domain) bool {
 	return x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCKAgent
 }
 
-// writeVSOCK adds the vsock, of which a guest can have only one, or removes the one of Quantix.
+// writeVSOCK adds the vsock or removes the one of Quantix. A guest can have only one vsock.
 func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
 	switch {
 	case !s.Devices.VSOCK && isVSOCK(x.Devices.VSock):

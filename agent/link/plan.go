@@ -188,7 +188,7 @@ func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	return steps, nil
 }
 
-// underlay returns the host's address on which it receives the overlay's packets.
+// underlay returns the host's address for the overlay's packets.
 func underlay(n fleet.Network, p present) (local, error) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
@@ -275,7 +275,7 @@ func planRollback(n fleet.Network, before before, p present) (steps []step) {
 	} else if stood && mine && p.bridge.STP != before.STP {
 		steps = append(steps, stp)
 	}
-	// The addresses move back from the change's target; addresses that it had before stay there.
+	// The addresses move back from the change's target; addresses already on the target stay there.
 	other := p.uplink
 	if !before.Bridged {
 		other = p.bridge

@@ -42,7 +42,7 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 	}
 	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
 		steps = append(steps, step{do: spanning, device: bridge, n: number(n.Spec.STP)})
-		// its ports learn again, and a switch may close a port on which it receives spanning tree packets
+		// its ports learn again, and a switch may close a port that receives spanning tree packets
 		moves = p.bridge != nil
 	}
 	if p.bridge == nil || !p.bridge.Up {

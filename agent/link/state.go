@@ -53,7 +53,7 @@ func beforeRelease(p present) before {
 // appliedNetwork is the record of an applied network.
 type appliedNetwork struct {
 	Network fleet.Network `json:"network"`
-	Boot    string        `json:"boot"` // the boot in which it was last created
+	Boot    string        `json:"boot"` // the host boot of its last creation
 	// the device's addresses on the bridge, to restore if it comes up without
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`

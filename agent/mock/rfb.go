@@ -16,7 +16,7 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// Size of the picture, by the font's character cell.
+// Size of the picture, by the size of a character.
 const (
 	cellWidth, cellHeight = 7, 13
 	width, height         = columns * cellWidth, rows * cellHeight

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Storage holds volumes by source, so that all hosts with a source have the same volumes. Its lock guards the hosts
+// Storage holds volumes by source, so that all hosts with a source have the same volumes. Its lock protects the hosts
 // that share it, too.
 type Storage struct {
 	mu    sync.Mutex
@@ -126,7 +126,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 // start uses the directory, and marks it at its first use.
 func (p *pool) start(d *directory) error {
 	if p.kept.Place != nil {
-		p.dir = d // used again as soon as it is back, whatever replaces it now
+		p.dir = d // used again once it is back, whatever replaces it now
 	}
 	if err := p.kept.Judge(d.sight()); err != nil {
 		return err

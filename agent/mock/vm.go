@@ -153,7 +153,7 @@ func (h *Host) powerOff(id fleet.VMID, run *shape, reason string) {
 	}
 }
 
-// GoesOff makes a running guest crash or shut down by itself.
+// GoesOff makes a running guest crash or shut down unasked.
 func (h *Host) GoesOff(id fleet.VMID, crashes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -11,7 +11,7 @@ type RecordedPool struct {
 	ID      fleet.PoolID `json:"id"`
 	Path    string       `json:"path"`
 	Place   *Place       `json:"place,omitempty"`   // nil: never active
-	Boot    string       `json:"boot,omitempty"`    // the boot of the host in which it was last seen active
+	Boot    string       `json:"boot,omitempty"`    // the host boot when it was last seen active
 	Shared  bool         `json:"shared,omitempty"`  // other hosts or a server write to it
 	Failing bool         `json:"failing,omitempty"` // it has failed since, and must be restarted
 	// somebody stopped it on the host since: a missing directory is no failure then

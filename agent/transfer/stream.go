@@ -66,7 +66,7 @@ type Outgoing struct{ conn net.Conn }
 // Close ends the connection.
 func (o *Outgoing) Close() { o.conn.Close() }
 
-// Send sends the file and waits until the receiver confirms that it is complete.
+// Send sends the file and waits until the receiver confirms its completeness.
 func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	answers := make(chan error, 1)
 	go func() { answers <- o.answer() }()
@@ -245,7 +245,7 @@ func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter 
 	return sum, err
 }
 
-// Busy tells the sender that the file is still being checked.
+// Busy notifies the sender that the file is still being checked.
 func (in *Incoming) Busy() { _ = in.reply(isBusy, "") }
 
 // Answer sends the result to the sender and closes the connection.

@@ -1,5 +1,5 @@
-// Package upload receives on a host a file that somebody sends through a portal: by one connection after the other,
-// each of which continues where the file ends. It knows neither pools nor images: see File.
+// Package upload receives on a host a file that somebody sends through a portal: by one connection after the other.
+// Each connection continues where the file ends. It knows neither pools nor images: see File.
 package upload
 
 import (

@@ -9,7 +9,7 @@ import (
 //go:embed common.txt
 var commonText string
 
-// common holds the words of commonText, from which most guessed passwords are made.
+// common holds the words of commonText, the base of most guessed passwords.
 var common = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(commonText) {

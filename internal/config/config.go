@@ -90,15 +90,15 @@ type Agent struct {
 	PoolRoots []string `koanf:"poolRoots"`
 	// PoolDevices are patterns (path.Match) of block devices for pools.
 	PoolDevices []string `koanf:"poolDevices"`
-	// FetchFrom are private, reserved or local networks (CIDR) from which downloads are nevertheless allowed.
+	// FetchFrom are private, reserved or local networks (CIDR) with allowed downloads.
 	FetchFrom []string `koanf:"fetchFrom"`
 	// FetchMost is the size limit of one download in GiB.
 	FetchMost int `koanf:"fetchMost"`
 	// TransferPorts are the ports for disks and images from other hosts: "first-last", one port, empty for any, or
 	// "none".
 	TransferPorts string `koanf:"transferPorts"`
-	// NetworkConfirm is the number of seconds in which the portal must be reachable after a change of the agent's own
-	// network. Otherwise the agent reverts the change.
+	// NetworkConfirm is the time in seconds to reach the portal after a change of the agent's own network. Otherwise
+	// the agent reverts the change.
 	NetworkConfirm int `koanf:"networkConfirm"`
 	// MetricsListen is the host:port of /metrics; empty disables it.
 	MetricsListen string `koanf:"metricsListen"`

@@ -56,8 +56,8 @@ func TestDialogWorksAsPage(t *testing.T) {
 	p.waitText("#pool-body tbody", filepath.Base(file))
 }
 
-// TestDialogSurvivesSessionEnd ends the session while a dialog is open. The user is told above the dialog, and can
-// continue in it after signing in again.
+// TestDialogSurvivesSessionEnd ends the session while a dialog is open. A message above the dialog says so, and the
+// user can continue in the dialog after signing in again.
 func TestDialogSurvivesSessionEnd(t *testing.T) {
 	t.Parallel()
 	s := demoProgram.get(t)

@@ -22,7 +22,7 @@ import (
 	"quantix/internal/pglocal"
 )
 
-// rig is a portal with its own PostgreSQL and one real libvirt host, all of which the test may kill.
+// rig is a portal with its own PostgreSQL and one real libvirt host. The test may kill all of them.
 type rig struct {
 	extra, env []string // additional arguments and environment of the agent
 

@@ -123,7 +123,7 @@ type playground struct {
 	readyLine
 	line string // the ready line as printed
 
-	mu       sync.Mutex // guards password, which the first sign-in changes
+	mu       sync.Mutex // protects password, which the first sign-in changes
 	password string
 	changed  bool
 }

@@ -54,7 +54,7 @@ func (p *portal) statuses(t *testing.T) (page, api int) {
 }
 
 // TestPrivatePostgresRestartedAfterCrash kills the private PostgreSQL of a running portal. Pages and API may only
-// answer that the database is unavailable, until the portal has restarted it by itself.
+// answer that the database is unavailable, until the portal has restarted it.
 func TestPrivatePostgresRestartedAfterCrash(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, unique("back"))

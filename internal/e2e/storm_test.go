@@ -242,7 +242,7 @@ func (s *storm) killVM(h *stormHost, d time.Duration, begin, end func()) {
 	s.restartVM(h)
 }
 
-// restartVM starts the VM once the portal knows that it is not running.
+// restartVM starts the VM once the portal knows its end.
 func (s *storm) restartVM(h *stormHost) {
 	eventually(s.t, 2*stepLimit, "a new start of "+h.vm.Name, func() (bool, string) {
 		got, err := s.a.send(s.t.Context(), http.MethodPost, "/api/v1/vms/"+string(h.vm.ID)+"/actions", map[string]any{"action": "start"})
@@ -334,7 +334,7 @@ func (s *storm) faultsOnPostgres() {
 		for _, pid := range slices.Backward(s.postgresProcesses()) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 		}
-		s.keepFault(7 * time.Second) // the portal restarts it by itself
+		s.keepFault(7 * time.Second) // the portal restarts it without a command
 	}
 }
 

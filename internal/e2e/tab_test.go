@@ -176,7 +176,7 @@ func (p *tab) pick(menu, name, item string) {
 		}
 		now, err := eval[spot](p, fmt.Sprintf(`%s("details[open] .menu-item", %s)`, findScript, quote(item)))
 		if still := now == at; err != nil || !now.OK || !still {
-			if at = now; now.Why == "it is disabled or busy" { // an open menu stays as it was
+			if at = now; now.Why == "it is disabled or busy" { // an open menu stays open
 				_, err = eval[bool](p, `(document.querySelectorAll("details.menu[open]").forEach(e => { e.open = false; }), true)`)
 			}
 			return false, fmt.Sprintf("%s (%v)", now.Why, err)

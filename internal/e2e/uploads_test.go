@@ -262,14 +262,14 @@ func (u *uploadRig) browserUpload(t *testing.T) {
 	p.waitText(".uploads", "sent.qcow2")
 	u.waitSent(t, part-freeBytes)
 
-	// The link is cut: the upload resumes by itself.
+	// The link is cut: the upload resumes.
 	u.link.allow(part)
 	u.link.cut()
 	u.waitSent(t, 2*part-freeBytes)
 	p.waitText(".uploads", "Pause")
 	p.capture("upload")
 
-	// The portal is killed and restarted: the upload resumes by itself in the same page.
+	// The portal is killed and restarted: the upload resumes in the same page.
 	u.kill()
 	u.start(u.portal.name)
 	u.link.allow(part)

@@ -53,7 +53,7 @@ func TestActionsOfVolumes(t *testing.T) {
 		says map[fleet.Action]string // reasons by action; all other actions are allowed
 	}{
 		"free":                {free, nil},
-		"host offline":        {with(func(v *fleet.VolumeUse) { v.Online = false }), map[fleet.Action]string{"download": "No online host", "rename": "No host", "grow": "No host", "clone": "No host", "wipe": "No host", "delete": "No host"}},
+		"host offline":        {with(func(v *fleet.VolumeUse) { v.Online = false }), map[fleet.Action]string{"download": "No online host", "rename": "No online host", "grow": "No online host", "clone": "No online host", "wipe": "No online host", "delete": "No online host"}},
 		"task running":        {with(func(v *fleet.VolumeUse) { v.Work = "Grow volume" }), map[fleet.Action]string{"download": "grow volume", "rename": "grow volume", "grow": "grow volume", "clone": "grow volume", "wipe": "grow volume", "delete": "grow volume"}},
 		"a disk":              {with(func(v *fleet.VolumeUse) { v.Disk = "web" }), map[fleet.Action]string{"rename": "VM web", "grow": "VM's page", "wipe": "VM web", "delete": "VM web"}},
 		"a disk in use":       {with(func(v *fleet.VolumeUse) { v.Disk, v.Busy = "web", "web" }), map[fleet.Action]string{"download": "runs with it", "rename": "web", "grow": "web", "clone": "runs with it", "wipe": "web", "delete": "web"}},

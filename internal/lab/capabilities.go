@@ -12,7 +12,7 @@ import (
 // files and checks their age itself. All lab hosts have the same results, so a new host gets copies from an earlier
 // one. A failed copy costs only time, so errors are ignored.
 
-// CacheDir returns the directory in which this user's labs and tests cache slow builds: QEMU capabilities and guest
+// CacheDir returns the directory for slow builds cached by this user's labs and tests: QEMU capabilities and guest
 // images.
 func CacheDir() string {
 	dir, err := os.UserCacheDir()

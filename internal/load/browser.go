@@ -53,7 +53,7 @@ func (r *run) signIn(ctx context.Context, n int) (*browser, error) {
 	return b, b.post(ctx, "/account/password", url.Values{"old": {password}, "new": {own}, "again": {own}})
 }
 
-// post sends a form and expects a redirect. It retries while the portal answers that it is busy.
+// post sends a form and expects a redirect. It retries while the portal answers "busy".
 func (b *browser) post(ctx context.Context, path string, form url.Values) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -166,7 +166,7 @@ func TestRunCreatesFleetAndCleansUp(t *testing.T) {
 	}
 }
 
-// A canceled run removes everything that it has created.
+// A canceled run removes everything it created.
 func TestCanceledRunCleansUp(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

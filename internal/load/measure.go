@@ -146,7 +146,7 @@ func (r *run) measure(ctx context.Context) (Figures, error) {
 	return f, r.compare(ctx, &f)
 }
 
-// startPeople signs people in: those who open pages, and the owners of tabs.
+// startPeople signs people in: the openers of pages and the owners of tabs.
 func (r *run) startPeople(ctx, active context.Context) error {
 	var pools []fleet.PoolID
 	page, err := r.api.Pools(ctx, fleet.Query{Limit: 20})

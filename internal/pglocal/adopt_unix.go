@@ -26,7 +26,7 @@ type postmaster struct {
 	log       *slog.Logger
 }
 
-// adopted reports whether the server was already running, and so belongs to whoever started it.
+// adopted reports whether the server was already running, and so belongs to another process.
 func (s *postmaster) adopted() bool { return s.exited == nil }
 
 // adopt returns the server that runs on the data directory, or nil if there is none. An unusable one (shutting down,

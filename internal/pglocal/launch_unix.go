@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// errInUse means that child processes of a killed postmaster still hold its shared memory; they exit by themselves.
+// errInUse means that child processes of a killed postmaster still hold its shared memory until they exit.
 var errInUse = errors.New("the shared memory of the last server is still in use")
 
 // launch starts the postmaster and waits until it accepts connections.
@@ -55,8 +55,8 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 		cmd.Args = append(cmd.Args, "-c", setting)
 	}
 	if stale, ok := readPidFile(c.data); ok {
-		// Another program may have the PID of a stale pid file by now. This variable tells the postmaster that the
-		// PID is no server on this data directory; its shared memory check still applies.
+		// Another program may have the PID of a stale pid file by now. With this variable, the postmaster takes the PID
+		// for no server on this data directory; its shared memory check still applies.
 		cmd.Env = append(cmd.Env, "PG_GRANDPARENT_PID="+strconv.Itoa(stale.pid))
 	}
 	// Setsid detaches the server from the terminal: Ctrl-C for the portal must not reach the database.

@@ -20,7 +20,7 @@ const (
 )
 
 // counting maintains the counters. It counts the resources named by wake-ups, everything after lost wake-ups, and
-// everything once an hour as a check. Each portal does this by itself from the same rows.
+// everything once an hour as a check. Each portal does this independently from the same rows.
 type counting struct {
 	control *control.Control
 	log     *slog.Logger

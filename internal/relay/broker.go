@@ -21,8 +21,8 @@ var (
 	ErrForeign = errors.New("the other side came with another ticket")
 )
 
-// Reason is a cancellation cause of a relay's context: a sentence that is sent to both sides. For any other cause
-// both sides are told that the portal is stopping.
+// Reason is a cancellation cause of a relay's context: a sentence that is sent to both sides. For any other cause both
+// sides get the message that the portal is stopping.
 type Reason string
 
 func (r Reason) Error() string { return string(r) }

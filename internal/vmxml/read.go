@@ -51,7 +51,7 @@ const (
 	Refused Kind = "refused" // refused: it reaches outside the VM, into its host or past Quantix
 )
 
-// Note is a line that was not taken over unchanged.
+// Note is a line that was dropped or changed.
 type Note struct {
 	Line int
 	At   string // "devices/hostdev"

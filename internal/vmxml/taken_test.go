@@ -154,7 +154,7 @@ func TestBootOrderOfKindsConverted(t *testing.T) {
 	}
 }
 
-// Each dropped line has a note with its reason, and a line taken over has none.
+// Each dropped line has a note with its reason, and a kept line has none.
 func TestDroppedLinesHaveReasons(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ head, devices, message string }{

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// exchange is one request and its answer. The pool's lock guards all fields but req, claim and done.
+// exchange is one request and its answer. The pool's lock protects all fields but req, claim and done.
 type exchange struct {
 	req     *http.Request
 	claim   bool
@@ -34,7 +34,7 @@ func (t *exchange) end(a answer, err error) {
 }
 
 // connection is one connection to the portal. Requests are sent in the order of its exchanges: one claim and at most
-// one call behind it. Answers arrive in the same order. The pool's lock guards exchanges and all fields below.
+// one call behind it. Answers arrive in the same order. The pool's lock protects exchanges and all fields below.
 type connection struct {
 	pool      *connPool
 	conn      net.Conn

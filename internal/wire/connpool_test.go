@@ -127,8 +127,8 @@ func (s slow) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// A claim's answer may arrive before its writer has recorded that it is sent. Until then no request is written behind
-// it.
+// A claim's answer may arrive before its writer has recorded the request as sent. Until then no request is written
+// behind it.
 func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

@@ -37,7 +37,7 @@ type pendingResult struct {
 func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishAnswer, error) {
 	h := &pendingResult{Result: Result{Job: id, Finish: in}, ctx: ctx, done: make(chan struct{})}
 	c.results.mu.Lock()
-	separate := time.Now().Before(c.results.singleUntil) || in.Pool != nil // a volume list may fill a call by itself
+	separate := time.Now().Before(c.results.singleUntil) || in.Pool != nil // a volume list may fill a whole call
 	if !separate {
 		c.results.queue = append(c.results.queue, h)
 		if !c.results.busy {
@@ -57,7 +57,7 @@ func (c *Client) Finish(ctx context.Context, id fleet.JobID, in Finish) (FinishA
 	}
 }
 
-// finish sends one result by itself.
+// finish sends one result in a call of its own.
 func (c *Client) finish(h *pendingResult) {
 	defer close(h.done)
 	h.err = c.call(h.ctx, PathJobs+url.PathEscape(string(h.Job))+"/finish", h.Finish, &h.answer)
@@ -95,8 +95,8 @@ func (r *resultQueue) next() (next []*pendingResult) {
 	return next
 }
 
-// finishAll sends a batch. If the portal refuses the batch as a whole, each result is sent by itself, so that one bad
-// result refuses no other.
+// finishAll sends a batch. If the portal refuses the batch as a whole, each result is sent in a call of its own, so
+// that one bad result refuses no other.
 func (c *Client) finishAll(all []*pendingResult) {
 	in := Results{Results: make([]Result, len(all))}
 	for i, h := range all {
@@ -119,8 +119,8 @@ func (c *Client) finishAll(all []*pendingResult) {
 	}
 }
 
-// finishEach sends each result by itself. unknown means that the portal knows neither Results nor any of the jobs. If
-// it knows one of the jobs, it is an older portal.
+// finishEach sends each result in a call of its own. unknown means that the portal knows neither Results nor any of the
+// jobs. If it knows one of the jobs, it is an older portal.
 func (c *Client) finishEach(all []*pendingResult, unknown bool) {
 	var each sync.WaitGroup
 	for _, h := range all {

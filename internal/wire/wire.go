@@ -100,7 +100,7 @@ type HelloAnswer struct {
 }
 
 // Stamp is the newest time received from the portal, and the milliseconds from its arrival to sending, by the agent's
-// monotonic clock. It tells the portal when a report was sent, so that a delayed report does not count as fresh.
+// monotonic clock. The portal learns from it when a report was sent, so that a delayed report does not count as fresh.
 type Stamp struct {
 	At    time.Time `json:"at"`
 	AgoMs int64     `json:"agoMs"`
@@ -310,7 +310,7 @@ type FinishAnswer struct {
 // MaxResults is the largest number of results in one call.
 const MaxResults = 32
 
-// Results are several jobs' results in one call. Each is accepted or refused by itself.
+// Results are several jobs' results in one call. Each is accepted or refused on its own.
 type Results struct {
 	Results []Result `json:"results"`
 }

@@ -81,7 +81,7 @@ func searchWords(text string) []word {
 	return words
 }
 
-// stem cuts an English ending off: what is searched is the beginning of words.
+// stem cuts an English ending off: a search compares the beginnings of words.
 func stem(w string) string {
 	for _, ending := range []string{"ing", "ed", "es", "e"} {
 		if short, ok := strings.CutSuffix(w, ending); ok && len(short) >= 3 {
@@ -118,7 +118,7 @@ func (s Section) score(chapter string, words []word) (found int, score float64) 
 		}
 	}
 	if exact == len(words) {
-		score += 12 // what was asked is a heading
+		score += 12 // the query is a heading
 	}
 	return found, score
 }

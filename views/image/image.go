@@ -44,7 +44,7 @@ func (p *ListPage) table() kit.Table[fleet.ImageView] {
 	}
 }
 
-// Copies tells how many copies of the newest version are ready for new VMs, as "2 of 3".
+// Copies says how many copies of the newest version are ready for new VMs, as "2 of 3".
 func Copies(v fleet.ImageView) string {
 	newest := v.Newest()
 	if newest == nil {
@@ -240,7 +240,7 @@ func (f Form) back() string {
 var froms = []kit.Option{{Value: "url", Text: "Downloaded from an address"}, {Value: "file", Text: "A file that lies in a pool"}, {Value: "vm", Text: "A disk of a VM that is off"}}
 
 var families = func() []kit.Option {
-	out := []kit.Option{{Text: "Not told"}}
+	out := []kit.Option{{Text: "Unspecified"}}
 	for _, f := range fleet.OSFamilies {
 		out = append(out, kit.Option{Value: f, Text: strings.ToUpper(f[:1]) + f[1:]})
 	}

@@ -69,8 +69,8 @@ func (e Executed) help() Topic {
 	return HelpAssign
 }
 
-// Retry are the retry actions in the page's head: one for all failed hosts, or one for the first. cells are the first
-// hosts, all is the number of hosts, failed the number of failed ones.
+// Retry are the retry actions in the page's head: one for all failed hosts, or one for the first. statuses are the
+// first hosts' statuses, all is the number of hosts, failed the number of failed ones.
 func (e Executed) Retry(statuses []ExecutedHostStatus, all, failed int) []Act {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil

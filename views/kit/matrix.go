@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Matrix is a card with the status of assigned objects, one row for each T: one object on all its hosts, or all objects
-// of one host.
+// Matrix is a table with the status of assigned objects, one row for each T: one object on all its hosts, or all
+// objects of one host.
 type Matrix[T any] struct {
 	Title    string
 	Aside    templ.Component // next to the title
@@ -19,7 +19,7 @@ type Matrix[T any] struct {
 	Head     Columns // headers of the other columns
 	Items    []T
 	Row      func(T) Row
-	Statuses func(Columns, T) templ.Component // cells after the first
+	Statuses func(Columns, T) templ.Component // table cells after the first
 	Acts     func(T) []Act                    // nil: rows have no actions
 	None     templ.Component                  // shown where there are no rows
 

@@ -2,8 +2,8 @@ package kit
 
 import "github.com/a-h/templ"
 
-// Table is the table of a list, one row for each T, or a table in a card of another object's page. The latter has no
-// Link to sort by.
+// Table is the table of a list, one row for each T, or a table on another object's page. The latter has no Link to sort
+// by.
 type Table[T any] struct {
 	*List
 	ID       string // id of the live element
@@ -14,13 +14,13 @@ type Table[T any] struct {
 	Head     Column // header of the first column
 	Items    []T
 	Row      func(*T) Row
-	Statuses func(Columns, *T) templ.Component // cells after the first; one component for a row, since a list has a thousand rows
+	Statuses func(Columns, *T) templ.Component // table cells after the first; one component per row, since a list has a thousand rows
 	Acts     bool                              // rows have a menu
 	Select   bool                              // rows can be selected
 	None     templ.Component                   // shown where there are no rows
 }
 
-// Row is the common part of a row: its first cell and its menu.
+// Row is the common part of a row: its first column and its menu.
 type Row struct {
 	ID         string // element id
 	Name, Href string

@@ -24,7 +24,7 @@ func Bytes(n int64) string { return fleet.Bytes(n) }
 // MiB formats a memory size given in MiB.
 func MiB(n int) string { return Bytes(int64(n) << 20) }
 
-// Count formats a number with a noun: "1 VM", "3 VMs".
+// Count formats a number with its unit, pluralized: "1 VM", "3 VMs".
 func Count(n int, singular string) string {
 	if n == 1 {
 		return "1 " + singular

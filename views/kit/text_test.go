@@ -38,7 +38,7 @@ func TestTimesHaveOneUnit(t *testing.T) {
 	})
 }
 
-func TestCountPluralizesNouns(t *testing.T) {
+func TestCountPluralizes(t *testing.T) {
 	t.Parallel()
 	same(t, "Count", func(n int) string { return Count(n, "VM") }, map[int]string{0: "0 VMs", 1: "1 VM", 2: "2 VMs"})
 	same(t, "Percent", func(of [2]int64) int { return Percent(of[0], of[1]) }, map[[2]int64]int{

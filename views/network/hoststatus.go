@@ -22,7 +22,7 @@ func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
 }
 
-// says is the cell text of one column, from the host's report about the network.
+// says is the text of one column, from the host's report about the network.
 func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// RowCells are the table cells with a network's status on one host.
+// RowCells renders a network's status on one host as table cells.
 func RowCells(head kit.Columns, n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -64,7 +64,7 @@ func retry(p Page) []kit.Act {
 	return executed(p.Actor, p.Pool).Retry(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
-// failing are the first hosts on which the pool is unusable.
+// failing are the first hosts with the pool unusable.
 func failing(statuses []fleet.PoolHost, most int) []fleet.PoolHost {
 	var out []fleet.PoolHost
 	for _, c := range statuses {

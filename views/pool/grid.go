@@ -21,7 +21,7 @@ type GridPage struct {
 	On    fleet.PoolGrid
 }
 
-// gridColumn is the common part of one pool's cells.
+// gridColumn is the common part of one pool's host statuses.
 type gridColumn struct{ on, path string }
 
 func (p GridPage) columns() []gridColumn {
@@ -37,7 +37,7 @@ func hostQuery(h fleet.HostView) string {
 	return kit.Link{}.With("filter", "name:"+strconv.Quote(h.Name)).String()
 }
 
-// words is the accessible text of a cell: "shared on host-1: Active, 12 % used".
+// words is the accessible text of a host status: "shared on host-1: Active, 12 % used".
 func (g gridColumn) words(h fleet.HostView, c fleet.GridStatus) string {
 	switch {
 	case c.Leaving:

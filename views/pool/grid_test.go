@@ -10,9 +10,10 @@ import (
 	"quantix/views/kit"
 )
 
-// TestGridAllocatesLittlePerCell bounds the allocations of a full page of 50 hosts and 40 pools. The 2,000 cells take
-// most of the page's time. The bound leaves room for the race detector, under which buffer pools reuse less.
-func TestGridAllocatesLittlePerCell(t *testing.T) {
+// TestGridAllocatesLittlePerStatus bounds the allocations of a full page of 50 hosts and 40 pools. The 2,000 host
+// statuses take most of the page's time. The bound leaves room for the race detector, under which buffer pools reuse
+// less.
+func TestGridAllocatesLittlePerStatus(t *testing.T) {
 	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
 	for i := range GridPools {
 		p.On.Pools.Items = append(p.On.Pools.Items, fleet.PoolView{Pool: fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: fmt.Sprintf("pool-%02d", i)}})

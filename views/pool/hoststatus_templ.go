@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// RowCells are the table cells with a pool's status on one host.
+// RowCells renders a pool's status on one host as table cells.
 func RowCells(head kit.Columns, v fleet.PoolView, h fleet.PoolHost, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -280,7 +280,7 @@ func RowCells(head kit.Columns, v fleet.PoolView, h fleet.PoolHost, now time.Tim
 	})
 }
 
-// remedy tells how to fix the fault on the host, where known.
+// remedy is the way to fix the fault on the host, where known.
 func remedy(text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -140,7 +140,7 @@ func Show(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				case "tasks":
-					templ_7745c5c3_Err = task.Card("pool-tasks", p.Tasks, kit.PagerOf(p.Link, len(p.Tasks), "task", p.Prev, p.Next)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = task.Section("pool-tasks", p.Tasks, kit.PagerOf(p.Link, len(p.Tasks), "task", p.Prev, p.Next)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -278,8 +278,8 @@ func Delete(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
 	})
 }
 
-// Card is the dialog of a NIC's filters.
-func Card(f NICForm) templ.Component {
+// NICFilters is the dialog of a NIC's filters.
+func NICFilters(f NICForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -14,8 +14,8 @@ import (
 	"quantix/views/kit"
 )
 
-// Card lists the tasks about an object on the object's page; id is the table's element id.
-func Card(id string, tasks []fleet.Task, p kit.Pager) templ.Component {
+// Section lists the tasks about an object on the object's page; id is the table's element id.
+func Section(id string, tasks []fleet.Task, p kit.Pager) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

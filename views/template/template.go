@@ -180,7 +180,7 @@ func others(v fleet.TemplateVersion) string {
 	return text
 }
 
-// shownVMs is how many VMs of a version its card names.
+// shownVMs is the maximum number of VMs that the page names per version.
 const shownVMs = 12
 
 var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
@@ -280,7 +280,7 @@ func (f Form) targets() []kit.Option {
 }
 
 var families = func() []kit.Option {
-	out := []kit.Option{{Text: "Not told"}}
+	out := []kit.Option{{Text: "Unspecified"}}
 	for _, f := range fleet.OSFamilies {
 		out = append(out, kit.Option{Value: f, Text: strings.ToUpper(f[:1]) + f[1:]})
 	}

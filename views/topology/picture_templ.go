@@ -89,7 +89,7 @@ func Show(about, empty string, g Graph) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = told(about, g).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = graphList(about, g).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -891,8 +891,8 @@ func symbol(name string, x, y, size int) templ.Component {
 	})
 }
 
-// told is the graph as a list.
-func told(about string, g Graph) templ.Component {
+// graphList is the graph as a list.
+func graphList(about string, g Graph) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 		if templ_7745c5c3_CtxErr := ctx.Err(); templ_7745c5c3_CtxErr != nil {

@@ -30,7 +30,7 @@ func (p ImagePage) dialog() kit.Dialog {
 }
 
 func imageFamilies() []kit.Option {
-	out := []kit.Option{{Text: "Not told"}}
+	out := []kit.Option{{Text: "Unspecified"}}
 	for _, f := range fleet.OSFamilies {
 		out = append(out, kit.Option{Value: f, Text: f})
 	}

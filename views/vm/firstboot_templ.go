@@ -578,7 +578,7 @@ func FirstBoot(p FirstPage) templ.Component {
 	})
 }
 
-// firstRow is the first boot row of the hardware card.
+// firstRow is the first boot row of the hardware table.
 func firstRow(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -63,7 +63,7 @@ func agentLook(g fleet.GuestStatus) (icon, tone, word string) {
 	return "circle-check", "ok", "Answers"
 }
 
-// agentHelp tells how to get a silent guest agent to respond; empty: the agent responds.
+// agentHelp is the way to get an unresponsive guest agent to respond; empty: the agent responds.
 func agentHelp(g fleet.GuestStatus) string {
 	switch g.Agent {
 	case fleet.AgentNone:
@@ -147,8 +147,8 @@ func (p GuardPage) dialog() kit.Dialog {
 	}
 }
 
-// guards describes the VM's protection, one sentence per setting; empty: none.
-func guards(g fleet.VMProtection) []string {
+// protections describes the VM's protection, one sentence per setting; empty: none.
+func protections(g fleet.VMProtection) []string {
 	var out []string
 	if g.Protected {
 		out = append(out, "Protected from deletion")

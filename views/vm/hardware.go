@@ -43,7 +43,7 @@ func statusMemory(vm fleet.VMView) int {
 	return vm.Status.MemoryMiB
 }
 
-// squeezed tells how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
+// squeezed says how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
 func squeezed(vm fleet.VMView) string {
 	if vm.Status == nil || vm.Status.BalloonMiB == 0 {
 		return ""

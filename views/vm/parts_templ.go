@@ -741,7 +741,7 @@ func partRow(f Form, v formPart, i string) templ.Component {
 	})
 }
 
-// partRows are the hardware card's fields with values other than a new VM's defaults.
+// partRows are the hardware table's fields with values other than a new VM's defaults.
 func partRows(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

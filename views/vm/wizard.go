@@ -56,8 +56,8 @@ func (f Form) picksISO() bool {
 	return !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceISO
 }
 
-// told are the notes of one kind, in order.
-func (w Wizard) told(kind string) (out []Imported) {
+// notesOf are the notes of one kind, in order.
+func (w Wizard) notesOf(kind string) (out []Imported) {
 	for _, n := range w.Notes {
 		if n.Kind == kind {
 			out = append(out, n)

@@ -272,7 +272,7 @@ func imported(w Wizard) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if list := w.told("refused"); len(list) > 0 {
+		if list := w.notesOf("refused"); len(list) > 0 {
 			templ_7745c5c3_Var13 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -296,7 +296,7 @@ func imported(w Wizard) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if list := w.told("left"); len(list) > 0 {
+		if list := w.notesOf("left"); len(list) > 0 {
 			templ_7745c5c3_Var14 := templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 				templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
 				templ_7745c5c3_Buffer, templ_7745c5c3_IsBuffer := templruntime.GetBuffer(templ_7745c5c3_W)
@@ -320,7 +320,7 @@ func imported(w Wizard) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		if list := w.told("usual"); len(list) > 0 {
+		if list := w.notesOf("usual"); len(list) > 0 {
 			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<details class=\"small\"><summary class=\"muted\">As on every VM: ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

@@ -150,7 +150,7 @@ type Harness struct {
 	CutsOff bool
 }
 
-// Misplacement is a way in which another directory can replace a pool's.
+// Misplacement is a way to replace a pool's directory by another one.
 type Misplacement string
 
 const (

@@ -187,7 +187,7 @@ func (h *host) report(id fleet.VMID) (wire.VMReport, bool) {
 	return find(h.snapshot(h.pools...).VMs, func(r wire.VMReport) bool { return r.ID == id })
 }
 
-// poolStatus returns the pool's entry in a snapshot in which it is assigned.
+// poolStatus returns the assigned pool's entry in the host state.
 func (h *host) poolStatus(p fleet.Pool) fleet.PoolStatus {
 	h.t.Helper()
 	r, ok := find(h.snapshot(p).Pools, func(r wire.PoolReport) bool { return r.Name == p.Name })

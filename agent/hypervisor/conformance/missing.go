@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missing are the ways in which a disk disappears. back is nil if it is gone for good.
+// missing are the ways for a disk to disappear. back is nil if it is gone for good.
 var missing = []struct {
 	name string
 	take func(*testing.T, *host, fleet.Pool, string) (back func())

@@ -43,7 +43,7 @@ func (h *host) running(mode fleet.NetworkMode) fleet.Network {
 	return n
 }
 
-// netStatus returns the network's entry in a snapshot in which it is assigned; ok: the id matches.
+// netStatus returns the assigned network's entry in the host state; ok: the id matches.
 func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	h.t.Helper()
 	s, err := h.Snapshot(h.ctx, hypervisor.Assigned{Networks: []fleet.Network{n}})

@@ -123,7 +123,7 @@ func testVolumeUnnamed(t *testing.T, h *host) {
 	}
 }
 
-// testPoolBefore uses a pool that existed before: after the release it is as it was.
+// testPoolBefore uses a pool that existed before: after the release it is unchanged.
 func testPoolBefore(t *testing.T, h *host) {
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: name("theirs"), Generation: 1}
 	p.Spec = fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.h.PoolPath(t)}

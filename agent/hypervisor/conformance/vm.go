@@ -175,7 +175,7 @@ func testNextBoot(t *testing.T, h *host) {
 	}
 }
 
-// A guest may not release a NIC: it is reported as long as it is there.
+// A guest may not release a NIC: it is reported until its removal.
 func testHotPlug(t *testing.T, h *host) {
 	vm := h.vm()
 	first, second := fleet.NIC{Network: h.h.Network, MAC: mac()}, fleet.NIC{Network: h.h.Network, MAC: mac()}

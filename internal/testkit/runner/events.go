@@ -31,7 +31,7 @@ type event struct {
 	Elapsed                       float64 // seconds
 }
 
-// outcomes reads the events of a run in which failed tests may have been repeated.
+// outcomes reads the events of a run that may have repeated failed tests.
 func outcomes(events io.Reader) ([]outcome, error) {
 	byName := map[testName]*outcome{}
 	var order []*outcome

@@ -44,7 +44,7 @@ var shards = []shard{
 	{"web", "web", `.`, `^(web|views)/`, true},
 }
 
-// wholeTests are tests of which the gate runs only a part; the ordeal runs them completely.
+// wholeTests are tests that the gate runs only in part; the ordeal runs them completely.
 var wholeTests = map[string][]string{
 	libvirtPkg: {"TestConformance"},
 	e2ePkg:     {"TestScreenshots"},

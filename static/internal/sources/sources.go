@@ -1,4 +1,4 @@
-// Package sources tells what static/bundle was made of.
+// Package sources lists the source files of static/bundle.
 package sources
 
 import (
