@@ -66,7 +66,7 @@ func TestDevicesAreCreatedBeforeNetwork(t *testing.T) {
 	if apply.Outcome != wire.Done || apply.Network == nil || apply.Network.Uplink != "eth7" {
 		t.Errorf("apply ended %+v %+v", apply.Finish, apply.Network)
 	}
-	p.tells(wire1, "the network with its device", func(s fleet.NetworkStatus) bool { return s.Active && s.Uplink == "eth7" })
+	p.waitForStatus(wire1, "the network with its device", func(s fleet.NetworkStatus) bool { return s.Active && s.Uplink == "eth7" })
 	if f := p.do(wire.Work{Kind: fleet.NetworkRelease, Network: &wire1, Generation: 2, Epoch: 2}); f.Outcome != wire.Done {
 		t.Errorf("release ended %+v", f.Finish)
 	}

@@ -18,8 +18,8 @@ func newNetwork(name string) fleet.Network {
 	}
 }
 
-// tells waits until the host reports a matching status of the network.
-func (p *portal) tells(n fleet.Network, what string, ok func(fleet.NetworkStatus) bool) {
+// waitForStatus waits until the host reports a matching status of the network.
+func (p *portal) waitForStatus(n fleet.Network, what string, ok func(fleet.NetworkStatus) bool) {
 	p.t.Helper()
 	p.nextState(what, func(s wire.State) bool {
 		for _, r := range s.Networks {
@@ -40,30 +40,28 @@ func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	lan := newNetwork("lan")
 	p.networks = []fleet.Network{lan}
 	_, stop := p.runningOn(dir, host)
-	p.tells(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == hypervisor.NetworkMissing && !s.ByOthers })
+	p.waitForStatus(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == agent.NetworkMissing && !s.ByOthers })
 	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1}); f.Outcome != wire.Done || f.Network == nil || !f.Network.Active || f.Generation != 1 {
 		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
 	}
-	p.tells(lan, "the network", func(s fleet.NetworkStatus) bool { return s.Active && s.Error == "" })
+	p.waitForStatus(lan, "the network", func(s fleet.NetworkStatus) bool { return s.Active && s.Error == "" })
 	host.StopNetwork("lan")
 	stopped := func(s fleet.NetworkStatus) bool { return !s.Active && s.ByOthers && s.Error == "" }
-	p.tells(lan, "the stop", stopped)
+	p.waitForStatus(lan, "the stop", stopped)
 	stop()
 	_, stop = p.runningOn(dir, host)
-	p.tells(lan, "the stop, by the next agent", stopped)
+	p.waitForStatus(lan, "the stop, by the next agent", stopped)
 	host.UndefineNetwork("lan")
-	p.tells(lan, "the removal", func(s fleet.NetworkStatus) bool {
-		return !s.Active && s.ByOthers && s.Error == hypervisor.NetworkRemoved
-	})
+	p.waitForStatus(lan, "the removal", func(s fleet.NetworkStatus) bool { return !s.Active && s.ByOthers && s.Error == agent.NetworkRemoved })
 	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("the second apply ended %+v", f.Finish)
 	}
-	p.tells(lan, "the network again", func(s fleet.NetworkStatus) bool { return s.Active && !s.ByOthers })
+	p.waitForStatus(lan, "the network again", func(s fleet.NetworkStatus) bool { return s.Active && !s.ByOthers })
 	stop()
 	host.boot = "boot-2"
 	host.StopNetwork("lan")
 	_, stop = p.runningOn(dir, host)
-	p.tells(lan, "what the boot did not start", func(s fleet.NetworkStatus) bool { return !s.Active && !s.ByOthers })
+	p.waitForStatus(lan, "what the boot did not start", func(s fleet.NetworkStatus) bool { return !s.Active && !s.ByOthers })
 	if f := p.do(wire.Work{Kind: fleet.NetworkRelease, Network: &lan, Generation: 1, Epoch: 3}); f.Outcome != wire.Done || f.Network != nil {
 		t.Errorf("release ended %+v %+v", f.Finish, f.Network)
 	}
@@ -83,10 +81,10 @@ func TestNetworkFailureIsReported(t *testing.T) {
 		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
 	}
 	says := func(s fleet.NetworkStatus) bool { return !s.Active && s.Error == f.Error }
-	p.tells(bad, "the failure", says)
+	p.waitForStatus(bad, "the failure", says)
 	stop()
 	p.running(dir, host, host)
-	p.tells(bad, "the failure after the restart", says)
+	p.waitForStatus(bad, "the failure after the restart", says)
 }
 
 // Invalid networks are refused before the hypervisor is called.

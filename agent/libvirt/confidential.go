@@ -88,8 +88,8 @@ func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
 }
 
 // writeConfidential sets the spec's kind of memory encryption. If the kind is unchanged, it preserves elements that an
-// administrator added, such as a session or a certificate. libvirt locks the memory of such a guest without an element
-// for it.
+// administrator added, such as a session or a certificate. libvirt locks the memory of such a guest even without a
+// locked element.
 func writeConfidential(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if kind, odd := confidentialOf(x); kind == s.Security.Confidential && odd == "" {
 		return

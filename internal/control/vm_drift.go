@@ -81,7 +81,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 		}
 		switch d := vm.Status.Drift[i]; {
 		case d.Take == nil || field == "power":
-			return "", vm.Spec, fleet.Errorf(fleet.Conflict, "%s cannot be accepted: Quantix has no such setting. Reapply the spec, or leave it.", field)
+			return "", vm.Spec, fleet.Errorf(fleet.Conflict, "The drift of %s cannot be accepted: Quantix has no such setting. Reapply, or leave it.", field)
 		case field == "name":
 			if json.Unmarshal(d.Take, &name) != nil {
 				return "", vm.Spec, unreadable(field)
@@ -102,7 +102,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 }
 
 func unreadable(field string) error {
-	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply the spec, or change it on the host.", field)
+	return fleet.Errorf(fleet.Conflict, "What the host says about %s is no value that a VM can have. Reapply, or change it on the host.", field)
 }
 
 // checkAccepted refuses differences that need an edit: disks that are not the VM's own, and NICs without an address.
@@ -111,12 +111,12 @@ func checkAccepted(old, vm fleet.VMView) error {
 	for i, d := range vm.Spec.Disks {
 		twice := slices.ContainsFunc(vm.Spec.Disks[:i], func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 		if twice || !slices.ContainsFunc(old.Spec.Disks, func(o fleet.Disk) bool { return sameDisk(o, d) }) {
-			checks.Add(fmt.Sprintf("spec.disks[%d]", i), "A disk that was attached on the host is not the VM's own, so it cannot be taken over.")
+			checks.Add(fmt.Sprintf("spec.disks[%d]", i), "A disk that was attached on the host is not the VM's own, so its drift cannot be accepted.")
 		}
 	}
 	for i, n := range vm.Spec.NICs {
 		if n.MAC == "" {
-			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "A NIC without an address cannot be taken over.")
+			checks.Add(fmt.Sprintf("spec.nics[%d].mac", i), "The drift of a NIC without an address cannot be accepted.")
 		}
 	}
 	return checks.Err()

@@ -48,7 +48,7 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 	case v.fault(FaultUndefined) != nil:
 		return false, "The VM runs without a definition. Put it back first."
 	case v.disksDrifted():
-		return false, "Somebody changed its disks on the host. Take that over, or put it back, first."
+		return false, "Somebody changed its disks on the host. Accept the drift or reapply first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
 	case d.Encryption != "":

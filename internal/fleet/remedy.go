@@ -99,4 +99,4 @@ var hostRemedies = map[HostPhase]string{
 func (p HostPhase) Remedy() string { return hostRemedies[p] }
 
 // DriftRemedy is the fix for drift.
-const DriftRemedy = "Open each VM, and take the change over or put it back."
+const DriftRemedy = "Open each VM, and accept the drift or reapply."

@@ -81,7 +81,7 @@ func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, st
 	case v.missingDisk() != nil:
 		return false, v.missingDisk().Text
 	case len(v.Status.Drift) > 0:
-		return false, "Somebody changed the VM on its host, which would be lost. Take that over, or put it back, first."
+		return false, "Somebody changed the VM on its host, which would be lost. Accept the drift or reapply first."
 	case v.whyRunsElsewhere() != "":
 		return false, v.whyRunsElsewhere() + " See to that first."
 	case v.HeldBySnapshots() != "":

@@ -50,7 +50,7 @@ func summary(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "Each host reports its own settings.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "Each host of the network reports its definition.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

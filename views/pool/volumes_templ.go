@@ -145,7 +145,7 @@ func volumes(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, ": nobody uses them, as far as hosts said. Look before you delete one: what is not in a VM may still be somebody's.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, ": nobody uses them, as far as hosts report. Look before you delete one: a volume outside VMs may still be somebody's.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -56,7 +56,7 @@ func (p Page) acceptDrift(d fleet.Drift) kit.Act {
 		Send: []kit.Sent{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
 	}
 	if d.Take == nil {
-		a = a.When("Quantix has no such setting. Reapply the spec, or leave it.")
+		a = a.When("Quantix has no such setting. Reapply, or leave it.")
 	}
 	return a
 }

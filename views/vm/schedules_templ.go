@@ -38,7 +38,7 @@ func schedulesCard(p Page) templ.Component {
 			templ_7745c5c3_Var1 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Schedules</h2><span class=\"muted small hide-narrow\">automatic snapshots and their retention</span> <span class=\"right wrap-acts\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Schedules</h2><span class=\"muted small hide-narrow\">Snapshots taken and deleted on a schedule</span> <span class=\"right wrap-acts\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -941,9 +941,9 @@ func RevertSnapshot(p SnapshotPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var39 string
-					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs("The current settings stay, although they were different at that time: " + strings.Join(p.Snapshot.Changed, "; ") + ".")
+					templ_7745c5c3_Var39, templ_7745c5c3_Err = templ.JoinStringErrs("A revert keeps the current settings, which have changed since the snapshot: " + strings.Join(p.Snapshot.Changed, "; ") + ".")
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 181, Col: 147}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 181, Col: 153}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var39))
 					if templ_7745c5c3_Err != nil {
