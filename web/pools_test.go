@@ -70,7 +70,7 @@ func TestTenantSeesPoolWithoutHosts(t *testing.T) {
 	b := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	a := b.get("/pools/"+string(pool)).is(t, http.StatusOK)
-	a.has(t, "1 of 3 hosts healthy", "Only operators and administrators see")
+	a.has(t, "1 of 3 hosts healthy", "Only users who may see hosts")
 	a.lacks(t, "host-2", "10.0.0.5", "Connection refused")
 	b.get("/hosts").is(t, http.StatusForbidden)
 }

@@ -153,7 +153,7 @@ func TestComplete(t *testing.T) {
 	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}',
 		status = status || '{"nics":[{"mac":"52:54:00:00:00:01","addresses":["10.0.0.6","10.0.0.5","fe80::1"]}]}' WHERE id = $1`, web.ID)
 	for _, c := range []struct {
-		actor            fleet.Actor
+		actor           fleet.Actor
 		typ, text, want string
 	}{
 		{chief, "vms", "ph", "phase:"},

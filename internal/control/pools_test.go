@@ -205,7 +205,7 @@ func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 		{"The host is at it.", func() { s.exec(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolFailed) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolInactive) }},
-		{"The host is offline. It tries by itself when it is back.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
+		{"The host is offline. It tries again when it is back.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
 		{"h1 is releasing it.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
 	} {
 		c.start()

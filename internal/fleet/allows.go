@@ -104,7 +104,7 @@ var poolHostActions = actionTable[PoolHost]{
 		case p.State == PoolActive:
 			return "The pool is active there."
 		case p.State == PoolUnknown:
-			return "The host is offline. It tries by itself when it is back."
+			return "The host is offline. It tries again when it is back."
 		case p.State == PoolPending:
 			return "The host is at it."
 		}
@@ -168,7 +168,7 @@ var networkHostActions = actionTable[NetworkHost]{
 		case h.State == NetworkActive:
 			return "The network is active there."
 		case h.State == NetworkUnknown:
-			return "The host is offline. It tries by itself when it is back."
+			return "The host is offline. It tries again when it is back."
 		case h.State == NetworkPending:
 			return "The host is at it."
 		}

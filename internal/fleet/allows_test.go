@@ -35,7 +35,7 @@ func TestActionsOfHostsPoolsProjectsAndUsers(t *testing.T) {
 		"pool being deleted":          {fleet.Pool{DeletedAt: &gone}, fleet.ActDelete, "The pool is being deleted; it goes when its last host has released it."},
 		"failed on host":              {poolOn(true, fleet.PoolFailed), fleet.ActRetry, ""},
 		"active on host":              {poolOn(true, fleet.PoolActive), fleet.ActRetry, "The pool is active there."},
-		"host offline":                {poolOn(true, fleet.PoolUnknown), fleet.ActRetry, "The host is offline. It tries by itself when it is back."},
+		"host offline":                {poolOn(true, fleet.PoolUnknown), fleet.ActRetry, "The host is offline. It tries again when it is back."},
 		"retry during release":        {poolOn(false, fleet.PoolFailed), fleet.ActRetry, "h1 is releasing it."},
 		"release during release":      {poolOn(false, fleet.PoolFailed), fleet.ActRelease, "h1 is releasing it."},
 		"isolated network":            {fleet.NetworkView{}, fleet.ActGrant, "A network that stays within libvirt is open to all projects."},

@@ -181,7 +181,7 @@ func TestActionsOfNetworks(t *testing.T) {
 		"retry, failed":               {statusOn(true, false, fleet.NetworkFailed), fleet.ActRetry, ""},
 		"start, stopped":              {statusOn(true, false, fleet.NetworkInactive), fleet.ActRetry, ""},
 		"retry, active":               {statusOn(true, false, fleet.NetworkActive), fleet.ActRetry, "The network is active there."},
-		"retry, host offline":         {statusOn(true, false, fleet.NetworkUnknown), fleet.ActRetry, "The host is offline. It tries by itself when it is back."},
+		"retry, host offline":         {statusOn(true, false, fleet.NetworkUnknown), fleet.ActRetry, "The host is offline. It tries again when it is back."},
 		"retry, pending":              {statusOn(true, false, fleet.NetworkPending), fleet.ActRetry, "The host is at it."},
 		"retry during release":        {statusOn(false, true, fleet.NetworkFailed), fleet.ActRetry, "h1 is releasing it."},
 		"release during release":      {statusOn(false, true, fleet.NetworkActive), fleet.ActRelease, "h1 is releasing it."},

@@ -24,7 +24,7 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 	}
 	for says, spoil := range map[string]func(*fleet.VMView){
 		"while it is off":                 func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhaseRunning, fleet.Running },
-		"offline":                       func(v *fleet.VMView) { v.Phase = fleet.PhaseUnknown },
+		"offline":                         func(v *fleet.VMView) { v.Phase = fleet.PhaseUnknown },
 		"not on its host":                 func(v *fleet.VMView) { v.Status = nil },
 		"being deleted":                   func(v *fleet.VMView) { v.Phase = fleet.PhaseDeleting },
 		"changed the VM":                  func(v *fleet.VMView) { v.Status.Drift = []fleet.Drift{{Field: "cpus"}} },

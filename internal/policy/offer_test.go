@@ -34,7 +34,7 @@ func TestOffer(t *testing.T) {
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Allowed: true}, {Action: fleet.ActStart, Reason: "It runs."}}
 	for name, c := range map[string]struct {
 		role        fleet.Role
-		typ        string
+		typ         string
 		edit, start string
 	}{
 		"operator":           {fleet.RoleOperator, "vm", "", "It runs."},

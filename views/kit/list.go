@@ -81,7 +81,9 @@ func (l *List) views() string {
 	return views.SavedViewsPath(l.Name, query)
 }
 
-func (l *List) pager(singular string) Pager { return PagerOf(l.Link, l.Count, singular, l.Prev, l.Next) }
+func (l *List) pager(singular string) Pager {
+	return PagerOf(l.Link, l.Count, singular, l.Prev, l.Next)
+}
 
 // Hostless are the columns without those about hosts.
 func (all Columns) Hostless() Columns {

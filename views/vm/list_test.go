@@ -40,7 +40,7 @@ func TestLoadIsAverageOverCurrentVCPUs(t *testing.T) {
 	for name, change := range map[string]func(*fleet.VMView){
 		"not measured": func(vm *fleet.VMView) { vm.CPUPercent = nil },
 		"no CPUs":      func(vm *fleet.VMView) { vm.Spec.CPUs = 0 },
-		"offline":    func(vm *fleet.VMView) { vm.Phase = fleet.PhaseUnknown },
+		"offline":      func(vm *fleet.VMView) { vm.Phase = fleet.PhaseUnknown },
 	} {
 		vm := web(fleet.PhaseRunning)
 		if change(&vm); load(&vm) != "–" {
