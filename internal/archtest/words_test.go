@@ -153,8 +153,8 @@ var (
 	tags            = regexp.MustCompile(`<[^>]*>`)
 )
 
-// pageWords passes what people read of a template's generated code to note: text between tags, labels in attributes, and Go strings that
-// start with a capital letter or have a space. Class attributes, element ids, paths and Go identifiers stay out.
+// pageWords passes the page texts in a template's generated code to note: text between tags, labels in attributes, and
+// Go strings with a capital letter or a space. It skips class attributes, element IDs, paths and Go identifiers.
 func pageWords(path string, note func(place, text string)) error {
 	file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
 	if err != nil {
