@@ -260,7 +260,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		_, err := s.createFromImage(chief, s.red, "nowhere", fleet.Disk{PoolID: s.nfs, ImageID: id})
 		return err
 	})
-	s.wantRefused("copy it", fleet.Conflict, "No online host has a copy", func() error {
+	s.wantRefused("copy it", fleet.Conflict, "No online host has an unchanged copy", func() error {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
 		return err
 	})
