@@ -131,7 +131,7 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	for says, drift := range map[string]fleet.Drift{
 		"no value that a VM":  {Field: "cpus", Take: raw(`"three"`)},
 		"no value that a":     {Field: "secret", Take: raw(`1`)},
-		"cannot be accepted":     {Field: "power", Take: raw(`"running"`)},
+		"cannot be accepted":  {Field: "power", Take: raw(`"running"`)},
 		"exists in red alrea": {Field: "name", Take: raw(`"db"`)},
 	} {
 		drift.Actual = "now"
