@@ -36,7 +36,7 @@ type SnapNode struct {
 	fleet.Snapshot
 	Spec    fleet.VMSpec `json:"spec"` // applied at that time
 	Layers  []SnapLayer  `json:"layers"`
-	Memory  string       `json:"stateFileName,omitempty"`
+	Memory  string       `json:"memoryFile,omitempty"`
 	Domain  string       `json:"domain,omitempty"` // the domain's name at that time
 	Paused  bool         `json:"paused,omitempty"` // the guest was paused at that time
 	Running bool         `json:"running,omitempty"`
