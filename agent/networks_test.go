@@ -40,7 +40,7 @@ func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	lan := newNetwork("lan")
 	p.networks = []fleet.Network{lan}
 	_, stop := p.runningOn(dir, host)
-	p.waitForStatus(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == agent.NetworkMissing && !s.ByOthers })
+	p.waitForStatus(lan, "a network that was never there", func(s fleet.NetworkStatus) bool { return s.Error == hypervisor.NetworkMissing && !s.ByOthers })
 	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1}); f.Outcome != wire.Done || f.Network == nil || !f.Network.Active || f.Generation != 1 {
 		t.Fatalf("apply ended %+v %+v", f.Finish, f.Network)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // formats records which files the host's domains define as raw and which as another format. A raw file's content is
-// guest data: no format, size or file name is read from it. See ADR 71.
+// guest data: no format, size or file name is read from it. See ADR 70.
 type formats struct{ raw, other map[fileID]bool }
 
 // note records how one domain defines the file.

@@ -169,7 +169,7 @@ func (w *snapshotJob) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtx
 
 // followCommit waits for QEMU's block commit. A commit of the active layer goes on until QEMU gets the order to pivot
 // to the base.
-func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m agent.SnapMerge, active bool, progress func(int)) error {
+func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m hypervisor.SnapMerge, active bool, progress func(int)) error {
 	tick := time.NewTicker(followPeriod / 5)
 	defer tick.Stop()
 	for {

@@ -102,7 +102,7 @@ func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec
 }
 
 func unreadable(field string) error {
-	return fleet.Errorf(fleet.Conflict, "What the host says about %s is no value that a VM can have. Reapply, or change it on the host.", field)
+	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply, or change it on the host.", field)
 }
 
 // checkAccepted refuses differences that need an edit: disks that are not the VM's own, and NICs without an address.

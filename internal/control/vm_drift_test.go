@@ -129,8 +129,8 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 		})
 	}
 	for says, drift := range map[string]fleet.Drift{
-		"no value that a VM":  {Field: "cpus", Take: raw(`"three"`)},
-		"no value that a":     {Field: "secret", Take: raw(`1`)},
+		"not valid for a VM":  {Field: "cpus", Take: raw(`"three"`)},
+		"not valid for a":     {Field: "secret", Take: raw(`1`)},
 		"cannot be accepted":  {Field: "power", Take: raw(`"running"`)},
 		"exists in red alrea": {Field: "name", Take: raw(`"db"`)},
 	} {

@@ -181,7 +181,7 @@ func (p Phase) Allows(a Action) (bool, string) {
 	}
 	switch p {
 	case PhaseUnknown:
-		return false, "Its host is offline, so nobody knows what the VM does now."
+		return false, "Its host is offline, so the VM's state is unknown."
 	case PhaseCreating:
 		return false, "The VM is still being created."
 	case PhaseMissing, PhaseFailed:
@@ -218,7 +218,7 @@ func (v VMView) Allows(a Action) (bool, string) {
 	case a == ActStart && ok && v.whyRunsElsewhere() != "":
 		return false, v.whyRunsElsewhere() + " Two of them would destroy the disks."
 	case (a == ActAcceptDrift || a == ActReapply) && ok && v.Phase == PhaseUnknown:
-		return false, "Its host is offline, so nobody knows what the VM is like now."
+		return false, "Its host is offline, so the VM's state is unknown."
 	case (a == ActAcceptDrift || a == ActReapply) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActReapply || v.fault(FaultUndefined) == nil)):
 		return false, "Nothing of the VM was changed on its host beside Quantix."
 	}

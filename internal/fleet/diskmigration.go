@@ -40,7 +40,7 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 	case !ok:
 		return false, why
 	case v.Phase == PhaseUnknown:
-		return false, "Its host is offline, so nobody knows what the VM does now."
+		return false, "Its host is offline, so the VM's state is unknown."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.FaultOf(disk) != nil:

@@ -73,7 +73,7 @@ func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, st
 	case len(moving) > 0:
 		return false, "A disk of the VM is being moved. Wait for it, or cancel that task."
 	case v.Phase == PhaseUnknown:
-		return false, "Its host is offline, so nobody knows what the VM does now."
+		return false, "Its host is offline, so the VM's state is unknown."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.Phase != PhaseStopped && v.Phase != PhaseCrashed:

@@ -131,7 +131,7 @@ func joinStart() templ.Component {
 			templ_7745c5c3_Var3 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>What will happen</h2></header><div class=\"pad stack\"><ol class=\"steps\"><li class=\"now\">Make a join token. It is good for one machine and 15 minutes.</li><li>Paste one command on the machine, as root. It needs libvirt and the program <span class=\"mono\">quantix</span> there.</li><li>Its agent makes a key, gets a certificate from this portal, and dials in. Nothing listens on the host; existing domains, pools and networks do not change.</li></ol><form")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>What will happen</h2></header><div class=\"pad stack\"><ol class=\"steps\"><li class=\"now\">Create a join token. It is valid for one host and 15 minutes.</li><li>Run one command on the host as root. The host needs libvirt and the program <span class=\"mono\">quantix</span> there.</li><li>Its agent makes a key, gets a certificate from this portal, and dials in. Nothing listens on the host; existing domains, pools and networks do not change.</li></ol><form")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

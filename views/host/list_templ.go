@@ -371,7 +371,7 @@ func none(p *ListPage) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case p.Tab == "attention" && p.Filter.Value == "":
-			templ_7745c5c3_Err = kit.Empty("circle-check", "All hosts are well", "Every host is online, reaches its hypervisor and has one agent.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("circle-check", "All hosts are healthy", "Every host is online, reaches its hypervisor and has one agent.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

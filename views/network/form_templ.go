@@ -329,7 +329,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dhcp6", Label: "Give out addresses (DHCPv6)", Hint: "Without it, guests in a /64 choose their own addresses, if the hosts answer for names (DNS, below): else they do not learn the subnet."}, f.IPv6.DHCP).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dhcp6", Label: "DHCPv6", Hint: "Without it, guests in a /64 choose their own addresses, if the hosts answer for names (DNS, below): else they do not learn the subnet."}, f.IPv6.DHCP).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -16,7 +16,7 @@ var onHosts = kit.Columns{
 	{Key: "bridge", Label: "Bridge"},
 	{Key: "subnets", Label: "Subnets"},
 	{Key: "starts", Label: "Starts with the host"},
-	{Key: "says", Label: "What the host says"},
+	{Key: "says", Label: "Host report"},
 	{Key: "heard", Label: "Last seen"},
 }
 
@@ -27,7 +27,7 @@ var onWires = kit.Columns{
 	{Key: "uplink", Label: "Goes out by"},
 	{Key: "mtu", Label: "MTU"},
 	{Key: "starts", Label: "Starts with the host"},
-	{Key: "says", Label: "What the host says"},
+	{Key: "says", Label: "Host report"},
 	{Key: "heard", Label: "Last seen"},
 }
 

@@ -122,7 +122,7 @@ func health(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if stoppedByOthers(status) {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"muted\">It was stopped on the host by somebody else, and is started only when you ask for it.</span> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"muted\">It was stopped on the host outside Quantix. Start it to use it again.</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -625,7 +625,7 @@ func words(status fleet.PoolHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case stoppedByOthers(status):
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"warn\">Stopped on the host by somebody else. Start it when it shall be used again.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"warn\">Stopped on the host outside Quantix. Start it to use it again.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -648,7 +648,7 @@ func words(status fleet.PoolHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case status.State == fleet.PoolPending:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<span class=\"muted\">The host has not said anything yet.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<span class=\"muted\">The host has not reported yet.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -664,7 +664,7 @@ func Protection(p GuardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "expiryStops", Label: "Shut it down then", Hint: "Else the portal only notifies people. Nothing is ever deleted."}, p.In.Stops).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "expiryStops", Label: "Shut down at expiry", Hint: "Else the portal only notifies people. Nothing is ever deleted."}, p.In.Stops).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -23,8 +23,8 @@ func TestHealthIgnoresStaleResults(t *testing.T) {
 		"fails":         {fleet.PhaseRunning, fleet.Running, check, fleet.HealthFails, "Failing", "refused"},
 		"is well":       {fleet.PhaseRunning, fleet.Running, check, fleet.Healthy, "Healthy", "refused"},
 		"host is away":  {fleet.PhaseUnknown, fleet.Running, check, fleet.HealthFails, "Unknown", "Its host is offline."},
-		"is off":        {fleet.PhaseStopped, fleet.Stopped, check, fleet.HealthFails, "Unknown", "It is asked while the guest runs."},
-		"another check": {fleet.PhaseRunning, fleet.Running, other, fleet.HealthFails, "Unknown", "Its host does not ask it yet."},
+		"is off":        {fleet.PhaseStopped, fleet.Stopped, check, fleet.HealthFails, "Unknown", "Checks run while the guest runs."},
+		"another check": {fleet.PhaseRunning, fleet.Running, other, fleet.HealthFails, "Unknown", "The host has not started this check yet."},
 		"newer agent":   {fleet.PhaseRunning, fleet.Running, check, "dizzy", "Unknown", "refused"},
 	} {
 		p := Page{VM: fleet.VMView{Phase: c.phase, VM: fleet.VM{

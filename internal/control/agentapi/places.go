@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// A VM is identified by its UUID, and its host is where hosts report it running. See ADR 18.
+// A VM is identified by its UUID, and its host is where hosts report it running. See ADR 17.
 
 // SettlePlaces processes VMs reported running on a host that is not their own. If their own host no longer runs them,
 // they are assigned to the other host; if both run them, an alarm is raised. Both hosts must have reported since.
