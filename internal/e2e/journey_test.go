@@ -197,7 +197,7 @@ func (p *tab) createVM(name, pool string) {
 	p.choose("select[name='spec.disks[0].poolId']", pool)
 	p.fill("input[name='spec.disks[0].sizeBytes']", "")
 	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
-		p.click("label", "Start it")
+		p.click("label", "Power on after creation")
 	}
 	p.click("footer button.primary", "Create VM")
 	p.waitTrue("the VM's page", `/^\/vms\/[0-9a-f-]{36}$/.test(location.pathname)`)

@@ -176,7 +176,7 @@ func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *life {
 func (p *tab) create(l *life) {
 	p.Helper()
 	if on, err := eval[bool](p, `document.querySelector("#start").checked`); err == nil && !on {
-		p.click("label", "Start it")
+		p.click("label", "Power on after creation")
 	}
 	p.click("footer button.primary", "Create VM")
 	p.waitTrue("the VM's page", `/^\/vms\/[0-9a-f-]{36}$/.test(location.pathname)`)

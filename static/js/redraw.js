@@ -17,16 +17,27 @@ document.addEventListener("htmx:beforeRequest", ({ detail }) => {
   if (detail.requestConfig.verb === "post" && detail.target instanceof HTMLFormElement) redrawn.set(detail.xhr, { form: detail.target, sent: fieldStates(detail.target) });
 });
 
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const request = redrawn.get(detail.xhr);
+  if (request) request.focused = [...fieldStates(request.form)].find(([, state]) => state.field === document.activeElement)?.[0];
+});
+
 document.addEventListener("htmx:afterSwap", ({ detail }) => {
-  const { form, sent } = redrawn.get(detail.xhr) ?? {};
+  const { form, sent, focused } = redrawn.get(detail.xhr) ?? {};
   const fresh = form && document.getElementById(form.id);
   if (!fresh || fresh === form) return;
   for (const section of form.querySelectorAll("details[id][open]")) fresh.querySelector(`#${CSS.escape(section.id)}`)?.setAttribute("open", "");
   const typed = fieldStates(form);
   for (const [key, now] of fieldStates(fresh)) {
     const [before, after] = [sent.get(key), typed.get(key)];
-    if (!before || !after || sameState(before, after) || !sameState(before, now)) continue;
-    now.field.value = after.value;
-    if ("checked" in now.field) now.field.checked = after.checked;
+    if (!before || !after) continue;
+    const changed = !sameState(before, after);
+    if (changed && sameState(before, now)) {
+      now.field.value = after.value;
+      if ("checked" in now.field) now.field.checked = after.checked;
+    }
+    if (key !== focused) continue;
+    now.field.focus();
+    if (!changed) now.field.select?.(); // as by Tab: the next key replaces the text
   }
 });
