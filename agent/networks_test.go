@@ -52,7 +52,9 @@ func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	_, stop = p.runningOn(dir, host)
 	p.waitForStatus(lan, "the stop, by the next agent", stopped)
 	host.UndefineNetwork("lan")
-	p.waitForStatus(lan, "the removal", func(s fleet.NetworkStatus) bool { return !s.Active && s.ByOthers && s.Error == hypervisor.NetworkRemoved })
+	p.waitForStatus(lan, "the removal", func(s fleet.NetworkStatus) bool {
+		return !s.Active && s.ByOthers && s.Error == hypervisor.NetworkRemoved
+	})
 	if f := p.do(wire.Work{Kind: fleet.NetworkApply, Network: &lan, Generation: 1, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("the second apply ended %+v", f.Finish)
 	}
