@@ -18,8 +18,8 @@ type Snapshots interface {
 	// other snapshots. A snapshot with memory resumes the guest from it; else the VM is off, unless Order.Start is set.
 	// The VM's definition stays as the current spec wants it.
 	RevertSnapshot(ctx context.Context, in SnapshotWork) error
-	// DeleteSnapshot marks the snapshot as deleted, and merges the files of deleted snapshots on which exactly one file
-	// is backed, while the guest runs or is off. Without Order.ID it only merges.
+	// DeleteSnapshot marks the snapshot as deleted, and merges the files of deleted snapshots that back exactly one
+	// file, while the guest runs or is off. Without Order.ID it only merges.
 	DeleteSnapshot(ctx context.Context, in SnapshotWork) error
 }
 

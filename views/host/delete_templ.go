@@ -60,7 +60,7 @@ func Delete(h fleet.HostView, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<p>The host is removed from Quantix:</p><ul class=\"goes\"><li>Its certificate is revoked and its agent is refused.</li><li>Its assignments to pools and networks, its tasks and its discovered VMs are removed from Quantix.</li></ul><p>Nothing on the machine itself is touched, nor any domain, disk, pool or network of libvirt. It can join again with a new token.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<p>The host is removed from Quantix:</p><ul class=\"goes\"><li>Its certificate is revoked and its agent is refused.</li><li>Its assignments to pools and networks, its tasks and its discovered VMs are removed from Quantix.</li></ul><p>Nothing on the host changes: domains, disks, pools and networks of libvirt stay. The host can join again with a new token.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
