@@ -151,7 +151,7 @@ var arguments = map[string]any{
 	"RenewLeases.Ids":            []string{aTask},
 	"ReportAssignments.Pools":    []byte(`[{"id": "` + aPool + `", "status": {"state": "inactive"}}]`),
 	"ReportAssignments.Networks": []byte(`[{"kind": "libvirt", "name": "default", "status": {"active": false}}]`),
-	"ReportFilterCounts.Cards":   []string{`[{"id": "` + aVM + `", "mac": "52:54:00:00:00:01", "sinceMs": 1, "rules": []}]`},
+	"ReportFilterCounts.Nics":    []string{`[{"id": "` + aVM + `", "mac": "52:54:00:00:00:01", "sinceMs": 1, "rules": []}]`},
 	"ReportGroups.Groups":        []byte(`[{"id": "id-7", "changed": "by somebody"}]`),
 	"ReportDiscoveredVMs.Found":  []byte(`[{"id": "id-7", "name": "other", "status": {}}]`),
 	"ReportVMs.Vms":              []byte(`[{"id": "` + aVM + `", "generation": 1, "status": {"power": "stopped"}}]`),

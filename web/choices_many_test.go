@@ -40,7 +40,7 @@ func TestChoiceFoundAmongSixHundred(t *testing.T) {
 	var a answer
 	form := ann.get("/vms/new").is(t, http.StatusOK)
 	for typ, name := range map[string]string{
-		"projects": "project-%03d", "hosts": "host-%03d", "pools": "pool-%03d · ", "isos": "600 MiB · pool-%03d", "networks": "net-%03d", "images": "of pool-%03d (3 GiB, not verified",
+		"projects": "project-%03d", "hosts": "host-%03d", "pools": "pool-%03d · ", "isos": "600 MiB · pool-%03d", "networks": "net-%03d", "images": "of pool-%03d (3 GiB, checksum not verified",
 	} {
 		form.has(t, `hx-get="/choices/`+typ+`"`, fmt.Sprintf(name, 7))
 		form.lacks(t, fmt.Sprintf(name, 577)) // too many for one select
