@@ -17,7 +17,7 @@ import (
 )
 
 // look says how to observe a field in a running QEMU: query is the command, want the expected answer for
-// [hvtest.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP command;
+// [conformance.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP command;
 // other queries are HMP commands. The prefix "direct:" queries the guest with a kernel given by the host, "old:" that
 // guest on a pc machine. A key may have the form field=value.
 type look struct{ query, want string }
