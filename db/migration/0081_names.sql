@@ -1,10 +1,8 @@
 -- +goose Up
--- Job kinds, audit actions and JSON fields get the names of their field: migrate, disk move, reapply, accept drift, protection.
+-- Job kinds and JSON fields get the names of their field: migrate, disk move, reapply. Audit lines are never changed, so old ones keep
+-- their actions.
 UPDATE jobs SET kind = n.now FROM (VALUES ('vm.move', 'vm.disk.move'), ('vm.leave', 'vm.migrate'), ('vm.putback', 'vm.reapply')) AS n (was, now) WHERE kind = n.was;
 UPDATE tasks SET kind = n.now FROM (VALUES ('vm.move', 'vm.disk.move'), ('vm.leave', 'vm.migrate'), ('vm.putback', 'vm.reapply')) AS n (was, now) WHERE kind = n.was;
-UPDATE audit SET action = n.now
-FROM (VALUES ('vm.move', 'vm.disk.move'), ('vm.leave', 'vm.migrate'), ('vm.putback', 'vm.reapply'), ('vm.takeover', 'vm.accept-drift'), ('vm.guard', 'vm.protect')) AS n (was, now)
-WHERE action = n.was;
 UPDATE jobs SET args = args - 'leave' || jsonb_build_object('migrate', args->'leave') WHERE args ? 'leave';
 UPDATE vms SET spec = jsonb_set(spec #- '{memory,floorMiB}', '{memory,minMiB}', spec #> '{memory,floorMiB}') WHERE spec->'memory' ? 'floorMiB';
 UPDATE template_versions SET spec = jsonb_set(spec #- '{memory,floorMiB}', '{memory,minMiB}', spec #> '{memory,floorMiB}') WHERE spec->'memory' ? 'floorMiB';
