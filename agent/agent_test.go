@@ -345,7 +345,7 @@ func TestCertificateIsRenewedWithoutRestart(t *testing.T) {
 	}
 }
 
-// The portal's database was restored to a state before an edit. Its order keeps what was applied, and reports contain
+// The portal's database was restored to a state before an edit. The order keeps the applied definition, and reports contain
 // the host's current state, so that the portal has a record of it again.
 func TestStartByRestoredPortalKeepsNewerAppliedSpec(t *testing.T) {
 	t.Parallel()

@@ -33,7 +33,7 @@ func (t tree) nics() (out []fleet.HostNIC) {
 	return out
 }
 
-// NICs lists this machine's current network devices. It is called for every report, so it reads only what is necessary.
+// NICs lists this machine's current network devices. It is called for every report, so it reads only the necessary files.
 func NICs() []fleet.HostNIC { return tree("/").nics() }
 
 // over returns the device below a VLAN.
@@ -98,7 +98,7 @@ func addressesOf(dev net.Interface) (out []string) {
 	return out
 }
 
-// platformNICs lists what is known without sysfs.
+// platformNICs lists the network devices that Go's net package reports, without sysfs.
 func platformNICs() (out []fleet.HostNIC) {
 	devs, err := net.Interfaces()
 	if err != nil {

@@ -81,7 +81,7 @@ func (a *applying) makeBlock(ctx context.Context, p place) error {
 	return nil
 }
 
-// newBlock creates an empty, fully allocated volume. Thin storage still allocates only what is written.
+// newBlock creates an empty, fully allocated volume. Thin storage still allocates blocks only when they are written.
 func (b *Backend) newBlock(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXML(pool, volumeXML(name, newVolume{format: "raw", size: size, full: true}), 0)

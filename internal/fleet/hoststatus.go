@@ -28,8 +28,8 @@ func (t *SeverityCounts) Add(severity Severity, n int) {
 // All returns the number of statuses.
 func (t SeverityCounts) All() int { return t.OK + t.Warn + t.Bad + t.Unknown }
 
-// HostStatusTone returns the severity under which SeverityCounts counts a status.
-func HostStatusTone(severity Severity) Severity {
+// CountedSeverity returns the severity under which SeverityCounts counts a status.
+func CountedSeverity(severity Severity) Severity {
 	switch severity {
 	case SeverityOK, SeverityBad, SeverityUnknown:
 		return severity

@@ -42,7 +42,7 @@ func (p *ListPage) table() kit.Table[fleet.HostView] {
 		Row: func(h *fleet.HostView) kit.Row {
 			return kit.Row{ID: "host-" + string(h.ID), Name: h.Name, Href: views.HostPath(h.ID), Menu: views.MenuPath(fleet.TypeHost, h.ID)}
 		},
-		Statuses: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, p.Now) },
+		RowCells: func(shown kit.Columns, h *fleet.HostView) templ.Component { return row(shown, h, p.Now) },
 	}
 }
 

@@ -24,7 +24,7 @@ func (p Page) networks() kit.Matrix[fleet.NetworkView] {
 	m.Row = func(n fleet.NetworkView) kit.Row {
 		return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID)}
 	}
-	m.Statuses = func(head kit.Columns, n fleet.NetworkView) templ.Component {
+	m.RowCells = func(head kit.Columns, n fleet.NetworkView) templ.Component {
 		return network.RowCells(head, n, network.StatusOf(n, p.Host.ID), p.Now)
 	}
 	m.None = kit.Empty("network", "No networks", "The host reports no libvirt network and no bridge. Create one there with virsh net-define, or as a bridge device.")

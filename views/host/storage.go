@@ -31,7 +31,7 @@ func (p Page) pools() kit.Matrix[fleet.PoolView] {
 		id := string(v.ID)
 		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.TypePool, v.ID)}
 	}
-	m.Statuses = func(head kit.Columns, v fleet.PoolView) templ.Component {
+	m.RowCells = func(head kit.Columns, v fleet.PoolView) templ.Component {
 		return pool.RowCells(head, v, pool.StatusOf(v, p.Host.ID), p.Now)
 	}
 	m.None = noPoolsHere()

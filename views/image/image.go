@@ -40,7 +40,7 @@ func (p *ListPage) table() kit.Table[fleet.ImageView] {
 		Row: func(v *fleet.ImageView) kit.Row {
 			return kit.Row{ID: "image-" + string(v.ID), Name: v.Name, Href: views.ImagePath(v.ID), Menu: views.MenuPath(fleet.TypeImage, v.ID)}
 		},
-		Statuses: row,
+		RowCells: row,
 	}
 }
 

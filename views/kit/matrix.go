@@ -19,7 +19,7 @@ type Matrix[T any] struct {
 	Head     Columns // headers of the other columns
 	Items    []T
 	Row      func(T) Row
-	Statuses func(Columns, T) templ.Component // table cells after the first
+	RowCells func(Columns, T) templ.Component // table cells after the first
 	Acts     func(T) []Act                    // nil: rows have no actions
 	None     templ.Component                  // shown where there are no rows
 

@@ -315,7 +315,7 @@ func matrixRow[T any](m *Matrix[T], item T) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = m.Statuses(m.Head, item).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = m.RowCells(m.Head, item).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -14,7 +14,7 @@ type Table[T any] struct {
 	Head     Column // header of the first column
 	Items    []T
 	Row      func(*T) Row
-	Statuses func(Columns, *T) templ.Component // table cells after the first; one component per row, since a list has a thousand rows
+	RowCells func(Columns, *T) templ.Component // table cells after the first; one component per row, since a list has a thousand rows
 	Acts     bool                              // rows have a menu
 	Select   bool                              // rows can be selected
 	None     templ.Component                   // shown where there are no rows

@@ -350,7 +350,7 @@ func tableRow[T any](t *Table[T], item *T) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = t.Statuses(t.Shown, item).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = t.RowCells(t.Shown, item).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -59,7 +59,7 @@ func (p Page) matrix() kit.Matrix[fleet.NetworkHost] {
 	m.Row = func(h fleet.NetworkHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.TabPath(views.HostPath(h.HostID), "networks")}
 	}
-	m.Statuses = func(head kit.Columns, h fleet.NetworkHost) templ.Component {
+	m.RowCells = func(head kit.Columns, h fleet.NetworkHost) templ.Component {
 		return RowCells(head, p.Network, h, p.Now)
 	}
 	if p.Network.Spec != nil {

@@ -30,6 +30,6 @@ func (p *ListPage) table() kit.Table[fleet.NetworkView] {
 		Row: func(n *fleet.NetworkView) kit.Row {
 			return kit.Row{ID: "net-" + string(n.ID), Name: n.Name, Href: views.NetworkPath(n.ID), Menu: views.MenuPath(fleet.TypeNetwork, n.ID)}
 		},
-		Statuses: row,
+		RowCells: row,
 	}
 }

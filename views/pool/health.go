@@ -25,7 +25,7 @@ func (p Page) matrix() kit.Matrix[fleet.PoolHost] {
 	m.Row = func(h fleet.PoolHost) kit.Row {
 		return kit.Row{ID: "cell-" + string(h.HostID), Name: h.HostName, Href: views.HostPath(h.HostID)}
 	}
-	m.Statuses = func(head kit.Columns, h fleet.PoolHost) templ.Component { return RowCells(head, p.Pool, h, p.Now) }
+	m.RowCells = func(head kit.Columns, h fleet.PoolHost) templ.Component { return RowCells(head, p.Pool, h, p.Now) }
 	m.Acts = func(h fleet.PoolHost) []kit.Act { return statusActs(p.Actor, p.Pool, h) }
 	if m.None == nil {
 		m.None = onNoHost(p)

@@ -31,6 +31,6 @@ func (p *ListPage) table() kit.Table[fleet.PoolView] {
 		Row: func(v *fleet.PoolView) kit.Row {
 			return kit.Row{ID: "pool-" + string(v.ID), Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.TypePool, v.ID)}
 		},
-		Statuses: row,
+		RowCells: row,
 	}
 }

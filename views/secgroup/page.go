@@ -37,7 +37,7 @@ func (p *ListPage) table() kit.Table[fleet.SecurityGroupView] {
 		Row: func(g *fleet.SecurityGroupView) kit.Row {
 			return kit.Row{ID: "secgroup-" + string(g.ID), Name: g.Name, Href: views.SecurityGroupPath(g.ID)}
 		},
-		Statuses: row,
+		RowCells: row,
 	}
 }
 

@@ -44,7 +44,7 @@ func tableOf(l *kit.List, id string, tasks []fleet.Task, none templ.Component) k
 		Row: func(j *fleet.Task) kit.Row {
 			return kit.Row{ID: id + "-" + string(j.ID), Name: j.Title(), Href: views.TaskPath(j.ID)}
 		},
-		Statuses: row,
+		RowCells: row,
 	}
 }
 

@@ -46,6 +46,6 @@ func (p Page) stepTable() kit.Table[fleet.Task] {
 		Row: func(t *fleet.Task) kit.Row {
 			return kit.Row{ID: "step-" + string(t.ID), Name: t.SubjectName, Href: cmp.Or(views.SubjectLink(t.Subject), views.TaskPath(t.ID))}
 		},
-		Statuses: row,
+		RowCells: row,
 	}
 }

@@ -40,7 +40,7 @@ func (p *ListPage) table() kit.Table[fleet.TemplateView] {
 		Row: func(v *fleet.TemplateView) kit.Row {
 			return kit.Row{ID: "template-" + string(v.ID), Name: v.Name, Href: views.TemplatePath(v.ID), Menu: views.MenuPath(fleet.TypeTemplate, v.ID)}
 		},
-		Statuses: row,
+		RowCells: row,
 	}
 }
 

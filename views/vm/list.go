@@ -69,7 +69,7 @@ func (p *ListPage) vms() kit.Table[fleet.VMView] {
 			id := string(vm.ID)
 			return kit.Row{ID: "vm-" + id, Name: vm.Name, Href: views.VMPath(vm.ID), Menu: views.MenuPath(fleet.TypeVM, vm.ID), Value: id}
 		},
-		Statuses: func(shown kit.Columns, vm *fleet.VMView) templ.Component { return row(shown, vm, p.Now) },
+		RowCells: func(shown kit.Columns, vm *fleet.VMView) templ.Component { return row(shown, vm, p.Now) },
 	}
 }
 
@@ -80,7 +80,7 @@ func (p *ListPage) found() kit.Table[fleet.DiscoveredVM] {
 		Row: func(vm *fleet.DiscoveredVM) kit.Row {
 			return kit.Row{ID: "found-" + string(vm.HostID) + string(vm.ID), Name: vm.Name, Href: views.FoundPath(vm.HostID, vm.ID)}
 		},
-		Statuses: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component { return foundRow(shown, vm, p.Now) },
+		RowCells: func(shown kit.Columns, vm *fleet.DiscoveredVM) templ.Component { return foundRow(shown, vm, p.Now) },
 	}
 }
 

@@ -160,7 +160,7 @@ type assignmentCache struct {
 	on      *hostAssignments
 }
 
-// hostAssignments lists what is assigned to each host. Hosts with equal assignments share the slices.
+// hostAssignments lists the pools and networks assigned to each host. Hosts with equal assignments share the slices.
 type hostAssignments struct {
 	pools    map[fleet.HostID][]fleet.Pool
 	networks map[fleet.HostID][]fleet.Network

@@ -171,7 +171,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 func poolRanks(s *statement, groups []poolGroup, tones []fleet.Term) string {
 	reported, fresh, used, starving, byOthers, faulty, rank := []string{}, []bool{}, []int32{}, []bool{}, []bool{}, []bool{}, []int32{}
 	for _, g := range groups {
-		if tone := g.Severity(); matchesTones(tones, fleet.HostStatusTone(tone)) {
+		if tone := g.Severity(); matchesTones(tones, fleet.CountedSeverity(tone)) {
 			reported, fresh, used = append(reported, string(g.reported)), append(fresh, g.fresh), append(used, int32(g.UsedPercent))
 			starving, byOthers, faulty = append(starving, g.Starved), append(byOthers, g.ByOthers), append(faulty, g.Faulty)
 			rank = append(rank, int32(statusRank(tone, g.State == fleet.PoolInactive && g.ByOthers)))

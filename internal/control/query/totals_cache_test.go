@@ -74,7 +74,7 @@ func (c *testCache) seen() (times, reported int) {
 	return c.times, c.reported
 }
 
-// wants reads the value and compares it and the number of counts with what is expected.
+// wants reads the value, and compares it and the number of counts with the expected ones.
 func (c *testCache) wants(t *testing.T, what string, value, times int) {
 	t.Helper()
 	got, err := c.getOne(t.Context(), "a")

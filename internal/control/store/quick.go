@@ -174,7 +174,7 @@ func (r *quickResults) Close() error {
 	return err
 }
 
-// end commits what is not yet committed, or rolls it back if err is not nil.
+// end sends the waiting statements and commits, or rolls back if err is not nil.
 func (l *quickConn) end(ctx context.Context, err error) error {
 	if err == nil && (l.begun || l.waiting.Len() > 0) && !l.ended {
 		var b pgx.Batch

@@ -1,0 +1,75 @@
+package web
+
+import (
+	"context"
+	"slices"
+
+	"quantix/internal/control/query"
+	"quantix/internal/fleet"
+	"quantix/internal/policy"
+	"quantix/views/kit"
+)
+
+// lunOptions lists unused LUNs (volumes that the storage system created), for users who may assign them.
+func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	if !policy.May(a, policy.InfraChange, "") {
+		return nil, nil
+	}
+	if c.media != nil {
+		return volumeOptions(c.media.LUNs), nil
+	}
+	luns, err := s.Control.LUNs(ctx, a)
+	return volumeOptions(luns), err
+}
+
+// isoOptions lists the ISO images. The chosen one is included even while its pool has no recent report.
+func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
+}
+
+// discOptions lists the media for further drives: ISO images and floppies.
+func (s *Server) discOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn {
+		return slices.Concat(all.ISOs, plainFiles(all.Images, fleet.MaxFloppyBytes))
+	})
+}
+
+// fileOptions lists plain files, such as kernels.
+func (s *Server) fileOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
+	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return plainFiles(all.Images, 1<<30) })
+}
+
+func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of func(*query.Media) []query.VolumeOn) ([]kit.Option, error) {
+	if c.media == nil {
+		all, err := s.Control.Media(ctx, a)
+		if err != nil {
+			return nil, err
+		}
+		c.media = &all
+	}
+	return c.withChosen(of(c.media)), nil
+}
+
+// plainFiles returns the plain files of at most most bytes.
+func plainFiles(all []query.VolumeOn, most int64) []query.VolumeOn {
+	return slices.DeleteFunc(slices.Clone(all), func(v query.VolumeOn) bool { return !v.IsPlain() || v.CapacityBytes > most })
+}
+
+// withChosen returns the volumes as options, including the chosen value.
+func (c pick) withChosen(all []query.VolumeOn) []kit.Option {
+	out := volumeOptions(all)
+	for _, value := range c.now {
+		now := volumeOf(value)
+		if now.Volume != "" && !slices.ContainsFunc(out, func(o kit.Option) bool { return o.Value == value }) {
+			out = append(out, kit.Option{Value: value, Text: now.Volume})
+		}
+	}
+	return out
+}
+
+func volumeOptions(volumes []query.VolumeOn) (out []kit.Option) {
+	for _, v := range volumes {
+		out = append(out, volumeChoice(v))
+	}
+	return out
+}
