@@ -77,7 +77,7 @@ func Delete(h fleet.HostView, e kit.Errors) templ.Component {
 							}()
 						}
 						ctx = templ.InitializeContext(ctx)
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<span class=\"muted\">Delete them first; until then the host cannot be removed. An offline host need not confirm it.</span>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<span class=\"muted\">Delete them before you remove the host. An offline host does not need to confirm the deletion.</span>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

@@ -184,7 +184,7 @@ func LabelDialog(e Executed, f LabelForm) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "\">Show the hosts with these labels</button></noscript><p class=\"muted small\">Leave it empty, and no host gets it by label. Where it cannot be, the page says why. Once the labels are others, hosts where a person released it count anew.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "\">Show the hosts with these labels</button></noscript><p class=\"muted small\">Empty: no automatic assignment. A failed assignment shows its reason. Changing the labels also assigns hosts that were released by hand.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -158,7 +158,7 @@ func NewVolume(p VolumePage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if p.Pool.Spec.Kind.Is().Files {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "full", Label: "Preallocate", Hint: "Otherwise it grows with its data. To take it all may last long, and can be watched in the task."}, p.In.Full).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "full", Label: "Preallocate", Hint: "Otherwise the volume is thin-provisioned. Preallocation can take long; the task shows its progress."}, p.In.Full).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -374,7 +374,7 @@ func Freeze(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"wrap\">The guest writes out what it holds, and then nothing is written to its file systems until they are thawed: programs that write wait. Its host thaws it when the time is over, also if its agent ends before.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"wrap\">The guest flushes its file systems and blocks writes until they are thawed. The host thaws them when the time is over, even if its agent stops.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -664,7 +664,7 @@ func Protection(p GuardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "expiryStops", Label: "Shut down at expiry", Hint: "Else the portal only notifies people. Nothing is ever deleted."}, p.In.Stops).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "expiryStops", Label: "Shut down at expiry", Hint: "Otherwise expiry is only shown. Nothing is ever deleted."}, p.In.Stops).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
