@@ -53,7 +53,7 @@ type timing struct {
 	call                     time.Duration // one short call to the hypervisor
 	thaw                     time.Duration // one attempt to thaw a guest
 	keep                     time.Duration // between two checks for VMs to start or restart by policy
-	// delay before a stopped guest is restarted: the first time, and at most
+	// initial and maximum delay before a stopped guest is restarted
 	again, againMax time.Duration
 	balloon         time.Duration // between two checks of the host's memory
 	second          time.Duration // one second of a health check; shorter in tests

@@ -32,7 +32,7 @@ func TestListsPageFilterAndSort(t *testing.T) {
 	if want := []string{"web-3", "web-2", "web-1"}; !cmp.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
-	// The same backwards: a list paged by control, and a short one.
+	// Page backwards through a list that control pages, then through a list that fits on one page.
 	first, err := member.VMs(t.Context(), fleet.Query{Limit: 3})
 	if err != nil || len(first.Items) != 3 || first.Prev != "" {
 		t.Fatalf("%+v, %v", first, err)

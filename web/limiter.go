@@ -65,7 +65,7 @@ func (n *limiter) take(ctx context.Context, id fleet.UserID) (leave func(), err 
 }
 
 func (n *limiter) tooMany() error {
-	return fleet.Errorf(fleet.TooMany, "The portal makes at most %d pages and lists for you at the same time, and more wait. Try again in a moment.", n.most)
+	return fleet.Errorf(fleet.TooMany, "You have too many open requests: at most %d pages and lists load at the same time. Try again in a moment.", n.most)
 }
 
 func (n *limiter) enter(id fleet.UserID) *queueOf {

@@ -137,6 +137,6 @@ func TestDeleteKeepsDisksOfVMRunningElsewhere(t *testing.T) {
 	d := b.get(path).is(t, http.StatusOK)
 	d.has(t, `id="why-disks">The disks cannot be deleted now: `+why, `value="delete" disabled`, `value="keep" checked`)
 	d.lacks(t, "data-confirm-name")
-	b.post(path, url.Values{"disks": {"delete"}, "confirm": {"held"}}).is(t, http.StatusConflict).has(t, "Its disks cannot be deleted now: "+why)
+	b.post(path, url.Values{"disks": {"delete"}, "confirm": {"held"}}).is(t, http.StatusConflict).has(t, "disks cannot be deleted now: "+why)
 	b.post(path, url.Values{"disks": {"keep"}}).is(t, http.StatusSeeOther)
 }

@@ -109,7 +109,7 @@ func (t tree) usbName(at string) string {
 	return cmp.Or(strings.TrimSpace(t.text(usbDevices, at, "manufacturer")+" "+t.text(usbDevices, at, "product")), "USB "+vendor+":"+product)
 }
 
-// mdevTypes lists the mediated device types of the machine's devices for PCI guests, each once.
+// mdevTypes lists the distinct mediated device types that the host's devices offer through vfio-pci.
 func (t tree) mdevTypes() (out []fleet.HostDevice) {
 	made := map[string]int{}
 	for _, id := range t.list(mdevs) {

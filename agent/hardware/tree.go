@@ -28,7 +28,7 @@ func (t tree) text(rel ...string) string {
 	return strings.TrimSpace(string(data))
 }
 
-// number returns a file's number; 0 if the file does not exist.
+// number parses a file's content as an integer. It returns 0 if the file does not exist.
 func (t tree) number(rel ...string) int64 {
 	n, _ := strconv.ParseInt(t.text(rel...), 10, 64)
 	return n

@@ -74,7 +74,7 @@ func asSentence(ctx context.Context, err error, stderr *bounded) error {
 		return ctx.Err()
 	case errors.As(err, &exit) && text != "":
 		if strings.Contains(text, "No space left on device") || strings.Contains(text, "File too large") {
-			return fleet.Errorf(fleet.Conflict, "There is not enough room for it, and nothing was kept (%s).", text)
+			return fleet.Errorf(fleet.Conflict, "There is not enough free space for the volume. The partial file was deleted (%s).", text)
 		}
 		return errors.New(text)
 	}

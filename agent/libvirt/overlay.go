@@ -13,7 +13,7 @@ import (
 // release of either sees the other.
 func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p place) error {
 	if p.image.pool.ID != p.pool.ID {
-		return fleet.Errorf(fleet.Invalid, "The image %s is in another pool than the disk, so the disk cannot stand on it. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Invalid, "The image %s is not in the disk's pool, so it cannot be the disk's backing file. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
 	}
 	_, h, err := a.image(ctx, *p.image, p.library)
 	if err != nil {

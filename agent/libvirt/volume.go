@@ -181,7 +181,7 @@ func putInPlace(p place) error {
 	from := p.partial().path()
 	err := renameNoReplace(from, p.path())
 	if errors.Is(err, fs.ErrExist) {
-		return fleet.Errorf(fleet.Conflict, "A file named %s came into the pool %s while the disk was being made. It is left as it is; try again to use it.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "A file named %s appeared in the pool %s while the disk was being created. The file was not changed. Try again to use it as the disk.", p.volume, p.pool.Name)
 	}
 	if err != nil {
 		return err

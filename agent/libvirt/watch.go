@@ -96,7 +96,7 @@ func (w *watch[T]) expire() {
 	w.stale = time.Now()
 }
 
-// sight returns the current content of the watch.
+// sight returns the last value read, the duration of the running read and the error of the newest read.
 func (w *watch[T]) sight() sight[T] {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -115,7 +115,7 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	}
 	for _, a := range nic.Addresses {
 		if a.Dynamic && nic.Master == "" && strings.Contains(a.CIDR, ".") {
-			return "", fleet.Errorf(fleet.Conflict, "The device %s has its address %s for a time only (DHCP): whoever renews it knows nothing of the bridge. Give the host a static address there first.", nic.Name, a.CIDR)
+			return "", fleet.Errorf(fleet.Conflict, "The device %s has the address %s from DHCP, and the DHCP client would not renew it on the bridge. Give the device a static address first.", nic.Name, a.CIDR)
 		}
 	}
 	return nic.Name, nil

@@ -249,7 +249,7 @@ func (h *Host) newVolume(d fleet.Disk, p *pool, pools []fleet.Pool) (newVolume, 
 	}
 	if d.Overlay {
 		if d.Image.PoolID != d.PoolID {
-			return v, fleet.Errorf(fleet.Invalid, "The image %s is in another pool than the disk, so the disk cannot stand on it. Copy the image to the pool of the disk first.", img.Name)
+			return v, fleet.Errorf(fleet.Invalid, "The image %s is not in the disk's pool, so it cannot be the disk's backing file. Copy the image to the disk's pool first.", img.Name)
 		}
 		v.CapacityBytes, v.Backing = max(d.SizeBytes, img.CapacityBytes), path.Join(from.spec.Path, img.Name)
 		return v, nil

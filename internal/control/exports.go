@@ -275,7 +275,7 @@ func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.Export
 	}
 	end, host, err = c.readVolume(ctx, fleet.SystemActor, a, Volume{PoolID: r.Export.PoolID, Volume: r.Export.Volume, HostID: r.Export.HostID})
 	if fleet.CodeOf(err) == fleet.NotFound {
-		err = fleet.Errorf(fleet.Conflict, "The file is not there: it is not yet seen, or somebody deleted it. Try again in a moment, or export the VM anew.")
+		err = fleet.Errorf(fleet.Conflict, "The export file was not found: the host has not reported it yet, or it was deleted. Try again in a moment, or export the VM again.")
 	}
 	if err != nil {
 		return end, "", "", err

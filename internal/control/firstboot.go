@@ -189,7 +189,7 @@ func (s sealer) loadFirstBoot(ctx context.Context, q *db.Queries, id fleet.VMID)
 	var out sealedBoot
 	row, err := q.GetFirstBoot(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return out, row, fleet.Errorf(fleet.NotFound, "The VM's guest is told nothing when it first starts.")
+		return out, row, fleet.Errorf(fleet.NotFound, "The VM has no first boot configuration.")
 	}
 	if err != nil {
 		return out, row, store.Err(err)

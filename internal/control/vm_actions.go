@@ -203,7 +203,7 @@ func checkRemovableVM(vm fleet.VMView, disks bool) error {
 		return fleet.Errorf(fleet.Conflict, "%s", why)
 	}
 	if why := vm.DisksHeld(); disks && why != "" {
-		return fleet.Errorf(fleet.Conflict, "Its disks cannot be deleted now: %s", why)
+		return fleet.Errorf(fleet.Conflict, "The VM's disks cannot be deleted now: %s", why)
 	}
 	if why := vm.HeldBySnapshots(); !disks && why != "" {
 		return fleet.Errorf(fleet.Conflict, "The VM is not deleted without its disks: %s", why)

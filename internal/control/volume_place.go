@@ -112,7 +112,7 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 	}
 	work, err := unfinishedWork(ctx, q, ref.PoolID, ref.Volume+fleet.PartialSuffix, fleet.HostID(of))
 	if err == nil && work != "" {
-		err = fleet.Errorf(fleet.Conflict, "What is left of an earlier %s is being removed. Try again when its host has done that, or choose another name.", ref.Volume)
+		err = fleet.Errorf(fleet.Conflict, "The host is still removing a partial file of an earlier volume %s. Try again when that is done, or choose another name.", ref.Volume)
 	}
 	return err
 }

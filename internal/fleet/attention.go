@@ -36,8 +36,7 @@ type Causes struct {
 	at   map[string]int // row index by exact text and by text without object names
 }
 
-// Add merges the row into the row with the same cause: the same kind, severity and text, with or without the names of
-// objects.
+// Add merges the row into an existing row of the same kind and severity whose text is equal apart from object names.
 func (c *Causes) Add(row Attention) {
 	general := row.Text
 	for _, o := range row.Objects {

@@ -149,7 +149,7 @@ func ActButton(id, class string, a Act) templ.Component {
 	})
 }
 
-// act is the control of an act: a link, or a form with one button.
+// act renders an action as a link, or as a form with one button.
 func act(a Act, classes templ.CSSClasses) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -156,7 +156,7 @@ func testDetached(t *testing.T, h *host) {
 	if s := h.status(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.h.Network {
 		t.Errorf("after it was put back: %+v", s)
 	}
-	// Accepted instead: the disk is not in the spec any more, and there is no drift.
+	// Accepting the drift removes the disk from the spec, so no drift remains.
 	h.h.Change(t, vm.ID, Change{Detach: "vdb"})
 	got = h.wantDrift(vm.ID, "after another detach", "disks")
 	vm.Generation, vm.Spec.Disks = 3, take[[]fleet.Disk](t, got, "disks")

@@ -186,7 +186,7 @@ func testOverlay(t *testing.T, h *host) {
 		plain := full
 		plain.Volume, plain.VersionID = name+"-plain.qcow2", ""
 		h.refused("clone a volume that backs others and is not in the library", h.ApplyVM(h.ctx, h.order(h.vm(plain))), "disk of a VM")
-		h.refused("an overlay in another pool", h.ApplyVM(h.ctx, h.order(h.vm(over(other, 0)))), "another pool")
+		h.refused("an overlay in another pool", h.ApplyVM(h.ctx, h.order(h.vm(over(other, 0)))), "not in the disk's pool")
 		h.refused("too small an overlay", h.ApplyVM(h.ctx, h.order(h.vm(over(p, 1<<20)))), "at least")
 		h.refused("delete the base", h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})), "")
 
