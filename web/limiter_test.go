@@ -40,7 +40,7 @@ func TestSlowSearchesDelayOnlyTheirUser(t *testing.T) {
 	got := map[int]int{}
 	for _, a := range answers {
 		got[a.status]++
-		if a.status == http.StatusTooManyRequests && !strings.Contains(a.body, "pages and lists for you at the same time") ||
+		if a.status == http.StatusTooManyRequests && !strings.Contains(a.body, "pages and lists load at the same time") ||
 			a.status == http.StatusUnprocessableEntity && !strings.Contains(a.body, "This search takes too long.") {
 			t.Errorf("%d %s", a.status, a.body)
 		}

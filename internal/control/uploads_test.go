@@ -149,7 +149,7 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 	if n := s.count("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
 		t.Errorf("%d half-made files are to be removed, want those of two uploads", n)
 	}
-	s.wantRefused("the name, while that lasts", fleet.Conflict, "is being removed", func() error {
+	s.wantRefused("the name, while that lasts", fleet.Conflict, "still removing", func() error {
 		_, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "stale.raw", SizeBytes: 1, HostID: s.h1})
 		return err
 	})
@@ -240,7 +240,7 @@ func TestPartialUploadsInSharedPool(t *testing.T) {
 			return err
 		},
 	} {
-		s.wantRefused(name+" on the other host while the first is to remove it", fleet.Conflict, "is being removed", ask)
+		s.wantRefused(name+" on the other host while the first is to remove it", fleet.Conflict, "still removing", ask)
 	}
 	s.exec(`UPDATE jobs SET state = 'done', ended_at = now(), epoch = 1 WHERE kind = 'volume.delete'`)
 	if _, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "image.raw", SizeBytes: 1 << 20, HostID: s.h2}); err != nil {
