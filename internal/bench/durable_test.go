@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"quantix/db"
+	"quantix/internal/auth"
 	"quantix/internal/pglocal"
 	"quantix/internal/testkit"
 )
@@ -38,6 +40,13 @@ func startDurable() error {
 	}
 	// PostgreSQL runs as its own user and needs to enter the directory
 	if err := os.Chmod(durable.dir, 0o711); err != nil {
+		return err
+	}
+	key := filepath.Join(durable.dir, "secrets.key")
+	if _, err := auth.OpenVault(key, true); err != nil {
+		return err
+	}
+	if err := os.Setenv(secretsKeyVar, key); err != nil { // server processes inherit it
 		return err
 	}
 	durable.pg, err = pglocal.Start(ctx, pglocal.Options{Dir: durable.dir, DieWithParent: true})

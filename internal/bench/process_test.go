@@ -59,6 +59,7 @@ func startPortal(b *testing.B, r *rig, flags ...string) *portal {
 	}
 	cmd := exec.Command(self, append([]string{
 		"portal", "--config", settings, "--data-dir", dir, "--database-url", r.pool.Config().ConnString(), "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--log-format", "json",
+		"--secrets-key", os.Getenv(secretsKeyVar),
 	}, flags...)...)
 	cmd.Env = append(slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "QUANTIX_") }), commandVar+"=yes")
 	log, err := cmd.StderrPipe()

@@ -82,11 +82,15 @@ func newPortal(ctx context.Context, b fataler, database, agentURL string) *rig {
 	if err != nil {
 		b.Fatal(err)
 	}
+	vault, err := auth.OpenVault(os.Getenv(secretsKeyVar), false)
+	if err != nil {
+		b.Fatal(err)
+	}
 	hub := notify.NewHub()
 	log := slog.New(slog.DiscardHandler)
 	go hub.Listen(ctx, pool.Config().ConnConfig, log)
 	r := &rig{pool: pool, hub: hub}
-	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: agentURL, PairURL: agentURL})
+	r.control = control.New(pool, control.Options{Hub: hub, Log: log, AgentURL: agentURL, PairURL: agentURL, Vault: vault})
 	r.web = web.New(web.Options{
 		Control: r.control, Hub: hub, Sessions: auth.Sessions(pool, false), Log: log, PublicURL: "http://portal.test",
 		Version: "bench", Ready: pool.Ping,
