@@ -27,7 +27,7 @@ import (
 const (
 	serverKindVar = "QUANTIX_BENCH_PARKING"
 	databaseVar   = "QUANTIX_BENCH_DATABASE"
-	secretsKeyVar = "QUANTIX_BENCH_SECRETS_KEY" // file with the key that all portals of a run share
+	secretsKeyVar = "BENCH_SECRETS_KEY" // file with the key that all portals of a run share
 	overTLS       = "-mtls"                     // suffix of the server kinds that use mutual TLS
 )
 
