@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	parkedAgents    = 10_000
-	connectedAgents = 2_000
+	parkedAgents    = 4_000
+	connectedAgents = 1_000
 )
 
 // BenchmarkAgentConnections measures the memory that an agent over mutual TLS costs the portal's process. Each agent
@@ -149,7 +149,7 @@ func startAgent(ctx context.Context, portal string, shown wire.Credentials, agen
 	return err
 }
 
-// BenchmarkParkedAgents measures the memory of ten thousand parked claims in the portal's process. Limit: 24 KiB each
+// BenchmarkParkedAgents measures the memory of 4,000 parked claims in the portal's process. Limit: 24 KiB each
 // over plain HTTP. The reference is the same number of requests parked in a plain echo handler.
 // BenchmarkAgentConnections measures mutual TLS.
 func BenchmarkParkedAgents(b *testing.B) {

@@ -125,30 +125,35 @@ func (r *rig) addHosts(b *testing.B, n int) {
 	b.Helper()
 	flushCommits(b, r.pool, false)
 	defer flushCommits(b, r.pool, true)
-	for i := range n {
-		h := hostSession{id: fleet.NewID[fleet.HostID]()}
-		if _, err := r.pool.Exec(b.Context(), `WITH h AS (INSERT INTO hosts (id, name) VALUES ($1, $2)) INSERT INTO host_sessions (host_id) VALUES ($1)`, h.id, fmt.Sprintf("h%05d", i)); err != nil {
-			b.Fatal(err)
+	added := make([]hostSession, n)
+	atOnce(n, 8, func(i int) {
+		h := &added[i]
+		h.id = fleet.NewID[fleet.HostID]()
+		_, err := r.pool.Exec(b.Context(), `WITH h AS (INSERT INTO hosts (id, name) VALUES ($1, $2)) INSERT INTO host_sessions (host_id) VALUES ($1)`, h.id, fmt.Sprintf("h%05d", i))
+		if err == nil {
+			err = r.hello(b.Context(), h)
 		}
-		r.hello(b, &h)
-		r.hosts = append(r.hosts, h)
+		if err != nil {
+			b.Error(err)
+		}
+	})
+	if b.Failed() {
+		b.FailNow()
 	}
+	r.hosts = append(r.hosts, added...)
 }
 
 // hello opens a host's session and sends its first full report.
-func (r *rig) hello(b *testing.B, h *hostSession) {
-	b.Helper()
+func (r *rig) hello(ctx context.Context, h *hostSession) error {
 	actor := fleet.Actor{HostID: h.id, Name: "host", KeyHash: string(auth.KeyHash(stateOf(string(h.id)).PeerCertificates[0]))}
-	answer, err := r.control.Hello(b.Context(), actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
+	answer, err := r.control.Hello(ctx, actor, wire.Hello{Instance: "bench", Fingerprint: "bench"})
 	if err != nil {
-		b.Fatal(err)
+		return err
 	}
 	h.session, h.seq = answer.Session, answer.SeqBase+1
 	actor.Session = h.session
-	_, err = r.control.Report(b.Context(), actor, wire.Report{Seq: h.seq, Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	_, err = r.control.Report(ctx, actor, wire.Report{Seq: h.seq, Digest: "d", State: &wire.State{Host: fleet.HostStatus{Connected: true}}})
+	return err
 }
 
 // call sends a POST request as a host and decodes the answer, if any.

@@ -28,7 +28,7 @@ const (
 	serverKindVar = "QUANTIX_BENCH_PARKING"
 	databaseVar   = "QUANTIX_BENCH_DATABASE"
 	secretsKeyVar = "BENCH_SECRETS_KEY" // file with the key that all portals of a run share
-	overTLS       = "-mtls"                     // suffix of the server kinds that use mutual TLS
+	overTLS       = "-mtls"             // suffix of the server kinds that use mutual TLS
 )
 
 // serverProcess is a separate process whose memory is measured. Its kinds are "portal" and "echo", and over mutual TLS
