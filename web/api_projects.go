@@ -75,7 +75,7 @@ type MemberPath struct {
 type setMemberInput struct {
 	MemberPath
 	Body struct {
-		Role fleet.Role `json:"role" doc:"member or viewer"`
+		Role fleet.Role `json:"role" doc:"a project role, such as member or viewer"`
 	}
 }
 

@@ -343,7 +343,7 @@ func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]ki
 	var out []kit.Option
 	for _, u := range users {
 		isMember := slices.ContainsFunc(members, func(m identity.Member) bool { return m.UserID == u.ID })
-		if !isMember && u.Role != fleet.RoleAdmin && u.Role != fleet.RoleOperator {
+		if !isMember && !u.Role.Info().Fleet.Has(fleet.MayChangeVMs) {
 			out = append(out, kit.Option{Value: string(u.ID), Text: u.Name})
 		}
 	}

@@ -20,7 +20,7 @@ func TestProjects(t *testing.T) {
 	p.addUser("tom", fleet.RoleNone)
 	b.get(path).has(t, ">tom</option>")
 	a := b.post(path+"/members", url.Values{"user": {"tom"}, "role": {"member"}}, hx("members")...).is(t, http.StatusOK)
-	a.has(t, `href="/users/tom"`, "Make a viewer")
+	a.has(t, `href="/users/tom"`, "Change role to Viewer")
 	a.lacks(t, "<html", ">tom</option>")
 	b.post(path+"/members", url.Values{"user": {"tom"}, "role": {"owner"}}, hx("members")...).is(t, 422)
 	b.post(path+"/members", url.Values{"user": {"tom"}, "role": {""}}).is(t, http.StatusSeeOther)

@@ -66,7 +66,7 @@ var (
 	}
 	UserKeys = FilterKeys{
 		{"name", "the user's name", nil},
-		{"role", "what the user may do in all projects", []string{string(RoleAdmin), string(RoleOperator), string(RoleViewer), "none"}},
+		{"role", "what the user may do in all projects", append(RoleNames(FleetRoles()), "none")},
 	}
 	TokenKeys = FilterKeys{
 		{"name", "what it is for", nil},

@@ -18,3 +18,6 @@ const (
 	MaySeeTasks    Permission = "see tasks" // package control limits the list to tasks that the user may see
 	MayManage      Permission = "manage users, projects and join tokens"
 )
+
+// Permissions are all permissions that roles grant.
+var Permissions = []Permission{MaySeeVMs, MayUseVMs, MayChangeVMs, MaySeeInfra, MaySeeStorage, MayChangeInfra, MaySeeTasks, MayManage}

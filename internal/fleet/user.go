@@ -2,18 +2,6 @@ package fleet
 
 import "time"
 
-// Role is a set of permissions. Admin, operator and viewer apply to all projects; member and viewer also exist per
-// project.
-type Role string
-
-const (
-	RoleAdmin    Role = "admin"    // all permissions
-	RoleOperator Role = "operator" // all but users, join tokens and projects
-	RoleViewer   Role = "viewer"   // read only
-	RoleMember   Role = "member"   // in one project: creates and operates VMs
-	RoleNone     Role = ""         // only roles in projects
-)
-
 // User is a person with an account.
 type User struct {
 	ID         UserID             `json:"id"`

@@ -55,38 +55,21 @@ func May(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
 }
 
 func may(a fleet.Actor, r Permission, project fleet.ProjectID) bool {
-	switch a.Role {
-	case fleet.RoleAdmin:
+	if a.Role.Info().Fleet.Has(r) {
 		return true
-	case fleet.RoleOperator:
-		return r != Manage
-	case fleet.RoleViewer:
-		if r == VMSee || r == InfraSee || r == StorageSee || r == TasksSee {
-			return true
-		}
 	}
 	if project != "" {
-		return inProject(a.Projects[project], r)
+		return a.Projects[project].Info().Project.Has(r)
 	}
 	for _, role := range a.Projects {
-		if inProject(role, r) {
+		if role.Info().Project.Has(r) {
 			return true
 		}
-	}
-	return false
-}
-
-func inProject(role fleet.Role, r Permission) bool {
-	switch role {
-	case fleet.RoleMember:
-		return r == VMSee || r == VMUse || r == VMChange || r == StorageSee || r == TasksSee
-	case fleet.RoleViewer:
-		return r == VMSee || r == StorageSee || r == TasksSee
 	}
 	return false
 }
 
 // AllProjects reports whether the actor sees VMs of every project.
 func AllProjects(a fleet.Actor) bool {
-	return a.System || a.Role == fleet.RoleAdmin || a.Role == fleet.RoleOperator || a.Role == fleet.RoleViewer
+	return a.System || a.Role.Info().Fleet.Has(VMSee)
 }

@@ -21,16 +21,19 @@ type MemberForm struct {
 
 // memberActs are the actions on a member's role.
 func (p ProjectPage) memberActs(m MemberRow) []kit.Act {
-	become := func(role, icon, word string) kit.Act {
+	change := func(role fleet.Role, icon, word string) kit.Act {
 		return kit.Act{
 			Icon: icon, Word: word, Post: p.path("members"), Into: "#members",
-			Send: []kit.Sent{{Name: "user", Value: string(m.UserID)}, {Name: "role", Value: role}},
+			Send: []kit.Sent{{Name: "user", Value: string(m.UserID)}, {Name: "role", Value: string(role)}},
 		}
 	}
-	other, out := become("viewer", "eye", "Make a viewer"), become("", "trash-2", "Remove from the project")
-	if m.Role == fleet.RoleViewer {
-		other = become("member", "user", "Make a member")
+	var acts []kit.Act
+	for _, r := range fleet.ProjectRoles() {
+		if r.Role != m.Role {
+			acts = append(acts, change(r.Role, "user", "Change role to "+r.Label))
+		}
 	}
-	out.Danger = true
-	return []kit.Act{other, out}
+	remove := change(fleet.RoleNone, "trash-2", "Remove from the project")
+	remove.Danger = true
+	return append(acts, remove)
 }

@@ -5,34 +5,30 @@ import (
 	"quantix/views/kit"
 )
 
-// roleIn is the actor's role in a project: the project's own role, or a role over all projects.
+// roleIn is the label of the actor's role in a project: the fleet-wide role if the actor has one, else the project role.
 func roleIn(a fleet.Actor, project fleet.ProjectID) string {
 	if a.Role != fleet.RoleNone {
-		return roleWord(a.Role)
+		return a.Role.Info().Label
 	}
-	return roleWord(a.Projects[project])
+	return a.Projects[project].Info().Label
 }
 
-// roleWord is the label of a role.
-func roleWord(r fleet.Role) string {
-	switch r {
-	case fleet.RoleAdmin:
-		return "Administrator"
-	case fleet.RoleOperator:
-		return "Operator"
-	case fleet.RoleViewer:
-		return "Viewer"
-	case fleet.RoleMember:
-		return "Member"
+func projectRoleOptions() []kit.Option {
+	var out []kit.Option
+	for _, r := range fleet.ProjectRoles() {
+		out = append(out, kit.Option{Value: string(r.Role), Text: r.Label + ": " + r.Project.Summary})
 	}
-	return "Project roles only"
+	return out
 }
 
-var memberRoles = []kit.Option{{Value: "member", Text: "Member: creates and runs VMs"}, {Value: "viewer", Text: "Viewer: sees them"}}
-
-var globalRoles = []kit.Option{
-	{Value: "", Text: "None: project roles only"},
-	{Value: "viewer", Text: "Viewer: sees everything"},
-	{Value: "operator", Text: "Operator: everything but users, projects and join tokens"},
-	{Value: "admin", Text: "Administrator: everything"},
+func fleetRoleOptions() []kit.Option {
+	var out []kit.Option
+	for _, r := range fleet.FleetRoles() {
+		text := r.Label + ": " + r.Fleet.Summary
+		if r.Role == fleet.RoleNone {
+			text = "None: " + r.Fleet.Summary
+		}
+		out = append(out, kit.Option{Value: string(r.Role), Text: text})
+	}
+	return out
 }

@@ -13,7 +13,7 @@ import (
 type Member struct {
 	UserID fleet.UserID `json:"userId"`
 	Name   string       `json:"name"`
-	Role   fleet.Role   `json:"role"` // member or viewer
+	Role   fleet.Role   `json:"role"` // one of fleet.ProjectRoles
 }
 
 // ListMembers returns a project's members by name. Users with a global role are not included.
@@ -35,15 +35,15 @@ func (p *Identity) ListMembers(ctx context.Context, a fleet.Actor, project fleet
 	return members, nil
 }
 
-// SetMember sets a user's role in a project: member or viewer. The empty role removes the user.
+// SetMember sets a user's role in a project to one of fleet.ProjectRoles. The empty role removes the user.
 func (p *Identity) SetMember(ctx context.Context, a fleet.Actor, project fleet.ProjectID, user fleet.UserID, role fleet.Role) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return err
 	}
-	if role != fleet.RoleMember && role != fleet.RoleViewer && role != fleet.RoleNone {
-		var checks fleet.Checks
-		checks.Add("role", `A member's role is "member" or "viewer", or empty to remove the member.`)
-		return checks.Err()
+	var checks fleet.Checks
+	fleet.CheckRole(&checks, role, fleet.ProjectRoles())
+	if err := checks.Err(); err != nil {
+		return err
 	}
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		names, err := q.ProjectAndUser(ctx, db.ProjectAndUserParams{ProjectID: project, UserID: user})

@@ -14,18 +14,14 @@ import (
 // UserInput is an administrator's input for a user.
 type UserInput struct {
 	Name     string     `json:"name"`
-	Role     fleet.Role `json:"role"` // admin, operator, viewer, or empty for roles in projects only
+	Role     fleet.Role `json:"role"` // one of fleet.FleetRoles; empty: project roles only
 	Disabled bool       `json:"disabled"`
 }
 
 func (in UserInput) check() error {
 	var c fleet.Checks
 	fleet.CheckUserName(&c, "name", in.Name)
-	switch in.Role {
-	case fleet.RoleAdmin, fleet.RoleOperator, fleet.RoleViewer, fleet.RoleNone:
-	default:
-		c.Add("role", `A role is "admin", "operator", "viewer" or empty.`)
-	}
+	fleet.CheckRole(&c, in.Role, fleet.FleetRoles())
 	return c.Err()
 }
 
