@@ -20,11 +20,13 @@ var (
 	adrTitle  = regexp.MustCompile(`\A# (\d+)\. (.+)\n`)
 	adrSlug   = regexp.MustCompile(`[^a-z0-9]+`)
 	adrNumber = regexp.MustCompile(`\bADR (\d+)`)
+	adrStatus = regexp.MustCompile(`\A.+\n\nStatus: (.+)\.\n\n## Context\n`)
+	adrRemark = regexp.MustCompile(` \([^)]*\)|ADR `)
 	mdLink    = regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
 )
 
-// TestDecisionRecordsHaveStandardForm checks title, file name, sections and size of each decision record, and its row
-// in the index.
+// TestDecisionRecordsHaveStandardForm checks title, file name, status, sections and size of each decision record, and
+// that its row in the index shows its status, without the remarks in parentheses.
 func TestDecisionRecordsHaveStandardForm(t *testing.T) {
 	t.Parallel()
 	index := read(t, filepath.Join(adrDir, "README.md"))
@@ -44,8 +46,14 @@ func TestDecisionRecordsHaveStandardForm(t *testing.T) {
 		if want := fmt.Sprintf("%04d-%s.md", number, slug); file != want {
 			t.Errorf("%s does not match its title: rename it to %s", file, want)
 		}
-		if row := fmt.Sprintf("| %s | [%s](%s) |", title[1], title[2], file); strings.Count(index, row) != 1 {
-			t.Errorf("the index has no row, or several, that begin with %s", row)
+		status := adrStatus.FindStringSubmatch(text)
+		if status == nil {
+			t.Errorf("%s has no line such as \"Status: accepted.\" between its title and its first section", file)
+			continue
+		}
+		row := fmt.Sprintf("| %s | [%s](%s) | %s |\n", title[1], title[2], file, adrRemark.ReplaceAllString(status[1], ""))
+		if strings.Count(index, row) != 1 {
+			t.Errorf("the index has no row, or several: %s", row)
 		}
 		_, body, _ := strings.Cut(text, "\n## Context\n")
 		_, decision, ok := strings.Cut(body, "\n## Decision\n")
