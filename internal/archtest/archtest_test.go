@@ -14,9 +14,9 @@ import (
 
 const module = "quantix/"
 
-// allowedImports lists the packages of this module that each package may import directly, tests aside. "*" allows
-// all. A key
-// ending in "/" covers everything below it without its own row; a value ending in "/" allows everything below it.
+// allowedImports lists the packages of this module that each package may import directly, tests aside. "*" allows all.
+// A key ending in "/" covers the packages below it that have no row of their own. A value ending in "/" allows all
+// packages below it.
 var allowedImports = map[string][]string{
 	"main":           {"internal/cli"},
 	"internal/cli":   {"*"},
@@ -66,7 +66,7 @@ var allowedImports = map[string][]string{
 	"internal/firstboot":           {"internal/fleet"},
 	"internal/control":             {"db", "internal/auth", "internal/firstboot", "internal/relay", "internal/policy", "internal/placement", "internal/notify", "internal/wire", "internal/fleet"},
 
-	// The rooms of control, each with those below it.
+	// Subpackages of control import only those below them.
 	"internal/control/store":    {"db", "internal/policy", "internal/notify", "internal/fleet"},
 	"internal/control/assign":   {"internal/control/store", "db", "internal/policy", "internal/wire", "internal/fleet"},
 	"internal/control/query":    {"internal/control/store", "db", "internal/policy", "internal/fleet"},
@@ -132,7 +132,7 @@ func TestImportsFollowLayers(t *testing.T) {
 		}
 		rule, ok := ruleOf(name)
 		if !ok {
-			t.Errorf("%s has no line in the table of imports: decide where it stands", name)
+			t.Errorf("%s has no row in allowedImports: add one with the packages that it may import", name)
 			continue
 		}
 		for _, imported := range p.Imports {
@@ -152,7 +152,7 @@ func checkImport(t *testing.T, name string, rule []string, imported string) {
 	}
 	for library, homes := range restricted {
 		if (imported == library || strings.HasPrefix(imported, library+"/")) && !within(homes, name) {
-			t.Errorf("%s imports %s, whose home is %s", name, imported, strings.Join(homes, ", "))
+			t.Errorf("%s imports %s, which only %s may import", name, imported, strings.Join(homes, ", "))
 		}
 	}
 }
@@ -201,8 +201,8 @@ func packages(t *testing.T) []goListPackage {
 	}
 }
 
-// openAllDirs opens each package directory. go test caches a result while the files opened by the test itself are
-// unchanged; it does not know what go list read.
+// openAllDirs opens each package directory. go test caches a result while the files that the test itself opens are
+// unchanged, and go list reads the packages in another process.
 func openAllDirs(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {

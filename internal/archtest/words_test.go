@@ -50,7 +50,8 @@ var banned = map[string]*regexp.Regexp{
 	"that it is": regexp.MustCompile(`(?i)\bthat (?:it|they) (?:has|have|is|are|had)\b`),
 }
 
-// TestBannedWords fails when a word of the glossary's "Not" column occurs more often than its budget in testdata/words.txt, which may only fall.
+// TestBannedWords fails when a word of the glossary's "Not" column occurs more often than its budget in
+// testdata/words.txt. Budgets may only be lowered.
 func TestBannedWords(t *testing.T) {
 	t.Parallel()
 	counts := map[string]int{}

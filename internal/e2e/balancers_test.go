@@ -24,8 +24,8 @@ const balancerChapter = "static/docs/several-portals.md"
 type balancer struct {
 	name    string
 	command func(file string) []string
-	// places returns pairs of texts in the manual's configuration and their replacements on this machine: addresses and
-	// files.
+	// places returns pairs: a text in the manual's configuration, such as an address or a file, and its replacement on
+	// this machine.
 	places func(dir, pages, agents string) []string
 }
 
@@ -43,7 +43,7 @@ var haproxy = balancer{
 // nginxLog names an access log. It lists the portals tried for each request; the last one answered.
 const nginxLog = "nginx.access"
 
-// nginx runs as a single process, so that killing it ends all of it.
+// nginx runs as a single process, so killing that process ends nginx.
 var nginx = balancer{
 	name: "nginx",
 	command: func(file string) []string {

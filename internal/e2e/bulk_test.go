@@ -33,7 +33,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 	order := map[string]any{"action": "start", "ids": ids}
 	task := ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1/vms/actions", order, "Idempotency-Key", "the same key")
 	if task.State.Ended() || task.Steps == nil || *task.Steps != (fleet.Steps{Queued: len(ids)}) {
-		t.Fatalf("the answer is %+v %+v", task, task.Steps)
+		t.Fatalf("the bulk task is %+v with the steps %+v", task, task.Steps)
 	}
 	select {
 	case <-held:
@@ -76,7 +76,7 @@ func TestBulkStartSurvivesPortalKills(t *testing.T) {
 		return task.State.Ended(), fmt.Sprintf("%+v", *task.Steps)
 	})
 	if task.State != fleet.JobDone || *task.Steps != (fleet.Steps{Done: len(ids)}) {
-		t.Errorf("it is %s: %+v", task.State, *task.Steps)
+		t.Errorf("the bulk task is %s: %+v", task.State, *task.Steps)
 	}
 	parts := pages[fleet.Task](t, a, "/api/v1/tasks?sort=created&filter=parent:"+string(task.ID))
 	var about []fleet.VMID

@@ -41,7 +41,7 @@ func TestReadyLineHasStableKeys(t *testing.T) {
 				}
 			}
 			if s.User != "admin" || s.Password == "" || s.APIToken == "" || !strings.HasPrefix(s.URL, "http://127.0.0.1:") {
-				t.Errorf("the line is not what is needed to begin: %s", s.line)
+				t.Errorf("the ready line has a wrong user or URL, or no password or API token: %s", s.line)
 			}
 			if want := map[string]int{"demo": 3, "lab": 2}[shared.name]; len(s.Hosts) != want {
 				t.Fatalf("%d hosts, want %d", len(s.Hosts), want)
@@ -110,7 +110,7 @@ func TestInterruptedLabLeavesNothing(t *testing.T) {
 		t.Errorf("the lab ended with %v after Ctrl-C:\n%s", err, tail(p.log, 20))
 	}
 	if err := leftovers(temp); err != nil {
-		t.Errorf("left behind: %v", err)
+		t.Errorf("the interrupted lab left %v", err)
 	}
 	for _, b := range used {
 		if b.left() {
@@ -119,7 +119,7 @@ func TestInterruptedLabLeavesNothing(t *testing.T) {
 	}
 	entries, err := os.ReadDir(temp)
 	if err != nil || len(entries) > 0 {
-		t.Errorf("left in the temporary folder: %v (%v)", entries, err)
+		t.Errorf("the interrupted lab left in the temporary folder: %v (%v)", entries, err)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestAgentKilledMidJob(t *testing.T) {
 			return
 		}
 		if try == 4 {
-			t.Fatalf("the agent was quicker than the test %d times: %+v", try, job)
+			t.Fatalf("the agent finished the job before it was killed, %d times: %+v", try, job)
 		}
 	}
 }

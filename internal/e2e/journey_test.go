@@ -224,7 +224,7 @@ const drawnPixels = `(() => {
   return d.length - Math.max(...n.values());
 })()`
 
-// cursor is a number of pixels above those of a blinking cursor, and below those of a line.
+// cursor is a pixel count: more than a blinking cursor, less than a line of text.
 const cursor = 150
 
 // booted waits for the guest agent. A key typed earlier may arrive while the guest's kernel takes over the emulated

@@ -64,6 +64,6 @@ func (a api) phases(t *testing.T, vm fleet.VMView) []fleet.Phase {
 			return seen
 		}
 	}
-	t.Fatalf("it does not run: %v", seen)
+	t.Fatalf("the VM does not run: %v", seen)
 	return nil
 }

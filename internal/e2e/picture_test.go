@@ -68,7 +68,7 @@ func (p *tab) withMenu(sel, text, shows string) {
 	}
 }
 
-// withTree does the same for the inventory, which is a drawer on a phone. shows is a text in it.
+// withTree opens the inventory, a drawer on a phone, for each screenshot of the shot. shows is a text in it.
 func (p *tab) withTree(shows string) {
 	p.menu = func() {
 		p.Helper()

@@ -69,7 +69,7 @@ func newSite(t *testing.T, through balancer) *site {
 			fmt.Sprintf("192.0.2.1%d:8444", i+1), host+":"+hosts)
 		p := &portal{t: t, dir: filepath.Join(dir, fmt.Sprint("portal", i+1)), url: "http://" + listen, args: []string{
 			"portal", "--listen", listen, "--public-url", s.url, "--trusted-proxies", "127.0.0.0/8",
-			// With all addresses, only --pair-url makes hosts dial this portal.
+			// The agent listener accepts all addresses, so only --pair-url makes hosts dial this portal.
 			"--agent-listen", "0.0.0.0:" + hosts, "--agent-url", s.agentURL, "--pair-url", "https://" + host + ":" + hosts,
 			"--database-url", database,
 		}}

@@ -63,9 +63,9 @@ func TestScreenshots(t *testing.T) {
 		return
 	}
 	t.Run("empty fleet", emptyFleet)
-	t.Run("trouble", troubledVM)
-	t.Run("two places", splitVM)
-	t.Run("refused", refusedDialog)
+	t.Run("VM with faults", troubledVM)
+	t.Run("VM on two hosts", splitVM)
+	t.Run("refused dialog", refusedDialog)
 }
 
 // tierShots returns the shots of the current tier. The gate takes only the first shot of each page and tab.

@@ -31,8 +31,8 @@ func (s *storm) probe(over <-chan struct{}, look func()) {
 	}
 }
 
-// currentPhases are the phases that claim to describe the present. runningPhases are those that a dead VM must not
-// show.
+// currentPhases are the phases that may be shown only from a fresh report. runningPhases are the phases that a dead VM
+// must not have.
 var (
 	currentPhases = []string{"running", "needsRestart", "stopped", "paused", "starting", "stopping", "missing", "crashed", "Running", "Needs restart", "Stopped", "Paused", "Starting", "Stopping", "Missing", "Crashed"}
 	runningPhases = []string{"running", "needsRestart", "paused", "Running", "Needs restart", "Paused"}
@@ -54,8 +54,8 @@ type observation struct {
 // did not answer.
 type readTimes map[*stormHost]time.Time
 
-// judge fails the test if the observation was wrong. The state was read no later than after, and no earlier than
-// before.
+// judge fails the test if the observed phase was wrong. before and after are the read times that the portal reported
+// before and after the observation: the observed state was read in between.
 func (s *storm) judge(v observation, before, after readTimes) {
 	n, _ := s.judged.LoadOrStore(v.where+" "+v.phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)
@@ -72,7 +72,7 @@ func (s *storm) judge(v observation, before, after readTimes) {
 	}
 }
 
-// judgeHost fails the test if the host must not be in this phase with a state read at that time.
+// judgeHost fails the test if the portal must not show the phase for a host whose state was read at that time.
 func (s *storm) judgeHost(h *stormHost, phase string, read, asked time.Time) {
 	n, _ := s.judged.LoadOrStore(ofHost+" "+phase, new(atomic.Int64))
 	n.(*atomic.Int64).Add(1)

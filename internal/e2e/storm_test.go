@@ -28,7 +28,7 @@ const (
 	stormFaults = 200                           // total number of faults
 )
 
-// Places that show a VM or its host.
+// API and pages that show a VM or its host.
 const (
 	inAPI  = "API"
 	onPage = "page"
@@ -64,8 +64,8 @@ type storm struct {
 	judged sync.Map // place and phase -> *atomic.Int64: how often shown
 	wrong  atomic.Int64
 
-	// exclusive is closed when the exclusive faults have ended. While they last, nothing else may make pages
-	// unavailable, because their last seconds are what is checked.
+	// exclusive is closed when the exclusive faults have ended. Until then no other fault may make
+	// pages unavailable, because the probes check the last seconds of these faults.
 	exclusive chan struct{}
 }
 

@@ -120,10 +120,10 @@ func TestImagesAndVMsMoveBetweenHosts(t *testing.T) {
 		s.waitPhase(t, guestLimit, vm.ID, fleet.PhaseStopped)
 		now := s.vm(t, vm.ID)
 		if now.HostID != s.hosts[to].ID || sum(to, now.Spec.Disks[0].Volume) != want || now.Attention {
-			t.Fatalf("it is on %s with %+v, %+v", now.HostName, now.Spec.Disks, now.Status)
+			t.Fatalf("the VM is on %s with %+v, %+v", now.HostName, now.Spec.Disks, now.Status)
 		}
 		if out := virsh(t, s.Hosts[1-to], "list", "--all", "--name"); strings.Contains(out, "goer") {
-			t.Errorf("its old host still has it: %s", out)
+			t.Errorf("the old host still has the VM: %s", out)
 		}
 		eventually(t, stepLimit, "the old disk's end", func() (bool, string) {
 			_, err := os.Stat(at(1-to, before.Volume))

@@ -48,10 +48,10 @@ func TestUploadsResumeAfterInterruptions(t *testing.T) { //nolint:tparallel
 		got, err := r.api().send(t.Context(), http.MethodGet, "/api/v1/pools/"+string(u.pool), nil)
 		return err == nil && strings.Contains(string(got.body), `"state":"active"`), string(got.body)
 	})
-	t.Run("cut fifty times", u.resumeAfterFiftyCuts)
-	t.Run("wrong checksum", u.wrongChecksum)
-	t.Run("other users", u.otherUsers)
-	t.Run("browser", u.browserUpload)
+	t.Run("resumed after fifty cuts", u.resumeAfterFiftyCuts)
+	t.Run("wrong checksum refused", u.wrongChecksum)
+	t.Run("other users refused", u.otherUsers)
+	t.Run("browser resumes after cut and reload", u.browserUpload)
 }
 
 // tus sends one request of the tus protocol through via with a token. An offset of 0 or more makes the body an upload
@@ -99,7 +99,7 @@ func (u *uploadRig) offset(t *testing.T, at string) int64 {
 	t.Helper()
 	res, err := u.tus(t, u.url, u.token, http.MethodHead, at, -1, nil)
 	if err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("ask for the offset: %v %v", res, err)
+		t.Fatalf("read the offset: %v %v", res, err)
 	}
 	n, err := strconv.ParseInt(res.Header.Get("Upload-Offset"), 10, 64)
 	if err != nil {
@@ -151,7 +151,7 @@ func (u *uploadRig) resumeAfterFiftyCuts(t *testing.T) {
 		_, _ = u.tus(t, u.link.url, u.token, http.MethodPatch, at, done, bytes.NewReader(text[done:])) // usually cut
 		now := u.offset(t, at)
 		if now < done {
-			t.Fatalf("the host had %d, and has %d now", done, now)
+			t.Fatalf("the host had %d bytes, and has %d now", done, now)
 		}
 		done = now
 		if tries > 200 {
@@ -182,7 +182,7 @@ func (u *uploadRig) wrongChecksum(t *testing.T) {
 		t.Errorf("the last chunk of a file with a wrong checksum is answered by %v %v", res, err)
 	}
 	if files := u.files(t); strings.Contains(files, "wrong.raw") {
-		t.Errorf("it left %s", files)
+		t.Errorf("the refused upload left %s", files)
 	}
 }
 

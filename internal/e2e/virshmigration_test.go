@@ -66,13 +66,13 @@ func TestVirshMigrationFollowed(t *testing.T) {
 	p.sameDocument()
 	for _, h := range s.Hosts {
 		if state := virsh(t, h, "domstate", name); state != "shut off" {
-			t.Errorf("on %s it is %s", h.Name, state)
+			t.Errorf("on %s the guest is %s", h.Name, state)
 		}
 	}
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "start"})
 	a.waitPhase(t, guestLimit, vm.ID, fleet.PhaseRunning)
 	if names := virsh(t, s.Hosts[0], "list", "--name"); !strings.Contains(names, name) {
-		t.Errorf("it was not started on its host, which runs %s", names)
+		t.Errorf("the VM was not started on its host, which runs %s", names)
 	}
 	virsh(t, s.Hosts[1], "undefine", name)
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodDelete, "/api/v1"+page+"?disks=true&confirm="+name, nil)

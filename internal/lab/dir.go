@@ -24,7 +24,7 @@ func (o Options) check() error {
 	case len(o.Dir) > 80:
 		return fmt.Errorf("the directory %q is longer than 80 bytes, too long for Unix sockets below it: choose a shorter one", o.Dir)
 	case strings.ContainsAny(o.Dir, " ?#&\n\""):
-		return fmt.Errorf("the directory %q holds a character that libvirt URIs cannot: choose another", o.Dir)
+		return fmt.Errorf("the directory %q contains a character that libvirt URIs do not allow: choose another directory", o.Dir)
 	case !validName.MatchString(o.Name):
 		return fmt.Errorf("%q is no host name: use lower-case letters, digits, dots and hyphens", o.Name)
 	}

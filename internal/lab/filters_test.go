@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A guest that ends together with its libvirtd leaves its network filter's chains. The next guest whose NIC gets the
-// same name would lose its packets there. Stop must keep the chains of existing NICs.
+// A guest that ends together with its libvirtd leaves the chains of its network filter. They would drop the packets of
+// the next guest whose NIC gets the same name. Stop must keep the chains of existing NICs.
 func TestStopSweepsFiltersOfMissingNICs(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "filtered")

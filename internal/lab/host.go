@@ -122,7 +122,7 @@ func (h *Host) startSupervisor(ctx context.Context) (err error) {
 	err = cmd.Start()
 	input.Close()
 	if err != nil {
-		return fmt.Errorf("make namespaces: %w", err)
+		return fmt.Errorf("create namespaces: %w", err)
 	}
 	h.supervisor, h.hold = cmd, hold
 	go func() {

@@ -96,7 +96,7 @@ func takeSlot(ctx context.Context, first int, dir string, log *slog.Logger) (*sl
 		}
 		s.file.Close()
 	}
-	return nil, fmt.Errorf("all %d places for lab hosts on this machine are taken: stop some", slots)
+	return nil, fmt.Errorf("%d lab hosts run on this machine, the most that are possible: stop some of them", slots)
 }
 
 // taken reports whether another host or another network of the machine uses the slot's number.

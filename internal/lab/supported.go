@@ -32,7 +32,7 @@ func Supported() error {
 		return fmt.Errorf("lab hosts need %s, not found here: run `quantix doctor --install lab`", strings.Join(missing, ", "))
 	}
 	if err := run("unshare", "--mount", "--uts", "--pid", "--fork", "true"); err != nil {
-		return fmt.Errorf("this machine lets root make no namespaces (a container without CAP_SYS_ADMIN?): %w", err)
+		return fmt.Errorf("root cannot create namespaces on this machine (a container without CAP_SYS_ADMIN?): %w", err)
 	}
 	return nil
 }

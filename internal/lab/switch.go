@@ -44,7 +44,7 @@ func NewSwitch(ctx context.Context) (*Switch, error) {
 		}
 		return s, ctx.Err()
 	}
-	return nil, fmt.Errorf("all %d places for switches of lab hosts are taken: stop some", slots)
+	return nil, fmt.Errorf("%d switches of lab hosts exist on this machine, the most that are possible: stop some of the labs", slots)
 }
 
 func (s *Switch) create() error {

@@ -12,10 +12,10 @@ import (
 func enoughFiles(want int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		return fmt.Errorf("ask how many files may be open: %w", err)
+		return fmt.Errorf("read the limit of open files: %w", err)
 	}
 	if limit.Max < uint64(want) {
-		return fmt.Errorf("this load holds about %d connections, and this program may open %d files: raise the limit (ulimit -Hn %d, as root), of the portal too (LimitNOFILE)", want, limit.Max, want)
+		return fmt.Errorf("this load run needs about %d connections, but this program may open only %d files: raise its limit (ulimit -Hn %d, as root) and the portal's (LimitNOFILE)", want, limit.Max, want)
 	}
 	return nil
 }

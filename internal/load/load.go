@@ -92,10 +92,10 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 	o.Pause = cmp.Or(o.Pause, time.Second)
 	switch {
 	case o.Hosts < 1 && len(o.Joined) == 0:
-		return out, errors.New("a load needs at least one host")
+		return out, errors.New("a load run needs at least one host")
 	// the negation also refuses NaN
 	case min(o.VMs, o.Pools, o.Tabs, o.People) < 0 || !(o.Change >= 0) || min(o.Pause, o.For) < 0:
-		return out, errors.New("a load's numbers and times are no less than 0")
+		return out, errors.New("a load run takes no negative numbers or durations")
 	}
 	if err := enoughFiles(2*max(o.Hosts, len(o.Joined)) + 2*o.Tabs + 2*o.People + 200); err != nil {
 		return out, err
@@ -124,10 +124,10 @@ func Run(ctx context.Context, o Options) (out Figures, err error) {
 func (r *run) checkPortal(ctx context.Context) error {
 	me, err := r.api.Me(ctx)
 	if err != nil {
-		return fmt.Errorf("ask the portal at %s who the token's owner is: %w", r.o.Portal, err)
+		return fmt.Errorf("read the API token's user from the portal at %s: %w", r.o.Portal, err)
 	}
 	if me.Role != fleet.RoleAdmin {
-		return fmt.Errorf("the token is %s's, who is no administrator: hosts and users cannot be made with it", me.Name)
+		return fmt.Errorf("the API token belongs to %s, who is no administrator: use an administrator's token, which may create hosts and users", me.Name)
 	}
 	if r.o.AllowUsed || len(r.o.Joined) > 0 {
 		return nil
@@ -137,7 +137,7 @@ func (r *run) checkPortal(ctx context.Context) error {
 		return err
 	}
 	if len(hosts.Items) > 0 {
-		return fmt.Errorf("this portal has hosts already (%s): a load would be in the way of those who work with it. Take an empty one, or say --into-used-portal", hosts.Items[0].Name)
+		return fmt.Errorf("this portal already has hosts (%s), and a load run would disturb its users: use an empty portal, or --into-used-portal", hosts.Items[0].Name)
 	}
 	return nil
 }

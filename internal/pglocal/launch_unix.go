@@ -76,7 +76,7 @@ func (c *cluster) launchOnce(ctx context.Context) (*postmaster, error) {
 		}
 		stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopLimit)
 		defer cancel()
-		return nil, errors.Join(fmt.Errorf("%w; it said: %s (see also %s)", err, lastLines(string(text), 5),
+		return nil, errors.Join(fmt.Errorf("%w; its output: %s (see also %s)", err, lastLines(string(text), 5),
 			filepath.Join(c.data, "log")), s.stop(stopCtx))
 	}
 	c.Log.Info("started the private PostgreSQL", "dir", c.data, "pid", s.pid)

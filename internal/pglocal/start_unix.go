@@ -27,7 +27,7 @@ type cluster struct {
 
 func newCluster(o Options) (*cluster, error) {
 	if o.Dir == "" {
-		return nil, errors.New("no data directory was named")
+		return nil, errors.New("the private PostgreSQL needs a data directory")
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

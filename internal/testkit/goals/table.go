@@ -27,7 +27,7 @@ func Read(from io.Reader) (rows []Row, err error) {
 			return nil, fmt.Errorf("read the rows: %w", err)
 		}
 		if !slices.ContainsFunc(all, func(g Goal) bool { return g.path == r.Path }) {
-			return nil, fmt.Errorf("nobody set the goal %q", r.Path)
+			return nil, fmt.Errorf("there is no goal %q", r.Path)
 		}
 		rows = append(rows, r)
 	}

@@ -36,7 +36,7 @@ func compare(file string, got []byte, write bool) error {
 			return err
 		}
 		if lost := removals("", old, now); len(lost) > 0 {
-			return fmt.Errorf("%s: names that others read stay, and so do their types:\n\t%s", file, strings.Join(lost, "\n\t"))
+			return fmt.Errorf("%s: other programs read these names, so they cannot be removed or change their types:\n\t%s", file, strings.Join(lost, "\n\t"))
 		}
 	}
 	if write {

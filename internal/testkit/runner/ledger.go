@@ -20,7 +20,7 @@ func ledgerLine(at time.Time, revision, part string, o outcome) string {
 	return fmt.Sprintf("| %s | %s | %s | `%s` | %s |\n", at.Format(time.DateOnly), revision, part, o.name, reason)
 }
 
-// enter appends the rows to the ledger.
+// appendLedger appends the rows to the ledger.
 func appendLedger(path string, rows []string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {

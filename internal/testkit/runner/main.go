@@ -53,7 +53,7 @@ type runner struct {
 
 func (r *runner) main(ctx context.Context, args []string, changed string) error {
 	if len(args) == 0 {
-		return errors.New("say what to run: gate, ordeal, or list")
+		return errors.New("name what to run: gate, ordeal or list")
 	}
 	switch args[0] {
 	case "gate":
@@ -71,7 +71,7 @@ func (r *runner) main(ctx context.Context, args []string, changed string) error 
 		}
 		return r.ordeal(ctx, parts)
 	}
-	return fmt.Errorf("%q is nothing to run: say gate, ordeal, or list", args[0])
+	return fmt.Errorf("unknown command %q: use gate, ordeal or list", args[0])
 }
 
 // chosen returns the named parts of the ordeal, or those touched by the changes since a revision; all parts without

@@ -67,14 +67,14 @@ func divide(all []shard, tests map[string][]string) ([]part, error) {
 		for _, name := range names {
 			i := slices.IndexFunc(all, func(s shard) bool { return s.pkg == pkg && regexp.MustCompile(s.tests).MatchString(name) })
 			if i < 0 {
-				return nil, fmt.Errorf("no shard takes %s of %s: give it one in shards.go", name, pkg)
+				return nil, fmt.Errorf("no shard includes %s of %s: add it to a shard in shards.go", name, pkg)
 			}
 			parts[i].names = append(parts[i].names, name)
 		}
 	}
 	for i, p := range parts {
 		if len(p.names) == 0 {
-			return nil, fmt.Errorf("the shard %s has no tests: mend or remove it in shards.go", p.name)
+			return nil, fmt.Errorf("the shard %s has no tests: change or remove it in shards.go", p.name)
 		}
 		slices.Sort(parts[i].names)
 	}

@@ -25,6 +25,6 @@ var Seed = sync.OnceValue(func() int {
 // points. The test's log names the seed, to repeat a failure.
 func Offset(t testing.TB, every int) int {
 	t.Helper()
-	t.Logf("places %d, %d, … of every %d: repeat with %s=%d", Seed()%every, Seed()%every+every, every, SeedVariable, Seed())
+	t.Logf("interruption points %d, %d, … of every %d: repeat with %s=%d", Seed()%every, Seed()%every+every, every, SeedVariable, Seed())
 	return Seed() % every
 }
