@@ -31,9 +31,9 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestLinksOfReadmeAndGuidesLead checks that relative links lead to files, and that README links to every chapter of
+// TestReadmeAndGuideLinksAreValid checks that relative links lead to files, and that README links to every chapter of
 // the manual and every guide.
-func TestLinksOfReadmeAndGuidesLead(t *testing.T) {
+func TestReadmeAndGuideLinksAreValid(t *testing.T) {
 	t.Parallel()
 	guides := glob(t, filepath.Join(repositoryRoot, "internal/adr/guide/*.md"))
 	linked := map[string]bool{}

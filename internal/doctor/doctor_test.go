@@ -116,7 +116,7 @@ func TestInspectListsMissing(t *testing.T) {
 	}
 }
 
-func TestReadyWithAllRequirements(t *testing.T) {
+func TestMachineWithAllRequirementsIsReady(t *testing.T) {
 	t.Parallel()
 	for _, p := range Purposes() {
 		t.Run(string(p), func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestInstallKeepsAdministratorPolicy(t *testing.T) {
 	}
 }
 
-func TestInstallRefuses(t *testing.T) {
+func TestFailedInstallExplainsRemedy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		prepare func(*fake)
@@ -285,13 +285,13 @@ func TestInstallRefuses(t *testing.T) {
 		}, Agent, "run: dnf install -y libvirt-daemon-kvm qemu-kvm qemu-img"},
 		"on a Mac":             {func(f *fake) { f.goos = "darwin" }, Demo, "run: brew install postgresql@17"},
 		"on an unknown system": {func(f *fake) { delete(f.files, "etc/os-release") }, Demo, "install what Debian calls postgresql"},
-		"when apt-get fails": {func(f *fake) {
+		"apt-get fails": {func(f *fake) {
 			f.run = func(_ context.Context, _ io.Writer, _ []string, _ string, args ...string) error {
 				return fmt.Errorf("no network for %s", args[2])
 			}
 		}, Demo, "no network for install"},
-		"when the package lacks it": {func(*fake) {}, Demo, "this machine still lacks:\n  PostgreSQL"},
-		"when no package has it": {func(f *fake) {
+		"the package lacks the program": {func(*fake) {}, Demo, "this machine still lacks:\n  PostgreSQL"},
+		"no package has the requirement": {func(f *fake) {
 			f.everything()
 		}, Agent, "libvirt socket (the agent's way to libvirt): systemctl enable --now libvirtd.socket"},
 	} {
@@ -310,7 +310,7 @@ func TestInstallRefuses(t *testing.T) {
 	}
 }
 
-func TestPrintAligns(t *testing.T) {
+func TestPrintAlignsColumns(t *testing.T) {
 	t.Parallel()
 	var out strings.Builder
 	err := Print(&out, []Check{

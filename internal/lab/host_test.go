@@ -31,7 +31,7 @@ const tinyGuest = `<domain type='qemu'>
   </devices>
 </domain>`
 
-func TestStopLeavesNothing(t *testing.T) {
+func TestStopRemovesProcessesBridgesAndRules(t *testing.T) {
 	t.Parallel()
 	h := startHost(t, "leaver")
 	start(t, h, tinyGuest, "tiny")

@@ -99,7 +99,7 @@ func query[T any](t *testing.T, s *Server, sql string) (value T) {
 	return value
 }
 
-func TestFreshStart(t *testing.T) {
+func TestStartCreatesClusterAndDatabase(t *testing.T) {
 	t.Parallel()
 	s := startHere(t, t.TempDir())
 	for sql, want := range map[string]string{
@@ -169,7 +169,7 @@ func TestStopAbortsHangingServer(t *testing.T) {
 	}
 }
 
-func TestStartRefuses(t *testing.T) {
+func TestStartRefusedWithoutUsableProgramsOrData(t *testing.T) {
 	t.Parallel()
 	binaries, err := FindBinaries()
 	if err != nil {
@@ -197,13 +197,13 @@ func TestStartRefuses(t *testing.T) {
 		find    search
 		want    string
 	}{
-		"without programs": {
+		"PostgreSQL is not installed": {
 			func(*testing.T, string) {}, search{path: []string{"/nonexistent"}, osRelease: "ID=debian\n"}, "apt-get install -y postgresql",
 		},
-		"another version's data": {
+		"data of another PostgreSQL version": {
 			file("PG_VERSION", "9.4\n"), search{path: []string{binaries}}, "was made by PostgreSQL 9.4, but this machine has PostgreSQL",
 		},
-		"a directory with other things": {
+		"directory with other files": {
 			file("thesis.txt", "mine"), search{path: []string{binaries}}, "is not empty and holds no PostgreSQL cluster",
 		},
 	} {

@@ -49,7 +49,7 @@ func TestTestWithoutShardRefused(t *testing.T) {
 	}
 }
 
-func TestOnlyTaggedFilesCount(t *testing.T) {
+func TestOnlyTaggedFilesBelongToOrdeal(t *testing.T) {
 	t.Parallel()
 	for head, want := range map[string]int{
 		"//go:build linux && ordeal":  1,
@@ -97,7 +97,7 @@ func names(all []outcome) (out []string) {
 	return out
 }
 
-func TestFlakyAndLostOutcomes(t *testing.T) {
+func TestRepeatedFailureIsFlakyIfItPassed(t *testing.T) {
 	t.Parallel()
 	all, err := outcomes(strings.NewReader(sampleEvents + samplePassed))
 	if err != nil {
@@ -147,7 +147,7 @@ func TestLedgerRowAppended(t *testing.T) {
 	}
 }
 
-func TestChangeTouchesItsShards(t *testing.T) {
+func TestChangedFileSelectsItsShards(t *testing.T) {
 	t.Parallel()
 	p := part{shard: shard{pkg: "agent/libvirt", watches: `^agent/libvirt/pool`}}
 	for file, want := range map[string]bool{
