@@ -55,7 +55,7 @@ func BenchmarkTenThousand(b *testing.B) {
 			}
 		}
 		met := f.Portal.Cores+f.Postgres.Cores <= 0.8 && f.Portal.RSS <= 600<<20 && worst <= 50 && f.Beats.P99 <= 50 && f.Errors == 0 && f.Wrong == 0
-		goals.Fleet.Tell(b, met, fmt.Sprintf("portal %.2f + PostgreSQL %.2f core, %d + %d MB; beats %.0f/s p99 %.0f; worst page: %s p99 %.0f ms; errors %d, for %.0f s",
+		goals.Fleet.Tell(b, met, fmt.Sprintf("portal %.2f + PostgreSQL %.2f core, %d + %d MB; heartbeats %.0f/s p99 %.0f; worst page: %s p99 %.0f ms; errors %d, for %.0f s",
 			f.Portal.Cores, f.Postgres.Cores, f.Portal.RSS>>20, f.Postgres.RSS>>20, f.Beats.Rate, f.Beats.P99, strings.ToLower(at), worst, f.Errors, f.Seconds),
 			fmt.Sprintf("the load itself %.2f core", f.Load.Cores), (f.Portal.Cores+f.Postgres.Cores)/f.Load.Cores)
 	}

@@ -41,7 +41,7 @@ func TestTableListsEveryGoal(t *testing.T) {
 	if at := strings.Index(table, "| 90,000 | met | COPY 300,000 | 0.30 × |"); at < strings.Index(table, "95/149") {
 		t.Errorf("the lines are out of order:\n%s", table)
 	}
-	if !strings.Contains(table, "| limit: net/http alone, a request a job, no TLS | 3,000 jobs/s |  | net/http alone 30,000 | 0.10 × |") {
+	if !strings.Contains(table, "| limit: net/http alone, one request per job, no TLS | 3,000 jobs/s |  | net/http alone 30,000 | 0.10 × |") {
 		t.Errorf("a limit has a verdict:\n%s", table)
 	}
 	if missing := Missing(rows); len(missing) != len(all)-3 {
@@ -85,7 +85,7 @@ func TestManualTableMatchesGoals(t *testing.T) {
 			continue
 		}
 		if row[2] == "" || (row[4] == "") != (row[5] == "") {
-			t.Errorf("%s: without a figure, or with one of what ran beside it and the ratio alone: %q", g.path, row)
+			t.Errorf("%s: the result is missing, or only one of reference and ratio is given: %q", g.path, row)
 		}
 		if none := strings.HasPrefix(g.goal, "limit: ") || row[2] == "not measured"; none != (row[3] == "") {
 			t.Errorf("%s: the verdict is %q", g.path, row[3])

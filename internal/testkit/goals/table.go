@@ -13,7 +13,7 @@ import (
 const Chapter = "static/docs/figures.md"
 
 // head is the table's header; it also locates the table in Chapter.
-const head = "| Path | Goal | Ours | Verdict | Beside it | Ratio |\n|---|---|---|---|---|---|\n"
+const head = "| Path | Goal | Result | Verdict | Reference | Ratio |\n|---|---|---|---|---|---|\n"
 
 // Read reads the rows recorded by benchmarks.
 func Read(from io.Reader) (rows []Row, err error) {
