@@ -116,7 +116,7 @@ func TestNetworkModesConnectAndIsolateGuests(t *testing.T) {
 	}
 	own := regexp.MustCompile(`inet (\S+)/24`).FindStringSubmatch(s.inside(t, 0, "ip", "-4", "addr", "show", "dev", "eth0"))
 	if own == nil || a.pings(own[1]) != 0 {
-		t.Errorf("a guest on a device reaches its own host by it, %v", own)
+		t.Errorf("a guest on a macvtap device reaches its own host: %v", own)
 	}
 
 	for _, nic := range []struct {

@@ -84,7 +84,7 @@ func TestNetworksConnectGuestsBetweenHosts(t *testing.T) { //nolint:tparallel //
 		return h.HostID == s.hosts[0].ID && networkUp(h) && h.Status.Peers == 0
 	})
 	if devices := s.inside(t, 1, "ip", "-br", "link"); strings.Contains(devices, "qxv-") {
-		t.Errorf("the host that released it has\n%s", devices)
+		t.Errorf("the host that released the overlay has\n%s", devices)
 	}
 	ask[any](t, s.api, http.StatusAccepted, http.MethodPut, release, nil)
 	s.waitNetwork(t, "over", "it is back", func(h fleet.NetworkHost) bool { return networkUp(h) && h.Status.Peers == 1 })

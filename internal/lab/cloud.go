@@ -106,7 +106,7 @@ func buildCloud(ctx context.Context, work string) error {
 	cmd.Env = append(environment([]string{"LC_ALL=C"}), "TMPDIR="+work)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		text := strings.TrimSpace(string(output))
-		return fmt.Errorf("build it: %w: %s", err, text[max(0, len(text)-1000):])
+		return fmt.Errorf("run build.sh: %w: %s", err, text[max(0, len(text)-1000):])
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (h *Host) start(ctx context.Context) error {
 	}
 	if h.opts.Switch != nil {
 		if err := h.plugIntoSwitch(ctx); err != nil {
-			return fmt.Errorf("put the host on its switch: %w", err)
+			return fmt.Errorf("connect the host to its switch: %w", err)
 		}
 	}
 	if out, err := h.Command(ctx, "virtlogd", "-d", "--pid-file", "/run/libvirt/virtlogd.pid").CombinedOutput(); err != nil {

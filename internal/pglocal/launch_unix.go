@@ -131,7 +131,7 @@ func (s *postmaster) waitReady(ctx context.Context) error {
 		}
 		file, ok := readPidFile(s.data)
 		if !ok || file.pid != s.pid || (file.status != "ready" && file.status != "standby") {
-			last = errors.New("it has not written that it is ready")
+			last = errors.New("the server has not reported that it is ready")
 			return false, nil
 		}
 		s.socketDir = file.socketDir

@@ -70,7 +70,7 @@ func (c *cluster) privateDir(path string) error {
 	}
 	uid := int(info.Sys().(*syscall.Stat_t).Uid)
 	if !info.IsDir() || (uid != c.owner.uid && uid != os.Getuid()) {
-		return fmt.Errorf("%s belongs to somebody else; remove it", path)
+		return fmt.Errorf("%s belongs to another user; remove the directory", path)
 	}
 	if err := os.Chown(path, c.owner.uid, c.owner.gid); err != nil {
 		return err
