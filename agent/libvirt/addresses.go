@@ -17,18 +17,18 @@ import (
 const (
 	addressesAge      = 10 * time.Second
 	addressesPatience = 300 * time.Millisecond
-	maxAddresses      = 64 // per NIC; a guest's answer must not grow its host's report beyond the portal's limit
+	maxAddresses      = 64 // per NIC, so that no guest's answer grows the host's report beyond the portal's limit
 
-	// The kernel drops ARP entries sooner than guests drop their addresses. Without this time, an address known only
-	// from ARP would appear and disappear.
+	// arpMaxAge is how long an address is reported after its last ARP entry. The kernel drops ARP entries sooner than
+	// guests drop their addresses, so without arpMaxAge an address known only from ARP would appear and disappear.
 	arpMaxAge = 5 * time.Minute
 )
 
-// NICs maps the MAC address of each NIC of a guest to its IP addresses.
+// nicAddresses maps the MAC address of each NIC of a guest to the NIC's IP addresses.
 type cards map[string][]fleet.SeenAddress
 
-// addressesOf returns each running guest's IP addresses by MAC address. They are read in the background, four guests
-// at a time.
+// addressesOf returns the last known IP addresses of each running guest, by MAC address. A background read refreshes
+// the addresses, four guests at a time.
 func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID]cards {
 	running := slices.DeleteFunc(slices.Clone(all), func(s sighted) bool { return s.live == nil || len(s.live.nics) == 0 })
 	look := func() (map[fleet.VMID]cards, error) {
@@ -61,8 +61,8 @@ func (b *Backend) addressesOf(ctx context.Context, all []sighted) map[fleet.VMID
 	return b.addresses.read(ctx, addressesAge, addressesPatience, look).value
 }
 
-// sources lists the address sources that libvirt offers, most reliable first. Addresses from the guest agent come
-// before them: see guests.
+// sources lists the address sources that libvirt offers, most reliable first. The guest agent, see guests, is more
+// reliable than both.
 var sources = []struct {
 	ask    golibvirt.DomainInterfaceAddressesSource
 	source fleet.AddressSource
@@ -101,6 +101,7 @@ func (k cards) add(found []golibvirt.DomainInterface, by fleet.AddressSource) {
 	}
 }
 
+// note adds one address and its source to the NIC's list, which has at most maxAddresses entries.
 func (k cards) note(mac, ip string, by fleet.AddressSource) {
 	all := k[mac]
 	i, known := slices.BinarySearchFunc(all, ip, func(a fleet.SeenAddress, ip string) int { return cmp.Compare(a.IP, ip) })
@@ -130,8 +131,8 @@ type arpKey struct {
 	mac, ip string
 }
 
-// remember adds recent ARP addresses back to found, for NICs whose addresses no other source reports. Callers must not
-// run it concurrently.
+// remember adds addresses from recent ARP entries to found, for NICs without an address from another source. It is not
+// safe for concurrent use.
 func (h *arpHistory) remember(found map[fleet.VMID]cards, now time.Time) {
 	current := map[arpKey]time.Time{}
 	for vm, k := range found {

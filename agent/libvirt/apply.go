@@ -84,8 +84,7 @@ func (a *applying) run(ctx context.Context) error {
 	return a.redefine(ctx, *old)
 }
 
-// existing returns the VM's current domain, or nil if there is none. It refuses a UUID that belongs to a domain of
-// somebody else.
+// existing returns the VM's current domain, or nil if there is none. It refuses a domain that Quantix does not manage.
 func (a *applying) existing(ctx context.Context) (*sighted, error) {
 	uuid, err := parseUUID(a.in.VM.ID)
 	if err != nil {
@@ -133,8 +132,8 @@ func (a *applying) create(ctx context.Context) error {
 	})
 }
 
-// redefine changes the definition where the wanted spec differs from the last applied one. It writes nothing if
-// nothing differs.
+// redefine changes the definition where the wanted spec differs from the last applied one. It skips the write if the
+// definition stays the same, unless the domain has no persistent definition.
 func (a *applying) redefine(ctx context.Context, old sighted) error {
 	defer a.domains.forget(old.ref.UUID)
 	// The secure XML includes the VNC password that an administrator set; redefining without it would lose the
@@ -208,7 +207,7 @@ func (a *applying) redefine(ctx context.Context, old sighted) error {
 	return a.dropFilters(ctx, a.c, a.in.VM.ID, a.in.VM.Spec.NICs)
 }
 
-// assume returns a substitute for the last applied spec if the definition does not record one.
+// assume derives the last applied spec from the definition x, for a definition without a usable record of that spec.
 func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain) (*hypervisor.Applied, error) {
 	domain, was := a.in.VM.Name, ""
 	if p := old.pending(); p != "" {
@@ -240,7 +239,7 @@ func (a *applying) assume(ctx context.Context, old sighted, x *libvirtxml.Domain
 func (a *applying) mark(applied hypervisor.Applied, had string) mark {
 	text, err := json.Marshal(applied)
 	if err != nil {
-		panic(err) // cannot happen: the value is plain text and numbers
+		panic(err) // cannot happen: the value has only texts and numbers
 	}
 	return mark{ID: a.in.VM.ID, Generation: a.in.VM.Generation, Applied: string(text), Mark: cmp.Or(a.in.Mark, had)}
 }
@@ -257,7 +256,7 @@ func (a *applying) prepare(ctx context.Context, old *sighted, was *hypervisor.Ap
 			return in, fmt.Errorf("disk %d: %w", p.number, err)
 		}
 	}
-	// only after creation: the cache mode depends on the storage of the file
+	// diskPlaces needs the created files, because the cache mode depends on their storage.
 	if in.disks, err = a.diskPlaces(ctx, places); err != nil {
 		return in, err
 	}
@@ -316,7 +315,7 @@ func (a *applying) intent(plan hypervisor.Edit) (intent, []place, error) {
 	in := intent{Edit: plan, spec: a.in.VM.Spec}
 	for _, n := range plan.NICs {
 		if n.MAC == "" {
-			return in, nil, fleet.Errorf(fleet.Invalid, "A NIC has no MAC address. Give it one.")
+			return in, nil, fleet.Errorf(fleet.Invalid, "A NIC has no MAC address. Set a MAC address.")
 		}
 	}
 	var places []place
@@ -338,7 +337,7 @@ func (a *applying) intent(plan hypervisor.Edit) (intent, []place, error) {
 	if plan.Has("iso") && in.spec.ISO != nil {
 		iso, err := placeOf(*in.spec.ISO, a.in.Pools)
 		if err == nil && iso.block() {
-			err = fleet.Errorf(fleet.Conflict, "The pool %s holds no files, so nothing of it is put into a drive. Choose an ISO image of another pool.", iso.pool.Name)
+			err = fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which has no ISO images. Choose an ISO image of another pool.", iso.pool.Name)
 		}
 		if err != nil {
 			return in, nil, err
@@ -365,7 +364,7 @@ func (a *applying) checkUsers(ctx context.Context, places []place) error {
 			return err
 		}
 		if user != "" {
-			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host. Choose another volume, or remove it there.", p.volume, p.pool.Name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s is in use by another VM of the host. Choose another volume, or detach this one from the other VM.", p.volume, p.pool.Name)
 		}
 	}
 	return nil

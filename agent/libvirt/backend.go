@@ -3,8 +3,8 @@
 // administrator adds to a definition are preserved.
 //
 // Connections: one reads state and one receives events. Every job, every pool check and every other call that may hang
-// opens its own connection (a millisecond on a local socket). So a hung pool or guest blocks neither the state of the
-// others nor their jobs.
+// opens its own connection (a millisecond on a local socket). So a hung pool or guest delays neither the state reads
+// nor the jobs of other pools and guests.
 package libvirt
 
 import (
@@ -82,7 +82,7 @@ type Backend struct {
 	counting watch[[]hypervisor.CountedNIC]
 
 	mu      sync.Mutex
-	reader  *conn // nil while libvirtd is unreachable; lost has the reason
+	reader  *conn // state connection; nil while libvirtd is unreachable, for the reason in lost
 	lost    error
 	version string
 	last    *wire.State // the host state that the newest Snapshot returned
@@ -91,7 +91,7 @@ type Backend struct {
 var _ hypervisor.Hypervisor = (*Backend)(nil)
 
 // Open connects to libvirtd. If libvirtd is unreachable, now or later, the backend retries, first quickly and then
-// every second. After a power failure the agent may start before libvirtd, so Open does not fail for that.
+// every second. Open does not fail then, because after a power failure the agent may start before libvirtd.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Socket == "" {
 		o.Socket = DefaultSocket

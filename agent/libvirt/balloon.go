@@ -37,8 +37,8 @@ func (b *Backend) Balloons(ctx context.Context) (out []hypervisor.Balloon, err e
 	return out, err
 }
 
-// minMiB returns the running guest's memory minimum in MiB: the host never reclaims memory below it. It returns 0 if
-// the guest has no ballooning.
+// minMiB returns the running guest's memory minimum in MiB. The host never shrinks the balloon below the minimum.
+// minMiB returns 0 if the guest has no ballooning.
 func (d *domain) minMiB() int {
 	if !d.ours || d.applied == nil || d.live == nil || d.live.parts.Devices.Balloon == "none" {
 		return 0
@@ -54,12 +54,12 @@ func (d *domain) maxMiB() int {
 	return d.live.memoryMiB
 }
 
-// left returns the balloon's current size in MiB if it is below the maximum; otherwise 0.
+// left returns the memory in MiB that the balloon leaves to the guest, or 0 if the guest has its maximum memory.
 func (d *domain) left() int {
 	if d.minMiB() == 0 {
 		return 0
 	}
-	if n := d.live.parts.Memory.BalloonMiB; n < d.maxMiB() { // 0: the balloon takes nothing
+	if n := d.live.parts.Memory.BalloonMiB; n < d.maxMiB() { // n is 0 if the balloon reclaims nothing
 		return n
 	}
 	return 0

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A running guest gives memory back while its host is short of it, down to its memory minimum, and gets it back later.
-// An edit of its maximum meanwhile changes nothing about that.
+// A host that runs short of memory shrinks a guest's balloon down to the memory minimum, and grows the balloon again
+// later. Ballooning continues after an edit of the maximum memory.
 func TestBalloonShrinksToMemoryMinimumAndGrowsBack(t *testing.T) {
 	t.Parallel()
 	s := startDirect(newFixture(t)) // a Linux guest with 256 MiB and a maximum of 192 MiB
@@ -21,7 +21,7 @@ func TestBalloonShrinksToMemoryMinimumAndGrowsBack(t *testing.T) {
 		s.apply(s.vm)
 	}
 	edit(fleet.VMMemory{Shared: true, BalloonMiB: 192, MinMiB: 160})
-	becomes := func(when string, percent int64, actual string, told int) {
+	becomes := func(when string, percent int64, actual string, reported int) {
 		t.Helper()
 		waitFor(t, when, func() bool {
 			const total = 4096 << 20
@@ -30,22 +30,22 @@ func TestBalloonShrinksToMemoryMinimumAndGrowsBack(t *testing.T) {
 			}
 			return strings.TrimSpace(virsh(t, "qemu-monitor-command", string(s.vm.ID), "--hmp", "info balloon")) == "balloon: actual="+actual
 		})
-		waitFor(t, when+", and its host reports it", func() bool {
+		waitFor(t, when+", as the host reports", func() bool {
 			status, _, err := s.VM(t.Context(), s.vm.ID)
 			s.ok(err)
 			if len(status.Drift)+len(status.NextBoot) > 0 {
 				t.Fatalf("%s: drift %+v, next boot %q", when, status.Drift, status.NextBoot)
 			}
-			return status.BalloonMiB == told
+			return status.BalloonMiB == reported
 		})
 	}
-	becomes("it has what it may use", 50, "192", 0)
-	becomes("it is at its floor", 5, "160", 160)
-	becomes("it keeps that between", 15, "160", 160)
-	becomes("it has all again", 50, "192", 0)
-	becomes("it is at its floor again", 5, "160", 160)
+	becomes("the guest has its maximum memory", 50, "192", 0)
+	becomes("the guest is at its memory minimum", 5, "160", 160)
+	becomes("the guest stays at its minimum between the thresholds", 15, "160", 160)
+	becomes("the guest has its maximum memory again", 50, "192", 0)
+	becomes("the guest is at its memory minimum again", 5, "160", 160)
 	edit(fleet.VMMemory{Shared: true, BalloonMiB: 224, MinMiB: 176})
-	becomes("it is at its new floor", 5, "176", 176)
+	becomes("the guest is at its new memory minimum", 5, "176", 176)
 	edit(fleet.VMMemory{Shared: true, BalloonMiB: 224})
-	becomes("without a floor it has what it may use", 5, "224", 0)
+	becomes("without a memory minimum the guest has its maximum", 5, "224", 0)
 }

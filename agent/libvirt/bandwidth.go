@@ -18,8 +18,8 @@ import (
 const bandwidthTime = 5 * time.Second
 
 // bandwidthSteps are the tc commands that libvirt runs for a NIC's <bandwidth>: first those for traffic to the device,
-// then those for traffic from it. Each step names the kernel module that it needs. A step's failure means nothing if
-// the module in after failed before it.
+// then those for traffic from the device. module is the kernel module that the command needs. The failure of a step is
+// ignored if the module in after has failed.
 var bandwidthSteps = []struct{ module, after, command string }{
 	{"sch_htb", "", "qdisc add dev lo root handle 1: htb default 1"},
 	{"sch_htb", "", "class add dev lo parent 1: classid 1:1 htb rate 1000kbps quantum 87"},
@@ -33,10 +33,10 @@ var bandwidthSteps = []struct{ module, after, command string }{
 // failedStep matches the line that tc prints for each failed command of a batch.
 var failedStep = regexp.MustCompile(`(?m)^Command failed -:(\d+)$`)
 
-// bandwidthGaps returns the NIC limits that this host's kernel does not support. The list of loaded modules does not
-// tell, because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback device of
-// a temporary network namespace. Modules loaded by the probe stay loaded, as they do after the first guest with a
-// limit. If the agent may not run the probe, the support is unknown and no gap is reported.
+// bandwidthGaps returns the NIC limits that this host's kernel does not support. The list of loaded modules is not
+// sufficient, because the kernel loads these modules on request. So tc runs libvirt's own commands on the loopback
+// device of a temporary network namespace. Modules loaded by the probe stay loaded, as after the first guest with a
+// limit. If the agent has no permission for the probe, bandwidthGaps reports no gap.
 func bandwidthGaps(ctx context.Context, tc func(ctx context.Context, batch string) (output string, err error)) []fleet.VMGap {
 	ctx, cancel := context.WithTimeout(ctx, bandwidthTime)
 	defer cancel()
@@ -68,5 +68,5 @@ func bandwidthGaps(ctx context.Context, tc func(ctx context.Context, batch strin
 		return nil
 	}
 	return fleet.NICLimitGaps(fmt.Sprintf(
-		"The kernel lacks %s, with which libvirt limits a NIC. Install the kernel's extra modules, or another kernel.", strings.Join(missing, ", ")))
+		"The kernel lacks %s, which libvirt needs to limit a NIC. Install the kernel's extra modules, or another kernel.", strings.Join(missing, ", ")))
 }

@@ -27,16 +27,16 @@ func TestBandwidthGapsNameTheMissingModules(t *testing.T) {
 		err    error
 		want   string // part of the reason; empty: no gap
 	}{
-		"all modules":                     {"", nil, ""},
-		"no sfq":                          {failed(3), status, "The kernel lacks sch_sfq,"},
-		"no sfq, fw and police":           {failed(3, 4, 7), status, "The kernel lacks sch_sfq, cls_fw, act_police,"},
-		"no htb, so no sfq and fw on it":  {failed(1, 2, 3, 4), status, "The kernel lacks sch_htb,"},
-		"no ingress, so no filters on it": {failed(5, 6, 7), status, "The kernel lacks sch_ingress,"},
-		"no u32, so no police by it":      {failed(6, 7), status, "The kernel lacks cls_u32,"},
-		"no tc":                           {"", &exec.Error{Name: "tc", Err: exec.ErrNotFound}, "tc is missing."},
-		"no network namespaces":           {"", errors.New("fork/exec /usr/sbin/tc: operation not permitted"), ""},
-		"no CAP_NET_ADMIN":                {"RTNETLINK answers: Operation not permitted\n" + failed(1), status, ""},
-		"a tc without batch mode":         {"Usage: tc", status, ""},
+		"all modules":                    {"", nil, ""},
+		"no sfq":                         {failed(3), status, "The kernel lacks sch_sfq,"},
+		"no sfq, fw and police":          {failed(3, 4, 7), status, "The kernel lacks sch_sfq, cls_fw, act_police,"},
+		"no htb: sfq and fw not blamed":  {failed(1, 2, 3, 4), status, "The kernel lacks sch_htb,"},
+		"no ingress: filters not blamed": {failed(5, 6, 7), status, "The kernel lacks sch_ingress,"},
+		"no u32: police not blamed":      {failed(6, 7), status, "The kernel lacks cls_u32,"},
+		"no tc":                          {"", &exec.Error{Name: "tc", Err: exec.ErrNotFound}, "tc is missing."},
+		"no network namespaces":          {"", errors.New("fork/exec /usr/sbin/tc: operation not permitted"), ""},
+		"no CAP_NET_ADMIN":               {"RTNETLINK answers: Operation not permitted\n" + failed(1), status, ""},
+		"a tc without batch mode":        {"Usage: tc", status, ""},
 	} {
 		gaps := bandwidthGaps(t.Context(), func(context.Context, string) (string, error) { return c.output, c.err })
 		var fields []string

@@ -69,7 +69,7 @@ func BenchmarkCreateAndStart(b *testing.B) {
 	}
 }
 
-// BenchmarkOverlay creates a VM with a disk backed by an image: the checks, the overlay and the definition.
+// BenchmarkOverlay creates a VM with a disk backed by an image. The time includes the checks and the definition.
 func BenchmarkOverlay(b *testing.B) {
 	hv := openBench(b)
 	id := fleet.NewID[fleet.PoolID]()

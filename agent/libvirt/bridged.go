@@ -8,13 +8,13 @@ import (
 	"quantix/agent/hypervisor"
 )
 
-// bridgedPackets is the directory of the kernel settings that pass bridged traffic to iptables and ip6tables. The
-// files exist once a kernel module is loaded, which the first rule triggers. The module's default is 1 (on); an
+// bridgedPackets is the directory of the kernel settings that pass bridged traffic to iptables and ip6tables. A kernel
+// module creates the files; the first rule loads the module. The default of each setting is 1 (on), and an
 // administrator may set 0.
 const bridgedPackets = "/proc/sys/net/bridge"
 
-// bridgeFilteringOff returns the reason why security group rules have no effect on this host, or nil if they have.
-// libvirt accepts network filters in either case.
+// bridgeFilteringOff returns an error if a kernel setting makes security group rules ineffective on this host. libvirt
+// accepts network filters in either case.
 func bridgeFilteringOff(dir string) error {
 	for _, name := range []string{"bridge-nf-call-iptables", "bridge-nf-call-ip6tables"} {
 		if text, err := os.ReadFile(filepath.Join(dir, name)); err == nil && strings.TrimSpace(string(text)) == "0" {

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	capsAge = time.Hour
-	// On the first call libvirtd starts and probes every installed QEMU binary, which takes seconds.
+	capsAge = time.Hour // after this time the capabilities are read again
+	// The host report waits capsPatience for the capabilities, and the creation of a VM waits capsForVM. On the first
+	// call libvirtd starts and probes every installed QEMU binary, which takes seconds.
 	capsPatience = 5 * time.Second
 	capsForVM    = time.Minute
 )
@@ -53,7 +54,7 @@ func (b *Backend) abilities(ctx context.Context) fleet.Inventory {
 	inv.PoolGaps = poolGaps(s.value.pools, exec.LookPath)
 	inv.VMGaps = vmGaps(exec.LookPath, os.Stat)
 	if s.known && !s.value.secureBoot {
-		inv.VMGaps = append(inv.VMGaps, fleet.VMGap{Field: "security.secureBoot", Why: "libvirt finds no firmware that boots securely. Install ovmf (edk2-ovmf)."})
+		inv.VMGaps = append(inv.VMGaps, fleet.VMGap{Field: "security.secureBoot", Why: "libvirt finds no firmware with secure boot. Install ovmf (edk2-ovmf)."})
 	}
 	if s.known {
 		inv.VMGaps = append(inv.VMGaps, s.value.gaps()...)
@@ -66,7 +67,7 @@ func (c capabilities) gaps() (gaps []fleet.VMGap) {
 	gaps = append(gaps, c.bandwidth...)
 	if !c.spice {
 		for _, f := range []string{"display.spice", "display.usbRedirection"} {
-			gaps = append(gaps, fleet.VMGap{Field: f, Why: "QEMU has no SPICE here. Install qemu-system-modules-spice (qemu-spice)."})
+			gaps = append(gaps, fleet.VMGap{Field: f, Why: "QEMU on this host has no SPICE. Install qemu-system-modules-spice (qemu-spice)."})
 		}
 	}
 	for _, k := range fleet.ConfidentialKinds[1:] {
@@ -75,18 +76,18 @@ func (c capabilities) gaps() (gaps []fleet.VMGap) {
 		}
 	}
 	if len(c.kinds) > 0 && !slices.Contains(c.kinds[0].machines, fleet.MachinePC) {
-		gaps = append(gaps, fleet.VMGap{Field: "boot.machine", Value: fleet.MachinePC, Why: "QEMU has no such machine here. Choose q35."})
+		gaps = append(gaps, fleet.VMGap{Field: "boot.machine", Value: fleet.MachinePC, Why: "QEMU on this host does not support the machine type pc. Choose q35."})
 	}
 	if c.version < 9_001_000 {
-		gaps = append(gaps, fleet.VMGap{Field: "devices.watchdog", Value: "itco", Why: "It takes libvirt 9.1. Choose another."})
+		gaps = append(gaps, fleet.VMGap{Field: "devices.watchdog", Value: "itco", Why: "The iTCO watchdog needs libvirt 9.1. Choose another watchdog."})
 	}
 	if c.version < 11_005_000 {
-		gaps = append(gaps, fleet.VMGap{Field: "disks.bus", Value: "nvme", Why: "It takes libvirt 11.5. Choose another."})
+		gaps = append(gaps, fleet.VMGap{Field: "disks.bus", Value: "nvme", Why: "The NVMe bus needs libvirt 11.5. Choose another bus."})
 	}
 	return gaps
 }
 
-// vmGaps returns the VM fields that need a program or kernel module which the host lacks.
+// vmGaps returns the VM fields whose program or kernel module is missing on the host.
 func vmGaps(lookPath func(program string) (string, error), stat func(path string) (os.FileInfo, error)) (gaps []fleet.VMGap) {
 	if _, err := lookPath("swtpm"); err != nil {
 		gaps = append(gaps, fleet.VMGap{Field: "security.tpm", Why: "swtpm is missing. Install swtpm and swtpm-tools."})

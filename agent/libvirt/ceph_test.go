@@ -30,7 +30,7 @@ type cluster struct {
 
 const cephPool = "vms"
 
-// newCluster takes some seconds, so a single test covers everything that needs it.
+// newCluster starts a cluster. The start takes seconds, so a single test covers everything about RBD pools.
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
 	dir, err := os.MkdirTemp("/run", "ceph")
@@ -176,7 +176,7 @@ func (g *cluster) tell() {
 	}
 	for _, name := range []string{"mon.a", "osd.0"} {
 		log, _ := os.ReadFile(g.dir + "/" + name + ".log")
-		g.t.Logf("%s has the log: %s", name, log[max(0, len(log)-3000):])
+		g.t.Logf("log of %s: %s", name, log[max(0, len(log)-3000):])
 	}
 }
 
@@ -189,8 +189,8 @@ func (g *cluster) pool(b backend, user string) fleet.Pool {
 // wrongKey is a valid key that no cluster uses.
 const wrongKey = "AQBAAAAAAAAAABAAfuM/uuQ+ByFp8jV4wXUCCjAoNJx4Nw=="
 
-// A pool of a cluster: its key, its volumes, VMs' disks, and storage that hangs.
-func TestRBD(t *testing.T) {
+// The test covers the key of an RBD pool, its volumes, the disks of VMs, and a cluster that hangs.
+func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	t.Parallel()
 	g := newCluster(t)
 	b := open(t)
@@ -198,7 +198,7 @@ func TestRBD(t *testing.T) {
 	p := g.pool(b, "libvirt")
 	f := fixture{backend: b, t: t, pool: p}
 
-	// libvirt tries a wrong key for 30 s. Nothing else waits for that.
+	// libvirt tries a wrong key for 30 s. Other jobs do not wait for this attempt.
 	wrong, refused := g.pool(b, "libvirt"), make(chan error, 1)
 	wrong.Spec.CephPool = "other"
 	f.ok(b.SetPoolSecret(t.Context(), wrong, wrongKey))
@@ -285,12 +285,12 @@ func TestRBD(t *testing.T) {
 		in.VM = vm
 		f.ok(b.ApplyVM(t.Context(), in))
 		if out := virsh(t, "domblkinfo", string(vm.ID), "vda"); !strings.Contains(out, strconv.FormatInt(mib<<20, 10)) {
-			t.Errorf("of %d MiB the guest sees: %s", mib, out)
+			t.Errorf("of a disk of %d MiB the guest sees: %s", mib, out)
 		}
 	}
 	f.ok(b.StopVM(t.Context(), vm.ID))
 
-	// The cluster hangs: only its own pool is reported as stalled, and everything else continues.
+	// If the cluster hangs, only its pool is reported as stalled. Other pools and VMs keep working.
 	beside := newFixtureOn(t, b)
 	f.ok(g.osd.Process.Signal(syscall.SIGSTOP))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -324,7 +324,7 @@ func TestRBD(t *testing.T) {
 			g.tell()
 		}
 	})
-	waitPool(t, b, p, "active again by itself", isActive)
+	waitPool(t, b, p, "active again", isActive)
 
 	f.ok(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
 	waitPool(t, b, p, "without the VM's disk", func(s fleet.PoolStatus) bool {
@@ -336,6 +336,6 @@ func TestRBD(t *testing.T) {
 		t.Errorf("a wrong key: %v", err)
 	}
 	if st := poolOf(t, b, wrong); st.State != fleet.PoolFailed || !strings.Contains(st.Error, want) {
-		t.Errorf("with a wrong key the pool is %+v", st) // also while libvirt tries again
+		t.Errorf("with a wrong key the pool is %+v", st) // also during another attempt of libvirt
 	}
 }

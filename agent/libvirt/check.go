@@ -42,7 +42,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 		reach := reachable(b.addresses.sight().value[id], neighbours())
 		return hypervisor.AskPort(ctx, check, func(ctx context.Context, port int) (net.Conn, error) { return dialFirst(ctx, reach, port) })
 	case fleet.HealthWatchdog:
-		return hypervisor.Sign{Said: "It is fed.", Mark: b.watchdogs.mark(s.ref.UUID)}, nil
+		return hypervisor.Sign{Said: "The guest resets its watchdog.", Mark: b.watchdogs.mark(s.ref.UUID)}, nil
 	}
 	c, err := dial(ctx, b.socket)
 	if err != nil {
@@ -53,7 +53,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 		return screenOf(ctx, c, s)
 	}
 	if s.live.parts.Devices.GuestAgent == "none" {
-		return hypervisor.Sign{}, hypervisor.Unsure("The guest that runs has no channel for an agent.")
+		return hypervisor.Sign{}, hypervisor.Unsure("The running guest has no guest agent channel.")
 	}
 	if !s.agent {
 		return hypervisor.Sign{}, errSilent
@@ -67,7 +67,7 @@ func (b *Backend) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Hea
 	} else if err != nil {
 		return hypervisor.Sign{}, err
 	}
-	return hypervisor.Sign{Said: "It answers."}, nil
+	return hypervisor.Sign{Said: "The guest agent answers."}, nil
 }
 
 // screenOf returns a checksum of the picture on the guest's first screen.
@@ -75,12 +75,12 @@ func screenOf(ctx context.Context, c *conn, s sighted) (hypervisor.Sign, error) 
 	h := sha256.New()
 	sum := &screenshot{h: h.Write}
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) { return l.DomainScreenshot(s.ref, sum, 0, 0) })
-	// go-libvirt consumes the end of the picture as a message header and then fails to decode the rest. The picture is
-	// complete by then.
+	// go-libvirt reads the end of the picture as a message header and then fails to decode the rest. At that time the
+	// picture is complete.
 	if complete := err != nil && sum.n > 0 && strings.Contains(err.Error(), "xdr:"); err != nil && !complete {
-		return hypervisor.Sign{}, hypervisor.Unsure("Its screen cannot be read: " + err.Error())
+		return hypervisor.Sign{}, hypervisor.Unsure("The guest's screen cannot be read: " + err.Error())
 	}
-	return hypervisor.Sign{Said: "It changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil
+	return hypervisor.Sign{Said: "The guest's screen changes.", Mark: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
 // screenshot feeds a picture to a hash. It fails after maxScreenshot bytes.
@@ -97,7 +97,7 @@ func (b *screenshot) Write(p []byte) (int, error) {
 }
 
 // reach is an address of a guest's NIC. An address known only from ARP is dialed through the device of its ARP entry.
-// So a guest that claims a foreign address can only answer the check itself.
+// So a guest that claims another machine's address cannot direct the check to that machine.
 type reach struct {
 	ip     net.IP
 	device string // empty for an address from the host's own DHCP lease, which is on the NIC's network
@@ -131,7 +131,7 @@ func reachable(seen cards, arp []neighbour) []reach {
 // dialFirst connects to the first address that accepts. It shares the remaining time among the addresses.
 func dialFirst(ctx context.Context, all []reach, port int) (net.Conn, error) {
 	if len(all) == 0 {
-		return nil, hypervisor.Unsure("Its host knows no address of its NICs, neither from a DHCP lease nor from ARP.")
+		return nil, hypervisor.Unsure("The host knows no address of the guest's NICs, neither from a DHCP lease nor from ARP.")
 	}
 	var first error
 	for i, to := range all {
@@ -157,6 +157,7 @@ type watchdogs struct {
 	bits map[golibvirt.UUID]int
 }
 
+// note counts an expiry of the guest's watchdog.
 func (w *watchdogs) note(id golibvirt.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -166,13 +167,14 @@ func (w *watchdogs) note(id golibvirt.UUID) {
 	w.bits[id]++
 }
 
+// mark returns a text that changes with each expiry of the guest's watchdog.
 func (w *watchdogs) mark(id golibvirt.UUID) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return strconv.Itoa(w.bits[id] + 1)
 }
 
-// keepOnly removes all guests but these.
+// keepOnly removes the counts of guests that are not in all.
 func (w *watchdogs) keepOnly(all []sighted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -49,7 +49,7 @@ func TestHealthCheckDialsOnlyAddressesKnownToHost(t *testing.T) {
 	}
 }
 
-// The check connects only to the given address, does not follow redirects, and stops reading an endless body.
+// The check connects only to the given address, follows no redirect, and stops reading an endless body.
 func TestHTTPCheckSendsOneRequest(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{

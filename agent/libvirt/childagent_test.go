@@ -21,8 +21,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// childSocket is set in a copy of the test program that runs as an agent with one job. Its value is the libvirt socket
-// to use.
+// childSocket is an environment variable that makes a copy of the test program run one job as an agent. The value is
+// the libvirt socket to use.
 const childSocket = "QUANTIX_TEST_AGENT_SOCKET"
 
 // childOrder is the job of the child agent. Either VM or Volume is set.
@@ -42,7 +42,7 @@ type childOrder struct {
 	File   string // as hypervisor.VolumeWork.Made
 }
 
-// Prefixes of the lines that the child writes. It waits for an answer to the first three.
+// Prefixes of the lines that the child writes. The child waits for an answer to the first three kinds.
 const (
 	childStep   = "step "   // the step that is about to start
 	childMade   = "made "   // a disk reference as JSON, to be recorded
@@ -51,7 +51,7 @@ const (
 	childDone   = "done"
 )
 
-// teller sends lines to the parent, one at a time.
+// teller sends lines to the parent process and waits for the answer to each. It is safe for concurrent use.
 type teller struct {
 	mu  sync.Mutex
 	in  *bufio.Reader
@@ -110,7 +110,7 @@ func (o childOrder) do(ctx context.Context, hv hypervisor.Hypervisor, c *teller)
 		return hv.ApplyVM(ctx, hypervisor.Apply{
 			VM: *o.VM, Pools: o.Pools, Made: o.Made, Progress: progress,
 			FirstBoot: func(context.Context) (map[string][]byte, error) {
-				tell(childStep + "fetching what the guest reads first")
+				tell(childStep + "fetching the first-boot data")
 				return o.FirstBoot, nil
 			},
 			Whole: func(ref fleet.Volref) error {
@@ -123,7 +123,7 @@ func (o childOrder) do(ctx context.Context, hv hypervisor.Hypervisor, c *teller)
 	in := hypervisor.VolumeWork{
 		Pool: o.Pool, Name: o.Name, Order: *o.Volume, Source: o.Source, Made: o.File, Progress: progress,
 		Whole:  func(file string) error { tell(childWhole + file); return nil },
-		Hashed: func(...hypervisor.Hashed) error { tell(childStep + "keeping the checksum in mind"); return nil },
+		Hashed: func(...hypervisor.Hashed) error { tell(childStep + "recording the checksum"); return nil },
 	}
 	switch o.Kind {
 	case fleet.VolumeCopy:

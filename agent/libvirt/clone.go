@@ -39,7 +39,7 @@ func (a *applying) clone(ctx context.Context, pool golibvirt.StoragePool, p plac
 	return nil
 }
 
-// image returns the source volume of a clone. It refuses an image whose header, as read by the agent, refers to other
+// image returns the source volume of a clone and its header. It refuses an image whose header refers to other
 // files.
 func (a *applying) image(ctx context.Context, p place, library bool) (golibvirt.StorageVol, header, error) {
 	none := golibvirt.StorageVol{}
@@ -63,6 +63,7 @@ func (a *applying) image(ctx context.Context, p place, library bool) (golibvirt.
 	return volume, h, err
 }
 
+// volumeFormat returns the pool's volume with that name, and the format that libvirt detected.
 func volumeFormat(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string) (golibvirt.StorageVol, string, error) {
 	var volume golibvirt.StorageVol
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (text string, err error) {

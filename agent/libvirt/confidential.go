@@ -39,17 +39,17 @@ func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string
 	}
 	switch {
 	case x.Domain != "kvm":
-		gaps["sev"] = "It takes KVM, which this host does not have."
+		gaps["sev"] = "AMD SEV takes KVM, and this host has no KVM."
 	case sev == nil:
 		gaps["sev"] = "libvirt finds no AMD SEV: the processor has none, or it is off in the firmware (SMEE, SEV) or in the kernel (kvm_amd.sev=1)."
 	}
 	if gaps["sev-es"] = gaps["sev"]; sev != nil && sev.MaxESGuests == 0 && gaps["sev"] == "" {
-		gaps["sev-es"] = "The processor's firmware keeps no keys for SEV-ES: raise \"SEV-ES ASID space limit\" there, and set kvm_amd.sev_es=1."
+		gaps["sev-es"] = "The host's firmware keeps no keys for SEV-ES: raise \"SEV-ES ASID space limit\" in the firmware setup, and set kvm_amd.sev_es=1."
 	}
 	newer := func(way, since string, from uint64, why string) {
 		switch {
 		case version < from:
-			gaps[way] = "It takes libvirt " + since + ". This host has " + versionText(version) + "."
+			gaps[way] = "This memory encryption needs libvirt " + since + ". This host has " + versionText(version) + "."
 		case !slices.Contains(ways, way):
 			gaps[way] = why
 		}
@@ -87,9 +87,9 @@ func confidentialOf(x *libvirtxml.Domain) (kind, odd string) {
 	return kind, odd
 }
 
-// writeConfidential sets the spec's kind of memory encryption. If the kind is unchanged, it preserves elements that an
-// administrator added, such as a session or a certificate. libvirt locks the memory of such a guest even without a
-// locked element.
+// writeConfidential sets the spec's kind of memory encryption. If the kind is unchanged, elements that an administrator
+// added, such as a session or a certificate, stay. No <locked> element is necessary: libvirt always locks the memory of
+// a confidential guest.
 func writeConfidential(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if kind, odd := confidentialOf(x); kind == s.Security.Confidential && odd == "" {
 		return

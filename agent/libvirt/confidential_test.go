@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The capabilities recorded from libvirt 9.0 and later tell which memory encryption a host supports.
+// The gaps are derived from capabilities that were recorded from libvirt 9.0 and later.
 func TestConfidentialGapsFromCapabilities(t *testing.T) {
 	t.Parallel()
 	const (
@@ -45,7 +45,7 @@ func TestConfidentialGapsFromCapabilities(t *testing.T) {
 		got := confidentialGaps(x, c.version)
 		maps.DeleteFunc(got, func(_, why string) bool { return why == "" })
 		if a, b := slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(c.gaps)); !slices.Equal(a, b) {
-			t.Errorf("%s: it lacks %q, want %q", name, a, b)
+			t.Errorf("%s: the host lacks %q, want %q", name, a, b)
 		}
 		for way, why := range c.gaps {
 			if !strings.Contains(got[way], why) {
@@ -55,7 +55,7 @@ func TestConfidentialGapsFromCapabilities(t *testing.T) {
 	}
 }
 
-// Recorded answers of libvirt are decoded; odd answers do no harm.
+// The test decodes recorded answers of libvirt. Unexpected parameters and values are ignored.
 func TestLaunchInfoFromLibvirtParameters(t *testing.T) {
 	t.Parallel()
 	text := func(field, v string) golibvirt.TypedParam {
@@ -94,9 +94,9 @@ func TestLaunchInfoFromLibvirtParameters(t *testing.T) {
 	}
 }
 
-// A policy that somebody set with virsh is reported and preserved. So are elements that an administrator added to a
-// definition with the spec's kind.
-func TestForeignLaunchPolicyIsPreserved(t *testing.T) {
+// A launch policy that no spec can express is reported. A spec without encryption removes the element. If the kind
+// equals the spec's, elements that an administrator added stay.
+func TestLaunchPolicyOutsideSpecIsReported(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][2]string{ // kind, and text for a setting outside the spec
 		`<launchSecurity type='sev'><policy>0x0003</policy></launchSecurity>`:         {"sev", ""},

@@ -22,10 +22,11 @@ import (
 type conn struct {
 	rpc    *golibvirt.Libvirt
 	sock   *watchedConn
-	shared bool // true: one caller's deadline does not close it, but the failed ping in serve does
+	shared bool // true: a caller's deadline does not close the connection, but a failed ping in serve does
 }
 
-// watchedConn closes gone at the first failed read. go-libvirt's own Disconnected misses a loss during the handshake.
+// watchedConn closes the channel gone at the first failed read. go-libvirt's Disconnected misses a loss during the
+// handshake.
 type watchedConn struct {
 	net.Conn
 	once sync.Once
@@ -40,6 +41,7 @@ func (w *watchedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// dialer gives go-libvirt a connection that is already open.
 type dialer struct{ net.Conn }
 
 func (d dialer) Dial() (net.Conn, error) { return d.Conn, nil }
@@ -62,11 +64,11 @@ func dial(ctx context.Context, socket string) (*conn, error) {
 	return c, nil
 }
 
-// gone is closed when the connection is lost or closed.
+// gone returns a channel that is closed when the connection is lost or closed.
 func (c *conn) gone() <-chan struct{} { return c.sock.gone }
 
-// hangUp closes the connection with libvirt's close call. libvirtd logs an error for a connection that just
-// disappears.
+// hangUp closes the connection with libvirt's close call. libvirtd logs an error for a connection that ends without
+// this call.
 func (c *conn) hangUp() {
 	select {
 	case <-c.gone():
@@ -78,16 +80,17 @@ func (c *conn) hangUp() {
 	c.close()
 }
 
-// close closes the socket; calls in progress return an error. libvirtd may still finish their work.
+// close closes the socket. Calls in progress return an error, but libvirtd may still complete them.
 func (c *conn) close() { c.sock.Close() }
 
+// do is call for RPCs without a result.
 func (c *conn) do(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	_, err := call(ctx, c, func(l *golibvirt.Libvirt) (struct{}, error) { return struct{}{}, f(l) })
 	return err
 }
 
-// call runs one or more RPCs under ctx. If ctx ends first, a connection that is not shared is closed, because
-// go-libvirt cannot cancel a call. The error then wraps ctx's error. Errors of libvirt keep their text.
+// call runs the RPCs of f and returns their result. If ctx ends first, call closes a connection that is not shared,
+// because go-libvirt cannot cancel a call, and returns an error that wraps ctx's error. See inWords for other errors.
 func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -115,6 +118,8 @@ func call[T any](ctx context.Context, c *conn, f func(*golibvirt.Libvirt) (T, er
 
 var errLost = hypervisor.Away(errors.New("the connection to libvirt was lost"))
 
+// inWords converts an error of go-libvirt. The result wraps hypervisor.ErrAway if QEMU timed out or the connection was
+// lost. An error from libvirt gets the prefix "libvirt: ".
 func inWords(err error) error {
 	var libvirtErr golibvirt.Error
 	switch {
@@ -136,8 +141,8 @@ func is(err error, code golibvirt.ErrorNumber) bool {
 	return errors.As(err, &libvirtErr) && golibvirt.ErrorNumber(libvirtErr.Code) == code
 }
 
-// ofOne reports whether err concerns only the queried object: libvirt returned an error for it, or its answer cannot
-// be parsed. Otherwise libvirt is unreachable.
+// ofOne reports whether err concerns only the queried object: libvirt returned an error for the object, or libvirt's
+// answer cannot be parsed. Otherwise libvirt is unreachable or the context has ended.
 func ofOne(err error) bool {
 	err = inWords(err)
 	return err != nil && (answered(err) || !errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded))
@@ -153,7 +158,7 @@ func parseUUID(id fleet.VMID) (golibvirt.UUID, error) {
 	var u golibvirt.UUID
 	b, err := hex.DecodeString(strings.ReplaceAll(string(id), "-", ""))
 	if err != nil || len(b) != len(u) {
-		return u, fleet.Errorf(fleet.Invalid, "%q is no VM id.", id)
+		return u, fleet.Errorf(fleet.Invalid, "%q is not a valid VM ID.", id)
 	}
 	copy(u[:], b)
 	return u, nil

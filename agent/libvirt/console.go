@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Console implements hypervisor.VMs. It dials the VNC endpoint of the running guest's definition: a Unix socket for
-// guests of Quantix, possibly a local port for others. go-libvirt's own DomainOpenGraphicsFd does not work.
+// Console implements hypervisor.VMs. It dials the VNC endpoint in the running guest's definition. A managed guest has a
+// Unix socket; an unmanaged guest may have a local port. go-libvirt's DomainOpenGraphicsFd does not work.
 func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -27,7 +27,7 @@ func (b *Backend) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) 
 		return nil, fmt.Errorf("open console of %s: %w", s.ref.Name, hypervisor.ErrNotRunning)
 	}
 	if s.vnc.address == "" {
-		return nil, fleet.Errorf(fleet.Conflict, "%s has no VNC display. Add one to its definition and restart it.", s.ref.Name)
+		return nil, fleet.Errorf(fleet.Conflict, "%s has no VNC display. Add a VNC display to the VM's definition and restart the VM.", s.ref.Name)
 	}
 	conn, err := (&net.Dialer{}).DialContext(ctx, s.vnc.network, s.vnc.address)
 	if err != nil {

@@ -46,9 +46,9 @@ func featuresOf(x *libvirtxml.Domain) string {
 	return strings.Join(all, " ")
 }
 
-// restoreSpecCPU replaces the CPU of a live definition with the one that the guest was started with. libvirt expands
-// the CPU in a live definition to the host's model and every feature that the guest got. The migratable definition
-// still has the original. live and kept are the guest's running and persistent definitions.
+// restoreSpecCPU replaces the CPU of the live definition with the CPU as defined at the guest's start. libvirt expands
+// the CPU in a live definition to the host's model and every feature of the guest. The migratable definition still has
+// the original. live and kept are the guest's running and persistent definitions.
 func restoreSpecCPU(ctx context.Context, c *conn, ref golibvirt.Domain, live, kept *libvirtxml.Domain) error {
 	if sameCPU(live, kept) {
 		return nil
@@ -69,6 +69,7 @@ func sameCPU(live, kept *libvirtxml.Domain) bool {
 	return featuresOf(live) == featuresOf(kept) && readModel(live, &l) == readModel(kept, &k) && l.CPU.Model == k.CPU.Model
 }
 
+// keepTune sets the CPU tuning of the definition, or removes the element if t is empty.
 func keepTune(x *libvirtxml.Domain, t *libvirtxml.DomainCPUTune) {
 	if x.CPUTune = t; t.Shares == nil && t.Period == nil && t.Quota == nil && t.GlobalPeriod == nil && t.GlobalQuota == nil && t.EmulatorPeriod == nil &&
 		t.EmulatorQuota == nil && t.IOThreadPeriod == nil && t.IOThreadQuota == nil && len(t.VCPUPin) == 0 && t.EmulatorPin == nil && len(t.IOThreadPin) == 0 &&
@@ -90,8 +91,8 @@ func readLimit(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeSecureBoot lets libvirt choose the firmware and switches to another file of variables: the variables without
-// secure boot lack its keys.
+// writeSecureBoot lets libvirt choose the firmware and selects another file of UEFI variables, because variables
+// created without secure boot lack the keys for secure boot.
 func writeSecureBoot(x *libvirtxml.Domain, s fleet.VMSpec) {
 	if firmwareOf(x) != fleet.UEFI || secureBootOf(x) == s.Security.SecureBoot {
 		return

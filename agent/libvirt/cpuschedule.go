@@ -30,8 +30,8 @@ func defaultSharesAt(cgroups string) uint64 {
 	return 1024
 }
 
-// sameShares reports whether two specs give a guest the same weight. A running guest that was reset to the default has
-// the default as an explicit value.
+// sameShares reports whether two specs give a guest the same CPU weight. No shares equal defaultShares, because a
+// running guest that was reset to the default has the default as an explicit value.
 func sameShares(a, b fleet.VMSpec, defaultShares uint64) bool {
 	return cmp.Or(a.CPU.Shares, int(defaultShares)) == cmp.Or(b.CPU.Shares, int(defaultShares)) //nolint:gosec // 100 or 1024
 }

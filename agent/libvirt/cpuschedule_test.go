@@ -16,9 +16,9 @@ func TestDefaultSharesFollowCgroupVersion(t *testing.T) {
 		controllers string // of cgroup v2; empty: no cgroup v2
 		want        uint64
 	}{
-		"cgroup v2":                      {"cpuset cpu io memory hugetlb pids rdma misc", 100},
-		"cgroup v1":                      {"", 1024},
-		"both, the CPU controller in v1": {"hugetlb\n", 1024},
+		"cgroup v2":                  {"cpuset cpu io memory hugetlb pids rdma misc", 100},
+		"cgroup v1":                  {"", 1024},
+		"both, CPU controller in v1": {"hugetlb\n", 1024},
 		"both, v1 controllers with cpu in their names": {"cpuset cpuacct", 1024},
 	} {
 		dir := t.TempDir()

@@ -22,8 +22,8 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// cutter runs jobs in the process of a child agent and interrupts them at one place. A place is a reported step, or a
-// moment just before, during or after a call that changes something.
+// cutter runs jobs in the process of a child agent and injects a fault at one place of each job. A place is a reported
+// step, or the time just before, during or after a libvirt call that changes something.
 type cutter struct {
 	fixture
 	proxy  *proxy
@@ -42,8 +42,8 @@ func newCutter(t *testing.T) *cutter {
 	return &cutter{fixture: newFixtureOn(t, b), proxy: newProxy(t), book: path, kinds: map[string]int{}}
 }
 
-// thin is the divisor of places that a run on real libvirt interrupts. Runs with other seeds use other places, and the
-// mock's conformance suite uses all.
+// thin reduces the duration of a run on real libvirt: the run injects a fault only at every third possible place. Runs
+// with other seeds use other places. The conformance suite of the mock uses all places.
 const thin = 3
 
 // fault is a failure that can be injected at a place.
@@ -62,7 +62,7 @@ func (f fault) places(t *testing.T) (first, every int) {
 	return f.first + f.every*tier.Offset(t, thin), f.every * thin
 }
 
-// of returns the number of places where the fault may happen in a job with that many steps.
+// of returns the number of places where the fault may happen in a job with the given number of steps.
 func (f fault) of(steps int) int { return max(0, (steps-f.first+f.every)/f.every) }
 
 func killAgent(c *cutter, r *childRun, _ int) bool {
@@ -83,14 +83,15 @@ func killServer(c *cutter, _ *childRun, _ int) bool {
 	return true
 }
 
+// asked is a libvirt call that waits in the proxy for cut's decision.
 type asked struct {
 	what  string
 	place bool // a place for a fault
 	goOn  chan bool
 }
 
-// cut runs the job and interrupts it at its nth place; 0 means no interruption. It returns the place, or "" if the job
-// has fewer places, and the job's error. It updates o with the recorded facts, ready for the retry.
+// cut runs the job and injects the fault at the job's nth place; 0 means no fault. It returns the place, or "" if the
+// job has fewer places, and the job's error. It adds the job's recorded files to o, as the retry needs them.
 func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
 	c.t.Helper()
 	asks, over := make(chan asked), make(chan struct{})
@@ -143,6 +144,7 @@ func (c *cutter) cut(o *childOrder, n int, f fault) (where string, err error) {
 	}
 }
 
+// keep adds the file or disk in the child's line to o, as the portal records it, and returns true.
 func (c *cutter) keep(o *childOrder, line string) bool {
 	if file, ok := strings.CutPrefix(line, childWhole); ok {
 		o.File = file
@@ -154,7 +156,7 @@ func (c *cutter) keep(o *childOrder, line string) bool {
 	return true
 }
 
-// again retries the job with a new agent until it succeeds, as the portal does.
+// again retries the job without faults until it succeeds, up to three times.
 func (c *cutter) again(when string, o childOrder) {
 	c.t.Helper()
 	c.back()
@@ -180,7 +182,7 @@ func (c *cutter) back() {
 	})
 }
 
-// ordeal describes a job that is interrupted at every place.
+// ordeal describes a job and the checks for its interruptions.
 type ordeal struct {
 	name string
 	// begin creates the state before the job, and returns the job.
@@ -191,7 +193,7 @@ type ordeal struct {
 	check func(when string, o childOrder)
 }
 
-// each interrupts the job at the places of each fault that this run selects.
+// each runs the job once for each fault and each place that this run selects, and injects the fault at that place.
 func (c *cutter) each(d ordeal, faults ...fault) {
 	c.t.Helper()
 	for _, f := range faults {
@@ -240,7 +242,7 @@ func (c *cutter) wantSeeds(when string, id fleet.VMID, n int) {
 	c.t.Helper()
 	all, err := os.ReadDir(filepath.Join(seed.Dir, string(id)))
 	if len(all) != n || n == 0 && !os.IsNotExist(err) {
-		c.t.Fatalf("%s: for its first boot there is %v, %v; want %d", when, all, err, n)
+		c.t.Fatalf("%s: the first-boot seeds are %v, %v; want %d", when, all, err, n)
 	}
 }
 
@@ -266,8 +268,8 @@ func (c *cutter) agrees(when string, vm fleet.VM) fleet.VMStatus {
 	return s
 }
 
-// settled waits until libvirtd is idle. It completes calls that a killed agent started, and a killed libvirtd takes
-// seconds to restart.
+// settled waits until libvirtd is idle. libvirtd completes calls that a killed agent started, and a killed libvirtd
+// takes seconds to restart.
 func (c *cutter) settled() {
 	c.t.Helper()
 	waitFor(c.t, "libvirtd is idle", func() bool {
@@ -288,7 +290,7 @@ func (c *cutter) settled() {
 	})
 }
 
-// gone deletes the VM with its disks and requires that nothing is left.
+// gone deletes the VM with its disks and requires that only the given files remain in the pool.
 func (c *cutter) gone(when string, vm fleet.VM, files ...string) {
 	c.t.Helper()
 	c.ok(c.DeleteVM(c.t.Context(), vm, []fleet.Pool{c.pool}, true))
@@ -296,14 +298,14 @@ func (c *cutter) gone(when string, vm fleet.VM, files ...string) {
 	c.wantSeeds(when+", deleted", vm.ID, 0)
 	c.wantVars(when+", deleted", vm.ID, 0)
 	if out, err := tryVirsh("domstate", string(vm.ID)); err == nil {
-		c.t.Fatalf("%s: still there, %s", when, out)
+		c.t.Fatalf("%s: the deleted VM is still defined: %s", when, out)
 	}
 }
 
-// tell logs the number of places and requires a minimum.
+// tell logs the number of places with a fault, and requires that the jobs have at least the given number of places.
 func (c *cutter) tell(least int) {
 	c.t.Helper()
 	if c.t.Logf("interrupted at %d of %d places: %v", c.places, c.all, c.kinds); c.all < least {
-		c.t.Errorf("the jobs have %d places, fewer than %d: do some steps report nothing?", c.all, least)
+		c.t.Errorf("the jobs have %d places, fewer than %d: does a step report no progress?", c.all, least)
 	}
 }

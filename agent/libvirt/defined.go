@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// definedOf translates a definition into a spec. applied names the devices that belong to the spec. Devices added by
-// somebody else are left out.
+// definedOf translates a definition into a spec. applied determines the devices that belong to the spec. The result
+// omits devices that were added outside Quantix.
 func definedOf(x *libvirtxml.Domain, applied hypervisor.Applied, volumeAt func(string) *fleet.Volref) hypervisor.Defined {
 	out := hypervisor.Defined{Domain: x.Name, Odd: map[string]string{}, Spec: fleet.VMSpec{
 		CPUs: cpusOf(x), MemoryMiB: int(memoryKiB(x) / 1024), Firmware: firmwareOf(x),
@@ -94,7 +94,7 @@ func definedDisks(disks []libvirtxml.DomainDisk, applied hypervisor.Applied, odd
 func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.Applied, odd map[string]string) []fleet.NIC {
 	var out []fleet.NIC
 	var labels []string
-	foreign := false
+	unmanaged := false
 	for i := range interfaces {
 		n := &interfaces[i]
 		mac := macOf(n)
@@ -109,19 +109,19 @@ func definedNICs(interfaces []libvirtxml.DomainInterface, applied hypervisor.App
 		case s != nil && s.Bridge != nil:
 			nic.Bridge = s.Bridge.Bridge
 		default:
-			foreign = true
+			unmanaged = true
 		}
 		label := mac + " on " + sourceOf(n)
 		switch filter := filterOf(n); {
 		case isOurFilter(filter) && k >= 0:
 			nic.SecurityGroups, nic.AntiSpoofing = applied.Spec.NICs[k].SecurityGroups, applied.Spec.NICs[k].AntiSpoofing
 		case filter != "":
-			foreign = true
+			unmanaged = true
 			label += ", with the network filter " + filter
 		}
 		out, labels = append(out, readNIC(*n, nic)), append(labels, label)
 	}
-	if foreign {
+	if unmanaged {
 		odd["nics"] = strings.Join(labels, ", ")
 	}
 	return out

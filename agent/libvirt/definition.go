@@ -14,8 +14,8 @@ import (
 // agentChannel is the name of the guest agent's virtio channel.
 const agentChannel = "org.qemu.guest_agent.0"
 
-// newDefinition returns the base definition of a new domain for the given machine type; edit adds the rest. It always
-// has a CD-ROM drive, so that a medium can be inserted later.
+// newDefinition returns the base definition of a new domain for the given machine type; edit adds the spec. The
+// definition always has a CD-ROM drive, so that a medium can be inserted later.
 func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Domain {
 	port := uint(0)
 	enabled := func(state string) *libvirtxml.DomainPMPolicy { return &libvirtxml.DomainPMPolicy{Enabled: state} }
@@ -47,7 +47,7 @@ func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Doma
 			}},
 			Channels: []libvirtxml.DomainChannel{newAgentChannel()},
 			Inputs:   []libvirtxml.DomainInput{newTablet()},
-			// The Unix socket is named by libvirt; nothing listens on the network.
+			// libvirt chooses the path of the Unix socket. VNC does not listen on the network.
 			Graphics: []libvirtxml.DomainGraphic{{VNC: &libvirtxml.DomainGraphicVNC{
 				Listeners: []libvirtxml.DomainGraphicListener{{Socket: &libvirtxml.DomainGraphicListenerSocket{}}},
 			}}},
@@ -58,16 +58,16 @@ func newDefinition(id fleet.VMID, arch, machine string, k kind) *libvirtxml.Doma
 	}
 }
 
-// first returns the definition of a VM that is new to this host.
+// first returns the base definition of a VM without a domain on this host. It refuses a VM that this host cannot run.
 func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
 	caps := a.caps.read(ctx, capsAge, capsForVM, a.readCapabilities)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case !caps.known && caps.err != nil:
-		return nil, fmt.Errorf("find out what guests the host can run: %w", caps.err)
+		return nil, fmt.Errorf("read the host's virtualization capabilities: %w", caps.err)
 	case !caps.known:
-		return nil, fleet.Errorf(fleet.Unavailable, "libvirt has not yet found out what guests the host can run. Try again in a minute.")
+		return nil, fleet.Errorf(fleet.Unavailable, "libvirt is still reading the host's virtualization capabilities. Try again in a minute.")
 	case len(caps.value.kinds) == 0:
 		return nil, fleet.Errorf(fleet.Conflict, "libvirt finds no QEMU for %s guests on this host. Install qemu-system-x86 or qemu-kvm.", caps.value.arch)
 	case a.in.VM.Spec.Firmware == fleet.UEFI && !slices.Contains(caps.value.firmware, fleet.UEFI):
@@ -75,11 +75,12 @@ func (a *applying) first(ctx context.Context) (*libvirtxml.Domain, error) {
 	}
 	best, machine := caps.value.kinds[0], machineOf(a.in.VM.Spec)
 	if !slices.Contains(best.machines, machine) {
-		return nil, fleet.Errorf(fleet.Conflict, "QEMU has no %s machine on this host. Choose another machine.", machine)
+		return nil, fleet.Errorf(fleet.Conflict, "QEMU on this host does not support the machine type %s. Choose another machine type.", machine)
 	}
 	return newDefinition(a.in.VM.ID, caps.value.arch, machine, best), nil
 }
 
+// define writes the definition to libvirt and drops the cached one.
 func (a *applying) define(ctx context.Context, x *libvirtxml.Domain) error {
 	text, err := textOf(x)
 	if err != nil {

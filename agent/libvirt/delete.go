@@ -95,8 +95,8 @@ func (b *Backend) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool,
 	}))
 }
 
-// deletable returns the volumes of the VM's own disks, without existing volumes, images and ISOs of the spec. It
-// refuses if another domain uses one of them.
+// deletable returns the volumes that Quantix created for the VM's disks. These exclude existing volumes, images and
+// ISOs of the spec. It refuses if another domain uses one of the volumes.
 func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool) ([]place, error) {
 	var keep []fleet.Volref
 	for _, m := range vm.Spec.Media() {
@@ -138,6 +138,8 @@ func (b *Backend) deletable(ctx context.Context, c *conn, vm fleet.VM, pools []f
 	return out, nil
 }
 
+// undefine stops the VM's guest and removes the domain with its UEFI variables, TPM state and libvirt snapshots. A
+// missing domain is no error.
 func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 	s, err := b.seeOn(ctx, c, id)
 	switch {
@@ -156,19 +158,19 @@ func (b *Backend) undefine(ctx context.Context, c *conn, id fleet.VMID) error {
 		golibvirt.DomainUndefineNvram | golibvirt.DomainUndefineCheckpointsMetadata
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		if s.live != nil {
-			// The guest may have ended meanwhile; then only undefining is left.
+			// DomainDestroy fails if the guest has ended meanwhile. The domain is then only undefined.
 			if err := l.DomainDestroy(s.ref); err != nil && !is(err, golibvirt.ErrOperationInvalid) {
 				return err
 			}
 		}
-		// libvirt removes the state of a TPM only if the definition has a TPM. The state of a TPM removed earlier
-		// would stay behind.
+		// libvirt removes the state of a TPM only if the definition has a TPM. So the state of a TPM that was removed
+		// earlier is removed here.
 		if !s.kept.parts.Security.TPM {
 			if err := os.RemoveAll(filepath.Join(tpmDir, string(id))); err != nil {
 				return fmt.Errorf("remove the state of the VM's TPM: %w", err)
 			}
 		}
-		// The same holds for the firmware's other file of variables.
+		// libvirt removes only the file of UEFI variables in the definition. A change of secure boot leaves another one.
 		other := secureVars
 		if s.kept.parts.Security.SecureBoot {
 			other = plainVars

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// overlaidBy returns the overlays that replace the spec's disks but were not created by Quantix, for example by a
-// virsh snapshot.
+// overlaidBy returns the overlays in use on the spec's disks that Quantix did not create, for example of a virsh
+// snapshot.
 func (d *domain) overlaidBy() (out []fleet.Overlay) {
 	if d.applied == nil {
 		return nil
@@ -32,8 +32,8 @@ func (d *domain) overlaidBy() (out []fleet.Overlay) {
 	return out
 }
 
-// recordOverlays records the virsh overlays and snapshot files that are deleted together with the VM's disks. It runs
-// before the domain is undefined, because only the definition names them.
+// recordOverlays writes the virsh overlays and snapshot files to delete with the VM's disks into the VM's snapshot
+// record, and returns the record. It must run before the domain is undefined, because only libvirt knows these files.
 func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pools []fleet.Pool, tree *hypervisor.SnapTree, disks bool) (*hypervisor.SnapTree, error) {
 	if !disks {
 		if tree != nil {
@@ -70,9 +70,9 @@ func (b *Backend) recordOverlays(ctx context.Context, c *conn, vm fleet.VM, pool
 	return tree, nil
 }
 
-// overlays returns all files that somebody put on top of the VM's disks without Quantix, and the files of virsh
-// snapshots. Without these files the disks lose their current content, so both are deleted together. It refuses if the
-// deletion would leave files behind.
+// overlays returns the overlays on the VM's disks that Quantix did not create, and the files of virsh snapshots. The
+// disks' current content is in these files, so disks and overlays are deleted together. It refuses if the deletion
+// would leave files behind.
 func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, vm fleet.VM, places []place, tree *hypervisor.SnapTree) ([]string, error) {
 	defined := []*libvirtxml.Domain{}
 	for _, flags := range []golibvirt.DomainXMLFlags{golibvirt.DomainXMLInactive, 0} {
@@ -101,7 +101,7 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 				return nil, err
 			}
 			if above == nil {
-				return nil, hypervisor.LeavesOldFiles(vm.Name, pathOf(d), "does not stand on "+p.volume)
+				return nil, hypervisor.LeavesOldFiles(vm.Name, pathOf(d), "is not backed by "+p.volume)
 			}
 			out = append(out, above...)
 		}
@@ -120,8 +120,8 @@ func (b *Backend) overlays(ctx context.Context, c *conn, ref golibvirt.Domain, v
 	return out, b.deletableFiles(ctx, c, vm, out)
 }
 
-// filesAbove returns the overlays of a backing chain, from its top down to the VM's first own file (exclusive). It
-// returns nil if the chain has none of the VM's own files.
+// filesAbove returns the overlays of a backing chain, from the file top down to the first file in own (exclusive). It
+// returns nil if the chain contains no file of own.
 func filesAbove(top string, own map[string]bool) (out []string) {
 	for at := top; len(out) < longestChain; {
 		out = append(out, at)
@@ -187,7 +187,7 @@ func (b *Backend) deletableFiles(ctx context.Context, c *conn, vm fleet.VM, file
 			return hypervisor.LeavesOldFiles(vm.Name, f, "lies outside of the host's pools")
 		}
 		if is, err := within(ctx, func() (overlay, error) { return b.overlayAt(f, false) }); err != nil || is == asReplaced {
-			return cmpErr(err, hypervisor.LeavesOldFiles(vm.Name, f, "is no plain file"))
+			return cmpErr(err, hypervisor.LeavesOldFiles(vm.Name, f, "is not a regular file"))
 		}
 		user, err := b.userOf(ctx, all, vm.ID, place{pool: fleet.Pool{Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: dir}}, volume: filepath.Base(f)})
 		if err != nil {

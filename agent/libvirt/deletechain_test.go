@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Overlays that virsh put on a VM's disks are deleted with the VM: chains of overlays, snapshots with memory, and
+// Overlays that virsh created on a VM's disks are deleted with the VM: chains of overlays, snapshots with memory, and
 // overlays without a snapshot.
 func TestDeleteVMRemovesVirshOverlays(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestDeleteVMRefusedWhenOverlayWouldStay(t *testing.T) {
 		}
 	}
 	if powerOf(t, vm.ID) != fleet.Stopped {
-		t.Error("the VM is gone")
+		t.Error("the VM was deleted")
 	}
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, false))
 	for _, file := range []string{f.at("disk.qcow2"), elsewhere} {

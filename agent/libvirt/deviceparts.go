@@ -11,14 +11,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// devicePart writes one field of a disk or NIC into its libvirt element X, and reads it back.
+// devicePart converts one field of the spec S of a disk or NIC to the libvirt element X and back.
 type devicePart[X, S any] struct {
 	field string
 	write func(x *X, s S)
 	read  func(x *X, s *S)
 }
 
-// diskParts covers fleet.DiskFields. The functions may rely on a driver, a target and limits: see openDisk.
+// diskParts covers fleet.DiskFields. openDisk ensures that the element has a driver, a target and limits.
 var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 	{"bus", func(x *libvirtxml.DomainDisk, s fleet.Disk) {
 		if bus := cmp.Or(s.Bus, "virtio"); x.Target.Bus != bus {
@@ -99,6 +99,7 @@ var diskParts = []devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 	}},
 }
 
+// diskLimit returns the conversion of one I/O limit. libvirt's value is the spec's value times unit.
 func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) *uint64, at func(*fleet.Disk) *int) devicePart[libvirtxml.DomainDisk, fleet.Disk] {
 	return devicePart[libvirtxml.DomainDisk, fleet.Disk]{
 		field,
@@ -107,12 +108,12 @@ func diskLimit(field string, unit uint64, in func(*libvirtxml.DomainDiskIOTune) 
 	}
 }
 
-// nicParts covers fleet.NICFields. The functions may rely on a model, a driver, a link and limits of both directions:
-// see openNIC.
+// nicParts covers fleet.NICFields. openNIC ensures that the element has a model, a driver, a link and limits of both
+// directions.
 var nicParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
 	{"model", func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if model := cmp.Or(s.Model, "virtio"); x.Model.Type != model {
-			x.Model.Type, x.Address = model, nil // the new model may need another kind of slot
+			x.Model.Type, x.Address = model, nil // the new model may need another kind of address
 		}
 	}, func(x *libvirtxml.DomainInterface, s *fleet.NIC) {
 		if s.Model = x.Model.Type; s.Model == "virtio" {
@@ -141,6 +142,7 @@ var nicParts = []devicePart[libvirtxml.DomainInterface, fleet.NIC]{
 	nicLimit("limits.outBurstKiB", func(b *libvirtxml.DomainInterfaceBandwidth) **int { return &b.Outbound.Burst }, func(n *fleet.NIC) *int { return &n.Limits.OutBurstKiB }),
 }
 
+// nicLimit returns the conversion of one bandwidth limit, in KiB in both formats.
 func nicLimit(field string, in func(*libvirtxml.DomainInterfaceBandwidth) **int, at func(*fleet.NIC) *int) devicePart[libvirtxml.DomainInterface, fleet.NIC] {
 	return devicePart[libvirtxml.DomainInterface, fleet.NIC]{field, func(x *libvirtxml.DomainInterface, s fleet.NIC) {
 		if *in(x.Bandwidth) = nil; *at(&s) != 0 {
@@ -173,12 +175,14 @@ func openDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
 	return d
 }
 
+// openNIC returns a copy with all optional elements that nicParts needs.
 func openNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
 	n.Model, n.Driver, n.Link, n.Bandwidth = copyOf(n.Model), copyOf(n.Driver), copyOf(n.Link), copyOf(n.Bandwidth)
 	n.Bandwidth.Inbound, n.Bandwidth.Outbound = copyOf(n.Bandwidth.Inbound), copyOf(n.Bandwidth.Outbound)
 	return n
 }
 
+// copyOf returns a copy of *v, or a zero value if v is nil.
 func copyOf[T any](v *T) *T {
 	out := new(T)
 	if v != nil {
@@ -193,6 +197,7 @@ func closeDisk(d libvirtxml.DomainDisk) libvirtxml.DomainDisk {
 	return d
 }
 
+// closeNIC returns the NIC without empty elements.
 func closeNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
 	n.Driver, n.Link = filled(n.Driver), filled(n.Link)
 	n.Bandwidth.Inbound, n.Bandwidth.Outbound = filled(n.Bandwidth.Inbound), filled(n.Bandwidth.Outbound)
@@ -200,6 +205,7 @@ func closeNIC(n libvirtxml.DomainInterface) libvirtxml.DomainInterface {
 	return n
 }
 
+// filled returns v, or nil if *v is zero.
 func filled[T comparable](v *T) *T {
 	var none T
 	if *v == none {
@@ -208,8 +214,8 @@ func filled[T comparable](v *T) *T {
 	return v
 }
 
-// readDisk reads the fields of a disk; was is the disk as last applied. A cache mode that setDisk chose for direct I/O
-// reads as the default.
+// readDisk reads the fields of a disk; was is the disk as last applied. Cache mode "none" counts as the default if the
+// spec sets no mode, because setDisk chooses it for storage with direct I/O.
 func readDisk(d libvirtxml.DomainDisk, was fleet.Disk) fleet.Disk {
 	x, out := openDisk(d), was
 	for _, p := range diskParts {
@@ -229,7 +235,7 @@ func readNIC(n libvirtxml.DomainInterface, out fleet.NIC) fleet.NIC {
 	return out
 }
 
-// setDisk writes the fields that has selects. direct chooses the cache mode "none" if the spec has none.
+// setDisk writes the fields for which has returns true. With direct, a disk without a cache mode gets the mode "none".
 func setDisk(d libvirtxml.DomainDisk, want fleet.Disk, direct bool, has func(field string) bool) libvirtxml.DomainDisk {
 	x := openDisk(d)
 	if want.Cache == "" && direct {
@@ -253,6 +259,7 @@ func setNIC(n libvirtxml.DomainInterface, want fleet.NIC, has func(field string)
 	return closeNIC(x)
 }
 
+// every selects all fields in setDisk and setNIC.
 func every(string) bool { return true }
 
 // nameTargets assigns target names to disks without one. The guest orders its disks by these names.
@@ -285,7 +292,7 @@ func targetNamed(bus string, k int) string {
 	return diskNamed("sd", k)
 }
 
-// fitNVMe removes NVMe controllers without a disk and gives each other one the serial number of its disk.
+// fitNVMe removes NVMe controllers without a disk. Each remaining controller gets the serial number of its disk.
 func fitNVMe(devices *libvirtxml.DomainDeviceList) {
 	serials := map[uint]string{}
 	for _, d := range devices.Disks {
@@ -329,8 +336,8 @@ func newSCSI() libvirtxml.DomainController {
 	return libvirtxml.DomainController{Type: "scsi", Index: new(uint), Model: "virtio-scsi"}
 }
 
-// fitBoot uses per-device boot order if a device has one, and otherwise boots by device kind. libvirt refuses a
-// definition with both.
+// fitBoot removes the boot order by device kind if a device has a boot order, and otherwise adds it if necessary.
+// libvirt refuses a definition with both.
 func fitBoot(x *libvirtxml.Domain) {
 	if x.OS == nil {
 		return
@@ -349,7 +356,7 @@ func bootDevices() []libvirtxml.DomainBootDevice {
 	return []libvirtxml.DomainBootDevice{{Dev: "hd"}, {Dev: "cdrom"}, {Dev: "network"}}
 }
 
-// setOf returns the planned change of a device of the definition, or nil.
+// setOf returns the first planned change whose device satisfies is, or nil.
 func setOf[T any](all []hypervisor.Set[T], is func(T) bool) *hypervisor.Set[T] {
 	i := slices.IndexFunc(all, func(s hypervisor.Set[T]) bool { return is(s.Device) })
 	if i < 0 {

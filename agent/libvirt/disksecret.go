@@ -14,9 +14,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The passphrase of an encrypted disk is a private secret of the host's libvirt. The host generates it, and nobody can
-// read it back. The secret's UUID derives from the volume, so no record of it is necessary.
-
+// diskSecret returns the UUID of the libvirt secret with an encrypted disk's passphrase. The secret is private: the
+// host generates the passphrase, and libvirt's API never returns it. The UUID derives from the volume, so no record of
+// the UUID is necessary.
 func diskSecret(ref fleet.Volref) fleet.VMID {
 	sum := sha256.Sum256([]byte("quantix disk " + string(ref.PoolID) + "/" + ref.Volume))
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // UUID version 8, which no other generator uses
@@ -38,7 +38,7 @@ func (b *Backend) makeDiskSecret(ctx context.Context, c *conn, p place) error {
 	if _, err := rand.Read(key[:]); err != nil {
 		return err
 	}
-	phrase := []byte(hex.EncodeToString(key[:])) // as text, because LUKS takes a text passphrase
+	phrase := []byte(hex.EncodeToString(key[:])) // as text, because QEMU takes the passphrase as text
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		ref, err := l.SecretDefineXML(text, 0)
 		if err != nil {
@@ -75,12 +75,12 @@ func (b *Backend) hasDiskSecret(ctx context.Context, c *conn, p place) error {
 	}
 	_, err = call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Secret, error) { return l.SecretLookupByUUID(uuid) })
 	if is(err, golibvirt.ErrNoSecret) {
-		return fleet.Errorf(fleet.Conflict, "The host has no passphrase for the encrypted volume %s of pool %s, so nobody reads it here.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The host has no passphrase for the encrypted volume %s of pool %s, so no VM on this host can use the volume.", p.volume, p.pool.Name)
 	}
 	return err
 }
 
-// dropGoneSecrets removes the passphrases of disks whose volumes are missing.
+// dropGoneSecrets removes the passphrases of those disks whose volumes no longer exist.
 func (b *Backend) dropGoneSecrets(ctx context.Context, c *conn, disks []fleet.Disk, pools []fleet.Pool) error {
 	var failed error
 	for _, d := range disks {

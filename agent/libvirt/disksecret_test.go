@@ -34,7 +34,7 @@ func TestEncryptedDiskHidesContentAndPassphrase(t *testing.T) {
 		t.Errorf("the secret is %s", text)
 	}
 	if output := virsh(t, "qemu-monitor-command", string(vm.ID), "--pretty", `{"execute":"query-block"}`); !strings.Contains(output, `"format": "luks"`) {
-		t.Errorf("QEMU says %s", output)
+		t.Errorf("QEMU reports %s", output)
 	}
 	pattern := bytes.Repeat([]byte{0xab}, 512)
 	for _, d := range vm.Spec.Disks {
@@ -52,7 +52,7 @@ func TestEncryptedDiskHidesContentAndPassphrase(t *testing.T) {
 		}
 	}
 	if info := sh(t, "qemu-img", "info", "-U", filepath.Join(f.pool.Spec.Path, secret.Volume)); !strings.Contains(info, "encrypted: yes") {
-		t.Errorf("qemu-img says %s", info)
+		t.Errorf("qemu-img reports %s", info)
 	}
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if left := virsh(t, "secret-list"); strings.Contains(left, uuid) {

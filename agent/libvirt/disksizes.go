@@ -24,30 +24,31 @@ type size struct {
 	kind         diskKind
 }
 
-// presence says whether a file exists. A file that cannot be read is fileUnknown.
+// presence is the result of a check whether a file exists. A failed check results in fileUnknown.
 type presence int
 
 const (
 	fileUnknown presence = iota
 	fileThere
 	fileMissing
-	fileReplaced // not a plain file of its pool
+	fileReplaced // a link, device or other file that the pool must not contain
 )
 
-// diskSizes reads the sizes of disk files, one directory at a time, because hanging storage hangs for all its files.
-// libvirt's own numbers do not serve: for a running qcow2 disk they count only data written since the start.
+// diskSizes reads the sizes of disk files and caches them. It reads each directory separately, so that hanging storage
+// delays only its own files. It does not use libvirt's sizes: for a running qcow2 disk libvirt counts only data written
+// since the guest's start.
 type diskSizes struct {
 	mu       sync.Mutex
 	dirs     map[string]*watch[map[string]size]
 	reported map[string]size
-	// whether the path is not the kind of file expected there; nil: not checked
+	// replaced reports whether the path is not a regular file, or not a directory if folder is set; nil: no check
 	replaced func(path string, folder bool) bool
 }
 
-// diskPaths maps file paths to the kinds that the domains define.
+// diskPaths maps the file paths in definitions to the way of reading the files.
 type diskPaths map[string]diskKind
 
-// diskKind selects how a file is read.
+// diskKind is the way of reading a file.
 type diskKind int
 
 const (
@@ -57,7 +58,7 @@ const (
 	aFolder                 // check existence
 )
 
-// read returns the known sizes of the paths. Allocations are reported in steps; see steady.
+// read returns the sizes of the paths; unknown sizes are zero. Allocations change only in steps, see steady.
 func (d *diskSizes) read(ctx context.Context, paths diskPaths) map[string]size {
 	byDir := map[string]diskPaths{}
 	for p, kind := range paths {
@@ -120,7 +121,7 @@ func (d *diskSizes) readDir(ctx context.Context, dir string, files diskPaths) ma
 	if s.late <= sizesPatience {
 		return s.value
 	}
-	// The storage hangs, so the earlier presence of files no longer counts.
+	// The storage hangs, so the earlier presence of the files is no longer valid.
 	old := maps.Clone(s.value)
 	for f, z := range old {
 		z.is = fileUnknown
@@ -158,7 +159,7 @@ func (d *diskSizes) expire(dir string) {
 	}
 }
 
-// keepOnly removes all paths but these.
+// keepOnly removes the sizes of all other paths.
 func (d *diskSizes) keepOnly(paths map[string]size) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -167,12 +168,12 @@ func (d *diskSizes) keepOnly(paths map[string]size) {
 		dirs[filepath.Dir(p)] = true
 	}
 	maps.DeleteFunc(d.reported, func(p string, _ size) bool { _, ok := paths[p]; return !ok })
-	// A hanging read is kept, so that no second one starts beside it.
+	// A directory with a hanging read stays, so that no second read of the directory starts.
 	maps.DeleteFunc(d.dirs, func(dir string, w *watch[map[string]size]) bool { return !dirs[dir] && w.sight().late == 0 })
 }
 
-// sizeOf reads a file's virtual size from its header, or its length if it is raw, and its allocation. Both are zero if
-// they cannot be read.
+// sizeOf reads a file's allocation and its virtual size: from the header, or from the length of a raw file. Both are
+// zero if they cannot be read.
 func (d *diskSizes) sizeOf(path string, kind diskKind) size {
 	if d.replaced != nil && d.replaced(path, kind == aFolder) {
 		return size{is: fileReplaced, kind: kind}
