@@ -18,36 +18,36 @@ import (
 	"quantix/internal/fleet"
 )
 
-// domainAge bounds how long a cached definition is trusted without an event. A few changes, such as of a link state,
-// send no event. Changes of the persistent definition, such as of the vCPU count, are detected by libvirt's file of
-// the definition.
+// domainAge is the maximum age of a cached definition. Most changes send an event, which removes the definition from
+// the cache. A few changes, such as of a link state, send none. Changes of the persistent definition, such as of the
+// vCPU count, are detected from libvirt's file of the definition.
 const domainAge = time.Minute
 
 // domain is one domain of the host with the contents of its definitions.
 type domain struct {
 	ref         golibvirt.Domain // its ID is -1 while the domain is off
 	id          fleet.VMID
-	ours        bool // it carries Quantix's mark for this UUID
+	ours        bool // the definition has Quantix's mark for this UUID
 	mark        mark
-	secret      string              // the mark's secret: of the running guest, otherwise of the definition
+	secret      string              // secret of the mark: of the running guest's, otherwise of the definition's
 	applied     *hypervisor.Applied // nil: an older agent recorded none
 	drift       []fleet.Drift
-	transient   bool       // it runs without a persistent definition
+	transient   bool       // the guest runs without a persistent definition
 	spec        []specDisk // the spec's disks that are in the definition
-	live        *hardware  // nil while it is off
+	live        *hardware  // nil while the domain is off
 	kept        hardware   // the hardware at the next start
 	heldBack    []fleet.PendingUnplug
 	accelerator string
 	vnc         endpoint
-	agent       bool              // the guest agent is connected, or is connected to on demand
-	cid         uint32            // vsock CID of the guest agent; 0: it is reached through libvirt
+	agent       bool              // the guest agent is connected, or reachable over vsock
+	cid         uint32            // vsock CID of the guest agent; 0: the agent is reached through libvirt
 	launch      *fleet.LaunchInfo // of a running guest with encrypted memory
 	startedAt   *time.Time
 	readAt      time.Time
-	tree        *hypervisor.SnapTree // its snapshots; nil: none
-	noTree      string               // why the snapshots are unknown; empty: they are known
+	tree        *hypervisor.SnapTree // snapshots of Quantix; nil: none
+	noTree      string               // why the snapshots are unknown; empty: the snapshots are known
 	others      []string             // names of snapshots made with virsh
-	unread      error                // why the definition cannot be read now; nil: readable
+	unread      error                // why the definition cannot be read; nil: the definition was read
 	file        fileStamp            // of the persistent definition's file
 }
 
@@ -59,7 +59,7 @@ func (d *domain) now() hardware {
 	return d.kept
 }
 
-// files returns all paths that the domain uses now or at its next start.
+// files returns all paths that the domain uses now, at its next start, or in its snapshots.
 func (d *domain) files() []string {
 	all := d.kept.files
 	if d.live != nil {
@@ -71,7 +71,7 @@ func (d *domain) files() []string {
 	return all
 }
 
-// held returns all files that the domain has as disks, now or at its next start.
+// held returns the files of the domain's disks, now, at its next start, and in its snapshots.
 func (d *domain) held() []held {
 	all := d.kept.held
 	if d.live != nil {
@@ -91,11 +91,11 @@ func (d *domain) snapped() (out []held) {
 	return out
 }
 
-// domainCache caches parsed definitions until an event, a job or a new run invalidates them.
+// domainCache caches parsed definitions until an event, a job or the guest's next run. It is safe for concurrent use.
 type domainCache struct {
 	mu      sync.Mutex
 	all     map[golibvirt.UUID]*domain
-	forgets int // counts forget calls, so that put never stores a definition read before one
+	forgets int // number of invalidations, so that put never stores a definition read before an invalidation
 }
 
 func (k *domainCache) forget(id golibvirt.UUID) {
@@ -112,7 +112,8 @@ func (k *domainCache) clear() {
 	k.forgets++
 }
 
-// get returns the cached domain if its run, name and definition file are unchanged and it is fresh enough.
+// get returns the cached domain, or nil. A cached domain is valid if its run, name and definition file are unchanged
+// and the entry is younger than domainAge. The caller passes forgets to put.
 func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forgets int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -123,6 +124,7 @@ func (k *domainCache) get(ref golibvirt.Domain, file fileStamp) (d *domain, forg
 	return nil, k.forgets
 }
 
+// put stores the domain, unless an invalidation happened after the call of get that returned forgets.
 func (k *domainCache) put(d *domain, forgets int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -135,7 +137,7 @@ func (k *domainCache) put(d *domain, forgets int) {
 	k.all[d.ref.UUID] = d
 }
 
-// keepOnly removes domains that are no longer on the host.
+// keepOnly removes the domains that are not in all.
 func (k *domainCache) keepOnly(all []sighted) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -150,7 +152,7 @@ func (k *domainCache) keepOnly(all []sighted) {
 	}
 }
 
-// look returns the domain from the cache, or reads its definitions. ref must be fresh from libvirt.
+// look returns the domain from the cache, or reads its definitions. libvirt must have returned ref just before.
 func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*domain, error) {
 	file := stampOf(definitionFile(ref.Name))
 	d, forgets := b.domains.get(ref, file)
@@ -171,13 +173,13 @@ func (b *Backend) look(ctx context.Context, c *conn, ref golibvirt.Domain) (*dom
 		d.compare(kept, b.assigned.volumeAt)
 		if d.tree, err = readTree(d.id); err != nil {
 			b.log.Warn("the record of a VM's snapshots cannot be read", "vm", d.id, "error", err)
-			d.noTree = "The host cannot read what it keeps of the VM's snapshots, so nothing is done about them: " + err.Error()
+			d.noTree = "The host cannot read its record of the VM's snapshots: " + err.Error()
 		}
 		switch d.others, err = othersOf(ctx, c, ref); {
 		case is(err, golibvirt.ErrNoDomain), err != nil && !ofOne(err):
 			return nil, err
 		case err != nil:
-			d.noTree = "The host cannot list the VM's snapshots, so nothing is done about them: " + err.Error()
+			d.noTree = "The host cannot list the VM's snapshots in libvirt: " + err.Error()
 		}
 	}
 	if ref.ID >= 0 {
@@ -218,7 +220,7 @@ func (b *Backend) unread(ctx context.Context, c *conn, ref golibvirt.Domain, why
 	return d
 }
 
-// compare reads the last applied spec from the definition and computes the drift.
+// compare sets d.applied from the mark, and computes the drift and the spec's disks from the persistent definition.
 func (d *domain) compare(kept *libvirtxml.Domain, volumeAt func(string) *fleet.Volref) {
 	d.applied = d.mark.applied()
 	if d.applied != nil {
@@ -249,6 +251,7 @@ type fileStamp struct {
 	size    int64
 }
 
+// stampOf returns the stamp of the file at the path.
 func stampOf(path string) fileStamp {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -263,8 +266,8 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 		return nil, err
 	}
 	x := &libvirtxml.Domain{}
-	// A live definition includes backing files read from disk headers. An inactive one is written back, so its text
-	// must not change.
+	// A live definition contains backing file names from disk headers, which may have characters that XML forbids. The
+	// text of an inactive definition stays unchanged, because the agent redefines the domain from it.
 	if flags&golibvirt.DomainXMLInactive == 0 {
 		text = hypervisor.Legible(text)
 	}
@@ -274,19 +277,19 @@ func readXML(ctx context.Context, c *conn, ref golibvirt.Domain, flags golibvirt
 	return x, onNetworks(x, text)
 }
 
-// onNetworks restores the networks of a running guest's NICs. libvirt replaces such a network by the bridge or device
-// behind it and adds the network's name in a place that libvirtxml does not read.
+// onNetworks sets the networks of a running guest's NICs. In a live definition libvirt replaces the network by its
+// bridge or device, and writes the network's name into an attribute that libvirtxml does not read.
 func onNetworks(x *libvirtxml.Domain, text string) error {
 	var named struct {
-		Cards []struct {
+		NICs []struct {
 			Source libvirtxml.DomainInterfaceSourceNetwork `xml:"source"`
 		} `xml:"devices>interface"`
 	}
-	if err := xml.Unmarshal([]byte(text), &named); err != nil || x.Devices == nil || len(named.Cards) != len(x.Devices.Interfaces) {
+	if err := xml.Unmarshal([]byte(text), &named); err != nil || x.Devices == nil || len(named.NICs) != len(x.Devices.Interfaces) {
 		return err
 	}
 	for i := range x.Devices.Interfaces {
-		n, on := &x.Devices.Interfaces[i], named.Cards[i].Source
+		n, on := &x.Devices.Interfaces[i], named.NICs[i].Source
 		if on.Network != "" && n.Source != nil && n.Source.Network == nil {
 			n.Source = &libvirtxml.DomainInterfaceSource{Network: &on}
 		}
@@ -300,7 +303,7 @@ type sighted struct {
 	state, reason int32
 }
 
-// inventory reads all domains of the host: all states in one call, and definitions that the cache lacks.
+// inventory returns all domains of the host. It reads all states in one call, and the definitions that are not cached.
 func (b *Backend) inventory(ctx context.Context, c *conn) ([]sighted, error) {
 	stats, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainStatsRecord, error) {
 		return l.ConnectGetAllDomainStats(nil, uint32(golibvirt.DomainStatsState), uint32(golibvirt.ConnectGetAllDomainsStatsNowait))

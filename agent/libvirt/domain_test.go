@@ -56,7 +56,7 @@ func TestApplyPreservesAdministratorChanges(t *testing.T) {
 	}
 }
 
-// After a snapshot the guest writes to an overlay. An apply must not put the disk's own volume back in its place.
+// After a snapshot the guest writes to an overlay. An apply must not replace the overlay by the disk's own volume.
 func TestApplyKeepsOverlayOfVirshSnapshot(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -73,7 +73,7 @@ func TestApplyKeepsOverlayOfVirshSnapshot(t *testing.T) {
 	}
 }
 
-func TestApplyRefusesVolumeThatIsNoDisk(t *testing.T) {
+func TestApplyRefusedWhenVolumeWasNotCreatedForDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, conformance.Image{Name: "raw", Kind: conformance.Raw, SizeBytes: 1 << 20})
@@ -155,7 +155,7 @@ func TestApplyChangesFirmware(t *testing.T) {
 	f.ok(f.StartVM(t.Context(), vm.ID))
 }
 
-func TestCloneEqualsImage(t *testing.T) {
+func TestClonedDiskEqualsImage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for _, kind := range []conformance.ImageKind{conformance.Qcow2, conformance.Raw} {
@@ -174,7 +174,7 @@ func TestCloneEqualsImage(t *testing.T) {
 	}
 }
 
-// A killed attempt leaves a partial volume. It must not be used as the disk, nor block a new attempt.
+// A killed job leaves a partial volume. The next job neither uses the volume as the disk nor fails because of it.
 func TestPartialDiskIsCreatedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -216,8 +216,8 @@ func TestCrashedGuestIsReportedAndStartsAgain(t *testing.T) {
 	}
 }
 
-// A VM of an older agent has no record of the last applied spec. Its definition is taken as applied, and nothing in it
-// is overwritten.
+// A VM of an older agent has no record of the last applied spec. The agent treats the definition as applied, and
+// overwrites nothing in the definition.
 func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -240,7 +240,7 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 	}
 	restore := hideVolume(t, f.pool, "one")
 	if err := f.ApplyVM(t.Context(), order(vm, f.pool)); err == nil || !strings.Contains(err.Error(), "Disk 1") {
-		t.Errorf("its missing disk: %v", err)
+		t.Errorf("apply with a missing disk: %v", err)
 	}
 	restore()
 	change(t, vm.ID, conformance.Change{CPUs: 4})
@@ -253,9 +253,9 @@ func TestApplyAdoptsDefinitionOfOlderAgent(t *testing.T) {
 	}
 }
 
-// If a pool's file system is unmounted or hidden by another one, its disks are missing. No new disk is created in the
-// directory found there instead.
-func TestDiskMissingWhenFileSystemIsUnmountedOrHidden(t *testing.T) {
+// If another file system hides a pool's directory, the pool's disks are missing. No new disk is created in the other
+// file system.
+func TestDiskMissingWhenPoolIsHiddenByMount(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()
@@ -276,7 +276,7 @@ func TestDiskMissingWhenFileSystemIsUnmountedOrHidden(t *testing.T) {
 		}
 	}
 	if made, err := os.ReadDir(f.pool.Spec.Path); err != nil || len(made) != 0 {
-		t.Errorf("in the other file system is %v, %v", made, err)
+		t.Errorf("the other file system contains %v, %v", made, err)
 	}
 	umount()
 	f.apply(vm)

@@ -13,17 +13,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Devices created by Quantix carry an alias with one of these prefixes. All other devices belong to somebody else and
-// are left alone. The alias of a disk identifies its volume in the spec, because its path may change: a snapshot puts
-// an overlay on top.
+// Devices created by Quantix have an alias with one of these prefixes. Quantix does not change other devices. The alias
+// of a disk identifies its volume in the spec, because the disk's path changes: a snapshot adds an overlay.
 const (
 	aliasDisk  = "ua-quantix-disk-"
 	aliasNIC   = "ua-quantix-nic-"
 	aliasCDROM = "ua-quantix-cdrom"
 )
 
-// nvramDir is libvirt's directory of UEFI variables. Quantix names the file after the UUID, because the VM's name may
-// change.
+// nvramDir is libvirt's directory of UEFI variables. Quantix names each file after the VM's UUID, because the VM's name
+// may change.
 const nvramDir = "/var/lib/libvirt/qemu/nvram"
 
 // intent is the content to write into a definition, with paths of this host.
@@ -37,6 +36,7 @@ type intent struct {
 	seed  string      // path of the first-boot seed; empty: none
 }
 
+// diskPlace is a disk of the spec with its alias and its location on this host.
 type diskPlace struct {
 	spec   fleet.Disk
 	alias  string
@@ -46,6 +46,7 @@ type diskPlace struct {
 	source *libvirtxml.DomainDiskSource
 }
 
+// is reports whether the definition's disk has the alias or the path of p.
 func (p diskPlace) is(d *libvirtxml.DomainDisk) bool {
 	return aliasOf(d.Alias) == p.alias || p.path != "" && pathOf(d) == p.path
 }
@@ -102,8 +103,8 @@ func editMemory(x *libvirtxml.Domain, kib uint) {
 	}
 }
 
-// editCPUs sets the vCPU count and preserves the definition's maximum. specMax is the maximum of the spec; a guest
-// that has reached its maximum no longer shows one.
+// editCPUs sets the vCPU count and preserves the definition's maximum. A definition whose vCPU count equals specMax,
+// the maximum of the spec, states no separate maximum.
 func editCPUs(x *libvirtxml.Domain, n, specMax uint) {
 	maximum := uint(moreCPUs(x))
 	if x.VCPU != nil && x.VCPU.Value == specMax {
@@ -212,7 +213,7 @@ func editNICs(devices *libvirtxml.DomainDeviceList, in intent) {
 	}
 }
 
-// editCDROM inserts the medium into the CD-ROM drive. It adds the drive back if somebody removed it.
+// editCDROM inserts the medium into the CD-ROM drive, or ejects it if iso is "". It adds the drive if it is missing.
 func editCDROM(x *libvirtxml.Domain, iso string) {
 	devices := x.Devices
 	i := slices.IndexFunc(devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })

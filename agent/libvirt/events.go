@@ -8,8 +8,8 @@ import (
 	golibvirt "github.com/digitalocean/go-libvirt"
 )
 
-// watched are the events of go-libvirt that can change a VM's status. It delivers no events of networks and pools, so
-// Snapshot polls those.
+// watched are the events that can change a VM's status. go-libvirt delivers no events of networks and pools, so
+// Snapshot polls networks and pools.
 var watched = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDLifecycle, golibvirt.DomainEventIDReboot, golibvirt.DomainEventIDIoErrorReason,
 	golibvirt.DomainEventIDDiskChange, golibvirt.DomainEventIDTrayChange, golibvirt.DomainEventIDDeviceAdded,
@@ -17,12 +17,12 @@ var watched = []golibvirt.DomainEventID{
 	golibvirt.DomainEventIDWatchdog, golibvirt.DomainEventIDDeviceRemovalFailed, golibvirt.DomainEventIDBalloonChange,
 }
 
-// subscribe forwards events as wake-ups until the connection is gone. Only lifecycle events are required, because an
-// older libvirt may lack others.
+// subscribe forwards events as wake-ups until the connection is lost. It fails only without lifecycle events, because
+// an older libvirt may lack others.
 func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 	for _, id := range watched {
-		// With a context that ends, go-libvirt would unsubscribe while the connection closes. That race crashes
-		// libvirtd 9.0.
+		// The context never ends. Otherwise go-libvirt would unsubscribe while the connection closes, and that race
+		// crashes libvirtd 9.0.
 		events, err := call(ctx, c, func(l *golibvirt.Libvirt) (<-chan any, error) {
 			return l.SubscribeEvents(context.Background(), id, nil)
 		})
@@ -49,7 +49,7 @@ func (b *Backend) subscribe(ctx context.Context, c *conn) error {
 	return nil
 }
 
-// domainOf returns the UUID of the event's domain.
+// domainOf returns the UUID of the event's domain, or the zero UUID for an unknown kind of event.
 func domainOf(event any) golibvirt.UUID {
 	switch e := event.(type) {
 	case *golibvirt.DomainEventCallbackLifecycleMsg:

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// fakeMount replaces the host's mount program for four server names. "good" mounts a tmpfs. "flaky" mounts a
-// directory, unless its server is down or exports something else. "refuses" fails and "hangs" hangs. Everything else
-// is libvirt's own code. The host has its own mount namespace, so no other process is affected.
+// fakeMount replaces the host's mount program for four server names. "good" mounts a tmpfs. "flaky" mounts a directory,
+// fails while the file "away" exists, and mounts a tmpfs while the file "other" exists. "refuses" fails and "hangs"
+// hangs. Other mounts run the real program. The host has its own mount namespace, so no other process is affected.
 const fakeMount = `#!/bin/bash
 for a in "$@"; do
 	case $a in

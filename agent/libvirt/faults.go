@@ -26,7 +26,7 @@ type specDisk struct {
 }
 
 // specDisks returns the definition's disks that belong to the applied spec, in the spec's order. If applied is nil, it
-// returns the disks with Quantix's alias.
+// returns the disks with an alias of Quantix.
 func specDisks(x *libvirtxml.Domain, applied *hypervisor.Applied, volumeAt func(string) *fleet.Volref) []specDisk {
 	if x.Devices == nil {
 		return nil
@@ -83,7 +83,7 @@ func hostname() string {
 	return name
 }
 
-// statusOf returns the domain's status for the portal, including its faults. A disk with a fault has no volume in the
+// statusOf returns the domain's status with its faults, for the portal. A disk with a fault has no volume in the
 // status.
 func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fleet.VMStatus {
 	st := s.status(sizes, addresses)
@@ -104,7 +104,7 @@ func (b *Backend) statusOf(s sighted, sizes map[string]size, addresses cards) fl
 	return st
 }
 
-// faults returns the VM's faults as last observed. A disk on hanging storage is unknown, which is not a fault.
+// faults returns the VM's faults as last observed. A disk on hanging storage is unknown and has no fault.
 func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 	var out []fleet.Fault
 	if s.unread != nil {
@@ -136,8 +136,8 @@ func (b *Backend) faults(s sighted, sizes map[string]size) []fleet.Fault {
 	return out
 }
 
-// seenInactive reports whether the newest check found the pool inactive. A pool that hangs or was never checked is not
-// reported.
+// seenInactive reports whether the newest check found the pool inactive. It returns false for a pool that hangs or was
+// never checked.
 func (p *poolWatches) seenInactive(name string) bool {
 	p.mu.Lock()
 	w := p.all[name]
@@ -149,7 +149,7 @@ func (p *poolWatches) seenInactive(name string) bool {
 	return s.known && s.err == nil && s.late < stalledAfter && s.value.State == fleet.PoolInactive
 }
 
-// absent returns the reason why a disk is unavailable now, or "" if it is available. pool may be "" if it is unknown.
+// absent checks a disk now and returns why it is unavailable, or "" if it is available. pool is "" if it is unknown.
 func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (string, error) {
 	if pool != "" {
 		switch err := b.pools.answers(pool); {
@@ -172,7 +172,7 @@ func (b *Backend) absent(ctx context.Context, c *conn, pool, path string) (strin
 		return "", err
 	}
 	if !filepath.IsAbs(path) {
-		return "", nil // not a file: QEMU reports its errors
+		return "", nil // network storage: QEMU reports errors at the start
 	}
 	there, err := fileExists(ctx, path)
 	if err != nil {
@@ -206,7 +206,7 @@ func poolActive(ctx context.Context, c *conn, name string) (bool, error) {
 	return active != 0, err
 }
 
-// complete refuses a guest with a missing disk.
+// complete refuses a guest with an unavailable disk.
 func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
 	for _, d := range s.spec {
 		why, err := b.absent(ctx, c, d.pool, d.path)
@@ -220,7 +220,7 @@ func (b *Backend) complete(ctx context.Context, c *conn, s sighted) error {
 	return nil
 }
 
-// ioErrors keeps the newest I/O error event of each guest. A query to QEMU may hang together with the storage.
+// ioErrors stores the newest I/O error event of each guest, because a query to QEMU may hang with the storage.
 type ioErrors struct {
 	mu     sync.Mutex
 	newest map[golibvirt.UUID]golibvirt.DomainEventIOErrorReasonMsg
@@ -235,7 +235,7 @@ func (e *ioErrors) note(m golibvirt.DomainEventIOErrorReasonMsg) {
 	e.newest[m.Dom.UUID] = m
 }
 
-// keepOnly removes all guests but these.
+// keepOnly removes the events of guests that are not in all.
 func (e *ioErrors) keepOnly(all []sighted) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Whatever is killed while a VM is created, the retry completes it with each file once, or deletes it without
-// leftovers.
+// If the agent or libvirtd is killed during the creation of a VM, a retry completes the VM with each file once. A
+// deletion instead of the retry leaves no files behind.
 func TestInterruptedCreateVMCompletesOrCleansUp(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, conformance.Image{Name: "golden.qcow2", Kind: conformance.Qcow2, SizeBytes: 4 << 20})

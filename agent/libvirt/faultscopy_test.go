@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Whatever is killed while a VM's disks are created by a copy or a conversion, each disk is complete in the end and
-// its source unchanged. Sources are another VM's current disk, its snapshot, an image or an archive.
+// If the agent or libvirtd is killed during a copy or a conversion to a VM's disk, a retry completes the disk and the
+// source is unchanged. Sources are another VM's current disk, its snapshot, an image and an archive.
 func TestInterruptedDiskCopyCompletes(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, conformance.Image{Name: "golden.qcow2", Kind: conformance.Qcow2, SizeBytes: 32 << 20})

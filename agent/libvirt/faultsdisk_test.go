@@ -34,8 +34,8 @@ func diskFaults() []fault {
 	}
 }
 
-// Whatever is killed while an encrypted disk is created or deleted, alone or with its VM, the passphrase exists
-// exactly as long as the volume. The guest starts with it, and none is left over.
+// If the agent or libvirtd is killed during the creation or deletion of an encrypted disk, the passphrase exists
+// exactly as long as the volume. A guest starts with the passphrase.
 func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 	c := newCutter(t)
 	before := len(secrets(t))
@@ -118,6 +118,7 @@ func TestInterruptedEncryptedDiskKeepsPassphraseWithVolume(t *testing.T) {
 // sealedDisk is an encrypted volume and its host's secret, which can be restored into a pool repeatedly.
 type sealedDisk struct{ file, secret string }
 
+// keep copies the volume and its secret out of the pool, once.
 func (s *sealedDisk) keep(c *cutter, d fleet.Disk) {
 	c.t.Helper()
 	if s.file != "" {
@@ -133,6 +134,7 @@ func (s *sealedDisk) keep(c *cutter, d fleet.Disk) {
 	}
 }
 
+// lay restores the volume and its secret.
 func (s *sealedDisk) lay(c *cutter, d fleet.Disk) {
 	c.t.Helper()
 	virsh(c.t, "secret-define", s.secret)
@@ -140,8 +142,8 @@ func (s *sealedDisk) lay(c *cutter, d fleet.Disk) {
 	virsh(c.t, "pool-refresh", c.pool.Name)
 }
 
-// Whatever is killed while a host disk is attached to a VM, detached, or deleted with the VM, the VM has it once or
-// not at all. The VM's own disks stay first, and a detached disk is free again.
+// If the agent or libvirtd is killed while a host disk is attached to a VM or detached from it, a retry completes the
+// change. The VM's own disks stay first, and a detached host disk is free again.
 func TestInterruptedHostDiskAttachAndDetach(t *testing.T) {
 	c := newCutter(t)
 	device, use := physicalDisk(t)

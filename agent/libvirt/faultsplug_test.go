@@ -44,7 +44,7 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 			c.t.Fatalf("%s: the guest that %s has the disks\n%s", when, how, disks)
 		}
 		if strings.Count(disks, "/dev/disk/by-id/") != len(vm.Spec.HostDevices) {
-			c.t.Fatalf("%s: of %v the guest that %s has the disks\n%s", when, vm.Spec.HostDevices, how, disks)
+			c.t.Fatalf("%s: with the host devices %v the guest that %s has the disks\n%s", when, vm.Spec.HostDevices, how, disks)
 		}
 		if strings.Count(nics, "52:54:") != len(vm.Spec.NICs) {
 			c.t.Fatalf("%s: the guest that %s has the NICs\n%s", when, how, nics)
@@ -52,8 +52,8 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 	}
 }
 
-// Whatever is killed while a running guest gets vCPUs, memory, disks, a NIC and an ISO, and its disk grows, the guest
-// and its definition have each of them once in the end.
+// If the agent, libvirtd or QEMU is killed while a running guest gets vCPUs, memory, disks, a NIC and an ISO, a retry
+// completes the change. The guest and its definition then have each device once.
 func TestInterruptedHotPlugCompletes(t *testing.T) {
 	c := newCutter(t)
 	addImage(t, c.pool, conformance.Image{Name: "disc.iso", Kind: conformance.ISO, SizeBytes: 1 << 20})
@@ -99,8 +99,8 @@ func TestInterruptedHotPlugCompletes(t *testing.T) {
 	c.tell(30)
 }
 
-// Whatever is killed while a running guest loses a disk, a host disk, a NIC and an ISO, it has none of them in the
-// end, and all are free again.
+// If the agent, libvirtd or QEMU is killed while a running guest loses a disk, a host disk, a NIC and an ISO, a retry
+// completes the change. The removed devices are then free again.
 func TestInterruptedHotUnplugCompletes(t *testing.T) {
 	c := newCutter(t)
 	guest := must(lab.GuestImage(t.Context(), lab.CacheDir()))
@@ -109,8 +109,8 @@ func TestInterruptedHotUnplugCompletes(t *testing.T) {
 	c.ok(c.ApplyPool(t.Context(), c.pool))
 	vm := c.vm()
 	root := fleet.Disk{PoolID: c.pool.ID, Volume: "first.qcow2", Image: &fleet.Volref{PoolID: c.pool.ID, Volume: "root.qcow2"}}
-	card := fleet.NIC{Network: "default", MAC: "52:54:00:0d:00:01"}
-	vm.Spec.Disks, vm.Spec.NICs = []fleet.Disk{root}, []fleet.NIC{card}
+	own := fleet.NIC{Network: "default", MAC: "52:54:00:0d:00:01"}
+	vm.Spec.Disks, vm.Spec.NICs = []fleet.Disk{root}, []fleet.NIC{own}
 	up := func(when string) {
 		t.Helper()
 		if powerOf(t, vm.ID) == fleet.Running {
@@ -133,7 +133,7 @@ func TestInterruptedHotUnplugCompletes(t *testing.T) {
 			number++
 			vm.Generation++
 			vm.Spec.Disks = []fleet.Disk{root, c.disk(fmt.Sprintf("more-%d.qcow2", number))}
-			vm.Spec.NICs = []fleet.NIC{card, {Network: "default", MAC: fmt.Sprintf("52:54:00:0d:01:%02d", number)}}
+			vm.Spec.NICs = []fleet.NIC{own, {Network: "default", MAC: fmt.Sprintf("52:54:00:0d:01:%02d", number)}}
 			vm.Spec.ISO = &fleet.Volref{PoolID: c.pool.ID, Volume: "disc.iso"}
 			vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: physical}}
 			c.apply(vm)
@@ -142,7 +142,7 @@ func TestInterruptedHotUnplugCompletes(t *testing.T) {
 				return strings.Contains(out, vm.Spec.NICs[1].MAC)
 			})
 			vm.Generation++
-			vm.Spec.Disks, vm.Spec.NICs, vm.Spec.ISO = []fleet.Disk{root}, []fleet.NIC{card}, nil
+			vm.Spec.Disks, vm.Spec.NICs, vm.Spec.ISO = []fleet.Disk{root}, []fleet.NIC{own}, nil
 			vm.Spec.HostDevices = nil
 			less := vm
 			return childOrder{Book: c.book, VM: &less, Pools: []fleet.Pool{c.pool}}

@@ -22,12 +22,12 @@ func runCount(t *testing.T, vm fleet.VM) int {
 	return strings.Count(string(must(os.ReadFile(filepath.Join("/var/log/libvirt/qemu", vm.Name+".log")))), "starting up libvirt version")
 }
 
-// Whatever is killed while a VM restarts, exactly one run ends and one begins, and the VM is on in the end.
+// If the agent or libvirtd is killed during a restart, exactly one run of the VM ends and one begins.
 func TestInterruptedRestartHappensOnce(t *testing.T) {
 	c := newCutter(t)
 	d := newDesk(t, c.proxy)
 	const apart = 4 * time.Second // minimum distance between two runs on any clock
-	vms := make([]fleet.VM, 4)    // one after the other, so that no test step waits for the distance
+	vms := make([]fleet.VM, 4)    // restarted in turn, so that no step waits for the distance
 	for i := range vms {
 		vms[i] = c.vm()
 		vms[i].Spec.Power = fleet.Running
@@ -67,7 +67,7 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 				c.kinds[f.name]++
 			}
 			if now := run(); end.Outcome != wire.Done || now.Power != fleet.Running || runCount(t, vm) != runs+1 || !now.StartedAt.After(*before.StartedAt) {
-				t.Fatalf("%s: it ended %+v, the VM is %s and has begun %d times more", when, end, now.Power, runCount(t, vm)-runs)
+				t.Fatalf("%s: the job ended with %+v, the VM is %s and was started %d times more", when, end, now.Power, runCount(t, vm)-runs)
 			}
 			if where == "" {
 				c.all += f.of(c.seen)
@@ -81,8 +81,8 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 	c.tell(8)
 }
 
-// Whatever is killed while a program runs in a guest, the program runs at most once. If that is uncertain, the job
-// ends as unknown.
+// If the agent or libvirtd is killed during the job of a guest program, the program runs at most once. The job ends as
+// unknown if the agent cannot find out whether the program ran.
 func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
 	c := newCutter(t)
 	d := newDesk(t, c.proxy)
@@ -120,15 +120,15 @@ func TestInterruptedGuestProgramRunsAtMostOnce(t *testing.T) {
 			switch end.Outcome {
 			case wire.Done:
 				if ran != 1 {
-					t.Fatalf("%s: it ended %+v and was run %d times", when, end, ran)
+					t.Fatalf("%s: the job ended with %+v and the program ran %d times", when, end, ran)
 				}
 			case wire.Unknown:
 				if unknown++; ran > 1 || where == "" {
-					t.Fatalf("%s: it ended %+v and was run %d times", when, end, ran)
+					t.Fatalf("%s: the job ended with %+v and the program ran %d times", when, end, ran)
 				}
 			default:
 				if ran != 0 || where == "" {
-					t.Fatalf("%s: it ended %+v and was run %d times", when, end, ran)
+					t.Fatalf("%s: the job ended with %+v and the program ran %d times", when, end, ran)
 				}
 			}
 			if where == "" {

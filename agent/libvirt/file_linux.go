@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openImage opens a file for reading without blocking on a FIFO. It accepts regular files; with follow also block
-// devices and symbolic links.
+// openImage opens a regular file for reading. With follow it also accepts block devices and symbolic links. It never
+// blocks on a FIFO.
 func openImage(path string, follow bool) (*os.File, error) {
 	flags := os.O_RDONLY | syscall.O_NONBLOCK
 	if !follow {
@@ -29,6 +29,7 @@ func openImage(path string, follow bool) (*os.File, error) {
 	return f, nil
 }
 
+// identityOf returns the ID of the file that info describes.
 func identityOf(info os.FileInfo) fileID {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
@@ -40,7 +41,7 @@ func identityOf(info os.FileInfo) fileID {
 	return fileID{dev: st.Dev, ino: st.Ino}
 }
 
-// ownAlike gives the file at path the owner of info.
+// ownAlike gives the file at path the owner and group of info.
 func ownAlike(path string, info os.FileInfo) error {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return os.Lchown(path, int(st.Uid), int(st.Gid))
@@ -56,7 +57,7 @@ func changedAt(info os.FileInfo) int64 {
 	return 0
 }
 
-// allocated returns the file's allocation on storage in bytes. For a device this is size.
+// allocated returns the file's allocation on storage in bytes; for a device it returns size.
 func allocated(info os.FileInfo, size int64) int64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && info.Mode().IsRegular() {
 		return st.Blocks * 512

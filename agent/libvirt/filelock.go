@@ -20,11 +20,12 @@ type fileLock struct {
 	freed   chan struct{} // closed when the lock becomes free
 }
 
-// share takes a shared lock on the file; alone takes an exclusive one. Both wait until ctx ends.
+// share takes a shared lock on the file. It waits for the lock, at most until ctx ends.
 func (l *fileLocks) share(ctx context.Context, path string) (unlock func(), err error) {
 	return l.take(ctx, path, false)
 }
 
+// alone takes an exclusive lock on the file. It waits for the lock, at most until ctx ends.
 func (l *fileLocks) alone(ctx context.Context, path string) (unlock func(), err error) {
 	return l.take(ctx, path, true)
 }
@@ -44,6 +45,7 @@ func (l *fileLocks) take(ctx context.Context, path string, alone bool) (unlock f
 	}
 }
 
+// try takes the lock if possible. Otherwise it returns a channel that is closed when the lock becomes free.
 func (l *fileLocks) try(path string, alone bool) (unlock func(), freed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,9 +25,9 @@ const (
 	maxListed      = 64 << 20 // bytes of one program's output
 )
 
-// FilterCounts implements hypervisor.Telemetry. libvirt implements filters with iptables, ip6tables and ebtables. Its
-// chains have the name of the NIC's host device, and its rule comments have Quantix's rule IDs. The programs run only
-// if at least one NIC has a filter.
+// FilterCounts implements hypervisor.Telemetry. libvirt implements filters with iptables, ip6tables and ebtables.
+// libvirt's chains contain the name of the NIC's host device, and the rule comments contain Quantix's rule IDs. The
+// agent lists the rules only if at least one NIC has a filter.
 func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("count packets: %w", err)
@@ -37,7 +37,7 @@ func (b *Backend) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, er
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("count packets: %w", ctx.Err())
 	case s.late > 0:
-		return nil, fmt.Errorf("count packets: this takes longer than %s", countsPatience)
+		return nil, fmt.Errorf("count packets: listing the filter rules takes longer than %s", countsPatience)
 	case s.err != nil:
 		return nil, fmt.Errorf("count packets: %w", s.err)
 	}
@@ -109,7 +109,7 @@ type countFunc func(device, chain, rule string, n fleet.PassCount)
 
 var (
 	countedRule = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
-	// FJ, FP and HJ are chains that libvirt is still building
+	// libvirt's chains FJ, FP and HJ are not in use yet, so they do not match.
 	ofIPTables = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
 	ofEbtables = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
 	comment    = regexp.MustCompile(`--comment "?([^\s"]+)"?`)
@@ -143,6 +143,7 @@ func readEbtables(listed []byte, each countFunc) {
 	})
 }
 
+// lines calls each for every rule with counters in the output of a program.
 func lines(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
 	scan := bufio.NewScanner(bytes.NewReader(listed))
 	for scan.Scan() {
@@ -158,7 +159,7 @@ func lines(listed []byte, each func(n fleet.PassCount, chain, rest string)) {
 	}
 }
 
-// listRules runs the program and returns its output.
+// listRules runs the program and returns its output, at most maxListed bytes.
 func listRules(ctx context.Context, program string, args ...string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
@@ -179,7 +180,7 @@ func listRules(ctx context.Context, program string, args ...string) ([]byte, err
 	return out.Bytes(), nil
 }
 
-// limitedBuffer is a buffer that fails after left bytes.
+// limitedBuffer is a buffer that fails when more than left bytes are written.
 type limitedBuffer struct {
 	bytes.Buffer
 	left int
@@ -187,7 +188,7 @@ type limitedBuffer struct {
 
 func (l *limitedBuffer) Write(p []byte) (int, error) {
 	if l.left -= len(p); l.left < 0 {
-		return 0, errors.New("it lists too much")
+		return 0, errors.New("the output is too large")
 	}
 	return l.Buffer.Write(p)
 }

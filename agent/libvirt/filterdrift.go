@@ -21,8 +21,8 @@ const (
 	filtersPatience = time.Second
 )
 
-// filtersChanged returns the network filters of Quantix that somebody changed, by name, each with the message for
-// people. A filter from an older agent has no record until Quantix writes it again.
+// filtersChanged returns the messages about Quantix's network filters that were changed outside Quantix, by filter
+// name. It does not detect a change of a filter from an older agent until Quantix writes that filter again.
 func (b *Backend) filtersChanged(ctx context.Context) map[string]string {
 	return b.changed.read(ctx, filtersAge, filtersPatience, b.compareFilters).value
 }
@@ -41,7 +41,7 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 	for name := range known {
 		message, err := b.compareFilter(b.life, c, name)
 		if ofOne(err) {
-			message, err = "The host cannot read its network filter "+name+": "+err.Error(), nil
+			message, err = "The host cannot read the network filter "+name+": "+err.Error(), nil
 		}
 		if err != nil {
 			return nil, err
@@ -56,13 +56,14 @@ func (b *Backend) compareFilters() (map[string]string, error) {
 	return out, nil
 }
 
-// compareFilter compares one filter with its record. It excludes concurrent writes of filters.
+// compareFilter compares one filter with its record, and returns a message if they differ. No filter is written
+// meanwhile.
 func (b *Backend) compareFilter(ctx context.Context, c *conn, name string) (message string, err error) {
 	b.filterMu.Lock()
 	defer b.filterMu.Unlock()
 	known := b.filters.Of(name)
 	if known == "" {
-		return "", nil // removed by Quantix
+		return "", nil // Quantix removed the filter meanwhile
 	}
 	ref, err := findFilter(ctx, c, name)
 	if is(err, golibvirt.ErrNoNwfilter) {
@@ -91,7 +92,7 @@ func filterDigest(x libvirtxml.NWFilter) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// groupsChanged returns the security groups whose filters were changed by somebody else.
+// groupsChanged returns the reports of security groups whose filters were changed outside Quantix.
 func groupsChanged(changed map[string]string) []wire.GroupReport {
 	var out []wire.GroupReport
 	for name, message := range changed {

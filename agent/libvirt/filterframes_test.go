@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A frame tagged with VLAN ID 0 is accepted by any guest, but iptables does not see its packet. Such frames must not
-// bypass a security group.
+// Any guest accepts a frame tagged with VLAN ID 0, but iptables does not see the packet in the frame. Such frames must
+// not bypass a security group.
 func TestVLANTaggedFramesDoNotBypassSecurityGroup(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

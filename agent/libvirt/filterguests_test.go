@@ -54,8 +54,8 @@ func (p peer) do(command string) string {
 	return out
 }
 
-// reaches reports whether the guest gets an answer from the other guest on the port. The command has its own timeout,
-// because a dropped connection never ends.
+// reaches reports whether the guest gets an answer from the other guest on the port. The command has a timeout, because
+// a dropped connection never ends.
 func (p peer) reaches(other peer, port int) bool {
 	p.f.t.Helper()
 	return strings.Contains(p.do(fmt.Sprintf("timeout 5 nc -w 2 %s %d </dev/null", other.ip, port)), "served")
@@ -68,12 +68,12 @@ func (p peer) eventually(other peer, port int, want bool) {
 	waitFor(p.f.t, fmt.Sprintf("port %d of %s is reached: %v", port, other.ip, want), func() bool { return p.reaches(other, port) == want })
 }
 
-// put changes the guest's NIC while the guest runs.
-func (p peer) put(guard bool, groups ...fleet.FlatGroup) {
+// put sets anti-spoofing and the security groups of the running guest's NIC.
+func (p peer) put(antiSpoofing bool, groups ...fleet.FlatGroup) {
 	p.f.t.Helper()
 	p.vm.Generation++
 	n := &p.vm.Spec.NICs[0]
-	n.AntiSpoofing, n.SecurityGroups = &guard, nil
+	n.AntiSpoofing, n.SecurityGroups = &antiSpoofing, nil
 	for _, g := range groups {
 		n.SecurityGroups = append(n.SecurityGroups, g.ID)
 	}
@@ -83,7 +83,7 @@ func (p peer) put(guard bool, groups ...fleet.FlatGroup) {
 	p.f.ok(p.f.ApplyVM(p.f.t.Context(), in))
 }
 
-// counts returns the packet counts of the guest's NIC, by rule.
+// counts returns the packet counts of the guest's NIC: by rule ID, and of dropped packets.
 func (p peer) counts() (rules map[string]fleet.PassCount, dropped fleet.PassCount) {
 	p.f.t.Helper()
 	all, err := p.f.FilterCounts(p.f.t.Context())
@@ -109,7 +109,7 @@ func twoGuests(f fixture) (a, b peer) {
 	f.ok(err)
 	run(t, "cp", guest.ISO, filepath.Join(f.pool.Spec.Path, "guest.iso"))
 	id := fleet.NewID[fleet.NetworkID]()
-	// Concurrent tests, and tests that were killed before, must not share a subnet.
+	// The subnet is random, because other tests run at the same time and killed tests leave networks behind.
 	second, third := 192+rand.IntN(16), rand.IntN(256)
 	network := fleet.Network{ID: id, Name: "filters-" + string(id)[28:], Generation: 1, Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
 		Mode: fleet.NetworkIsolated, IPv4: &fleet.Subnet{Gateway: fmt.Sprintf("10.%d.%d.1/24", second, third), DHCP: &fleet.DHCP{}},
@@ -172,7 +172,7 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	if a.reaches(b, 80) || a.reaches(b, 81) {
 		t.Fatal("a NIC in a group without ingress rules accepts connections")
 	}
-	b.eventually(a, 80, true) // the guest's own connections and their answers pass
+	b.eventually(a, 80, true) // connections from the guest pass, with their answers
 
 	web.Rules = append(web.Rules, rule("00000000000a", fleet.Ingress, fleet.TCP, 80, a.ip+"/32"))
 	f.ok(f.ApplySecurityGroup(ctx, web))
@@ -254,13 +254,13 @@ func TestAntiSpoofingDropsForgedAddresses(t *testing.T) {
 	a.eventually(b, 80, true)
 	// libvirt accepts all addresses until it has learnt the guest's address from its first packet.
 	waitFor(t, "another IP address is dropped", func() bool { return !as(made) })
-	waitFor(t, "its own address passes", func() bool { return as(a.ip) })
+	waitFor(t, "the guest's own address passes", func() bool { return as(a.ip) })
 	a.do("ip link set eth0 down; ip link set eth0 address 52:54:00:66:66:66; ip link set eth0 up")
 	if as(a.ip) {
 		t.Error("the guest used another MAC address")
 	}
 	a.do("ip link set eth0 down; ip link set eth0 address " + a.mac + "; ip link set eth0 up")
-	waitFor(t, "its own MAC address passes", func() bool { return as(a.ip) })
+	waitFor(t, "the guest's own MAC address passes", func() bool { return as(a.ip) })
 	waitFor(t, "the forged packets are counted", func() bool {
 		rules, _ := a.counts()
 		return rules[hypervisor.Spoofed].Packets > 0

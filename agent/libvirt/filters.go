@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ApplySecurityGroup implements agent.Hypervisor. libvirt then also applies a changed filter to the NICs of running
+// ApplySecurityGroup implements hypervisor.Firewall. libvirt also applies a changed filter to the NICs of running
 // guests.
 func (b *Backend) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return b.onGroup(ctx, "apply", g, func(ctx context.Context, c *conn) error {
@@ -57,7 +57,7 @@ func (b *Backend) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) e
 	})
 }
 
-// onGroup runs f as a job on the group. Jobs of one group run one at a time.
+// onGroup runs f with a connection of its own, while it holds the group's lock.
 func (b *Backend) onGroup(ctx context.Context, verb string, g fleet.FlatGroup, f func(context.Context, *conn) error) error {
 	act := verb + " security group " + g.Name
 	unlock, err := b.filterLocks.lock(ctx, g.ID)
@@ -68,8 +68,8 @@ func (b *Backend) onGroup(ctx context.Context, verb string, g fleet.FlatGroup, f
 	return inAct(act, b.order(ctx, f))
 }
 
-// filterNICs defines the filters of the VM's NICs. A group that the host already has stays unchanged, because a newer
-// job may have written it.
+// filterNICs defines the filters of the VM's NICs and the missing filters of their security groups. An existing group
+// filter stays unchanged, because a newer job may have written it.
 func (a *applying) filterNICs(ctx context.Context) error {
 	for _, n := range a.in.VM.Spec.NICs {
 		if !n.Filtered() {
@@ -96,6 +96,7 @@ func (a *applying) filterNICs(ctx context.Context) error {
 	return nil
 }
 
+// ensureGroup defines the filter of the security group if the host does not have the filter.
 func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
 	unlock, err := a.filterLocks.lock(ctx, g.ID)
 	if err != nil {
@@ -109,7 +110,7 @@ func (a *applying) ensureGroup(ctx context.Context, g fleet.FlatGroup) error {
 	return err
 }
 
-// refilter updates the filters of the running guest's NICs to those of its definition.
+// refilter gives the NICs of the running guest the filters of the persistent definition.
 func (a *applying) refilter(ctx context.Context, guest sighted, kept *libvirtxml.Domain) error {
 	live, err := readXML(ctx, a.c, guest.ref, 0)
 	if err != nil {
@@ -139,11 +140,11 @@ func (a *applying) refilter(ctx context.Context, guest sighted, kept *libvirtxml
 	return nil
 }
 
-// dropFilters removes the filters of the VM's former NICs. A filter that libvirt reports as in use stays.
+// dropFilters removes the filters of all NICs of the VM except keep. A filter that libvirt reports as in use stays.
 func (b *Backend) dropFilters(ctx context.Context, c *conn, vm fleet.VMID, keep []fleet.NIC) error {
 	all, err := nicFilters(ctx, c)
 	if answered(err) {
-		return nil // a libvirt without network filters has none
+		return nil // a libvirt without support for network filters
 	}
 	if err != nil {
 		return err
@@ -190,8 +191,8 @@ func filterXML(ctx context.Context, c *conn, f golibvirt.Nwfilter) (x libvirtxml
 	return x, x.Unmarshal(text)
 }
 
-// defineFilter writes the filter if it is missing or differs, and records it. If somebody changed the filter after
-// Quantix wrote the same content, the change stays unless force is set.
+// defineFilter writes the filter if it is missing or differs, and records its digest. If the filter was changed outside
+// Quantix and the wanted content is still the recorded one, the change stays unless force is set.
 func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWFilter, force bool) error {
 	text, err := want.Marshal()
 	if err != nil {
@@ -227,7 +228,7 @@ func (b *Backend) defineFilter(ctx context.Context, c *conn, want libvirtxml.NWF
 	return b.filters.Put(want.Name, digest)
 }
 
-// sameFilter compares the filter as libvirt returns it with the wanted one.
+// sameFilter reports whether the filter from libvirt equals the wanted filter.
 func sameFilter(have, want libvirtxml.NWFilter) bool {
 	x, failed := have.Marshal()
 	y, bad := want.Marshal()
@@ -258,7 +259,7 @@ func filterOf(n *libvirtxml.DomainInterface) string {
 
 func isOurFilter(name string) bool { return strings.HasPrefix(name, fleet.FilterPrefix) }
 
-// editFilter sets or removes the NIC's Quantix filter. A filter of somebody else is removed only with force.
+// editFilter sets or removes the NIC's Quantix filter. It removes an unmanaged filter only with force.
 func editFilter(n *libvirtxml.DomainInterface, vm fleet.VMID, want fleet.NIC, force bool) {
 	switch has := filterOf(n); {
 	case want.Filtered():

@@ -43,16 +43,17 @@ func editFilter(t *testing.T, name string) {
 	virsh(t, "nwfilter-define", file)
 }
 
-func grouped(network string, guard bool, groups ...fleet.FlatGroup) fleet.NIC {
-	n := fleet.NIC{Network: network, MAC: "52:54:00:51:00:01", AntiSpoofing: &guard}
+func grouped(network string, antiSpoofing bool, groups ...fleet.FlatGroup) fleet.NIC {
+	n := fleet.NIC{Network: network, MAC: "52:54:00:51:00:01", AntiSpoofing: &antiSpoofing}
 	for _, g := range groups {
 		n.SecurityGroups = append(n.SecurityGroups, g.ID)
 	}
 	return n.TidyFilter()
 }
 
-// libvirt returns a filter as defined, so a second apply changes nothing. A filter is deleted with its NIC.
-func TestFiltersReadBackUnchanged(t *testing.T) {
+// A second apply does not rewrite filters. An unmanaged filter on a NIC is reported as drift, and only a reapply
+// removes it.
+func TestFiltersAreNotRewrittenWithoutChange(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	g := someGroup()
@@ -64,9 +65,9 @@ func TestFiltersReadBackUnchanged(t *testing.T) {
 	in := order(vm, f.pool)
 	in.Groups = []fleet.FlatGroup{g}
 	f.ok(f.ApplyVM(ctx, in))
-	card := hypervisor.FilterName(vm.ID, vm.Spec.NICs[0].MAC)
+	own := hypervisor.FilterName(vm.ID, vm.Spec.NICs[0].MAC)
 	// A second apply writes nothing, because libvirt returns both filters unchanged.
-	for _, filter := range []string{name, card} {
+	for _, filter := range []string{name, own} {
 		file := "/etc/libvirt/nwfilter/" + filter + ".xml"
 		before, err := os.Stat(file)
 		f.ok(err)
@@ -77,20 +78,20 @@ func TestFiltersReadBackUnchanged(t *testing.T) {
 			t.Errorf("%s was written again", filter)
 		}
 	}
-	// A foreign filter on the NIC is reported and stays.
-	edit(t, string(vm.ID), "<filterref filter='"+card+"'/>", "<filterref filter='clean-traffic'/>")
+	// An unmanaged filter on the NIC is reported and stays.
+	edit(t, string(vm.ID), "<filterref filter='"+own+"'/>", "<filterref filter='clean-traffic'/>")
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
 	f.ok(f.ApplyVM(ctx, in))
 	s, _, err := f.VM(ctx, vm.ID)
 	if f.ok(err); len(s.Drift) != 1 || s.Drift[0].Field != "nics" || !strings.Contains(s.Drift[0].Actual, "network filter clean-traffic") || s.NICs[0].Filter != "clean-traffic" {
-		t.Errorf("with another's filter: %+v", s)
+		t.Errorf("with an unmanaged filter: %+v", s)
 	}
 	in.Reapply = true
 	f.ok(f.ApplyVM(ctx, in))
-	if s, _, err := f.VM(ctx, vm.ID); err != nil || len(s.Drift) != 0 || s.NICs[0].Filter != card {
+	if s, _, err := f.VM(ctx, vm.ID); err != nil || len(s.Drift) != 0 || s.NICs[0].Filter != own {
 		t.Errorf("after reapply: %+v %v", s, err)
 	}
-	if x := virsh(t, "dumpxml", string(vm.ID)); !strings.Contains(x, "<filterref filter='"+card+"'/>") {
+	if x := virsh(t, "dumpxml", string(vm.ID)); !strings.Contains(x, "<filterref filter='"+own+"'/>") {
 		t.Errorf("the NIC has no filter: %s", x)
 	}
 }

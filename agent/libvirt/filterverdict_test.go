@@ -23,8 +23,9 @@ type frame struct {
 	icmp int    // ICMP type
 }
 
-// meaning evaluates a NIC's filter as libvirt does: Ethernet rules and IP rules are independent and ordered by
-// priority. The first matching rule decides, and a frame without a match passes.
+// filterVerdict reports whether a frame passes the NIC's filter. It evaluates the filter as libvirt does: Ethernet
+// rules and IP rules are independent and ordered by priority. The first matching rule decides, and a frame without a
+// match passes.
 func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name string, f frame) bool {
 	t.Helper()
 	var rules []*libvirtxml.NWFilterRule
@@ -57,7 +58,7 @@ func filterVerdict(t *testing.T, defined map[string]libvirtxml.NWFilter, name st
 	return true
 }
 
-// aboutFrame reports whether a rule is an Ethernet rule, and whether it matches the frame.
+// aboutFrame reports whether a rule is an Ethernet rule, and whether the rule matches the frame.
 func aboutFrame(t *testing.T, r *libvirtxml.NWFilterRule, f frame) (ethernet, about bool) {
 	t.Helper()
 	v6 := f.kind == "ipv6"
@@ -162,8 +163,8 @@ func randomGroup(t *testing.T, r *rand.Rand) fleet.FlatGroup {
 	return g
 }
 
-// The portal's packet check gives the same answer as the filters of the NIC, for both IP families, both directions,
-// and with and without anti-spoofing.
+// The portal's packet check gives the same result as the NIC's filters, for random rules and packets: both IP families
+// and directions, with and without anti-spoofing.
 func TestPacketCheckAgreesWithFilters(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
@@ -211,11 +212,11 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 		}
 	}
 	if passed < all/10 || passed > all*9/10 {
-		t.Errorf("of %d packets %d passed: too one-sided to prove anything", all, passed)
+		t.Errorf("of %d packets %d passed: too few of one kind for a valid test", all, passed)
 	}
 }
 
-// Traffic that passes or is dropped regardless of the rules.
+// Some traffic, such as DHCP requests, passes or is dropped regardless of the security group rules.
 func TestTrafficIndependentOfSecurityGroupRules(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
@@ -246,7 +247,7 @@ func TestTrafficIndependentOfSecurityGroupRules(t *testing.T) {
 		{"redirect from the guest", icmp(fleet.Egress, 137), false, true, false, false},
 		{"neighbour solicitation from the guest", icmp(fleet.Egress, 135), true, true, true, true},
 		{"ARP", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "arp"}, true, true, true, true},
-		// clean-traffic drops it, which this test does not evaluate
+		// With anti-spoofing clean-traffic drops these frames, but filterVerdict does not evaluate clean-traffic.
 		{"VLAN-tagged frame to the guest", frame{Packet: fleet.Packet{Direction: fleet.Ingress}, kind: "vlan"}, false, false, true, true},
 		{"VLAN-tagged frame from the guest", frame{Packet: fleet.Packet{Direction: fleet.Egress}, kind: "vlan"}, false, false, true, true},
 	} {
@@ -264,7 +265,7 @@ func TestTrafficIndependentOfSecurityGroupRules(t *testing.T) {
 			x := nicFilter(vm, n)
 			defined[x.Name] = x
 			if got := filterVerdict(t, defined, x.Name, c.f); got != k.want {
-				t.Errorf("%s, %s: it passes: %v", c.what, name, got)
+				t.Errorf("%s, %s: passes: %v", c.what, name, got)
 			}
 		}
 	}

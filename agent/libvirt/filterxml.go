@@ -12,9 +12,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The filter of a NIC refers to the filters of its security groups, so a group changes in one place for all NICs of
-// the host. Groups contain accept rules, which come first. The NIC's filter ends with a rule that drops everything
-// else. libvirt tracks connections per rule: removing a rule ends the connections that it accepted.
+// The filter of a NIC refers to the filters of the NIC's security groups. So a changed group filter applies to all NICs
+// of the host. Group filters contain only accept rules. The NIC's filter ends with a rule that drops all other packets.
+// libvirt tracks connections per rule: the removal of a rule ends the connections that the rule accepted.
 
 // Priorities of rules. The lowest is evaluated first.
 const (
@@ -23,7 +23,7 @@ const (
 	priorityLast   = 1000
 )
 
-// cleanTraffic is libvirt's own anti-spoofing filter. It does not handle IPv6, so antiSpoofingIPv6 adds rules for IPv6.
+// cleanTraffic is libvirt's anti-spoofing filter. It does not handle IPv6, so antiSpoofingIPv6 adds rules for IPv6.
 const cleanTraffic = "clean-traffic"
 
 // groupFilter returns the security group as a libvirt filter.
@@ -43,6 +43,7 @@ func groupFilter(g fleet.FlatGroup) libvirtxml.NWFilter {
 	return x
 }
 
+// add appends the rule, unless it is nil.
 func add(all []libvirtxml.NWFilterEntry, r *libvirtxml.NWFilterRule) []libvirtxml.NWFilterEntry {
 	if r == nil {
 		return all
@@ -93,7 +94,7 @@ func ruleFor(r fleet.FlatRule, v6 bool, remote netip.Prefix) *libvirtxml.NWFilte
 
 func field(s string) libvirtxml.NWFilterField { return libvirtxml.NWFilterField{Str: s} }
 
-// nicFilter returns the filter of one NIC.
+// nicFilter returns the filter of one NIC: anti-spoofing, the security groups, and the final drop rule.
 func nicFilter(vm fleet.VMID, n fleet.NIC) libvirtxml.NWFilter {
 	name := hypervisor.FilterName(vm, n.MAC)
 	x := libvirtxml.NWFilter{Name: name, UUID: filterUUID(name), Chain: "root"}

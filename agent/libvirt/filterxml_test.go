@@ -11,8 +11,8 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// The filter definitions match the golden file.
-func TestFilterDefinitions(t *testing.T) {
+// The XML of the filters matches the golden files, and is unchanged after libvirtxml has read it back.
+func TestFilterDefinitionsMatchGoldenFiles(t *testing.T) {
 	t.Parallel()
 	const id, vm = "01a206b5-2a62-7003-a101-340befa69b68", "01a206b5-2a62-7003-a101-340befa69b69"
 	guard := true

@@ -13,16 +13,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasFirstBoot is the alias of the drive with the first-boot seed. The drive belongs to no drive or disk of the
-// spec.
+// aliasFirstBoot is the alias of the drive with the first-boot seed. The spec does not list this drive.
 const aliasFirstBoot = "ua-quantix-firstboot"
 
 // ignitionKeys are the firmware configuration (fw_cfg) names of Ignition files. Fedora CoreOS and Flatcar read
 // different names.
 var ignitionKeys = []string{"opt/com.coreos/config", "opt/org.flatcar-linux/config"}
 
-// makeSeed creates the first-boot seed if the definition is going to name it and the file is missing. So each seed is
-// created once, and again if somebody removed it.
+// makeSeed sets in.seed if the spec has first-boot data and the definition uses it. It creates the seed file if the
+// file is missing. defined is the first-boot setting of the current definition.
 func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *intent) error {
 	want := a.in.VM.Spec.FirstBoot
 	if want.Kind == "" || !in.Has("firstBoot") && defined != want {
@@ -38,7 +37,7 @@ func (a *applying) makeSeed(ctx context.Context, defined fleet.VMFirstBoot, in *
 		return err
 	}
 	if a.in.FirstBoot == nil {
-		return fleet.Errorf(fleet.Conflict, "What the guest is told when it first starts is not on this host.")
+		return fleet.Errorf(fleet.Conflict, "The VM's first-boot data is not on this host. Enter the first-boot data again.")
 	}
 	files, err := a.in.FirstBoot(ctx)
 	if err != nil {
@@ -56,7 +55,7 @@ func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *h
 	keep := []string{seedOf(x)}
 	tree, err := within(ctx, func() (*hypervisor.SnapTree, error) { return readTree(a.in.VM.ID) })
 	if err != nil {
-		return nil //nolint:nilerr // a snapshot may use any of them, so all stay
+		return nil //nolint:nilerr // all seeds stay, because an unknown snapshot may use any of them
 	}
 	if tree != nil {
 		for _, n := range tree.Nodes {
@@ -72,6 +71,7 @@ func (a *applying) sweepSeeds(ctx context.Context, x *libvirtxml.Domain, live *h
 	return a.keepSeeds(ctx, a.in.VM.ID, keep...)
 }
 
+// keepSeeds removes the VM's first-boot seeds except the given files.
 func (b *Backend) keepSeeds(ctx context.Context, id fleet.VMID, files ...string) error {
 	_, err := within(ctx, func() (struct{}, error) { return struct{}{}, b.seeds.Keep(id, files...) })
 	if err != nil {
@@ -80,7 +80,8 @@ func (b *Backend) keepSeeds(ctx context.Context, id fleet.VMID, files ...string)
 	return nil
 }
 
-// editFirstBoot attaches the seed file to the guest and removes Quantix's previous seed.
+// editFirstBoot removes the previous seed from the definition and attaches the seed file, unless file is "". Ignition
+// reads the file from the firmware configuration; other kinds read a drive.
 func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) {
 	x.Devices.Disks = slices.DeleteFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasFirstBoot })
 	dropIgnition(x)
@@ -106,9 +107,9 @@ func editFirstBoot(x *libvirtxml.Domain, kind fleet.FirstBootKind, file string) 
 	}
 }
 
-// seedDisk returns a read-only disk for the seed. It is a virtio disk, because cloud kernels such as Debian's lack
-// SATA drivers. cloud-init searches all disks for its label. Its target name sorts after the other disks, because the
-// guest boots from the first.
+// seedDisk returns a read-only disk for the seed. The disk uses virtio, because cloud kernels such as Debian's lack
+// SATA drivers. cloud-init finds the disk by its label. The target name sorts after the other disks, because the guest
+// boots from the first disk.
 func seedDisk(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	target := ""
 	for i := 25; target == "" || slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == target }); i++ {
@@ -130,12 +131,13 @@ func dropIgnition(x *libvirtxml.Domain) {
 	x.SysInfo = slices.DeleteFunc(x.SysInfo, func(s libvirtxml.DomainSysInfo) bool { return s.FWCfg != nil && len(s.FWCfg.Entry) == 0 })
 }
 
+// isIgnition reports whether the entry is an Ignition file of Quantix.
 func isIgnition(e libvirtxml.DomainSysInfoEntry) bool {
 	_, ours := seed.Of(e.File)
 	return ours && slices.Contains(ignitionKeys, e.Name)
 }
 
-// seedOf returns the path of the first-boot seed, or "".
+// seedOf returns the path of the first-boot seed in the definition, or "".
 func seedOf(x *libvirtxml.Domain) string {
 	if x.Devices != nil {
 		for i := range x.Devices.Disks {
@@ -157,7 +159,7 @@ func seedOf(x *libvirtxml.Domain) string {
 	return ""
 }
 
-// readFirstBoot derives the first-boot settings from the seed's file name.
+// readFirstBoot derives the first-boot settings from the seed's file name. It returns the name if it cannot.
 func readFirstBoot(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	file := seedOf(x)
 	if file == "" {

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The seed that the guest used is kept for a snapshot with memory, even after the VM's first-boot settings change.
+// The first-boot seed of a snapshot with memory stays until the snapshot is deleted, even if the VM's first-boot
+// settings change.
 func TestSnapshotKeepsFirstBootSeed(t *testing.T) {
 	t.Parallel()
 	for kind, files := range map[fleet.FirstBootKind]map[string][]byte{
@@ -35,18 +36,18 @@ func TestSnapshotKeepsFirstBootSeed(t *testing.T) {
 			s.vm.Generation, s.vm.Spec.FirstBoot = 2, fleet.VMFirstBoot{}
 			apply()
 			if n := len(seedsOf(t, s.vm.ID)); n != 1 {
-				t.Fatalf("with a snapshot that uses it, %d seeds are kept", n)
+				t.Fatalf("with a snapshot that uses the seed, %d seeds exist", n)
 			}
 			s.ok(s.RevertSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
 			if st := s.status(); st.Power != fleet.Running || len(st.Drift)+len(st.Faults) > 0 {
-				t.Errorf("back again: %+v", st)
+				t.Errorf("after the revert: %+v", st)
 			}
 			s.off()
 			s.ok(s.DeleteSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: id})))
 			s.vm.Generation = 3
 			apply()
 			if n := len(seedsOf(t, s.vm.ID)); n != 0 {
-				t.Errorf("without the snapshot, %d seeds are kept", n)
+				t.Errorf("without the snapshot, %d seeds exist", n)
 			}
 		})
 	}

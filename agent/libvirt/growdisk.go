@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// growDisks grows the disks whose wanted size exceeds the last applied one. It runs before the definition records the
-// new size, so a failure is retried. A disk that already has the size is left alone.
+// growDisks grows the disks to the sizes of the spec. It must run before the definition records the new sizes, so that
+// the next job retries after a failure. A disk that already has the size stays unchanged.
 func (a *applying) growDisks(ctx context.Context, old sighted, kept *libvirtxml.Domain, disks []fleet.Disk) error {
 	for _, d := range disks {
 		p, err := placeOf(d.Ref(), a.in.Pools)
@@ -59,7 +59,7 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 		if err != nil || running == nil {
 			return err
 		}
-		// The guest may not know the size if an earlier call was interrupted before this resize.
+		// An earlier job may have grown the volume and ended before it notified the guest.
 		return a.resizeLive(ctx, old.ref, running, max(p.size, v.CapacityBytes))
 	}
 	f, err := a.volumeFile(ctx, a.c, p)
@@ -88,7 +88,7 @@ func (a *applying) growDisk(ctx context.Context, old sighted, kept *libvirtxml.D
 	return a.growTo(ctx, a.c, pool, p, f, p.size)
 }
 
-// growTo grows the file of a volume that is not in use.
+// growTo grows the file of a volume to size bytes. No guest may use the volume.
 func (b *Backend) growTo(ctx context.Context, c *conn, pool golibvirt.StoragePool, p place, f volumeFile, size int64) error {
 	if f.Format == fleet.Raw {
 		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, growFile(p.path(), size) })
@@ -115,15 +115,15 @@ func growFile(path string, size int64) (err error) {
 	return f.Sync()
 }
 
-// resizeLive makes QEMU grow the disk of a running guest, which notifies the guest.
+// resizeLive makes QEMU grow the disk of a running guest to size bytes and notify the guest.
 func (a *applying) resizeLive(ctx context.Context, ref golibvirt.Domain, d *libvirtxml.DomainDisk, size int64) error {
 	return a.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockResize(ref, targetOf(d), uint64(size), golibvirt.DomainBlockResizeBytes)
 	})
 }
 
-// ownDisk returns the definition's disk of p, or nil. It refuses a disk that is shared, read-only, mirrored or has an
-// overlay, because then the guest would not see the grown file.
+// ownDisk returns the definition's disk of p, or nil. It refuses a shared, read-only or mirrored disk and a disk with
+// an overlay, because growing the file would not grow the guest's disk.
 func ownDisk(x *libvirtxml.Domain, p place) (*libvirtxml.DomainDisk, error) {
 	if x.Devices == nil {
 		return nil, nil
@@ -139,15 +139,15 @@ func ownDisk(x *libvirtxml.Domain, p place) (*libvirtxml.DomainDisk, error) {
 	}
 	d := &x.Devices.Disks[i]
 	refuse := func(format string, args ...any) error {
-		return fleet.Errorf(fleet.Conflict, "The disk %s is not grown: %s", p.volume, fmt.Sprintf(format, args...))
+		return fleet.Errorf(fleet.Conflict, "The disk %s cannot be grown: %s", p.volume, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case d.ReadOnly != nil || d.Shareable != nil:
-		return nil, refuse("it is shared or read-only in the VM's definition.")
+		return nil, refuse("the disk is shared or read-only in the VM's definition.")
 	case pathOf(d) != want.path:
-		return nil, refuse("the VM uses %s in its place, as after a snapshot or a change on the host. Merge that first.", filepath.Base(pathOf(d)))
+		return nil, refuse("the VM uses the file %s instead, for example after a snapshot. Merge that file first.", filepath.Base(pathOf(d)))
 	case d.Mirror != nil:
-		return nil, refuse("a copy of it is under way on the host (virsh blockjob). End that first.")
+		return nil, refuse("a block job on the host copies the disk. End the job first (virsh blockjob).")
 	}
 	return d, nil
 }

@@ -25,8 +25,8 @@ const (
 	maxGuestQueries = 4
 )
 
-// guests holds what running guests report through their agents. Guests are queried in the background, a few at a time
-// and independently. A guest that hangs is queried less and less often and delays no other guest.
+// guests caches the reports of running guests' agents. It queries the guests in the background, at most maxGuestQueries
+// at a time. A guest that hangs is queried less and less often and does not delay other guests.
 type guests struct {
 	mu  sync.Mutex
 	all map[fleet.VMID]*guestSeen
