@@ -109,7 +109,7 @@ type countFunc func(device, chain, rule string, n fleet.PassCount)
 
 var (
 	countedRule = regexp.MustCompile(`^\[(\d+):(\d+)\] -A (\S+) (.*)$`)
-	// libvirt's chains FJ, FP and HJ are not in use yet, so they do not match.
+	// The chains FJ, FP and HJ do not match, because libvirt is still building them.
 	ofIPTables = regexp.MustCompile(`^(F[IO]|HI)-(\S+)$`)
 	ofEbtables = regexp.MustCompile(`^(?:libvirt-)?(I)-([^-\s]+)`) // traffic from the guest
 	comment    = regexp.MustCompile(`--comment "?([^\s"]+)"?`)

@@ -30,7 +30,7 @@ const (
 type guests struct {
 	mu  sync.Mutex
 	all map[fleet.VMID]*guestSeen
-	now int // number of queries in progress
+	now int // number of running queries
 }
 
 // guestSeen is the state of one run of one guest.
@@ -95,7 +95,7 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 	seen.querying = false
 	was := seen.status
 	switch {
-	// libvirtd is unreachable, so the guest is not at fault
+	// libvirtd is unreachable, so the guest's status stays
 	case errors.Is(err, hypervisor.ErrAway) && !errors.Is(err, context.DeadlineExceeded):
 		seen.due = begun.Add(guestWait)
 	case err != nil:
@@ -116,9 +116,9 @@ func (g *guests) ask(b *Backend, s sighted, seen *guestSeen) {
 	}
 }
 
-// read queries the agent. Answers that the agent lacks stay empty; an error means that the agent did not answer.
+// read queries the agent. Values that the agent does not report stay empty. It fails if the agent does not answer.
 func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
-	if !s.ours { // for unmanaged guests only addresses, over libvirt's own call
+	if !s.ours { // unmanaged guests are only queried for addresses, with libvirt's own call
 		found, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.DomainInterface, error) {
 			return l.DomainInterfaceAddresses(s.ref, uint32(golibvirt.DomainInterfaceAddressesSrcAgent), 0)
 		})
@@ -130,7 +130,7 @@ func (n *guestSeen) read(ctx context.Context, c *conn, s sighted) error {
 	return n.hear(asker(ctx, c, s))
 }
 
-// hear queries the agent of a managed VM.
+// hear queries the agent of a managed VM. It fails if the agent does not answer.
 func (n *guestSeen) hear(ask guestAsk) error {
 	info, err := askGuest[struct {
 		Version string `json:"version"`
@@ -250,7 +250,7 @@ func (n *guestSeen) readClock(ask guestAsk) error {
 // guestText sanitizes and shortens a text from the guest.
 func guestText(text string) string { return wire.Shown(text, fleet.MaxGuestText) }
 
-// guestBytes limits a byte count from the guest to 0 and 2^53.
+// guestBytes limits a byte count from the guest to the range from 0 to 2^53.
 func guestBytes(n float64) int64 { return int64(min(max(n, 0), 1<<53)) }
 
 // statusOf returns the guest's status, or nil if the guest is off or unmanaged.
@@ -270,7 +270,7 @@ func (g *guests) statusOf(s sighted) *fleet.GuestStatus {
 	return &out
 }
 
-// nicsOf returns the addresses that the guest agent reported.
+// nicsOf returns the addresses that the guest agent reported in the guest's current run, or nil.
 func (g *guests) nicsOf(s sighted) cards {
 	g.mu.Lock()
 	defer g.mu.Unlock()

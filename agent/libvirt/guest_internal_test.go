@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// answering returns a guest agent that answers the given commands and knows no others.
+// answering returns a guest agent that answers the given commands and rejects all others.
 func answering(answers map[string]string) guestAsk {
 	return func(command string, _ time.Duration) (string, error) {
 		var in struct{ Execute string }
@@ -66,7 +66,7 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 		}
 		return string(out)
 	}
-	var systems, users, cards []map[string]any
+	var systems, users, nics []map[string]any
 	for i := range 500 {
 		systems = append(systems, map[string]any{"mountpoint": fmt.Sprint("/", i, odd[:200]), "type": odd[:100], "used-bytes": -1, "total-bytes": 1e300})
 		users = append(users, map[string]any{"user": fmt.Sprint(i, odd[:100]), "domain": odd[:100]})
@@ -77,13 +77,13 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 			ips = append(ips, map[string]any{"ip-address": fmt.Sprint("10.0.0.", k+1)})
 		}
 		ips = append(ips, map[string]any{"ip-address": "127.0.0.1"}, map[string]any{"ip-address": "' OR 1"}, map[string]any{"ip-address": "fe80::1%eth0"})
-		cards = append(cards, map[string]any{"hardware-address": "52:54:00:AA:BB:01", "ip-addresses": ips}, map[string]any{"hardware-address": odd[:50], "ip-addresses": ips})
+		nics = append(nics, map[string]any{"hardware-address": "52:54:00:AA:BB:01", "ip-addresses": ips}, map[string]any{"hardware-address": odd[:50], "ip-addresses": ips})
 	}
 	var n guestSeen
 	err := n.hear(answering(map[string]string{
 		"guest-info": text(map[string]any{"version": odd}), "guest-get-osinfo": text(map[string]any{"pretty-name": odd, "kernel-release": odd}),
 		"guest-get-host-name": text(map[string]any{"host-name": odd}), "guest-get-fsinfo": text(systems), "guest-get-users": text(users),
-		"guest-network-get-interfaces": text(cards), "guest-get-time": `{"return": -9223372036854775808}`,
+		"guest-network-get-interfaces": text(nics), "guest-get-time": `{"return": -9223372036854775808}`,
 	}))
 	if err != nil || n.status.Agent != fleet.AgentAnswers {
 		t.Fatalf("%+v, %v", n.status, err)
@@ -102,14 +102,14 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 	}
 	for _, answer := range all {
 		if answer == "" || len(answer) > fleet.MaxGuestText || strings.ContainsFunc(answer, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }) {
-			t.Errorf("it is reported as %q", answer)
+			t.Errorf("a text is reported as %q", answer)
 		}
 	}
 	if n.reading.ClockMs <= 0 || !n.reading.ClockBehind {
-		t.Errorf("its clock is %d ms off, behind: %t", n.reading.ClockMs, n.reading.ClockBehind)
+		t.Errorf("the guest's clock is %d ms off, behind: %t", n.reading.ClockMs, n.reading.ClockBehind)
 	}
 
-	// A frozen guest is sent no other command. An older agent that lacks most commands still counts as answering.
+	// A frozen guest gets no other command. An older agent that lacks most commands still counts as answering.
 	var frozen guestSeen
 	err = frozen.hear(answering(map[string]string{"guest-info": sane, "guest-fsfreeze-status": `{"return": "frozen"}`, "guest-get-host-name": "rubbish"}))
 	if err != nil || frozen.status != (fleet.GuestStatus{Agent: fleet.AgentAnswers, Version: "7.2.0", Frozen: true}) {
@@ -121,9 +121,9 @@ func TestGuestAnswersAreSanitizedAndLimited(t *testing.T) {
 	}
 }
 
-// The agent's answers about a program are reported if valid. If it is unknown whether the program ran, the error says
-// so.
-func TestGuestProgramResults(t *testing.T) {
+// Valid answers of the agent about a program are reported. If the program may have run without a valid answer, the
+// error wraps ErrGoesOn.
+func TestGuestProgramErrorsReportUnknownResult(t *testing.T) {
 	t.Parallel()
 	run := func(answers map[string]string) (fleet.GuestOutput, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)

@@ -34,8 +34,8 @@ func inGuest(t *testing.T, id fleet.VMID, command string) string {
 	return string(must(base64.StdEncoding.DecodeString(answer.Out)))
 }
 
-// prepareGuest installs a fake chpasswd in the guest, which records its input, and the program that sets the hardware
-// clock.
+// prepareGuest mounts a file system in the guest. It also installs hwclock and a fake chpasswd that records the
+// passwords.
 func prepareGuest(t *testing.T, id fleet.VMID) {
 	t.Helper()
 	waitFor(t, "the guest has its second disk", func() bool {
@@ -52,6 +52,7 @@ func guestFrozen(t *testing.T, id fleet.VMID) bool {
 	return strings.Contains(virsh(t, "qemu-agent-command", string(id), `{"execute":"guest-fsfreeze-status"}`, "--timeout", "30"), "frozen")
 }
 
+// guestHasPassword reports whether the fake chpasswd last recorded this password for the user.
 func guestHasPassword(t *testing.T, id fleet.VMID, user, password string) bool {
 	t.Helper()
 	return strings.TrimSpace(inGuest(t, id, "tail -n 1 /tmp/given")) == user+":"+password

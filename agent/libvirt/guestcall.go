@@ -13,7 +13,7 @@ import (
 	"quantix/agent/hypervisor"
 )
 
-// maxGuestAnswer limits the bytes of an agent's answer, because a guest can answer anything.
+// maxGuestAnswer limits an agent's answer, in bytes, because a guest can send any amount of data.
 const maxGuestAnswer = 256 << 10
 
 // guestSays is the agent protocol's answer to one command.
@@ -21,13 +21,13 @@ type guestSays[T any] struct {
 	Return T `json:"return"`
 }
 
-// errSilent is wrapped by every error that means that the guest agent did not answer.
+// errSilent is wrapped by the errors about a guest agent that did not answer, or did not answer validly.
 var errSilent = errors.New("the guest's agent does not answer")
 
 // guestAsk sends one command as JSON text to a guest agent and returns the answer.
 type guestAsk func(command string, limit time.Duration) (string, error)
 
-// asker returns the guestAsk for the guest's transport, vsock or libvirt.
+// asker returns a function that sends commands to the guest's agent: over vsock if the guest has it, else over libvirt.
 func asker(ctx context.Context, c *conn, s sighted) guestAsk {
 	if s.cid != 0 {
 		return overVSOCK(ctx, s.cid)
@@ -35,8 +35,9 @@ func asker(ctx context.Context, c *conn, s sighted) guestAsk {
 	return overLibvirt(ctx, c, s.ref)
 }
 
-// overLibvirt sends commands through libvirt. libvirt's own agent calls wait forever for a hanging agent, unless a
-// limit is set for all users of that guest. So each command is sent as text with its own limit.
+// overLibvirt returns a function that sends commands through libvirt. libvirt's calls for single agent commands wait
+// forever for a hanging agent, and their time limit can only be set per guest. So each command is sent as text with its
+// own limit.
 func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
 	return func(command string, limit time.Duration) (string, error) {
 		answer, err := call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.OptString, error) {
@@ -54,12 +55,12 @@ func overLibvirt(ctx context.Context, c *conn, ref golibvirt.Domain) guestAsk {
 	}
 }
 
-// askGuest sends a command to the guest agent and decodes the answer.
+// askGuest sends a command to the guest agent and decodes the answer, which has at most maxGuestAnswer bytes.
 func askGuest[T any](ask guestAsk, limit time.Duration, command string, args any) (T, error) {
 	return askGuestFor[T](ask, limit, maxGuestAnswer, command, args)
 }
 
-// askGuestFor is askGuest with a limit of the answer's size in bytes.
+// askGuestFor is askGuest with another maximum size of the answer, in bytes.
 func askGuestFor[T any](ask guestAsk, limit time.Duration, maximum int, command string, args any) (T, error) {
 	var out guestSays[T]
 	text, err := json.Marshal(struct {
@@ -74,11 +75,11 @@ func askGuestFor[T any](ask guestAsk, limit time.Duration, maximum int, command 
 	case err != nil:
 		return out.Return, err
 	case len(answer) > maximum:
-		return out.Return, fmt.Errorf("%w: it said more than %d KiB to %s", errSilent, maximum>>10, command)
+		return out.Return, fmt.Errorf("%w: more than %d KiB in answer to %s", errSilent, maximum>>10, command)
 	}
 	if err := json.Unmarshal([]byte(answer), &out); err != nil {
 		// the error must not include the guest's own text
-		return out.Return, fmt.Errorf("%w: its answer to %s is not valid", errSilent, command)
+		return out.Return, fmt.Errorf("%w: the answer to %s is not valid", errSilent, command)
 	}
 	return out.Return, nil
 }
@@ -88,7 +89,7 @@ func isNoCommand(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "has not been found") || strings.Contains(err.Error(), "has been disabled") || strings.Contains(err.Error(), "not supported"))
 }
 
-// guestError adds the sentence for people to an error of an agent that did not answer.
+// guestError adds the advice of hypervisor.NoAgent to an error of an agent that did not answer.
 func guestError(err error) error {
 	if errors.Is(err, errSilent) {
 		return fmt.Errorf("%w (%w)", hypervisor.NoAgent(), err)

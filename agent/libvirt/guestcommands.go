@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Time limits of guest agent commands. A busy disk is flushed before a freeze completes.
+// Time limits of guest agent commands. A freeze flushes the disks first, which takes long on a busy disk.
 const (
 	guestFreezeLimit  = 30 * time.Second
 	guestCommandLimit = 15 * time.Second
@@ -82,8 +82,8 @@ func (b *Backend) TrimGuest(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// onGuest runs f with the guest's agent over its own connection. It does not take the VM's lock: a guest may be slow,
-// and a forced stop must be possible meanwhile.
+// onGuest runs f with the agent of a running, managed guest, over a connection of its own. It does not take the VM's
+// lock, because a forced stop must remain possible while a guest is slow.
 func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f func(guestAsk, sighted) error) error {
 	return b.order(ctx, func(ctx context.Context, c *conn) error {
 		s, err := b.seeOn(ctx, c, id)
@@ -101,7 +101,7 @@ func (b *Backend) onGuest(ctx context.Context, id fleet.VMID, verb string, f fun
 		case !s.agent:
 			return hypervisor.NoAgent()
 		case golibvirt.DomainState(s.state) != golibvirt.DomainRunning:
-			return fleet.Errorf(fleet.Conflict, "The guest is paused, so its agent cannot answer. Resume the VM first.")
+			return fleet.Errorf(fleet.Conflict, "The guest is paused, so the guest agent cannot answer. Resume the VM first.")
 		}
 		return inAct(verb+" "+s.ref.Name, guestError(f(asker(ctx, c, s), s)))
 	})

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mostExecAnswer limits the answer with a program's output in base64, to libvirt's limit of one string. The agent
-// itself keeps up to 16 MiB of each output.
+// mostExecAnswer limits the answer with a program's output in base64, in bytes. libvirt has the same limit for a
+// string. The agent stores up to 16 MiB of each output.
 const mostExecAnswer = 4 << 20
 
 // Intervals between status queries of a program. The first ones are short, because most programs end at once.
@@ -62,14 +62,14 @@ func beginInGuest(ask guestAsk, program fleet.GuestProgram) (int64, error) {
 	}](ask, guestCommandLimit, "guest-exec", map[string]any{"path": program.Program, "arg": args, "capture-output": true})
 	switch {
 	case isNoCommand(err):
-		return 0, fleet.Errorf(fleet.Conflict, "The guest's agent runs no programs: %s. Take guest-exec and guest-exec-status off its list of blocked commands, in its configuration in the guest.", err)
+		return 0, fleet.Errorf(fleet.Conflict, "The guest agent runs no programs: %s. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.", err)
 	case errors.Is(err, errSilent), errors.Is(err, hypervisor.ErrAway):
 		return 0, fmt.Errorf("%w: the guest's agent did not answer: %w", hypervisor.ErrGoesOn, err)
 	}
 	return begun.PID, err
 }
 
-// untilEnded polls until the program has ended, or ctx has.
+// untilEnded polls until the program has ended. If ctx or the agent ends first, the error wraps hypervisor.ErrGoesOn.
 func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
 	wait := execPoll
 	for {
@@ -92,7 +92,7 @@ func untilEnded(ctx context.Context, ask guestAsk, pid int64) (execEnd, error) {
 // output returns the program's result with its outputs decoded and shortened.
 func (e execEnd) output() fleet.GuestOutput {
 	out := fleet.GuestOutput{ExitCode: e.Code, Signal: e.Signal}
-	// undecodable output of the guest is shown up to the first bad byte
+	// output that is not valid base64 is decoded up to the first invalid byte
 	text, _ := base64.StdEncoding.DecodeString(e.Out)
 	out.Stdout, out.StdoutCut = hypervisor.GuestWords(text, e.OutMore)
 	text, _ = base64.StdEncoding.DecodeString(e.Err)
@@ -100,7 +100,7 @@ func (e execEnd) output() fleet.GuestOutput {
 	return out
 }
 
-// execs records the running programs of health checks, so that a hanging program is never started twice.
+// execs records the running programs of health checks, so that no check starts a second program beside a hanging one.
 type execs struct {
 	mu   sync.Mutex
 	left map[execKey]execRun
@@ -117,7 +117,7 @@ type execRun struct {
 	pid int64
 }
 
-// keepOnly removes programs of earlier runs and of deleted VMs.
+// keepOnly removes the programs of VMs that are not in all, and of earlier runs.
 func (e *execs) keepOnly(all []sighted) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -159,7 +159,7 @@ func (e *execs) drop(key execKey) {
 	delete(e.left, key)
 }
 
-// check runs the program of a health check, unless the previous one still runs.
+// check runs the program of a health check. It fails if the previous run of the program has not ended.
 func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.HealthCheck) (hypervisor.Sign, error) {
 	key := execKey{s.id, check}
 	if was, ok := e.get(key); ok && was.run == s.ref.ID {
@@ -168,9 +168,9 @@ func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.
 		case errors.Is(err, errSilent):
 			return hypervisor.Sign{}, errSilent
 		case err == nil && !end.Exited:
-			return hypervisor.Sign{}, errors.New("the program of the check before still runs")
+			return hypervisor.Sign{}, errors.New("the program of the previous check still runs")
 		}
-		e.drop(key) // The program has ended, or the agent restarted and does not know it.
+		e.drop(key) // the program has ended, or the agent lost it in a restart
 	}
 	pid, err := beginInGuest(ask, check.Order())
 	if err != nil {
@@ -185,5 +185,5 @@ func (e *execs) check(ctx context.Context, ask guestAsk, s sighted, check fleet.
 	if err := hypervisor.Ended(end.output()); err != nil {
 		return hypervisor.Sign{}, err
 	}
-	return hypervisor.Sign{Said: "It ended with exit code 0."}, nil
+	return hypervisor.Sign{Said: "The program ended with exit code 0."}, nil
 }

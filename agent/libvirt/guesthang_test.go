@@ -12,7 +12,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// A hanging guest agent counts as silent. It delays neither reports of the host nor the guest's stop.
+// A hanging guest agent is reported as not responding. It delays neither reports of the host nor the guest's stop.
 func TestHangingGuestAgentDoesNotBlockHost(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -12,12 +12,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hardware is the part of a running or persistent definition that Quantix reads.
+// hardware is the content of a running or persistent definition that the agent reports and compares.
 type hardware struct {
 	cpus      int
 	memoryMiB int
 	max       struct{ cpus, memoryMiB int } // limits of hot-plug; 0: none
-	leastCPUs int                           // minimum vCPUs by hot-unplug; 0: none can be unplugged
+	leastCPUs int                           // minimum vCPUs with hot-unplug; 0: no vCPU can be unplugged
 	modules   []fleet.Module                // memory modules that Quantix hot-plugged
 	firmware  fleet.Firmware
 	disks     []drive // by target
@@ -25,7 +25,7 @@ type hardware struct {
 	iso       string  // path of the first CD-ROM's medium
 	files     []string
 	held      []held
-	parts     fleet.VMSpec // only the fields of parts
+	parts     fleet.VMSpec // only the fields in the list parts
 	seed      string       // path of the first-boot seed
 }
 
@@ -35,14 +35,14 @@ type drive struct {
 	fields       string // the disk's other fields as XML
 }
 
-// same ignores the alias: a migrated disk keeps its old alias until the guest's next start.
+// same compares all but the alias, because a migrated disk has its old alias until the guest's next start.
 func (d drive) same(o drive) bool {
 	return d.target == o.target && d.path == o.path && d.fields == o.fields
 }
 
 type nic struct{ mac, source, filter, fields, limits string }
 
-// same ignores limits if the persistent definition has none, because a running NIC has those of its port group.
+// same ignores limits if the persistent definition has none: a running NIC then has the limits of its port group.
 func (c nic) same(kept nic) bool {
 	return c.mac == kept.mac && c.source == kept.source && c.filter == kept.filter && c.fields == kept.fields && (kept.limits == "" || c.limits == kept.limits)
 }
@@ -72,7 +72,7 @@ func hardwareOf(x *libvirtxml.Domain) hardware {
 		}
 		h.held = append(h.held, heldBy(d)...)
 		switch {
-		// these drives are no disks of the spec
+		// the spec does not list these drives as disks
 		case aliasOf(d.Alias) == aliasFirstBoot, isOurs(d.Alias, aliasDrive), physicalOf(d) != "":
 		case d.Device == "cdrom" && h.iso == "":
 			h.iso = path
@@ -112,14 +112,14 @@ func nextBoot(live, kept hardware) []string {
 			out = append(out, f.name)
 		}
 	}
-	for _, f := range partFields { // every part is visible to the guest
+	for _, f := range partFields { // a change of any part affects the guest
 		same := f.Like(&live.parts, &kept.parts)
 		switch f.Name {
-		case "memory.balloonMiB": // the guest's own ballooning is no difference
+		case "memory.balloonMiB": // the balloon of a running guest changes without a job
 			same = true
 		case "cpu.shares":
 			same = sameShares(live.parts, kept.parts, defaultShares())
-		case "cpu.max": // a guest at its maximum no longer shows one
+		case "cpu.max": // a definition with all vCPUs plugged states no maximum
 			same = live.max.cpus == kept.max.cpus || max(live.cpus, live.max.cpus) == max(kept.cpus, kept.max.cpus)
 		}
 		if !same {
@@ -129,7 +129,7 @@ func nextBoot(live, kept hardware) []string {
 	return out
 }
 
-// partFields are the fields of parts.
+// partFields are the spec's fields that the list parts covers.
 var partFields = func() (out []fleet.VMField) {
 	for _, p := range parts {
 		f, ok := fleet.FieldOf(p.field)
@@ -141,11 +141,12 @@ var partFields = func() (out []fleet.VMField) {
 	return out
 }()
 
-// keptFields are the spec fields that exist only in Quantix's metadata and nowhere else in a definition.
+// keptFields are the spec's fields that a definition has only in Quantix's metadata.
 var keptFields = slices.DeleteFunc(slices.Clone(fleet.Parts()), func(f fleet.Field[fleet.VMSpec]) bool {
 	return slices.ContainsFunc(parts, func(p part) bool { return p.field == f.Name })
 })
 
+// cpusOf returns the number of plugged vCPUs.
 func cpusOf(x *libvirtxml.Domain) int {
 	switch {
 	case x.VCPU == nil:
@@ -156,7 +157,7 @@ func cpusOf(x *libvirtxml.Domain) int {
 	return int(x.VCPU.Value)
 }
 
-// memoryKiB returns the guest's configured memory. It ignores the balloon, which changes without a job.
+// memoryKiB returns the guest's configured memory in KiB. It ignores the balloon, which changes without a job.
 func memoryKiB(x *libvirtxml.Domain) uint64 {
 	if x.Memory == nil {
 		return 0
@@ -164,6 +165,7 @@ func memoryKiB(x *libvirtxml.Domain) uint64 {
 	return kibOf(x.Memory.Value, x.Memory.Unit)
 }
 
+// kibOf converts n in a unit of libvirt to KiB. The default unit is KiB.
 func kibOf(n uint, unit string) uint64 {
 	bytes := map[string]uint64{
 		"b": 1, "bytes": 1, "KB": 1000, "MB": 1000 * 1000, "GB": 1000 * 1000 * 1000,
@@ -214,6 +216,7 @@ func macOf(n *libvirtxml.DomainInterface) string {
 	return strings.ToLower(n.MAC.Address)
 }
 
+// sourceOf describes the network or device of a NIC, such as "network default".
 func sourceOf(n *libvirtxml.DomainInterface) string {
 	switch s := n.Source; {
 	case s == nil:
@@ -263,7 +266,7 @@ func vncOf(x *libvirtxml.Domain) endpoint {
 	return endpoint{}
 }
 
-// vncHost returns the address to dial. A server on all addresses is dialed on the loopback address.
+// vncHost returns the address to dial. For a server on all addresses this is the loopback address.
 func vncHost(v *libvirtxml.DomainGraphicVNC) string {
 	host := v.Listen
 	for _, l := range v.Listeners {

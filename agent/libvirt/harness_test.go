@@ -94,7 +94,7 @@ func takeSeed(t *testing.T, id string) {
 	virsh(t, "define", edited)
 }
 
-// leaseIn returns an address of the network without a lease.
+// leaseIn returns an address of the network that has no lease.
 func leaseIn(t *testing.T, name string) string {
 	t.Helper()
 	_, rest, _ := strings.Cut(virsh(t, "net-dumpxml", name, "--inactive"), "<ip address='")
@@ -125,6 +125,7 @@ func endServer(t *testing.T, name string) {
 	})
 }
 
+// foreignNetwork defines and starts a network as virsh does.
 func foreignNetwork(t *testing.T, name string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "network.xml")
@@ -149,7 +150,7 @@ func foreignPool(t *testing.T, name, path string) {
 	t.Cleanup(func() { virsh(t, "pool-destroy", name) })
 }
 
-// lonelyDevice creates one end of a veth pair whose other end is unused.
+// unusedVeth creates a veth pair and returns the name of one end. The other end is unused.
 func unusedVeth(t *testing.T) string {
 	t.Helper()
 	id := string(fleet.NewID[fleet.NetworkID]())
@@ -205,7 +206,7 @@ func sh(t *testing.T, command string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// fetcher downloads from the tests' own servers and trusts their shared TLS certificate.
+// fetcher downloads from the servers of the tests, which share a TLS certificate.
 var fetcher = func() *fetch.Client {
 	s := httptest.NewTLSServer(nil)
 	defer s.Close()
@@ -214,7 +215,7 @@ var fetcher = func() *fetch.Client {
 	return fetch.New(fetch.Settings{From: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Roots: roots})
 }()
 
-// sums serves a file of checksums over TLS.
+// sums serves a file of checksums over TLS and returns the file's URL.
 func sums(t *testing.T, text string) string {
 	t.Helper()
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(text)) }))
@@ -227,7 +228,7 @@ func sumOf(text []byte) string {
 	return "sha512:" + hex.EncodeToString(sum[:])
 }
 
-// serve serves the content over HTTP and returns an order with its checksum, because plain HTTP requires one.
+// serve serves the content over HTTP and returns a download request. The request has the checksum that HTTP requires.
 func serve(t *testing.T, text []byte) fleet.VolumeOrder {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -237,7 +238,7 @@ func serve(t *testing.T, text []byte) fleet.VolumeOrder {
 	return fleet.VolumeOrder{URL: s.URL + "/image", Checksum: sumOf(text)}
 }
 
-// made returns the image that qemu-img creates with the arguments.
+// made returns the image that qemu-img creates with the arguments. FILE in an argument is the path of the image.
 func made(t *testing.T, args ...string) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "image")

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Aliases of host devices that Quantix assigned. For a USB port or mediated device type only the alias identifies it:
-// the definition names the device plugged in at the last start, or the mediated device's UUID.
+// Aliases of host devices that Quantix assigned. Only the alias identifies a USB port or a mediated device type. The
+// element itself names the USB device at the last start, or the UUID of the mediated device.
 const (
 	aliasHostdev = "ua-quantix-hostdev-"
 	aliasUSBPort = "ua-quantix-usbport-"
@@ -38,8 +38,8 @@ func writeHostDevices(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// newHostDevice returns the definition of the named device. libvirt takes it from the host at the guest's start and
-// returns it when the guest is off.
+// newHostDevice returns the definition of the named device. libvirt detaches a managed device from its host driver at
+// the guest's start, and reattaches the device after the guest's end.
 func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	out := libvirtxml.DomainHostdev{Managed: "yes", Alias: &libvirtxml.DomainAlias{Name: aliasHostdev + hashed(name)}}
 	hexed := func(text string) *uint {
@@ -53,7 +53,7 @@ func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	case kind == "usb-port":
 		out.Alias.Name = aliasUSBPort + strings.ReplaceAll(rest, ".", "_")
 		bus, _ := strconv.ParseUint(strings.Split(rest, "-")[0], 10, 8)
-		// device number 0 does not exist, so no device is passed through before readyDevice
+		// no device has the number 0, so no device is passed through before readyDevice sets the number
 		setUSB(&out, machine.USBDevice{Bus: uint(bus)})
 	case kind == "mdev":
 		out.Managed, out.Alias.Name = "", aliasMdev+rest
@@ -72,8 +72,8 @@ func newHostDevice(vm, name string) libvirtxml.DomainHostdev {
 	return out
 }
 
-// setUSB sets the device plugged in at a port. It also sets vendor and product, so a start without the agent cannot
-// take another device that now has the same number.
+// setUSB sets the USB device to pass through and reports whether the definition changed. It also sets vendor and
+// product, so that a start without the agent does not use another device that has got the same number.
 func setUSB(d *libvirtxml.DomainHostdev, is machine.USBDevice) (changed bool) {
 	src := &libvirtxml.DomainHostdevSubsysUSBSource{Address: &libvirtxml.DomainAddressUSB{Bus: &is.Bus, Device: &is.Number}}
 	if is.Vendor != "" {
@@ -121,8 +121,8 @@ func readHostDevices(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// readyDevices prepares the guest's host devices for its start: it looks up the devices at USB ports and creates
-// mediated devices. It removes mediated devices that the definition no longer has. changed reports whether the
+// readyDevices prepares the host devices of a definition for the guest's start. It looks up the devices at USB ports,
+// creates missing mediated devices, and removes those that the definition no longer has. changed reports whether the
 // definition changed.
 func (b *Backend) readyDevices(x *libvirtxml.Domain) (changed bool, err error) {
 	if err := b.keepMdevs(x); err != nil {
@@ -162,12 +162,12 @@ func (b *Backend) readyDevice(vm string, d *libvirtxml.DomainHostdev) (changed b
 		return false, hypervisor.NoMdevFree(kind, hostname())
 	}
 	if err != nil {
-		return false, fmt.Errorf("make a mediated device of the type %s: %w", kind, err)
+		return false, fmt.Errorf("create a mediated device of the type %s: %w", kind, err)
 	}
 	return false, nil
 }
 
-// keepMdevs removes the VM's mediated devices of types that none of the definitions has.
+// keepMdevs removes the VM's mediated devices whose type is in none of the VM's definitions.
 func (b *Backend) keepMdevs(all ...*libvirtxml.Domain) error {
 	var kinds []string
 	for _, x := range all {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// recorded is a fake /sys, because the test kernel has no such devices, and an agent that uses it.
+// recorded is an agent with a fake /sys, because the test kernel has no devices to pass through.
 type recorded struct {
 	fixture
 	root string
@@ -64,7 +64,7 @@ func (r recorded) plugIn(number string) {
 	}
 }
 
-// made does what the kernel does when a mediated device is created.
+// made changes the fake /sys as the kernel does after the creation of a mediated device.
 func (r recorded) made(id string) {
 	r.t.Helper()
 	r.put("bus/mdev/devices/"+id+"/remove", "")
@@ -74,8 +74,8 @@ func (r recorded) made(id string) {
 	r.put(mdevKind+"create", "")
 }
 
-// Host devices are looked up and created at the guest's start, and removed with the VM. The /sys is a recorded one, so
-// the start fails in libvirt, which lacks the devices.
+// The agent looks up USB devices and creates mediated devices at the guest's start, and removes mediated devices with
+// the VM. The start then fails in libvirt, because the devices of the fake /sys do not exist.
 func TestStartResolvesHostDevices(t *testing.T) {
 	t.Parallel()
 	f := newRecorded(t)
@@ -111,7 +111,7 @@ func TestStartResolvesHostDevices(t *testing.T) {
 	validated(t, vm.ID)
 	err := f.StartVM(t.Context(), vm.ID)
 	if written := f.read(mdevKind + "create"); err == nil || written != id || !strings.Contains(strings.ToLower(err.Error()), "mediated") {
-		t.Errorf("the kernel was asked for %q, and libvirt says: %v", written, err)
+		t.Errorf("the kernel got the request for %q, and libvirt's error is: %v", written, err)
 	}
 	f.made(id)
 	removed := func() bool { return f.read("bus/mdev/devices/"+id+"/remove") == "1" }
@@ -130,12 +130,12 @@ func TestStartResolvesHostDevices(t *testing.T) {
 	f.put("bus/mdev/devices/"+id+"/remove", "")
 	f.ok(f.DeleteVM(t.Context(), vm, []fleet.Pool{f.pool}, true))
 	if !removed() {
-		t.Error("the device outlives the VM")
+		t.Error("the device still exists after the deletion of the VM")
 	}
 }
 
-// A running guest gets the device that is at the port now, and a newly created mediated device. libvirt then fails,
-// because it lacks the devices. A device that is removed before the guest got it is gone.
+// At hot-plug the agent looks up the USB device at the port and creates the mediated device. libvirt then fails,
+// because the devices of the fake /sys do not exist. A mediated device that the spec no longer has is removed.
 func TestHotPlugResolvesHostDevices(t *testing.T) {
 	t.Parallel()
 	f := newRecorded(t)
@@ -162,7 +162,7 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 		c.before()
 		for _, err := range []error{give(c.device), f.ApplyVM(t.Context(), order(vm, f.pool))} {
 			if err == nil || !strings.Contains(strings.ToLower(err.Error()), c.want) {
-				t.Errorf("%s: %v, which does not say %q", c.device, err, c.want)
+				t.Errorf("%s: %v, want %q", c.device, err, c.want)
 			}
 		}
 		s, _, err := f.VM(t.Context(), vm.ID)
@@ -171,7 +171,7 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 		}
 	}
 	if written := f.read(mdevKind + "create"); written != id {
-		t.Errorf("the kernel was asked for %q", written)
+		t.Errorf("the kernel got the request for %q", written)
 	}
 	f.made(id)
 	vm.Generation++

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// moreCPUs returns the domain's maximum of hot-pluggable vCPUs, or 0 if it is already reached.
+// moreCPUs returns the domain's maximum number of vCPUs, or 0 if the domain already has that number.
 func moreCPUs(x *libvirtxml.Domain) int {
 	if x.VCPU == nil || cpusOf(x) >= int(x.VCPU.Value) {
 		return 0
@@ -17,11 +17,11 @@ func moreCPUs(x *libvirtxml.Domain) int {
 	return int(x.VCPU.Value)
 }
 
-// takesCPUs reports whether a running guest survives vCPU hot-plug. With secure boot the firmware adds a vCPU from
-// system management mode. Without KVM the emulated processor never returns from that mode, and the guest would hang.
+// takesCPUs reports whether a running guest supports vCPU hot-plug. With secure boot the firmware adds a vCPU in system
+// management mode. Without KVM the emulated processor never leaves that mode, and the guest hangs.
 func takesCPUs(accelerator string, secureBoot bool) bool { return accelerator == "kvm" || !secureBoot }
 
-// moreMemory returns the domain's maximum of hot-pluggable memory in MiB, or 0 if it has none.
+// moreMemory returns the domain's maximum memory with hot-plug in MiB, or 0 if the domain has no maximum.
 func moreMemory(x *libvirtxml.Domain) int {
 	if x.MaximumMemory == nil {
 		return 0
@@ -29,6 +29,7 @@ func moreMemory(x *libvirtxml.Domain) int {
 	return int(kibOf(x.MaximumMemory.Value, x.MaximumMemory.Unit) / 1024)
 }
 
+// cdromOf returns the index of Quantix's CD-ROM drive among the disks, or -1.
 func cdromOf(x *libvirtxml.Domain) int {
 	return slices.IndexFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasCDROM })
 }
@@ -49,13 +50,13 @@ func oneNode(x *libvirtxml.Domain) {
 	case x.MaximumMemory == nil && nodes != nil && len(nodes.Cell) == 1:
 		x.CPU.Numa = nil
 	case x.MaximumMemory != nil && nodes == nil:
-		// fitNode sets its size
+		// fitNode sets the size of the node
 		x.CPU.Numa = &libvirtxml.DomainNuma{Cell: []libvirtxml.DomainCell{{ID: new(uint), CPUs: "0"}}}
 	}
 }
 
-// fitNode gives all vCPUs and memory to a guest's only NUMA node. Several nodes stay as configured: see
-// writeNUMANodes.
+// fitNode gives all vCPUs and memory to a guest's only NUMA node. Several nodes stay unchanged; writeNUMANodes
+// configures those.
 func fitNode(x *libvirtxml.Domain) {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) != 1 || x.Memory == nil || x.VCPU == nil {
 		return

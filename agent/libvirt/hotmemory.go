@@ -15,7 +15,7 @@ import (
 // aliasModule is the alias prefix of memory modules that Quantix hot-plugged. Only these are unplugged again.
 const aliasModule = "ua-quantix-dimm-"
 
-// moduleOf returns the memory module of a device, or false if the device is no ordinary DIMM.
+// moduleOf returns the memory module of a device, or false if the device is not a DIMM with a size.
 func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 	if m.Model != "dimm" || m.Target == nil || m.Target.Size == nil {
 		return fleet.Module{}, false
@@ -27,8 +27,8 @@ func moduleOf(m libvirtxml.DomainMemorydev) (fleet.Module, bool) {
 	return out, true
 }
 
-// modulesOf returns the hot-plugged modules of Quantix and their aliases. others is the memory of foreign modules in
-// MiB, by NUMA node.
+// modulesOf returns the modules that Quantix hot-plugged and their aliases. others is the memory of all other modules
+// in MiB, by NUMA node.
 func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, others map[int]int) {
 	others = map[int]int{}
 	for _, d := range x.Devices.Memorydevs {
@@ -42,11 +42,11 @@ func modulesOf(x *libvirtxml.Domain) (all []fleet.Module, aliases []string, othe
 	return all, aliases, others
 }
 
-// surplusMemory returns the modules that exceed the memory of the next start. It returns none if the surplus is not a
-// sum of whole modules.
+// surplusMemory returns the modules to unplug, so that the guest has the memory of its next start. It returns none if
+// no set of modules has exactly the surplus.
 func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []pluggable) {
 	if int(memoryKiB(kept)/1024) != spec.MemoryMiB {
-		return nil // somebody else changed the memory
+		return nil // the memory was changed outside Quantix
 	}
 	all, aliases, others := modulesOf(live)
 	less := []int{int(memoryKiB(live)/1024) - spec.MemoryMiB}
@@ -75,7 +75,7 @@ func surplusMemory(kept, live *libvirtxml.Domain, spec fleet.VMSpec) (out []plug
 	return out
 }
 
-// addMemory hot-plugs memory into the guest's NUMA nodes that grow, if the guest has free slots.
+// addMemory hot-plugs the missing memory of each NUMA node. Without a free slot the memory waits for the next start.
 func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	want, has := memoryKiB(kept), memoryKiB(live)
 	if want <= has || int(want/1024) > moreMemory(live) || (want-has)%(fleet.MemoryStep*1024) != 0 {
@@ -121,8 +121,8 @@ func (a *applying) addMemory(ctx context.Context, ref golibvirt.Domain, kept, li
 	return nil
 }
 
-// leastCPUs returns the minimum vCPUs of a running guest: those present at its start cannot be unplugged. It returns 0
-// if none can be unplugged. Without KVM a guest does not survive the unplug of a vCPU.
+// leastCPUs returns the minimum vCPUs of a running guest, because vCPUs present at the guest's start cannot be
+// unplugged. It returns 0 if no vCPU can be unplugged, as without KVM: an emulated guest fails when it loses a vCPU.
 func leastCPUs(x *libvirtxml.Domain) int {
 	if x.Type != "kvm" || x.VCPUs == nil {
 		return 0
@@ -143,7 +143,7 @@ func leastCPUs(x *libvirtxml.Domain) int {
 	return max(stay, 1)
 }
 
-// surplusCPUs returns the vCPUs that exceed those of the next start, if they can be unplugged.
+// surplusCPUs returns the vCPUs to unplug, so that the guest has the number of its next start, or none if impossible.
 func surplusCPUs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	want, has := cpusOf(kept), cpusOf(live)
 	if want != spec.CPUs || want >= has || want < cmp.Or(leastCPUs(live), has) {

@@ -15,27 +15,27 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sparePorts is the number of additional devices that a running q35 guest can get. Each needs an empty root port.
+// sparePorts is the number of devices that can be hot-plugged into a q35 guest. Each device needs an empty root port.
 const sparePorts = 4
 
-// The agent repeats an unplug request, because a booting guest ignores it. The total time is short, because other jobs
-// wait.
+// The agent repeats an unplug request after unplugRetry, because a booting guest ignores requests. The limit is short,
+// because other jobs wait.
 const (
 	letGoLimit  = 6 * time.Second
 	unplugRetry = 2 * time.Second
 	lookPeriod  = 200 * time.Millisecond
 )
 
-// addPorts adds root ports to a q35 definition: one for each device that needs one, and spare ones for hot-plug.
+// addPorts adds root ports to a q35 definition: one for each device that needs a port, and spare ports for hot-plug.
 func addPorts(x *libvirtxml.Domain) {
 	if !isQ35(x) || x.Devices == nil {
 		return
 	}
 	d := x.Devices
-	// plus the balloon and the controllers for USB and channels
+	// 3 ports are for the balloon and the controllers of USB and channels
 	missing := sparePorts + len(d.Interfaces) + len(d.RNGs) + len(d.Hostdevs) + len(d.Filesystems) + 3
 	for _, disk := range d.Disks {
-		// each has its own controller
+		// each virtio or NVMe disk has its own controller
 		if disk.Target != nil && (disk.Target.Bus == "virtio" || disk.Target.Bus == "nvme") {
 			missing++
 		}
@@ -60,18 +60,18 @@ type pluggable struct {
 	field string // field of the spec
 	what  string // label for people
 	alias string
-	// for disks: a migrated disk has its old alias until the guest's next start
+	// path identifies a disk, because a migrated disk has its old alias until the guest's next start
 	path   string
 	wanted bool                                               // whether the spec has the device
 	text   func(at *libvirtxml.DomainAddress) (string, error) // device XML for that address; nil: any address
 	at     *libvirtxml.DomainAddress
 	usb    bool // needs a USB controller
-	// prepares the device before the attach; nil: nothing to prepare
+	// ready prepares the device before the attach; nil: nothing to prepare
 	ready  func(context.Context, *applying) error
 	unplug func(*golibvirt.Libvirt, golibvirt.Domain) error // requests the unplug; nil: by alias
 }
 
-// pluggables returns the domain's hot-pluggable devices that belong to Quantix.
+// pluggables returns the hot-pluggable devices of the definition that Quantix manages.
 func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	var out []pluggable
 	for _, n := range x.Devices.Interfaces {
@@ -115,11 +115,12 @@ func pluggables(x *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	return out
 }
 
+// has reports whether all contains the device p, by alias or path.
 func has(all []pluggable, p pluggable) bool {
 	return slices.ContainsFunc(all, func(o pluggable) bool { return o.alias == p.alias || p.path != "" && o.path == p.path })
 }
 
-// pendingUnplugs returns the devices of Quantix that the running guest still has, but its next start has not.
+// pendingUnplugs returns the managed devices that the running guest has and the definition of its next start lacks.
 func pendingUnplugs(kept, live *libvirtxml.Domain, spec fleet.VMSpec) []pluggable {
 	stay := pluggables(kept, spec)
 	out := slices.DeleteFunc(pluggables(live, spec), func(p pluggable) bool { return p.wanted || has(stay, p) })
@@ -133,9 +134,9 @@ func reportUnplugs(all []pluggable) (out []fleet.PendingUnplug) {
 	return out
 }
 
-// plug hot-plugs what the edit adds and unplugs what the definition no longer has. A device without room, or one that
-// the guest does not release, waits for the next start and shows as a difference. again marks an edit that was applied
-// before, perhaps incompletely.
+// plug hot-plugs the devices that the edit adds and unplugs the devices that the definition no longer has. If the guest
+// has no slot for a device, or does not release one, the change waits for the next start and is reported. again marks
+// an edit that an earlier job applied, perhaps incompletely.
 func (a *applying) plug(ctx context.Context, guest sighted, plan hypervisor.Edit, again bool) error {
 	kept, err := readXML(ctx, a.c, guest.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
@@ -173,8 +174,8 @@ func adds(plan hypervisor.Edit, p pluggable, was hardware) bool {
 		p.field == "hostDevices" && plan.Has(p.field) && !hasDevice(was.parts.HostDevices, p.what)
 }
 
-// attach hot-plugs the device at its address of the next start, so that the guest's name for it stays. If that address
-// fails, any free address is used.
+// attach hot-plugs the device at the address that the device has at the next start, so that its name in the guest stays
+// the same. If that fails, it uses any free address.
 func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable, live *libvirtxml.Domain) error {
 	has := func(kind string) bool {
 		return slices.ContainsFunc(live.Devices.Controllers, func(c libvirtxml.DomainController) bool { return c.Type == kind && c.Model != "none" })
@@ -206,7 +207,7 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 		if err = a.attachText(ctx, ref, text); err == nil || !answered(err) {
 			return err
 		}
-		if none := deviceFree(err); none != err { //nolint:errorlint // deviceFree returns the very same error if it is about something else
+		if none := deviceFree(err); none != err { //nolint:errorlint // deviceFree returns err itself if the cause is not a device in use
 			return none
 		}
 	}
@@ -219,7 +220,8 @@ func (a *applying) attachText(ctx context.Context, ref golibvirt.Domain, text st
 	})
 }
 
-// noRoom returns nil if the guest has no free slot for the device; it gets the device at its next start.
+// noRoom returns nil for an error about a missing slot, because the guest gets the device at its next start. It returns
+// other errors unchanged.
 func noRoom(err error) error {
 	if strings.Contains(err.Error(), "No more available PCI slots") || strings.Contains(err.Error(), "No free USB port") {
 		return nil
@@ -227,8 +229,8 @@ func noRoom(err error) error {
 	return err
 }
 
-// release requests the unplug of surplus devices until the guest has released them or letGoLimit has passed. cpus
-// includes vCPUs, because the edit sets their number. live is the definition afterwards.
+// release requests the unplug of surplus devices until the guest has released them or letGoLimit has passed. It unplugs
+// vCPUs only if cpus is set. live is the running guest's definition afterwards.
 func (a *applying) release(ctx context.Context, guest sighted, kept *libvirtxml.Domain, cpus bool) (live *libvirtxml.Domain, err error) {
 	look := time.NewTicker(lookPeriod)
 	defer look.Stop()
@@ -271,8 +273,8 @@ func hasNIC(all []fleet.NIC, n libvirtxml.DomainInterface) bool {
 	return slices.ContainsFunc(all, func(w fleet.NIC) bool { return strings.EqualFold(w.MAC, macOf(&n)) })
 }
 
-// nicAlias returns the alias of the spec's NIC, which derives from its MAC address. So it differs from the alias of a
-// NIC pending unplug.
+// nicAlias returns the alias of the spec's NIC. The alias contains the MAC address, so a new NIC never has the alias of
+// another NIC that is pending unplug.
 func nicAlias(n fleet.NIC) string {
 	return aliasNIC + strings.ToLower(strings.ReplaceAll(n.MAC, ":", ""))
 }

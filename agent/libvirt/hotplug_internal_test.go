@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Host devices for a running guest are resolved at hot-plug, and use the address of the next start.
-func TestHotPlugDefinitionsOfHostDevices(t *testing.T) {
+// The agent looks up host devices at hot-plug, and attaches them at the address of the next start.
+func TestHotPluggedHostDeviceIsResolvedAndAddressed(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	put := func(file, text string) {
@@ -50,7 +50,7 @@ func TestHotPlugDefinitionsOfHostDevices(t *testing.T) {
 	all := pluggables(x, spec)
 	for _, p := range all {
 		if !p.wanted || p.field != "hostDevices" || len(want[p.what]) == 0 {
-			t.Errorf("of the spec it has %+v", p)
+			t.Errorf("the hot-pluggable devices contain %+v", p)
 		}
 		// host disks need a running host: see the conformance suite
 		if p.ready != nil && !strings.HasPrefix(p.what, fleet.PhysicalDevice) {
@@ -69,7 +69,7 @@ func TestHotPlugDefinitionsOfHostDevices(t *testing.T) {
 			}
 		}
 		if bare, err := p.text(nil); err != nil || strings.Contains(bare, `<address type=`) {
-			t.Errorf("%s, wherever there is room: %v\n%s", p.what, err, bare)
+			t.Errorf("%s at any free address: %v\n%s", p.what, err, bare)
 		}
 	}
 	if len(all) != len(want) {
@@ -77,7 +77,7 @@ func TestHotPlugDefinitionsOfHostDevices(t *testing.T) {
 	}
 	made, err := os.ReadFile(filepath.Join(root, "sys/class/mdev_bus/0000:41:00.0/mdev_supported_types/nvidia-63/create"))
 	if err != nil || string(made) != mdev {
-		t.Errorf("the kernel was asked to make %q: %v", made, err)
+		t.Errorf("the kernel got the request for %q: %v", made, err)
 	}
 	if left := pendingUnplugs(&libvirtxml.Domain{Devices: &libvirtxml.DomainDeviceList{}}, x, fleet.VMSpec{}); len(left) != len(want) {
 		t.Errorf("after the removal %d of %d are pending unplug", len(left), len(want))
@@ -87,8 +87,8 @@ func TestHotPlugDefinitionsOfHostDevices(t *testing.T) {
 	}
 }
 
-// Without emulation a guest can lose vCPUs that were hot-plugged. It can lose whole memory modules that Quantix
-// hot-plugged.
+// A guest with KVM can lose hot-plugged vCPUs. Any guest can lose the memory modules that Quantix hot-plugged, but no
+// part of a module.
 func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 	t.Parallel()
 	parse := func(text string) *libvirtxml.Domain {
@@ -99,8 +99,8 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 		}
 		return x
 	}
-	// As libvirt 9.0 writes a guest started with one vCPU and 192 MiB that now has three vCPUs and 640 MiB, 128 MiB of
-	// them from somebody else.
+	// libvirt 9.0 writes this definition for a guest that was started with one vCPU and 192 MiB. The guest now has three
+	// vCPUs and 640 MiB. A module of 128 MiB was added outside Quantix.
 	const guest = `<domain type="kvm"><memory unit="KiB">655360</memory><vcpu placement="static" current="3">4</vcpu><vcpus>
 		<vcpu id="0" enabled="yes" hotpluggable="no" order="1"/><vcpu id="1" enabled="yes" hotpluggable="yes" order="2"/>
 		<vcpu id="2" enabled="yes" hotpluggable="yes" order="3"/><vcpu id="3" enabled="no" hotpluggable="yes"/></vcpus><devices>
@@ -115,7 +115,7 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 		t.Errorf("the guests have the minimum vCPUs %v", n)
 	}
 	if all, _, others := modulesOf(live); !slices.Equal(all, []fleet.Module{{MiB: 128}, {MiB: 192}}) || others[0] != 128 {
-		t.Errorf("it has modules %+v, and of others %v", all, others)
+		t.Errorf("the guest has modules %+v, and unmanaged ones %v", all, others)
 	}
 	for name, c := range map[string]struct {
 		live              *libvirtxml.Domain
@@ -123,17 +123,17 @@ func TestSurplusCPUsAndMemoryAreUnplugged(t *testing.T) {
 		keptCPUs, kept    int // of the persistent definition
 		planned, withCPUs string
 	}{
-		"no surplus":                      {live, 3, 512, 3, 512, "", ""},
-		"two vCPUs":                       {live, 1, 512, 1, 512, "", "2 vCPUs"},
-		"a vCPU of an emulated guest":     {emulated, 2, 512, 2, 512, "", ""},
-		"vCPUs present at the start":      {started, 2, 512, 2, 512, "", ""},
-		"vCPUs added by somebody else":    {live, 3, 512, 2, 512, "", ""},
-		"one module":                      {live, 3, 384, 3, 384, "128 MiB of memory", ""},
-		"the other module":                {live, 3, 320, 3, 320, "192 MiB of memory", ""},
-		"both modules and a vCPU":         {live, 2, 192, 2, 192, "128 MiB of memory, 192 MiB of memory", "1 vCPU"},
-		"part of a module":                {live, 3, 448, 3, 448, "", ""},
-		"more than all modules":           {live, 3, 128, 3, 128, "", ""},
-		"memory removed by somebody else": {live, 3, 512, 3, 384, "", ""},
+		"no surplus":                     {live, 3, 512, 3, 512, "", ""},
+		"two vCPUs":                      {live, 1, 512, 1, 512, "", "2 vCPUs"},
+		"a vCPU of an emulated guest":    {emulated, 2, 512, 2, 512, "", ""},
+		"vCPUs present at the start":     {started, 2, 512, 2, 512, "", ""},
+		"vCPUs added outside Quantix":    {live, 3, 512, 2, 512, "", ""},
+		"one module":                     {live, 3, 384, 3, 384, "128 MiB of memory", ""},
+		"the other module":               {live, 3, 320, 3, 320, "192 MiB of memory", ""},
+		"both modules and a vCPU":        {live, 2, 192, 2, 192, "128 MiB of memory, 192 MiB of memory", "1 vCPU"},
+		"part of a module":               {live, 3, 448, 3, 448, "", ""},
+		"more than all modules":          {live, 3, 128, 3, 128, "", ""},
+		"memory removed outside Quantix": {live, 3, 512, 3, 384, "", ""},
 	} {
 		kept := &libvirtxml.Domain{
 			Memory: &libvirtxml.DomainMemory{Value: uint(c.kept) * 1024, Unit: "KiB"}, VCPU: &libvirtxml.DomainVCPU{Value: 4, Current: uint(c.keptCPUs)}, Devices: &libvirtxml.DomainDeviceList{},

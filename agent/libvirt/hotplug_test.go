@@ -13,8 +13,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// A Linux guest responds to hot-plug and unplug, unlike a machine without an operating system.
-func TestHotPlugAndUnplugOfNICs(t *testing.T) {
+// The test needs a Linux guest, because a machine without an operating system ignores hot-plug and hot-unplug.
+func TestRunningGuestGainsAndLosesNICs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -36,8 +36,8 @@ func TestHotPlugAndUnplugOfNICs(t *testing.T) {
 		f.ok(err)
 		return s
 	}
-	// While its firmware runs, a guest accepts a NIC but releases none. The pending unplug is reported until the guest
-	// releases it.
+	// A guest whose firmware still runs accepts a NIC, but does not release one. The unplug is pending until the guest
+	// releases the NIC.
 	if s := edit(first, second); len(s.NICs) != 2 || len(s.NextBoot) != 0 {
 		t.Fatalf("with a second NIC: %+v", s)
 	}
@@ -59,7 +59,7 @@ func TestHotPlugAndUnplugOfNICs(t *testing.T) {
 		t.Errorf("the guest sees %s", got)
 	}
 	if s := edit(); len(s.NICs) != 1 || s.NICs[0].MAC != "52:54:00:0a:00:09" || len(s.NextBoot) != 0 {
-		t.Errorf("without its own NICs: %+v", s)
+		t.Errorf("without the spec's NICs: %+v", s)
 	}
 	// A NIC without a free port waits for the next start.
 	var many []fleet.NIC

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// fileID identifies a file independently of its path: symbolic links and bind mounts lead to the same device and
-// inode. For a device node it is the device number. The zero value is no file.
+// fileID identifies a file independently of its path, because symbolic links and bind mounts give a file several paths.
+// It is the device and inode number, or the device number of a device node. The zero value identifies no file.
 type fileID struct {
 	dev, ino uint64
 	device   bool
@@ -29,8 +29,8 @@ func identify(path string) fileID {
 // longestChain limits the length of a backing chain.
 const longestChain = 64
 
-// chainOf returns the file at the path and all files that its header refers to, recursively. An opaque file is raw
-// data, which a guest may have written, so its header is not read.
+// chainOf returns the file at the path and all files that its header refers to, recursively. It does not read the
+// header of an opaque file, which has raw data that a guest may have written.
 func chainOf(path string, opaque bool) []fileID {
 	var out []fileID
 	for todo := []reference{{path, opaque}}; len(todo) > 0 && len(out) < longestChain; todo = todo[1:] {
@@ -56,13 +56,14 @@ var (
 	fresh = recency{0, lookPatience}
 )
 
-// byDir caches facts about files by directory, because hanging storage hangs for all its files.
+// byDir caches facts about files. It reads each directory separately, so that hanging storage delays only its files.
 type byDir[T any] struct {
 	mu   sync.Mutex
 	dirs map[string]*watch[map[string]T]
 }
 
-// read returns the result of look for each path whose storage answers. Paths that are not cached are read now.
+// read returns the results of look by path. Cached results are used up to the age in how; hanging storage has no
+// result.
 func (d *byDir[T]) read(ctx context.Context, how recency, paths []string, look func(path string) T) map[string]T {
 	in := map[string][]string{}
 	for _, p := range paths {
@@ -114,7 +115,8 @@ func (d *byDir[T]) readDir(ctx context.Context, how recency, dir string, files [
 		}).value
 	}
 	seen := read()
-	// another reader refreshed other files in between, or the storage hangs, which is waited for only once
+	// Files are missing if a concurrent reader refreshed only other files, or if the storage hangs. In the second case
+	// read does not wait again.
 	if lacks(seen) {
 		w.expire()
 		seen = read()
@@ -122,8 +124,8 @@ func (d *byDir[T]) readDir(ctx context.Context, how recency, dir string, files [
 	return seen
 }
 
-// keepOnly removes all directories without one of the paths. A hanging read is kept, so that no second one starts
-// beside it.
+// keepOnly removes all directories without one of the paths. A directory with a hanging read stays, so that no second
+// read of the directory starts.
 func (d *byDir[T]) keepOnly(paths []string) {
 	dirs := map[string]bool{}
 	for _, p := range paths {

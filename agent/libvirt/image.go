@@ -18,21 +18,23 @@ type header struct {
 // readHeader reads the header of a regular file or block device. A symbolic link is an error unless follow is set.
 func readHeader(path string, follow bool) (header, error) { return readImage(path, follow, false) }
 
-// inspectImage reads everything that decides whether a regular file can be used as an image. Nobody may write to the
-// file meanwhile.
+// inspectImage reads the header of a regular file and checks the tables of a qcow2 image. No other program may write to
+// the file meanwhile.
 func inspectImage(path string) (header, error) { return readImage(path, false, true) }
 
 func readImage(path string, follow, deep bool) (header, error) {
 	return onImage(path, follow, func(f *os.File, size int64) (image.Facts, error) { return image.Read(f, size, deep) })
 }
 
-// readLength is readHeader for a raw file or block device. It does not trust any byte of the content.
+// readLength is readHeader for a raw file or block device. It does not read the content, which a guest may have
+// written.
 func readLength(path string) (header, error) {
 	return onImage(path, true, func(_ *os.File, size int64) (image.Facts, error) {
 		return image.Facts{Format: fleet.Raw, Size: size}, nil
 	})
 }
 
+// onImage calls read with the open image and its size in bytes, and adds the allocation to the result.
 func onImage(path string, follow bool, read func(f *os.File, size int64) (image.Facts, error)) (header, error) {
 	f, err := openImage(path, follow)
 	if err != nil {

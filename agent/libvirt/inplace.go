@@ -20,13 +20,13 @@ import (
 type overlay int
 
 const (
-	asExpected overlay = iota // the expected kind, or nothing: missing files are reported elsewhere
-	asReplaced                // a link, a device, or a folder in place of a file
+	asExpected overlay = iota // the expected kind, or missing: other code reports missing files
+	asReplaced                // a link, a device, or a folder instead of a file
 )
 
-// inPlace refuses a definition before a guest's start if one of its paths inside a pool is not a plain file there.
-// Somebody with access to shared storage must not make this host's QEMU open other files of the host. Paths outside of
-// all pools are the administrator's responsibility.
+// inPlace refuses the start of a guest if a path in the definition is in a pool, but is not a regular file of the pool.
+// So an attacker with access to shared storage cannot make QEMU open other files of this host. Paths outside all pools
+// are not checked, because only an administrator of the host can set such paths.
 func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 	text, err := x.Marshal()
 	if err != nil {
@@ -65,7 +65,7 @@ func (b *Backend) inPlace(ctx context.Context, x *libvirtxml.Domain) error {
 	return err
 }
 
-// definedPath is a path in a definition. folder allows a directory there.
+// definedPath is a path in a definition. If folder is set, the path may be a directory.
 type definedPath struct {
 	path   string
 	folder bool
@@ -107,7 +107,7 @@ func pathsIn(text string) (out []definedPath, err error) {
 	}
 }
 
-// overlayAt checks a path below its pool's directory without following links.
+// overlayAt classifies the file at a path without following links. A path outside all pools is asExpected.
 func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
 	dir, _, ok := b.pools.book.Holding(path)
 	if !ok {
@@ -142,14 +142,14 @@ func (b *Backend) overlayAt(path string, folder bool) (is overlay, err error) {
 	return asExpected, nil
 }
 
-// badBackingFile returns a bad backing file of a qcow2 disk in a pool, or "". A backing file is bad if it is not a
-// plain file of its pool, or if a shared pool's disk refers to a file outside of all pools.
+// badBackingFile returns the first invalid backing file of a qcow2 disk in a pool, or "". A backing file in a pool is
+// invalid if it is not a regular file. A backing file outside all pools is invalid for a disk in a shared pool.
 func (b *Backend) badBackingFile(disk string) (string, error) {
 	seen := map[string]bool{}
 	for todo := []string{disk}; len(todo) > 0 && len(seen) < longestChain; todo = todo[1:] {
 		_, kept, ok := b.pools.book.Holding(todo[0])
 		if !ok || seen[todo[0]] {
-			continue // outside of all pools: created by an administrator
+			continue // a file outside all pools, so an administrator created the file
 		}
 		seen[todo[0]] = true
 		for _, below := range readReferences(todo[0]) {
@@ -169,13 +169,13 @@ func (b *Backend) badBackingFile(disk string) (string, error) {
 	return "", nil
 }
 
-// isReplaced reports whether the file at a path of a pool is not the expected kind. Read errors count as no.
+// isReplaced reports whether the file at a path of a pool is not the expected kind. It returns false if a read fails.
 func (b *Backend) isReplaced(path string, folder bool) bool {
 	is, err := b.overlayAt(path, folder)
 	return err == nil && is == asReplaced
 }
 
-// replacedMedia returns the faults of media and shared folders that would prevent a start.
+// replacedMedia returns the faults of replaced media and shared folders, which prevent the guest's start.
 func replacedMedia(s sighted, sizes map[string]size) (out []fleet.Fault) {
 	for path := range mediaOf(s) {
 		if sizes[path].is == fileReplaced {

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A start refuses any path that leads out of a pool, and the report has the fault beforehand. Once the file is
-// restored, the guest starts.
+// A start is refused if a path leads out of a pool, and the host reports the fault before. After the file is restored,
+// the guest starts.
 func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
@@ -84,7 +84,7 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 			f.ok(os.Remove(f.at(c.file)))
 			f.ok(os.Rename(aside, f.at(c.file)))
 			if vm.Spec.Shares != nil {
-				return // the guest needs more than this host has
+				return // the test host cannot start a guest with a shared folder
 			}
 			f.ok(f.StartVM(t.Context(), vm.ID))
 			waitFor(t, "the fault ends", func() bool { return len(faults()) == 0 })
@@ -92,7 +92,7 @@ func TestStartRefusesPathLeadingOutOfPool(t *testing.T) {
 	}
 }
 
-// On shared storage another host may have written a disk's header. So its backing files must be inside pools.
+// On shared storage another host may have written a disk's header. So the disk's backing files must be in pools.
 func TestStartRefusesBackingFileOutsideSharedPool(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -130,7 +130,7 @@ func TestSavedMemoryRefusedWhenFileIsReplaced(t *testing.T) {
 	f.ok(f.TakeSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id, Name: "then", Memory: true})))
 	back := linkVolume(t, f.pool, "tools.iso")
 	if err := f.RevertSnapshot(t.Context(), snap(fleet.SnapshotOrder{ID: id})); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "plain file") {
-		t.Errorf("back to the snapshot: %v", err)
+		t.Errorf("revert to the snapshot: %v", err)
 	}
 	if p := powerOf(t, vm.ID); p != fleet.Running {
 		t.Errorf("the guest is %s", p)

@@ -22,7 +22,7 @@ const (
 	lunMark      = "this is the first block of the LUN"
 )
 
-// target is an iSCSI target with two LUNs on this machine that requires CHAP.
+// target is an iSCSI target on this machine with two LUNs and CHAP authentication.
 type target struct {
 	t         *testing.T
 	dir, port string
@@ -115,9 +115,9 @@ func named(t *testing.T, b backend, p fleet.Pool) fleet.Pool {
 
 const firstLUN, secondLUN = "unit:0:0:1", "unit:0:0:2"
 
-// A target's LUNs are the pool's volumes. One is attached to a VM with the pool's secret. Quantix never creates,
-// changes or deletes LUNs.
-func TestISCSIDirect(t *testing.T) {
+// A target's LUNs are the pool's volumes. A VM uses a LUN with the pool's secret. Quantix never creates, changes or
+// deletes LUNs.
+func TestISCSIPoolAttachesLUNsAndRecovers(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)
 	b := open(t)
@@ -212,7 +212,7 @@ func TestISCSIDirect(t *testing.T) {
 		}
 	}
 
-	// A disk that somebody removed from the definition is drift, and reapply restores it with its secret.
+	// A disk that virsh removed from the definition is drift, and reapply restores the disk with its secret.
 	f.ok(b.StopVM(t.Context(), vm.ID))
 	virsh(t, "detach-disk", string(vm.ID), "vda", "--config")
 	waitFor(t, "the drift shows", func() bool {
@@ -224,8 +224,8 @@ func TestISCSIDirect(t *testing.T) {
 	f.ok(b.ApplyVM(t.Context(), back))
 	f.ok(b.StartVM(t.Context(), vm.ID))
 
-	// The server dies while the guest runs, and the guest waits. When the server is back, everything recovers without a
-	// job.
+	// If the iSCSI server ends, the running guest waits. After the server's restart the pool and the guest recover
+	// without a job.
 	g.stop()
 	f.ok(b.ApplyVM(t.Context(), order(f.vm(), p)))
 	waitPool(t, b, p, "failed", func(s fleet.PoolStatus) bool {
@@ -236,7 +236,7 @@ func TestISCSIDirect(t *testing.T) {
 		t.Errorf("the guest is %s", power)
 	}
 	g.start()
-	waitPool(t, b, p, "active again by itself", isActive)
+	waitPool(t, b, p, "active again", isActive)
 	f.ok(b.StopVM(t.Context(), vm.ID))
 
 	f.ok(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
@@ -245,7 +245,7 @@ func TestISCSIDirect(t *testing.T) {
 	}
 }
 
-// A pool without a user needs no secret. A wrong server, a wrong target and a second pool of that name are reported.
+// A wrong server, a wrong target, a missing user and a second pool of the same name are reported.
 func TestISCSIErrorsAreReported(t *testing.T) {
 	t.Parallel()
 	g := newTarget(t)

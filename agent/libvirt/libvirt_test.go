@@ -26,16 +26,17 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// inside is set in the copy of the test program that runs inside a lab host, where paths are those of the host's
-// agent. Its value lists the sockets of that host and, in the ordeal, of a second host.
+// inside is an environment variable of the copy of the test program that runs inside a lab host. In that process all
+// paths are paths of the lab host. The value lists the libvirt sockets of the host and, in the ordeal, of a second
+// host.
 const inside = "QUANTIX_TEST_INSIDE_HOST"
 
-// unsupported is the reason why this machine cannot run a lab host. Tests that need one are skipped.
+// unsupported is the reason why this machine cannot run a lab host. Tests that need a lab host then fail.
 var unsupported error
 
-// Hooks that ordeal tests set in init functions.
+// Hooks that an init function of the ordeal tests sets.
 var (
-	// asChild runs the child agent of the test program; ran is false in every other process.
+	// asChild runs the child agent if this process is one. Otherwise ran is false.
 	asChild = func() (ran bool, err error) { return false, nil }
 	// prepareHost prepares the lab host before the tests.
 	prepareHost = func() error { return nil }
@@ -201,6 +202,7 @@ func order(vm fleet.VM, pools ...fleet.Pool) hypervisor.Apply {
 	return hypervisor.Apply{VM: vm, Pools: pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil }}
 }
 
+// openBench opens a backend for a benchmark.
 func openBench(b *testing.B) hypervisor.Hypervisor {
 	b.Helper()
 	needHost(b)
@@ -212,7 +214,7 @@ func openBench(b *testing.B) hypervisor.Hypervisor {
 	return hv
 }
 
-// All backends of the tests share one pool book; its pools are in the tests' directories.
+// All backends of the tests share one pool book. The pools are in temporary directories of the tests.
 var (
 	book  = must(state.OpenPoolBook(""))
 	roots = pooldir.Roots{Allowed: []string{os.TempDir()}}
@@ -320,6 +322,7 @@ func disc(t *testing.T, path string, size int64) {
 	}
 }
 
+// foreign defines and starts a VM as virsh does.
 func foreign(t *testing.T, name string) fleet.VMID {
 	t.Helper()
 	xml := filepath.Join(t.TempDir(), "domain.xml")

@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	fastRetry    = 50 * time.Millisecond // interval right after the loss: a restarted libvirtd returns quickly
+	fastRetry    = 50 * time.Millisecond // first interval, because a restarted libvirtd is up again quickly
 	fastRetryFor = 2 * time.Second
 	retryPeriod  = time.Second
 	pingPeriod   = 5 * time.Second // go-libvirt has no keepalive
 )
 
-// link is the pair of connections that live as long as libvirtd does.
+// link is the state connection and the event connection to libvirtd.
 type link struct{ reader, events *conn }
 
 func (l *link) close() {
@@ -69,7 +69,7 @@ func versions(l *golibvirt.Libvirt) (string, error) {
 	return "libvirt " + dotted(lib) + ", QEMU " + dotted(qemu), nil
 }
 
-// keepConnected waits for the loss of the link and reconnects, until Close. l is nil if there is no link yet.
+// keepConnected reconnects after each loss of the link, until Close. l is the first link, or nil.
 func (b *Backend) keepConnected(l *link) {
 	for {
 		if l == nil {
@@ -89,16 +89,17 @@ func (b *Backend) keepConnected(l *link) {
 	}
 }
 
-// away records that libvirt is unreachable, and why.
+// away records why libvirt is unreachable, and wakes the subscribers.
 func (b *Backend) away(why error) {
-	b.log.Warn("libvirt is unreachable; trying again (\"quantix doctor agent\" says what is missing)", "error", why)
+	b.log.Warn("libvirt is unreachable; trying again (\"quantix doctor agent\" lists what is missing)", "error", why)
 	b.mu.Lock()
 	b.reader, b.lost = nil, why
 	b.mu.Unlock()
 	b.subscribers.wake()
 }
 
-// serve returns the reason why the link was lost. It pings, so that a hanging libvirtd counts as lost too.
+// serve waits for the loss of the link, or for Close, and returns the reason. It pings libvirtd, so that a hanging
+// libvirtd counts as lost too.
 func (b *Backend) serve(l *link) error {
 	ping := time.NewTicker(pingPeriod)
 	defer ping.Stop()
@@ -123,6 +124,7 @@ func (b *Backend) serve(l *link) error {
 	}
 }
 
+// reconnect retries until the link is open, and returns nil after Close.
 func (b *Backend) reconnect() *link {
 	retry := time.NewTicker(fastRetry)
 	defer retry.Stop()

@@ -22,9 +22,8 @@ const (
 	aliasParallel = "ua-quantix-parallel"
 )
 
-// In this package a spec names the volumes of parts by host paths: the volume's name is the path, and the pool is
-// empty.
-
+// fileIn returns the path of a medium, or "" for nil. In this package the specs for definitions name a medium by its
+// host path: Volume is the path, and PoolID is empty.
 func fileIn(v *fleet.Volref) string {
 	if v == nil {
 		return ""
@@ -32,6 +31,7 @@ func fileIn(v *fleet.Volref) string {
 	return v.Volume
 }
 
+// fileRef returns the medium with that path, or nil for "".
 func fileRef(path string) *fleet.Volref {
 	if path == "" {
 		return nil
@@ -45,6 +45,7 @@ func setOS(x *libvirtxml.Domain, set func(*libvirtxml.DomainOS)) {
 	}
 }
 
+// hashed returns a short digest for use in an alias, because libvirt allows only some characters in aliases.
 func hashed(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:6])
@@ -185,7 +186,7 @@ func writeSpice(x *libvirtxml.Domain, s fleet.VMSpec) {
 	switch has := slices.ContainsFunc(d.Graphics, isSpice); {
 	case !s.Display.Spice:
 		d.Graphics = slices.DeleteFunc(d.Graphics, isSpice)
-		// libvirt added this audio backend; no spec has it.
+		// libvirt adds this audio backend for SPICE; the spec has no field for it.
 		d.Audios = slices.DeleteFunc(d.Audios, func(o libvirtxml.DomainAudio) bool { return o.SPICE != nil })
 	case !has:
 		d.Graphics = append(d.Graphics, libvirtxml.DomainGraphic{Spice: &libvirtxml.DomainGraphicSpice{
@@ -205,7 +206,7 @@ func writeRedirection(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// sameFile reports whether the definition already has that file as a medium of that kind.
+// sameFile reports whether the spec was already has the file at path as a medium of the same kind as m.
 func sameFile(was fleet.VMSpec, m fleet.Medium, path string) bool {
 	return slices.ContainsFunc(was.Media(), func(o fleet.Medium) bool { return o.Kind == m.Kind && cmp.Or(o.Volume) == path })
 }

@@ -6,13 +6,13 @@ import (
 	"sync"
 )
 
-// locks holds one lock per key, so that two jobs never work on the same object.
+// locks is a lock per key, so that two jobs never change the same object at the same time.
 type locks[K comparable] struct {
 	mu   sync.Mutex
 	held map[K]chan struct{}
 }
 
-// lock waits for the key's lock, or until ctx ends.
+// lock takes the key's lock. It waits for the lock, at most until ctx ends.
 func (l *locks[K]) lock(ctx context.Context, key K) (unlock func(), err error) {
 	for {
 		unlock, busy := l.try(key)
