@@ -2,9 +2,9 @@
 // socket. No other package imports go-libvirt or libvirtxml. Stock virsh remains usable: elements that an
 // administrator adds to a definition are preserved.
 //
-// Connections: one reads state and one receives events. Every job, every pool check and every other call that may hang
-// opens its own connection (a millisecond on a local socket). So a hung pool or guest delays neither the state reads
-// nor the jobs of other pools and guests.
+// The backend has one connection for state and one for events. Every job, every pool check and every other call that
+// may hang opens its own connection, which takes a millisecond on a local socket. So a hung pool or guest delays
+// neither the state reads nor the jobs of other pools and guests.
 package libvirt
 
 import (
@@ -147,7 +147,7 @@ func (b *Backend) reading(ctx context.Context) (*conn, error) {
 	return b.reader, nil
 }
 
-// order opens a connection for one job, runs f with it and closes it.
+// order runs f with a connection of its own, then closes the connection and wakes the subscribers.
 func (b *Backend) order(ctx context.Context, f func(context.Context, *conn) error) error {
 	ctx, cancel := b.alive(ctx)
 	defer cancel()
@@ -170,7 +170,7 @@ func inAct(act string, err error) error {
 	return fmt.Errorf("%s: %w", act, err)
 }
 
-// alive returns a copy of ctx that Close cancels too.
+// alive returns a copy of ctx that Close also cancels. The caller must call the returned function at the end.
 func (b *Backend) alive(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(b.life, cancel)

@@ -69,7 +69,7 @@ func TestBandwidthProbeEndsWhenTCHangs(t *testing.T) {
 	}
 }
 
-func TestNICLimitGapsNameFields(t *testing.T) {
+func TestNICLimitGapsNameSpecFields(t *testing.T) {
 	t.Parallel()
 	used := fleet.VMSpec{NICs: []fleet.NIC{{Limits: fleet.NICLimits{InKiB: 10, OutKiB: 20}}}}.Used()
 	for i, g := range fleet.NICLimitGaps("why") {

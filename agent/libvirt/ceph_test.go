@@ -299,7 +299,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	}
 	cancel()
 	waitFor(t, "the pool is stalled", func() bool {
-		// A check that waits for the storage gets the library's error after 30 s, and never sees a stalled pool.
+		// A check that waits for the storage returns librados' error after 30 s and misses the stalled state.
 		s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{p, beside.pool}})
 		for _, r := range s.Pools {
 			if err == nil && r.ID == beside.pool.ID && r.Status.State != fleet.PoolActive {

@@ -39,7 +39,7 @@ type childOrder struct {
 	Source *fleet.Pool
 	Name   string
 	Volume *fleet.VolumeOrder
-	File   string // as hypervisor.VolumeWork.Made
+	File   string // see hypervisor.VolumeWork.Made
 }
 
 // Prefixes of the lines that the child writes. The child waits for an answer to the first three kinds.
@@ -63,7 +63,7 @@ func (c *teller) ask(line string) {
 	defer c.mu.Unlock()
 	fmt.Fprintln(c.out, line)
 	if _, err := c.in.ReadString('\n'); err != nil {
-		os.Exit(1) // the parent is gone
+		os.Exit(1) // the parent has ended
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // The gaps are derived from capabilities that were recorded from libvirt 9.0 and later.
-func TestConfidentialGapsFromCapabilities(t *testing.T) {
+func TestConfidentialGapsFollowCapabilities(t *testing.T) {
 	t.Parallel()
 	const (
 		none  = `<sev supported='no'/><sgx supported='no'/>`
@@ -56,7 +56,7 @@ func TestConfidentialGapsFromCapabilities(t *testing.T) {
 }
 
 // The test decodes recorded answers of libvirt. Unexpected parameters and values are ignored.
-func TestLaunchInfoFromLibvirtParameters(t *testing.T) {
+func TestLaunchInfoIgnoresUnexpectedParameters(t *testing.T) {
 	t.Parallel()
 	text := func(field, v string) golibvirt.TypedParam {
 		return golibvirt.TypedParam{Field: field, Value: *golibvirt.NewTypedParamValueString(v)}
@@ -66,9 +66,9 @@ func TestLaunchInfoFromLibvirtParameters(t *testing.T) {
 	}
 	const measured = "LMnv8i8N2QejezMPkscShF0cyPYCslgUoCxGWRqQuyt0Q0aUjVkH/T6NcmkwZkWp"
 	for name, c := range map[string]struct {
-		kind string
-		said []golibvirt.TypedParam
-		want fleet.LaunchInfo
+		kind   string
+		answer []golibvirt.TypedParam
+		want   fleet.LaunchInfo
 	}{
 		"SEV-ES": {
 			"sev-es",
@@ -88,7 +88,7 @@ func TestLaunchInfoFromLibvirtParameters(t *testing.T) {
 		"oversized measurement":    {"sev", []golibvirt.TypedParam{text("sev-measurement", strings.Repeat("A", 257))}, fleet.LaunchInfo{Kind: "sev"}},
 		"number out of range":      {"sev", []golibvirt.TypedParam{{Field: "sev-build-id", Value: *golibvirt.NewTypedParamValueUllong(1 << 63)}}, fleet.LaunchInfo{Kind: "sev", BuildID: 1<<31 - 1}},
 	} {
-		if diff := cmp.Diff(c.want, *launchInfo(c.kind, c.said)); diff != "" {
+		if diff := cmp.Diff(c.want, *launchInfo(c.kind, c.answer)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}

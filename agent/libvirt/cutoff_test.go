@@ -49,8 +49,8 @@ const thin = 3
 // fault is a failure that can be injected at a place.
 type fault struct {
 	name  string
-	first int    // first place where it may happen
-	every int    // distance between places where it may happen
+	first int    // first place where the fault may happen
+	every int    // distance between places where the fault may happen
 	at    string // required step text at the place; empty: any
 	// happens injects the fault and reports whether the agent continues.
 	happens func(c *cutter, r *childRun, place int) bool
@@ -76,7 +76,7 @@ func killAgentLater(_ *cutter, r *childRun, place int) bool {
 	return true
 }
 
-// killServer kills libvirtd. The agent survives, and its job may fail.
+// killServer kills and restarts libvirtd. The agent continues, and its job may fail.
 func killServer(c *cutter, _ *childRun, _ int) bool {
 	stopLibvirtd(c.t)
 	startLibvirtd(c.t)

@@ -139,7 +139,7 @@ func pathIn(applied hypervisor.Applied, ref fleet.Volref) string {
 	return ""
 }
 
-// assigned holds the pools that the portal has named for this host: file pools by path, block pools by ID.
+// assigned records the pools that the portal assigned to this host: file pools by path, block pools by ID.
 type assigned struct {
 	mu     sync.Mutex
 	pools  map[string]fleet.Pool
@@ -161,7 +161,7 @@ func (a *assigned) note(pools []fleet.Pool) {
 	}
 }
 
-// at returns the pool whose directory holds the file.
+// at returns the file pool whose directory contains the file.
 func (a *assigned) at(file string) (fleet.Pool, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

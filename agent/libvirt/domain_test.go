@@ -292,7 +292,7 @@ var fillDisk = []byte{
 	0xcd, 0x13, // int 13h
 	0x66, 0x81, 0x06, 0x24, 0x7c, 0x80, 0, 0, 0, // add dword [packet+8], 128
 	0xeb, 0xed, // jmp next
-	0, 0, 0, 0, 0, // packet: of one sector from 0:7c00h to sector 128 and on
+	0, 0, 0, 0, 0, // disk address packet: one sector from 0:7c00h, at first to sector 128
 	0x10, 0, 1, 0, 0, 0x7c, 0, 0, 0x80, 0, 0, 0, 0, 0, 0, 0,
 }
 
@@ -306,7 +306,7 @@ func TestFullPoolIsReportedAsGuestFault(t *testing.T) {
 	f.ok(err)
 	run(t, "mount", "-t", "tmpfs", "-o", "size=1m", "none", f.pool.Spec.Path)
 	t.Cleanup(func() { syscall.Unmount(f.pool.Spec.Path, syscall.MNT_DETACH) })
-	f.ok(os.WriteFile(mark, marker, 0o644)) // the pool now is the small file system
+	f.ok(os.WriteFile(mark, marker, 0o644)) // so that the agent accepts the small file system as the pool
 	vm.Spec.Disks = []fleet.Disk{f.disk("full")}
 	f.apply(vm)
 	sector := make([]byte, 512)

@@ -125,7 +125,7 @@ func setCPUs(x *libvirtxml.Domain, n, maximum uint) {
 		x.VCPU = &libvirtxml.DomainVCPU{Placement: "static"}
 	}
 	if x.VCPU.Value != all && x.CPU != nil && x.CPU.Topology != nil {
-		x.CPU.Topology = nil // a topology must multiply to the number of vCPUs
+		x.CPU.Topology = nil // the product of the topology must be the number of vCPUs
 	}
 	x.VCPU.Value, x.VCPU.Current, x.VCPUs = all, current, nil
 }

@@ -144,7 +144,7 @@ func (s *sealedDisk) lay(c *cutter, d fleet.Disk) {
 
 // If the agent or libvirtd is killed while a host disk is attached to a VM or detached from it, a retry completes the
 // change. The VM's own disks stay first, and a detached host disk is free again.
-func TestInterruptedHostDiskAttachAndDetach(t *testing.T) {
+func TestInterruptedHostDiskChangeCompletes(t *testing.T) {
 	c := newCutter(t)
 	device, use := physicalDisk(t)
 	ownFirst := regexp.MustCompile(`\bvda +` + regexp.QuoteMeta(c.at("own.qcow2")))
@@ -153,7 +153,7 @@ func TestInterruptedHostDiskAttachAndDetach(t *testing.T) {
 		c.agrees(when, vm)
 		all := virsh(t, "domblklist", string(vm.ID), "--inactive")
 		if strings.Count(all, "/dev/") != n || strings.Count(all, strings.TrimPrefix(device, fleet.PhysicalDevice)) != n || !ownFirst.MatchString(all) {
-			t.Fatalf("%s: the guest starts next with\n%s", when, all)
+			t.Fatalf("%s: the disks of the next start are\n%s", when, all)
 		}
 	}
 	free := func(when string) {

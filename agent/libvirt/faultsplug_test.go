@@ -14,7 +14,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// guestKilled returns a fault that kills the VM's QEMU at any place.
+// guestKilled returns a function for fault.happens that kills the VM's QEMU.
 func guestKilled(vm *fleet.VM) func(*cutter, *childRun, int) bool {
 	return func(c *cutter, _ *childRun, _ int) bool {
 		killQEMU(&snapper{fixture: c.fixture, vm: *vm})
@@ -35,7 +35,7 @@ func (c *cutter) wantLive(when string, vm fleet.VM, disc string) {
 		}
 	}
 	id := string(vm.ID)
-	for how, config := range map[string]string{"lives": "", "starts next": "--inactive"} {
+	for how, config := range map[string]string{"runs": "", "starts next": "--inactive"} {
 		args := func(what string) []string {
 			return slices.DeleteFunc([]string{what, id, config}, func(s string) bool { return s == "" })
 		}

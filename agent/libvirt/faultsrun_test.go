@@ -37,7 +37,7 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 	turn := 0
 	for _, f := range []fault{
 		{name: "the agent is killed", first: 1, every: 1, happens: killAgent},
-		// not during a start: libvirt 9 never releases such a guest
+		// The places skip the start of QEMU: libvirt 9 never releases a guest whose start was interrupted.
 		{name: "libvirtd is killed", first: 2, every: 4, happens: killServer},
 	} {
 		for n := f.first; ; n += f.every { // all places, because there are few
@@ -54,7 +54,7 @@ func TestInterruptedRestartHappensOnce(t *testing.T) {
 			before, runs := run(), runCount(t, vm)
 			waitFor(t, when+": the next run has a distinct start time", func() bool { return time.Since(*before.StartedAt) > apart })
 			where, end := d.cut(c, wire.Work{Kind: fleet.VMRestart, VM: &vm, Args: fleet.JobArgs{Run: before.StartedAt}}, n, f, func(what string) {
-				if what == "in the middle of shut down" { // the guest obeys the shutdown request
+				if what == "in the middle of shut down" { // the test ends QEMU, as a guest does after a shutdown request
 					waitFor(t, "QEMU ends", func() bool {
 						_, _ = tryVirsh("qemu-monitor-command", string(vm.ID), `{"execute":"quit"}`)
 						out, _ := tryVirsh("domstate", string(vm.ID))

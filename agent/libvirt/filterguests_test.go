@@ -25,7 +25,7 @@ type peer struct {
 	mac string
 }
 
-// do runs a command in the guest and returns what it printed.
+// do runs a command in the guest and returns its standard output.
 func (p peer) do(command string) string {
 	p.f.t.Helper()
 	ask := func(execute string, args map[string]any) string {
@@ -181,7 +181,7 @@ func TestSecurityGroupBlocksPortBetweenRunningGuests(t *testing.T) {
 	}
 	t.Logf("blocked and opened again within %s", time.Since(began))
 
-	// Accepted packets count for their rule, other packets as dropped, and counts of other NICs do not mix in.
+	// An accepted packet counts for its rule, and any other packet as dropped. Packets of other NICs do not count.
 	waitFor(t, "the rule for port 80 has accepted packets, and others were dropped", func() bool {
 		rules, dropped := b.counts()
 		return rules["00000000000a"].Packets >= 5 && rules["00000000000a"].Bytes > 200 && rules["00000000000e"].Packets == 0 && dropped.Packets > 0

@@ -216,8 +216,8 @@ func TestPacketCheckAgreesWithFilters(t *testing.T) {
 	}
 }
 
-// Some traffic, such as DHCP requests, passes or is dropped regardless of the security group rules.
-func TestTrafficIndependentOfSecurityGroupRules(t *testing.T) {
+// DHCP, neighbour discovery and VLAN-tagged frames pass or are dropped regardless of a group's rules.
+func TestDHCPAndDiscoveryIgnoreSecurityGroupRules(t *testing.T) {
 	t.Parallel()
 	const vm, mac = "01a206b5-2a62-7003-a101-340befa69b69", "52:54:00:00:00:01"
 	all := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: "all", Rules: []fleet.FlatRule{

@@ -159,7 +159,7 @@ func seedOf(x *libvirtxml.Domain) string {
 	return ""
 }
 
-// readFirstBoot derives the first-boot settings from the seed's file name. It returns the name if it cannot.
+// readFirstBoot derives the first-boot settings from the seed's file name. If it cannot, it returns the file's name.
 func readFirstBoot(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	file := seedOf(x)
 	if file == "" {

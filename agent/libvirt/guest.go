@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	guestAge        = 30 * time.Second // between two queries of a guest
-	guestWait       = 5 * time.Second  // for one answer of the guest agent
-	guestQueryLimit = 25 * time.Second // for all commands of one query
-	guestBackoff    = 5 * time.Minute  // maximum between two queries of a guest that does not answer
+	guestAge        = 30 * time.Second // interval of the queries of a guest
+	guestWait       = 5 * time.Second  // time limit of one answer of the guest agent
+	guestQueryLimit = 25 * time.Second // time limit of all commands of one query
+	guestBackoff    = 5 * time.Minute  // longest interval of the queries of a guest that does not answer
 	maxGuestQueries = 4
 )
 

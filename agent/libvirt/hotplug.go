@@ -207,7 +207,7 @@ func (a *applying) attach(ctx context.Context, ref golibvirt.Domain, p pluggable
 		if err = a.attachText(ctx, ref, text); err == nil || !answered(err) {
 			return err
 		}
-		if none := deviceFree(err); none != err { //nolint:errorlint // deviceFree returns err itself if the cause is not a device in use
+		if none := deviceFree(err); none != err { //nolint:errorlint // deviceFree returns err itself unless a network has no free device
 			return none
 		}
 	}

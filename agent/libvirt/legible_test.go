@@ -28,7 +28,7 @@ func TestUnreadableObjectsDoNotHideOthers(t *testing.T) {
 	t.Cleanup(func() { b.Close() })
 	s, err := b.Snapshot(t.Context(), hypervisor.Assigned{Pools: []fleet.Pool{f.pool}})
 	if err != nil || !s.Host.Connected {
-		t.Fatalf("the host is lost: %v, %+v", err, s.Host)
+		t.Fatalf("the host is offline: %v, %+v", err, s.Host)
 	}
 	vms := map[fleet.VMID]fleet.VMStatus{}
 	for _, v := range s.VMs {
@@ -65,7 +65,7 @@ func TestUnreadableObjectsDoNotHideOthers(t *testing.T) {
 	})
 }
 
-func TestUnreadablePoolIsDegraded(t *testing.T) {
+func TestUnreadablePoolStaysActiveWithError(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t)
 	b := openAt(t, proxy.socket)
@@ -75,7 +75,7 @@ func TestUnreadablePoolIsDegraded(t *testing.T) {
 		t.Fatalf("the pool is %+v", st)
 	}
 	proxy.garbled.Store(&[]string{"<name>" + f.pool.Name + "</"})
-	waitFor(t, "the pool is degraded and reports why", func() bool {
+	waitFor(t, "the active pool reports an error", func() bool {
 		st := poolOf(t, b, f.pool)
 		return st.State == fleet.PoolActive && strings.Contains(st.Error, "as it was before")
 	})
