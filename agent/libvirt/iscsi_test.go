@@ -100,7 +100,7 @@ func (g *target) pool(b backend, user string) fleet.Pool {
 	return named(g.t, b, p)
 }
 
-// named applies a block pool and releases it when the test ends.
+// named gives the block pool a unique name and releases the pool when the test ends.
 func named(t *testing.T, b backend, p fleet.Pool) fleet.Pool {
 	p.Name = string(p.Spec.Kind) + "-" + string(p.ID)
 	t.Cleanup(func() {
