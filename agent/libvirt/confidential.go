@@ -39,12 +39,12 @@ func confidentialGaps(x libvirtxml.DomainCaps, version uint64) map[string]string
 	}
 	switch {
 	case x.Domain != "kvm":
-		gaps["sev"] = "AMD SEV takes KVM, and this host has no KVM."
+		gaps["sev"] = "AMD SEV needs KVM, and this host has no KVM."
 	case sev == nil:
 		gaps["sev"] = "libvirt finds no AMD SEV: the processor has none, or it is off in the firmware (SMEE, SEV) or in the kernel (kvm_amd.sev=1)."
 	}
 	if gaps["sev-es"] = gaps["sev"]; sev != nil && sev.MaxESGuests == 0 && gaps["sev"] == "" {
-		gaps["sev-es"] = "The host's firmware keeps no keys for SEV-ES: raise \"SEV-ES ASID space limit\" in the firmware setup, and set kvm_amd.sev_es=1."
+		gaps["sev-es"] = "The host's firmware reserves no ASIDs for SEV-ES: raise \"SEV-ES ASID space limit\" in the firmware setup, and set kvm_amd.sev_es=1."
 	}
 	newer := func(way, since string, from uint64, why string) {
 		switch {

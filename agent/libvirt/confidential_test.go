@@ -29,10 +29,10 @@ func TestConfidentialGapsFollowCapabilities(t *testing.T) {
 		gaps             map[string]string // a part of each
 	}{
 		"no support":              {"kvm", none, 9_000_000, map[string]string{"sev": "finds no AMD SEV", "sev-es": "finds no AMD SEV", "sev-snp": "libvirt 10.5. This host has 9.0", "tdx": "libvirt 11.6"}},
-		"no KVM":                  {"qemu", none, 9_000_000, map[string]string{"sev": "takes KVM", "sev-es": "takes KVM", "sev-snp": "10.5", "tdx": "11.6"}},
+		"no KVM":                  {"qemu", none, 9_000_000, map[string]string{"sev": "needs KVM", "sev-es": "needs KVM", "sev-snp": "10.5", "tdx": "11.6"}},
 		"an older libvirt":        {"kvm", "", 9_000_000, map[string]string{"sev": "finds no", "sev-es": "finds no", "sev-snp": "10.5", "tdx": "11.6"}},
 		"SEV-ES":                  {"kvm", milan, 9_000_000, map[string]string{"sev-snp": "10.5", "tdx": "11.6"}},
-		"SEV only":                {"kvm", rome, 9_000_000, map[string]string{"sev-es": "keeps no keys", "sev-snp": "10.5", "tdx": "11.6"}},
+		"SEV only":                {"kvm", rome, 9_000_000, map[string]string{"sev-es": "reserves no ASIDs", "sev-snp": "10.5", "tdx": "11.6"}},
 		"SNP":                     {"kvm", milan + ways, 10_005_000, map[string]string{"tdx": "11.6. This host has 10.5"}},
 		"SNP is off":              {"kvm", milan, 12_001_000, map[string]string{"sev-snp": "finds no AMD SEV-SNP", "tdx": "finds no Intel TDX"}},
 		"TDX":                     {"kvm", none + tdx, 11_006_000, map[string]string{"sev": "finds no", "sev-es": "finds no", "sev-snp": "finds no AMD SEV-SNP"}},

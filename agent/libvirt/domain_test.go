@@ -73,7 +73,7 @@ func TestApplyKeepsOverlayOfVirshSnapshot(t *testing.T) {
 	}
 }
 
-func TestApplyRefusedWhenVolumeWasNotCreatedForDisk(t *testing.T) {
+func TestApplyRefusedWhenExistingVolumeDoesNotFitDisk(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	addImage(t, f.pool, conformance.Image{Name: "raw", Kind: conformance.Raw, SizeBytes: 1 << 20})
