@@ -181,7 +181,7 @@ func userFields(f UserForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "role", Label: "Fleet-wide role", Value: f.Role, Error: f.Errors.At("role"), Hint: "Project roles are added to it; assign them on the project's page."}, globalRoles).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "role", Label: "Fleet-wide role", Value: f.Role, Error: f.Errors.At("role"), Hint: "Project roles are added to it; assign them on the project's page."}, fleetRoleOptions()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
