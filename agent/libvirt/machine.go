@@ -28,8 +28,8 @@ func isQ35(x *libvirtxml.Domain) bool {
 	return x.OS != nil && x.OS.Type != nil && strings.Contains(x.OS.Type.Machine, q35)
 }
 
-// readMachine reads the machine type and returns an unsupported one as odd. A definition without a type, which a host
-// never has, is ignored.
+// readMachine sets the spec's machine type and returns an unsupported machine type. It ignores a definition without a
+// machine type, which libvirt never returns.
 func readMachine(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch {
 	case isPC(x):
@@ -40,8 +40,8 @@ func readMachine(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeMachine changes the machine type. All bus addresses are removed, because libvirt must assign new ones. CD-ROM
-// drives move to the bus where guests of that machine look for them.
+// writeMachine changes the machine type. It removes all bus addresses, because libvirt must assign new ones, and moves
+// CD-ROM drives to the bus that guests of the new machine type expect.
 func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	var is fleet.VMSpec
 	if x.OS == nil || x.OS.Type == nil || readMachine(x, &is) == "" && is.Boot.Machine == s.Boot.Machine {
@@ -65,8 +65,8 @@ func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// dropBusAddresses removes the guest-side bus addresses of devices. The host-side address of a device has another type
-// and stays.
+// dropBusAddresses removes the guest-side bus addresses of devices. It preserves the host-side address of a device,
+// which has another type.
 func dropBusAddresses(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Slice:
@@ -86,7 +86,7 @@ func dropBusAddresses(v reflect.Value) {
 	}
 }
 
-// newCDROM returns an empty drive at the first place where guests of the machine look for one.
+// newCDROM returns an empty CD-ROM drive on the bus and target that guests of the machine type expect.
 func newCDROM(machine string) libvirtxml.DomainDisk {
 	target := &libvirtxml.DomainDiskTarget{Dev: "sda", Bus: "sata"}
 	if machine == fleet.MachinePC {
@@ -98,11 +98,11 @@ func newCDROM(machine string) libvirtxml.DomainDisk {
 	}
 }
 
-// ideDrives are the target names of IDE drives on the old machine. The second channel comes first, because disks use
-// the first.
+// ideDrives are the target names of IDE drives on the pc machine type. Targets of the second channel come first,
+// because disks use the first channel.
 var ideDrives = []string{"hdc", "hdd", "hdb", "hda"}
 
-// freeDrive returns a CD-ROM drive with an unused target name. If all IDE places are taken, it uses SATA.
+// freeDrive returns a CD-ROM drive with an unused target name. If all IDE targets are in use, freeDrive uses SATA.
 func freeDrive(x *libvirtxml.Domain) libvirtxml.DomainDisk {
 	free := func(name string) bool {
 		return !slices.ContainsFunc(x.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return targetOf(&d) == name })

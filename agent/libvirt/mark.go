@@ -28,7 +28,7 @@ type mark struct {
 	Mark       string     `xml:"mark"`    // the VM's secret; empty: none yet
 }
 
-// markOf reads the mark. It returns false if there is none or it cannot be parsed.
+// markOf reads the mark from the metadata. It returns false if the metadata has no mark or an invalid one.
 func markOf(meta *libvirtxml.DomainMetadata) (mark, bool) {
 	var m mark
 	start, end := findMark(meta)
@@ -53,7 +53,7 @@ func (m mark) xml() string {
 	return m.element(markKey+":", fmt.Sprintf(" xmlns:%s=%q", markKey, markSpace))
 }
 
-// plain returns the mark without a namespace, for libvirt's metadata call, which adds the namespace.
+// plain returns the mark without a namespace, for DomainSetMetadata, which adds the namespace.
 func (m mark) plain() string { return m.element("", "") }
 
 func (m mark) element(prefix, attributes string) string {
@@ -73,7 +73,7 @@ func (m mark) element(prefix, attributes string) string {
 			if strings.IndexFunc(text.value, special) < 0 { // most JSON needs no escaping
 				add(text.value)
 			} else {
-				_ = xml.EscapeText(&b, []byte(text.value)) // a Builder never fails
+				_ = xml.EscapeText(&b, []byte(text.value)) // a strings.Builder never returns an error
 			}
 			add("</", prefix, text.name, ">")
 		}
@@ -100,7 +100,7 @@ func putMark(meta *libvirtxml.DomainMetadata, m mark) *libvirtxml.DomainMetadata
 	return &libvirtxml.DomainMetadata{XML: meta.XML[:start] + m.xml() + meta.XML[end:]}
 }
 
-// findMark returns the mark's offsets in the metadata's text. Both are 0 if there is no mark.
+// findMark returns the start and end offsets of the mark in the metadata's text. Both are 0 if there is no mark.
 func findMark(meta *libvirtxml.DomainMetadata) (start, end int) {
 	if meta == nil {
 		return 0, 0

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// MarkVM implements agent.Hypervisor. libvirt writes metadata without a redefinition, into the running guest's and the
-// persistent definition. The guest does not notice.
+// MarkVM implements hypervisor.VMs. libvirt writes the metadata into the definition of the running guest and the
+// persistent definition without redefining the domain. The guest does not notice.
 func (b *Backend) MarkVM(ctx context.Context, id fleet.VMID, secret string) error {
 	const act = "mark the VM"
 	unlock, err := b.vms.lock(ctx, id)

@@ -17,7 +17,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// checkMedium refuses an ISO that is no disc image or is another VM's disk. A medium that is already inserted stays.
+// checkMedium refuses an ISO volume that is not a disc image or is the disk of another VM. A medium that is already
+// inserted is not checked.
 func (a *applying) checkMedium(ctx context.Context, old *sighted, in intent) error {
 	if in.iso == "" || old != nil && old.kept.iso == in.iso {
 		return nil
@@ -39,24 +40,24 @@ func (a *applying) checkMedium(ctx context.Context, old *sighted, in intent) err
 	return a.checkNoDisk(ctx, p)
 }
 
-// notPlain converts the error of a failed read of a volume into a sentence for people.
+// notPlain translates the error of a failed read of a volume into an error for people.
 func notPlain(p place, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fleet.Errorf(fleet.NotFound, "The volume %s is not in the pool %s of this host. Choose another.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.NotFound, "The volume %s is not in the pool %s of this host. Choose another volume.", p.volume, p.pool.Name)
 	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.EINVAL), errors.Is(err, errNotRegular):
-		return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: a link or a device is neither read nor changed. Copy the file itself into the pool.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: the agent neither reads nor changes links and devices. Copy the file itself into the pool.", p.volume, p.pool.Name)
 	}
 	return fmt.Errorf("read the volume %s: %w", p.volume, err)
 }
 
-// localMedia returns the spec with the volumes of its parts replaced by paths of this host.
+// localMedia returns the planned spec in which paths on this host replace the volumes of floppies and shared folders.
 func (a *applying) localMedia(plan hypervisor.Edit) (fleet.VMSpec, error) {
 	var wrong error
 	spec := plan.Wanted(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {
 		part, _, _ := strings.Cut(m.Field, "[")
 		if m.PoolID == "" || !plan.Has(part) {
-			return m.Volref // outside of all pools; unchanged
+			return m.Volref // a path outside all pools stays unchanged
 		}
 		p, err := placeOf(m.Volref, a.in.Pools)
 		if err == nil && p.block() {
@@ -71,7 +72,7 @@ func (a *applying) localMedia(plan hypervisor.Edit) (fleet.VMSpec, error) {
 	return spec, wrong
 }
 
-// checkMedia is checkMedium for the media and folders of the parts.
+// checkMedia runs the checks of checkMedium for floppies and shared folders.
 func (a *applying) checkMedia(ctx context.Context, old *sighted, in intent) error {
 	local := in.spec.Media()
 	for i, m := range in.Wanted(a.in.VM.Spec).Media() {
@@ -106,9 +107,9 @@ func (a *applying) checkFile(ctx context.Context, p place, kind fleet.MediumKind
 	case kind == fleet.MediumISO:
 		err = h.Medium(p.volume)
 	case h.Format != "raw" || h.Size == 0:
-		err = fleet.Errorf(fleet.Conflict, "The volume %s is no plain file with something in it. Choose another.", p.volume)
+		err = fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file or is empty. Choose another volume.", p.volume)
 	case kind == fleet.MediumFloppy && h.Size > fleet.MaxFloppyBytes:
-		err = fleet.Errorf(fleet.Conflict, "The volume %s is larger than a floppy, which has 2.88 MB at most. Choose another.", p.volume)
+		err = fleet.Errorf(fleet.Conflict, "The volume %s is larger than a floppy, which has 2.88 MB at most. Choose another volume.", p.volume)
 	}
 	if err != nil {
 		return err
@@ -121,17 +122,17 @@ func (a *applying) checkFolder(ctx context.Context, p place) error {
 	info, err := within(ctx, func() (os.FileInfo, error) { return os.Lstat(p.path()) })
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Make it there first.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.NotFound, "There is no folder %s in the pool %s of this host. Create the folder first.", p.volume, p.pool.Name)
 	case err != nil:
 		return fmt.Errorf("look at the folder %s: %w", p.volume, err)
 	case !info.IsDir():
-		return fleet.Errorf(fleet.Conflict, "%s is no folder of the pool %s: a file or a link is not shared. Choose another.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "%s is not a folder of the pool %s. Files and links cannot be shared. Choose a folder.", p.volume, p.pool.Name)
 	}
 	return nil
 }
 
-// balloon sets the running guest's balloon to the definition's size. A guest without a balloon gets it at its next
-// start.
+// balloon sets the running guest's memory balloon to the size in the persistent definition. A guest without a balloon
+// device gets the size at the next start.
 func (a *applying) balloon(ctx context.Context, ref golibvirt.Domain, kept, live *libvirtxml.Domain) error {
 	if b := live.Devices.MemBalloon; b == nil || b.Model == "none" {
 		return nil

@@ -13,8 +13,8 @@ import (
 
 const metersPatience = 5 * time.Second
 
-// Meters implements hypervisor.Telemetry. One libvirt call reads all guests and skips a busy guest instead of waiting
-// for it.
+// Meters implements hypervisor.Telemetry. One libvirt call reads the meters of all guests. libvirt skips a busy guest
+// instead of waiting for it.
 func (b *Backend) Meters(ctx context.Context) ([]wire.Meter, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("read meters: %w", err)

@@ -19,12 +19,12 @@ type coldMigration struct {
 	*Backend
 	c     *conn
 	in    hypervisor.MigrateVM
-	disks []*moving    // in the order of the migration's disks; reuses the checks of a disk migration
+	disks []*moving    // in the order of the migration's disks, so that migration reuses the checks of MoveDisk
 	sent  []volumeFile // the disks' files when they were sent
 }
 
-// MigrateVM implements hypervisor.VMs. It removes the definition last, after all disks have arrived and nobody has
-// written to them. Until then the VM belongs to this host; afterwards nobody can start it here.
+// MigrateVM implements hypervisor.VMs. It removes the definition last, after the destination has received all disks and
+// no disk has changed since. Until then this host can start the VM; afterwards nobody can start the VM here.
 func (b *Backend) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error {
 	act := "send " + in.VM.Name
 	files, err := b.shareFiles(ctx, hypervisor.Apply{VM: in.VM, Pools: in.Pools})
@@ -55,7 +55,7 @@ func (l *coldMigration) run(ctx context.Context) error {
 	}
 	for _, d := range l.in.VM.Spec.Disks {
 		if !slices.Contains(l.in.Order.Stay, d.Ref()) && !slices.ContainsFunc(l.in.Order.Disks, func(o fleet.LeavingDisk) bool { return o.Disk == d.Ref() }) {
-			return hypervisor.NotMigratable(l.in.VM.Name, "the order does not name its disk %s.", d.Volume)
+			return hypervisor.NotMigratable(l.in.VM.Name, "the migration job does not list the disk %s.", d.Volume)
 		}
 	}
 	s, err := l.see(ctx)
@@ -79,8 +79,9 @@ func (l *coldMigration) run(ctx context.Context) error {
 	return l.removeDefinition(ctx)
 }
 
-// gone handles a VM without a definition. An earlier call removed the definition, or somebody on the host did, perhaps
-// after running the VM. The copy counts only if the disks still on this host are unchanged since they were sent.
+// gone handles a VM without a definition. An earlier call removed the definition, or somebody removed it on the host,
+// perhaps after a run of the VM. The copy is valid only if the disks that remain on this host are unchanged since they
+// were sent.
 func (l *coldMigration) gone(ctx context.Context) error {
 	if err := l.in.Arrived(ctx); err != nil {
 		return err
@@ -126,13 +127,13 @@ func (l *coldMigration) checkMigratable(ctx context.Context, s seen) error {
 	x := s.kept
 	switch {
 	case s.live != nil:
-		return hypervisor.NotMigratable(l.in.VM.Name, "it runs. Shut it down first.")
+		return hypervisor.NotMigratable(l.in.VM.Name, "the VM is running. Shut down the VM first.")
 	case x.OS != nil && x.OS.NVRam != nil, x.OS != nil && x.OS.Loader != nil && x.OS.Loader.Type == "pflash":
-		return hypervisor.NotMigratable(l.in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
+		return hypervisor.NotMigratable(l.in.VM.Name, "a migration does not copy the firmware's settings file (NVRAM).")
 	case x.Devices != nil && len(x.Devices.TPMs) > 0:
-		return hypervisor.NotMigratable(l.in.VM.Name, "its TPM's state lies on this host, and is not sent.")
+		return hypervisor.NotMigratable(l.in.VM.Name, "a migration does not copy the TPM's state.")
 	case x.Devices != nil && len(x.Devices.Hostdevs) > 0:
-		return hypervisor.NotMigratable(l.in.VM.Name, "it has devices of this host. Detach them first.")
+		return hypervisor.NotMigratable(l.in.VM.Name, "the VM has devices of this host. Detach the devices first.")
 	}
 	for _, m := range l.disks {
 		of := s
@@ -144,8 +145,9 @@ func (l *coldMigration) checkMigratable(ctx context.Context, s seen) error {
 	return nil
 }
 
-// sendDisk sends a file and fails before the end if somebody wrote to it meanwhile. It also fails if the file changed
-// since an earlier call, because the destination keeps the part it already received.
+// sendDisk sends a disk's file. It fails before the last byte if somebody wrote to the file during the transfer. It
+// also fails if the file changed since an earlier call, because the destination keeps the data that it already
+// received.
 func (l *coldMigration) sendDisk(ctx context.Context, m *moving, d fleet.LeavingDisk) error {
 	before, err := m.unusedFile(ctx)
 	if err != nil {
@@ -184,8 +186,8 @@ func (l *coldMigration) unchanged(ctx context.Context, m *moving, before volumeF
 	return err
 }
 
-// removeDefinition removes the definition of an unchanged VM. If somebody starts the VM with virsh at that moment, it
-// restores the definition.
+// removeDefinition removes the definition of an unchanged VM. If somebody starts the VM with virsh during the removal,
+// removeDefinition restores the definition.
 func (l *coldMigration) removeDefinition(ctx context.Context) error {
 	unlock, err := l.vms.lock(ctx, l.in.VM.ID)
 	if err != nil {
@@ -211,7 +213,7 @@ func (l *coldMigration) removeDefinition(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	// from here on the migration must complete, even if ctx ends
+	// The rest of the migration must complete even if ctx ends.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	defer l.domains.forget(s.ref.UUID)
@@ -224,7 +226,7 @@ func (l *coldMigration) removeDefinition(ctx context.Context) error {
 			return err
 		}
 		if err := (&moving{Backend: l.Backend, c: l.c}).define(ctx, x); err != nil {
-			return fmt.Errorf("%w (and its definition could not be restored: %w)", why, err)
+			return fmt.Errorf("%w (and the VM's definition could not be restored: %w)", why, err)
 		}
 		return why
 	}

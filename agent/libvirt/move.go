@@ -24,14 +24,15 @@ type moving struct {
 	in       hypervisor.MoveDisk
 	from, to place
 	pool     golibvirt.StoragePool // destination pool; set before the first file is created there
-	pivoted  bool                  // QEMU was ordered to pivot, so the guest may have written only to the new disk
+	pivoted  bool                  // QEMU received the pivot command, so the guest may have written to the new disk only
 }
 
-// changingOver is the suffix of the copy's recorded file once QEMU was ordered to pivot to it.
+// changingOver is the suffix that the recorded identity of the copy gets before the agent commands QEMU to pivot to the
+// copy.
 const changingOver = " changing over"
 
-// MoveDisk implements hypervisor.VMs. It reads the progress from the domain each time, so an interrupted migration
-// of a disk can resume at any point.
+// MoveDisk implements hypervisor.VMs. Each call reads the progress from the domain, so an interrupted disk migration
+// can resume at any point.
 func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	act := "move disk " + in.Order.Disk.Volume
 	from, err := placeOf(in.Order.Disk, in.Pools)
@@ -43,7 +44,7 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 		return inAct(act, err)
 	}
 	if !fleet.IsVolumeName(to.volume) || to.volume == pooldir.Marker || filepath.Clean(to.path()) == filepath.Clean(from.path()) {
-		return fleet.Errorf(fleet.Invalid, "%q is no place to move a disk to.", to.volume)
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid destination for a disk.", to.volume)
 	}
 	from.number = 1 + slices.IndexFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk })
 	unlock, err := b.volumeLocks.alone(ctx, to.path())
@@ -66,11 +67,11 @@ func (b *Backend) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	}))
 }
 
-// seen is the current domain of a disk migration.
+// seen is the current state of the domain during a disk migration.
 type seen struct {
 	sighted
 	kept     *libvirtxml.Domain
-	keptDisk *libvirtxml.DomainDisk // nil: not in the definition
+	keptDisk *libvirtxml.DomainDisk // nil: the persistent definition does not have the disk
 	liveDisk *libvirtxml.DomainDisk // nil: the guest is off or does not have the disk
 }
 
@@ -108,7 +109,8 @@ func (m *moving) see(ctx context.Context) (seen, error) {
 	return out, err
 }
 
-// diskIn returns the migrating disk: by its old or new path, otherwise by its alias.
+// diskIn finds the migrating disk in the definition by the old path, the new path or, failing both, the alias. It
+// returns nil if the definition does not have the disk.
 func (m *moving) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 	if x.Devices == nil {
 		return nil
@@ -129,7 +131,7 @@ func (m *moving) diskIn(x *libvirtxml.Domain) *libvirtxml.DomainDisk {
 	return nil
 }
 
-// mirrors reports whether QEMU copies the disk to its new path.
+// mirrors reports whether QEMU is copying the disk to the new path.
 func (m *moving) mirrors(d *libvirtxml.DomainDisk) bool {
 	return d != nil && d.Mirror != nil && sourcePath(d.Mirror.Source) == m.to.path()
 }
@@ -178,8 +180,8 @@ func (m *moving) definesNew(s seen) bool {
 	return s.keptDisk != nil && pathOf(s.keptDisk) == m.to.path()
 }
 
-// putBack handles a guest that somebody started on its old disk just before the definition changed to the copy. It
-// restores the old disk in the definition.
+// putBack restores the old disk in the definition. It handles a guest that somebody started on the old disk just before
+// the definition changed to the copy.
 func (m *moving) putBack(ctx context.Context, s seen) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
 	if err != nil {
@@ -199,22 +201,23 @@ func (m *moving) putBack(ctx context.Context, s seen) error {
 	return m.revert(ctx, startedMeanwhile())
 }
 
-// refuseUncertain refuses to remove a copy that may hold the guest's last writes. The guest ended during the pivot, and
-// libvirt does not report whether the pivot had happened.
+// refuseUncertain refuses to remove a copy that may have the guest's last writes. The guest ended during the pivot, and
+// libvirt does not report whether QEMU had already pivoted.
 func (m *moving) refuseUncertain(ctx context.Context) error {
 	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.path()) })
 	switch {
 	case isMissing(err):
 		return nil
 	case err != nil || file != m.in.Made:
-		return err // a foreign file is refused elsewhere
+		return err // m.clear refuses a file of another origin
 	}
-	return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it changed over to its new disk, so nobody can tell which of the two has its last writes. "+
-		"The VM has the old one, %s; the copy, %s in pool %s, is kept. Compare them with qemu-img compare, and delete the copy when it is not needed.",
+	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched from the old disk to the copy, so it is unknown which of the two files has the guest's last writes. "+
+		"The VM has the old disk, %s. The copy, %s in pool %s, was not deleted. Compare the files with qemu-img compare, and delete the copy if you do not need it.",
 		m.from.volume, m.to.volume, m.to.pool.Name)
 }
 
-// clear removes the partial files of this very job. A foreign file with the same name is refused.
+// clear removes the files that this job created at the destination. It refuses if the destination has a file with the
+// same name that this job did not create.
 func (m *moving) clear(ctx context.Context) error {
 	if err := m.removeVolume(ctx, m.c, m.to.partial()); err != nil {
 		return err
@@ -245,7 +248,7 @@ func (m *moving) clear(ctx context.Context) error {
 	return m.removeVolume(ctx, m.c, m.to)
 }
 
-// begin records the identity of the copy's file before it has any content.
+// begin records the identity of the copy's file while the file is still empty.
 func (m *moving) begin(ctx context.Context) error {
 	file, err := bounded(ctx, func() (string, error) { return fileWord(m.to.partial().path()) })
 	if err != nil {
@@ -255,8 +258,8 @@ func (m *moving) begin(ctx context.Context) error {
 	return m.in.Begun(file)
 }
 
-// revert reverts the migration and returns why. If libvirt does not answer or the agent stops, everything stays
-// unchanged, because the job is retried.
+// revert undoes the migration and returns why. If libvirt does not answer or ctx has ended, revert changes nothing,
+// because the job is retried.
 func (m *moving) revert(ctx context.Context, why error) error {
 	if errors.Is(why, hypervisor.ErrAway) || ctx.Err() != nil {
 		return why
@@ -278,15 +281,15 @@ func (m *moving) revert(ctx context.Context, why error) error {
 	if err != nil {
 		m.log.Warn("a reverted disk migration has left files", "vm", m.in.VM.ID, "volume", m.to.path(), "error", err)
 		if !errors.Is(why, hypervisor.ErrStopped) {
-			return fmt.Errorf("%w (the copy is still there: %w)", why, err)
+			return fmt.Errorf("%w (the copy could not be deleted: %w)", why, err)
 		}
 		return err
 	}
 	return why
 }
 
-// abortCopy aborts QEMU's copy. moved reports that the guest is already on its new disk, or was when it ended. A guest
-// seen on its old disk has not pivoted.
+// abortCopy aborts QEMU's copy. It returns moved if the guest uses the new disk, or used the new disk when it ended. If
+// abortCopy sees the guest on the old disk, QEMU has not pivoted.
 func (m *moving) abortCopy(ctx context.Context) (moved bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()

@@ -13,7 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// movable refuses a disk if a copy of its one file would be incomplete, or if another VM or volume needs the old file.
+// movable refuses a disk if a copy of the disk's file would be incomplete, or if another VM or volume needs the old
+// file. It returns the header of the disk's file.
 func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	refuse := func(format string, args ...any) (header, error) {
 		return header{}, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: %s", m.from.number, m.from.volume, fmt.Sprintf(format, args...))
@@ -22,17 +23,17 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	case s.transient:
 		return header{}, hypervisor.Refusal(hypervisor.Undefined())
 	case s.applied == nil || !hasRef(s.applied.Spec, m.from.ref()) || s.keptDisk == nil:
-		return refuse("the VM's definition on this host does not have it. Reapply what was changed there first.")
+		return refuse("the VM's definition on this host does not have the disk. Reapply the VM's configuration first.")
 	case pathOf(s.keptDisk) != m.from.path() || s.live != nil && (s.liveDisk == nil || pathOf(s.liveDisk) != m.from.path()):
-		return refuse("the VM uses %s in its place, as after a snapshot or a change on the host. Merge that first.", filepath.Base(pathOf(s.keptDisk)))
+		return refuse("the VM uses the file %s instead, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(pathOf(s.keptDisk)))
 	case s.keptDisk.ReadOnly != nil || s.keptDisk.Shareable != nil:
-		return refuse("it is shared or read-only in the VM's definition.")
+		return refuse("the VM's definition has the disk as shared or read-only.")
 	case s.keptDisk.Driver != nil && s.keptDisk.Driver.Type == fleet.Raw:
-		return refuse("it is a raw file in the VM's definition.")
+		return refuse("the VM's definition has the disk as a raw file.")
 	case s.live != nil && s.liveDisk.Mirror != nil:
-		return refuse("another copy of it is under way on the host (virsh blockjob). End that first.")
+		return refuse("the host is already copying the disk (virsh blockjob). End that copy first.")
 	case s.live != nil && s.liveDisk.BackingStore != nil && sourcePath(s.liveDisk.BackingStore.Source) != "":
-		return refuse("it stands on another file, %s. Merge that first.", filepath.Base(sourcePath(s.liveDisk.BackingStore.Source)))
+		return refuse("the disk is backed by another file, %s. Merge that file first.", filepath.Base(sourcePath(s.liveDisk.BackingStore.Source)))
 	}
 	for _, look := range []struct {
 		what string
@@ -43,7 +44,7 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 			_, n, err := l.DomainListAllCheckpoints(s.ref, 0, 0)
 			return n, err
 		}},
-		{"its memory saved on the host (virsh managedsave), which knows the old place. Start it first, or drop what was saved.", func(l *golibvirt.Libvirt) (int32, error) {
+		{"its memory saved on the host (virsh managedsave), and the saved state refers to the old file. Start the VM or remove the saved state first.", func(l *golibvirt.Libvirt) (int32, error) {
 			return l.DomainHasManagedSaveImage(s.ref, 0)
 		}},
 	} {
@@ -61,18 +62,18 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 	}
 	switch {
 	case f.Format != "qcow2":
-		return refuse("its file has the format %s, not qcow2.", f.Format)
+		return refuse("the disk's file has the format %s, not qcow2.", f.Format)
 	case f.RefersTo != "":
-		return refuse("its file refers to %s. Merge that first.", f.RefersTo)
+		return refuse("the disk's file refers to %s. Merge that file first.", f.RefersTo)
 	case f.Encrypted:
-		return refuse("its file is encrypted.")
+		return refuse("the disk's file is encrypted.")
 	case f.Fault != "":
-		return refuse("its file is not sound: %s.", f.Fault)
+		return refuse("the disk's file is invalid: %s.", f.Fault)
 	}
 	if s.live != nil {
 		n, err := bounded(ctx, func() (uint32, error) { return snapshotsIn(m.from.path()) })
 		if err != nil || n > 0 {
-			return header{}, cmpErr(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: its file has %d snapshots inside, which would be lost. Delete them with qemu-img, or move it while the VM is off.", m.from.number, m.from.volume, n))
+			return header{}, cmpErr(err, fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not moved: the disk's file has %d internal snapshots, which would be lost. Delete the snapshots with qemu-img, or move the disk while the VM is off.", m.from.number, m.from.volume, n))
 		}
 	}
 	all, err := m.inventory(ctx, m.c)
@@ -84,11 +85,11 @@ func (m *moving) movable(ctx context.Context, s seen) (header, error) {
 		return header{}, err
 	}
 	if user != "" {
-		return refuse("another VM of the host uses its file.")
+		return refuse("another VM of the host uses the disk's file.")
 	}
 	other, err := m.backedBy(ctx, m.c, m.from, f.id)
 	if err == nil && other != "" {
-		return refuse("the volume %s stands on it. Flatten or delete that one first.", other)
+		return refuse("the volume %s is backed by the disk. Flatten or delete that volume first.", other)
 	}
 	return f.header, err
 }

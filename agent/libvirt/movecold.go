@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cold copies the disk of a stopped guest, verifies the copy and changes the definition to it.
+// cold copies the disk of a stopped guest, verifies the copy and changes the definition to the copy.
 func (m *moving) cold(ctx context.Context) error {
 	before, err := m.unusedFile(ctx)
 	if err != nil {
@@ -25,7 +25,7 @@ func (m *moving) cold(ctx context.Context) error {
 	}
 	after, err := m.unusedFile(ctx)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is not whole. The disk is where it was; move it again.", m.from.volume)
+		err = fleet.Errorf(fleet.Conflict, "The disk %s was written to while it was being copied, so the copy is incomplete. The disk was not moved; move the disk again.", m.from.volume)
 	}
 	if err == nil && m.in.Stopped() {
 		err = hypervisor.ErrStopped // a small disk may be complete before the copy notices the stop
@@ -40,7 +40,7 @@ func (m *moving) cold(ctx context.Context) error {
 	return m.changeOver(ctx, before)
 }
 
-// unusedFile returns the disk's file, if nobody writes to it.
+// unusedFile returns the state of the disk's file. It fails if somebody writes to the file.
 func (m *moving) unusedFile(ctx context.Context) (volumeFile, error) {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil {
@@ -52,7 +52,7 @@ func (m *moving) unusedFile(ctx context.Context) (volumeFile, error) {
 	return f, err
 }
 
-// writeCopy writes the copy under its partial name.
+// writeCopy copies the disk to the partial name of the destination volume.
 func (m *moving) writeCopy(ctx context.Context, was volumeFile) error {
 	dst, err := bounded(ctx, func() (*os.File, error) {
 		return os.OpenFile(m.to.partial().path(), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
@@ -66,7 +66,7 @@ func (m *moving) writeCopy(ctx context.Context, was volumeFile) error {
 	}
 	if free, err := bounded(ctx, func() (int64, error) { return freeBytes(dst) }); err == nil && free < was.alloc {
 		dst.Close()
-		return fleet.Errorf(fleet.Conflict, "The pool %s has %s left on this host, and the disk takes %s. Make room there first.", m.to.pool.Name, fleet.Bytes(free), fleet.Bytes(was.alloc))
+		return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the disk needs %s. Free space in the pool first.", m.to.pool.Name, fleet.Bytes(free), fleet.Bytes(was.alloc))
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -100,8 +100,8 @@ func (m *moving) copyAndCheck(ctx context.Context, dst *os.File, was volumeFile)
 	return transfer.Check(ctx, dst, was.bytes, sum, meter("checking", 75, 24))
 }
 
-// changeOver changes the definition to the copy. If somebody starts the guest with virsh at that moment, it restores
-// the definition.
+// changeOver changes the definition to the copy. If somebody starts the guest with virsh during the change, changeOver
+// restores the old definition.
 func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
 	s, err := m.see(ctx)
 	if err != nil {
@@ -134,17 +134,17 @@ func (m *moving) changeOver(ctx context.Context, before volumeFile) error {
 	return m.revert(ctx, startedMeanwhile())
 }
 
-// writtenSince reports whether the old file was modified. A missing file was not.
+// writtenSince reports whether the old file was modified since before. It returns false for a missing file.
 func (m *moving) writtenSince(ctx context.Context, before volumeFile) bool {
 	f, err := m.volumeFile(ctx, m.c, m.from)
 	return err == nil && !f.modified.Equal(before.modified)
 }
 
 func startedMeanwhile() error {
-	return fleet.Errorf(fleet.Conflict, "Somebody started the VM, or changed it, while its disk was being copied. The disk is where it was; move it again.")
+	return fleet.Errorf(fleet.Conflict, "Somebody started the VM, or changed it, while its disk was being copied. The disk was not moved; move the disk again.")
 }
 
-// whenClosed runs do when the channel is closed, unless forget is called first.
+// whenClosed runs do once the channel closes, unless the caller calls forget first.
 func whenClosed(c <-chan struct{}, do func()) (forget func()) {
 	done := make(chan struct{})
 	go func() {
@@ -157,10 +157,12 @@ func whenClosed(c <-chan struct{}, do func()) (forget func()) {
 	return func() { close(done) }
 }
 
-// leaveAfter is the time that file operations get to end after ctx ended. After that, hanging storage is abandoned.
+// leaveAfter is how long file operations may continue after ctx ended. After this time, the agent abandons hanging
+// storage.
 const leaveAfter = 10 * time.Second
 
-// patiently runs work that checks ctx itself, and waits for it unless its storage hangs.
+// patiently runs work, which must check ctx, and waits for the result. It returns an error if the storage still hangs
+// leaveAfter after ctx ended.
 func patiently(ctx context.Context, work func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- work() }()

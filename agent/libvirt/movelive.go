@@ -13,8 +13,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// live makes QEMU copy the disk of a running guest. The copy has its final name from the start, because QEMU keeps the
-// name that it opened. An incomplete copy is recognized by the agent's record of its file and by the domain's mirror.
+// live makes QEMU copy the disk of a running guest. The copy has the final file name from the start, because QEMU
+// cannot rename an open file. The agent recognizes an incomplete copy by the recorded identity of the file and by the
+// mirror in the domain's definition.
 func (m *moving) live(ctx context.Context, s seen, h header) error {
 	w := &working{Backend: m.Backend, place: m.to, c: m.c, pool: m.pool}
 	if err := w.define(ctx, newVolume{format: "qcow2", size: h.Size}); err != nil {
@@ -33,7 +34,7 @@ func (m *moving) live(ctx context.Context, s seen, h header) error {
 	return m.follow(ctx)
 }
 
-// mirror starts the copy as a transient job, which libvirt requires for a persistent domain.
+// mirror starts QEMU's copy as a transient block job, which libvirt requires for a persistent domain.
 func (m *moving) mirror(ctx context.Context, s seen) error {
 	dest := libvirtxml.DomainDisk{
 		Device: "disk", Driver: &libvirtxml.DomainDiskDriver{Name: "qemu", Type: "qcow2"},
@@ -47,7 +48,7 @@ func (m *moving) mirror(ctx context.Context, s seen) error {
 	if rate := m.in.Order.RateBytes; rate > 0 {
 		params = append(params, golibvirt.TypedParam{Field: golibvirt.DomainBlockCopyBandwidth, Value: *golibvirt.NewTypedParamValueUllong(uint64(rate))})
 	}
-	// Writes of the guest during the copy are copied afterwards. QEMU can also write to both disks at once
+	// QEMU copies the guest's writes during the copy afterwards. QEMU can also write to both disks at once
 	// (write-blocking), so that a guest never outruns the copy. But QEMU 7.2 in that mode, on a busy host, hangs a
 	// guest whose copy is cancelled, exits, or loses a write in the copy.
 	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
@@ -56,10 +57,10 @@ func (m *moving) mirror(ctx context.Context, s seen) error {
 	})
 }
 
-// followPeriod is the interval of checks of QEMU's copy.
+// followPeriod is the interval at which the agent checks QEMU's copy.
 const followPeriod = 500 * time.Millisecond
 
-// follow waits for QEMU's copy and pivots the guest to it once it is complete.
+// follow waits for QEMU's copy and pivots the guest to the copy once the copy is complete.
 func (m *moving) follow(ctx context.Context) error {
 	tick := time.NewTicker(followPeriod)
 	defer tick.Stop()
@@ -84,18 +85,18 @@ func (m *moving) follow(ctx context.Context) error {
 		case s.live == nil && m.definesNew(s):
 			return m.settle(ctx) // the guest ended after the pivot
 		case s.live == nil || d == nil:
-			return m.revert(ctx, fleet.Errorf(fleet.Conflict, "The guest was switched off while its disk was being moved. The disk is where it was; move it again."))
+			return m.revert(ctx, fleet.Errorf(fleet.Conflict, "The guest was powered off while its disk was being moved. The disk was not moved; move the disk again."))
 		case d.Mirror == nil && pathOf(d) == m.to.path():
 			return m.settle(ctx)
 		case d.Mirror == nil:
 			return m.revert(ctx, m.gaveUp(ctx, s))
 		case !m.mirrors(d):
-			return fleet.Errorf(fleet.Conflict, "Another copy of the disk is under way on the host (virsh blockjob). End that first.")
+			return fleet.Errorf(fleet.Conflict, "The host is already copying the disk (virsh blockjob). End that copy first.")
 		case m.in.Stopped():
 			return m.revert(ctx, hypervisor.ErrStopped)
 		case d.Mirror.Ready == "yes":
 			if err := m.pivot(ctx, s); err != nil {
-				return m.revert(ctx, err) // if the pivot happened all the same, revert detects it
+				return m.revert(ctx, err) // revert detects a pivot that succeeded despite the error
 			}
 			continue
 		}
@@ -104,17 +105,17 @@ func (m *moving) follow(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err() // QEMU continues to copy, and the retried job follows it
+			return ctx.Err() // QEMU continues to copy, and the retried job resumes at follow
 		case <-m.in.Stop:
 		case <-tick.C:
 		}
 	}
 }
 
-// pivot switches the guest to the new disk. The switch is recorded first, because the guest may lose the old disk. If
-// the record fails, the pivot does not start.
+// pivot switches the guest to the new disk. It records the switch first, because the old disk may miss the guest's
+// later writes. If the record cannot be written, pivot does not start the switch.
 func (m *moving) pivot(ctx context.Context, s seen) error {
-	m.in.Progress(99, "changing over to the new disk")
+	m.in.Progress(99, "switching to the new disk")
 	if !m.pivoted {
 		if err := m.in.Begun(m.in.Made + changingOver); err != nil {
 			return err
@@ -129,8 +130,8 @@ func (m *moving) pivot(ctx context.Context, s seen) error {
 	})
 }
 
-// jobGone reports whether libvirt believes that the copy runs although QEMU has ended it, because libvirtd was stopped
-// at that moment. over reports that QEMU uses the new disk.
+// jobGone detects a copy that libvirt still lists although QEMU has ended it. libvirtd had stopped before QEMU ended
+// the copy. gone reports that QEMU has no such job; over reports that QEMU uses the new disk.
 func (m *moving) jobGone(ctx context.Context, s seen) (gone, over bool, err error) {
 	for began := time.Now(); time.Since(began) < ghostPatience; {
 		found, err := call(ctx, m.c, func(l *golibvirt.Libvirt) (int32, error) {
@@ -154,12 +155,13 @@ func (m *moving) jobGone(ctx context.Context, s seen) (gone, over bool, err erro
 	return err == nil, over, err
 }
 
-// onNew asks QEMU whether the guest is on its new disk.
+// onNew asks QEMU whether the guest uses the new disk.
 func (m *moving) onNew(ctx context.Context, s seen) (bool, error) {
 	return m.changedTo(ctx, m.c, s.sighted, m.from.path(), m.to.path())
 }
 
-// settleLost handles a guest that libvirt lost during the pivot. While its QEMU runs, QEMU knows which disk it uses.
+// settleLost handles a guest that libvirt lost during the pivot. If the guest's QEMU runs and uses the new disk,
+// settleLost changes the definition to the new disk.
 func (m *moving) settleLost(ctx context.Context, s seen) error {
 	if !m.pivoted {
 		return nil
@@ -171,7 +173,7 @@ func (m *moving) settleLost(ctx context.Context, s seen) error {
 	return m.settle(ctx)
 }
 
-// copied is the progress of QEMU's copy at one time.
+// copied is the progress of QEMU's copy at a point in time.
 type copied struct {
 	done int64
 	at   time.Time
@@ -198,10 +200,10 @@ func (m *moving) reportProgress(ctx context.Context, ref golibvirt.Domain, dev s
 	return copied{now.done, time.Now()}, nil
 }
 
-// leastRoom is the free space in bytes below which storage counts as full.
+// leastRoom is the free space, in bytes, below which storage counts as full.
 const leastRoom = 4 << 20
 
-// gaveUp returns the likely reason why QEMU's copy ended early. libvirt records none.
+// gaveUp returns the likely reason why QEMU's copy ended early. libvirt does not record the reason.
 func (m *moving) gaveUp(ctx context.Context, s seen) error {
 	free, err := bounded(ctx, func() (int64, error) {
 		f, err := os.Open(m.to.pool.Spec.Path)
@@ -212,7 +214,7 @@ func (m *moving) gaveUp(ctx context.Context, s seen) error {
 		return freeBytes(f)
 	})
 	if err == nil && free < leastRoom {
-		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk is where it was. Make room there, and move it again.", m.to.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The pool %s is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.", m.to.pool.Name)
 	}
-	return fleet.Errorf(fleet.Conflict, "QEMU gave up copying the disk, or somebody on the host did (virsh blockjob --abort). The disk is where it was; the host's /var/log/libvirt/qemu/%s.log may say why.", s.ref.Name)
+	return fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the copy. The disk was not moved. The host's /var/log/libvirt/qemu/%s.log may say why.", s.ref.Name)
 }

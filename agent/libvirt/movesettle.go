@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// settle changes the definition to the new disk, once the guest uses it or nobody uses the old one.
+// settle changes the definition to the new disk. The guest must use the new disk already, or nobody may use the old
+// disk.
 func (m *moving) settle(ctx context.Context) error {
 	unlock, err := m.vms.lock(ctx, m.in.VM.ID)
 	if err != nil {
@@ -24,7 +25,7 @@ func (m *moving) settle(ctx context.Context) error {
 		return err
 	}
 	if s.applied == nil || s.keptDisk == nil {
-		return fleet.Errorf(fleet.Conflict, "The disk is copied to %s, but the VM's definition has lost it. Reapply what was changed on the host.", m.to.path())
+		return fleet.Errorf(fleet.Conflict, "The disk is copied to %s, but the VM's definition no longer has the disk. Reapply the VM's configuration.", m.to.path())
 	}
 	if err := m.verify(ctx, s); err != nil {
 		return err
@@ -38,30 +39,30 @@ func (m *moving) settle(ctx context.Context) error {
 	over := m.definesNew(s) || s.liveDisk != nil && pathOf(s.liveDisk) == m.to.path()
 	err = m.rewrite(ctx, s)
 	if err != nil && over && answered(err) {
-		// There is no way back: a failed job would leave the portal believing that the VM uses its old disk.
-		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. It is tried again until it can: %s", m.to.volume, m.to.pool.Name, err)
+		// The job must not fail: after a failed job the portal would believe that the VM uses the old disk.
+		return fleet.Errorf(fleet.Unavailable, "The VM is on its new disk, %s in pool %s, but its definition cannot be written. The agent retries until the write succeeds: %s", m.to.volume, m.to.pool.Name, err)
 	}
 	return err
 }
 
-// verify checks that the new disk is complete and independent of other files.
+// verify checks that the new disk is complete and has no backing file.
 func (m *moving) verify(ctx context.Context, s seen) error {
 	f, err := m.volumeFile(ctx, m.c, m.to)
 	if err != nil {
 		return err
 	}
 	if f.Format != "qcow2" || f.RefersTo != "" || f.Fault != "" {
-		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is not a disk that stands alone, so the definition is left as it is.", m.to.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The copy in pool %s is not a valid qcow2 disk without a backing file, so the VM's definition was not changed.", m.to.pool.Name)
 	}
 	if s.live != nil {
-		return nil // QEMU has it open and reported it as complete
+		return nil // QEMU has the file open and reported the copy as complete
 	}
 	was, err := m.volumeFile(ctx, m.c, m.from)
 	if err == nil && was.Size != f.Size {
-		err = fleet.Errorf(fleet.Conflict, "The copy in pool %s has %d bytes for its guest, not %d. The definition is left as it is.", m.to.pool.Name, f.Size, was.Size)
+		err = fleet.Errorf(fleet.Conflict, "The copy in pool %s has a virtual size of %d bytes, not %d. The VM's definition was not changed.", m.to.pool.Name, f.Size, was.Size)
 	}
 	if fleet.CodeOf(err) == fleet.NotFound {
-		return nil // the old file is already gone
+		return nil // the old file no longer exists
 	}
 	return err
 }
@@ -85,7 +86,7 @@ func (m *moving) rewrite(ctx context.Context, s seen) error {
 	return m.define(ctx, s.kept)
 }
 
-// applied returns was with the disk at its new place.
+// applied returns the applied spec with the disk at its new pool and volume.
 func (m *moving) applied(was hypervisor.Applied) hypervisor.Applied {
 	out := was
 	out.Spec.Disks = slices.Clone(was.Spec.Disks)

@@ -14,12 +14,12 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// defaultMTU is the MTU that a guest assumes by default.
+// defaultMTU is the MTU, in bytes, that a guest assumes if its NIC has none.
 const defaultMTU = 1500
 
-// tellMTU sets the MTU of NICs on networks created by Quantix. libvirt itself passes on only the MTU of networks that
-// it serves, so the definition sets it per NIC. A smaller configured MTU stays. changed reports whether the definition
-// changed.
+// tellMTU sets the MTU of NICs on networks created by Quantix. libvirt passes on only the MTU of networks that libvirt
+// itself serves, so tellMTU sets the MTU in the NIC's definition. A smaller configured MTU stays. changed reports
+// whether the definition changed.
 func tellMTU(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, err error) {
 	if x.Devices == nil {
 		return false, nil
@@ -41,8 +41,8 @@ func tellMTU(ctx context.Context, c *conn, x *libvirtxml.Domain) (changed bool, 
 	return changed, nil
 }
 
-// networkMTU returns the MTU of the bridge of a network created by Quantix, or 0 if it is unknown or the network is
-// not Quantix's.
+// networkMTU returns the MTU of the bridge of a network created by Quantix. It returns 0 if the MTU is unknown or
+// Quantix did not create the network.
 func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		ref, err := l.NetworkLookupByName(name)
@@ -52,7 +52,7 @@ func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 		return l.NetworkGetXMLDesc(ref, 0)
 	})
 	if is(err, golibvirt.ErrNoNetwork) {
-		return 0, nil // the guest's start reports a missing network
+		return 0, nil // the start of the guest reports a missing network
 	}
 	if err != nil {
 		return 0, err
@@ -66,7 +66,7 @@ func networkMTU(ctx context.Context, c *conn, name string) (uint, error) {
 	}
 	size, err := os.ReadFile(filepath.Join("/sys/class/net", filepath.Base(x.Bridge.Name), "mtu"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return 0, nil // the network's own report covers the missing bridge
+		return 0, nil // the network's own status reports the missing bridge
 	}
 	mtu, _ := strconv.ParseUint(strings.TrimSpace(string(size)), 10, 32) // 0 if it is not a number
 	return uint(mtu), err

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// underName calls f with the first candidate name that no other domain has. If another domain takes the name
-// meanwhile, it tries the next candidate.
+// underName calls f with the first candidate name that no other domain has. If another domain takes that name before f
+// ends, underName tries the next candidate.
 func (a *applying) underName(ctx context.Context, f func(name string) error) error {
 	for _, name := range hypervisor.DomainNames(a.in.VM.Name, a.in.Project, a.in.VM.ID) {
 		taken, err := a.taken(ctx, name)
@@ -25,12 +25,12 @@ func (a *applying) underName(ctx context.Context, f func(name string) error) err
 		if failed == nil || !answered(failed) {
 			return failed
 		}
-		// libvirt's error would name the other domain, which may belong to another project.
+		// Another domain took the name. libvirt's error would name that domain, which may belong to another project.
 		if taken, err = a.taken(ctx, name); err != nil || !taken {
 			return failed
 		}
 	}
-	return fleet.Errorf(fleet.Conflict, "The host has other domains of every name that this VM's could have. Give the VM another name.")
+	return fleet.Errorf(fleet.Conflict, "Other domains on the host have all names that this VM's domain could get. Give the VM another name.")
 }
 
 // taken reports whether another domain has the name.
@@ -45,8 +45,8 @@ func (a *applying) taken(ctx context.Context, name string) (bool, error) {
 	return formatUUID(other.UUID) != a.in.VM.ID, nil
 }
 
-// rename gives the domain the name chosen for it, or chooses one if the VM has a new name. A running guest keeps its
-// old name until it is off, because libvirt renames only inactive domains.
+// rename gives the domain its pending name, or a new name if choose is set. A running guest keeps the old name until it
+// is off, because libvirt renames only inactive domains.
 func (a *applying) rename(ctx context.Context, s *sighted, was hypervisor.Applied, choose bool) (domain, old string, err error) {
 	wanted := was.Pending(s.ref.Name)
 	if !choose && wanted == "" {

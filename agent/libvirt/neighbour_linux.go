@@ -26,14 +26,15 @@ func arpOf(text string) (out []neighbour) {
 	return out
 }
 
-// dialerOn returns a dialer bound to the host's network device. With an empty device, the host's routes apply.
+// dialerOn returns a dialer bound to the host's network device. With an empty device, the host's routes choose the
+// device.
 func dialerOn(device string) *net.Dialer {
 	if device == "" {
 		return &net.Dialer{}
 	}
 	return &net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
 		var bound error
-		if err := raw.Control(func(fd uintptr) { bound = syscall.BindToDevice(int(fd), device) }); err != nil { //nolint:gosec // A descriptor is small.
+		if err := raw.Control(func(fd uintptr) { bound = syscall.BindToDevice(int(fd), device) }); err != nil { //nolint:gosec // A file descriptor fits an int.
 			return err
 		}
 		return bound

@@ -30,7 +30,7 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 			}
 			state.status.Active = false
 		}
-		// Autostart is set before the start, so that the host's next boot retries a start that fails now.
+		// Set autostart before the start, so that the next boot of the host retries a start that fails now.
 		err = c.do(ctx, func(l *golibvirt.Libvirt) error {
 			if !state.status.Autostart {
 				if err := l.NetworkSetAutostart(ref, 1); err != nil {
@@ -49,8 +49,8 @@ func (b *Backend) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	})
 }
 
-// definedNetwork returns libvirt's network. It defines the network if it is missing, or unedited since Quantix wrote an
-// older generation.
+// definedNetwork returns libvirt's network. It defines a missing network. It redefines a network of an older generation
+// that nobody edited since Quantix wrote it.
 func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
 	ref, err := findNetwork(ctx, c, n.ID)
 	if is(err, golibvirt.ErrNoNetwork) {
@@ -67,7 +67,7 @@ func (b *Backend) definedNetwork(ctx context.Context, c *conn, n fleet.Network) 
 		return ref, err
 	}
 	if ref.Name != n.Name {
-		return ref, fleet.Errorf(fleet.Conflict, "The host knows this network by the name %q. Remove that one with virsh, then try again.", ref.Name)
+		return ref, fleet.Errorf(fleet.Conflict, "This network has the name %q on the host. Remove that network with virsh, then try again.", ref.Name)
 	}
 	persistent, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.NetworkIsPersistent(ref) })
 	if err != nil {
@@ -101,7 +101,7 @@ func (b *Backend) stopUnserved(ctx context.Context, c *conn, n fleet.Network, st
 		return err
 	}
 	if user != "" {
-		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts it; to stop and start the network would cut off %s.", hypervisor.NetworkUnserved, user)
+		return fleet.Errorf(fleet.Conflict, "%s Restart libvirtd (virtnetworkd) on the host, which starts dnsmasq again; a restart of the network would cut off %s.", hypervisor.NetworkUnserved, user)
 	}
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.NetworkDestroy(state.ref) })
 }
@@ -111,7 +111,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return b.onNetwork(ctx, "release", n, func(ctx context.Context, c *conn) error {
 		ref, err := findNetwork(ctx, c, n.ID)
 		if is(err, golibvirt.ErrNoNetwork) {
-			return nil // a network with this name but another UUID is not ours
+			return nil // Quantix does not manage a network with this name but another UUID
 		}
 		if err != nil {
 			return err
@@ -122,7 +122,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 		}
 		bridge := state.status.Bridge
 		if t := n.Spec.Mode.Is(); !t.Made && !t.Served {
-			bridge = "" // the bridge outlives the network, so its other users do not matter
+			bridge = "" // the bridge remains after the release, so other users of the bridge do not matter
 		}
 		user, err := b.networkUser(ctx, c, ref.Name, bridge)
 		if err != nil {
@@ -138,7 +138,7 @@ func (b *Backend) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 				}
 			}
 			if state.inactive == nil {
-				return nil // a transient network is gone once stopped
+				return nil // libvirt deletes a transient network when it stops
 			}
 			return l.NetworkUndefine(ref)
 		})
@@ -158,7 +158,7 @@ func deviceFree(err error) error {
 	return err
 }
 
-// onNetwork runs f under the network's lock: one operation at a time for each network.
+// onNetwork runs f while it holds the network's lock, so that only one operation at a time runs for a network.
 func (b *Backend) onNetwork(ctx context.Context, verb string, n fleet.Network, f func(context.Context, *conn) error) error {
 	act := verb + " network " + n.Name
 	unlock, err := b.nets.orders.lock(ctx, n.Name)
@@ -170,8 +170,8 @@ func (b *Backend) onNetwork(ctx context.Context, verb string, n fleet.Network, f
 	return inAct(act, b.order(ctx, f))
 }
 
-// networkUser returns the name of a domain, running or not, with a NIC on the network or on its bridge; empty if there
-// is none.
+// networkUser returns the name of a running or stopped domain with a NIC on the network or on the network's bridge. It
+// returns an empty name if there is none.
 func (b *Backend) networkUser(ctx context.Context, c *conn, network, bridge string) (string, error) {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
@@ -188,7 +188,7 @@ func (b *Backend) networkUser(ctx context.Context, c *conn, network, bridge stri
 	return "", nil
 }
 
-// findNetwork looks a network of Quantix up by its UUID.
+// findNetwork looks up a Quantix network in libvirt by UUID.
 func findNetwork(ctx context.Context, c *conn, id fleet.NetworkID) (golibvirt.Network, error) {
 	uuid, err := parseUUID(fleet.VMID(id))
 	if err != nil {
@@ -197,7 +197,7 @@ func findNetwork(ctx context.Context, c *conn, id fleet.NetworkID) (golibvirt.Ne
 	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.Network, error) { return l.NetworkLookupByUUID(uuid) })
 }
 
-// defineNetwork defines the network in libvirt, or redefines it.
+// defineNetwork defines or redefines the network in libvirt.
 func defineNetwork(ctx context.Context, c *conn, n fleet.Network) (golibvirt.Network, error) {
 	text, err := stamped(n)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxLeases limits the reported leases of a network. No network of one host has more addresses in use.
+// maxLeases limits the reported DHCP leases of a network. No network of one host has more addresses in use.
 const maxLeases = 1 << 10
 
 // networkUpdate is one change of a running network.
@@ -25,7 +25,7 @@ type networkUpdate struct {
 	xml     string
 }
 
-// updateNetwork applies the definition to the running network, as far as libvirt can change it without a restart.
+// updateNetwork applies the parts of the definition that libvirt can change without a restart to the running network.
 func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Network, n fleet.Network) error {
 	live, groups, err := readNetworkXML(ctx, c, ref, 0)
 	if err != nil {
@@ -45,8 +45,8 @@ func (b *Backend) updateNetwork(ctx context.Context, c *conn, ref golibvirt.Netw
 	return b.limitNICs(ctx, c, n)
 }
 
-// updatesOf returns the changes from the live definition to the wanted one. Deletions come first, so that their
-// addresses are free for additions.
+// updatesOf returns the changes from the live definition to the wanted one. Deletions come first, because additions may
+// need the deleted addresses.
 func updatesOf(live, want libvirtxml.Network) (out []networkUpdate) {
 	for i, ip := range live.IPs {
 		k := slices.IndexFunc(want.IPs, func(w libvirtxml.NetworkIP) bool { return subnet(w) == subnet(ip) })
@@ -85,11 +85,11 @@ func reservationsOf(ip libvirtxml.NetworkIP) (out []reservation) {
 // hostUpdate returns the update that adds or deletes a static DHCP address.
 func hostUpdate(command golibvirt.NetworkUpdateCommand, ip int, r reservation) networkUpdate {
 	h := libvirtxml.NetworkDHCPHost{MAC: r.mac, IP: r.ip, Name: r.name}
-	text, _ := h.Marshal() // Marshal cannot fail: the value has string fields only
+	text, _ := h.Marshal() // Marshal cannot fail: h has string fields only
 	return networkUpdate{command, golibvirt.NetworkSectionIPDhcpHost, int32(ip), text}
 }
 
-// leasesOf returns the network's DHCP leases, sorted by address. It returns nil on an error, because the network's
+// leasesOf returns the network's DHCP leases, sorted by address. On an error it returns nil, because the network's
 // status already reports the fault.
 func leasesOf(ctx context.Context, c *conn, ref golibvirt.Network) []fleet.DHCPLease {
 	rows, err := call(ctx, c, func(l *golibvirt.Libvirt) ([]golibvirt.NetworkDhcpLease, error) {

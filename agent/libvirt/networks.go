@@ -21,20 +21,20 @@ import (
 	"quantix/internal/wire"
 )
 
-// networkPatience is how long a report waits for a running read of the networks.
+// networkPatience is how long a host report waits for a read of the networks that is in progress.
 const networkPatience = 2 * time.Second
 
 // networkWatch reads the host's networks on its own connection. libvirt locks a network while it starts, and a hanging
 // start must not delay the host's report.
 type networkWatch struct {
-	orders locks[string] // one job at a time, by network name
+	orders locks[string] // one operation at a time, by network name
 	watch[[]networkState]
 }
 
 // networkState is the state of one libvirt network.
 type networkState struct {
 	ref golibvirt.Network
-	// for the next start; nil if the network is transient or its definition is unreadable
+	// definition for the next start; nil if the network is transient or the definition is unreadable
 	inactive *libvirtxml.Network
 	live     libvirtxml.Network // the running definition, if the network is active
 
@@ -45,8 +45,8 @@ type networkState struct {
 
 var errNetworksLate = hypervisor.Away(errors.New("libvirt has not answered about its networks in time"))
 
-// see returns the networks of the latest read. A report without a network counts it as deleted, so the first read may
-// take as long as the whole report.
+// see returns the networks of the latest read. The portal treats a network that a report omits as deleted, so the first
+// read may take as long as the whole report.
 func (w *networkWatch) see(ctx context.Context, load func() ([]networkState, error)) (sight[[]networkState], error) {
 	s := w.read(ctx, 0, networkPatience, load)
 	if !s.known && s.late > 0 {
@@ -61,8 +61,8 @@ func (w *networkWatch) see(ctx context.Context, load func() ([]networkState, err
 	return s, nil
 }
 
-// networks reports libvirt's networks, the assigned networks that are missing, and the host's bridges that belong to no
-// network, sorted by name.
+// networks reports libvirt's networks, assigned networks that are missing, and host bridges without a network, sorted
+// by name.
 func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wire.NetworkReport, error) {
 	s, err := b.nets.see(ctx, b.readNetworks)
 	if err != nil {
@@ -78,7 +78,8 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 		mine := true
 		if k := slices.IndexFunc(assigned, func(a fleet.Network) bool { return a.ID == id }); k >= 0 {
 			st.Error = cmp.Or(st.Error, networkProblem(n, assigned[k]))
-			// A bridged network does not own its bridge: VMs may use the bridge by its own name, so it is reported too.
+			// A bridged network does not own its bridge. VMs may use the bridge by its own name, so the report also
+			// lists the bridge.
 			mine = assigned[k].Spec == nil || assigned[k].Spec.Mode != fleet.NetworkBridged
 			st.Leases = n.leases
 		}
@@ -101,7 +102,7 @@ func (b *Backend) networks(ctx context.Context, assigned []fleet.Network) ([]wir
 	return out, nil
 }
 
-// networkProblem returns the problem of an assigned network as a sentence, or an empty string.
+// networkProblem returns the problem of an assigned network as a sentence, or an empty string if there is none.
 func networkProblem(n networkState, a fleet.Network) string {
 	switch {
 	case n.inactive == nil && n.status.Active:
@@ -124,7 +125,7 @@ func networkProblem(n networkState, a fleet.Network) string {
 	return ""
 }
 
-// readNetworks reads all of libvirt's networks. An unreadable network is listed with its error.
+// readNetworks reads all networks of libvirt. It lists an unreadable network with the error.
 func (b *Backend) readNetworks() ([]networkState, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
@@ -245,7 +246,7 @@ func bridgeStatus(name string) fleet.NetworkStatus {
 	const up = 1
 	bits, err := strconv.ParseUint(strings.TrimSpace(string(flags)), 0, 32) // "0x1003\n"
 	if err != nil {
-		st.Error = "The kernel tells no flags of the bridge: " + err.Error()
+		st.Error = "The kernel does not report the flags of the bridge: " + err.Error()
 		return st
 	}
 	st.Active = bits&up != 0

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// networkSpace is the XML namespace of what Quantix writes into a network's metadata.
+// networkSpace is the XML namespace of Quantix's element in a network's metadata.
 const networkSpace = "https://quantix.dev/xmlns/network/1"
 
 // networkDefinition returns the network's libvirt definition without the Quantix stamp.
@@ -47,8 +47,8 @@ func networkDefinition(n fleet.Network) libvirtxml.Network {
 	return x
 }
 
-// unservedDefinition returns the definition of a network that libvirt does not serve: libvirt only gives a name to a
-// device of the host or of the agent.
+// unservedDefinition returns the definition of a network that libvirt does not serve. Such a definition only names a
+// bridge or device that the host or the agent created.
 func unservedDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network {
 	s := n.Spec
 	x := libvirtxml.Network{Name: n.Name, UUID: string(n.ID), Forward: &libvirtxml.NetworkForward{Mode: s.Forward()}}
@@ -78,7 +78,7 @@ func unservedDefinition(n fleet.Network, t fleet.NetworkType) libvirtxml.Network
 
 // networkIP returns the libvirt definition of a subnet with its DHCP ranges.
 func networkIP(s fleet.Subnet) libvirtxml.NetworkIP {
-	gateway, _ := netip.ParsePrefix(s.Gateway) // validated before
+	gateway, _ := netip.ParsePrefix(s.Gateway) // the spec was validated
 	ip := libvirtxml.NetworkIP{Address: gateway.Addr().String(), Prefix: uint(gateway.Bits())}
 	if gateway.Addr().Is6() {
 		ip.Family = "ipv6"
@@ -117,8 +117,8 @@ func served(x libvirtxml.Network) bool {
 // stamp is the metadata that Quantix writes into its network definitions.
 type stamp struct {
 	Generation int64  `xml:"generation"`
-	Digest     string `xml:"digest"` // of the whole definition as Quantix wrote it
-	Groups     string `xml:"groups"` // of the port groups as Quantix wrote them; empty if there were none
+	Digest     string `xml:"digest"` // digest of the definition as Quantix wrote it
+	Groups     string `xml:"groups"` // digest of the port groups as Quantix wrote them; empty if there were none
 }
 
 // stamped returns the definition with its stamp.
@@ -135,7 +135,7 @@ func stamped(n fleet.Network) (string, error) {
 	return groups.into(text), err
 }
 
-// networkStamp reads a definition's stamp. It returns the zero stamp if there is none.
+// networkStamp reads the stamp from a definition. It returns the zero stamp if there is none.
 func networkStamp(x libvirtxml.Network) (s stamp) {
 	if x.Metadata == nil {
 		return s
@@ -160,8 +160,8 @@ func networkStamp(x libvirtxml.Network) (s stamp) {
 	}
 }
 
-// untouched reports whether nobody has edited the definition since Quantix wrote it. The definition may be of an older
-// generation.
+// untouched reports whether nobody has edited the definition since Quantix wrote it. The stamp may have an older
+// generation than the spec.
 func (s stamp) untouched(is libvirtxml.Network) bool {
 	plain := is
 	if is.Bridge != nil && is.Bridge.Name != "" && s.Digest != "" {
@@ -178,7 +178,7 @@ func digestOf(x libvirtxml.Network) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// normal removes libvirt's own additions from a definition, so that definitions compare equal.
+// normal removes the additions of libvirt from a definition, so that equal networks have equal definitions.
 func normal(x libvirtxml.Network) libvirtxml.Network {
 	x.XMLName, x.Metadata, x.MAC = xml.Name{}, nil, nil
 	if f := x.Forward; f != nil {
@@ -200,12 +200,12 @@ func normal(x libvirtxml.Network) libvirtxml.Network {
 func xmlText(x libvirtxml.Network) string {
 	text, err := x.Marshal()
 	if err != nil {
-		return err.Error() // an error text differs from every definition
+		return err.Error() // an error text equals no definition
 	}
 	return text
 }
 
-// networkParts lists the parts of a definition under the names that people know.
+// networkParts lists the parts of a definition with the names shown to people.
 var networkParts = []struct {
 	name string
 	of   func(libvirtxml.Network) libvirtxml.Network
@@ -218,7 +218,7 @@ var networkParts = []struct {
 	{"addresses and DHCP", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{IPs: x.IPs} }},
 }
 
-// differences names the differing parts of two definitions; it is empty if they agree.
+// differences returns the names of the parts in which two definitions differ. It is empty if the definitions agree.
 func differences(want, is libvirtxml.Network) (parts []string) {
 	want, is = normal(want), normal(is)
 	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt chose the bridge's name
@@ -235,7 +235,7 @@ func differences(want, is libvirtxml.Network) (parts []string) {
 		x.Forward, x.Bridge, x.MTU, x.Domain, x.DNS, x.IPs = nil, nil, nil, nil, nil, nil
 	}
 	if xmlText(want) != xmlText(is) {
-		parts = append(parts, "what is not set here")
+		parts = append(parts, "settings that Quantix does not manage")
 	}
 	return parts
 }

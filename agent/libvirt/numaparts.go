@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// numaNodesOf returns the guest's NUMA nodes if there are several. A single node is ignored: libvirt needs one for
-// memory hot-plug.
+// numaNodesOf returns the guest's NUMA nodes if there are several. It ignores a single node, because libvirt needs one
+// for memory hot-plug.
 func numaNodesOf(x *libvirtxml.Domain) []libvirtxml.DomainCell {
 	if x.CPU == nil || x.CPU.Numa == nil || len(x.CPU.Numa.Cell) < 2 {
 		return nil
@@ -25,7 +25,7 @@ func nodeID(c libvirtxml.DomainCell, at int) uint {
 	return uint(at)
 }
 
-// keepNUMATune sets the domain's numatune, but leaves no empty element.
+// keepNUMATune sets the domain's numatune element, and removes the element if it would be empty.
 func keepNUMATune(x *libvirtxml.Domain, t *libvirtxml.DomainNUMATune) {
 	if x.NUMATune = t; t.Memory == nil && len(t.MemNodes) == 0 {
 		x.NUMATune = nil
@@ -51,7 +51,8 @@ func readNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeNUMANodes keeps distances and caches that somebody else set on a remaining NUMA node.
+// writeNUMANodes writes the spec's NUMA nodes. It preserves distances and caches that somebody else set on a remaining
+// node.
 func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	t := copyOf(x.NUMATune)
 	t.MemNodes = nil
@@ -83,7 +84,7 @@ func writeNUMANodes(x *libvirtxml.Domain, s fleet.VMSpec) {
 	keepNUMATune(x, t)
 }
 
-// readNUMANodes counts hot-plugged memory to its NUMA node.
+// readNUMANodes reads the NUMA nodes into the spec. It counts hot-plugged memory to the memory's NUMA node.
 func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 	t := copyOf(x.NUMATune)
 	for i, c := range numaNodesOf(x) {
@@ -104,7 +105,7 @@ func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 	return odd
 }
 
-// pluggedKiB returns the size of the DIMMs in the NUMA node.
+// pluggedKiB returns the total size, in KiB, of the DIMMs in the NUMA node.
 func pluggedKiB(x *libvirtxml.Domain, cell uint) (kib uint64) {
 	if x.Devices == nil {
 		return 0

@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createOverlay creates the partial volume as an overlay of the image. Both must be in the same pool, so that a move or
-// release of either sees the other.
+// createOverlay creates the partial volume as an overlay of the image. Both must be in the same pool, so that a check
+// before a move or release of either volume finds the other.
 func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool, p place) error {
 	if p.image.pool.ID != p.pool.ID {
-		return fleet.Errorf(fleet.Invalid, "The image %s is not in the disk's pool, so it cannot be the disk's backing file. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Invalid, "The image %s is not in the disk's pool, so the image cannot be the disk's backing file. Copy the image to the pool %s first.", p.image.volume, p.pool.Name)
 	}
 	_, h, err := a.image(ctx, *p.image, p.library)
 	if err != nil {
@@ -29,7 +29,7 @@ func (a *applying) createOverlay(ctx context.Context, pool golibvirt.StoragePool
 	})
 }
 
-// backedByImage reports whether an existing disk is backed by its image and by nothing else.
+// backedByImage reports whether the disk's image is the only backing file of the existing disk.
 func backedByImage(p place) bool {
 	names := readReferences(p.path())
 	return p.image != nil && len(names) == 1 && filepath.Clean(names[0].path) == p.image.path()

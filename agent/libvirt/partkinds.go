@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// readParts reads all parts into the spec. odd collects by field what no spec can express; nil discards it.
+// readParts reads all parts into the spec. odd receives, by field name, the settings that no spec can express; a nil
+// odd discards them.
 func readParts(x *libvirtxml.Domain, s *fleet.VMSpec, odd map[string]string) {
 	for _, p := range parts {
 		if unsupported := p.read(x, s); unsupported != "" && odd != nil {
@@ -51,12 +52,12 @@ func readModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// isDefaultModel reports whether a spec without a CPU model may have led to this one, on this host or on another.
+// isDefaultModel reports whether a spec without a CPU model could result in this CPU model on any host.
 func isDefaultModel(x *libvirtxml.Domain, model string) bool {
 	if x.Type == "kvm" {
 		return model == "" || model == "host-model" || model == "host-passthrough"
 	}
-	return model == "" || model == "maximum" || model == "qemu64" // libvirt writes qemu64 if no model is named
+	return model == "" || model == "maximum" || model == "qemu64" // libvirt writes qemu64 if the definition names no model
 }
 
 // topologyOf returns the domain's CPU topology; zero if it has none.
@@ -84,7 +85,7 @@ func backingOf(x *libvirtxml.Domain) libvirtxml.DomainMemoryBacking {
 	return *x.MemoryBacking
 }
 
-// keepBacking sets the domain's memory backing, but leaves no empty element.
+// keepBacking sets the domain's memory backing, and removes the element if it would be empty.
 func keepBacking(x *libvirtxml.Domain, b libvirtxml.DomainMemoryBacking) {
 	if x.MemoryBacking = nil; b != (libvirtxml.DomainMemoryBacking{}) {
 		x.MemoryBacking = &b
@@ -174,8 +175,8 @@ func newAgentChannel() libvirtxml.DomainChannel {
 	}
 }
 
-// isAgentChannel reports whether this is the guest agent's channel, also one added by somebody else: libvirt uses only
-// one.
+// isAgentChannel reports whether the channel is the guest agent's channel. Somebody else may have added the channel,
+// but libvirt uses only one.
 func isAgentChannel(c libvirtxml.DomainChannel) bool {
 	return c.Target != nil && c.Target.VirtIO != nil && c.Target.VirtIO.Name == agentChannel
 }
@@ -184,7 +185,7 @@ func isAgentChannel(c libvirtxml.DomainChannel) bool {
 func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
 	ours := func(d libvirtxml.DomainTPM) bool { return aliasOf(d.Alias) == aliasTPM }
 	if s.Security.TPM && slices.ContainsFunc(x.Devices.TPMs, ours) {
-		return // the TPM's state would be lost with the device
+		return // the device's removal would delete the TPM's state
 	}
 	x.Devices.TPMs = slices.DeleteFunc(x.Devices.TPMs, ours)
 	if s.Security.TPM {
@@ -196,7 +197,7 @@ func writeTPM(x *libvirtxml.Domain, s fleet.VMSpec) {
 	}
 }
 
-// watchdogOf returns Quantix's watchdog. Without one, it returns an empty watchdog with the default action.
+// watchdogOf returns Quantix's watchdog. If the domain has none, it returns an empty watchdog with the default action.
 func watchdogOf(x *libvirtxml.Domain) libvirtxml.DomainWatchdog {
 	for _, d := range x.Devices.Watchdogs {
 		if aliasOf(d.Alias) == aliasWatchdog {

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// These aliases mark the small devices that Quantix adds, at most one of each. Other devices of these kinds belong to
-// somebody else.
+// These aliases mark the small devices that Quantix adds, at most one of each kind. Quantix does not manage other
+// devices of these kinds.
 const (
 	aliasSound    = "ua-quantix-sound"
 	aliasTPM      = "ua-quantix-tpm"
@@ -19,21 +19,21 @@ const (
 	aliasVSOCK    = "ua-quantix-vsock"
 )
 
-// tpmDir is where libvirt keeps the state of the guests' TPMs, in a directory named by the guest's UUID.
+// tpmDir is the directory in which libvirt stores the TPM state of guests, in a subdirectory named by the guest's UUID.
 const tpmDir = "/var/lib/libvirt/swtpm"
 
 // part maps a field of the spec to one place in the libvirt definition.
 type part struct {
 	field string
 	write func(x *libvirtxml.Domain, s fleet.VMSpec)
-	// read leaves the zero value if the definition is like a new one. odd describes a setting that no spec can express;
-	// it is empty if the spec can.
+	// read sets the spec's field from the definition and leaves the zero value for the setting of a new definition. odd
+	// describes a setting that no spec can express, otherwise it is empty.
 	read func(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string)
 }
 
 // parts lists all parts. A definition always has a devices element: see edit and definedOf.
 var parts = []part{
-	{"firstBoot", nil, readFirstBoot}, // the host writes its file: see editFirstBoot
+	{"firstBoot", nil, readFirstBoot}, // the host writes the first-boot file: see editFirstBoot
 	{"cpu.model", writeModel, readModel},
 	{"cpu.max", func(x *libvirtxml.Domain, s fleet.VMSpec) { setCPUs(x, uint(cpusOf(x)), uint(s.CPU.Max)) }, func(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 		s.CPU.Max = moreCPUs(x)

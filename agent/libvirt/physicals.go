@@ -17,12 +17,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A physical disk that is assigned to a guest is a disk in its definition, with the alias of a host device.
+// The definition of a guest with an assigned physical disk has an ordinary disk with the alias of a host device.
 
 // physicalDir is the directory of the stable names of physical disks.
 const physicalDir = "/" + blockdev.Dir + "/"
 
-// physicalOf returns the spec's name of a physical disk; empty if the disk is not one.
+// physicalOf returns the spec's name of a physical disk. It is empty if the disk is not a physical disk.
 func physicalOf(d *libvirtxml.DomainDisk) string {
 	if !isOurs(d.Alias, aliasHostdev) {
 		return ""
@@ -34,8 +34,8 @@ func physicalOf(d *libvirtxml.DomainDisk) string {
 	return fleet.PhysicalDevice + name
 }
 
-// writePhysicals is writeHostDevices for disks. It appends them after the VM's own disks, which so keep their order and
-// target names.
+// writePhysicals is writeHostDevices for disks. It appends physical disks after the VM's own disks, so that the VM's
+// own disks keep their order and target names.
 func writePhysicals(x *libvirtxml.Domain, s fleet.VMSpec) {
 	d := x.Devices
 	d.Disks = slices.DeleteFunc(d.Disks, func(o libvirtxml.DomainDisk) bool {
@@ -55,8 +55,8 @@ func writePhysicals(x *libvirtxml.Domain, s fleet.VMSpec) {
 	nameTargets(d)
 }
 
-// checkPhysicals refuses physical disks that are missing, in use by the host, or assigned to another domain. Disks that
-// the VM already has are not checked.
+// checkPhysicals refuses physical disks that are missing, in use by the host, or assigned to another domain. It does
+// not check disks that the VM already has.
 func (a *applying) checkPhysicals(ctx context.Context, old *sighted, in intent) error {
 	if !in.Has("hostDevices") {
 		return nil
@@ -67,8 +67,8 @@ func (a *applying) checkPhysicals(ctx context.Context, old *sighted, in intent) 
 	return a.physicalsFree(ctx, a.c, a.in.VM.ID, fresh, false)
 }
 
-// physicalsFree checks physical disks now. If running is set, only running guests count as users; otherwise every
-// definition does.
+// physicalsFree refuses physical disks that are missing or in use. If running is set, only running guests count as
+// users; otherwise every definition counts.
 func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, devices []fleet.VMHostDevice, running bool) error {
 	for _, w := range devices {
 		name := w.Physical()
@@ -101,8 +101,8 @@ func (b *Backend) physicalsFree(ctx context.Context, c *conn, id fleet.VMID, dev
 	return nil
 }
 
-// unusedDisk returns the disk of this name. It refuses a disk that has partitions or file systems in use, or that the
-// kernel holds.
+// unusedDisk returns the physical disk with this name. It refuses a disk with partitions or file systems in use, and a
+// disk that the kernel has claimed.
 func unusedDisk(device, name string) (blockdev.Device, error) {
 	d, ok := blockdev.Look("/", name)
 	switch {
@@ -116,12 +116,12 @@ func unusedDisk(device, name string) (blockdev.Device, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return d, hypervisor.NoPhysical(device)
 	case claimed:
-		return d, hypervisor.PhysicalBusy(device, "held by its kernel for somebody")
+		return d, hypervisor.PhysicalBusy(device, "claimed by the host's kernel")
 	}
 	return d, err
 }
 
-// onDisk reports whether the path, under any name, is that disk or one of its partitions.
+// onDisk reports whether the path, under any of its names, is the kernel's disk or one of the disk's partitions.
 func onDisk(at, kernel string) bool {
 	if !strings.HasPrefix(at, "/dev/") {
 		return false

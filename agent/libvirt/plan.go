@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PlanVM implements hypervisor.VMs. It does not wait for a running job of the VM; it reads the current state.
+// PlanVM implements hypervisor.VMs. It reads the current state and does not wait for a running job of the VM.
 func (b *Backend) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after string, err error) {
 	err = b.order(ctx, func(ctx context.Context, c *conn) error {
 		a := applying{Backend: b, c: c, in: in}
@@ -58,7 +58,7 @@ func (a *applying) planNew(ctx context.Context) (string, error) {
 
 // planEdit returns the VM's definition before and after the edit.
 func (a *applying) planEdit(ctx context.Context, old sighted) (before, after string, err error) {
-	// People read this definition, so it is without secrets.
+	// The definition must not contain secrets, because it is shown to people.
 	x, err := readXML(ctx, a.c, old.ref, golibvirt.DomainXMLInactive)
 	if err != nil {
 		return "", "", err
@@ -78,7 +78,7 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 		return "", "", err
 	}
 	in.name = old.ref.Name
-	if (plan.Name || was.Pending(old.ref.Name) != "") && old.live == nil { // a running guest is renamed once it is off
+	if (plan.Name || was.Pending(old.ref.Name) != "") && old.live == nil { // a running guest gets its new name once it is off
 		err := a.underName(ctx, func(name string) error {
 			in.name = name
 			return nil
@@ -99,7 +99,7 @@ func (a *applying) planEdit(ctx context.Context, old sighted) (before, after str
 	return before, after, err
 }
 
-// renderXML renders a definition for people, without Quantix's own metadata.
+// renderXML renders a definition for people, without Quantix's metadata element.
 func renderXML(x *libvirtxml.Domain) (string, error) {
 	shown := *x
 	if start, end := findMark(x.Metadata); start != end {
@@ -112,7 +112,7 @@ func renderXML(x *libvirtxml.Domain) (string, error) {
 	return text + "\n", err
 }
 
-// judge runs the checks of prepare, but creates nothing. missing are the disks that were never created.
+// judge runs the checks of prepare but creates nothing. missing are the disks whose volumes were never created.
 func (a *applying) judge(ctx context.Context, old *sighted, was *hypervisor.Applied, plan hypervisor.Edit) (in intent, places, missing []place, err error) {
 	if in, places, err = a.intent(plan); err != nil {
 		return in, nil, nil, err
@@ -138,7 +138,7 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *hypervisor.Appl
 			missing = append(missing, p)
 		}
 	}
-	if first := in.spec.FirstBoot; first.Kind != "" { // the path of the seed
+	if first := in.spec.FirstBoot; first.Kind != "" { // the path of the first-boot image
 		if in.seed, err = a.seeds.Path(a.in.VM.ID, first); err != nil {
 			return in, nil, nil, err
 		}
@@ -147,7 +147,7 @@ func (a *applying) judge(ctx context.Context, old *sighted, was *hypervisor.Appl
 	return in, places, missing, err
 }
 
-// diskPlaces returns the disks as the definition names them.
+// diskPlaces returns the disks with the sources that the definition needs.
 func (a *applying) diskPlaces(ctx context.Context, places []place) (out []diskPlace, err error) {
 	for _, p := range places {
 		disk := diskPlace{spec: a.in.VM.Spec.Disks[p.number-1], alias: diskAlias(p.ref()), path: p.path()}
@@ -160,7 +160,7 @@ func (a *applying) diskPlaces(ctx context.Context, places []place) (out []diskPl
 			disk.direct = directWithin(ctx, disk.path)
 		}
 		if disk.spec.Shareable && !disk.direct {
-			return nil, fleet.Errorf(fleet.Conflict, "The pool %s takes no direct I/O on this host, so each VM would see what it wrote itself and not what others wrote. Share a volume of another pool.", p.pool.Name)
+			return nil, fleet.Errorf(fleet.Conflict, "The pool %s does not support direct I/O on this host, so a VM would not see what other VMs wrote to the shared disk. Use a volume of another pool.", p.pool.Name)
 		}
 		out = append(out, disk)
 	}

@@ -37,7 +37,7 @@ func (b *Backend) ApplyPool(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-// ReleasePool implements hypervisor.Storage. The marker is removed, but stays on a pool that other hosts share.
+// ReleasePool implements hypervisor.Storage. It removes the marker, except from a pool that other hosts share.
 func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	err := b.onPool(ctx, "release", pool, func(ctx context.Context, c *conn) error {
 		ref, x, err := findPool(ctx, c, pool.Name)
@@ -50,7 +50,7 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 		case err != nil:
 			return err
 		case !sameSource(x, pool.Spec):
-			// libvirt's pool of this name belongs to somebody else; this one was never created
+			// libvirt's pool with this name belongs to somebody else; Quantix never created this pool.
 			return b.pools.book.Forget(pool.Name)
 		case !createdByQuantix(x, pool):
 			return b.releasePreexisting(ctx, c, pool, ref)
@@ -87,14 +87,14 @@ func (b *Backend) ReleasePool(ctx context.Context, pool fleet.Pool) error {
 	return err
 }
 
-// onPool runs f under the pool's lock: one operation at a time for each pool.
+// onPool runs f while it holds the pool's lock, so that only one operation at a time runs for a pool.
 func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f func(context.Context, *conn) error) error {
 	act := verb + " pool " + pool.Name
 	if err := ctx.Err(); err != nil {
 		return inAct(act, err)
 	}
-	// Storage with wrong credentials may hang instead of refusing. An apply, which may bring new credentials, then
-	// waits for the hanging attempt.
+	// Storage may hang instead of refusing wrong credentials. An apply may bring new credentials, so it waits for the
+	// hanging attempt instead of failing.
 	if err := b.pools.hangs(pool.Name); err != nil && (verb != "apply" || pool.Spec.Kind.Is().Secret == nil) {
 		return err
 	}
@@ -106,7 +106,7 @@ func (b *Backend) onPool(ctx context.Context, verb string, pool fleet.Pool, f fu
 	return inAct(act, b.order(ctx, f))
 }
 
-// checkUnused refuses while a domain that the filter selects, running or not, has a file of the pool.
+// checkUnused refuses if a running or stopped domain that selects accepts has a file of the pool.
 func (b *Backend) checkUnused(ctx context.Context, c *conn, pool fleet.Pool, selects func(sighted) bool) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
@@ -131,7 +131,7 @@ func lookupPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePoo
 	return call(ctx, c, func(l *golibvirt.Libvirt) (golibvirt.StoragePool, error) { return l.StoragePoolLookupByName(name) })
 }
 
-// findPool looks a pool up by name and reads its inactive definition.
+// findPool looks up a pool by name and reads its inactive definition.
 func findPool(ctx context.Context, c *conn, name string) (golibvirt.StoragePool, libvirtxml.StoragePool, error) {
 	var x libvirtxml.StoragePool
 	ref, err := lookupPool(ctx, c, name)
@@ -157,7 +157,7 @@ func definePool(ctx context.Context, c *conn, pool fleet.Pool) (golibvirt.Storag
 	return ref, placeTaken(ctx, c, err)
 }
 
-// refreshPool makes libvirt re-read the pool's directory. VM jobs succeed without it: libvirt refuses while another
+// refreshPool makes libvirt re-read the pool's directory. It only logs an error: libvirt refuses a refresh while a
 // volume is being created, and a later pool check refreshes again.
 func (b *Backend) refreshPool(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
 	ctx, cancel := context.WithTimeout(ctx, storageLimit)

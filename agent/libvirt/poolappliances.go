@@ -8,13 +8,13 @@ import (
 // maxAppliances limits the appliances read in a pool, as each may have a descriptor of several MiB.
 const maxAppliances = 64
 
-// cachedAppliance caches an appliance with the identity of the file that it was read from.
+// cachedAppliance is an appliance with the identity of the file from which it was read.
 type cachedAppliance struct {
 	file volumeID
 	is   fleet.Appliance
 }
 
-// addAppliances adds the machine description to appliance volumes. It reads each file once, until the file changes.
+// addAppliances adds the machine description to appliance volumes. It reads a file again only if the file has changed.
 func addAppliances(volumes []fleet.Volume, known map[string]cachedAppliance) map[string]cachedAppliance {
 	now := map[string]cachedAppliance{}
 	for i := range volumes {

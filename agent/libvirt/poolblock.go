@@ -15,22 +15,22 @@ import (
 	"quantix/internal/fleet"
 )
 
-// blocks maps the volumes of a block pool to addresses. An address is what pathOf reads from a disk's definition; it
-// identifies a volume in every definition.
+// blocks maps the volumes of a block pool to addresses. An address is the result of pathOf for a disk and identifies a
+// volume in every definition.
 type blocks struct {
 	format string // the format in volume lists
-	// base is the address prefix of the pool's volumes, also for a pool defined by somebody else. If it is empty, the
-	// pool's name is the prefix.
+	// base returns the address prefix of the pool's volumes, also for a pool that somebody else defined. An empty
+	// prefix means that the pool's name is the prefix.
 	base   func(libvirtxml.StoragePool) string
 	below  func(volume string) string // the address after base; empty if no volume can have this name
 	volume func(below string) string  // the inverse of below
 	source func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource
 }
 
-// blocksOf returns nil for a file pool.
+// blocksOf returns the mapping of the pool's kind. It returns nil for a file pool.
 func blocksOf(s fleet.PoolSpec) *blocks { return poolSources[s.Kind].blocks }
 
-// address returns the volume's address; empty if no volume of the pool can have this name.
+// address returns the volume's address. It is empty if no volume of the pool can have this name.
 func (b *blocks) address(p fleet.Pool, volume string) string {
 	below := b.below(volume)
 	if base := b.base(poolXML(p)); base != "" && below != "" {
@@ -42,7 +42,7 @@ func (b *blocks) address(p fleet.Pool, volume string) string {
 	return ""
 }
 
-// at returns the pool's volume at the address; empty if the pool has none there.
+// at returns the name of the pool's volume at the address. It is empty if the address is not in the pool.
 func (b *blocks) at(p fleet.Pool, address string) string {
 	if name, ok := strings.CutPrefix(address, volumePath(p.Name, "")); ok {
 		return name
@@ -84,8 +84,8 @@ var (
 		},
 	}
 
-	// The kernel's names of LUNs contain addresses that only one host can resolve, so disks refer to the pool's volume
-	// instead.
+	// The kernel's names of LUNs contain addresses that only one host can resolve, so disks refer to the volume of the
+	// libvirt pool instead.
 	iscsiKernel = &blocks{
 		format: fleet.FormatLUN, below: lunBelow, volume: named, base: func(libvirtxml.StoragePool) string { return "" },
 		source: func(p fleet.Pool, volume string) *libvirtxml.DomainDiskSource {
@@ -122,7 +122,7 @@ var (
 	}
 )
 
-// blocksOfType returns the mapping for libvirt's pool type; nil for a file pool or an unknown type.
+// blocksOfType returns the mapping for libvirt's pool type. It returns nil for a file pool or an unknown type.
 func blocksOfType(libvirtType string) *blocks {
 	for _, s := range poolSources {
 		if s.libvirt == libvirtType {
@@ -132,7 +132,7 @@ func blocksOfType(libvirtType string) *blocks {
 	return nil
 }
 
-// serversOf returns the addresses of the pool's storage servers, each with its port if known.
+// serversOf returns the addresses of the pool's storage servers, each with its port if the spec has one.
 func serversOf(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
 	all := s.Servers()
 	if s.Portal != "" {
@@ -148,7 +148,7 @@ func serversOf(s fleet.PoolSpec) (out []libvirtxml.StoragePoolSourceHost) {
 	return out
 }
 
-// diskHosts returns the pool's storage servers for a disk's source.
+// diskHosts returns the pool's storage servers for the source of a disk.
 func diskHosts(s fleet.PoolSpec) (out []libvirtxml.DomainDiskSourceHost) {
 	for _, h := range serversOf(s) {
 		out = append(out, libvirtxml.DomainDiskSourceHost{Name: h.Name, Port: h.Port})
@@ -156,7 +156,8 @@ func diskHosts(s fleet.PoolSpec) (out []libvirtxml.DomainDiskSourceHost) {
 	return out
 }
 
-// diskAuth refers to the pool's secret, which has the pool's own UUID. So definitions find it without containing it.
+// diskAuth returns a reference to the pool's secret. The secret has the UUID of the pool, so definitions can refer to
+// the secret without containing it.
 func diskAuth(p fleet.Pool, kind string) *libvirtxml.DomainDiskAuth {
 	if p.Spec.User == "" {
 		return nil
@@ -164,7 +165,7 @@ func diskAuth(p fleet.Pool, kind string) *libvirtxml.DomainDiskAuth {
 	return &libvirtxml.DomainDiskAuth{Username: p.Spec.User, Secret: &libvirtxml.DomainDiskSecret{Type: kind, UUID: string(p.ID)}}
 }
 
-// poolAuth refers to the pool's secret in the pool's own definition.
+// poolAuth returns a reference to the pool's secret for the pool's own definition.
 func poolAuth(p fleet.Pool, kind string) *libvirtxml.StoragePoolSourceAuth {
 	if p.Spec.User == "" {
 		return nil
@@ -182,7 +183,8 @@ func iscsiSource(p fleet.Pool) *libvirtxml.StoragePoolSource {
 	return x
 }
 
-// placeOfBlocks returns the identity of a block pool's storage. It ignores what libvirt adds after a refresh.
+// placeOfBlocks returns the identity of a block pool's storage. It ignores the fields that libvirt adds after a
+// refresh.
 func placeOfBlocks(x libvirtxml.StoragePool) poolPlace {
 	at := poolPlace{kind: x.Type}
 	if x.Source == nil {
@@ -208,7 +210,7 @@ func placeOfBlocks(x libvirtxml.StoragePool) poolPlace {
 	return at
 }
 
-// poolSecret describes the libvirt secret of a pool kind: its usage and its bytes.
+// poolSecret describes the libvirt secret of a pool kind: the usage element and the bytes of the value.
 type poolSecret struct {
 	usage func(id string) *libvirtxml.SecretUsage
 	value func(secret string) ([]byte, error)
@@ -237,8 +239,8 @@ func secretXML(p fleet.Pool) libvirtxml.Secret {
 	}
 }
 
-// SetPoolSecret implements hypervisor.Storage. libvirt never returns a private secret. The secret survives restarts,
-// because guests with autostart need it.
+// SetPoolSecret implements hypervisor.Storage. libvirt never returns the value of a private secret. The secret survives
+// restarts of the host, because guests with autostart need it.
 func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) error {
 	kind := poolSources[p.Spec.Kind].secret
 	if kind == nil {
@@ -246,7 +248,7 @@ func (b *Backend) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string
 	}
 	value, err := kind.value(secret)
 	if err != nil {
-		return fleet.Errorf(fleet.Invalid, "The pool's secret has not the form that storage of kind %q wants.", string(p.Spec.Kind))
+		return fleet.Errorf(fleet.Invalid, "The pool's secret does not have the form that storage of kind %q requires.", string(p.Spec.Kind))
 	}
 	text, err := new(secretXML(p)).Marshal()
 	if err != nil {
@@ -285,8 +287,8 @@ func (b *Backend) removePoolSecret(ctx context.Context, c *conn, p fleet.Pool) e
 	return err
 }
 
-// lookupVolume looks the volume up in libvirt, and once more after a refresh. It returns nil if there is no such
-// volume.
+// lookupVolume looks up the volume in libvirt, and again after a refresh of the pool. It returns nil if the volume does
+// not exist.
 func (b *Backend) lookupVolume(ctx context.Context, c *conn, p place) (*golibvirt.StorageVol, fleet.Volume, error) {
 	pool, err := lookupPool(ctx, c, p.pool.Name)
 	if err != nil {
@@ -322,8 +324,8 @@ func (b *Backend) readVolumeInfo(ctx context.Context, c *conn, pool golibvirt.St
 	return &v, volumeIn(p.pool, x), err
 }
 
-// volumeIn returns the volume as the pool reports it. The name is empty if the volume is unusable, such as an iSCSI
-// controller.
+// volumeIn returns the volume as libvirt's pool reports it. The name is empty if the volume is unusable, such as an
+// iSCSI controller.
 func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 	v, kind := volumeOf(x), blocksOf(p.Spec)
 	if kind == nil {
@@ -336,7 +338,7 @@ func volumeIn(p fleet.Pool, x libvirtxml.StorageVolume) fleet.Volume {
 	return v
 }
 
-// volumeThere returns the volume, or an error if it is missing.
+// volumeThere returns the volume, or an error if the volume is missing.
 func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.StorageVol, fleet.Volume, error) {
 	ref, v, err := b.lookupVolume(ctx, c, p)
 	if err == nil && ref == nil {
@@ -348,8 +350,8 @@ func (b *Backend) volumeThere(ctx context.Context, c *conn, p place) (golibvirt.
 	return *ref, v, nil
 }
 
-// sizesOf returns the sizes of disks: files are read directly, other volumes come from their pool's latest listing. The
-// size of an unlisted volume is unknown, as it may be newer than the listing.
+// sizesOf returns the sizes of disks. It reads files directly, and takes other volumes from the latest listing of their
+// pool. The size of an unlisted volume is unknown, because the volume may be newer than the listing.
 func (b *Backend) sizesOf(ctx context.Context, paths diskPaths) map[string]size {
 	out := b.disks.read(ctx, paths)
 	for address := range paths {
