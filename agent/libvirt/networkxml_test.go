@@ -77,9 +77,9 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 		"another domain":       {`lab.example.org`, `evil.example.org`, []string{"the domain"}},
 		"an added DNS host":    {`<ip address="10.5.0.1"`, `<dns><host ip="10.5.0.9"><hostname>bank</hostname></host></dns><ip address="10.5.0.1"`, []string{"DNS"}},
 		"another range":        {`10.5.0.150`, `10.5.0.160`, []string{"addresses and DHCP"}},
-		"a port group":         {`</network>`, `<portgroup name="x"></portgroup></network>`, []string{"what is not set here"}},
-		"options of dnsmasq":   {`</network>`, `<dnsmasq:options xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0"><dnsmasq:option value="dhcp-script=/bin/sh"/></dnsmasq:options></network>`, []string{"what is not set here"}},
-		"two parts at once":    {`size="1450"></mtu>`, `size="9000"></mtu><vlan><tag id="7"></tag></vlan>`, []string{"the MTU", "what is not set here"}},
+		"a port group":         {`</network>`, `<portgroup name="x"></portgroup></network>`, []string{"settings that Quantix does not manage"}},
+		"options of dnsmasq":   {`</network>`, `<dnsmasq:options xmlns:dnsmasq="http://libvirt.org/schemas/network/dnsmasq/1.0"><dnsmasq:option value="dhcp-script=/bin/sh"/></dnsmasq:options></network>`, []string{"settings that Quantix does not manage"}},
+		"two parts at once":    {`size="1450"></mtu>`, `size="9000"></mtu><vlan><tag id="7"></tag></vlan>`, []string{"the MTU", "settings that Quantix does not manage"}},
 		"the stamp's contents": {`<quantix:generation>3<`, `<quantix:generation>2<`, nil},
 	} {
 		changed := text

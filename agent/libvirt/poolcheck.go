@@ -18,7 +18,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// poolCheck is one check of a pool. It also restarts a failed pool.
+// poolCheck is one check of a pool. The check also restarts a failed pool.
 type poolCheck struct {
 	*Backend
 	w         *poolWatch
@@ -28,8 +28,8 @@ type poolCheck struct {
 	started   bool // this check has already tried to start the pool
 }
 
-// checkPool checks a pool and may hang as long as its storage does. It has no deadline, because a second call would
-// hang behind the first.
+// checkPool checks a pool and blocks as long as the pool's storage hangs. It has no deadline, because a second call
+// would hang behind the first.
 func (b *Backend) checkPool(p fleet.Pool, w *poolWatch) (fleet.PoolStatus, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
@@ -101,7 +101,8 @@ func (g *poolCheck) check(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	return g.w.readActive(l, ref, g.pool, st, func(err error) { g.poolFailed(g.pool, err) })
 }
 
-// handleWrongPlace handles an active pool whose directory is not its own. It mounts the pool again if the mount was lost.
+// handleWrongPlace handles an active pool on another directory than the recorded one. It mounts the pool again if the
+// mount was lost.
 func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.RecordedPool, problem error) (fleet.PoolStatus, error) {
 	now, err := pooldir.SeePlace(record.Path)
 	if err == nil && g.pool.Spec.Kind.Is().Mounted && record.Unmounted(now) && !g.started && g.w.healDue() {
@@ -112,7 +113,8 @@ func (g *poolCheck) handleWrongPlace(l *golibvirt.Libvirt, record pooldir.Record
 	return g.failed(problem.Error()), nil
 }
 
-// handleInactive handles an inactive pool: stopped by others, or failed. A failed pool is started again once a retry is due.
+// handleInactive handles an inactive pool that somebody stopped or that failed. It starts a failed pool again once a
+// retry is due.
 func (g *poolCheck) handleInactive(l *golibvirt.Libvirt, st fleet.PoolStatus, autostart bool) (fleet.PoolStatus, error) {
 	record, known := g.pools.book.Of(g.pool)
 	if !g.exclusive || !known {
@@ -151,7 +153,7 @@ func (g *poolCheck) heal(l *golibvirt.Libvirt) (fleet.PoolStatus, error) {
 	return g.check(l)
 }
 
-// inactive reports the pool as failed or stalled if the last start said so.
+// inactive returns st as failed or stalled if the pool's last start failed or hung, otherwise unchanged.
 func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -164,7 +166,7 @@ func (w *poolWatch) inactive(st fleet.PoolStatus) fleet.PoolStatus {
 	return st
 }
 
-// probe writes and reads a small file in the pool's directory, as rarely as the pool is refreshed.
+// probe writes and reads a small file in the pool's directory, at most once per refreshAge.
 func (w *poolWatch) probe(dir string, now pooldir.Sighting) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
@@ -182,8 +184,8 @@ func (w *poolWatch) probe(dir string, now pooldir.Sighting) {
 	}
 }
 
-// readActive reads an active pool. A refresh opens each volume, so it runs less often than the check. failed receives
-// the error if libvirt deactivates the pool.
+// readActive reads an active pool. It refreshes less often than it is called, because a refresh opens each volume. It
+// passes the error to failed if libvirt deactivates the pool.
 func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool, st fleet.PoolStatus, failed func(error)) (fleet.PoolStatus, error) {
 	w.mu.Lock()
 	due := time.Since(w.refreshed) > refreshAge
@@ -191,8 +193,8 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	w.mu.Unlock()
 	if due {
 		begun := time.Now()
-		// libvirt deactivates a pool that fails to refresh. While a volume is being created, it refuses the refresh
-		// without harm.
+		// libvirt deactivates a pool that fails to refresh. While a volume is being created, libvirt refuses the
+		// refresh and the pool stays active.
 		err := l.StoragePoolRefresh(ref, 0)
 		if err != nil && !isBusy(err) {
 			failed(inWords(err))
@@ -204,7 +206,7 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 		case err == nil:
 			volumes, total, unlisted = list, n, ""
 		case ofOne(err):
-			unlisted = "Its volumes cannot be listed, so they are shown as they were before: " + inWords(err).Error()
+			unlisted = "The pool's volumes cannot be listed, so the list is an earlier one: " + inWords(err).Error()
 		default:
 			return st, err
 		}
@@ -233,17 +235,17 @@ func (w *poolWatch) readActive(l *golibvirt.Libvirt, ref golibvirt.StoragePool, 
 	st.MountOptions, st.FileSystem, st.WriteMicros, st.ReadMicros = tried.MountOptions, tried.FileSystem, tried.WriteMicros, tried.ReadMicros
 	st.CapacityBytes, st.UsedBytes, st.AvailableBytes = int64(capacity), int64(used), int64(available)
 	if !p.Spec.Kind.Is().Makes {
-		// LUNs always fill the whole pool, and only their guests know how full they are
+		// LUNs always fill the whole pool, and the host cannot see how much of a LUN its guest uses.
 		st.UsedBytes, st.AvailableBytes = 0, 0
 	}
 	if total > maxListedVolumes {
-		st.Note = fmt.Sprintf("Only the first %d of its %d volumes are listed.", maxListedVolumes, total)
+		st.Note = fmt.Sprintf("Only the first %d of the pool's %d volumes are listed.", maxListedVolumes, total)
 	}
 	return st, nil
 }
 
-// addNewFiles adds the files that are newer than libvirt's listing: libvirt cannot refresh while it creates a volume,
-// however long that takes. Overlays and unsound images wait for libvirt's next refresh.
+// addNewFiles adds the files that are newer than libvirt's listing, because libvirt cannot refresh while it creates a
+// volume. Overlays and invalid images appear after libvirt's next refresh.
 func addNewFiles(p fleet.Pool, known []fleet.Volume) []fleet.Volume {
 	if !p.Spec.Kind.Is().Files {
 		return known
@@ -284,12 +286,12 @@ func isBusy(err error) bool {
 	return answered(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
 
-// maxListedVolumes limits the listed volumes of a pool: a directory of many small files must not make the host's report
-// too large for the portal.
+// maxListedVolumes limits the listed volumes of a pool, so that a directory of many small files does not make the
+// host's report too large for the portal.
 const maxListedVolumes = 2000
 
-// listVolumes lists the pool's first volumes by name and returns the total number of volumes. It leaves out the marker
-// and unfinished volumes. An unreadable volume is listed with its fault.
+// listVolumes lists the pool's first volumes by name and returns the total number of volumes. It omits the marker and
+// unfinished volumes, and lists an unreadable volume with its fault.
 func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) (out []fleet.Volume, total int, err error) {
 	refs, _, err := l.StoragePoolListAllVolumes(ref, 1, 0)
 	if err != nil {
@@ -309,7 +311,7 @@ func listVolumes(l *golibvirt.Libvirt, ref golibvirt.StoragePool, p fleet.Pool) 
 		case is(err, golibvirt.ErrNoStorageVol):
 			continue
 		case ofOne(err):
-			one = fleet.Volume{Name: hypervisor.Legible(v.Name), Path: hypervisor.Legible(v.Key), Fault: "The host cannot read what it is: " + inWords(err).Error()}
+			one = fleet.Volume{Name: hypervisor.Legible(v.Name), Path: hypervisor.Legible(v.Key), Fault: "The host cannot read the volume: " + inWords(err).Error()}
 		case err != nil:
 			return nil, 0, err
 		}
@@ -340,7 +342,7 @@ func describeVolume(l *golibvirt.Libvirt, v golibvirt.StorageVol, p fleet.Pool) 
 	return out, nil
 }
 
-// rawFile returns the volume if its name is that of a raw disk. libvirt would probe the format from bytes that the
+// rawFile returns the volume if the name is the name of a raw disk. libvirt would probe the format from bytes that the
 // guest wrote.
 func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	if !p.Spec.Kind.Is().Files || !fleet.IsRawName(name) || hypervisor.Legible(name) != name {
@@ -354,10 +356,10 @@ func rawFile(p fleet.Pool, name string) (v fleet.Volume, is bool) {
 	return rawVolume(fleet.Volume{Name: name, Path: at, AllocBytes: allocated(info, info.Size()), Unfinished: strings.HasSuffix(name, partialSuffix)}, info.Size()), true
 }
 
-// abandonedAfter is the time without a write after which an unfinished file counts as abandoned.
+// abandonedAfter is the time since the last write after which an unfinished file counts as abandoned.
 const abandonedAfter = 10 * time.Minute
 
-// abandoned reports whether an unfinished file is abandoned. It is never a complete volume.
+// abandoned reports whether nobody has written to the unfinished file for abandonedAfter.
 func abandoned(path string) bool {
 	info, err := os.Lstat(path)
 	return err == nil && time.Since(info.ModTime()) > abandonedAfter

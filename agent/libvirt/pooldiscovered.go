@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createdByQuantix reports whether Quantix created libvirt's pool: such pools have the Quantix pool's UUID. Any other
-// pool existed before.
+// createdByQuantix reports whether Quantix created libvirt's pool. Such a pool has the UUID of the Quantix pool; any
+// other pool is preexisting.
 func createdByQuantix(x libvirtxml.StoragePool, p fleet.Pool) bool { return x.UUID == string(p.ID) }
 
 // poolBefore returns the state of a preexisting pool before Quantix first uses it.
@@ -42,8 +42,8 @@ func poolState(ctx context.Context, c *conn, ref golibvirt.StoragePool) (pooldir
 	})
 }
 
-// releasePreexisting releases a preexisting pool. The pool stays defined and gets back its former active and autostart
-// states. It stays active while the host's own domains use it.
+// releasePreexisting releases a preexisting pool. The pool stays defined, and its active and autostart states become
+// what they were before Quantix used the pool. It stays active while unmanaged domains of the host use it.
 func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool) error {
 	if err := b.checkUnused(ctx, c, p, func(s sighted) bool { return s.ours }); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (b *Backend) releasePreexisting(ctx context.Context, c *conn, p fleet.Pool,
 
 var sourceConflict = regexp.MustCompile(`conflict with pool: '(.+)'`)
 
-// placeTaken translates libvirt's error that another pool has the same source into a sentence for people.
+// placeTaken translates libvirt's error about another pool with the same source into an error for people.
 func placeTaken(ctx context.Context, c *conn, err error) error {
 	if err == nil {
 		return nil
@@ -96,7 +96,7 @@ func placeTaken(ctx context.Context, c *conn, err error) error {
 	return hypervisor.PoolPlaceTaken(m[1], where)
 }
 
-// discoveredPools returns all of libvirt's pools, sorted by name. An unreadable pool is listed with its error.
+// discoveredPools returns all pools of libvirt, sorted by name. It lists an unreadable pool with the error.
 func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
 	c, err := dial(b.life, b.socket)
 	if err != nil {
@@ -126,7 +126,7 @@ func (b *Backend) discoveredPools() ([]fleet.DiscoveredPool, error) {
 	return out, err
 }
 
-// discoveredPool reads one of libvirt's pools.
+// discoveredPool reads one pool of libvirt.
 func discoveredPool(l *golibvirt.Libvirt, ref golibvirt.StoragePool) (fleet.DiscoveredPool, error) {
 	out := fleet.DiscoveredPool{Name: ref.Name}
 	text, err := l.StoragePoolGetXMLDesc(ref, golibvirt.StorageXMLInactive)

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missingPools returns the pool types without a libvirt driver. An old libvirt without this call counts as having all
+// missingPools returns the pool types without a libvirt driver. It returns none if libvirt is too old to report its
 // drivers.
 func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
 	text, err := l.ConnectGetStoragePoolCapabilities(0)
@@ -27,7 +27,7 @@ func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
 		} `xml:"pool"`
 	}
 	if err := xml.Unmarshal([]byte(text), &caps); err != nil {
-		return nil, fmt.Errorf("read what pools libvirt can have: %w", err)
+		return nil, fmt.Errorf("read the pool types of libvirt: %w", err)
 	}
 	for _, p := range caps.Pools {
 		if p.Supported == "no" {
@@ -37,8 +37,8 @@ func missingPools(l *golibvirt.Libvirt) (types []string, err error) {
 	return types, nil
 }
 
-// poolGaps returns the pool kinds that the host cannot have, because libvirt lacks the driver or the host lacks the
-// mount program.
+// poolGaps returns the pool kinds that the host does not support, because libvirt lacks the driver or the host lacks
+// the mount program.
 func poolGaps(missing []string, lookPath func(program string) (string, error)) (gaps []fleet.PoolGap) {
 	lacks := map[string]bool{}
 	for _, t := range missing {

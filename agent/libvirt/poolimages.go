@@ -7,15 +7,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cachedImage caches the soundness of an image with the identity of the file that it was read from.
+// cachedImage is the result of an image check with the identity of the checked file.
 type cachedImage struct {
 	file    volumeID
 	unsound string
 }
 
-// markUnsound marks the pool's volumes that are not sound images. It reads each file once, until the file changes. It
-// skips VM disks, because guests may be writing to them and nothing is created from them. It skips raw files, because
-// they have no header.
+// markUnsound sets the fault of the pool's invalid images. It reads a file again only if the file has changed. It skips
+// VM disks, because guests may be writing to them and no VM is created from them. It skips raw files, because raw files
+// have no header.
 func markUnsound(volumes []fleet.Volume, known map[string]cachedImage) map[string]cachedImage {
 	now := map[string]cachedImage{}
 	for i := range volumes {

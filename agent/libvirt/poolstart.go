@@ -10,9 +10,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// startPool starts the pool after it checked that its directory is allowed and still the pool's own. The caller holds
-// the pool's lock. The directory is created only for a pool that was never active: a missing directory may mean that
-// the data is elsewhere.
+// startPool starts the pool after it has checked that the pool's directory is allowed and is still the recorded one.
+// The caller holds the pool's lock. startPool creates the directory only for a pool that was never active, because a
+// missing directory may mean that the data is elsewhere.
 func (b *Backend) startPool(ctx context.Context, c *conn, p fleet.Pool) error {
 	if err := b.poolAllowed(ctx, p); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (b *Backend) definedPool(ctx context.Context, c *conn, p fleet.Pool) (golib
 	return ref, nil
 }
 
-// poolActive reports whether the pool is active in libvirt. It stops a pool that lost its mount, because libvirt mounts
+// poolActive reports whether the pool is active in libvirt. It stops a pool with a lost mount, because libvirt mounts
 // only when it starts a pool.
 func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.StoragePool, record pooldir.RecordedPool) (bool, error) {
 	active, err := call(ctx, c, func(l *golibvirt.Libvirt) (int32, error) { return l.StoragePoolIsActive(ref) })
@@ -77,8 +77,8 @@ func (b *Backend) poolActive(ctx context.Context, c *conn, ref golibvirt.Storage
 	return false, c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) })
 }
 
-// createPool starts the pool. Autostart is set before the start, so that the host's next boot retries a pool whose
-// server is unreachable now. The path is checked again, because the built directory may have been replaced.
+// createPool starts the pool. It sets autostart before the start, so that the host's next boot retries a pool with an
+// unreachable server. It checks the path again, because somebody may have replaced the built directory.
 func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref golibvirt.StoragePool, build bool) error {
 	err := c.do(ctx, func(l *golibvirt.Libvirt) error {
 		err := l.StoragePoolSetAutostart(ref, 1)
@@ -96,18 +96,18 @@ func (b *Backend) createPool(ctx context.Context, c *conn, p fleet.Pool, ref gol
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolCreate(ref, 0) })
 }
 
-// undoStart stops a pool that was started on the wrong directory.
+// undoStart stops a pool that started on the wrong directory. It only logs an error.
 func (b *Backend) undoStart(ctx context.Context, c *conn, ref golibvirt.StoragePool) {
 	if err := c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StoragePoolDestroy(ref) }); err != nil {
 		b.log.Warn("a storage pool on the wrong directory cannot be stopped", "pool", ref.Name, "error", err)
 	}
 }
 
-// poolAllowed refuses pools that the host's settings forbid, and kinds that only a newer agent knows.
+// poolAllowed refuses pools that the agent's settings forbid, and pool kinds that the agent does not know.
 func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 	kind, known := poolSources[p.Spec.Kind]
 	if !known {
-		return fleet.Errorf(fleet.Conflict, "This agent does not know pools of kind %q: upgrade it.", string(p.Spec.Kind))
+		return fleet.Errorf(fleet.Conflict, "This agent does not know pools of kind %q. Upgrade the agent.", string(p.Spec.Kind))
 	}
 	_, err := within(ctx, func() (struct{}, error) {
 		switch {
@@ -124,10 +124,10 @@ func (b *Backend) poolAllowed(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// checkPlace inspects the pool's directory and refuses one that is not the pool's.
+// checkPlace inspects the pool's directory and refuses a directory other than the recorded one.
 func (b *Backend) checkPlace(ctx context.Context, record pooldir.RecordedPool) (pooldir.Sighting, error) {
 	if record.Path == "" {
-		return pooldir.Sighting{}, nil // a block pool: libvirt identifies it by its source
+		return pooldir.Sighting{}, nil // libvirt identifies a block pool by its source
 	}
 	now, err := within(ctx, func() (pooldir.Sighting, error) { return pooldir.SeePlace(record.Path) })
 	if err != nil {
@@ -136,7 +136,7 @@ func (b *Backend) checkPlace(ctx context.Context, record pooldir.RecordedPool) (
 	return now, record.Judge(now)
 }
 
-// placePath returns the directory that holds the pool's marker; empty for a block pool.
+// placePath returns the directory that holds the pool's marker. It is empty for a block pool.
 func placePath(s fleet.PoolSpec) string {
 	if !s.Kind.Is().Files {
 		return ""
@@ -147,8 +147,8 @@ func placePath(s fleet.PoolSpec) string {
 // writtenElsewhere reports whether other hosts may write to the pool's files.
 func writtenElsewhere(s fleet.PoolSpec) bool { return s.Shared || s.Kind.Is().Mounted }
 
-// recordPlace checks the directory of an active pool, records it, and marks it at first use. A directory that lost its
-// marker never gets another.
+// recordPlace checks the directory of an active pool, records it, and creates the marker at first use. A directory that
+// lost its marker gets no new one.
 func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record pooldir.RecordedPool) (pooldir.Sighting, error) {
 	record.ID, record.Path, record.Shared = p.ID, placePath(p.Spec), writtenElsewhere(p.Spec)
 	if record.Path == "" {
@@ -159,7 +159,7 @@ func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record pooldir.
 	}
 	now, err := b.checkPlace(ctx, record)
 	if err == nil && record.Place == nil && !now.There {
-		return now, fleet.Errorf(fleet.Conflict, "The directory %s is gone.", record.Path)
+		return now, fleet.Errorf(fleet.Conflict, "The directory %s does not exist any more.", record.Path)
 	}
 	if err != nil {
 		return now, err
@@ -167,10 +167,10 @@ func (b *Backend) recordPlace(ctx context.Context, p fleet.Pool, record pooldir.
 	if now.Marker == "" && (record.Place == nil || !record.Place.Marked) {
 		_, failed := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.MarkPlace(record.Path, p.ID) })
 		if failed != nil && record.Place == nil {
-			b.log.Warn("a storage pool's directory cannot be marked; its mount and inode must do", "pool", p.Name, "error", failed)
+			b.log.Warn("the marker of a storage pool cannot be written; the mount and inode identify the directory", "pool", p.Name, "error", failed)
 		}
 		if now, err = b.checkPlace(ctx, record); err != nil {
-			return now, err // another pool marked it at the same time
+			return now, err // another pool wrote its marker to the directory at the same time
 		}
 	}
 	record.Place = &pooldir.Place{Marked: now.Marker == p.ID, Mount: now.Mount, Inode: now.Inode}
@@ -187,8 +187,8 @@ func (b *Backend) forgetPool(ctx context.Context, p fleet.Pool) error {
 	return b.pools.book.Forget(p.Name)
 }
 
-// removeMarker removes the marker before the pool's directory is unmounted. A shared pool keeps its marker until the pool is
-// deleted, because other hosts identify the pool by it.
+// removeMarker removes the marker before libvirt unmounts the pool's directory. A shared pool keeps the marker until
+// the pool is deleted, because other hosts identify the pool by the marker.
 func (b *Backend) removeMarker(ctx context.Context, p fleet.Pool) error {
 	if p.Spec.Shared && p.DeletedAt == nil || !p.Spec.Kind.Is().Files {
 		return nil
@@ -204,6 +204,6 @@ func (b *Backend) restoreMarker(ctx context.Context, p fleet.Pool) {
 		return
 	}
 	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, pooldir.MarkPlace(record.Path, p.ID) }); err != nil {
-		b.log.Warn("a storage pool's directory cannot be marked again", "pool", p.Name, "error", err)
+		b.log.Warn("the marker of a storage pool cannot be restored", "pool", p.Name, "error", err)
 	}
 }

@@ -20,18 +20,18 @@ const (
 	poolAge         = 5 * time.Second
 	poolPatience    = 2 * time.Second
 	refreshAge      = 30 * time.Second
-	stalledAfter    = 10 * time.Second // without an answer of the pool's storage
-	storageLimit    = time.Minute      // for a refresh within a job
-	minRestartDelay = 5 * time.Second  // from a failure to the next start; doubles each time
+	stalledAfter    = 10 * time.Second // since the pool's storage last answered
+	storageLimit    = time.Minute      // limit of a refresh within a job
+	minRestartDelay = 5 * time.Second  // time from a failure to the next start; doubles each time
 	maxRestartDelay = 15 * time.Second
 )
 
-// poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage. So
-// hanging storage also blocks every call for that pool, and the list of all pools.
+// poolWatches checks each assigned pool on its own connection. libvirt locks a pool while it reads the storage, so
+// hanging storage blocks every call for that pool and the list of all pools.
 type poolWatches struct {
 	roots  pooldir.Roots
 	book   *state.PoolBook
-	orders locks[string] // by pool name; held by jobs and by pool checks
+	orders locks[string] // by pool name; locked by jobs and by pool checks
 
 	mu     sync.Mutex
 	all    map[string]*poolWatch
@@ -41,17 +41,17 @@ type poolWatches struct {
 // poolWatch holds the cached status and volumes of one pool.
 type poolWatch struct {
 	watch[fleet.PoolStatus]
-	place watch[error] // checks that the directory is the pool's; see poolWatches.answers
+	place watch[error] // checks that the directory is the recorded one; see poolWatches.answers
 
 	mu        sync.Mutex
 	failure   string // the error of the last failed job or refresh; empty after a success
-	hung      bool   // that job ended at its deadline, without an answer
+	hung      bool   // the last failed job or refresh reached its deadline without an answer
 	refreshed time.Time
 	volumes   []fleet.Volume
 	machines  map[string]cachedAppliance
 	images    map[string]cachedImage
-	total     int    // of all volumes; volumes holds the first of them
-	unlisted  string // why volumes is an older listing; empty if it is current
+	total     int    // number of all volumes; volumes has only the first ones
+	unlisted  string // why volumes is an older listing; empty if the listing is current
 	reported  fleet.PoolStatus
 	lastProbe fleet.PoolStatus // the result of the last write test: options, file system, durations, error
 	healAt    time.Time        // no restart of the pool before this time
@@ -71,7 +71,7 @@ func (p *poolWatches) of(name string) *poolWatch {
 	return p.all[name]
 }
 
-// changed makes the next read of the pool, and of the list of pools, check again.
+// changed makes the next read of the pool, and of the list of pools, check again instead of returning a cached result.
 func (p *poolWatches) changed(name string) {
 	w := p.of(name)
 	w.mu.Lock()
@@ -82,7 +82,7 @@ func (p *poolWatches) changed(name string) {
 }
 
 // poolFailed records the outcome of a job, a refresh or a restart. The pool's status shows the error until the pool is
-// active.
+// active. A nil err records a success.
 func (b *Backend) poolFailed(p fleet.Pool, err error) {
 	w := b.pools.of(p.Name)
 	w.mu.Lock()
@@ -100,8 +100,8 @@ func (b *Backend) poolFailed(p fleet.Pool, err error) {
 	}
 }
 
-// keepPool records the pool in the pool book. A failed write is only logged: it matters only after a restart of the
-// agent.
+// keepPool writes the pool to the pool book. It only logs a failed write, because the record matters only after a
+// restart of the agent.
 func (b *Backend) keepPool(p fleet.Pool, record pooldir.RecordedPool) {
 	if err := b.pools.book.Put(p.Name, record); err != nil {
 		b.log.Error("the record of a storage pool cannot be written", "pool", p.Name, "error", err)
@@ -115,7 +115,7 @@ func (w *poolWatch) healDue() bool {
 	return !time.Now().Before(w.healAt)
 }
 
-// expire makes the next read of every pool check again.
+// expire makes the next read of every pool check again instead of returning a cached result.
 func (p *poolWatches) expire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,8 @@ func (p *poolWatches) expire() {
 	p.others.expire()
 }
 
-// hangs refuses a pool whose storage hangs: another call would only block one more thread of libvirtd.
+// hangs returns an error if the pool's storage hangs, because another call would only block one more thread of
+// libvirtd.
 func (p *poolWatches) hangs(name string) error {
 	if s := p.of(name).sight(); s.late > stalledAfter {
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
@@ -133,21 +134,21 @@ func (p *poolWatches) hangs(name string) error {
 	return nil
 }
 
-// answers refuses a pool whose storage hangs, or whose directory is not the one that it was created in.
+// answers returns an error if the pool's storage hangs, or if the pool's directory is not the recorded one.
 func (p *poolWatches) answers(name string) error {
 	if err := p.hangs(name); err != nil {
 		return err
 	}
 	record, known := p.book.Named(name)
 	if !known || record.Place == nil || record.Path == "" {
-		return nil // libvirt knows whether the pool is active
+		return nil // only libvirt knows whether the pool is active
 	}
 	s := p.of(name).place.read(context.Background(), 0, poolPatience, func() (error, error) {
 		now, err := pooldir.SeePlace(record.Path)
 		return record.Judge(now), err
 	})
 	switch {
-	case s.late > poolPatience/2: // a shorter delay comes from a later, concurrent check
+	case s.late > poolPatience/2: // a shorter delay belongs to a later, concurrent check
 		return fleet.Errorf(fleet.Unavailable, "The pool %s cannot be used now. %s", name, stalledText(s.began))
 	case s.err != nil:
 		return fmt.Errorf("look at the pool %s: %w", name, s.err)
@@ -159,7 +160,7 @@ func stalledText(since time.Time) string {
 	return fmt.Sprintf("Its storage has not answered since %s UTC.", since.UTC().Format(time.DateTime))
 }
 
-// poolReports holds the pools for the host's report.
+// poolReports has the pools for the host's report.
 type poolReports struct {
 	assigned []wire.PoolReport
 	others   []fleet.DiscoveredPool
@@ -185,15 +186,15 @@ func (b *Backend) reportPools(ctx context.Context, pools []fleet.Pool) poolRepor
 	return reports
 }
 
-// poolStatus returns the pool's recent status. A pool without an answer for stalledAfter is stalled and keeps its last
-// numbers.
+// poolStatus returns the pool's recent status. A pool that has not answered for stalledAfter is stalled and keeps its
+// last numbers.
 func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus {
 	w := b.pools.of(p.Name)
 	s := w.read(ctx, poolAge, poolPatience, func() (fleet.PoolStatus, error) { return b.checkPool(p, w) })
 	st := w.smooth(s.value)
 	switch {
 	case s.late > stalledAfter && s.known && st.State == fleet.PoolFailed && st.Error != "":
-		// A restart of the pool hangs; the error of the earlier failure explains more.
+		// While a restart of the pool hangs, the error of the earlier failure says more than a stalled state.
 	case !s.known && w.hasFailure():
 		return w.inactive(fleet.PoolStatus{MountPath: p.Spec.Path})
 	case s.late > stalledAfter:
@@ -203,19 +204,19 @@ func (b *Backend) poolStatus(ctx context.Context, p fleet.Pool) fleet.PoolStatus
 	case !s.known:
 		st.State, st.Error = fleet.PoolStalled, "The host has not yet answered about this pool."
 	case s.err != nil:
-		st.Error = strings.TrimSpace(st.Error + " The host could not look at the pool again, so this is as it was before: " + s.err.Error())
+		st.Error = strings.TrimSpace(st.Error + " The host could not check the pool again, so this status is an earlier one: " + s.err.Error())
 	}
 	return st
 }
 
-// hasFailure reports whether the last job or refresh failed with an error of its own, not at its deadline.
+// hasFailure reports whether the last job or refresh failed before its deadline.
 func (w *poolWatch) hasFailure() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.failure != "" && !w.hung
 }
 
-// smooth smooths the numbers, which always change on storage in use; see steady.
+// smooth smooths the sizes, which always fluctuate on storage in use; see steady.
 func (w *poolWatch) smooth(st fleet.PoolStatus) fleet.PoolStatus {
 	w.mu.Lock()
 	defer w.mu.Unlock()

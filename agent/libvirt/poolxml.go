@@ -50,14 +50,15 @@ var poolSources = map[fleet.PoolKind]poolSource{
 	},
 }
 
-// poolSource describes how a pool kind is defined in libvirt.
+// poolSource describes the libvirt definition of a pool kind.
 type poolSource struct {
 	libvirt string // libvirt's pool type
 	source  func(fleet.Pool) *libvirtxml.StoragePoolSource
-	// the target path that libvirt requires although it follows from the source; nil: none, or the pool's path
+	// target returns the target path that libvirt requires although it follows from the source; nil: none, or the
+	// pool's path
 	target func(fleet.PoolSpec) string
-	device func(fleet.PoolSpec) string // the device that the agent's settings must allow; nil: no host device
-	secret *poolSecret                 // nil: the kind has none
+	device func(fleet.PoolSpec) string // the device that the agent's settings must allow; nil: the kind uses no host device
+	secret *poolSecret                 // nil: the kind has no secret
 	blocks *blocks                     // nil: a file pool
 }
 
@@ -68,8 +69,8 @@ func netSource(server, dir, format string) *libvirtxml.StoragePoolSource {
 	}
 }
 
-// deviceFormat returns libvirt's name of the file system. For btrfs it is auto, because not every libvirt knows btrfs
-// and mount detects it.
+// deviceFormat returns libvirt's name of the file system. For btrfs it returns "auto", because not every libvirt knows
+// btrfs and mount detects the file system.
 func deviceFormat(s fleet.PoolSpec) string {
 	if s.Format == "btrfs" {
 		return "auto"
@@ -93,10 +94,10 @@ func poolXML(p fleet.Pool) libvirtxml.StoragePool {
 	return x
 }
 
-// poolPlace identifies a pool's storage: equal places are the same storage.
+// poolPlace identifies the storage of a pool. Pools with equal values use the same storage.
 type poolPlace struct {
 	kind, path, host, dir, device string
-	gluster                       bool // else NFS
+	gluster                       bool // otherwise NFS
 }
 
 func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
@@ -126,7 +127,7 @@ func poolPlaceOf(x libvirtxml.StoragePool) poolPlace {
 	return at
 }
 
-// describe describes the place for people.
+// describe returns the storage as a phrase for people.
 func (at poolPlace) describe() string {
 	var all []string
 	if at.path != "" {
@@ -145,7 +146,7 @@ func (at poolPlace) describe() string {
 	return strings.Join(all, " ")
 }
 
-// sameSource reports whether libvirt's pool has the spec's storage.
+// sameSource reports whether libvirt's pool has the storage of the spec.
 func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 	return poolPlaceOf(x) == poolPlaceOf(poolXML(fleet.Pool{Spec: s}))
 }
@@ -154,5 +155,5 @@ func sameSource(x libvirtxml.StoragePool, s fleet.PoolSpec) bool {
 func otherSource(name string, x libvirtxml.StoragePool) error {
 	at := poolPlaceOf(x)
 	what := strings.TrimSpace(at.kind + " " + at.describe())
-	return fleet.Errorf(fleet.Conflict, "The host has a storage pool named %q already, with another source (%s). Give the pool another name, or remove that one with virsh.", name, what)
+	return fleet.Errorf(fleet.Conflict, "The host already has a storage pool named %q with another source (%s). Give your pool another name, or remove the host's pool with virsh.", name, what)
 }

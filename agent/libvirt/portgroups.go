@@ -16,8 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// groupXML is a port group of a network definition. libvirtxml lacks a port group's bandwidth, so port groups are read
-// and written separately.
+// groupXML is a port group of a network definition. libvirtxml does not support the bandwidth of a port group, so
+// Quantix reads and writes port groups separately.
 type groupXML struct {
 	XMLName   xml.Name                     `xml:"portgroup"`
 	Name      string                       `xml:"name,attr"`
@@ -25,7 +25,7 @@ type groupXML struct {
 	Bandwidth *libvirtxml.NetworkBandwidth `xml:"bandwidth"`
 }
 
-// groups are a definition's port groups, sorted by name.
+// groups are the port groups of a network definition, sorted by name.
 type groups []groupXML
 
 // groupsOf returns the spec's port groups for libvirt.
@@ -36,7 +36,7 @@ func groupsOf(s *fleet.NetworkSpec) (out groups) {
 			x.VLAN = vlanXML(*g.VLAN)
 		}
 		if g.ToGuest != nil || g.FromGuest != nil {
-			// Inbound and outbound are from the guest's view.
+			// libvirt's inbound and outbound are from the guest's view.
 			x.Bandwidth = &libvirtxml.NetworkBandwidth{Inbound: rateXML(g.ToGuest), Outbound: rateXML(g.FromGuest)}
 		}
 		out = append(out, x)
@@ -90,7 +90,7 @@ func (g groupXML) text() string {
 	g.XMLName = xml.Name{}
 	text, err := xml.Marshal(g)
 	if err != nil {
-		return err.Error() // an error text differs from every group
+		return err.Error() // an error text equals no group
 	}
 	return string(text)
 }
@@ -111,7 +111,7 @@ func (g groups) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// named returns the text of the group with this name; empty if there is none.
+// named returns the text of the group with this name. It is empty if there is none.
 func (g groups) named(name string) string {
 	if i := slices.IndexFunc(g, func(x groupXML) bool { return x.Name == name }); i >= 0 {
 		return g[i].text()
@@ -165,8 +165,8 @@ func readNetworkXML(ctx context.Context, c *conn, ref golibvirt.Network, flags u
 	return x, g, err
 }
 
-// limitNICs applies changed port group bandwidths to the NICs of running guests, because libvirt applies them only on
-// attach. A NIC with its own bandwidth limits keeps them.
+// limitNICs applies changed port group bandwidths to the NICs of running guests, because libvirt applies the bandwidth
+// only when it attaches a NIC. It does not change a NIC with bandwidth limits of its own.
 func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
@@ -194,7 +194,7 @@ func (b *Backend) limitNICs(ctx context.Context, c *conn, n fleet.Network) error
 	return nil
 }
 
-// limitNIC sets the bandwidth of one NIC of a running guest to that of its port group.
+// limitNIC sets the bandwidth of one NIC of a running guest to the bandwidth of the NIC's port group.
 func limitNIC(ctx context.Context, c *conn, ref golibvirt.Domain, n fleet.Network, d libvirtxml.DomainInterface, inactive *libvirtxml.Domain) error {
 	if d.Source == nil || d.Source.Network == nil || d.Source.Network.Network != n.Name {
 		return nil

@@ -11,15 +11,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Poll interval and time limit for a start that is already under way.
+// These are the poll interval and the time limit for an earlier start that is still running.
 const (
 	startPoll = 50 * time.Millisecond
 	startWait = 100 * time.Second
 )
 
-// StartVM implements hypervisor.VMs. It first does a rename that waited for the guest to be off. It waits for a start
-// that is already under way, because that start may fail; libvirt finishes the start of a killed agent. A start whose
-// libvirtd was killed never ends.
+// StartVM implements hypervisor.VMs. It first renames a domain whose new name was pending until the guest was off. It
+// waits for an earlier start that is still running, because that start may fail. libvirt completes a start after the
+// agent was killed, but a start whose libvirtd was killed never ends.
 func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 	for began := time.Now(); ; {
 		underWay, err := b.startVM(ctx, id)
@@ -27,17 +27,17 @@ func (b *Backend) StartVM(ctx context.Context, id fleet.VMID) error {
 		case err != nil || !underWay:
 			return err
 		case time.Since(began) > startWait:
-			return fleet.Errorf(fleet.Conflict, "libvirt is at a start of the VM that was begun before. If libvirtd was ended in the middle of it, that never ends: stop libvirtd, remove the guest's file in /run/libvirt/qemu, and start libvirtd.")
+			return fleet.Errorf(fleet.Conflict, "An earlier start of the VM has not ended. If libvirtd was killed during that start, the start never ends. Then stop libvirtd, remove the guest's file in /run/libvirt/qemu, and start libvirtd.")
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("a start of the VM that was begun before is not over: %w", ctx.Err())
+			return fmt.Errorf("an earlier start of the VM has not ended: %w", ctx.Err())
 		case <-time.After(startPoll):
 		}
 	}
 }
 
-// startVM starts the VM unless it is running or starting.
+// startVM starts the VM unless the VM is running or starting. underWay reports that an earlier start has not ended.
 func (b *Backend) startVM(ctx context.Context, id fleet.VMID) (underWay bool, err error) {
 	err = b.onVMConn(ctx, id, "start", func(ctx context.Context, c *conn, s sighted) error {
 		if s.live != nil {
@@ -97,7 +97,7 @@ func (b *Backend) StopVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// unlessOff returns err unless the guest has stopped on its own in the meantime.
+// unlessOff returns err, or nil if the guest has stopped on its own.
 func unlessOff(l *golibvirt.Libvirt, ref golibvirt.Domain, err error) error {
 	if is(err, golibvirt.ErrOperationInvalid) {
 		if active, checkErr := l.DomainIsActive(ref); checkErr == nil && active == 0 {
@@ -140,7 +140,7 @@ func (b *Backend) ResumeVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// onRunning is onVM for a guest that must be running.
+// onRunning is onVM but fails if the guest is not running.
 func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
 	return b.onVM(ctx, id, verb, func(l *golibvirt.Libvirt, s sighted) error {
 		if s.live == nil {
@@ -150,14 +150,14 @@ func (b *Backend) onRunning(ctx context.Context, id fleet.VMID, verb string, f f
 	})
 }
 
-// onVM is onVMConn for a single libvirt call.
+// onVM is onVMConn for a function that makes a single libvirt call.
 func (b *Backend) onVM(ctx context.Context, id fleet.VMID, verb string, f func(*golibvirt.Libvirt, sighted) error) error {
 	return b.onVMConn(ctx, id, verb, func(ctx context.Context, c *conn, s sighted) error {
 		return c.do(ctx, func(l *golibvirt.Libvirt) error { return f(l, s) })
 	})
 }
 
-// onVMConn runs f for a VM of Quantix, with its current state, under the VM's lock and on a connection of its own.
+// onVMConn runs f for a managed VM, with the VM's current state, under the VM's lock and on a new connection.
 func (b *Backend) onVMConn(ctx context.Context, id fleet.VMID, verb string, f func(context.Context, *conn, sighted) error) error {
 	unlock, err := b.vms.lock(ctx, id)
 	if err != nil {
@@ -185,10 +185,10 @@ func (b *Backend) onVMConn(ctx context.Context, id fleet.VMID, verb string, f fu
 
 // noDomain is the error for a VM without a domain on this host.
 func noDomain(id fleet.VMID) error {
-	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Edit and save the VM to define it there again.", id)
+	return fleet.Errorf(fleet.NotFound, "The host has no domain with the UUID %s. Edit and save the VM to define the domain again.", id)
 }
 
 // notOurs is the error for a domain that Quantix did not create.
 func notOurs() error {
-	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not made by Quantix, so Quantix does not touch it. Use virsh on the host.")
+	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain. Use virsh on the host.")
 }

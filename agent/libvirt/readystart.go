@@ -7,9 +7,8 @@ import (
 	"libvirt.org/go/libvirtxml"
 )
 
-// prepareStart updates a VM's definition with facts known only at the start: the networks' MTUs, the host's USB ports
-// and the mediated devices. A VM without NICs and host devices needs no update. Before that, it checks every path that
-// the guest would open.
+// prepareStart checks every path that the guest would open. Then it updates the VM's definition with values known only
+// at the start: the networks' MTUs, the host's USB ports and the mediated devices.
 func (b *Backend) prepareStart(ctx context.Context, c *conn, s sighted) error {
 	x, err := readXML(ctx, c, s.ref, golibvirt.DomainXMLInactive|golibvirt.DomainXMLSecure)
 	if err != nil {
@@ -42,8 +41,8 @@ func (b *Backend) prepareStart(ctx context.Context, c *conn, s sighted) error {
 	})
 }
 
-// checkManagedSave checks the paths of a managed save image (virsh managedsave), because a start resumes from it with
-// the definition of that time.
+// checkManagedSave checks the paths of a managed save image (virsh managedsave), because a start resumes from the image
+// with the definition that the image contains.
 func (b *Backend) checkManagedSave(ctx context.Context, c *conn, ref golibvirt.Domain) error {
 	text, err := call(ctx, c, func(l *golibvirt.Libvirt) (string, error) {
 		saved, err := l.DomainHasManagedSaveImage(ref, 0)

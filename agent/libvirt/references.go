@@ -10,13 +10,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reference is a file named in an image's header. An opaque reference is raw: its own header is not read.
+// reference is a file named in an image's header. The file of an opaque reference is raw: the agent does not read its
+// header.
 type reference struct {
 	path   string
 	opaque bool
 }
 
-// referenceBytes is how much of an image is read for its references: qcow2 keeps them in its first cluster.
+// referenceBytes is how many bytes of an image are read for references. A qcow2 file has its references in the first
+// cluster.
 const referenceBytes = 64 << 10
 
 // Types of qcow2 header extensions.
@@ -25,7 +27,8 @@ const (
 	qcow2BackingFormat = 0xe2792aca
 )
 
-// readReferences returns the files named in the image's header; it does not open them.
+// readReferences returns the files named in the image's header, without opening them. It returns none if the image
+// cannot be read.
 func readReferences(path string) []reference {
 	f, err := openImage(path, true)
 	if err != nil {
@@ -33,7 +36,7 @@ func readReferences(path string) []reference {
 	}
 	defer f.Close()
 	text := make([]byte, referenceBytes)
-	n, _ := f.ReadAt(text, 0) // a partial read is parsed as far as it goes
+	n, _ := f.ReadAt(text, 0) // a partial read is parsed as far as possible
 	var out []reference
 	for _, r := range parseReferences(text[:n]) {
 		for _, name := range fileNames(r.path) {
@@ -79,7 +82,8 @@ func parseReferences(text []byte) []reference {
 	return out
 }
 
-// fileNames returns the files that QEMU opens for a name, which may have the prefix "file:" or be a JSON description.
+// fileNames returns the files that QEMU opens for a file name of an image. The name may have the prefix "file:" or be a
+// JSON description.
 func fileNames(name string) []string {
 	text, described := strings.CutPrefix(name, "json:")
 	if !described {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNoReplace renames a file and never replaces another. On file systems without RENAME_NOREPLACE (NFS), it links
-// the new name and removes the old one.
+// renameNoReplace renames a file and fails if the new name exists. On file systems without RENAME_NOREPLACE (NFS), it
+// links the new name and removes the old one.
 func renameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {

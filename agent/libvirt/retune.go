@@ -12,8 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// retune applies the edit to the running guest as far as libvirt can. The rest waits for the next start and shows as a
-// difference.
+// retune applies the edit to the running guest as far as libvirt can. The other changes take effect at the next start;
+// until then the VM shows a difference.
 func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hypervisor.Edit, inactive, live *libvirtxml.Domain) error {
 	if plan.Has("iso") {
 		if err := a.swapMedium(ctx, ref, inactive, live); err != nil {
@@ -25,7 +25,7 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hyperv
 			return err
 		}
 	}
-	// The host reclaims memory afterwards if it runs short of it.
+	// The host later lowers the balloon again if the host runs short of memory.
 	if plan.Has("memory.balloonMiB") || plan.Has("memory.minMiB") || plan.Has("memoryMiB") {
 		if err := a.balloon(ctx, ref, inactive, live); err != nil {
 			return err
@@ -59,7 +59,8 @@ func (a *applying) retune(ctx context.Context, ref golibvirt.Domain, plan hyperv
 	return nil
 }
 
-// swapMedium changes or ejects the medium of the guest's CD-ROM drive. A locked drive keeps its medium.
+// swapMedium changes or ejects the medium of the guest's CD-ROM drive. A drive that the guest has locked keeps its
+// medium.
 func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
 	want, has := cdromOf(inactive), cdromOf(live)
 	if want < 0 || has < 0 {
@@ -68,7 +69,7 @@ func (a *applying) swapMedium(ctx context.Context, ref golibvirt.Domain, inactiv
 	return a.swap(ctx, ref, inactive.Devices.Disks[want], live.Devices.Disks[has])
 }
 
-// swapDrives does the same for the guest's other drives.
+// swapDrives changes or ejects the media of the guest's other drives.
 func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactive, live *libvirtxml.Domain) error {
 	for _, want := range inactive.Devices.Disks {
 		has := slices.IndexFunc(live.Devices.Disks, func(d libvirtxml.DomainDisk) bool { return aliasOf(d.Alias) == aliasOf(want.Alias) })
@@ -81,7 +82,7 @@ func (a *applying) swapDrives(ctx context.Context, ref golibvirt.Domain, inactiv
 	return nil
 }
 
-// swap changes the medium of one drive. It keeps the medium if the guest has locked the tray.
+// swap changes the medium of one drive. If the guest has locked the tray, swap changes nothing and returns no error.
 func (a *applying) swap(ctx context.Context, ref golibvirt.Domain, want, drive libvirtxml.DomainDisk) error {
 	if pathOf(&drive) == pathOf(&want) {
 		return nil
@@ -157,7 +158,7 @@ func (a *applying) retuneNIC(ctx context.Context, ref golibvirt.Domain, set hype
 	now := live.Devices.Interfaces[l]
 	want, has := readNIC(inactive.Devices.Interfaces[k], fleet.NIC{}), readNIC(now, fleet.NIC{})
 	if want.Limits == (fleet.NICLimits{}) && set.Device.PortGroup != "" {
-		want.Limits = has.Limits // the limits of its port group
+		want.Limits = has.Limits // the limits of the NIC's port group
 	}
 	if want.Limits == has.Limits && want.LinkDown == has.LinkDown {
 		return nil

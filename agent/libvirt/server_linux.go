@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// serverRuns reports whether the network's dnsmasq runs. libvirt itself never checks, but keeps the process ID beside
-// its socket. If libvirtd's processes are not visible from here, serverRuns returns true.
+// serverRuns reports whether the network's dnsmasq runs. libvirt does not check dnsmasq, but stores its process ID in a
+// file beside libvirt's socket. serverRuns returns true if libvirtd's processes are not visible to this process.
 func serverRuns(socket, network string) bool {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(socket), "network", network+".pid"))
 	if err != nil && !os.IsNotExist(err) {
@@ -24,7 +24,7 @@ func serverRuns(socket, network string) bool {
 	if !processVisible(socket) {
 		return true
 	}
-	// libvirtd may run in another PID namespace, so the process ID in its file may not be valid here
+	// libvirtd may run in another PID namespace, so the stored process ID may be wrong in this namespace.
 	all, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return true

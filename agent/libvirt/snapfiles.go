@@ -19,18 +19,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snapDir holds one directory for each VM with snapshots, beside libvirt's own state. It contains tree.json, which
-// describes every file and is readable for people, and the UEFI variables and TPM state of each snapshot. Disk and
-// memory files are large, so they are in the pools of the disks.
+// snapDir has one directory for each VM with snapshots, beside libvirt's own state. The directory has tree.json, which
+// lists every file in readable form, and the UEFI variables and TPM state of each snapshot. Disk and memory files are
+// large, so they are in the pools of the disks.
 const snapDir = "/var/lib/libvirt/quantix/snapshots"
 
 // snapHome returns the VM's snapshot directory.
 func snapHome(id fleet.VMID) string { return filepath.Join(snapDir, string(id)) }
 
-// maxTreeBytes limits the size of tree.json; the maximum number of snapshots needs far less.
+// maxTreeBytes limits the size of tree.json. A tree with the maximum number of snapshots is far smaller.
 const maxTreeBytes = 4 << 20
 
-// readTree reads the VM's snapshot tree; nil if there is none.
+// readTree reads the VM's snapshot tree. It returns nil if the VM has none.
 func readTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
 	f, err := openImage(filepath.Join(snapHome(id), "tree.json"), false)
 	if isMissing(err) {
@@ -49,13 +49,13 @@ func readTree(id fleet.VMID) (*hypervisor.SnapTree, error) {
 		return nil, fmt.Errorf("read %s: %w", f.Name(), err)
 	}
 	if t.VM != id {
-		return nil, fmt.Errorf("%s is of the VM %q", f.Name(), t.VM)
+		return nil, fmt.Errorf("%s belongs to the VM %q", f.Name(), t.VM)
 	}
 	return t, nil
 }
 
-// writeTree replaces the tree's file. The new file is on the disk when writeTree returns; a crash leaves the old file
-// or the new one.
+// writeTree replaces the tree's file. It syncs the new file before it returns; a crash leaves the old file or the new
+// one.
 func writeTree(t *hypervisor.SnapTree) error {
 	text, err := json.MarshalIndent(t, "", " ")
 	if err != nil {
@@ -83,7 +83,7 @@ func writeTree(t *hypervisor.SnapTree) error {
 	return syncDir(dir)
 }
 
-// syncDir makes changes of the directory's entries durable.
+// syncDir makes changes to the directory's entries durable.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -93,8 +93,8 @@ func syncDir(dir string) error {
 	return d.Sync()
 }
 
-// saveState copies the current UEFI variables and TPM state. It does nothing if the VM has neither, or if the copy
-// exists: a copy under its final name is complete.
+// saveState copies the current UEFI variables and TPM state. It does nothing if the VM has neither or if the copy
+// exists, because a copy gets its final name only when complete. kept reports whether a copy exists.
 func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	if _, err := os.Stat(to); err == nil {
 		return true, nil
@@ -125,7 +125,8 @@ func saveState(x *libvirtxml.Domain, to string) (kept bool, err error) {
 	return true, syncDir(filepath.Dir(to))
 }
 
-// restoreState replaces the VM's current state by a snapshot's copies. It may be repeated.
+// restoreState replaces the VM's current UEFI variables and TPM state by a snapshot's copies. A repeated call is
+// harmless.
 func restoreState(x *libvirtxml.Domain, from string) error {
 	for name, to := range stateOf(x) {
 		copied := filepath.Join(from, name)
@@ -152,7 +153,7 @@ func restoreState(x *libvirtxml.Domain, from string) error {
 	return nil
 }
 
-// stateOf returns the paths of a domain's state that is neither disk nor memory.
+// stateOf returns the paths of the domain's UEFI variables and TPM state.
 func stateOf(x *libvirtxml.Domain) map[string]string {
 	out := map[string]string{}
 	if x.OS != nil && x.OS.NVRam != nil && x.OS.NVRam.NVRam != "" {
@@ -164,7 +165,8 @@ func stateOf(x *libvirtxml.Domain) map[string]string {
 	return out
 }
 
-// maxStateBytes limits the size of a VM's state: UEFI variables need some 100 KiB, a TPM's state less.
+// maxStateBytes limits the size of a VM's UEFI variables and TPM state. UEFI variables need some 100 KiB, and TPM state
+// needs less.
 const maxStateBytes = 64 << 20
 
 // copyTree copies a file or a directory with owners and modes. It skips links and devices.
@@ -190,7 +192,7 @@ func copyTree(from, to string) error {
 			}
 		case d.Type().IsRegular():
 			if left -= info.Size(); left < 0 {
-				return fleet.Errorf(fleet.Conflict, "%s holds more than the state of a VM does.", from)
+				return fleet.Errorf(fleet.Conflict, "%s is larger than the state of a VM can be.", from)
 			}
 			if err := os.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 				return err
@@ -250,7 +252,8 @@ func (w *snapshotJob) createOverlays(ctx context.Context, next []hypervisor.Snap
 	return nil
 }
 
-// removeTrash removes files that nothing needs any more and updates the tree. The next job retries a failed removal.
+// removeTrash removes files that no snapshot needs any more and updates the tree. The next job retries a failed
+// removal.
 func (w *snapshotJob) removeTrash(ctx context.Context) error {
 	if len(w.tree.Trash) == 0 {
 		return nil
@@ -285,8 +288,8 @@ func (w *snapshotJob) removeTrash(ctx context.Context) error {
 	return w.save()
 }
 
-// mayRemove reports whether the path may belong to a snapshot: beside a disk in one of the VM's pools, or in the VM's
-// snapshot directory.
+// mayRemove reports whether the path may belong to a snapshot. Such a path is in the VM's snapshot directory, or beside
+// a disk in one of the VM's pools.
 func (w *snapshotJob) mayRemove(path string) bool {
 	if filepath.Dir(path) == snapHome(w.in.VM.ID) {
 		return true
@@ -318,8 +321,8 @@ func measure(t *hypervisor.SnapTree) {
 	}
 }
 
-// currentDiskPath returns the file that the VM writes to for a disk. With snapshots, that is an overlay, and the disk's
-// own volume is read-only.
+// currentDiskPath returns the file that the VM writes to for a disk. For a VM with snapshots, this file is an overlay,
+// and the disk's own volume is read-only.
 func (a *applying) currentDiskPath(p place) (string, error) {
 	t, err := readTree(a.in.VM.ID)
 	if err != nil || t == nil {
@@ -328,7 +331,7 @@ func (a *applying) currentDiskPath(p place) (string, error) {
 	return cmp.Or(t.Uses(p.ref()), p.path()), nil
 }
 
-// dropSnapped refuses to remove disks that snapshots need from a definition.
+// dropSnapped refuses to remove disks from the definition if snapshots need the disks.
 func (a *applying) dropSnapped(disks []fleet.Disk) error {
 	if len(disks) == 0 {
 		return nil
@@ -345,7 +348,7 @@ func (a *applying) dropSnapped(disks []fleet.Disk) error {
 	return nil
 }
 
-// forgetTree removes the VM's snapshots with all their files, except those in own.
+// forgetTree removes all files of the VM's snapshots and the snapshot tree, except the files in own.
 func forgetTree(t *hypervisor.SnapTree, own map[string]bool) error {
 	for _, f := range t.Files() {
 		if own[f] {

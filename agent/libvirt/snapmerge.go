@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// deleteSnapshot deletes a snapshot and merges its files if possible. The snapshot counts as deleted at once, even if
-// its files cannot be merged yet.
+// deleteSnapshot deletes a snapshot and merges its files if possible. The snapshot counts as deleted immediately, even
+// if its files cannot be merged yet.
 func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -38,7 +38,7 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 			w.tree.Delete(id, w.in.Order.Subtree)
 			w.tree.Deleted = w.in.Job
 			if err := w.save(); err != nil {
-				return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
+				return fmt.Errorf("nothing was done, because the host cannot record the start of the job: %w", err)
 			}
 		}
 	}
@@ -62,8 +62,8 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 	return w.save()
 }
 
-// merge commits one file into its backing file, which nothing else needs. The chain's content is the same at every
-// moment.
+// merge commits one file into its backing file, which no other snapshot needs. A reader of the chain sees the same
+// content at all times.
 func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
 	top, err := bounded(ctx, func() (header, error) { return readHeader(m.Top, false) })
 	if err != nil {
@@ -95,8 +95,8 @@ func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of i
 	return w.finishMerge(ctx, m)
 }
 
-// findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt takes a while to
-// learn its guests' backing chains; until then, some QEMU has the files open and its guest is unknown.
+// findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt needs some time to
+// learn its guests' backing chains. Until then, a QEMU has the files open but libvirt does not name its guest.
 func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s seen, its bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
@@ -120,7 +120,7 @@ func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s 
 	}
 }
 
-// inChain reports whether the file is the running guest's disk or in its backing chain.
+// inChain reports whether the file is the running guest's disk or in the disk's backing chain.
 func inChain(d *libvirtxml.DomainDisk, file string) bool {
 	if d == nil {
 		return false
@@ -136,8 +136,8 @@ func inChain(d *libvirtxml.DomainDisk, file string) bool {
 	return false
 }
 
-// commitLive makes QEMU merge under a running guest. It always names both files: without a base, libvirt would merge
-// into the last file of the chain.
+// commitLive makes QEMU merge under a running guest. It always names both files, because libvirt without a base would
+// merge into the last file of the chain.
 func (w *snapshotJob) commitLive(ctx context.Context, s seen, m hypervisor.SnapMerge, progress func(int)) error {
 	d, err := w.liveDisk(ctx, m.Disk)
 	if err != nil {
@@ -157,7 +157,7 @@ func (w *snapshotJob) commitLive(ctx context.Context, s seen, m hypervisor.SnapM
 	return w.followCommit(ctx, s.ref, m, active, progress)
 }
 
-// liveDisk returns the running guest's disk; nil if the guest is off.
+// liveDisk returns the running guest's disk. It returns nil if the guest is off.
 func (w *snapshotJob) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtxml.DomainDisk, error) {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -167,8 +167,8 @@ func (w *snapshotJob) liveDisk(ctx context.Context, ref fleet.Volref) (*libvirtx
 	return diskOf(live, ref), err
 }
 
-// followCommit waits for QEMU's block commit. A commit of the active layer goes on until QEMU gets the order to pivot
-// to the base.
+// followCommit waits for QEMU's block commit. A commit of the active layer continues until QEMU pivots to the base on
+// command.
 func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m hypervisor.SnapMerge, active bool, progress func(int)) error {
 	tick := time.NewTicker(followPeriod / 5)
 	defer tick.Stop()
@@ -216,28 +216,28 @@ func (w *snapshotJob) followCommit(ctx context.Context, ref golibvirt.Domain, m 
 			if err := fits(ctx, filepath.Dir(m.Base), leastRoom, "merging the disk"); err != nil {
 				return errors.Join(err, w.forgetWork())
 			}
-			return errors.Join(fleet.Errorf(fleet.Conflict, "QEMU gave up merging the disk, or somebody on the host did (virsh blockjob --abort). Nothing is lost; consolidate the VM's disks to try again."), w.forgetWork())
+			return errors.Join(fleet.Errorf(fleet.Conflict, "QEMU or somebody on the host (virsh blockjob --abort) stopped the merge of the disk. No data is lost. Consolidate the VM's disks to try again."), w.forgetWork())
 		}
 		if now.total > 0 {
 			progress(int(now.done * 100 / now.total))
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err() // QEMU goes on, and the next claim of the job follows it
+			return ctx.Err() // QEMU continues, and the retried job follows QEMU's block job
 		case <-tick.C:
 		case <-w.in.Stop:
 		}
 	}
 }
 
-// forgetWork removes the note of the unfinished job from the tree.
+// forgetWork removes the record of the unfinished job from the tree.
 func (w *snapshotJob) forgetWork() error {
 	w.tree.Work = nil
 	return w.save()
 }
 
-// commitFile merges files that no guest uses. After an interruption it is repeated: the top file is complete until the
-// base replaces it.
+// commitFile merges files that no guest uses. An interrupted merge can be repeated, because the top file stays complete
+// until the base replaces it.
 func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, progress func(int)) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
@@ -249,19 +249,19 @@ func (w *snapshotJob) commitFile(ctx context.Context, m hypervisor.SnapMerge, pr
 	err := qemuImg(within, "commit", "-q", "-f", "qcow2", "-d", "-b", m.Base, m.Top)
 	switch {
 	case err == nil || ctx.Err() != nil:
-		return err // if it was interrupted, the tree still records the merge
+		return err // after an interruption, the tree still records the merge
 	case w.in.Stopped():
 		return errors.Join(hypervisor.ErrStopped, w.forgetWork())
 	}
 	return errors.Join(outOfSnapRoom(filepath.Dir(m.Base), err), w.forgetWork())
 }
 
-// unused refuses files that a QEMU has open.
+// unused returns an error if a QEMU has one of the files open.
 func unused(ctx context.Context, files ...string) error {
 	for _, f := range files {
 		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(f) })
 		if err == nil && open {
-			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find out which one, and end it first.", f)
+			err = fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has %s open. Find that QEMU, and stop it first.", f)
 		}
 		if err != nil {
 			return err
@@ -283,7 +283,7 @@ func (w *snapshotJob) untilStop(ctx context.Context) (context.Context, context.C
 	return within, cancel
 }
 
-// qemuImg runs qemu-img without a shell and with a minimal environment. All path arguments start with a slash.
+// qemuImg runs qemu-img without a shell and with a minimal environment. All path arguments must be absolute.
 func qemuImg(ctx context.Context, args ...string) error {
 	cmd := exec.CommandContext(ctx, "qemu-img", args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
@@ -299,14 +299,14 @@ func qemuImg(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// finishMerge finishes a merge once the base has all the data. It rebases other overlays of the top file onto the base,
-// and then removes the top file.
+// finishMerge finishes a merge once the base has all data. It rebases other overlays of the top file onto the base, and
+// then removes the top file.
 func (w *snapshotJob) finishMerge(ctx context.Context, m hypervisor.SnapMerge) error {
 	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapMerges, Step: hypervisor.SnapCommitted, Merge: &m}
 	if err := w.save(); err != nil {
 		return err
 	}
-	w.in.Progress(95, "what stood on the merged file stands on the other")
+	w.in.Progress(95, "moving overlays to the remaining file")
 	for _, l := range w.tree.On(m.Top) {
 		refs, err := bounded(ctx, func() ([]reference, error) { return readReferences(l.File), nil })
 		if err != nil {

@@ -21,10 +21,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A pivot moves a running guest from the merged top file to the base. If libvirt is killed during the pivot, it does
-// not know the outcome: it may name the old file with a copy job that QEMU does not know, or lose the guest, while the
-// guest writes to the base. A start from the old file would then lose these writes. So the tree records the pivot
-// first, and QEMU itself is asked for the outcome.
+// A pivot moves a running guest from the merged top file to the base. If libvirt is killed during the pivot, libvirt
+// does not know the outcome. It may then name the old file with a copy job that QEMU does not have, or lose the guest,
+// while the guest writes to the base. A start from the old file would lose these writes. So the agent first records the
+// pivot in the tree, and later asks QEMU for the outcome.
 
 // recordPivot records in the tree that the guest is about to pivot.
 func (w *snapshotJob) recordPivot() error {
@@ -35,7 +35,7 @@ func (w *snapshotJob) recordPivot() error {
 	return w.save()
 }
 
-// pivoted reports whether the guest has left the top file of a merge whose job libvirt no longer knows.
+// pivoted reports whether the guest has left the top file of a merge that libvirt no longer lists as a job.
 func (w *snapshotJob) pivoted(ctx context.Context, m hypervisor.SnapMerge, active bool) (bool, error) {
 	for began := time.Now(); ; {
 		s, err := w.see(ctx)
@@ -70,7 +70,7 @@ func (w *snapshotJob) pivoted(ctx context.Context, m hypervisor.SnapMerge, activ
 // ghostPatience is how long libvirt may take to notice that QEMU ended a job.
 const ghostPatience = 2 * time.Second
 
-// later waits for lookPeriod.
+// later waits for lookPeriod. It returns an error if ctx ends first.
 func later(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
@@ -80,7 +80,8 @@ func later(ctx context.Context) error {
 	}
 }
 
-// underWay refuses a job on a disk while libvirt reports a copy of that disk.
+// underWay returns the error for a disk that libvirt reports as being copied: QEMU really copies the disk, or only
+// libvirt believes so.
 func (w *snapshotJob) underWay(ctx context.Context, s seen, d *libvirtxml.DomainDisk, name string) error {
 	jobs, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 		jobs, _, _, _, _, err := l.DomainGetBlockJobInfo(s.ref, targetOf(d), 0)
@@ -92,27 +93,27 @@ func (w *snapshotJob) underWay(ctx context.Context, s seen, d *libvirtxml.Domain
 	case err == nil && jobs == 0:
 		return ghost(name)
 	}
-	return fleet.Errorf(fleet.Conflict, "A copy of %s is under way on the host (virsh blockjob). End that first.", name)
+	return fleet.Errorf(fleet.Conflict, "The host is already copying %s (virsh blockjob). End that copy first.", name)
 }
 
-// ghost is the error for a disk that libvirt believes to be copied while QEMU copies nothing.
+// ghost is the error for a disk that libvirt reports as being copied while QEMU copies nothing.
 func ghost(disk string) error {
-	return fleet.Errorf(fleet.Conflict, "libvirt was ended while %s was being merged or copied, and takes that for under way since, though QEMU has ended it. "+
-		"Nothing is lost. Shut the guest down, which ends it for libvirt, too; then consolidate the VM's disks.", disk)
+	return fleet.Errorf(fleet.Conflict, "libvirt was stopped while %s was being merged or copied. It still lists that job, although QEMU has ended it. "+
+		"No data is lost. Shut the guest down, which removes the job from libvirt. Then consolidate the VM's disks.", disk)
 }
 
 // guestEnded is the error for a guest that ended during a merge.
 func guestEnded() error {
-	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. Nothing is lost; consolidate its disks to go on.")
+	return fleet.Errorf(fleet.Conflict, "The guest ended while its disk was being merged. No data is lost. Consolidate the VM's disks to complete the merge.")
 }
 
-// onBase asks QEMU whether the guest is on the base of the merge.
+// onBase asks QEMU whether the guest uses the base of the merge.
 func (w *snapshotJob) onBase(ctx context.Context, s seen, m hypervisor.SnapMerge) (bool, error) {
 	return w.changedTo(ctx, w.c, s.sighted, m.Top, m.Base)
 }
 
-// sameContent checks that the base has the same content as the top, after the guest ended during a pivot. If so, the
-// outcome of the pivot does not matter.
+// sameContent checks that the base has the same content as the top, after the guest ended during a pivot. With equal
+// content, the outcome of the pivot does not matter.
 func (w *snapshotJob) sameContent(ctx context.Context, m hypervisor.SnapMerge) error {
 	if err := unused(ctx, m.Top, m.Base); err != nil {
 		return err
@@ -127,8 +128,8 @@ func (w *snapshotJob) sameContent(ctx context.Context, m hypervisor.SnapMerge) e
 	case w.in.Stopped():
 		return hypervisor.ErrStopped
 	case errors.As(err, &ended) && ended.ExitCode() == 1:
-		return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it changed over from %s to %s, and the two differ, so nobody can tell which of them has its last writes. "+
-			"To go on with the first, start the VM with virsh; to go on with the second, have its definition name that (virsh edit). Then consolidate its disks.", m.Top, m.Base)
+		return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched from %s to %s. The two files differ, so it is unknown which of them has the guest's last writes. "+
+			"To use the first file, start the VM with virsh. To use the second file, enter it in the VM's definition (virsh edit). Then consolidate the VM's disks.", m.Top, m.Base)
 	}
 	return err
 }
@@ -147,7 +148,7 @@ func (w *snapshotJob) settleLost(ctx context.Context, s seen) error {
 	return w.finishMerge(ctx, *note.Merge)
 }
 
-// pivotSettled refuses to start a VM whose pivot has an unknown outcome.
+// pivotSettled refuses to start a VM while the outcome of a pivot is unknown.
 func pivotSettled(s sighted) error {
 	if s.live != nil || s.tree == nil || s.tree.Work == nil || s.tree.Work.Step != hypervisor.SnapChangesOver {
 		return nil
@@ -156,25 +157,25 @@ func pivotSettled(s sighted) error {
 	if !slices.ContainsFunc(s.spec, func(d specDisk) bool { return d.path == top }) {
 		return nil
 	}
-	return fleet.Errorf(fleet.Conflict, "The guest ended at the very moment when it left %s for the file that this was merged into. Consolidate its disks first (Snapshots), which finds out where it was.", filepath.Base(top))
+	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched it away from the file %s. First consolidate the VM's disks (Snapshots), which determines the current file.", filepath.Base(top))
 }
 
-// changedTo asks the guest's QEMU whether a disk is on the second file instead of the first.
+// changedTo asks the guest's QEMU whether a disk uses the file to instead of from. It fails if QEMU has neither file.
 func (b *Backend) changedTo(ctx context.Context, c *conn, s sighted, from, to string) (bool, error) {
 	files, err := b.filesOf(ctx, c, s)
 	switch {
 	case err != nil:
-		return false, fmt.Errorf("ask QEMU which file the guest is on: %w", err)
+		return false, fmt.Errorf("ask QEMU for the guest's disk files: %w", err)
 	case slices.Contains(files, from):
 		return false, nil
 	case slices.Contains(files, to):
 		return true, nil
 	}
-	return false, fleet.Errorf(fleet.Conflict, "QEMU has neither %s nor %s for the guest, so nobody knows where the disk is. Look at it with virsh qemu-monitor-command query-block.", from, to)
+	return false, fleet.Errorf(fleet.Conflict, "QEMU uses neither %s nor %s for the guest, so the disk's file is unknown. Check with virsh qemu-monitor-command query-block.", from, to)
 }
 
-// filesOf returns the files of the guest's disks as QEMU reports them. It asks through libvirt, or directly at QEMU's
-// monitor socket if libvirt has lost the guest and so left the socket free.
+// filesOf returns the files of the guest's disks as QEMU reports them. It asks QEMU through libvirt. If libvirt has
+// lost the guest, libvirt does not use QEMU's monitor socket, so filesOf uses the socket directly.
 func (b *Backend) filesOf(ctx context.Context, c *conn, s sighted) ([]string, error) {
 	ask := func(question string) (string, error) {
 		return call(ctx, c, func(l *golibvirt.Libvirt) (string, error) { return l.QEMUDomainMonitorCommand(s.ref, question, 0) })
@@ -263,8 +264,8 @@ func askQEMU(ctx context.Context, statusFile, question string) (string, error) {
 	return "", io.ErrUnexpectedEOF
 }
 
-// settleMerge resumes an interrupted merge. It follows a job that QEMU still runs and finishes one that QEMU has ended.
-// Anything else starts anew with the next merge.
+// settleMerge resumes an interrupted merge. It waits for a job that QEMU still runs and finishes a job that QEMU has
+// ended. Otherwise the next merge starts from the beginning.
 func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapNote) error {
 	m := *note.Merge
 	if note.Step == hypervisor.SnapCommitted {
@@ -327,13 +328,13 @@ func (w *snapshotJob) settleMerge(ctx context.Context, note *hypervisor.SnapNote
 	return w.forgetWork()
 }
 
-// definedOnBase reports whether the inactive definition already has the disk on the base.
+// definedOnBase reports whether the inactive definition names the base as the disk's file.
 func definedOnBase(x *libvirtxml.Domain, m hypervisor.SnapMerge) bool {
 	d := diskOf(x, m.Disk)
 	return d != nil && pathOf(d) == m.Base
 }
 
-// rebasedOnBase reports whether an overlay of the top is already backed by the base. That is the last step of QEMU's
+// rebasedOnBase reports whether an overlay of the top is already backed by the base, which is the last step of QEMU's
 // merge.
 func (w *snapshotJob) rebasedOnBase(m hypervisor.SnapMerge) bool {
 	for _, l := range w.tree.On(m.Top) {

@@ -18,8 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// revert brings the VM back to a snapshot. The current state stays until the new overlays exist. After that there is no
-// way back, and the next claim of the job goes on.
+// revert reverts the VM to a snapshot. The current state stays until the new overlays exist. After that the revert
+// cannot be undone, and a retried job continues it.
 func (w *snapshotJob) revert(ctx context.Context) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -36,7 +36,7 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 		if !hasRef(s.applied.Spec, l.Disk) {
 			return hypervisor.DiskGone(l.Disk.Volume)
 		}
-		if err := fits(ctx, filepath.Dir(w.at(l.Disk)), 1<<20, "going back"); err != nil {
+		if err := fits(ctx, filepath.Dir(w.at(l.Disk)), 1<<20, "the revert"); err != nil {
 			return err
 		}
 	}
@@ -52,16 +52,16 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 	next := w.tree.Back(*node, string(fleet.NewID[fleet.JobID]()), w.at)
 	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapRevert, To: string(node.ID), New: next}
 	if err := w.save(); err != nil {
-		return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
+		return fmt.Errorf("nothing was done, because the host cannot record the start of the job: %w", err)
 	}
-	w.in.Progress(10, "making the disks' new files")
+	w.in.Progress(10, "creating the disks' new files")
 	if err := w.createOverlays(ctx, next); err != nil {
 		if interrupted(ctx, err) {
 			return err
 		}
 		return cmpErr(w.settleRevert(ctx, w.tree.Work), err)
 	}
-	w.in.Progress(25, "ending what the guest does now")
+	w.in.Progress(25, "stopping the guest")
 	w.tree.Work.Step = hypervisor.SnapOff
 	if err := w.save(); err != nil {
 		return err
@@ -69,8 +69,8 @@ func (w *snapshotJob) revert(ctx context.Context) error {
 	return w.applyRevert(ctx, true)
 }
 
-// applyRevert is the part of a revert that cannot be undone. power also restores the guest's power state, as the
-// snapshot and the job request.
+// applyRevert does the steps of a revert that cannot be undone. If power is set, it also restores the guest's power
+// state, as the snapshot and the job require.
 func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	note := w.tree.Work
 	node := w.tree.Node(fleet.SnapshotID(note.To))
@@ -89,7 +89,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 			return err
 		}
 	}
-	w.in.Progress(40, "putting the firmware's variables back")
+	w.in.Progress(40, "restoring the firmware's variables")
 	if node.State != "" {
 		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, restoreState(s.kept, node.State) }); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	if err := w.redefine(ctx, note.New); err != nil {
 		return err
 	}
-	w.in.Progress(60, "the disks are as they were")
+	w.in.Progress(60, "the disks are reverted")
 	failed := error(nil)
 	if power {
 		failed = w.restorePower(ctx, *node)
@@ -107,10 +107,10 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 			return failed
 		}
 	}
-	w.in.Progress(95, "giving up what came after")
+	w.in.Progress(95, "deleting files that are no longer needed")
 	w.tree.Reverted(node.ID, note.New)
 	measure(w.tree)
-	if failed != nil { // the disks are reverted all the same
+	if failed != nil { // the disks are reverted in any case
 		w.tree.Work = nil
 	} else {
 		w.tree.Finish(note.Job)
@@ -124,7 +124,7 @@ func (w *snapshotJob) applyRevert(ctx context.Context, power bool) error {
 	return failed
 }
 
-// restorePower resumes the guest from its saved memory, or starts it.
+// restorePower resumes the guest from the saved memory, or starts the guest.
 func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -140,7 +140,7 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 		}
 		err := w.c.do(ctx, func(l *golibvirt.Libvirt) error { return deviceFree(l.DomainCreate(s.ref)) })
 		if err != nil && !interrupted(ctx, err) {
-			err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but its guest did not start; start it, or try once more: %w", err)
+			err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest did not start. Start the VM, or revert again: %w", err)
 		}
 		return err
 	}
@@ -149,15 +149,15 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 		s, err = w.renameForMemory(ctx, s, text)
 	}
 	if err == nil {
-		text, err = w.memoryXML(ctx, node, s.kept, w.tree.Work.New) // under the name that the memory was saved with
+		text, err = w.memoryXML(ctx, node, s.kept, w.tree.Work.New) // with the domain's name at the time of the snapshot
 	}
 	if err != nil {
-		return fmt.Errorf("the disks are as in the snapshot and the VM is off, but its memory is not to be had: %w", err)
+		return fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest's memory cannot be restored: %w", err)
 	}
 	if err := w.checkMemoryPaths(ctx, text); err != nil {
 		return err
 	}
-	w.in.Progress(70, "bringing the guest's memory back")
+	w.in.Progress(70, "restoring the guest's memory")
 	flags := golibvirt.DomainSaveRunning
 	if node.Paused {
 		flags = golibvirt.DomainSavePaused
@@ -166,7 +166,7 @@ func (w *snapshotJob) restorePower(ctx context.Context, node hypervisor.SnapNode
 		return l.DomainRestoreFlags(node.Memory, golibvirt.OptString{text}, uint32(flags))
 	})
 	if err != nil && !interrupted(ctx, err) {
-		err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest could not go on from its memory; start it, or try once more: %w", err)
+		err = fmt.Errorf("the disks are as in the snapshot and the VM is off, but the guest could not resume from its saved memory. Start the VM, or revert again: %w", err)
 	}
 	return err
 }
@@ -181,8 +181,8 @@ func (w *snapshotJob) checkMemoryPaths(ctx context.Context, text string) error {
 	return err
 }
 
-// renameForMemory renames the domain to the name that its memory was saved with, because libvirt restores only under
-// that name. The current name is applied once the guest is off, like any rename of a running guest.
+// renameForMemory renames the domain to its name at the time of the snapshot, because libvirt restores memory only
+// under that name. The domain gets its current name once the guest is off, like any rename of a running guest.
 func (w *snapshotJob) renameForMemory(ctx context.Context, s seen, text string) (seen, error) {
 	var then struct {
 		Name string `xml:"name"`
@@ -221,12 +221,12 @@ func (w *snapshotJob) renameForMemory(ctx context.Context, s seen, text string) 
 	return w.see(ctx)
 }
 
-// memoryMagic is the start of a complete memory file. libvirt writes it last.
+// memoryMagic is the start of a complete memory file. libvirt writes these bytes last.
 const memoryMagic = "LibvirtQemudSave"
 
-// memoryXML returns the definition for a resume from the snapshot's memory: the devices of that time, with the current
-// disks, networks, filters and media. It refuses a NIC that the VM no longer has, because the NIC would bypass networks
-// and filters that people removed.
+// memoryXML returns the definition for a resume from the snapshot's memory. The definition has the devices of the
+// snapshot with the current disks, networks, filters and media. memoryXML refuses a NIC that the VM no longer has,
+// because the NIC would bypass networks and filters that people removed.
 func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, inactive *libvirtxml.Domain, next []hypervisor.SnapLayer) (string, error) {
 	complete, err := bounded(ctx, func() (bool, error) {
 		f, err := openImage(node.Memory, false)
@@ -239,10 +239,10 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 		return bytes.Equal(begin, []byte(memoryMagic)), err
 	})
 	if err == nil && !complete {
-		err = fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is not whole.", node.Memory)
+		err = fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is incomplete.", node.Memory)
 	}
 	if isMissing(err) {
-		err = fleet.Errorf(fleet.NotFound, "The file of the snapshot's memory, %s, is gone. Delete the snapshot.", node.Memory)
+		err = fleet.Errorf(fleet.NotFound, "The file of the snapshot's memory, %s, is missing. Delete the snapshot.", node.Memory)
 	}
 	if err != nil {
 		return "", err
@@ -258,13 +258,13 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 		return "", err
 	}
 	if x.UUID != inactive.UUID {
-		return "", fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, is of another VM.", node.Memory)
+		return "", fleet.Errorf(fleet.Conflict, "The file of the snapshot's memory, %s, belongs to another VM.", node.Memory)
 	}
 	if x.Name != inactive.Name {
 		a := applying{Backend: w.Backend, c: w.c, in: hypervisor.Apply{VM: w.in.VM}}
 		taken, err := a.taken(ctx, x.Name)
 		if err == nil && taken {
-			err = fleet.Errorf(fleet.Conflict, "The VM was called %s on the host then, and another has that name now, under which alone its memory comes back.", x.Name)
+			err = fleet.Errorf(fleet.Conflict, "At the time of the snapshot the VM had the name %s on the host, which another VM has now. libvirt restores memory only under the same name.", x.Name)
 		}
 		if err != nil {
 			return "", err
@@ -284,16 +284,16 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 					d.Source = inactive.Devices.Disks[n].Source
 				}
 			}
-		case aliasOf(d.Alias) == aliasFirstBoot: // the seed is kept for this, and read-only
+		case aliasOf(d.Alias) == aliasFirstBoot: // the first-boot image of that time still exists and is read-only
 		case next != nil:
-			return "", fleet.Errorf(fleet.Conflict, "The guest had the disk %s then, of which the snapshot has nothing.", targetOf(d))
+			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the disk %s, which is not in the snapshot.", targetOf(d))
 		}
 	}
 	for i := range x.Devices.Interfaces {
 		n := &x.Devices.Interfaces[i]
 		k := slices.IndexFunc(inactive.Devices.Interfaces, func(o libvirtxml.DomainInterface) bool { return strings.EqualFold(macOf(&o), macOf(n)) })
 		if k < 0 {
-			return "", fleet.Errorf(fleet.Conflict, "The guest had the NIC %s then, which the VM does not have any more. Add it again first, or start from a snapshot without memory.", macOf(n))
+			return "", fleet.Errorf(fleet.Conflict, "At the time of the snapshot the guest had the NIC %s, which the VM no longer has. Add the NIC again first, or use a snapshot without memory.", macOf(n))
 		}
 		now := inactive.Devices.Interfaces[k]
 		n.Source, n.FilterRef, n.Target, n.VirtualPort, n.Link = now.Source, now.FilterRef, now.Target, now.VirtualPort, now.Link
@@ -301,9 +301,9 @@ func (w *snapshotJob) memoryXML(ctx context.Context, node hypervisor.SnapNode, i
 	return x.Marshal()
 }
 
-// settleRevert finishes an interrupted revert. Before the guest was stopped, it undoes the revert; after that, it
-// completes the revert. It starts with new overlays, because the guest may have written to the old ones, which then no
-// longer match its memory.
+// settleRevert finishes an interrupted revert. If the guest was not stopped yet, it undoes the revert; otherwise it
+// completes the revert. It completes the revert with new overlays, because the guest may have written to the old
+// overlays, which then no longer match the saved memory.
 func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapNote) error {
 	drop := func() {
 		for _, n := range note.New {
@@ -330,7 +330,8 @@ func (w *snapshotJob) settleRevert(ctx context.Context, note *hypervisor.SnapNot
 	if err != nil {
 		return err
 	}
-	// The guest already runs. A paused one may wait for the rest of its memory, which nobody loads any more.
+	// The guest already runs. A paused guest may lack a part of its memory that nobody loads any more, so it is
+	// restored again.
 	if all, _ := usesAll(live, note.New); live != nil && all && golibvirt.DomainState(s.state) == golibvirt.DomainRunning {
 		w.tree.Reverted(node.ID, note.New)
 		measure(w.tree)

@@ -15,11 +15,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// snapshotLimit limits the time to read domains and networks; hundreds of them take less than a second.
+// snapshotLimit limits the time to read domains and networks. A read of hundreds of them takes less than a second.
 const snapshotLimit = 8 * time.Second
 
 // Snapshot implements hypervisor.Telemetry. If libvirtd does not answer, it returns the last known state with the host
-// disconnected, because the portal takes a missing object for a deleted one.
+// disconnected, because the portal treats a missing object as deleted.
 func (b *Backend) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.State, error) {
 	state, err := b.snapshot(ctx, on)
 	b.mu.Lock()
@@ -29,7 +29,7 @@ func (b *Backend) Snapshot(ctx context.Context, on hypervisor.Assigned) (wire.St
 		b.last = &state
 		return state, nil
 	case b.last == nil || errors.Is(ctx.Err(), context.Canceled):
-		return wire.State{}, fmt.Errorf("look at the host: %w", err)
+		return wire.State{}, fmt.Errorf("read the host's state: %w", err)
 	}
 	away := *b.last
 	away.Host.Connected, away.Host.Error = false, err.Error()
@@ -102,7 +102,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 		return fleet.VMStatus{Power: fleet.Absent}, 0, nil
 	}
 	if err != nil {
-		return fleet.VMStatus{}, 0, fmt.Errorf("look at the VM: %w", err)
+		return fleet.VMStatus{}, 0, fmt.Errorf("read the VM: %w", err)
 	}
 	generation := s.mark.Generation
 	if !s.ours {
@@ -112,7 +112,7 @@ func (b *Backend) VM(ctx context.Context, id fleet.VMID) (fleet.VMStatus, int64,
 	return b.statusOf(s, b.sizesOf(ctx, pathsOf(s)), b.addresses.sight().value[id]), generation, nil
 }
 
-// see reads one domain over the backend's state connection.
+// see reads one domain over the backend's connection for state.
 func (b *Backend) see(ctx context.Context, id fleet.VMID) (sighted, error) {
 	c, err := b.reading(ctx)
 	if err != nil {
@@ -141,7 +141,7 @@ func (b *Backend) seeOn(ctx context.Context, c *conn, id fleet.VMID) (sighted, e
 	return s, err
 }
 
-// pathsOf returns the paths of the domains' current disks, of their specs' disks, and of their media.
+// pathsOf returns the paths of the domains' current disks, of the disks in their specs, and of their media.
 func pathsOf(all ...sighted) diskPaths {
 	out := diskPaths{}
 	for _, s := range all {

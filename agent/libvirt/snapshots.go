@@ -29,7 +29,7 @@ func (b *Backend) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) 
 
 // RevertSnapshot implements hypervisor.Snapshots.
 func (b *Backend) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) error {
-	return b.onSnapshots(ctx, "bring "+in.VM.Name+" back to a snapshot", in, (*snapshotJob).revert)
+	return b.onSnapshots(ctx, "revert "+in.VM.Name+" to a snapshot", in, (*snapshotJob).revert)
 }
 
 // DeleteSnapshot implements hypervisor.Snapshots.
@@ -37,7 +37,8 @@ func (b *Backend) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork
 	return b.onSnapshots(ctx, "delete a snapshot of "+in.VM.Name, in, (*snapshotJob).deleteSnapshot)
 }
 
-// onSnapshots runs do after it has settled an interrupted job. It does nothing if the job was already done.
+// onSnapshots finishes or undoes an interrupted job, and then runs do. It does nothing if the tree records that this
+// job is done.
 func (b *Backend) onSnapshots(ctx context.Context, act string, in hypervisor.SnapshotWork, do func(*snapshotJob, context.Context) error) error {
 	unlock, err := b.vms.lock(ctx, in.VM.ID)
 	if err != nil {
@@ -89,8 +90,8 @@ func (b *Backend) onSnapshots(ctx context.Context, act string, in hypervisor.Sna
 	}))
 }
 
-// readSnapshot replaces the volume in from by the file that the disk had when the snapshot was taken. Until release is
-// called, no job changes the files of the VM's snapshots.
+// readSnapshot replaces the volume in from by the file that the disk had at the time of the snapshot. No job changes
+// the files of the VM's snapshots until the caller calls release.
 func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *place) (release func(), err error) {
 	release, err = b.snapshotsRead.share(ctx, string(of.VMID))
 	if err != nil {
@@ -100,7 +101,7 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *p
 	if err == nil {
 		switch file := tree.FileOf(of.ID, from.ref()); {
 		case file == "" || filepath.Dir(file) != filepath.Dir(from.path()):
-			err = fleet.Errorf(fleet.NotFound, "The host has no such snapshot of the disk %s any more.", from.volume)
+			err = fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", from.volume)
 		case tree.Work != nil:
 			err = hypervisor.SnapshotsAtWork()
 		default:
@@ -112,7 +113,7 @@ func (b *Backend) readSnapshot(ctx context.Context, of fleet.SnapshotOf, from *p
 	return nil, err
 }
 
-// ownSnapshots locks the files of the VM's snapshots for a change. It fails while somebody reads them.
+// ownSnapshots locks the files of the VM's snapshots for a change. It fails while another job reads them.
 func (b *Backend) ownSnapshots(vm fleet.VM) (release func(), err error) {
 	release, _ = b.snapshotsRead.try(string(vm.ID), true)
 	if release == nil {
@@ -130,7 +131,7 @@ func (w *snapshotJob) see(ctx context.Context) (seen, error) {
 	return m.see(ctx)
 }
 
-// running returns the running guest's definition; nil if the guest is off.
+// running returns the running guest's definition. It returns nil if the guest is off.
 func (w *snapshotJob) running(ctx context.Context, s seen) (*libvirtxml.Domain, error) {
 	if s.live == nil {
 		return nil, nil
@@ -142,7 +143,7 @@ func (w *snapshotJob) running(ctx context.Context, s seen) (*libvirtxml.Domain, 
 	return x, err
 }
 
-// diskOf returns the domain's disk for a disk of the spec; nil if there is none.
+// diskOf returns the domain's disk for a disk of the spec. It returns nil if there is none.
 func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	if x == nil || x.Devices == nil {
 		return nil
@@ -154,7 +155,8 @@ func diskOf(x *libvirtxml.Domain, ref fleet.Volref) *libvirtxml.DomainDisk {
 	return &x.Devices.Disks[i]
 }
 
-// usesAll compares the domain's disks with the layers: all if every disk is on its file, none if no disk is.
+// usesAll compares the domain's disks with the layers. It returns all if every disk uses the file of its layer, and
+// none if no disk does.
 func usesAll(x *libvirtxml.Domain, next []hypervisor.SnapLayer) (all, none bool) {
 	all, none = true, true
 	for _, n := range next {
@@ -177,15 +179,15 @@ func (w *snapshotJob) at(ref fleet.Volref) string {
 	return p.path()
 }
 
-// check refuses a VM that differs from what Quantix knows. Otherwise, disks or snapshots that somebody made outside
-// Quantix would be lost.
+// check refuses a VM with a state that Quantix did not create. Otherwise a job would lose disks or snapshots that
+// somebody created outside Quantix.
 func (w *snapshotJob) check(ctx context.Context, s seen) error {
 	refuse := func(format string, args ...any) error { return fleet.Errorf(fleet.Conflict, format, args...) }
 	switch {
 	case s.transient:
 		return hypervisor.Refusal(hypervisor.Undefined())
 	case s.applied == nil:
-		return refuse("An older agent made the VM's definition. Edit and save the VM, and then try once more.")
+		return refuse("An older agent made the VM's definition. Edit and save the VM, and then try again.")
 	}
 	live, err := w.running(ctx, s)
 	if err != nil {
@@ -197,7 +199,7 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 			return err
 		}
 		if p.block() || d.Existing {
-			return refuse("Disk %d (%s) is no file of a pool, so it has no snapshots.", i+1, d.Volume)
+			return refuse("Disk %d (%s) is not a file of a pool, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
 		if _, err := w.ownPool(ctx, w.c, p.pool); err != nil {
 			return err
@@ -213,13 +215,13 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 			disk := diskOf(x, d.Ref())
 			switch {
 			case disk == nil:
-				return refuse("Disk %d (%s) is not in the VM's definition on the host. Put it back, or detach it, first.", i+1, d.Volume)
+				return refuse("Disk %d (%s) is not in the VM's definition on the host. Add the disk to the definition again, or detach the disk, first.", i+1, d.Volume)
 			case disk.Mirror != nil:
 				return w.underWay(ctx, s, disk, "disk "+strconv.Itoa(i+1)+" ("+d.Volume+")")
 			case pathOf(disk) != want:
-				return refuse("The VM uses %s in the place of %s, as after a snapshot or a change on the host. Merge that first.", filepath.Base(pathOf(disk)), filepath.Base(want))
+				return refuse("The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", filepath.Base(pathOf(disk)), filepath.Base(want))
 			case disk.ReadOnly != nil || disk.Shareable != nil:
-				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so it has no snapshots.", i+1, d.Volume)
+				return refuse("Disk %d (%s) is shared or read-only in the VM's definition, so the disk cannot have snapshots.", i+1, d.Volume)
 			}
 		}
 		f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(want) })
@@ -229,9 +231,9 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 		case err != nil:
 			return notPlain(p, err)
 		case d.FileFormat() != "qcow2":
-			return refuse("Disk %d (%s) is a raw file, so it has no snapshots.", i+1, d.Volume)
+			return refuse("Disk %d (%s) is a raw file, so the disk cannot have snapshots.", i+1, d.Volume)
 		case f.Format != "qcow2" || f.Encrypted:
-			return refuse("The file %s of disk %d has the format %s, or is encrypted, so it has no snapshots.", filepath.Base(want), i+1, f.Format)
+			return refuse("The file %s of disk %d has the format %s, or is encrypted, so the disk cannot have snapshots.", filepath.Base(want), i+1, f.Format)
 		}
 	}
 	for _, a := range w.tree.Active {
@@ -242,43 +244,43 @@ func (w *snapshotJob) check(ctx context.Context, s seen) error {
 	for i := range s.kept.Devices.Disks {
 		d := &s.kept.Devices.Disks[i]
 		if name := physicalOf(d); name != "" {
-			return refuse("The VM has the physical disk %s, of which there are no snapshots.", name)
+			return refuse("The VM has the physical disk %s. Physical disks cannot have snapshots.", name)
 		}
 		if d.Device != "cdrom" && d.Device != "floppy" && !isOurs(d.Alias, aliasDisk) && aliasOf(d.Alias) != aliasFirstBoot {
-			return refuse("Somebody attached the disk %s on the host, which is none of the VM's. Detach it first.", targetOf(d))
+			return refuse("Somebody attached the disk %s on the host. Quantix does not manage this disk. Detach the disk first.", targetOf(d))
 		}
 	}
 	return w.checkForeignState(ctx, s)
 }
 
-// checkForeignState refuses while libvirt's own snapshots, backup checkpoints or a saved memory image depend on the
-// current disks.
+// checkForeignState refuses while the domain has snapshots of libvirt, backup checkpoints or a saved memory image,
+// which depend on the current disks.
 func (w *snapshotJob) checkForeignState(ctx context.Context, s seen) error {
 	others, err := othersOf(ctx, w.c, s.ref)
 	if err != nil {
 		return err
 	}
 	if len(others) > 0 {
-		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete them there first (virsh snapshot-list, snapshot-delete).", others[0])
+		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete those snapshots first (virsh snapshot-list, snapshot-delete).", others[0])
 	}
 	n, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) {
 		_, n, err := l.DomainListAllCheckpoints(s.ref, 0, 0)
 		return n, err
 	})
 	if err == nil && n > 0 {
-		err = fleet.Errorf(fleet.Conflict, "The VM has checkpoints of backups on the host, which would be lost (virsh checkpoint-list). Delete them first.")
+		err = fleet.Errorf(fleet.Conflict, "The VM has checkpoints of backups on the host, which would be lost (virsh checkpoint-list). Delete the checkpoints first.")
 	}
 	if err != nil {
 		return err
 	}
 	saved, err := call(ctx, w.c, func(l *golibvirt.Libvirt) (int32, error) { return l.DomainHasManagedSaveImage(s.ref, 0) })
 	if err == nil && saved > 0 {
-		err = fleet.Errorf(fleet.Conflict, "The VM's memory is saved on the host (virsh managedsave), and goes with its disks as they are. Start it first, or drop what was saved.")
+		err = fleet.Errorf(fleet.Conflict, "The VM's memory is saved on the host (virsh managedsave), and the saved state needs the current disks. Start the VM or remove the saved state first.")
 	}
 	return err
 }
 
-// othersOf returns the names of libvirt's own snapshots of the domain.
+// othersOf returns the names of the domain's snapshots that libvirt manages.
 func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, error) {
 	return call(ctx, c, func(l *golibvirt.Libvirt) ([]string, error) {
 		n, err := l.DomainSnapshotNum(ref, 0)
@@ -289,7 +291,7 @@ func othersOf(ctx context.Context, c *conn, ref golibvirt.Domain) ([]string, err
 	})
 }
 
-// redefine makes the inactive definition name the files that the VM writes to.
+// redefine sets the inactive definition's disks to the files that the VM writes to.
 func (w *snapshotJob) redefine(ctx context.Context, next []hypervisor.SnapLayer) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -314,13 +316,13 @@ func (w *snapshotJob) redefine(ctx context.Context, next []hypervisor.SnapLayer)
 	return (&moving{Backend: w.Backend, c: w.c}).define(ctx, s.kept)
 }
 
-// setFile sets the disk's file without a backing chain: libvirt reads the chain from the file's header.
+// setFile sets the disk's file and removes the backing chain, because libvirt reads the chain from the file's header.
 func setFile(d *libvirtxml.DomainDisk, file string) {
 	d.Source = &libvirtxml.DomainDiskSource{File: &libvirtxml.DomainDiskSourceFile{File: file}}
 	d.BackingStore, d.Mirror = nil, nil
 }
 
-// settle finishes what an interrupted job, or an earlier attempt of this one, left unfinished.
+// settle finishes or undoes a job that was interrupted, including an earlier attempt of this job.
 func (w *snapshotJob) settle(ctx context.Context) error {
 	note := w.tree.Work
 	if note == nil {
@@ -335,11 +337,11 @@ func (w *snapshotJob) settle(ctx context.Context) error {
 	case hypervisor.SnapMerges:
 		return w.settleMerge(ctx, note)
 	}
-	return fleet.Errorf(fleet.Conflict, "A newer agent has begun something about the VM's snapshots that this one does not know. Upgrade it.")
+	return fleet.Errorf(fleet.Conflict, "A newer agent has started a snapshot job that this agent does not know. Upgrade this agent.")
 }
 
-// interrupted reports whether the job was interrupted, not refused. Then everything stays unchanged, and the job is
-// retried.
+// interrupted reports whether err comes from an interruption and not from a refusal. After an interruption everything
+// stays unchanged, because the job is retried.
 func interrupted(ctx context.Context, err error) bool {
 	return errors.Is(err, hypervisor.ErrAway) || ctx.Err() != nil
 }

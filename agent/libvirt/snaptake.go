@@ -16,11 +16,11 @@ import (
 )
 
 // take takes a snapshot of the VM. QEMU switches all disks of a running guest to new overlays at the same moment. The
-// UEFI variables and the TPM's state are copied while the guest is paused.
+// agent copies the UEFI variables and the TPM state while the guest is paused.
 func (w *snapshotJob) take(ctx context.Context) error {
 	o := w.in.Order
 	if n := w.tree.Node(o.ID); n != nil {
-		return fleet.Errorf(fleet.Conflict, "The host has that snapshot already.")
+		return fleet.Errorf(fleet.Conflict, "The host already has this snapshot.")
 	}
 	s, err := w.see(ctx)
 	if err != nil {
@@ -31,9 +31,9 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	}
 	switch {
 	case len(s.applied.Spec.Disks) == 0:
-		return fleet.Errorf(fleet.Conflict, "The VM has no disk, so there is nothing to keep.")
+		return fleet.Errorf(fleet.Conflict, "The VM has no disk, so a snapshot would be empty.")
 	case len(w.tree.Nodes) >= fleet.MaxSnapshots:
-		return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MaxSnapshots)
+		return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, which is the maximum. Delete a snapshot first.", fleet.MaxSnapshots)
 	}
 	node, next := w.tree.Plan(w.in, s.applied.Spec, w.at)
 	on := s.live != nil
@@ -48,15 +48,15 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	case on && o.Memory && s.live.parts.NoMemorySnapshot() != "":
 		return fleet.Errorf(fleet.Conflict, "%s", s.live.parts.NoMemorySnapshot())
 	case on && o.Memory && golibvirt.DomainState(s.state) != golibvirt.DomainRunning && !node.Paused:
-		return fleet.Errorf(fleet.Conflict, "The guest neither runs nor is paused, so its memory cannot be kept now. Try again, or keep its disks alone.")
+		return fleet.Errorf(fleet.Conflict, "The guest is neither running nor paused, so its memory cannot be saved now. Try again, or take a snapshot without memory.")
 	case on && !o.Memory:
 		node.Note = "Without memory: the disks are as after a power cut."
 	case !on && o.Memory:
-		node.Note = "The VM was off, so there was no memory to keep."
+		node.Note = "The VM was off, so there was no memory to save."
 	}
 	for _, n := range append(next, hypervisor.SnapLayer{File: node.Memory}) {
 		if there, err := fileExists(ctx, n.File); n.File != "" && (err != nil || there) {
-			return cmpErr(err, fleet.Errorf(fleet.Conflict, "There is a file %s already. It is left as it is; try again.", n.File))
+			return cmpErr(err, fleet.Errorf(fleet.Conflict, "The file %s already exists. The file was not changed. Try again.", n.File))
 		}
 	}
 	if err := w.checkSpace(ctx, s, node, next); err != nil {
@@ -64,7 +64,7 @@ func (w *snapshotJob) take(ctx context.Context) error {
 	}
 	w.tree.Work = &hypervisor.SnapNote{Job: w.in.Job, Kind: hypervisor.SnapTake, Node: &node, New: next}
 	if err := w.save(); err != nil {
-		return fmt.Errorf("nothing was done, because the host cannot keep in mind what is begun: %w", err)
+		return fmt.Errorf("nothing was done, because the host cannot record the start of the job: %w", err)
 	}
 	w.in.Progress(5, "taking the snapshot")
 	if on {
@@ -78,15 +78,15 @@ func (w *snapshotJob) take(ctx context.Context) error {
 		}
 		return w.undoTake(ctx, outOfSnapRoom(filepath.Dir(next[0].File), err))
 	}
-	w.in.Progress(80, "keeping the firmware's variables")
+	w.in.Progress(80, "saving the firmware's variables")
 	return w.finishTake(ctx)
 }
 
 // spareRoom is the free space required beyond the estimate, in bytes.
 const spareRoom = 64 << 20
 
-// checkSpace checks that the pools have space for the memory, beside the first disk, and for the start of each new
-// overlay.
+// checkSpace checks that the pools have space for the memory file and for the start of each new overlay. The memory
+// file is in the pool of the first disk.
 func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node hypervisor.SnapNode, next []hypervisor.SnapLayer) error {
 	need := map[string]int64{}
 	for _, n := range next {
@@ -103,7 +103,8 @@ func (w *snapshotJob) checkSpace(ctx context.Context, s seen, node hypervisor.Sn
 	return nil
 }
 
-// fits refuses if the file system of the directory has fewer free bytes.
+// fits returns an error if the directory's file system has fewer free bytes than bytes. what names the user of the
+// space in the error.
 func fits(ctx context.Context, dir string, bytes int64, what string) error {
 	free, err := bounded(ctx, func() (int64, error) {
 		f, err := os.Open(dir)
@@ -114,17 +115,17 @@ func fits(ctx context.Context, dir string, bytes int64, what string) error {
 		return freeBytes(f)
 	})
 	if err == nil && free < bytes {
-		err = fleet.Errorf(fleet.Conflict, "%s has %s left, and %s may take %s. Make room there first.", dir, fleet.Bytes(free), what, fleet.Bytes(bytes))
+		err = fleet.Errorf(fleet.Conflict, "%s has %s free, but %s may need %s. Free space there first.", dir, fleet.Bytes(free), what, fleet.Bytes(bytes))
 	}
 	return err
 }
 
-// outOfSnapRoom replaces an out-of-space error by a sentence that says what to do.
+// outOfSnapRoom replaces an out-of-space error by an error that says what to do.
 func outOfSnapRoom(dir string, err error) error {
 	if !isFull(err) {
 		return err
 	}
-	return fleet.Errorf(fleet.Conflict, "%s has no room left, and the VM's disks are as they were (%s). Make room there, and try again.", dir, err)
+	return fleet.Errorf(fleet.Conflict, "%s has no space left. The VM's disks are unchanged (%s). Free space there, and try again.", dir, err)
 }
 
 // takeOffline takes the snapshot of a VM that is off: new overlays and a changed definition.
@@ -136,8 +137,8 @@ func (w *snapshotJob) takeOffline(ctx context.Context) error {
 	return w.redefine(ctx, w.tree.Work.New)
 }
 
-// takeLive takes the snapshot through libvirt, which keeps no metadata of it. The guest is paused first, so that the
-// state copied later is of the same moment.
+// takeLive takes the snapshot through libvirt without libvirt's snapshot metadata. It pauses the guest first, so that
+// the UEFI variables and TPM state copied later are from the same moment.
 func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
 	note := w.tree.Work
 	if w.in.Order.Quiesce && note.Node.Memory == "" && !note.Node.Paused {
@@ -145,13 +146,13 @@ func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
 		if err := w.save(); err != nil {
 			return err
 		}
-		w.in.Progress(10, "asking the guest's agent")
+		w.in.Progress(10, "freezing the guest's file systems")
 		if err := w.freeze(ctx, s.ref); err != nil {
 			if interrupted(ctx, err) {
 				return err
 			}
 			note.Frozen = false
-			note.Node.Note = "The guest's agent did not bring its file systems to rest (" + err.Error() + "), so the disks are as after a power cut."
+			note.Node.Note = "The guest agent did not freeze the guest's file systems (" + err.Error() + "), so the disks are as after a power cut."
 		} else {
 			note.Node.Quiesced, note.Node.Note = true, ""
 		}
@@ -167,10 +168,10 @@ func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
 			return err
 		}
 	}
-	w.in.Progress(20, "keeping what the guest has now")
+	w.in.Progress(20, "saving the guest's current state")
 	live, err := w.running(ctx, s)
 	if err == nil && live == nil {
-		err = fleet.Errorf(fleet.Conflict, "The guest ended in that moment. Try again.")
+		err = fleet.Errorf(fleet.Conflict, "The guest ended during the snapshot. Try again.")
 	}
 	if err != nil {
 		return err
@@ -183,7 +184,7 @@ func (w *snapshotJob) takeLive(ctx context.Context, s seen) error {
 	if note.Node.Memory == "" {
 		flags |= golibvirt.DomainSnapshotCreateDiskOnly
 	}
-	stop := watchCopy(note.Node.Memory, int64(s.live.memoryMiB)<<20, func(percent int) { w.in.Progress(20+percent/2, "keeping the guest's memory") })
+	stop := watchCopy(note.Node.Memory, int64(s.live.memoryMiB)<<20, func(percent int) { w.in.Progress(20+percent/2, "saving the guest's memory") })
 	defer stop()
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.DomainSnapshotCreateXML(s.ref, text, uint32(flags))
@@ -204,7 +205,7 @@ func (w *snapshotJob) freeze(ctx context.Context, ref golibvirt.Domain) error {
 	})
 }
 
-// onOwnConn runs one call on a connection of its own, because the call may hang as long as the guest does.
+// onOwnConn runs one call on a new connection, because the call may hang as long as the guest does.
 func (w *snapshotJob) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) error) error {
 	c, err := dial(ctx, w.socket)
 	if err != nil {
@@ -214,8 +215,8 @@ func (w *snapshotJob) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) 
 	return c.do(ctx, f)
 }
 
-// snapshotXML says for each disk of the guest what to do: libvirt would create a file of its own for a disk that is not
-// listed.
+// snapshotXML returns libvirt's snapshot definition with an entry for each disk of the guest, because libvirt would
+// create an overlay for a disk that is not listed.
 func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapNote) (string, error) {
 	x := libvirtxml.DomainSnapshot{Name: "quantix-" + string(note.Node.ID), Disks: &libvirtxml.DomainSnapshotDisks{}}
 	if note.Node.Memory != "" {
@@ -238,7 +239,8 @@ func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapNote) (string, err
 	return x.Marshal()
 }
 
-// finishTake finishes a taken snapshot: it copies the state, resumes the guest and adds the snapshot to the tree.
+// finishTake finishes a snapshot whose overlays are in use. It copies the UEFI variables and TPM state, resumes the
+// guest and adds the snapshot to the tree.
 func (w *snapshotJob) finishTake(ctx context.Context) error {
 	note := w.tree.Work
 	s, err := w.see(ctx)
@@ -248,15 +250,15 @@ func (w *snapshotJob) finishTake(ctx context.Context) error {
 	state := filepath.Join(snapHome(w.in.VM.ID), string(note.Node.ID))
 	kept, err := bounded(ctx, func() (bool, error) { return saveState(s.kept, state) })
 	if err != nil {
-		// The disks already use the new overlays, and only a stopped guest could be switched back. A snapshot without
-		// the copies is still a snapshot.
-		note.Node.Note = "The firmware's variables and the TPM's state could not be kept: " + err.Error()
+		// The disks already use the new overlays, and only a stopped guest could switch back. A snapshot without the
+		// copies is still usable.
+		note.Node.Note = "The firmware's variables and the TPM's state could not be saved: " + err.Error()
 		w.log.Warn("a snapshot lacks the VM's firmware variables and TPM state", "vm", w.in.VM.ID, "error", err)
 	}
 	if kept {
 		note.Node.State = state
 	}
-	w.in.Progress(90, "going on")
+	w.in.Progress(90, "resuming the guest")
 	if err := w.resumeGuest(ctx, s, note); err != nil {
 		return err
 	}
@@ -285,13 +287,14 @@ func (w *snapshotJob) resumeGuest(ctx context.Context, s seen, note *hypervisor.
 			return err
 		})
 		if err != nil {
-			w.log.Warn("the guest's agent did not thaw its file systems", "vm", w.in.VM.ID, "error", err)
+			w.log.Warn("the guest agent did not thaw the guest's file systems", "vm", w.in.VM.ID, "error", err)
 		}
 	}
 	return nil
 }
 
-// undoTake restores the VM if no snapshot was taken. If one was taken despite the error, it finishes that snapshot.
+// undoTake restores the VM if the failed job took no snapshot. If the snapshot exists despite the error, undoTake
+// finishes the snapshot.
 func (w *snapshotJob) undoTake(ctx context.Context, why error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*tidyLimit)
 	defer cancel()
@@ -304,7 +307,7 @@ func (w *snapshotJob) undoTake(ctx context.Context, why error) error {
 	return why
 }
 
-// settleTake finishes an interrupted snapshot. The domain's disks show whether it was taken.
+// settleTake finishes an interrupted snapshot job. The files of the domain's disks show whether the snapshot was taken.
 func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapNote) error {
 	s, err := w.see(ctx)
 	if err != nil {
@@ -323,7 +326,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapNote)
 		return w.finishTake(ctx)
 	}
 	if !none {
-		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks are on the files of a snapshot that was cut off. Merge those on the host (virsh blockcommit), and try again.")
+		return fleet.Errorf(fleet.Conflict, "Only some of the VM's disks use the files of an interrupted snapshot. Merge those files on the host (virsh blockcommit), and try again.")
 	}
 	for _, n := range note.New {
 		open, err := bounded(ctx, func() (bool, error) { return openByQEMU(n.File) })
@@ -331,7 +334,7 @@ func (w *snapshotJob) settleTake(ctx context.Context, note *hypervisor.SnapNote)
 			return err
 		}
 		if open {
-			return fleet.Errorf(fleet.Conflict, "QEMU uses %s, and libvirt does not know of it: it was cut off while it took a snapshot. Shut the guest down, and try again.", n.File)
+			return fleet.Errorf(fleet.Conflict, "QEMU uses the file %s, which libvirt does not know, because libvirt was interrupted while it took a snapshot. Shut the guest down, and try again.", n.File)
 		}
 	}
 	if err := w.resumeGuest(ctx, s, note); err != nil {

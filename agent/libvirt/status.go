@@ -14,7 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// status returns the domain's status. Its sizes are smoothed by steady, so that small fluctuations do not change it.
+// status returns the domain's status. It smooths the sizes with steady, so that small fluctuations do not change the
+// status.
 func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	hw := s.now()
 	st := fleet.VMStatus{CPUs: hw.cpus, MemoryMiB: hw.memoryMiB, StartedAt: s.startedAt, Accelerator: s.accelerator}
@@ -64,7 +65,7 @@ func (s sighted) status(sizes map[string]size, addresses cards) fleet.VMStatus {
 	return st
 }
 
-// power translates libvirt's state, and its reason into virsh's word.
+// power translates libvirt's state, and returns the reason in virsh's words.
 func power(state, reason int32) (fleet.Power, string) {
 	why := func(words []string) string {
 		if reason < 0 || int(reason) >= len(words) {
@@ -88,7 +89,7 @@ func power(state, reason int32) (fleet.Power, string) {
 	return fleet.Running, why(runningReasons)
 }
 
-// Indexed by libvirt's reason numbers; empty if the reason is of no use to people.
+// These are indexed by libvirt's reason numbers. An empty reason is of no use to people.
 var (
 	runningReasons = []string{
 		"", "", "migrated", "restored", "from snapshot", "", "migration cancelled", "save cancelled", "woken up", "",
@@ -101,12 +102,12 @@ var (
 	shutoffReasons = []string{"", "shut down", "forced off", "crashed", "migrated", "saved", "failed to start", "from snapshot", "stopped by libvirt"}
 )
 
-// stepBytes is how far a size must move before a new value is reported, so that a busy guest does not change the report
-// each time.
+// stepBytes is how many bytes a size must change before a new value is reported, so that a busy guest does not change
+// every report.
 const stepBytes = 64 << 20
 
-// steady returns the value to report: the reported one until the newest differs by stepBytes, or by a thousandth of
-// total if that is more.
+// steady returns the value to report. It returns reported until newest differs from it by stepBytes, or by a thousandth
+// of total if that is more.
 func steady(reported, newest, total int64) int64 {
 	diff := newest - reported
 	if diff < 0 {
@@ -118,7 +119,8 @@ func steady(reported, newest, total int64) int64 {
 	return newest
 }
 
-// startedAt returns when the guest's QEMU started, to the second; nil if unknown. libvirt does not report it.
+// startedAt returns the start time of the guest's QEMU, to the second. It returns nil if the time is unknown. libvirt
+// does not report it.
 func (b *Backend) startedAt(name string) *time.Time {
 	at, err := processStart(filepath.Join(filepath.Dir(b.socket), "qemu", name+".pid"))
 	if err != nil {
@@ -128,7 +130,7 @@ func (b *Backend) startedAt(name string) *time.Time {
 	return &at
 }
 
-// processStart returns the start time of the process whose ID is in the file.
+// processStart returns the start time of the process with the ID in the file.
 func processStart(pidFile string) (time.Time, error) {
 	pid, err := os.ReadFile(pidFile)
 	if err != nil {
@@ -138,11 +140,12 @@ func processStart(pidFile string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// The command's name may contain anything, so fields are counted after it. The start time is field 22 of all.
+	// The command's name may contain spaces and parentheses, so the fields are counted after it. The start time is
+	// field 22 of the line.
 	rest := string(stat[strings.LastIndexByte(string(stat), ')')+1:])
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {
-		return time.Time{}, fmt.Errorf("%q is no process status", stat)
+		return time.Time{}, fmt.Errorf("%q is not a process status", stat)
 	}
 	ticks, err := strconv.ParseInt(fields[19], 10, 64)
 	if err != nil {

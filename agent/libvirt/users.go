@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// held is a file that a domain uses as a disk or in a disk's backing chain. A medium in a drive does not count, because
-// it is only read.
+// held is a file that a domain uses as a disk or in a disk's backing chain. The medium in a drive does not count,
+// because the guest only reads it.
 type held struct {
 	path   string // or "volume:pool/name"
 	opaque bool   // raw: the file's content is guest data and names no other files
@@ -32,9 +32,9 @@ func (h held) use() usage {
 	return usedAsDisk
 }
 
-// heldBy returns the files of one disk that the definition names.
+// heldBy returns the files that the definition names for one disk.
 func heldBy(d *libvirtxml.DomainDisk) []held {
-	if d.Device == "cdrom" || isOurs(d.Alias, aliasDrive) { // somebody else's floppy is writable, so it counts
+	if d.Device == "cdrom" || isOurs(d.Alias, aliasDrive) { // an unmanaged floppy is writable, so it counts
 		return nil
 	}
 	var out []held
@@ -74,7 +74,7 @@ type usage int
 const (
 	usedAsDisk    usage = iota
 	usedAsBacking       // in a disk's backing chain
-	usedAsMedium        // in a drive: read, never written
+	usedAsMedium        // in a drive: the guest only reads it
 )
 
 // fileUser is a domain that uses a file.
@@ -85,8 +85,8 @@ type fileUser struct {
 	shared bool // other domains may write to the file
 }
 
-// fileUsers maps files to the host's domains that use them: by file identity, and by path for storage that does not
-// answer.
+// fileUsers maps files to the domains of the host that use them. Keys are file identities, and paths for storage that
+// does not answer.
 type fileUsers struct {
 	byID   map[fileID][]fileUser
 	byPath map[string][]fileUser
@@ -95,13 +95,13 @@ type fileUsers struct {
 
 // fileWatches caches facts about files between reports.
 type fileWatches struct {
-	chains  byDir[[]fileID] // of domains' disks and media
-	volumes byDir[volumeID] // of pools
+	chains  byDir[[]fileID] // of the domains' disks and media
+	volumes byDir[volumeID] // of the pools' volumes
 	bases   byDir[[]fileID] // backing chains of volumes, without the volumes themselves
 	pools   watch[poolDirs]
 }
 
-// usersOf finds the files that the domains use, under whatever path their definitions name them.
+// usersOf returns the files that the domains use. It finds a file under every path that a definition may use for it.
 func (b *Backend) usersOf(ctx context.Context, how recency, all []sighted) fileUsers {
 	type use struct {
 		held
@@ -155,7 +155,7 @@ func (u fileUsers) of(pool, volume, path string, id fileID) []fileUser {
 	return out
 }
 
-// id identifies the file now: a cached identity may belong to an earlier file.
+// id reads the file's identity without the cache, because a cached identity may belong to an earlier file.
 func (p place) id(ctx context.Context) (fileID, error) {
 	if !filepath.IsAbs(p.path()) {
 		return fileID{}, nil
@@ -163,8 +163,8 @@ func (p place) id(ctx context.Context) (fileID, error) {
 	return within(ctx, func() (fileID, error) { return identify(p.path()), nil })
 }
 
-// userOf returns the name of another domain than except that uses the file; empty if there is none. It ignores domains
-// that share an existing shareable disk, and overlays that an administrator put on a disk of except.
+// userOf returns the name of a domain other than except that uses the file. It is empty if there is none. It ignores
+// domains that share an existing shareable disk, and overlays that an administrator created on a disk of except.
 func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, p place) (string, error) {
 	id, err := p.id(ctx)
 	if err != nil {
@@ -181,11 +181,12 @@ func (b *Backend) userOf(ctx context.Context, all []sighted, except fleet.VMID, 
 	return "", nil
 }
 
-// checkNoDisk refuses to read a file that is a domain's disk or in a disk's backing chain: its content belongs to that
+// checkNoDisk refuses a file that is a domain's disk or in a disk's backing chain, because the content belongs to that
 // guest.
 func (a *applying) checkNoDisk(ctx context.Context, p place) error { return a.checkRead(ctx, p, false) }
 
-// checkRead is checkNoDisk, but allows an image of the library to back disks: images are read-only and made for that.
+// checkRead is checkNoDisk but, if library is set, accepts an image that backs disks: library images are read-only and
+// may back disks.
 func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 	all, err := a.inventory(ctx, a.c)
 	if err != nil {
@@ -196,12 +197,12 @@ func (a *applying) checkRead(ctx context.Context, p place, library bool) error {
 		return err
 	}
 	if slices.ContainsFunc(a.usersOf(ctx, fresh, all).of(p.pool.Name, p.volume, p.path(), id), func(u fileUser) bool { return u.usage == usedAsDisk || u.usage == usedAsBacking && !library }) {
-		return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, or a part of one, so it is neither cloned nor put into a drive. Choose one that no VM uses.", p.volume)
+		return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", p.volume)
 	}
 	return nil
 }
 
-// markUsers adds to the volumes their users and their modification times.
+// markUsers sets the users and the modification times of the volumes.
 func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.PoolReport, hashed map[fleet.Volref]hypervisor.Hashed) {
 	var paths []string
 	for _, p := range pools {
@@ -235,7 +236,7 @@ func (b *Backend) markUsers(ctx context.Context, all []sighted, pools []wire.Poo
 	}
 }
 
-// basesOf maps backing files to the names of the volumes that they back.
+// basesOf maps each backing file to the names of the volumes that it backs.
 func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[fileID][]string {
 	var paths []string
 	for _, p := range pools {
@@ -256,7 +257,7 @@ func (b *Backend) basesOf(ctx context.Context, pools []wire.PoolReport) map[file
 	return out
 }
 
-// markVolume adds the users and the modification time to the volume.
+// markVolume sets the users and the modification time of the volume.
 func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time.Time) {
 	for _, u := range users {
 		of := &v.UsedBy
@@ -288,7 +289,7 @@ func markVolume(v *fleet.Volume, users []fileUser, bases []string, modified time
 
 const volumePrefix = "volume:"
 
-// volumePath is the path of a volume that a definition names by its pool.
+// volumePath returns the path for a volume that a definition names by pool and volume name.
 func volumePath(pool, volume string) string { return volumePrefix + pool + "/" + volume }
 
 // poolDirs maps the names of the host's pools to their directories, or to the address prefix of block pools.
@@ -300,7 +301,7 @@ type poolDir struct {
 	blocks *blocks // nil: a file pool
 }
 
-// of returns the volume's path or address; empty if only libvirt knows it.
+// of returns the volume's path or address. It is empty if only libvirt knows the path.
 func (d poolDir) of(volume string) string {
 	switch {
 	case d.path == "":
@@ -314,7 +315,7 @@ func (d poolDir) of(volume string) string {
 	return filepath.Join(d.path, volume)
 }
 
-// path resolves a definition's pool and volume name to the file's path; it returns other paths unchanged.
+// path returns the file's path for a pool and volume name of a definition. It returns other paths unchanged.
 func (d poolDirs) path(path string) string {
 	rest, byPool := strings.CutPrefix(path, volumePrefix)
 	pool, volume, _ := strings.Cut(rest, "/")
@@ -324,8 +325,8 @@ func (d poolDirs) path(path string) string {
 	return path
 }
 
-// unknown returns the pool in a definition's volume reference if it is not listed; empty for a listed pool and for
-// plain paths.
+// unknown returns the pool name in a definition's volume reference if the pool is not listed. It is empty for a listed
+// pool and for plain paths.
 func (d poolDirs) unknown(path string) string {
 	rest, byPool := strings.CutPrefix(path, volumePrefix)
 	pool, _, _ := strings.Cut(rest, "/")
@@ -335,8 +336,8 @@ func (d poolDirs) unknown(path string) string {
 	return ""
 }
 
-// dirsOfPools reads the pools from libvirt only if a domain refers to a disk by its pool. It does not wait for storage
-// that hangs.
+// dirsOfPools reads the pools from libvirt only if a domain names a disk by pool and volume. It does not wait for
+// hanging storage.
 func (b *Backend) dirsOfPools(ctx context.Context, how recency, all []sighted) poolDirs {
 	if !slices.ContainsFunc(all, func(s sighted) bool {
 		return slices.ContainsFunc(s.files(), func(f string) bool { return strings.HasPrefix(f, volumePrefix) })

@@ -17,27 +17,27 @@ import (
 )
 
 // partialSuffix marks an unfinished disk. A disk is created under a name with this suffix and then renamed, so a name
-// without it always means a complete disk, even after a crash. The next attempt removes the rest of a failed one.
-// Quantix's file pools are directories (an NFS pool is a mounted one), so the file system does the rename; libvirt has
-// none for volumes.
+// without the suffix always means a complete disk, even after a crash. The next attempt removes the unfinished file of
+// a failed one. The file pools of Quantix are directories, so the agent renames the file; libvirt cannot rename
+// volumes.
 const partialSuffix = fleet.PartialSuffix
 
 // place is a volume of a pool on this host.
 type place struct {
 	pool   fleet.Pool
 	volume string
-	number int    // among the VM's disks, from 1
+	number int    // number of the disk among the VM's disks, from 1
 	size   int64  // requested size in bytes; 0: the image's size
 	image  *place // the image to clone
 
 	format   string // of the disk's file: see fleet.Disk.FileFormat
-	existing bool   // the volume existed before: it is never created, changed or deleted
-	shared   bool   // other VMs may use it, too
-	secret   bool   // it is encrypted
+	existing bool   // the volume existed before the VM: Quantix never creates, changes or deletes it
+	shared   bool   // other VMs may use the volume, too
+	secret   bool   // the volume is encrypted
 	library  bool   // the image is in the library, so it may back other disks, too
 	overlay  bool   // the disk is an overlay of the image
 
-	noImage error // why the image is unavailable here; matters only until the disk is created
+	noImage error // why the image is unavailable on this host; matters only until the disk is created
 }
 
 // path returns the volume's file. For a block pool it returns the volume's address, which is an absolute path only for
@@ -54,23 +54,23 @@ func (p place) block() bool { return blocksOf(p.pool.Spec) != nil }
 
 func (p place) ref() fleet.Volref { return fleet.Volref{PoolID: p.pool.ID, Volume: p.volume} }
 
-// partial returns the place under its unfinished name.
+// partial returns the place with the unfinished name.
 func (p place) partial() place { return place{pool: p.pool, volume: p.volume + partialSuffix} }
 
-// placeOf finds the volume's pool and validates the volume's name.
+// placeOf returns the place of a volume. It fails if the volume's name is invalid or the volume's pool is not in pools.
 func placeOf(ref fleet.Volref, pools []fleet.Pool) (place, error) {
 	if ref.Volume == "" || filepath.Base(ref.Volume) != ref.Volume || ref.Volume == "." || ref.Volume == ".." {
-		return place{}, fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", ref.Volume)
+		return place{}, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", ref.Volume)
 	}
 	for _, p := range pools {
 		if p.ID == ref.PoolID {
 			return place{pool: p, volume: ref.Volume}, nil
 		}
 	}
-	return place{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign it first.", ref.Volume)
+	return place{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", ref.Volume)
 }
 
-// within runs f, which may hang on storage, and abandons it when ctx ends.
+// within runs f, which may hang on storage. It abandons f when ctx ends, or after a limit, and then returns an error.
 func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T
@@ -107,8 +107,8 @@ func fileExists(ctx context.Context, path string) (bool, error) {
 	})
 }
 
-// makeDisk creates a disk that was never created before. i and n are its index and the number of disks to create, for
-// the progress.
+// makeDisk creates a disk that was never created before. For the progress, i is the disk's index and n the number of
+// disks to create.
 func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	if p.noImage != nil {
 		return p.noImage
@@ -127,7 +127,7 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 	}
 	if p.secret {
 		if err := a.makeDiskSecret(ctx, a.c, p); err != nil {
-			return fmt.Errorf("make a passphrase for disk %d: %w", p.number, err)
+			return fmt.Errorf("create the passphrase of disk %d: %w", p.number, err)
 		}
 	}
 	if p.image == nil {
@@ -159,8 +159,8 @@ func (a *applying) makeDisk(ctx context.Context, p place, i, n int) error {
 // maxMeasureTries is how often QEMU may fail to measure the host's hash speed.
 const maxMeasureTries = 5
 
-// makeBlank creates an empty volume. For an encrypted one, QEMU measures the host's hash speed by CPU time. On a busy
-// host that time is sometimes 0, and QEMU gives up, so makeBlank tries again.
+// makeBlank creates an empty volume. For an encrypted volume, QEMU measures the host's hash speed by CPU time. On a
+// busy host the measured time is sometimes 0 and QEMU fails, so makeBlank tries again.
 func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p place, v newVolume) error {
 	for try := 1; ; try++ {
 		_, err := call(ctx, a.c, func(l *golibvirt.Libvirt) (golibvirt.StorageVol, error) {
@@ -175,8 +175,7 @@ func (a *applying) makeBlank(ctx context.Context, pool golibvirt.StoragePool, p 
 	}
 }
 
-// putInPlace gives a complete disk its final name. It fails if a file of that name has appeared, even at this very
-// moment.
+// putInPlace renames a complete disk to its final name. It fails if a file with the final name exists.
 func putInPlace(p place) error {
 	from := p.partial().path()
 	err := renameNoReplace(from, p.path())
@@ -189,30 +188,31 @@ func putInPlace(p place) error {
 	return unlinkOldName(from, p.path())
 }
 
-// checkDisk refuses an existing volume that is not a self-contained disk: QEMU would open the files that it refers to.
+// checkDisk refuses an existing volume that is not a self-contained disk, because QEMU would open the files that the
+// volume refers to.
 func (b *Backend) checkDisk(ctx context.Context, c *conn, p place, made bool) error {
 	h, err := b.volumeFile(ctx, c, p)
 	switch {
 	case err != nil:
 		return err
 	case made && p.format == fleet.Raw && !p.existing:
-		return nil // the content is guest data
+		return nil // the content of a raw file is guest data
 	case p.existing && (h.Format != "raw" || h.Size == 0):
-		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", p.volume, p.pool.Name, h.Format)
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty. VMs can share only raw volumes.", p.volume, p.pool.Name, h.Format)
 	case p.existing:
 	case h.Format != p.format:
-		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and has the format %s, not %s. Choose another name for the disk.", p.volume, p.pool.Name, h.Format, p.format)
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s already exists and has the format %s, not %s. Choose another name for the disk.", p.volume, p.pool.Name, h.Format, p.format)
 	case p.overlay && !h.Encrypted && backedByImage(p):
 	case p.secret && h.Encrypted && h.RefersTo == "":
 	case p.secret:
-		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not encrypted. Choose another name for the disk.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s already exists and is not encrypted. Choose another name for the disk.", p.volume, p.pool.Name)
 	case h.RefersTo != "" || h.Encrypted:
-		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s exists already and is not self-contained. Choose another name for the disk.", p.volume, p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The volume %s of pool %s already exists and is not self-contained. Choose another name for the disk.", p.volume, p.pool.Name)
 	}
 	return nil
 }
 
-// removeVolume deletes a volume and waits while libvirt still writes it. A missing volume is no error.
+// removeVolume deletes a volume. It waits while libvirt still writes the volume. A missing volume is no error.
 func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 	if !p.block() {
 		there, err := fileExists(ctx, p.path())
@@ -246,7 +246,7 @@ func (b *Backend) removeVolume(ctx context.Context, c *conn, p place) error {
 		case !is(err, golibvirt.ErrOperationInvalid) || !strings.Contains(err.Error(), "being allocated"):
 			return err
 		}
-		// An earlier job's copy still runs in libvirtd and cannot be stopped from here.
+		// An earlier job's copy still runs in libvirtd and cannot be stopped by the agent.
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("wait for an earlier copy to end: %w (%w)", ctx.Err(), err)
@@ -268,19 +268,19 @@ func (b *Backend) begun(ctx context.Context, c *conn, p place) bool {
 	return err == nil
 }
 
-// newVolume describes a volume that libvirt is to create.
+// newVolume describes a volume for libvirt to create.
 type newVolume struct {
 	format string
 	size   int64
-	full   bool // allocated at once
+	full   bool // allocate all blocks at creation
 
 	base       string // the backing file; empty: none
 	baseFormat string
 
-	secret string // the UUID of its passphrase; empty: not encrypted
+	secret string // the UUID of the passphrase's secret; empty: not encrypted
 }
 
-// volumeXML returns the libvirt definition of a volume to create.
+// volumeXML returns the libvirt definition of a new volume.
 func volumeXML(name string, n newVolume) string {
 	x := libvirtxml.StorageVolume{
 		Name:       name,
@@ -302,7 +302,7 @@ func volumeXML(name string, n newVolume) string {
 	}
 	text, err := x.Marshal()
 	if err != nil {
-		panic(err) // a fixed structure of plain text and numbers always marshals
+		panic(err) // a structure of plain text and numbers always marshals
 	}
 	return text
 }

@@ -11,11 +11,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Volumes of block pools are created, changed and deleted by libvirt under their final names. There is no unfinished
-// name, because nothing can rename them. A new volume is empty, or a copy that the storage makes at once.
+// libvirt creates, changes and deletes the volumes of block pools under their final names. They have no unfinished
+// name, because nothing can rename them. A new volume is empty or an immediate copy by the storage.
 
-// checkBlock reports whether a disk in a block pool exists; false means that it was never created. It refuses a disk
-// that was created and is now missing.
+// checkBlock reports whether a disk in a block pool exists; false means that the disk was never created. It refuses a
+// disk that was created and is now missing.
 func (a *applying) checkBlock(ctx context.Context, p place, made, named bool) (bool, error) {
 	missing := func(why string) error {
 		return hypervisor.Refusal(hypervisor.MissingDisk(p.number, p.ref(), p.pool.Name, hostname(), why))
@@ -61,10 +61,10 @@ func (b *Backend) blockIn(ctx context.Context, c *conn, p place) (bool, error) {
 // makeBlock creates an empty disk. Block pools have no images to clone.
 func (a *applying) makeBlock(ctx context.Context, p place) error {
 	if !p.pool.Spec.Kind.Is().Makes || p.existing {
-		return fleet.Errorf(fleet.Conflict, "The pool %s makes no volumes, so a disk is one of those that it has.", p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The pool %s cannot create volumes. Choose one of its existing volumes as the disk.", p.pool.Name)
 	}
 	if p.image != nil {
-		return fleet.Errorf(fleet.Conflict, "A disk in the pool %s begins empty: images are copied into pools of files alone.", p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "A disk in the pool %s must be empty, because images can be copied only into file pools.", p.pool.Name)
 	}
 	pool, err := lookupPool(ctx, a.c, p.pool.Name)
 	if err != nil {
@@ -81,7 +81,8 @@ func (a *applying) makeBlock(ctx context.Context, p place) error {
 	return nil
 }
 
-// newBlock creates an empty, fully allocated volume. Thin storage still allocates blocks only when they are written.
+// newBlock creates an empty volume with all blocks allocated. Thin-provisioned storage still allocates blocks only on
+// write.
 func (b *Backend) newBlock(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error {
 		_, err := l.StorageVolCreateXML(pool, volumeXML(name, newVolume{format: "raw", size: size, full: true}), 0)
@@ -89,20 +90,20 @@ func (b *Backend) newBlock(ctx context.Context, c *conn, pool golibvirt.StorageP
 	})
 }
 
-// growBlock resizes the volume to size bytes.
+// growBlock grows the volume to size bytes.
 func (b *Backend) growBlock(ctx context.Context, c *conn, v golibvirt.StorageVol, size int64) error {
 	return c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolResize(v, uint64(size), 0) })
 }
 
-// refuseGiven refuses jobs in pools whose volumes are fixed by their storage, such as LUNs.
+// refuseGiven returns an error for a pool with volumes that only the storage can change, such as LUNs.
 func refuseGiven(p fleet.Pool) error {
 	if p.Spec.Kind.Is().Makes {
 		return nil
 	}
-	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.Name)
+	return fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", p.Name)
 }
 
-// checkBlockName refuses a name that is taken. made reports that this job has already created the volume.
+// checkBlockName refuses the name of an existing volume. made reports that this job has already created the volume.
 func (w *working) checkBlockName(ctx context.Context) (made bool, err error) {
 	there, err := w.blockIn(ctx, w.c, w.place)
 	switch {
@@ -121,7 +122,7 @@ func (w *working) createBlock(ctx context.Context) error {
 		return err
 	}
 	if w.in.Order.Format != "raw" || w.in.Order.SizeBytes <= 0 {
-		return fleet.Errorf(fleet.Invalid, "A volume of the pool %s is raw, and has a size above 0.", w.place.pool.Name)
+		return fleet.Errorf(fleet.Invalid, "A volume of the pool %s must be raw and larger than 0 bytes.", w.place.pool.Name)
 	}
 	w.in.Progress(0, "creating "+w.volume)
 	if err := w.newBlock(ctx, w.c, w.pool, w.volume, w.in.Order.SizeBytes); err != nil {
@@ -130,11 +131,11 @@ func (w *working) createBlock(ctx context.Context) error {
 	return w.in.Whole(w.path())
 }
 
-// cloneBlock makes libvirt copy another volume of the pool. It removes the copy if the agent cannot record it.
+// cloneBlock makes libvirt copy another volume of the pool. If the agent cannot record the copy, it removes the copy.
 func (w *working) cloneBlock(ctx context.Context) error {
 	from := place{pool: w.place.pool, volume: w.in.Order.Source}
 	if !fleet.IsVolumeName(from.volume) || from.volume == w.volume {
-		return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", from.volume)
+		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", from.volume)
 	}
 	unlock, err := w.volumeLocks.share(ctx, from.path())
 	if err != nil {
@@ -196,7 +197,7 @@ func (w *working) wipeBlock(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.in.Progress(0, "writing zeros over "+w.volume)
+	w.in.Progress(0, "overwriting with zeros: "+w.volume)
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error { return l.StorageVolWipe(ref, 0) })
 }
 
@@ -212,8 +213,8 @@ func (w *working) deleteBlock(ctx context.Context) error {
 	return w.removeVolume(ctx, w.c, w.place)
 }
 
-// unusedBlock refuses a volume that a domain of this host uses. The storage itself protects volumes of running guests
-// on other hosts.
+// unusedBlock refuses a volume that a domain of this host uses. The storage protects volumes of running guests on other
+// hosts.
 func (w *working) unusedBlock(ctx context.Context) error {
 	id, err := w.id(ctx)
 	if err != nil {
@@ -229,5 +230,5 @@ func (w *working) unusedBlock(ctx context.Context) error {
 func (w *working) filesAlone(context.Context) error { return filesAlone(w.place.pool) }
 
 func filesAlone(p fleet.Pool) error {
-	return fleet.Errorf(fleet.Conflict, "Images are in pools of files alone, and %s is none.", p.Name)
+	return fleet.Errorf(fleet.Conflict, "The pool %s is not a file pool, and only file pools have images.", p.Name)
 }

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// copy copies another volume byte by byte, keeps holes, and ends as soon as ctx does. A guest may be started meanwhile,
-// so the source is checked again at the end.
+// copy copies another volume byte by byte, preserves holes, and ends as soon as ctx ends. It checks the source again at
+// the end, because a guest may have started during the copy.
 func (w *working) copy(ctx context.Context, from place) error {
 	before, err := w.volumeFile(ctx, w.c, from)
 	if err != nil {
@@ -46,12 +46,12 @@ func (w *working) copy(ctx context.Context, from place) error {
 	}
 	after, err := w.volumeFile(ctx, w.c, from)
 	if err == nil && (after.id != before.id || after.bytes != before.bytes || !after.modified.Equal(before.modified)) {
-		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would not be whole. Try again when nobody writes to it.", from.volume)
+		err = fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being copied, so the copy would be incomplete. Try again when nobody writes to the volume.", from.volume)
 	}
 	return err
 }
 
-// writeCopy writes the copy under its unfinished name.
+// writeCopy writes the copy under the unfinished name.
 func (w *working) writeCopy(ctx context.Context, from place, was volumeFile, note string) (err error) {
 	src, err := openImage(from.path(), false)
 	if err != nil {
@@ -75,7 +75,7 @@ func (w *working) meter(note string, total int64) *transfer.Meter {
 	return &transfer.Meter{Total: total, Report: func(done, total, rate int64) { w.in.Progress(hypervisor.Copied(note, done, total, rate)) }}
 }
 
-// noCopyRoom is the error for a copy that needs more space than the pool has.
+// noCopyRoom is the error for a copy that needs more space than the pool has. room and needs are in bytes.
 func noCopyRoom(to place, room, needs int64) error {
-	return fleet.Errorf(fleet.Conflict, "The pool %s has room for %s here, and the copy needs %s.", to.pool.Name, fleet.Bytes(room), fleet.Bytes(needs))
+	return fleet.Errorf(fleet.Conflict, "The pool %s has %s free on this host, but the copy needs %s.", to.pool.Name, fleet.Bytes(room), fleet.Bytes(needs))
 }

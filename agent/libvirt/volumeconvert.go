@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ConvertVolume implements hypervisor.Storage. qemu-img reads the source as the user nobody, through a file descriptor
-// and with a fixed format, so it cannot open files that the source names.
+// ConvertVolume implements hypervisor.Storage. qemu-img runs as the user nobody and reads the source through a file
+// descriptor with a fixed format, so it cannot open files that the source names.
 func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "convert", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
@@ -21,7 +21,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 		}
 		switch {
 		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
-			return fleet.Errorf(fleet.Invalid, "%q is no volume to convert.", in.Order.Source)
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be converted.", in.Order.Source)
 		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
 			return hypervisor.NoSource()
 		case from.block():
@@ -30,7 +30,7 @@ func (b *Backend) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) e
 		if _, err := b.ownPool(ctx, w.c, from.pool); err != nil {
 			return err
 		}
-		// qemu-img, which runs with nobody's group, needs the file's group changed
+		// qemu-img runs with the group nobody, so the file's group must change during the conversion.
 		unlock, err := b.volumeLocks.alone(ctx, from.path())
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func (w *working) convertFile(ctx context.Context, from place, is volumeFile) er
 			return err
 		}
 	}
-	w.in.Progress(10, "looking at what it is")
+	w.in.Progress(10, "reading the image's format")
 	part := image.Part{File: f, At: at, Size: size, Format: facts.Format}
 	if facts.Format == "raw" {
 		facts.Size = (facts.Size + 511) / 512 * 512
@@ -109,7 +109,7 @@ func (w *working) fillConverted(ctx context.Context, part image.Part, facts imag
 	if need > room {
 		return noCopyRoom(w.place, room, need)
 	}
-	const overhead = 1 << 30 // for qcow2's own tables, with a margin
+	const overhead = 1 << 30 // space for the tables of qcow2, with a margin
 	err = part.Convert(ctx, to, facts.Size+facts.Size/100+overhead, func(percent int) {
 		w.in.Progress(10+percent*85/100, "converting from "+part.Format)
 	})
@@ -121,12 +121,12 @@ func (w *working) fillConverted(ctx context.Context, part image.Part, facts imag
 	case err != nil:
 		return err
 	case made.Format != "qcow2" || made.RefersTo != "" || made.Size != facts.Size:
-		return fmt.Errorf("qemu-img made a %s image of %d bytes of a disk of %d", made.Format, made.Size, facts.Size)
+		return fmt.Errorf("qemu-img wrote a %s image of %d bytes for a disk of %d bytes", made.Format, made.Size, facts.Size)
 	}
 	return to.Sync()
 }
 
-// openToWrite opens a regular file at exactly this path; it refuses a symbolic link.
+// openToWrite opens the regular file at the path for writing. It refuses a symbolic link.
 func openToWrite(path string) (*os.File, error) {
 	info, err := os.Lstat(path)
 	if err != nil {

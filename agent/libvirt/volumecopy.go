@@ -21,11 +21,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HashVolume implements hypervisor.Storage. Others may read the file at the same time.
+// HashVolume implements hypervisor.Storage. Other jobs may read the file at the same time.
 func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "verify volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
-		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err != nil {
@@ -63,8 +63,8 @@ func (b *Backend) HashVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	}))
 }
 
-// sound refuses a file that no VM can be created from. It uses only Quantix's own reader: qemu-img as nobody would need
-// the file's group changed while guests may use it.
+// sound refuses a file that cannot be a VM's disk. It uses Quantix's own reader, because qemu-img as nobody would need
+// another group on the file while guests may use it.
 func (w *working) sound(ctx context.Context, at place) error {
 	h, err := w.imageIn(ctx, w.c, at)
 	if err != nil {
@@ -73,8 +73,8 @@ func (w *working) sound(ctx context.Context, at place) error {
 	return h.Clonable(at.volume)
 }
 
-// read reads a volume to its end and hashes it. It copies the bytes to to, unless that is nil. It fails if the volume
-// changes meanwhile.
+// read reads a volume to its end and hashes it. It also writes the bytes to to, unless to is nil. It fails if the
+// volume changes during the read.
 func (w *working) read(ctx context.Context, from place, note string, to io.Writer) (hypervisor.Hashed, error) {
 	none := hypervisor.Hashed{}
 	before, err := w.volumeFile(ctx, w.c, from)
@@ -108,7 +108,7 @@ func (w *working) read(ctx context.Context, from place, note string, to io.Write
 
 const readBytes = 1 << 20
 
-// hashFile reads the file that it opened, even if another file takes its path.
+// hashFile hashes the file that it opened, even if another file gets the path during the read.
 func (w *working) hashFile(ctx context.Context, from place, total int64, note string, sum hash.Hash, to io.Writer) (volumeID, error) {
 	f, err := openImage(from.path(), false)
 	if err != nil {
@@ -144,7 +144,8 @@ func (w *working) hashFile(ctx context.Context, from place, total int64, note st
 	return volumeID{}, ctx.Err()
 }
 
-// refuseRunning refuses a file that a running guest may write. Guests only read backing files.
+// refuseRunning refuses a file that a running guest may write to. Backing files are accepted, because guests only read
+// them.
 func (w *working) refuseRunning(ctx context.Context, p place, id fileID) error {
 	users, err := w.volumeUsers(ctx, w.c, p, id)
 	if err != nil {
@@ -170,7 +171,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 		}
 		switch {
 		case !fleet.IsVolumeName(from.volume) || from.ref() == in.Ref():
-			return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Order.Source)
 		case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
 			return hypervisor.NoSource()
 		}
@@ -190,7 +191,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			return err
 		}
 		defer unlock()
-		defer b.volumeChanged(from.pool) // the copy also yields the source's checksum
+		defer b.volumeChanged(from.pool) // the copy also yields the checksum of the source
 		if in.Order.Flatten {
 			return w.flatten(ctx, from, pool)
 		}
@@ -198,7 +199,7 @@ func (b *Backend) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	})
 }
 
-// duplicate copies byte by byte and reports the checksum of both files.
+// duplicate copies the source byte by byte and reports the checksum of both files.
 func (w *working) duplicate(ctx context.Context, from place) error {
 	there, err := w.alreadyMade(ctx)
 	if err != nil || there {
@@ -222,7 +223,7 @@ func (w *working) duplicate(ctx context.Context, from place) error {
 	return w.in.Hashed(source, own)
 }
 
-// fillFrom copies the source into the unfinished file and returns the source's checksum.
+// fillFrom copies the source into the unfinished file and returns the checksum of the source.
 func (w *working) fillFrom(ctx context.Context, from place) (hypervisor.Hashed, error) {
 	sound, err := w.imageIn(ctx, w.c, from)
 	if err != nil {
@@ -248,7 +249,7 @@ func (w *working) fillFrom(ctx context.Context, from place) (hypervisor.Hashed, 
 		err = hypervisor.CopyDiffers(from.volume, h.SHA256, want)
 	}
 	if ctx.Err() != nil {
-		return h, errors.Join(ctx.Err(), err) // it may hang on the storage, so it is abandoned with its file
+		return h, errors.Join(ctx.Err(), err) // the file may hang on the storage, so it is abandoned
 	}
 	if err == nil {
 		_, err = within(ctx, func() (struct{}, error) {
@@ -326,7 +327,7 @@ func (w *working) flatten(ctx context.Context, from place, pool golibvirt.Storag
 	return w.in.Hashed(h)
 }
 
-// maxLayers limits the length of a disk's backing chain.
+// maxLayers limits the number of files in a disk's backing chain.
 const maxLayers = 64
 
 // checkDiskChain refuses a disk that is not qcow2 or has backing files outside its own pool.
@@ -337,12 +338,12 @@ func checkDiskChain(of place, f volumeFile) error {
 	return checkChain(of, of.path(), 0)
 }
 
-// noSoundDisk is the error for a disk with an unsound file in its chain.
+// noSoundDisk is the error for a disk with an invalid file in its backing chain.
 func noSoundDisk(of place) error {
-	return fleet.Errorf(fleet.Conflict, "The disk %s, or a file that it stands on, is no sound qcow2 image, so no image is made of it.", of.volume)
+	return fleet.Errorf(fleet.Conflict, "The disk %s or one of its backing files is not a valid qcow2 image, so no image can be created from the disk.", of.volume)
 }
 
-// checkChain checks the file at path and, recursively, its backing files.
+// checkChain checks the file at path and, recursively, the backing files.
 func checkChain(of place, path string, depth int) error {
 	h, err := readHeader(path, false)
 	switch {
@@ -355,10 +356,10 @@ func checkChain(of place, path string, depth int) error {
 	}
 	names := readReferences(path)
 	if depth >= maxLayers || len(names) != 1 || filepath.Dir(filepath.Clean(names[0].path)) != filepath.Clean(of.pool.Spec.Path) {
-		return fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it.", of.volume, h.RefersTo, of.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The disk %s is backed by %s, which is not a file of the pool %s, so no image can be created from the disk.", of.volume, h.RefersTo, of.pool.Name)
 	}
 	if names[0].opaque {
-		return nil // raw: its content is data and names no other files
+		return nil // the content of a raw file names no other files
 	}
 	return checkChain(of, filepath.Clean(names[0].path), depth+1)
 }

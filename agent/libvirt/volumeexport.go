@@ -17,13 +17,13 @@ import (
 	"quantix/internal/ovf"
 )
 
-// ExportVolume implements hypervisor.Storage. The archive is written under the unfinished name, its head last. Each
-// disk is first packed into a file without a name, so that an interrupted export leaves no file behind.
+// ExportVolume implements hypervisor.Storage. It writes the archive under the unfinished name, and the archive's head
+// last. It first packs each disk into an unnamed file, so that an interrupted export leaves no file behind.
 func (b *Backend) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "export", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		e := in.Order.Export
 		if e == nil || len(e.Disks) != len(e.Appliance.Disks) || len(e.Disks) == 0 || len(e.Disks) > fleet.MaxDisks {
-			return fleet.Errorf(fleet.Invalid, "The order does not say what is to be exported.")
+			return fleet.Errorf(fleet.Invalid, "The export job names no appliance to export.")
 		}
 		x := exportJob{working: w, order: *e}
 		x.order.Appliance.Disks = slices.Clone(e.Appliance.Disks)
@@ -58,7 +58,7 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	case p.block():
 		return filesAlone(p.pool)
 	case !fleet.IsVolumeName(x.order.Appliance.Disks[i].Member) || p.ref() == x.in.Ref():
-		return fleet.Errorf(fleet.Invalid, "%q is no name of a disk in an archive.", x.order.Appliance.Disks[i].Member)
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid name of a disk in an archive.", x.order.Appliance.Disks[i].Member)
 	}
 	if _, err := x.ownPool(ctx, x.c, p.pool); err != nil {
 		return err
@@ -85,7 +85,7 @@ func (x *exportJob) lockDisk(ctx context.Context, i int, ref fleet.Volref) error
 	return err
 }
 
-// layersOf returns the files of a chain that checkChain has accepted.
+// layersOf returns the files of a backing chain that checkChain has accepted.
 func layersOf(path, format string) *image.Layer {
 	l := &image.Layer{Path: path, Format: format}
 	if format != "qcow2" {
@@ -123,7 +123,7 @@ func (x *exportJob) fill(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for i, p := range x.at { // somebody may have started the VM meanwhile
+	for i, p := range x.at { // somebody may have started the VM during the export
 		was := x.before[i]
 		if err := x.refuseRunning(ctx, p, was.id); err != nil {
 			return err
@@ -139,7 +139,7 @@ func (x *exportJob) fill(ctx context.Context) error {
 	return nil
 }
 
-// write writes all disks into the archive, and its head last.
+// write writes all disks and then the head into the archive.
 func (x *exportJob) write(ctx context.Context, to *os.File) error {
 	a := x.order.Appliance
 	var sums []string
