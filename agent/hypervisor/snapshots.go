@@ -46,7 +46,7 @@ func (w SnapshotWork) Stopped() bool {
 
 // NoSnapshot refuses an order for a snapshot that the host does not have.
 func NoSnapshot(vm string) error {
-	return fleet.Errorf(fleet.NotFound, "The host has no such snapshot of %s any more. Reload the page.", vm)
+	return fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of %s. Reload the page.", vm)
 }
 
 // SnapshotsRead refuses to change or remove files from which disks of new VMs are being copied.

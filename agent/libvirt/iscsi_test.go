@@ -195,7 +195,7 @@ func TestISCSIPoolAttachesLUNsAndRecovers(t *testing.T) {
 		t.Errorf("a missing LUN: %v", err)
 	}
 	other.Spec.Disks[0] = fleet.Disk{PoolID: p.ID, Volume: "new.raw", SizeBytes: 1 << 20}
-	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "makes no volumes") {
+	if err := b.ApplyVM(t.Context(), order(other, p)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "cannot create volumes") {
 		t.Errorf("a disk to create: %v", err)
 	}
 	if err := b.ReleasePool(t.Context(), p); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "is in use by") {
@@ -207,7 +207,7 @@ func TestISCSIPoolAttachesLUNsAndRecovers(t *testing.T) {
 	all["clone"] = b.CloneVolume(t.Context(), f.work("copy", fleet.VolumeOrder{Source: secondLUN}))
 	all["fetch"] = b.FetchVolume(t.Context(), f.work("image", fleet.VolumeOrder{URL: "https://example.org/image"}))
 	for act, err := range all {
-		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "as its storage has them") {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "defines its volumes") {
 			t.Errorf("%s: %v", act, err)
 		}
 	}

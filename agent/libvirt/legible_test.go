@@ -77,7 +77,7 @@ func TestUnreadablePoolStaysActiveWithError(t *testing.T) {
 	proxy.garbled.Store(&[]string{"<name>" + f.pool.Name + "</"})
 	waitFor(t, "the active pool reports an error", func() bool {
 		st := poolOf(t, b, f.pool)
-		return st.State == fleet.PoolActive && strings.Contains(st.Error, "as it was before")
+		return st.State == fleet.PoolActive && strings.Contains(st.Error, "is an earlier one")
 	})
 	proxy.garbled.Store(nil)
 	waitFor(t, "the pool has no error", func() bool { return poolOf(t, b, f.pool).Error == "" })

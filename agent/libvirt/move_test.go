@@ -280,7 +280,7 @@ func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 			t.Fatalf("%s: the disk has changed", when)
 		}
 	}
-	if err := m.MoveDisk(t.Context(), m.order(full, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "left on this host") {
+	if err := m.MoveDisk(t.Context(), m.order(full, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "free on this host") {
 		t.Fatalf("to a pool without room: %v", err)
 	}
 	whole("without room", full)

@@ -24,7 +24,7 @@ func TestGuestEndsDuringPivot(t *testing.T) {
 	ending := func(how func()) error {
 		in := m.order(to, 0)
 		in.Progress = func(_ int, note string) {
-			if strings.HasPrefix(note, "changing over") {
+			if strings.HasPrefix(note, "switching") {
 				how()
 			}
 		}
@@ -95,7 +95,7 @@ func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 	m.ok(m.StartVM(t.Context(), m.vm.ID))
 	in := m.order(to, 0)
 	in.Progress = func(_ int, note string) {
-		if strings.HasPrefix(note, "changing over") {
+		if strings.HasPrefix(note, "switching") {
 			m.ok(os.Mkdir(inTheWay, 0o700))
 		}
 	}

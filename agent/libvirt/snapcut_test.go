@@ -228,7 +228,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 			// A refused or undone job left everything unchanged, so a new job may try again.
 			in.Job = fleet.NewID[fleet.JobID]()
 			switch {
-			case strings.Contains(err.Error(), "has no such snapshot"):
+			case strings.Contains(err.Error(), "no longer has this snapshot"):
 				// The snapshot is deleted; the page offers to merge its remaining files.
 				in.Order.ID, do = "", drop
 			case strings.Contains(err.Error(), "Shut the guest down"):

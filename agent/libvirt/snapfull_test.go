@@ -114,7 +114,7 @@ func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
 	for _, left := range []int64{1 << 20, 64 << 10} { // while memory is saved, and before the first overlay
 		in := s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "full", Memory: true})
-		wantFull(t, "a snapshot with memory", onFull(in, "keeping what the guest has", left, take))
+		wantFull(t, "a snapshot with memory", onFull(in, "saving the guest's current state", left, take))
 		if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil {
 			t.Fatalf("after a snapshot without free space: %s, %+v", st.Power, st.Snapshots)
 		}

@@ -212,7 +212,7 @@ func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 	}
 	id := fleet.NewID[fleet.SnapshotID]()
 	err := m.TakeSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id, Name: "one", Memory: true}))
-	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Make room there first") {
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Free space there first") {
 		t.Fatalf("with memory: %v", err)
 	}
 	if st := s.status(); st.Power != fleet.Running || st.Snapshots != nil || st.Disks[0].Path != filepath.Join(full.Spec.Path, "disk.qcow2") {
@@ -225,7 +225,7 @@ func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 	filler := filepath.Join(full.Spec.Path, "filler")
 	m.ok(os.WriteFile(filler, make([]byte, 12<<20), 0o600))
 	err = m.DeleteSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id}))
-	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Make room there first") {
+	if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Free space there first") {
 		t.Fatalf("merge: %v", err)
 	}
 	if tree := s.tree(); tree.Merges != 1 || tree.Of(id) != nil || tree.Unfinished != "" {

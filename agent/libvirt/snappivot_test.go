@@ -177,8 +177,8 @@ func TestMergeSurvivesLibvirtKilledAsGuestChangesOver(t *testing.T) {
 		}},
 		{"pivoted, QEMU ended", "job-complete", 0, false, true, func(c *changingOver) { c.ok(c.again()) }},
 		{"pivoted, guest wrote, QEMU ended", "job-complete", 'b', false, true, func(c *changingOver) {
-			c.refused("again", c.again(), "the two differ")
-			c.refused("start", c.StartVM(c.t.Context(), c.vm.ID), "Consolidate its disks first")
+			c.refused("again", c.again(), "two files differ")
+			c.refused("start", c.StartVM(c.t.Context(), c.vm.ID), "consolidate the VM's disks")
 			path := filepath.Join(c.t.TempDir(), "xml")
 			text, err := virshAt(system, "dumpxml", "--inactive", string(c.vm.ID))
 			c.ok(err)

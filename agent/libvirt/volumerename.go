@@ -18,7 +18,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) er
 	return b.onVolume(ctx, "rename", in, (*working).noRename, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
 		if !fleet.IsVolumeName(from.volume) || from.volume == pooldir.Marker || from.volume == w.volume {
-			return fleet.Errorf(fleet.Invalid, "%q is no volume to rename.", in.Order.Source)
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Order.Source)
 		}
 		unlock, err := b.volumeLocks.alone(ctx, from.path())
 		if err != nil {

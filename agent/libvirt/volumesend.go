@@ -16,7 +16,7 @@ import (
 func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "send volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
-		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err != nil {

@@ -33,7 +33,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 				return err
 			}
 		}
-		in.Progress(0, "writing zeros over "+w.volume)
+		in.Progress(0, "overwriting with zeros: "+w.volume)
 		if err := patiently(ctx, func() error { return w.zero(ctx, f) }); err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
 	if !info.Mode().IsRegular() || identityOf(info) != was.id {
 		return fleet.Errorf(fleet.Conflict, "Another file took the place of the volume %s. Nothing was written; look at the pool, and try again.", w.volume)
 	}
-	return transfer.Zero(ctx, f, info.Size(), w.meter("writing zeros over "+w.volume, was.alloc))
+	return transfer.Zero(ctx, f, info.Size(), w.meter("overwriting with zeros: "+w.volume, was.alloc))
 }
 
 // recreate creates an empty volume in the place of the wiped one, unless somebody has put another file there.

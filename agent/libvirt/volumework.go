@@ -36,7 +36,7 @@ type working struct {
 func (b *Backend) onVolume(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*working, context.Context) error, do func(context.Context, *working) error) error {
 	act := verb + " volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
-		return fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+		return fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
 	at, err := placeOf(in.Ref(), []fleet.Pool{in.Pool})
 	if err == nil {
@@ -162,7 +162,7 @@ func (w *working) define(ctx context.Context, n newVolume) error {
 func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "clone", in, (*working).cloneBlock, func(ctx context.Context, w *working) error {
 		if !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name {
-			return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Order.Source)
 		}
 		from := place{pool: in.Pool, volume: in.Order.Source}
 		unlock, err := b.volumeLocks.share(ctx, from.path())

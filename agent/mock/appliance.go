@@ -50,7 +50,7 @@ func (h *Host) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
 		return hypervisor.NoSource()
 	case !fleet.IsVolumeName(in.Order.Source) || of.ID == in.Pool.ID && in.Order.Source == in.Name:
-		return fleet.Errorf(fleet.Invalid, "%q is no volume to convert.", in.Order.Source)
+		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be converted.", in.Order.Source)
 	}
 	if err := h.opts.Roots.Check(of.Spec.Path); err != nil {
 		return err
@@ -107,7 +107,7 @@ func (h *Host) setBytes(ctx context.Context, in hypervisor.VolumeWork, data stri
 func (h *Host) ExportVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	e := in.Order.Export
 	if e == nil || len(e.Disks) == 0 || len(e.Disks) != len(e.Appliance.Disks) {
-		return fleet.Errorf(fleet.Invalid, "The order does not say what is to be exported.")
+		return fleet.Errorf(fleet.Invalid, "The export job names no appliance to export.")
 	}
 	told := in.Progress
 	in.Progress = func(percent int, _ string) {

@@ -67,7 +67,7 @@ func (h *Host) growDisks(in hypervisor.Apply) error {
 		}
 		switch {
 		case !p.spec.Kind.Is().Makes:
-			return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", p.spec.Source())
+			return fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", p.spec.Source())
 		case !ok:
 			return hypervisor.NoVolume(d.Volume, p.spec.Source())
 		case f.CapacityBytes >= d.SizeBytes:
@@ -205,7 +205,7 @@ func (h *Host) checkDisk(in hypervisor.Apply, d fleet.Disk, made bool) (*newVolu
 	case why == "":
 		if p, err := h.active(d.PoolID, in.Pools); err == nil && d.Existing && p.spec.Kind.Is().Files {
 			if f := p.dir.files[d.Volume]; f != nil && (f.Format != "raw" || f.CapacityBytes == 0) {
-				return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty: VMs share raw volumes alone.", d.Volume, in.Pools[i].Name, f.Format)
+				return nil, fleet.Errorf(fleet.Conflict, "The volume %s of pool %s has the format %s, or is empty. VMs can share only raw volumes.", d.Volume, in.Pools[i].Name, f.Format)
 			}
 		}
 		return nil, h.freeFor(path.Join(dirOf(in.Pools[i].Spec), d.Volume), in.VM.ID, d.Shareable)
@@ -291,7 +291,7 @@ func (h *Host) define(in hypervisor.Apply) error {
 	domain, was := g.applied.Domain, ""
 	if plan.Name || g.applied.Pending(g.name) != "" {
 		if domain = h.freeName(in); domain == "" {
-			return fleet.Errorf(fleet.Conflict, "The host has other domains of every name that this VM's could have.")
+			return fleet.Errorf(fleet.Conflict, "Other domains on the host have all names that this VM's domain could get.")
 		}
 		if g.on() && domain != g.name {
 			was = g.name

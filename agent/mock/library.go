@@ -131,7 +131,7 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	case in.Order.SourcePool != "" && (in.Source == nil || in.Source.ID != in.Order.SourcePool):
 		return hypervisor.NoSource()
 	case !fleet.IsVolumeName(in.Order.Source) || of.ID == in.Pool.ID && in.Order.Source == in.Name:
-		return fleet.Errorf(fleet.Invalid, "%q is no volume to copy.", in.Order.Source)
+		return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be copied.", in.Order.Source)
 	}
 	if err := h.opts.Roots.Check(of.Spec.Path); err != nil {
 		return err
@@ -166,7 +166,7 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		switch {
 		case in.Order.Flatten:
 			if _, there := p.dir.files[path.Base(from.Backing)]; from.refers || from.Backing != "" && (path.Dir(from.Backing) != p.spec.Path || !there) {
-				return none, fleet.Errorf(fleet.Conflict, "The disk %s stands on %s, which is no file of the pool %s, so no image is made of it.", from.Name, from.Backing, of.Name)
+				return none, fleet.Errorf(fleet.Conflict, "The disk %s is backed by %s, which is not a file of the pool %s, so no image can be created from the disk.", from.Name, from.Backing, of.Name)
 			}
 			data = h.chainData(from) + " flat"
 			return fleet.Volume{Format: "qcow2", CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
@@ -201,5 +201,5 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 }
 
 func someDisk(name string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s is a disk of a VM on this host, so it is neither cloned nor put into a drive. Choose one that no VM uses.", name)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is used by a disk of a VM on this host, so the volume can be neither cloned nor inserted into a drive. Choose a volume that no VM uses.", name)
 }

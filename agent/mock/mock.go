@@ -256,7 +256,7 @@ func (h *Host) find(id fleet.VMID) (*guest, error) {
 }
 
 func foreign() error {
-	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not made by Quantix, so it is left alone.")
+	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain.")
 }
 
 // misbehaves reports whether the VM's name requests a fault.

@@ -112,7 +112,7 @@ func (h *Host) moved(in hypervisor.MoveDisk) (g *guest, to *pool, f *file, err e
 		return nil, nil, nil, err
 	}
 	if !fleet.IsVolumeName(in.Order.To.Volume) || in.Order.To == in.Order.Disk {
-		return nil, nil, nil, fleet.Errorf(fleet.Invalid, "%q is no place to move a disk to.", in.Order.To.Volume)
+		return nil, nil, nil, fleet.Errorf(fleet.Invalid, "%q is not a valid destination for a disk.", in.Order.To.Volume)
 	}
 	if hasRef(g.def, in.Order.To) {
 		return g, to, nil, nil

@@ -32,7 +32,7 @@ func (h *Host) PlanVM(ctx context.Context, in hypervisor.Apply) (before, after s
 		}
 	}
 	if name == "" {
-		return "", "", fleet.Errorf(fleet.Conflict, "The host has other domains of every name that this VM's could have.")
+		return "", "", fleet.Errorf(fleet.Conflict, "Other domains on the host have all names that this VM's domain could get.")
 	}
 	return before, h.drawn(in, name, edited(spec, plan, in.VM.Spec)), nil
 }

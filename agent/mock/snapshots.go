@@ -22,15 +22,15 @@ func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) err
 	return h.onSnapshots(ctx, in, 1, func(g *guest, t *hypervisor.SnapTree) error {
 		switch {
 		case t.Node(in.Order.ID) != nil:
-			return fleet.Errorf(fleet.Conflict, "The host has that snapshot already.")
+			return fleet.Errorf(fleet.Conflict, "The host already has this snapshot.")
 		case len(g.applied.Spec.Disks) == 0:
-			return fleet.Errorf(fleet.Conflict, "The VM has no disk, so there is nothing to keep.")
+			return fleet.Errorf(fleet.Conflict, "The VM has no disk, so a snapshot would be empty.")
 		case len(t.Nodes) >= fleet.MaxSnapshots:
-			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, and none has more. Delete one first.", fleet.MaxSnapshots)
+			return fleet.Errorf(fleet.Conflict, "The VM has %d snapshots, which is the maximum. Delete a snapshot first.", fleet.MaxSnapshots)
 		case g.on() && in.Order.Memory && g.live.spec.NoMemorySnapshot() != "":
 			return fleet.Errorf(fleet.Conflict, "%s", g.live.spec.NoMemorySnapshot())
 		case misbehaves(in.VM.Name, FailSnapshot):
-			return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB left, and the snapshot may take %s. Make room there first.", fleet.Bytes(int64(in.VM.Spec.MemoryMiB)<<20))
+			return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB free, but the snapshot may need %s. Free space there first.", fleet.Bytes(int64(in.VM.Spec.MemoryMiB)<<20))
 		}
 		node, next := t.Plan(in, g.applied.Spec, g.def.path)
 		node.Domain = g.name
@@ -40,7 +40,7 @@ func (h *Host) TakeSnapshot(ctx context.Context, in hypervisor.SnapshotWork) err
 			node.Snapshot.Memory, node.Paused, node.MemSize = true, g.power == fleet.Paused, int64(g.live.spec.MemoryMiB)<<20
 			h.keep(node.Memory, "raw", "", node.MemSize)
 		case in.Order.Memory:
-			node.Memory, node.Note = "", "The VM was off, so there was no memory to keep."
+			node.Memory, node.Note = "", "The VM was off, so there was no memory to save."
 		case on && in.Order.Quiesce:
 			node.Quiesced = true
 		case on:
@@ -114,7 +114,7 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 				return nil
 			}
 			if misbehaves(in.VM.Name, FailMerge) {
-				return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB left, and merging the disk may take %s. Make room there first.", fleet.Bytes(1<<30))
+				return fleet.Errorf(fleet.Conflict, "/srv/full has 3 MiB free, but merging the disk may need %s. Free space there first.", fleet.Bytes(1<<30))
 			}
 			top, base := h.fileAt(all[0].Top), h.fileAt(all[0].Base)
 			if top == nil || base == nil {
@@ -183,30 +183,30 @@ func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 	case g.undefined:
 		return hypervisor.Refusal(hypervisor.Undefined())
 	case len(g.others) > 0:
-		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete them there first (virsh snapshot-list, snapshot-delete).", g.others[0])
+		return fleet.Errorf(fleet.Conflict, "Somebody made snapshots of the VM with virsh on the host (%s), which would be lost. Delete those snapshots first (virsh snapshot-list, snapshot-delete).", g.others[0])
 	}
 	if len(g.over) > 0 {
-		return fleet.Errorf(fleet.Conflict, "The VM uses %s in the place of %s, as after a snapshot or a change on the host. Merge that first.", g.over[0].File, g.over[0].Disk.Volume)
+		return fleet.Errorf(fleet.Conflict, "The VM uses the file %s instead of %s, as after a snapshot or a change on the host. Merge that file first.", g.over[0].File, g.over[0].Disk.Volume)
 	}
 	if i := slices.IndexFunc(g.def.spec.HostDevices, func(d fleet.VMHostDevice) bool { return d.Physical() != "" }); i >= 0 {
-		return fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s, of which there are no snapshots.", g.def.spec.HostDevices[i].Device)
+		return fleet.Errorf(fleet.Conflict, "The VM has the physical disk %s. Physical disks cannot have snapshots.", g.def.spec.HostDevices[i].Device)
 	}
 	for i, d := range g.applied.Spec.Disks {
 		if !hasRef(g.def, d.Ref()) {
-			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not in the VM's definition on the host. Put it back, or detach it, first.", i+1, d.Volume)
+			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not in the VM's definition on the host. Add the disk to the definition again, or detach the disk, first.", i+1, d.Volume)
 		}
 		p, err := h.active(d.PoolID, in.Pools)
 		if err != nil {
 			return err
 		}
 		if d.Encryption != "" {
-			return fleet.Errorf(fleet.Conflict, "The file %s of disk %d has the format qcow2, or is encrypted, so it has no snapshots.", d.Volume, i+1)
+			return fleet.Errorf(fleet.Conflict, "The file %s of disk %d has the format qcow2, or is encrypted, so the disk cannot have snapshots.", d.Volume, i+1)
 		}
 		if d.Format == fleet.Raw {
-			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is a raw file, so it has no snapshots.", i+1, d.Volume)
+			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is a raw file, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
 		if !p.spec.Kind.Is().Files || d.Existing {
-			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is no file of a pool, so it has no snapshots.", i+1, d.Volume)
+			return fleet.Errorf(fleet.Conflict, "Disk %d (%s) is not a file of a pool, so the disk cannot have snapshots.", i+1, d.Volume)
 		}
 		if h.volumeAt(g.file(g.def, d.Ref())) == nil {
 			return hypervisor.NoVolume(path.Base(g.file(g.def, d.Ref())), in.Pools[slices.IndexFunc(in.Pools, func(o fleet.Pool) bool { return o.ID == d.PoolID })].Name)
@@ -263,7 +263,7 @@ func (h *Host) readSnapshot(of fleet.SnapshotOf, disk fleet.Volref) (name string
 	defer h.mu.Unlock()
 	g := h.guests[of.VMID]
 	if g == nil || g.tree.FileOf(of.ID, disk) == "" {
-		return "", nil, fleet.Errorf(fleet.NotFound, "The host has no such snapshot of the disk %s any more.", disk.Volume)
+		return "", nil, fleet.Errorf(fleet.NotFound, "The host no longer has this snapshot of the disk %s.", disk.Volume)
 	}
 	h.reads[of.VMID]++
 	return path.Base(g.tree.FileOf(of.ID, disk)), func() {

@@ -213,13 +213,13 @@ func (h *Host) leaving(in hypervisor.MigrateVM) (there bool, files []file, err e
 	case !ok:
 		return false, nil, nil
 	case g.on():
-		return true, nil, hypervisor.NotMigratable(in.VM.Name, "it runs. Shut it down first.")
+		return true, nil, hypervisor.NotMigratable(in.VM.Name, "the VM is running. Shut down the VM first.")
 	case in.VM.Spec.Firmware == fleet.UEFI:
-		return true, nil, hypervisor.NotMigratable(in.VM.Name, "its firmware keeps its settings in a file of this host (NVRAM), which is not sent.")
+		return true, nil, hypervisor.NotMigratable(in.VM.Name, "a migration does not copy the firmware's settings file (NVRAM).")
 	}
 	for _, d := range in.VM.Spec.Disks {
 		if !slices.Contains(in.Order.Stay, d.Ref()) && !slices.ContainsFunc(in.Order.Disks, func(o fleet.LeavingDisk) bool { return o.Disk == d.Ref() }) {
-			return true, nil, hypervisor.NotMigratable(in.VM.Name, "the order does not name its disk %s.", d.Volume)
+			return true, nil, hypervisor.NotMigratable(in.VM.Name, "the migration job does not list the disk %s.", d.Volume)
 		}
 	}
 	for _, d := range in.Order.Disks {

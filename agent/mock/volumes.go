@@ -20,13 +20,13 @@ const FailVolume = "fail-volume"
 // volumeWork returns the pool and the file of a volume order. h.mu must be held.
 func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
 	if !fleet.IsVolumeName(in.Name) {
-		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is no name of a volume.", in.Name)
+		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
 	}
 	if err := h.allowed(in.Pool.Spec); err != nil {
 		return nil, nil, err
 	}
 	if !in.Pool.Spec.Kind.Is().Makes {
-		return nil, nil, fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are as its storage has them: none is made, changed or deleted from here.", in.Pool.Name)
+		return nil, nil, fleet.Errorf(fleet.Conflict, "The storage of the pool %s defines its volumes. Quantix cannot create, change or delete them.", in.Pool.Name)
 	}
 	p, err := h.active(in.Pool.ID, []fleet.Pool{in.Pool})
 	if err == nil && p.kept.ID != in.Pool.ID {
@@ -258,7 +258,7 @@ func (h *Host) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error
 		case !p.spec.Kind.Is().Files:
 			return hypervisor.VolumeNamed(in.Pool.Name)
 		case !fleet.IsVolumeName(in.Order.Source) || in.Order.Source == in.Name:
-			return fleet.Errorf(fleet.Invalid, "%q is no volume to rename.", in.Order.Source)
+			return fleet.Errorf(fleet.Invalid, "%q is not a volume that can be renamed.", in.Order.Source)
 		case there != nil && in.Made != "" && there.word() == in.Made:
 			return nil
 		case there != nil:
@@ -323,7 +323,7 @@ func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		return err
 	}
 	for s := range 10 {
-		in.Progress(10*s, "writing zeros over "+in.Name)
+		in.Progress(10*s, "overwriting with zeros: "+in.Name)
 		if err := h.step(ctx, 0.1); err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func testFromSnapshot(t *testing.T, h *host) {
 	h.wantVolumes(p, volumes)
 	h.drop(vm, one, true)
 	for what, id := range map[string]fleet.SnapshotID{"one that is deleted": one.ID, "none": fleet.NewID[fleet.SnapshotID]()} {
-		h.refused("copy "+what, h.CopyVolume(h.ctx, copyOf(id, p, "late.qcow2")), "no such snapshot")
+		h.refused("copy "+what, h.CopyVolume(h.ctx, copyOf(id, p, "late.qcow2")), "no longer has this snapshot")
 	}
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
 	h.wantData(vm, 'c')

@@ -25,7 +25,7 @@ func testEncryptedDisks(t *testing.T, h *host) {
 		h.wantPower(vm.ID, fleet.Stopped)
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so it has no snapshots")
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is encrypted, so the disk cannot have snapshots")
 
 	more := disk(p) // hot-plugged
 	more.Encryption = "luks"

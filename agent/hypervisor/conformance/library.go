@@ -87,7 +87,7 @@ func testHash(t *testing.T, h *host) {
 	h.h.AddImage(t, p, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
 	h.refused("verify a volume with a backing file", h.HashVolume(h.ctx, known.of(h.work(p, "layer.qcow2", fleet.VolumeOrder{}))), "refers to")
 	h.refused("hash a missing volume", h.HashVolume(h.ctx, known.of(h.work(p, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
-	h.refused("hash an invalid name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "no name of a volume")
+	h.refused("hash an invalid name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "not a valid volume name")
 
 	// A file put in its place is another one, and its checksum is unknown.
 	h.h.DeleteVolume(t, p, img.Name)
@@ -136,7 +136,7 @@ func testCopyVolume(t *testing.T, h *host) {
 	w.Source = &from
 	h.refused("copy a volume with a backing file", h.CopyVolume(h.ctx, w), "refers to")
 	w.Order.Flatten = true
-	h.refused("flatten a volume backed by a file of the host", h.CopyVolume(h.ctx, w), "no file of the pool")
+	h.refused("flatten a volume backed by a file of the host", h.CopyVolume(h.ctx, w), "not a file of the pool")
 	vm := h.started(disk(from))
 	w = known.of(h.work(to, "running.qcow2", fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, SourcePool: from.ID, Flatten: true}))
 	w.Source = &from

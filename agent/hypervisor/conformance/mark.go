@@ -59,5 +59,5 @@ func testMark(t *testing.T, h *host) {
 	if err := h.MarkVM(h.ctx, fleet.NewID[fleet.VMID](), first); err == nil {
 		t.Error("a missing VM is marked")
 	}
-	h.refused("mark a stranger", h.MarkVM(h.ctx, h.h.Foreign(t, name("foreign")), first), "not made by Quantix")
+	h.refused("mark a stranger", h.MarkVM(h.ctx, h.h.Foreign(t, name("foreign")), first), "not created by Quantix")
 }

@@ -36,7 +36,7 @@ func testPhysicalDisks(t *testing.T, h *host) {
 		h.wantSettled(vm, "with a disk of the host while it runs")
 	}
 	h.refused("a disk that another guest has", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host has "+device)
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "of which there are no snapshots")
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "Physical disks cannot have snapshots")
 
 	h.must("without it", edit())
 	switch s := h.status(vm.ID, vm.Generation); {

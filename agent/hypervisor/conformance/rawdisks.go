@@ -33,7 +33,7 @@ func testRawDisks(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started")
-	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is a raw file, so it has no snapshots")
+	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "is a raw file, so the disk cannot have snapshots")
 
 	grow := func(size int64) {
 		t.Helper()

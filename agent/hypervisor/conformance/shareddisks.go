@@ -37,7 +37,7 @@ func testSharedDisks(t *testing.T, h *host) {
 	missing, other := shared, shared
 	missing.Volume, other.Volume = "nothing.raw", "image.qcow2"
 	h.refused("a missing volume", h.ApplyVM(h.ctx, h.order(h.vm(missing))), "nothing.raw")
-	h.refused("what is not raw", h.ApplyVM(h.ctx, h.order(h.vm(other))), "raw volumes alone")
+	h.refused("what is not raw", h.ApplyVM(h.ctx, h.order(h.vm(other))), "can share only raw volumes")
 	if _, there := h.volume(p, "nothing.raw"); there {
 		t.Error("a volume was made that was to be there")
 	}

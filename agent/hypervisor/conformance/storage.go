@@ -125,11 +125,11 @@ func testUnmanaged(t *testing.T, h *host) {
 
 	sameID := h.vm()
 	sameID.ID = id
-	h.refused("apply over its UUID", h.ApplyVM(h.ctx, h.order(sameID)), "not made by Quantix")
-	h.refused("delete it", h.DeleteVM(h.ctx, sameID, nil, true), "not made by Quantix")
-	h.refused("stop it", h.StopVM(h.ctx, id), "not made by Quantix")
-	h.refused("pause it", h.PauseVM(h.ctx, id), "not made by Quantix")
-	h.refused("reset it", h.ResetVM(h.ctx, id), "not made by Quantix")
+	h.refused("apply over its UUID", h.ApplyVM(h.ctx, h.order(sameID)), "not created by Quantix")
+	h.refused("delete it", h.DeleteVM(h.ctx, sameID, nil, true), "not created by Quantix")
+	h.refused("stop it", h.StopVM(h.ctx, id), "not created by Quantix")
+	h.refused("pause it", h.PauseVM(h.ctx, id), "not created by Quantix")
+	h.refused("reset it", h.ResetVM(h.ctx, id), "not created by Quantix")
 	if got := h.h.Power(t, id); got != fleet.Running {
 		t.Errorf("the foreign domain is %q now", got)
 	}

@@ -257,7 +257,7 @@ func testMigrateRefused(t *testing.T, h *host) {
 	whole("after what did not come")
 	few, _ := h.migrate(vm, to)
 	few.Order.Disks = nil
-	h.refused("an order without its disk", h.MigrateVM(h.ctx, few), "does not name")
+	h.refused("an order without its disk", h.MigrateVM(h.ctx, few), "does not list")
 	whole("after an order without its disk")
 	stopped, _ := h.migrate(vm, to)
 	ctx, cancel := context.WithCancelCause(h.ctx)
