@@ -206,7 +206,8 @@ func (x *exportJob) disk(ctx context.Context, to *os.File, plan ovf.Plan, i int)
 	return size, hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// unnamedFile returns a new file on the directory's file system that is deleted when it is closed.
+// unnamedFile returns a new, unnamed file on the directory's file system. The kernel deletes the file when it is
+// closed.
 func unnamedFile(dir string) (*os.File, error) {
 	f, err := os.CreateTemp(dir, ".quantix-export-*")
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FetchVolume implements hypervisor.Storage. The agent itself downloads into the file; libvirt lists it once it is
+// FetchVolume implements hypervisor.Storage. The agent downloads into the file; libvirt lists the file once it is
 // complete.
 func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "download", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
@@ -22,8 +22,8 @@ func (b *Backend) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) err
 	})
 }
 
-// fetch downloads into the unfinished file and inspects it before it becomes a volume. If the storage hangs, fetch
-// abandons the file, which is never taken for a volume.
+// fetch downloads into the unfinished file and inspects the file before it becomes a volume. If the storage hangs,
+// fetch abandons the file, which keeps its unfinished name.
 func (w *working) fetch(ctx context.Context) error {
 	_, err := within(ctx, func() (struct{}, error) {
 		f, room, err := w.newPartial()
@@ -36,8 +36,8 @@ func (w *working) fetch(ctx context.Context) error {
 	return err
 }
 
-// newPartial creates the unfinished file in the pool's own directory, even if the path is replaced later. room is how
-// many bytes it may take; some space stays reserved for guests.
+// newPartial creates the unfinished file in the pool's directory. A later replacement of the path does not redirect the
+// write. room is the maximum size of the file in bytes; some space stays reserved for guests.
 func (w *working) newPartial() (f *os.File, room int64, err error) {
 	root, err := os.OpenRoot(w.place.pool.Spec.Path)
 	if err != nil {
@@ -53,7 +53,7 @@ func (w *working) newPartial() (f *os.File, room int64, err error) {
 	return f, room, nil
 }
 
-// roomAt returns how many bytes a download or copy may take: 95 % of the free space.
+// roomAt returns how many bytes a download or copy may use: 95 % of the free space.
 func roomAt(f *os.File) (int64, error) {
 	free, err := freeBytes(f)
 	return free - free/20, err
@@ -72,10 +72,10 @@ func (w *working) download(ctx context.Context, f *os.File, room int64) error {
 	return w.accept(ctx, to, "downloaded", to.f.Sync)
 }
 
-// accept inspects the data that arrived, and then writes its head. action is a past participle such as "downloaded",
-// for errors. settle brings the file to the storage in its final form.
+// accept inspects the received data, and then writes the withheld head of the file. action is a past participle such as
+// "downloaded", for errors. settle syncs the file in its final form.
 func (w *working) accept(ctx context.Context, to *headless, action string, settle func() error) error {
-	w.in.Progress(99, "looking at what was "+action)
+	w.in.Progress(99, "checking the file that was "+action)
 	machine := fleet.ApplianceKind(w.volume)
 	inspect := w.inspect
 	if machine != "" {
@@ -86,53 +86,53 @@ func (w *working) accept(ctx context.Context, to *headless, action string, settl
 		return err
 	}
 	if err := errors.Join(to.putHead(), settle()); err != nil {
-		return fmt.Errorf("bring what was %s to the storage: %w", action, err)
+		return fmt.Errorf("sync the file that was %s: %w", action, err)
 	}
 	switch machine {
 	case "":
 		return w.secondOpinion(ctx, to.f, facts)
 	case fleet.FormatOVA:
-		return nil // each disk is checked when it is converted
+		return nil // the conversion checks each disk
 	}
 	_, err = image.Part{File: to.f, Size: to.size, Format: facts.Format}.Look(ctx, facts)
 	if image.NoOpinion(err) {
-		return nil // qemu-img is missing here: the disk is checked when it is converted
+		return nil // qemu-img is missing on this host; the conversion checks the disk
 	}
 	return err
 }
 
-// inspectMachine refuses an appliance that no VM can be created from. It compares all files of an archive with its
-// manifest.
+// inspectMachine refuses an appliance that is no valid source of a VM. It compares all files of an archive with the
+// archive's manifest.
 func (w *working) inspectMachine(ctx context.Context, to *headless, action string) (image.Facts, error) {
 	a, err := image.ReadAppliance(to, to.size, w.volume)
 	if err != nil {
-		return image.Facts{}, fmt.Errorf("read what was %s: %w", action, err)
+		return image.Facts{}, fmt.Errorf("read the file that was %s: %w", action, err)
 	}
 	if a.Error != "" {
-		return image.Facts{}, fleet.Errorf(fleet.Invalid, "What was %s is not taken. %s", action, a.Error)
+		return image.Facts{}, fleet.Errorf(fleet.Invalid, "The file that was %s is refused. %s", action, a.Error)
 	}
 	if fleet.ApplianceKind(w.volume) != fleet.FormatOVA {
 		return image.ReadForeign(to, to.size)
 	}
 	return image.Facts{Format: "raw", Size: to.size}, image.VerifyAppliance(ctx, to, to.size, func(done int64) {
-		w.in.Progress(99, "comparing it with its manifest: "+fleet.Bytes(done)+" of "+fleet.Bytes(to.size))
+		w.in.Progress(99, "comparing the archive with its manifest: "+fleet.Bytes(done)+" of "+fleet.Bytes(to.size))
 	})
 }
 
-// inspect refuses data that is not a self-contained image, by Quantix's own reader.
+// inspect refuses data that is not a self-contained image. It uses Quantix's own reader.
 func (w *working) inspect(to *headless, action string) (image.Facts, error) {
-	what := "What was " + action
+	what := "The file that was " + action
 	facts, err := image.Read(to, to.size, true)
 	switch {
 	case errors.Is(err, image.ErrCutOff):
-		return facts, fleet.Errorf(fleet.Invalid, "%s is not whole: %s.", what, err)
+		return facts, fleet.Errorf(fleet.Invalid, "%s is incomplete: %s.", what, err)
 	case err != nil:
-		return facts, fmt.Errorf("read what was %s: %w", action, err)
+		return facts, fmt.Errorf("read the file that was %s: %w", action, err)
 	}
 	return facts, facts.Came(what, strings.HasSuffix(w.volume, ".iso"))
 }
 
-// secondOpinion lets qemu-img check the file. Without qemu-img, it only warns.
+// secondOpinion checks the file with qemu-img. If qemu-img is missing, it only logs a warning.
 func (w *working) secondOpinion(ctx context.Context, f *os.File, facts image.Facts) error {
 	err := image.SecondOpinion(ctx, f, facts)
 	if image.NoOpinion(err) {
@@ -143,19 +143,19 @@ func (w *working) secondOpinion(ctx context.Context, f *os.File, facts image.Fac
 	return err
 }
 
-// headBytes covers all bytes that libvirt reads to detect a format.
+// headBytes is the length of a file's head in bytes. It covers all bytes that libvirt reads to detect a format.
 const headBytes = 64 << 10
 
-// headless writes a file without its head, which is added once the data was inspected. libvirt reads every file of a
-// pool on refresh, and deactivates the whole pool at a header that it cannot read.
+// headless writes a file without its head, and putHead adds the head after the inspection. libvirt reads every file of
+// a pool on refresh, and deactivates the whole pool if it cannot read a header.
 type headless struct {
 	f      *os.File
 	head   []byte
 	size   int64
-	synced int64 // this many bytes are on the storage
+	synced int64 // number of bytes known to be on the storage
 }
 
-// syncEvery limits how much data the last sync has to wait for.
+// syncEvery is how many bytes are written between two syncs, so that the last sync is short.
 const syncEvery = 256 << 20
 
 // Write implements io.Writer.
@@ -178,7 +178,7 @@ func (h *headless) Write(p []byte) (int, error) {
 	return n, h.f.Sync()
 }
 
-// ReadAt implements io.ReaderAt for the final file, with its head.
+// ReadAt implements io.ReaderAt. It reads the final file, including the withheld head.
 func (h *headless) ReadAt(p []byte, at int64) (n int, err error) {
 	if at < int64(len(h.head)) {
 		n = copy(p, h.head[at:])

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ReadVolume implements hypervisor.Storage. Others may read the file at the same time. The last bytes are sent only
-// after a final check that the file has not changed.
+// ReadVolume implements hypervisor.Storage. Other jobs may read the file at the same time. ReadVolume sends the last
+// bytes only after a final check that the file has not changed.
 func (b *Backend) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func(size int64) (io.Writer, error)) error {
 	act := "send volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {

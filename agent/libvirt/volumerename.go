@@ -13,7 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RenameVolume implements hypervisor.Storage. libvirt cannot rename volumes, but those of file pools are files.
+// RenameVolume implements hypervisor.Storage. libvirt cannot rename volumes, so the agent renames the file of a file
+// pool's volume.
 func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "rename", in, (*working).noRename, func(ctx context.Context, w *working) error {
 		from := place{pool: in.Pool, volume: in.Order.Source}
@@ -35,7 +36,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) er
 			}
 		}
 		if _, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(from.path(), w.path()) }); err != nil {
-			return fmt.Errorf("take the old name away: %w", err)
+			return fmt.Errorf("remove the old name: %w", err)
 		}
 		w.refreshPool(ctx, w.c, w.pool)
 		return nil
@@ -44,8 +45,7 @@ func (b *Backend) RenameVolume(ctx context.Context, in hypervisor.VolumeWork) er
 
 func (w *working) noRename(context.Context) error { return hypervisor.VolumeNamed(w.place.pool.Name) }
 
-// rename renames a file that nobody uses. It first records the file's identity, so that the repeated job recognizes the
-// file.
+// rename renames an unused file. It first records the file's identity, so that a retried job recognizes the file.
 func (w *working) rename(ctx context.Context, from place) error {
 	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(from.path()) })
 	switch {
@@ -74,17 +74,17 @@ func (w *working) rename(ctx context.Context, from place) error {
 	return err
 }
 
-// linkNoReplace links the new name unless a file of that name exists. unlinkOldName then removes the old name.
+// linkNoReplace links the new name and removes the old name. It fails if a file with the new name exists.
 func linkNoReplace(from, to string) error {
 	err := os.Link(from, to)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		err = fmt.Errorf("the pool's file system cannot rename without writing over what may come there: %w", err)
+		err = fmt.Errorf("the pool's file system cannot rename without replacing an existing file: %w", err)
 	}
 	return err
 }
 
-// unlinkOldName removes a file's old name if the new one exists. It keeps another file that has appeared under the old
-// name.
+// unlinkOldName removes a file's old name if the new name refers to the same file. It does not remove a new file under
+// the old name.
 func unlinkOldName(from, to string) error {
 	old, err := os.Lstat(from)
 	if isMissing(err) {

@@ -17,17 +17,17 @@ import (
 
 const (
 	checkpointBytes = 4 << 10
-	checkpointEvery = 64 << 20 // a host's power failure costs at most this much of the upload
+	checkpointEvery = 64 << 20 // a power failure of the host loses at most this many bytes of the upload
 )
 
-// uploadSum is the running checksum of an upload; hash is nil if no checksum was given.
+// uploadSum is the running checksum of an upload. hash is nil if the upload has no checksum.
 type uploadSum struct {
 	algorithm, want string
 	hash            hash.Hash
 }
 
-// resumable is an upload's file that can be resumed later. Its head is stored behind the file's end. Two alternating
-// checkpoints follow, so that a torn write leaves the other checkpoint intact.
+// resumable is the unfinished file of an upload that can be resumed. The file's head is stored after the end of the
+// file. Two alternating checkpoints follow, so that a torn write leaves the other checkpoint intact.
 type resumable struct {
 	headless
 	pool         string // the pool's name, for errors
@@ -40,7 +40,7 @@ type resumable struct {
 	settled      bool       // the file already has its head and its final size
 }
 
-// checkpoint records how much of the upload is on the storage.
+// checkpoint records how much of the upload is on the storage, and the state of the checksum.
 type checkpoint struct {
 	Upload fleet.UploadID `json:"upload"`
 	Total  int64          `json:"total"`
@@ -54,12 +54,13 @@ func newResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) *
 	return &resumable{headless: headless{f: f}, pool: pool, upload: o.Upload, total: o.SizeBytes, sum: sum, checkpointed: -1}
 }
 
-// completeResumable returns a complete file that only lacks its final name.
+// completeResumable returns a complete file that only needs its final name.
 func completeResumable(f *os.File, o fleet.VolumeOrder) *resumable {
 	return &resumable{headless: headless{f: f, size: o.SizeBytes}, upload: o.Upload, total: o.SizeBytes, settled: true}
 }
 
-// readResumable resumes the upload's file; it returns nil if the file belongs to another upload.
+// readResumable returns the progress of the upload's unfinished file. It returns nil if the file belongs to another
+// upload.
 func readResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) (*resumable, error) {
 	p := newResumable(f, pool, o, sum)
 	var newest checkpoint
@@ -82,7 +83,7 @@ func readResumable(f *os.File, pool string, o fleet.VolumeOrder, sum uploadSum) 
 			return nil, nil
 		}
 		if err := state.UnmarshalBinary(newest.Sum); err != nil {
-			return nil, fmt.Errorf("go on with the upload's checksum: %w", err)
+			return nil, fmt.Errorf("resume the upload's checksum: %w", err)
 		}
 	}
 	p.head = make([]byte, min(newest.Size, headBytes))
@@ -98,7 +99,7 @@ func (p *resumable) checkpointAt(turn int64) int64 {
 	return p.total + headBytes + turn%2*checkpointBytes
 }
 
-// parseCheckpoint reads a checkpoint and verifies its CRC-32.
+// parseCheckpoint parses a checkpoint. ok is false if the CRC-32 does not match.
 func parseCheckpoint(raw []byte) (f checkpoint, ok bool) {
 	line, _, ended := bytes.Cut(raw, []byte{'\n'})
 	if !ended || len(line) < 9 {
@@ -110,10 +111,10 @@ func parseCheckpoint(raw []byte) (f checkpoint, ok bool) {
 // Size implements upload.File.
 func (p *resumable) Size() int64 { return p.size }
 
-// Write implements upload.File. Checkpoints are written in the background, so that the sender need not wait for the
+// Write implements upload.File. It writes checkpoints in the background, so that the sender does not wait for the
 // storage.
 func (p *resumable) Write(b []byte) (int, error) {
-	p.synced = p.size // suppresses the sync of headless: Keep syncs
+	p.synced = p.size // suppresses the sync of headless, because Keep syncs
 	n, err := p.headless.Write(b)
 	if p.sum.hash != nil {
 		p.sum.hash.Write(b[:n])
@@ -153,7 +154,7 @@ func (p *resumable) Keep() error {
 	}
 	if err != nil {
 		p.checkpointed = -1
-		return outOfRoom(p.pool, fmt.Errorf("bring the upload to the storage: %w", err))
+		return outOfRoom(p.pool, fmt.Errorf("sync the upload: %w", err))
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SendVolume implements hypervisor.Storage. Others may read the file at the same time.
+// SendVolume implements hypervisor.Storage. Other jobs may read the file at the same time.
 func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	act := "send volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
@@ -40,7 +40,7 @@ func (b *Backend) SendVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	}))
 }
 
-// send sends the file that it opened, even if another file takes its path.
+// send sends the file that it opened, even if another file gets the path during the transfer.
 func (w *working) send(ctx context.Context) error {
 	before, err := w.volumeFile(ctx, w.c, w.place)
 	if err != nil {
@@ -70,8 +70,8 @@ func (w *working) send(ctx context.Context) error {
 	return err
 }
 
-// failIfChanged passes on the file's pieces and fails at the end if the file was changed meanwhile, so the receiver
-// never gets the checksum.
+// failIfChanged returns pieces that fail at the end if the file changed during the transfer, so that the receiver never
+// gets the checksum.
 func (w *working) failIfChanged(before volumeFile, pieces transfer.Pieces) transfer.Pieces {
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
 		if err := pieces(ctx, do); err != nil {
@@ -111,7 +111,7 @@ func (b *Backend) ReceiveVolume(ctx context.Context, in hypervisor.VolumeWork) e
 	})
 }
 
-// receiveFile receives into the unfinished file and inspects it before it becomes a volume.
+// receiveFile receives into the unfinished file and inspects the file before it becomes a volume.
 func (w *working) receiveFile(ctx context.Context) (hypervisor.Arrived, error) {
 	type opened struct {
 		f    *os.File
@@ -149,11 +149,11 @@ func (w *working) receiveInto(ctx context.Context, f *os.File, room int64) (hype
 		return received, nil
 	}
 	return received, transfer.Check(ctx, f, received.Bytes, received.Sum, &transfer.Meter{Total: received.Bytes, Report: func(done, total, rate int64) {
-		w.in.Progress(hypervisor.Copied("reading back what came", done, total, rate))
+		w.in.Progress(hypervisor.Copied("reading back the received file", done, total, rate))
 	}})
 }
 
-// incoming is a file whose head is written only after inspection: see headless.
+// incoming is the file of a transfer. It withholds the file's head until the inspection: see headless.
 type incoming struct {
 	f    *os.File
 	head [headBytes]byte

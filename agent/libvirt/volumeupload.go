@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UploadVolume implements hypervisor.Storage. An interrupted upload keeps its data under the unfinished name; a refused
-// upload leaves no file.
+// UploadVolume implements hypervisor.Storage. An interrupted upload leaves its data under the unfinished name. A
+// refused upload leaves no file.
 func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "upload", in, (*working).filesAlone, func(ctx context.Context, w *working) error {
 		there, err := w.alreadyMade(ctx)
@@ -40,7 +40,8 @@ func (b *Backend) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) er
 	})
 }
 
-// unlessHung waits for f, and a little longer than ctx. It abandons f if the storage hangs.
+// unlessHung runs f and waits for the result, at most a short time beyond the end of ctx. It abandons f if the storage
+// hangs.
 func unlessHung(ctx context.Context, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -57,12 +58,13 @@ func unlessHung(ctx context.Context, f func() error) error {
 	}
 }
 
-// openUpload opens this upload's unfinished file, or creates a new one. A new file needs space for the whole upload.
+// openUpload opens the upload's unfinished file or creates a new one. The pool must have space for the whole upload
+// before a new file is created.
 func (w *working) openUpload(ctx context.Context) (*resumable, error) {
 	o := w.in.Order
 	algorithm, digest, known := fleet.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
-		return nil, fleet.Errorf(fleet.Invalid, "An upload says how large it is, and its checksum by SHA-256 or SHA-512.")
+		return nil, fleet.Errorf(fleet.Invalid, "An upload needs a size, and a checksum of the kind SHA-256 or SHA-512.")
 	}
 	sum := uploadSum{algorithm: algorithm, want: digest, hash: fetch.Digest(algorithm)}
 	to, err := within(ctx, func() (*resumable, error) { return w.continueUpload(sum) })
@@ -90,7 +92,7 @@ func (w *working) openUpload(ctx context.Context) (*resumable, error) {
 	})
 }
 
-// continueUpload returns this upload's unfinished file and its progress; nil if there is none.
+// continueUpload returns the upload's unfinished file with its progress. It returns nil if there is none.
 func (w *working) continueUpload(sum uploadSum) (_ *resumable, err error) {
 	root, err := os.OpenRoot(w.place.pool.Spec.Path)
 	if err != nil {
@@ -113,7 +115,8 @@ func (w *working) continueUpload(sum uploadSum) (_ *resumable, err error) {
 	}
 	to, err := readResumable(f, w.place.pool.Name, w.in.Order, sum)
 	if err == nil && to == nil && w.in.Made != "" && info.Size() == w.in.Order.SizeBytes {
-		// Interrupted just before the end: the data was received and inspected, only the final name is missing.
+		// The earlier attempt was interrupted just before its end. The data was received and inspected; only the final
+		// name is missing.
 		if word, err := fileWord(w.partial().path()); err == nil && word == w.in.Made {
 			to = completeResumable(f, w.in.Order)
 		}
@@ -124,7 +127,7 @@ func (w *working) continueUpload(sum uploadSum) (_ *resumable, err error) {
 	return to, nil
 }
 
-// receive receives the missing data, and then inspects it like a download.
+// receive receives the missing data and then inspects the file like a download.
 func (w *working) receive(ctx context.Context, to *resumable) error {
 	defer func() { _ = to.close() }()
 	if !to.settled {
@@ -150,7 +153,7 @@ func (w *working) receive(ctx context.Context, to *resumable) error {
 	return err
 }
 
-// text returns the checksum of the data received so far; empty if none was requested.
+// text returns the checksum of the data received so far. It is empty if the upload has no checksum.
 func (s uploadSum) text() string {
 	if s.hash == nil {
 		return ""
@@ -158,12 +161,14 @@ func (s uploadSum) text() string {
 	return hex.EncodeToString(s.hash.Sum(nil))
 }
 
-// settle truncates the complete upload to its final size, after record has stored its identity.
+// settle first calls record to store the identity of the complete upload, and then truncates the file to its final
+// size.
 func (p *resumable) settle(record func() error) error {
 	if p.settled {
 		return nil
 	}
-	// The head is in its place; its stored copy lies behind the end. Once truncated to its size, the file is complete.
+	// The head is already at its place, and its stored copy is after the file's end. Truncated to the final size, the
+	// file is complete.
 	if err := p.f.Sync(); err != nil {
 		return err
 	}
@@ -171,7 +176,7 @@ func (p *resumable) settle(record func() error) error {
 		return err
 	}
 	if err := p.f.Truncate(p.total); err != nil {
-		return fmt.Errorf("cut the file to its size: %w", err)
+		return fmt.Errorf("truncate the file to its final size: %w", err)
 	}
 	return p.f.Sync()
 }

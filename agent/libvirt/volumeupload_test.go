@@ -65,7 +65,7 @@ func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 			break // the host closed the connection
 		}
 	}
-	full := "The pool " + small.pool.Name + " has no room left on this host"
+	full := "The pool " + small.pool.Name + " has no space left on this host"
 	if err := <-ended; fleet.CodeOf(err) != fleet.Conflict || !strings.HasPrefix(err.Error(), full) || !strings.Contains(err.Error(), "no space left on device") {
 		t.Errorf("a pool that fills up: %v", err)
 	}

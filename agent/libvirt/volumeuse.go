@@ -18,18 +18,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// lookPatience limits each check of a file, a chain or a pool that may belong to a volume's user.
+// lookPatience limits each check of a file, a backing chain or a pool that a user of the volume may name.
 const lookPatience = 10 * time.Second
 
-// volumeUser is a domain that uses a file now.
+// volumeUser is a domain that currently uses a file.
 type volumeUser struct {
 	domain  string
 	usage   usage
 	running bool
 }
 
-// volumeUsers returns the domains that use the file now, under whatever name; it uses no cache. Storage that does not
-// answer might hold a user, so it is an error.
+// volumeUsers returns the domains that currently use the file under any path. It does not use a cache. It returns an
+// error if storage that may have a user's disk does not answer.
 func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) ([]volumeUser, error) {
 	all, err := b.inventory(ctx, c)
 	if err != nil {
@@ -45,7 +45,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 			at := dirs.path(use.path)
 			if !filepath.IsAbs(at) {
 				if pool := dirs.unknown(at); pool != "" && !complete && b.mayHavePool(ctx, pool) {
-					return nil, fleet.Errorf(fleet.Unavailable, "Nobody can tell where the pool %s is, of which the VM %s has a volume, and so whether it is %s. Try again when libvirt lists its pools.",
+					return nil, fleet.Errorf(fleet.Unavailable, "The directory of the pool %s, which the VM %s uses, is unknown, so it is unknown whether the VM uses %s. Try again when libvirt lists its pools.",
 						pool, s.ref.Name, p.volume)
 				}
 				if at == p.path() || use.path == volumePath(p.pool.Name, p.volume) {
@@ -55,7 +55,7 @@ func (b *Backend) volumeUsers(ctx context.Context, c *conn, p place, id fileID) 
 			}
 			chain, err := bounded(ctx, func() ([]fileID, error) { return chainOf(at, use.opaque), nil })
 			if err != nil {
-				return nil, fleet.Errorf(fleet.Unavailable, "The storage of %s, which the VM %s has, does not answer, so nobody can tell whether it is %s. Try again when it does.",
+				return nil, fleet.Errorf(fleet.Unavailable, "The storage of the file %s, which the VM %s uses, does not answer, so it is unknown whether this file is %s. Try again when the storage answers.",
 					filepath.Base(at), s.ref.Name, p.volume)
 			}
 			i := slices.Index(chain, id)
@@ -94,14 +94,14 @@ func usesOf(s sighted) []struct {
 	return out
 }
 
-// bounded is within with a limit of lookPatience.
+// bounded runs f like within, with the limit lookPatience.
 func bounded[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
 	return within(ctx, f)
 }
 
-// mayHavePool reports whether libvirt has a pool of this name. It returns true if libvirt does not answer.
+// mayHavePool reports whether libvirt has a pool with this name. It also returns true if libvirt does not answer.
 func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	ctx, cancel := context.WithTimeout(ctx, poolPatience)
 	defer cancel()
@@ -114,8 +114,8 @@ func (b *Backend) mayHavePool(ctx context.Context, name string) bool {
 	return !is(err, golibvirt.ErrNoStoragePool)
 }
 
-// currentPoolDirs reads the directories of libvirt's pools, if a domain names a disk by its pool. complete reports that
-// the list is complete.
+// currentPoolDirs reads the directories of libvirt's pools if a domain names a disk by pool and volume; otherwise it
+// returns none. complete reports that the list has every pool.
 func (b *Backend) currentPoolDirs(ctx context.Context, all []sighted) (dirs poolDirs, complete bool, err error) {
 	byPool := func(f string) bool { return strings.HasPrefix(f, volumePrefix) }
 	if !slices.ContainsFunc(all, func(s sighted) bool { return slices.ContainsFunc(s.files(), byPool) }) {
@@ -124,9 +124,9 @@ func (b *Backend) currentPoolDirs(ctx context.Context, all []sighted) (dirs pool
 	return b.allPoolDirs(ctx)
 }
 
-// allPoolDirs returns the directories of all pools. It uses its own connection, because a hanging pool would break the
-// shared one. If libvirt does not answer, it reads libvirt's definition files and the last known list instead. That
-// list is incomplete: it lacks pools without a definition.
+// allPoolDirs returns the directories of all pools. It opens a new connection, because a hanging pool would block the
+// shared one. If libvirt does not answer, it reads libvirt's definition files and the last known list, and returns
+// complete as false. That list lacks new pools without a definition file.
 func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool, err error) {
 	soon, cancel := context.WithTimeout(ctx, poolPatience)
 	defer cancel()
@@ -138,13 +138,13 @@ func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool
 	dirs, err = call(soon, c, listPoolDirs)
 	if err == nil || answered(err) || ctx.Err() != nil {
 		if err != nil {
-			err = fmt.Errorf("look where the host's pools are: %w", err)
+			err = fmt.Errorf("read the directories of the host's pools: %w", err)
 		}
 		return dirs, err == nil, err
 	}
 	defined, readErr := definedPoolDirs(storageDir)
 	if readErr != nil {
-		return nil, false, fmt.Errorf("look where the host's pools are: %w", errors.Join(err, readErr))
+		return nil, false, fmt.Errorf("read the directories of the host's pools: %w", errors.Join(err, readErr))
 	}
 	for name, at := range b.files.pools.sight().value {
 		if _, known := defined[name]; !known {
@@ -154,7 +154,7 @@ func (b *Backend) allPoolDirs(ctx context.Context) (dirs poolDirs, complete bool
 	return defined, false, nil
 }
 
-// storageDir is where libvirt keeps the definitions of pools.
+// storageDir is the directory of libvirt's pool definitions.
 const storageDir = "/etc/libvirt/storage"
 
 // definedPoolDirs reads the pools from libvirt's definition files.
@@ -167,7 +167,7 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 	for _, f := range files {
 		text, err := os.ReadFile(f)
 		if isMissing(err) {
-			continue // the pool was undefined meanwhile
+			continue // libvirt has undefined the pool since
 		}
 		var x libvirtxml.StoragePool
 		if err == nil {
@@ -181,7 +181,7 @@ func definedPoolDirs(dir string) (poolDirs, error) {
 	return out, nil
 }
 
-// backedBy returns the name of a volume in the host's pools that is backed by the file; empty if there is none.
+// backedBy returns the name of a volume in the host's pools that is backed by the file. It is empty if there is none.
 func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (string, error) {
 	is, err := b.formatsNow(ctx, c)
 	if err != nil {
@@ -197,7 +197,7 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (st
 		}
 		name, err := bounded(ctx, func() (string, error) { return findOverlay(dir.path, id, is) })
 		if err != nil {
-			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be looked at, so nobody can tell whether a volume there stands on %s. Mend that pool, or take it from this host: %s", pool, p.volume, err)
+			return "", fleet.Errorf(fleet.Unavailable, "The pool %s cannot be read, so it is unknown whether one of its volumes is backed by %s. Repair the pool, or remove the pool from this host: %s", pool, p.volume, err)
 		}
 		if name != "" {
 			return name, nil
@@ -206,7 +206,8 @@ func (b *Backend) backedBy(ctx context.Context, c *conn, p place, id fileID) (st
 	return "", nil
 }
 
-// findOverlay returns the name of a file in the directory whose backing chain contains the file with this id.
+// findOverlay returns the name of a file in the directory with the file id in its backing chain. It is empty if there
+// is none.
 func findOverlay(dir string, id fileID, is formats) (string, error) {
 	entries, err := os.ReadDir(dir)
 	if isMissing(err) {
@@ -234,11 +235,11 @@ type volumeFile struct {
 	id       fileID
 	modified time.Time
 	bytes    int64
-	begins   string // the format that a raw disk's content looks like; empty if the header was trusted
+	begins   string // the format that a raw disk's content looks like; empty if the format comes from the header
 }
 
-// volumeFile reads a volume, which must be a regular file of its pool. A volume that is defined as raw is read as raw,
-// whatever its guest wrote.
+// volumeFile reads the file of a volume, which must be a regular file of its pool. If a definition has the volume as
+// raw, volumeFile ignores the content, which the guest wrote.
 func (b *Backend) volumeFile(ctx context.Context, c *conn, p place) (volumeFile, error) {
 	f, err := bounded(ctx, func() (volumeFile, error) { return readVolume(p.path()) })
 	if isMissing(err) {
@@ -273,8 +274,9 @@ func readVolume(path string) (volumeFile, error) {
 	return volumeFile{header: h, id: identityOf(info), modified: info.ModTime(), bytes: info.Size()}, err
 }
 
-// unused refuses a volume with any user: a domain of the host, running or not, that has it as a disk, a backing file or
-// a medium; a volume that it backs; or a QEMU, perhaps on another host, that has it open.
+// unused refuses a volume that has a user. Users are running and stopped domains of the host that name the volume as a
+// disk, a backing file or a medium; volumes backed by this volume; and any QEMU, also on another host, that has the
+// file open.
 func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
@@ -293,8 +295,8 @@ func (b *Backend) unused(ctx context.Context, c *conn, p place, id fileID) error
 	return notOpen(ctx, p)
 }
 
-// unwritten refuses a volume that a running guest may write. Guests that are off do not write, and a medium is only
-// read.
+// unwritten refuses a volume that a running guest may write to. Stopped guests do not write, and guests only read a
+// medium.
 func (b *Backend) unwritten(ctx context.Context, c *conn, p place, id fileID) error {
 	users, err := b.volumeUsers(ctx, c, p, id)
 	if err != nil {
@@ -308,20 +310,20 @@ func (b *Backend) unwritten(ctx context.Context, c *conn, p place, id fileID) er
 	return nil
 }
 
-// notOpen refuses a volume that a QEMU has open.
+// notOpen returns an error if a QEMU has the volume open.
 func notOpen(ctx context.Context, p place) error {
 	open, err := bounded(ctx, func() (bool, error) { return openByQEMU(p.path()) })
 	if err != nil {
-		return fmt.Errorf("look whether %s is in use: %w", p.volume, err)
+		return fmt.Errorf("check whether %s is in use: %w", p.volume, err)
 	}
 	if open {
-		return fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has the volume %s open. Find out which one, and end it first.", p.volume)
+		return fleet.Errorf(fleet.Conflict, "A QEMU on this or another host has the volume %s open. Find that QEMU, and stop it first.", p.volume)
 	}
 	return nil
 }
 
-// agreed returns libvirt's volume for a file whose header was read. Both must agree on the format, because libvirt and
-// QEMU act on what they saw at the pool's last refresh.
+// agreed returns libvirt's volume for a file with the header h. It fails if libvirt and h have different formats,
+// because libvirt and QEMU use the format from the pool's last refresh.
 func (b *Backend) agreed(ctx context.Context, c *conn, pool golibvirt.StoragePool, name string, h header) (golibvirt.StorageVol, error) {
 	for refreshed := false; ; refreshed = true {
 		volume, format, err := volumeFormat(ctx, c, pool, name)
@@ -329,7 +331,7 @@ func (b *Backend) agreed(ctx context.Context, c *conn, pool golibvirt.StoragePoo
 		case err == nil && format == h.Format:
 			return volume, nil
 		case refreshed && err == nil:
-			return volume, fleet.Errorf(fleet.Conflict, "libvirt takes the volume %s for %s, but its header says %s. It is left as it is.", name, format, h.Format)
+			return volume, fleet.Errorf(fleet.Conflict, "libvirt reports the volume %s as %s, but the header of the file has the format %s. The volume was not changed.", name, format, h.Format)
 		case refreshed || err != nil && !is(err, golibvirt.ErrNoStorageVol):
 			return volume, err
 		}

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// WipeVolume implements hypervisor.Storage. It writes zeros over all of the file's data, including qcow2 metadata, and
-// then creates an empty qcow2 volume again. It ends as soon as ctx does; the data overwritten until then is lost.
+// WipeVolume implements hypervisor.Storage. It overwrites all data of the file, including qcow2 metadata, with zeros
+// and then creates an empty qcow2 volume. It ends as soon as ctx ends; the data overwritten until then is lost.
 func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	return b.onVolume(ctx, "wipe", in, (*working).wipeBlock, func(ctx context.Context, w *working) error {
 		f, err := w.volumeFile(ctx, w.c, w.place)
@@ -20,13 +20,13 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			return err
 		}
 		if f.RefersTo != "" {
-			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete it instead.", w.volume, f.RefersTo)
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so only a part of its data would be wiped. Delete the volume instead.", w.volume, f.RefersTo)
 		}
 		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
 			return err
 		}
 		if f.Format == "qcow2" && f.Encrypted {
-			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, and would not be afterwards. Delete it instead.", w.volume)
+			return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, but a wiped volume would not be encrypted. Delete the volume instead.", w.volume)
 		}
 		if f.Format != fleet.Raw {
 			if _, err := w.agreed(ctx, w.c, w.pool, w.volume, f.header); err != nil {
@@ -44,7 +44,7 @@ func (b *Backend) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	})
 }
 
-// zero overwrites exactly the file that was checked.
+// zero overwrites the file that was checked. It refuses another file at the same path.
 func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
 	root, err := os.OpenRoot(w.place.pool.Spec.Path)
 	if err != nil {
@@ -61,12 +61,12 @@ func (w *working) zero(ctx context.Context, was volumeFile) (err error) {
 		return err
 	}
 	if !info.Mode().IsRegular() || identityOf(info) != was.id {
-		return fleet.Errorf(fleet.Conflict, "Another file took the place of the volume %s. Nothing was written; look at the pool, and try again.", w.volume)
+		return fleet.Errorf(fleet.Conflict, "Another file has replaced the volume %s. Nothing was written. Check the pool, and try again.", w.volume)
 	}
 	return transfer.Zero(ctx, f, info.Size(), w.meter("overwriting with zeros: "+w.volume, was.alloc))
 }
 
-// recreate creates an empty volume in the place of the wiped one, unless somebody has put another file there.
+// recreate replaces the wiped file by an empty volume. It fails if another file has replaced the wiped one.
 func (w *working) recreate(ctx context.Context, was volumeFile) error {
 	if err := w.removeVolume(ctx, w.c, w.partial()); err != nil {
 		return err
@@ -75,14 +75,14 @@ func (w *working) recreate(ctx context.Context, was volumeFile) error {
 	if err == nil {
 		_, err = bounded(ctx, func() (struct{}, error) {
 			if info, err := os.Lstat(w.path()); err != nil && !isMissing(err) || err == nil && identityOf(info) != was.id {
-				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file took the place of the volume %s meanwhile, and is left as it is.", w.volume))
+				return struct{}{}, errors.Join(err, fleet.Errorf(fleet.Conflict, "Another file replaced the volume %s during the job. That file was not changed.", w.volume))
 			}
 			return struct{}{}, os.Rename(w.partial().path(), w.path())
 		})
 	}
 	if err != nil {
 		w.tidy(ctx)
-		return fmt.Errorf("all its data is wiped, but the empty volume was not made: %w", err)
+		return fmt.Errorf("all data of the volume is wiped, but the empty volume was not created: %w", err)
 	}
 	w.refreshPool(ctx, w.c, w.pool)
 	return nil

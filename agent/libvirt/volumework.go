@@ -28,11 +28,11 @@ type working struct {
 	in   hypervisor.VolumeWork
 	pool golibvirt.StoragePool
 
-	guestData bool // the new volume contains a raw disk's guest data
+	guestData bool // the new volume has the guest data of a raw disk
 }
 
-// onVolume runs a volume job under the volume's lock, after it checked that the pool is active and in its own place.
-// block does the job for volumes of block pools, do for files.
+// onVolume runs a volume job under the volume's lock, after it has checked that the pool is active on the recorded
+// directory. It calls block for a block pool and do for a file pool.
 func (b *Backend) onVolume(ctx context.Context, verb string, in hypervisor.VolumeWork, block func(*working, context.Context) error, do func(context.Context, *working) error) error {
 	act := verb + " volume " + in.Name
 	if !fleet.IsVolumeName(in.Name) || in.Name == pooldir.Marker {
@@ -64,16 +64,16 @@ func (b *Backend) onVolume(ctx context.Context, verb string, in hypervisor.Volum
 	}))
 }
 
-// outOfRoom replaces an out-of-space error by a sentence that says what to do.
+// outOfRoom replaces an out-of-space error by an error that says what to do.
 func outOfRoom(pool string, err error) error {
 	if !isFull(err) {
 		return err
 	}
-	return fleet.Errorf(fleet.Conflict, "The pool %s has no room left on this host, and nothing was kept (%s). Make room there, or choose another pool, and try again.", pool, err)
+	return fleet.Errorf(fleet.Conflict, "The pool %s has no space left on this host, and the unfinished volume was removed (%s). Free space in the pool, or choose another pool, and try again.", pool, err)
 }
 
-// isFull reports whether the error says that a storage is full; libvirt and QEMU report the kernel's text. An error
-// that is already a refusal has its own sentence.
+// isFull reports whether the error means that storage is full. libvirt and QEMU report the kernel's text. isFull
+// returns false for a refusal, which already is an error for people.
 func isFull(err error) bool {
 	if _, refused := errors.AsType[*fleet.Error](err); refused || err == nil {
 		return false
@@ -82,18 +82,18 @@ func isFull(err error) bool {
 		strings.Contains(err.Error(), "No space left on device") || strings.Contains(err.Error(), "Disk quota exceeded")
 }
 
-// whole returns the place under the volume's final name.
+// whole returns the place with the volume's final name.
 func (p place) whole() place {
 	p.volume = strings.TrimSuffix(p.volume, partialSuffix)
 	return p
 }
 
-// ownPool returns libvirt's pool for a pool of Quantix. The pool must be active, have the spec's source, be within the
-// allowed directories, and be in the directory of its first use.
+// ownPool returns libvirt's pool for an assigned pool. The pool must be active, have the spec's source, and be on the
+// recorded directory, which the agent's settings must allow.
 func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt.StoragePool, error) {
 	none := golibvirt.StoragePool{}
 	if _, known := b.pools.book.Of(p); !known {
-		return none, fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign it first.", p.Name)
+		return none, fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign the pool first.", p.Name)
 	}
 	if err := b.poolAllowed(ctx, p); err != nil {
 		return none, err
@@ -115,7 +115,7 @@ func (b *Backend) ownPool(ctx context.Context, c *conn, p fleet.Pool) (golibvirt
 	return pool, err
 }
 
-// volumeChanged makes the next pool check re-read the pool.
+// volumeChanged makes the next pool check re-read the pool, and drops cached facts about the pool's files.
 func (b *Backend) volumeChanged(p fleet.Pool) {
 	b.pools.changed(p.Name)
 	if !p.Spec.Kind.Is().Files {
@@ -131,7 +131,7 @@ func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) er
 	return b.onVolume(ctx, "create", in, (*working).createBlock, func(ctx context.Context, w *working) error {
 		n := newVolume{format: in.Order.Format, size: in.Order.SizeBytes, full: in.Order.Full}
 		if n.format != "qcow2" && n.format != "raw" || n.size <= 0 {
-			return fleet.Errorf(fleet.Invalid, "A volume has the format qcow2 or raw, and a size above 0.")
+			return fleet.Errorf(fleet.Invalid, "A volume needs the format qcow2 or raw, and a size above 0.")
 		}
 		return w.makeVolume(ctx, func() error {
 			note, total := "creating "+w.volume, int64(0)
@@ -149,7 +149,7 @@ func (b *Backend) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) er
 func (w *working) define(ctx context.Context, n newVolume) error {
 	flags := golibvirt.StorageVolCreateFlags(0)
 	if n.full && n.format == "qcow2" {
-		// With an allocation of the full size, QEMU also allocates the data.
+		// With the full size allocated, libvirt makes QEMU allocate the data, too.
 		flags = golibvirt.StorageVolCreatePreallocMetadata
 	}
 	return w.c.do(ctx, func(l *golibvirt.Libvirt) error {
@@ -174,7 +174,8 @@ func (b *Backend) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) err
 	})
 }
 
-// makeVolume creates a volume under its unfinished name and renames it when it is complete. A failure leaves no file.
+// makeVolume creates a volume under its unfinished name and renames the file when it is complete. A failure leaves no
+// file.
 func (w *working) makeVolume(ctx context.Context, fill func() error) error {
 	there, err := w.alreadyMade(ctx)
 	if err != nil || there {
@@ -195,7 +196,7 @@ func (w *working) makeVolume(ctx context.Context, fill func() error) error {
 	return nil
 }
 
-// alreadyMade reports whether this job has already created the volume. It refuses another volume of the same name.
+// alreadyMade reports whether this job has already created the volume. It refuses another volume with the same name.
 func (w *working) alreadyMade(ctx context.Context) (bool, error) {
 	file, err := bounded(ctx, func() (string, error) { return fileWord(w.path()) })
 	switch {
@@ -203,14 +204,15 @@ func (w *working) alreadyMade(ctx context.Context) (bool, error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case w.in.Made != "" && file == w.in.Made: // interrupted during the rename, when the file had both names
+	case w.in.Made != "" && file == w.in.Made: // the job was interrupted during the rename, when the file had both names
 		_, err := bounded(ctx, func() (struct{}, error) { return struct{}{}, unlinkOldName(w.partial().path(), w.path()) })
 		return true, err
 	}
 	return false, hypervisor.VolumeTaken(w.volume, w.place.pool.Name)
 }
 
-// finish records the file's identity before the file gets its final name, so that no other file is mistaken for it.
+// finish records the file's identity and then renames the file to its final name, so that a retried job recognizes its
+// own file.
 func (w *working) finish(ctx context.Context) error {
 	if err := w.checkRawName(ctx); err != nil {
 		return err
@@ -226,8 +228,8 @@ func (w *working) finish(ctx context.Context) error {
 	return err
 }
 
-// checkRawName refuses a raw disk's name for a file of another format, because the format of a file with such a name is
-// never probed.
+// checkRawName refuses the name of a raw disk for a file of another format, because nothing probes the format of a file
+// with such a name.
 func (w *working) checkRawName(ctx context.Context) error {
 	if !fleet.IsRawName(w.volume) || w.guestData {
 		return nil
@@ -239,8 +241,8 @@ func (w *working) checkRawName(ctx context.Context) error {
 	return err
 }
 
-// fileWord returns the file's inode number as text. It identifies the file in its directory, also after a reboot of the
-// host.
+// fileWord returns the file's inode number as text. The number identifies the file in its directory, also after a
+// reboot of the host.
 func fileWord(path string) (string, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -249,8 +251,8 @@ func fileWord(path string) (string, error) {
 	return strconv.FormatUint(identityOf(info).ino, 10), nil
 }
 
-// tidy removes the unfinished file. It fails while libvirt still writes the file; then the next attempt, or a person
-// who sees it in the list, removes it.
+// tidy removes the unfinished file. It fails while libvirt still writes the file. Then the next attempt removes the
+// file, or a user who sees it in the volume list.
 func (w *working) tidy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyLimit)
 	defer cancel()
@@ -282,15 +284,15 @@ func (b *Backend) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 	})
 }
 
-// checkGrows refuses volumes that cannot be grown.
+// checkGrows refuses volumes that cannot grow.
 func checkGrows(volume string, h header) error {
 	switch {
 	case h.RefersTo != "":
-		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so it is not grown. Make an image of the VM that has it, and grow a disk of that.", volume, h.RefersTo)
+		return fleet.Errorf(fleet.Conflict, "The volume %s refers to %s, so the volume cannot grow. Create an image from the VM with this disk, and grow a disk of a VM from that image.", volume, h.RefersTo)
 	case h.Encrypted:
-		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it is not grown.", volume)
+		return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so the volume cannot grow.", volume)
 	case h.Format != "qcow2" && h.Format != "raw":
-		return fleet.Errorf(fleet.Conflict, "The volume %s has the format %s; only qcow2 and raw volumes are grown.", volume, h.Format)
+		return fleet.Errorf(fleet.Conflict, "The volume %s has the format %s; only qcow2 and raw volumes can grow.", volume, h.Format)
 	}
 	return nil
 }
@@ -304,9 +306,9 @@ func (b *Backend) DeleteVolume(ctx context.Context, in hypervisor.VolumeWork) er
 		case isMissing(err):
 			return w.dropDiskSecret(ctx, w.c, w.ref())
 		case errors.As(err, &odd) && errors.Is(err, errNotRegular):
-			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s: a link, a directory or a device is not deleted.", w.volume, w.place.pool.Name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s is not a plain file of the pool %s. Links, directories and devices are not deleted.", w.volume, w.place.pool.Name)
 		case err != nil && f.id == (fileID{}):
-			return fmt.Errorf("look at the volume: %w", err)
+			return fmt.Errorf("read the volume: %w", err)
 		}
 		if err := w.unused(ctx, w.c, w.place, f.id); err != nil {
 			return err

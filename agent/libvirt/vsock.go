@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasVSOCKAgent is the alias of a vsock that the guest agent listens on. Other vsocks of Quantix have aliasVSOCK.
+// aliasVSOCKAgent is the alias of a vsock on which the guest agent listens. Other vsocks of Quantix have aliasVSOCK.
 const aliasVSOCKAgent = aliasVSOCK + "-agent"
 
 // isVSOCK reports whether Quantix added the vsock.
@@ -33,7 +33,7 @@ func onVSOCK(x *libvirtxml.Domain) bool {
 	return x.Devices.VSock != nil && aliasOf(x.Devices.VSock.Alias) == aliasVSOCKAgent
 }
 
-// writeVSOCK adds the vsock or removes the one of Quantix. A guest can have only one vsock.
+// writeVSOCK adds or removes Quantix's vsock. A guest can have only one vsock.
 func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
 	switch {
 	case !s.Devices.VSOCK && isVSOCK(x.Devices.VSock):
@@ -51,27 +51,28 @@ func writeVSOCK(x *libvirtxml.Domain, s fleet.VMSpec) {
 	x.Devices.VSock.Alias = &libvirtxml.DomainAlias{Name: alias}
 }
 
-// cidOf returns the context ID of the running guest's vsock that its agent listens on; 0 if there is none.
+// cidOf returns the context ID of the running guest's vsock if the guest agent listens on that vsock, otherwise 0.
 func cidOf(x *libvirtxml.Domain) uint32 {
 	if x.Devices == nil || !onVSOCK(x) || x.Devices.VSock.CID == nil {
 		return 0
 	}
 	n, _ := strconv.ParseUint(x.Devices.VSock.CID.Address, 10, 32)
-	if n < 3 { // smaller numbers are reserved for the hypervisor and the host
+	if n < 3 { // smaller context IDs are reserved for the hypervisor and the host
 		return 0
 	}
 	return uint32(n)
 }
 
-// overVSOCK sends commands to a guest agent that listens on the guest's vsock, which libvirt does not support. Each
-// command has its own connection: the agent serves one at a time, so a connection left open would block all others.
+// overVSOCK returns a function that sends a command to the guest agent on the guest's vsock, which libvirt does not
+// support. Each command uses a new connection: the agent serves one connection at a time, so an open connection would
+// block all others.
 func overVSOCK(ctx context.Context, cid uint32) guestAsk {
 	return func(command string, limit time.Duration) (string, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		f, err := dialVSOCK(ctx, cid, fleet.AgentPort)
 		if err != nil {
-			return "", fmt.Errorf("%w: connect to port %d of its vsock: %w", errSilent, fleet.AgentPort, err)
+			return "", fmt.Errorf("%w: connect to port %d of the guest's vsock: %w", errSilent, fleet.AgentPort, err)
 		}
 		defer f.Close()
 		stop := context.AfterFunc(ctx, func() { _ = f.SetDeadline(time.Unix(1, 0)) })
@@ -80,11 +81,11 @@ func overVSOCK(ctx context.Context, cid uint32) guestAsk {
 	}
 }
 
-// speak sends one command over a new connection to the agent and reads the answer. It skips what the agent still sends
-// for an earlier client.
+// speak sends one command to the agent over a new connection and returns the answer. It skips bytes that the agent
+// still sends to an earlier client.
 func speak(rw io.ReadWriter, command string) (string, error) {
 	var number [4]byte
-	_, _ = rand.Read(number[:]) // never fails: without randomness, the program ends
+	_, _ = rand.Read(number[:]) // never fails: without randomness, the program exits
 	id := int64(binary.BigEndian.Uint32(number[:]))
 	// The byte 0xff, which JSON cannot contain, makes an agent drop an incomplete earlier command.
 	if _, err := fmt.Fprintf(rw, "\xff{\"execute\":\"guest-sync-delimited\",\"arguments\":{\"id\":%d}}\n", id); err != nil {
@@ -117,12 +118,12 @@ func speak(rw io.ReadWriter, command string) (string, error) {
 		} `json:"error"`
 	}
 	if json.Unmarshal(line, &failed) == nil && failed.Error != nil {
-		return "", fmt.Errorf("the guest's agent: %s", guestText(failed.Error.Desc))
+		return "", fmt.Errorf("the guest agent: %s", guestText(failed.Error.Desc))
 	}
 	return string(line), nil
 }
 
-// noAnswer marks an error as a missing answer of the guest agent.
+// noAnswer converts a read or write error to the error for a guest agent that does not answer.
 func noAnswer(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w in time", errSilent)
@@ -130,10 +131,10 @@ func noAnswer(err error) error {
 	return fmt.Errorf("%w: %w", errSilent, err)
 }
 
-// maxSkippedBytes limits how many bytes of an earlier client's answer are skipped.
+// maxSkippedBytes limits how many bytes of an answer to an earlier client are skipped.
 const maxSkippedBytes = 4 << 20
 
-// skipTo skips the bytes up to and including mark.
+// skipTo skips all bytes up to and including mark.
 func skipTo(r *bufio.Reader, mark byte) error {
 	for range maxSkippedBytes {
 		switch b, err := r.ReadByte(); {
@@ -143,16 +144,16 @@ func skipTo(r *bufio.Reader, mark byte) error {
 			return nil
 		}
 	}
-	return errors.New("it does not come to an end")
+	return errors.New("the earlier answer does not end")
 }
 
-// readLine reads one answer. It fails on an answer longer than any expected one.
+// readLine reads one answer. It fails on an answer that is longer than any expected one.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
 		part, err := r.ReadSlice('\n')
 		if line = append(line, part...); len(line) > mostExecAnswer {
-			return nil, fmt.Errorf("it in more than %d KiB", mostExecAnswer>>10)
+			return nil, fmt.Errorf("an answer of more than %d KiB", mostExecAnswer>>10)
 		}
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):

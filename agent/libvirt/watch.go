@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// watch caches the newest result of a read that may hang, such as one from network storage. Only one read runs at a
+// watch caches the newest result of a read that may hang, such as a read of network storage. Only one read runs at a
 // time, so hanging storage blocks one connection and one thread of libvirtd. Callers wait for a limited time and
 // otherwise get the previous result.
 type watch[T any] struct {
 	mu     sync.Mutex
 	value  T
 	known  bool
-	at     time.Time     // when the read that returned value began
-	stale  time.Time     // value is outdated if its read began before this
-	began  time.Time     // of the running read
+	at     time.Time     // start of the read that returned value
+	stale  time.Time     // value is outdated if its read began before this time
+	began  time.Time     // start of the running read
 	done   chan struct{} // nil: no read is running
-	failed error         // error of the newest read; value is then from an earlier one
+	failed error         // error of the newest read; value then comes from an earlier one
 }
 
-// sight is the content of a watch.
+// sight is the content of a watch at one time.
 type sight[T any] struct {
 	value T
 	known bool          // false: no read has succeeded yet
-	late  time.Duration // how long the running read has taken; 0: none is running
-	began time.Time     // of the running read
+	late  time.Duration // duration of the running read; 0: no read is running
+	began time.Time     // start of the running read
 	err   error         // error of the newest read
 }
 
-// read returns the newest result. If it is older than age, read waits up to patience for a new one.
+// read returns the newest result. If the result is older than age, read waits at most patience for a new one.
 func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, load func() (T, error)) sight[T] {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
@@ -52,8 +52,8 @@ func (w *watch[T]) read(ctx context.Context, age, patience time.Duration, load f
 	return w.sight()
 }
 
-// refresh starts a read if one is due and returns the channel to wait on. It returns nil if the value is recent, or if
-// the running read has already exceeded patience.
+// refresh starts a read if one is due and returns a channel that closes when the read ends. It returns nil if the value
+// is recent, or if the running read has already exceeded patience.
 func (w *watch[T]) refresh(age, patience time.Duration, load func() (T, error)) <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -82,14 +82,14 @@ func (w *watch[T]) refresh(age, patience time.Duration, load func() (T, error)) 
 	return w.done
 }
 
-// fresh reports whether the newest read began after the last expire.
+// fresh reports whether the newest read began after the last call of expire.
 func (w *watch[T]) fresh() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at.After(w.stale)
 }
 
-// expire makes the next call of read start a new one.
+// expire makes the next call of read start a new read.
 func (w *watch[T]) expire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -66,7 +66,7 @@ func (h *Host) beginMove(in hypervisor.MoveDisk) (done bool, err error) {
 	case f == nil:
 		return false, hypervisor.NoVolume(in.Order.Disk.Volume, in.Order.Disk.Volume)
 	case f.Backing != "" || f.refers:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: its file refers to %s. Merge that first.", f.Name, f.Backing)
+		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the disk's file refers to %s. Merge that file first.", f.Name, f.Backing)
 	case p.dir.files[in.Order.To.Volume] != nil:
 		return false, hypervisor.VolumeTaken(in.Order.To.Volume, poolNamed(in.Pools, in.Order.To.PoolID))
 	}

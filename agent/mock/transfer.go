@@ -232,7 +232,7 @@ func (h *Host) leaving(in hypervisor.MigrateVM) (there bool, files []file, err e
 		case f == nil || !hasRef(g.def, d.Disk):
 			return true, nil, hypervisor.NoVolume(d.Disk.Volume, poolNamed(in.Pools, d.Disk.PoolID))
 		case f.Backing != "" || f.refers:
-			return true, nil, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: its file refers to %s. Merge that first.", f.Name, f.Backing)
+			return true, nil, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the disk's file refers to %s. Merge that file first.", f.Name, f.Backing)
 		}
 		files = append(files, *f)
 	}

@@ -54,7 +54,7 @@ func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	o := in.Order
 	algorithm, want, known := fleet.ParseChecksum(o.Checksum)
 	if !known || o.SizeBytes <= 0 || o.Upload == "" {
-		return fleet.Errorf(fleet.Invalid, "An upload says how large it is, and its checksum by SHA-256 or SHA-512.")
+		return fleet.Errorf(fleet.Invalid, "An upload needs a size, and a checksum of the kind SHA-256 or SHA-512.")
 	}
 	if err := h.onVolume(ctx, in, func(p *pool, f *file) error {
 		if room := p.dir.capacity - p.dir.capacity/20; f == nil && o.SizeBytes > room {

@@ -30,7 +30,7 @@ func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
 	}
 	p, err := h.active(in.Pool.ID, []fleet.Pool{in.Pool})
 	if err == nil && p.kept.ID != in.Pool.ID {
-		err = fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign it first.", in.Pool.Name)
+		err = fleet.Errorf(fleet.Conflict, "The pool %s is not set up on this host. Assign the pool first.", in.Pool.Name)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -57,7 +57,7 @@ func (h *Host) onVolume(ctx context.Context, in hypervisor.VolumeWork, do func(*
 func (h *Host) CreateVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	o := in.Order
 	if o.Format != "qcow2" && o.Format != "raw" || o.SizeBytes <= 0 {
-		return fleet.Errorf(fleet.Invalid, "A volume has the format qcow2 or raw, and a size above 0.")
+		return fleet.Errorf(fleet.Invalid, "A volume needs the format qcow2 or raw, and a size above 0.")
 	}
 	return h.makeVolume(ctx, in, func(p *pool) (fleet.Volume, error) {
 		v := fleet.Volume{Format: o.Format, CapacityBytes: o.SizeBytes}
