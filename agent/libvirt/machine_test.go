@@ -38,7 +38,7 @@ func disksNamed(bus string, volumes ...string) (out []fleet.Disk) {
 	return out
 }
 
-// The definitions of a pc machine and of NVMe disks match the golden file and read back as the spec.
+// The definitions of a pc machine and of NVMe disks match the golden file, and reading them returns the spec.
 func TestMachineTypeDefinitions(t *testing.T) {
 	t.Parallel()
 	nvme := disksNamed("nvme", "a.qcow2", "b.qcow2")
@@ -80,7 +80,7 @@ func TestReadMachineType(t *testing.T) {
 	}
 }
 
-// IDE devices of a pc machine use the places of its CD-ROM drives and disks until all are taken.
+// IDE devices of a pc machine use the targets of its CD-ROM drives and disks until all targets are in use.
 func TestIDEPlacesOfPCMachine(t *testing.T) {
 	t.Parallel()
 	spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksNamed("ide", "a", "b", "c")}
@@ -95,15 +95,15 @@ func TestIDEPlacesOfPCMachine(t *testing.T) {
 		return strings.Join(all, ", ")
 	}
 	if got := places(); got != "cdrom hdc, disk hda, disk hdb, disk hdd" {
-		t.Errorf("the IDE places are %s", got)
+		t.Errorf("the IDE targets are %s", got)
 	}
 	if drive := freeDrive(x); drive.Target.Bus != "sata" || drive.Target.Dev != "sda" {
-		t.Errorf("without a free IDE place the drive is %+v", drive.Target)
+		t.Errorf("without a free IDE target the drive is %+v", drive.Target)
 	}
 	if slices.ContainsFunc(x.Devices.Controllers, func(c libvirtxml.DomainController) bool { return strings.HasPrefix(c.Model, "pcie") }) {
 		t.Error("a pc machine got root ports")
 	}
-	// After somebody changed the machine type, a reapply leaves no device at an address of that type.
+	// After somebody changed the machine type, a reapply leaves no device at an address of the other type.
 	address := func(x *libvirtxml.Domain) {
 		x.Devices.MemBalloon.Address = &libvirtxml.DomainAddress{PCI: &libvirtxml.DomainAddressPCI{}}
 		x.Devices.Disks[1].Address = &libvirtxml.DomainAddress{Drive: &libvirtxml.DomainAddressDrive{}}
@@ -144,7 +144,7 @@ func TestNVMeControllersFollowTheirDisks(t *testing.T) {
 	}
 }
 
-// A host reports the fields that its libvirt and QEMU do not support.
+// A host reports the VM fields that its libvirt and QEMU do not support.
 func TestGapsOfMachinesAndBuses(t *testing.T) {
 	t.Parallel()
 	both := []kind{{machines: []string{"q35", "pc"}}}

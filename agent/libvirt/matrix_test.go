@@ -16,14 +16,14 @@ import (
 	"quantix/internal/lab"
 )
 
-// look says how to observe a field in a running QEMU: query is the command, want the expected answer for
-// [conformance.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP command;
-// other queries are HMP commands. The prefix "direct:" queries the guest with a kernel given by the host, "old:" that
-// guest on a pc machine. A key may have the form field=value.
+// look is an observation of a field in a running QEMU. query is the command, and want is the expected answer for
+// [conformance.FullSpec] and its variants. An empty query reads the process's arguments. A query in braces is a QMP
+// command; other queries are HMP commands. The prefix "direct:" queries the guest that boots a kernel of the host, and
+// "old:" the guest on a pc machine. A key may have the form field=value.
 type look struct{ query, want string }
 
-// proved lists the fields whose effect the test observes in a running QEMU. The other fields are proved only by their
-// definition, which a real libvirt has validated and returned; the manual lists them.
+// proved lists the fields whose effect the test observes in a running QEMU. Other fields are proved only by a
+// definition that a real libvirt has validated and returned; the manual lists these fields.
 var proved = map[string]look{
 	"disks":                  {`{"execute":"query-block"}`, `disk\.qcow2`},
 	"nics":                   {"info network", `52:54:00:0c:00:01`},
@@ -92,8 +92,8 @@ var proved = map[string]look{
 	"nic.linkDown":             {"link", `down`},
 }
 
-// elsewhere lists fields that the agent implements without QEMU, or that another test checks in the guest, each with
-// that test.
+// elsewhere lists the fields that the agent implements without QEMU and the fields that another test checks in the
+// guest, each with that test.
 var elsewhere = map[string]string{
 	"iso":                "the conformance suite: a running guest grows",
 	"policy.autostart":   "agent: VMs start in their order after a host boot",
@@ -117,7 +117,7 @@ var elsewhere = map[string]string{
 	"migration.downtimeMs":  "control: fields without effect yet are stored and returned",
 }
 
-// undefinable lists fields that libvirt defines only on processors with the feature, which test machines lack, each
+// undefinable lists the fields that libvirt accepts only on processors with a feature that test machines lack, each
 // with its test.
 var undefinable = map[string]string{"security.confidential": "tests of its definition and recorded answers"}
 
@@ -128,7 +128,7 @@ func TestEveryFieldTakesEffectInQEMU(t *testing.T) {
 	f := newFixture(t)
 	vm := f.vm()
 	vm.Spec.CPUs, vm.Spec.Disks = 4, []fleet.Disk{conformance.FullDisk(fleet.Disk{PoolID: f.pool.ID, Volume: "disk.qcow2", SizeBytes: 8 << 20})}
-	// with the limits that exclude those of the first disk
+	// The second disk has the limits that exclude the limits of the first disk.
 	second := fleet.Disk{PoolID: f.pool.ID, Volume: "second.qcow2", SizeBytes: 1 << 20}
 	second.Limits = fleet.DiskLimits{ReadIOPS: 101, WriteIOPS: 102, TotalKiB: 4096, BurstKiB: 8192}
 	vm.Spec.Disks = append(vm.Spec.Disks, second)

@@ -19,12 +19,12 @@ import (
 	"quantix/internal/lab"
 )
 
-// mover is a fixture with a VM whose disk is migrated.
+// mover is a fixture with a VM whose disk moves to another pool.
 type mover struct {
 	fixture
 	vm    fleet.VM
 	pools []fleet.Pool
-	made  string // the recorded file of the copy, as the agent's state file keeps it
+	made  string // the recorded identity of the copy, as in the agent's state file
 }
 
 // newMover creates a VM with a disk of incompressible data.
@@ -41,7 +41,7 @@ func newMover(t *testing.T, mib int) *mover {
 	return m
 }
 
-// fixtureVM returns a VM that the test deletes itself, because the fixture does not know the pools of its disks.
+// fixtureVM returns a VM that the test deletes, because the fixture does not know the pools of its disks.
 func (f fixture) fixtureVM() fleet.VM {
 	id := fleet.NewID[fleet.VMID]()
 	vm := fleet.VM{Meta: fleet.Meta{ID: id, Name: "vm-" + string(id), Generation: 1}, Spec: fleet.VMSpec{Power: fleet.Stopped, CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS}}
@@ -55,7 +55,7 @@ func (f fixture) fixtureVM() fleet.VM {
 	return vm
 }
 
-// other returns another pool. With a size, it is on a file system of that size.
+// other returns another pool. With a size, the pool is on a file system of that size.
 func (m *mover) other(size string) fleet.Pool {
 	m.t.Helper()
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(m.t.TempDir(), "pool")}}
@@ -89,7 +89,7 @@ func (m *mover) order(to fleet.Pool, mibPerSecond int64) hypervisor.MoveDisk {
 	}
 }
 
-// wantAt requires that the guest and the definition have the disk in the pool, without drift or faults.
+// wantAt requires that the guest and the definition use the disk in the pool, without drift or faults.
 func (m *mover) wantAt(when string, p fleet.Pool) {
 	m.t.Helper()
 	s, _, err := m.VM(m.t.Context(), m.vm.ID)
@@ -169,15 +169,15 @@ func (w *writer) last() int {
 	return w.acked
 }
 
-// more waits until the guest has written n more blocks.
+// more waits until the guest has written at least n more blocks.
 func (m *mover) more(w *writer, when string, n int) {
 	m.t.Helper()
 	from := w.last()
 	waitFor(m.t, "the guest writes, "+when, func() bool { return w.last() >= from+n })
 }
 
-// A disk is migrated while its guest writes: interrupted, cancelled, to a full pool, and finally completed. No
-// acknowledged write is lost.
+// A disk migrates while its guest writes: first interrupted, then cancelled, then to a full pool, and finally
+// completely. No acknowledged write is lost.
 func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 48)
@@ -193,7 +193,7 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	m.wantNothingIn("after a pool without room", full)
 	m.more(w, "after a pool without room", 5)
 
-	// Slow enough that a busy machine can cancel before the copy is complete.
+	// The copy is slow enough that a busy machine can cancel it before it is complete.
 	back, stop := m.order(to, 1), make(chan struct{})
 	back.Stop, back.Progress = stop, once(func() { close(stop) })
 	if err := m.MoveDisk(t.Context(), back); !errors.Is(err, hypervisor.ErrStopped) {
@@ -203,7 +203,7 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	m.wantNothingIn("cancelled", to)
 	m.more(w, "after the cancel", 5)
 
-	// The agent ends during the copy. QEMU continues, and the next agent follows it.
+	// The agent ends during the copy. QEMU continues to copy, and the next agent waits for the copy.
 	cut := m.order(to, 1)
 	ctx, end := context.WithCancel(t.Context())
 	cut.Progress = once(end)
@@ -236,13 +236,13 @@ func TestLiveDiskMigrationLosesNoWrite(t *testing.T) {
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 }
 
-// once returns a Progress that calls do at the first report of a copy.
+// once returns a Progress that calls do at the first progress report of a copy.
 func once(do func()) hypervisor.Progress {
 	first := sync.OnceFunc(do)
 	return func(int, string) { first() }
 }
 
-// holds requires that the disk has every acknowledged block.
+// holds requires that the disk has every block that the guest acknowledged.
 func (m *mover) holds(disk string, acked int) {
 	m.t.Helper()
 	run(m.t, "qemu-img", "check", disk)
@@ -264,8 +264,8 @@ func (m *mover) holds(disk string, acked int) {
 	}
 }
 
-// The agent copies the disk of a stopped VM: interrupted, cancelled, and without space. The disk stays at its old
-// place.
+// The agent copies the disk of a stopped VM: interrupted, cancelled, and without free space. The disk stays in its old
+// pool until the copy is complete.
 func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 24)
@@ -315,7 +315,7 @@ func TestColdDiskMigrationKeepsSourceUntilDone(t *testing.T) {
 	m.ok(m.StopVM(t.Context(), m.vm.ID))
 }
 
-// Somebody who writes to the disk or starts the VM during the copy takes precedence.
+// If somebody writes to the disk or starts the VM during the copy, the copy is discarded.
 func TestColdDiskMigrationAbortsWhenDiskChanges(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 16)
@@ -338,7 +338,7 @@ func TestColdDiskMigrationAbortsWhenDiskChanges(t *testing.T) {
 	}
 }
 
-// A disk whose state is more than its one file is refused.
+// A disk with state outside its file is not moved.
 func TestDiskMigrationRefusedWhenStateIsInOtherFiles(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)

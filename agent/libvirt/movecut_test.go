@@ -14,7 +14,7 @@ import (
 )
 
 // A guest may end during the pivot. If libvirt reports that the pivot happened, the job succeeds. Otherwise the copy
-// may hold the last writes and stays: now, for the next agent, and when the guest runs again.
+// may have the last writes, so neither this agent, nor the next agent, nor a retry with a running guest deletes it.
 func TestGuestEndsDuringPivot(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
@@ -53,8 +53,8 @@ func TestGuestEndsDuringPivot(t *testing.T) {
 	m.wantAt("pivoted", to)
 }
 
-// An agent that ends right after the definition named the copy misses that somebody started the guest on the old disk.
-// The next agent restores the definition before the guest's next start.
+// An agent that ends just after it has changed the definition to the copy does not see that somebody started the guest
+// on the old disk. The next agent restores the definition before the guest's next start.
 func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
@@ -78,7 +78,7 @@ func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 	m.wantNothingIn("restored", to)
 }
 
-// If the guest has pivoted but its definition cannot be written, the job does not fail: it retries until it can.
+// If the guest uses the new disk but its definition cannot be written, the job does not fail: it retries the write.
 func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
@@ -99,7 +99,7 @@ func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 			m.ok(os.Mkdir(inTheWay, 0o700))
 		}
 	}
-	t.Cleanup(func() { _ = os.Remove(inTheWay) }) // already gone if the test passed
+	t.Cleanup(func() { _ = os.Remove(inTheWay) }) // no longer exists if the test passed
 	if err := m.MoveDisk(t.Context(), in); fleet.CodeOf(err) != fleet.Unavailable || !strings.Contains(err.Error(), "cannot be written") {
 		t.Fatalf("without room for its definition: %v", err)
 	}
@@ -108,7 +108,7 @@ func TestDiskMigrationAfterPivotWaitsForDefinition(t *testing.T) {
 	m.wantAt("afterwards", to)
 }
 
-// An agent that ends right after it removed a migrated VM leaves the NIC filters to the next agent.
+// If an agent ends just after it has removed a migrated VM, the next agent removes the VM's NIC filters.
 func TestInterruptedMigrationRemovesFilters(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -13,15 +13,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// libvirtd killed during a pivot may report the copy as running forever, or may lose the guest. The job does not wait
-// for that, and the guest's writes are kept: QEMU reports the disk in use.
+// A libvirtd killed during a pivot may report the copy as running forever, or may lose the guest. The job then asks
+// QEMU for the disk in use, and no write of the guest is lost.
 func TestLibvirtdKilledDuringPivot(t *testing.T) {
 	for _, a := range []struct {
 		name  string
-		qemu  string // what QEMU does with the copy while libvirtd is down
-		lost  bool   // libvirt cannot read its state of the guest
+		qemu  string // the command that QEMU gets for the copy while libvirtd is down
+		lost  bool   // libvirt cannot read its status file of the guest
 		want  string // why the job is refused; empty: success
-		moved bool   // the disk is at its new place
+		moved bool   // the guest uses the new disk
 	}{
 		{"pivoted, libvirt reports the old path", "job-complete", false, "", true},
 		{"not pivoted, libvirt reports a running copy", "job-cancel", false, "Shut the guest down", false},
@@ -36,7 +36,7 @@ func TestLibvirtdKilledDuringPivot(t *testing.T) {
 			pid := qemuOf(t, m.vm)
 			t.Cleanup(func() { endQEMU(t, pid) })
 			in := m.order(to, 0)
-			in.Whole = func(fleet.Volref) error { panic(errKilled) } // the pivot is recorded, but QEMU gets no order
+			in.Whole = func(fleet.Volref) error { panic(errKilled) } // the pivot is recorded, but QEMU gets no command
 			cutOff(t, func() error { return m.MoveDisk(t.Context(), in) })
 			stopLibvirtd(t)
 			back := sync.OnceFunc(func() { startLibvirtd(t) })

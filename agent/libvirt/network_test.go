@@ -51,8 +51,8 @@ func wantContains(t *testing.T, what, text string, all ...string) {
 	}
 }
 
-// After apply, virsh shows the network and its dnsmasq serves the configured range. After release, nothing is left on
-// the host.
+// After an apply, virsh shows the network, and its dnsmasq serves the configured range. After the release, nothing of
+// the network is left on the host.
 func TestAppliedNetworkRunsInLibvirt(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
@@ -111,7 +111,7 @@ func TestNewerNetworkGenerationReplacesOlder(t *testing.T) {
 	wantContains(t, "the definition", virsh(t, "net-dumpxml", n.Name, "--inactive"), "next.example.org", "quantix:generation>2<", "<uuid>"+string(n.ID)+"</uuid>")
 }
 
-// The error carries libvirt's message. The definition stays, and a later apply starts the network.
+// The error of a failed start has libvirt's message. The definition stays, and a later apply starts the network.
 func TestNetworkStartFailureReportsReason(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
@@ -138,7 +138,7 @@ func TestNetworkStartFailureReportsReason(t *testing.T) {
 	}
 }
 
-// libvirt's message is reported for a device without virtual functions.
+// The error for a device without virtual functions has libvirt's message.
 func TestSRIOVNetworkRefusedWithoutVirtualFunctions(t *testing.T) {
 	t.Parallel()
 	hv := open(t)
@@ -150,7 +150,7 @@ func TestSRIOVNetworkRefusedWithoutVirtualFunctions(t *testing.T) {
 	}
 }
 
-// Quantix sets the MTU of its own networks on the guest's NICs, at start and on hot-plug.
+// Guests' NICs get the MTU of networks that Quantix created, at start and on hot-plug.
 func TestGuestNICGetsNetworkMTU(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -52,7 +52,7 @@ func TestNetworkDefinitionsMatchGoldenFiles(t *testing.T) {
 	}
 }
 
-// libvirt's own additions are no difference. Edits by people are, and the differing part is named.
+// Additions by libvirt are not reported as differences. Edits by people are, with the name of the edited part.
 func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 	t.Parallel()
 	n := goldenNetworks()["nat"]
@@ -101,7 +101,7 @@ func TestNetworkDifferencesNameEditedParts(t *testing.T) {
 	}
 }
 
-// Quantix overwrites an older definition of its own. A definition without a stamp is never overwritten.
+// Quantix overwrites an older definition that it wrote. It never overwrites a definition without a stamp.
 func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	t.Parallel()
 	old, next := goldenNetworks()["nat"], goldenNetworks()["isolated"]

@@ -13,7 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest NUMA node takes its memory from the requested host node, and hot-plugged memory joins its guest node.
+// A guest NUMA node gets its memory from the requested host node, and hot-plugged memory belongs to the requested guest
+// node.
 func TestNUMANodesOfRunningGuest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -48,7 +49,7 @@ func validated(t *testing.T, id fleet.VMID) {
 	virsh(t, "define", "--validate", file)
 }
 
-// A host without memory encryption reports that as a gap in its inventory, and an apply with encryption fails.
+// A host without memory encryption reports a gap in its inventory, and an apply with encryption fails.
 func TestConfidentialVMRefusedWithoutHostSupport(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -39,27 +39,27 @@ func endQEMU(t *testing.T, pid int) {
 	})
 }
 
-// orphaned reports whether the host reports the guest as lost by libvirt.
+// orphaned reports whether the host reports that libvirt has lost the guest.
 func (s *snapper) orphaned() bool {
 	s.t.Helper()
 	return slices.ContainsFunc(s.status().Faults, func(f fleet.Fault) bool { return f.Code == fleet.FaultLost })
 }
 
-// libvirt was killed while it wrote a status file, and rejects the file: the guest keeps running while libvirt reports
-// it as off. The host reports that fault and refuses every job for the guest. The steps in the fault's text recover the
-// guest.
+// libvirt was killed while it wrote a status file, and later rejects that file. The guest keeps running while libvirt
+// reports the guest as off. The host reports this fault and refuses every job for the guest. The steps in the fault's
+// text recover the guest.
 func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 	s := newSnapper(t)
 	s.ok(s.StartVM(t.Context(), s.vm.ID))
 	pid := qemuOf(t, s.vm)
 	stopLibvirtd(t)
 	original := must(os.ReadFile(runOf(s.vm)))
-	// libvirt 9.0 leaves this if it is killed as it begins to merge a snapshot's file.
+	// libvirt 9.0 writes this mirror if it is killed as it begins to merge a snapshot's file.
 	mirror := fmt.Sprintf("<mirror type='file' job=''><format type='qcow2'/><source file='%s'/></mirror>\n        <target dev='vda'",
 		filepath.Join(s.pool.Spec.Path, "disk.qcow2"))
 	torn := strings.Replace(string(original), "<target dev='vda'", mirror, 1)
 	s.ok(os.WriteFile(runOf(s.vm), []byte(torn), 0o600))
-	t.Cleanup(func() { endQEMU(t, pid) }) // a guest that libvirt did not recover would run forever
+	t.Cleanup(func() { endQEMU(t, pid) }) // a guest that libvirt has lost would run forever
 	startLibvirtd(t)
 	waitFor(t, "the fault is reported", func() bool {
 		st, _, err := s.VM(t.Context(), s.vm.ID)

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A TPM that is removed from a VM keeps its state for a later return. The deletion of the VM deletes the state.
+// A TPM that is removed from a VM keeps its state, which a new TPM gets. Deleting the VM deletes the state.
 func TestVMDeleteRemovesTPMState(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -33,7 +33,7 @@ func TestVMDeleteRemovesTPMState(t *testing.T) {
 	}
 }
 
-// calls records the changing calls that pass the proxy.
+// calls records libvirt calls that change something, as seen by the proxy.
 type calls struct {
 	mu  sync.Mutex
 	all []string
@@ -55,8 +55,8 @@ func (c *calls) take() []string {
 	return out
 }
 
-// After an agent's restart, a start is repeated while its guest runs. A host without the CPU controller of cgroups
-// refuses every call that sets shares, also one that sets the default.
+// After a restart of the agent, a start is repeated while the guest runs. A host without the CPU controller of cgroups
+// refuses every call that sets shares, even to the default.
 func TestRepeatedStartMakesNoCallsForRunningGuest(t *testing.T) {
 	t.Parallel()
 	through, seen := newProxy(t), &calls{}

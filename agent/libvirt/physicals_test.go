@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// physicalDisk returns a loop device with a by-id name, as udev names disks, and a function that mounts its file
-// system.
+// physicalDisk returns a loop device under a by-id name, as udev names disks. use mounts the device's file system until
+// release is called.
 func physicalDisk(t *testing.T) (device string, use func() (release func())) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "disk")

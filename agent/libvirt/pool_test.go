@@ -90,7 +90,7 @@ func TestNFSPoolReportsServerRefusal(t *testing.T) {
 	}
 }
 
-// A hanging mount ends the job at its deadline and affects nothing else on the host.
+// A job for a pool with a hanging mount ends at its deadline, and the hanging mount affects nothing else on the host.
 func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -121,7 +121,8 @@ func TestNFSPoolStalledWhenMountHangs(t *testing.T) {
 	}
 }
 
-// Storage that hangs after the start blocks the refresh and every read of the pool, but nothing else on the host.
+// Storage that hangs after the start of its pool blocks the refresh and every read of the pool, but nothing else on the
+// host.
 func TestHangingPoolBlocksNothingElse(t *testing.T) {
 	t.Parallel()
 	proxy := newProxy(t)
@@ -142,14 +143,14 @@ func TestHangingPoolBlocksNothingElse(t *testing.T) {
 		t.Errorf("apply: %v", err)
 	}
 	waitFor(t, "the pool is stalled", func() bool {
-		st := poolOf(t, b, f.pool) // a report that waited for the refresh would never return
+		st := poolOf(t, b, f.pool) // a report that waits for the refresh would never return
 		return st.State == fleet.PoolStalled && strings.Contains(st.Error, "has not answered since")
 	})
 	f.apply(vm)
 	f.ok(b.StartVM(t.Context(), vm.ID))
 	f.ok(b.StopVM(t.Context(), vm.ID))
 	vm.Spec.Disks = []fleet.Disk{f.disk("disk")}
-	// A job that waited for the pool would end at this deadline, with another error.
+	// A job that waits for the pool would end at this deadline with another error.
 	ctx, cancel = context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := b.ApplyVM(ctx, order(vm, f.pool)); fleet.CodeOf(err) != fleet.Unavailable {

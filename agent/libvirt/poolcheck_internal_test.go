@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// While libvirt creates a volume, it does not refresh the pool, but new files are still listed. Unfinished and hidden
-// files, links, directories and overlays are not.
+// While libvirt creates a volume, libvirt does not refresh the pool, but new files are still listed. Unfinished and
+// hidden files, links, directories and overlays are not listed.
 func TestBusyPoolListsNewFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

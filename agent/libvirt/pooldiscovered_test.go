@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A release restores a preexisting, inactive pool, unless a domain of the host still uses it.
+// A release stops a preexisting pool that was inactive before, unless a domain of the host still uses the pool.
 func TestReleaseRestoresPreexistingPool(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -47,7 +47,7 @@ func TestReleaseRestoresPreexistingPool(t *testing.T) {
 	}
 }
 
-// startOnVolume starts a domain whose disk is given by pool and volume.
+// startOnVolume starts a domain with a disk that the definition names by pool and volume.
 func startOnVolume(t *testing.T, pool, volume string) {
 	t.Helper()
 	name, file := "on-"+pool, filepath.Join(t.TempDir(), "domain.xml")

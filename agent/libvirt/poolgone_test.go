@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A device that disappears under a mounted pool is reported with the kernel's error, and other pools stay healthy.
-// After the unmount, the pool recovers without a job.
+// A pool whose device disappears while mounted reports the kernel's error, and other pools are unaffected. After the
+// unmount, the pool recovers without a job.
 func TestPoolRecoversAfterDeviceLoss(t *testing.T) {
 	t.Parallel()
 	device := loop(t, "xfs")

@@ -35,7 +35,8 @@ func waitPool(t *testing.T, b backend, p fleet.Pool, what string, ok func(fleet.
 
 func isActive(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive }
 
-// An undefined pool counts as stopped by others and is not restarted. An apply defines it again.
+// A pool that somebody undefined counts as stopped by others, and the agent does not restart the pool. An apply defines
+// the pool again.
 func TestUndefinedPoolCountsAsStoppedByOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -51,7 +52,8 @@ func TestUndefinedPoolCountsAsStoppedByOthers(t *testing.T) {
 	waitPool(t, f, f.pool, "active after a start by others", isActive)
 }
 
-// A pool recovers without a job after its NFS server was unreachable at the first apply, and after it lost its mount.
+// A pool recovers without a job after its NFS server was unreachable at the first apply, and after the pool lost its
+// mount.
 func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	t.Parallel()
 	b := open(t)
@@ -72,7 +74,7 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	if err := os.Remove(away); err != nil {
 		t.Fatal(err)
 	}
-	waitPool(t, b, p, "active by itself", isActive)
+	waitPool(t, b, p, "active without a job", isActive)
 	if text, err := os.ReadFile(marker(p)); err != nil || strings.TrimSpace(string(text)) != string(p.ID) {
 		t.Errorf("the marker is %q, %v", text, err)
 	}
@@ -88,9 +90,9 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	if err := os.Remove(away); err != nil {
 		t.Fatal(err)
 	}
-	waitPool(t, b, p, "mounted again by itself", isActive)
+	waitPool(t, b, p, "mounted again without a job", isActive)
 
-	// A server that now exports another directory is not the pool's storage.
+	// A server that now exports another directory no longer has the pool's storage.
 	virsh(t, "pool-destroy", p.Name)
 	unmount(t, p.Spec.Path) // libvirt does not match this mount by its source, as it does for real NFS
 	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o600); err != nil {
@@ -109,7 +111,8 @@ func TestNFSPoolRecoversWithoutJob(t *testing.T) {
 	t.Cleanup(func() { unmount(t, p.Spec.Path) })
 }
 
-// libvirt stops a pool whose directory is missing while libvirtd starts. That does not count as a stop by others.
+// libvirt stops a pool whose directory is missing while libvirtd starts. The agent does not count this as a stop by
+// others.
 func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	f := newFixture(t) // runs alone, because it stops libvirtd for all tests
 	stays := newFixture(t)
@@ -127,11 +130,12 @@ func TestPoolRecoversAfterLibvirtdRestart(t *testing.T) {
 	if err := os.Rename(aside, f.pool.Spec.Path); err != nil {
 		t.Fatal(err)
 	}
-	waitPool(t, f, f.pool, "active by itself", isActive)
+	waitPool(t, f, f.pool, "active without a job", isActive)
 	waitPool(t, stays, stays.pool, "active", isActive)
 }
 
-// A pool of an agent older than markers has neither a marker nor an entry in the pool book. The first check adds both.
+// An agent older than markers left its pool without a marker and without an entry in the pool book. The first check
+// adds both.
 func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -150,7 +154,7 @@ func TestPoolOfOlderAgentGetsMarkerOnce(t *testing.T) {
 	if record, ok := fresh.Of(f.pool); !ok || record.Place == nil || !record.Place.Marked {
 		t.Errorf("the pool book has %+v", record)
 	}
-	// A pool that loses its marker later does not get another.
+	// A pool that loses its marker later gets no new one.
 	if err := os.Remove(marker(f.pool)); err != nil {
 		t.Fatal(err)
 	}
@@ -190,8 +194,8 @@ func TestPoolReleaseRemovesLocalMarker(t *testing.T) {
 	}
 }
 
-// A symbolic link in the pool's path is resolved before the check of allowed directories, and nothing is created behind
-// it.
+// The agent resolves a symbolic link in the pool's path before it checks the allowed directories, and creates nothing
+// behind the link.
 func TestPoolBehindSymlinkRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// mounted returns a pool that the host mounts. The test's cleanup releases it.
+// mounted returns a pool that the host mounts. The test's cleanup releases the pool.
 func mounted(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.Pool {
 	t.Helper()
 	spec.Path = filepath.Join(t.TempDir(), "mnt")
@@ -32,7 +32,7 @@ func mounted(t *testing.T, b hypervisor.Hypervisor, spec fleet.PoolSpec) fleet.P
 	return p
 }
 
-// allowing returns a backend whose settings allow these devices for pools.
+// allowing returns a backend whose settings allow pools on these devices.
 func allowing(t *testing.T, devices ...string) hypervisor.Hypervisor {
 	t.Helper()
 	needHost(t)
@@ -59,8 +59,8 @@ func loop(t *testing.T, format string) string {
 	return device
 }
 
-// A pool on a device mounts its file system, never formats it, mounts it again after the mount is lost, and unmounts it
-// on release.
+// A pool on a device mounts the device's file system and never formats the device. It mounts again after a lost mount,
+// and unmounts on release.
 func TestDevicePoolMountAndRelease(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"ext4", "xfs", "btrfs"} {
@@ -101,7 +101,7 @@ func TestDevicePoolMountAndRelease(t *testing.T) {
 			}
 
 			unmount(t, p.Spec.Path)
-			waitPool(t, b, p, "mounted again by itself", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
+			waitPool(t, b, p, "mounted again without a job", func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 })
 			f.ok(b.DeleteVM(t.Context(), vm, []fleet.Pool{p}, true))
 			f.ok(b.ReleasePool(t.Context(), p))
 			if mounts, _ := os.ReadFile("/proc/mounts"); strings.Contains(string(mounts), device+" ") {
@@ -213,7 +213,8 @@ func bridgeOf(t *testing.T, network string) string {
 	return ""
 }
 
-// This test runs alone: the server dies under its mount, and the hanging mount blocks volume jobs of the whole host.
+// This test runs alone: it kills the server under the mount, and the hanging mount blocks volume jobs of the whole
+// host.
 func TestGlusterPool(t *testing.T) {
 	server, stop := gluster(t)
 	b := allowing(t)

@@ -87,7 +87,8 @@ func TestPoolGapsNameMissingPackages(t *testing.T) {
 	}
 }
 
-// Pools that differ in any part of their place are different. The spelling of the file system's type does not matter.
+// Pools that differ in any part of their storage's identity are different pools. The spelling of the file system's type
+// does not matter.
 func TestSameSourceComparesPoolPlaces(t *testing.T) {
 	t.Parallel()
 	const fs = `<pool type="fs"><source><device path="/dev/sdb1"/><format type="%"/></source><target><path>/srv/vm</path></target></pool>`
@@ -111,7 +112,7 @@ func TestSameSourceComparesPoolPlaces(t *testing.T) {
 		"NFS export instead of gluster": {strings.ReplaceAll(net, "%", "nfs"), gluster, false},
 		"another server":                {strings.ReplaceAll(strings.ReplaceAll(net, "%", "nfs"), `"nas"`, `"nas-2"`), nfs, false},
 		"an additional server":          {strings.ReplaceAll(strings.ReplaceAll(net, "%", "nfs"), `<dir`, `<host name="nas-2"/><dir`), nfs, false},
-		"a directory at the same place": {`<pool type="dir"><target><path>/srv/vm</path></target></pool>`, onDevice, false},
+		"a directory at the same path":  {`<pool type="dir"><target><path>/srv/vm</path></target></pool>`, onDevice, false},
 	} {
 		var x libvirtxml.StoragePool
 		if err := x.Unmarshal(c.xml); err != nil {

@@ -12,14 +12,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// shim replaces tc where the kernel lacks traffic control: its calls succeed, so the test can check that libvirt
+// shim replaces tc where the kernel lacks traffic control. Its calls succeed, so the test can check that libvirt
 // accepts the bandwidth.
 const shim = `#!/bin/sh
 exit 0
 `
 
-// If the kernel cannot enforce a port group's bandwidth, a start fails with libvirt's error. If it can, a running guest
-// gets a changed bandwidth at once.
+// If the kernel cannot enforce a port group's bandwidth, the start fails with libvirt's error. If it can, a running
+// guest gets a changed bandwidth immediately.
 func TestPortGroupBandwidthAppliesToRunningNICs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -16,14 +16,14 @@ import (
 // procStoragePoolRefresh is the call's procedure number in libvirt's protocol.
 const procStoragePoolRefresh = 83
 
-// proxy forwards libvirtd's socket. It can swallow one kind of call, as if libvirtd hung in it, and report each
-// changing call.
+// proxy forwards connections to libvirtd's socket. It can drop calls of one procedure, as if libvirtd hung in the call,
+// and report each call that changes something.
 type proxy struct {
 	socket  string
 	changes atomic.Pointer[changeWatch] // for connections opened later; nil: none
-	drop    atomic.Uint32               // the procedure to swallow; 0: none
+	drop    atomic.Uint32               // procedure whose calls are dropped; 0: none
 	dropped atomic.Int32
-	garbled atomic.Pointer[[]string] // texts in libvirtd's answers whose last byte is replaced; nil: none
+	garbled atomic.Pointer[[]string] // texts in libvirtd's answers, of which the proxy replaces the last byte; nil: none
 
 	mu    sync.Mutex
 	conns []net.Conn
@@ -119,11 +119,11 @@ func (p *proxy) serve(client net.Conn) {
 	}
 }
 
-// changeWatch is called for each changing call: before libvirtd gets it, after libvirtd got it, and before the answer
-// is forwarded. If at returns false, the connection is closed.
+// changeWatch is called for each changing call: before libvirtd gets the call, after libvirtd got the call, and before
+// the proxy forwards the answer. If at returns false, the proxy closes the connection.
 type changeWatch struct{ at func(what string) bool }
 
-// changing maps procedure numbers of libvirt's protocol to the changes of VMs, volumes and secrets.
+// changing maps procedure numbers of libvirt's protocol to the changes that they make to VMs, volumes and secrets.
 var changing = map[uint32]string{
 	11: "define", 350: "define", 231: "undefine", 9: "start", 33: "shut down",
 	142: "define a secret", 144: "set a secret", 146: "undefine a secret",
@@ -131,7 +131,7 @@ var changing = map[uint32]string{
 	160: "attach", 174: "update a device", 392: "detach", 199: "add CPUs", 204: "set the balloon", 251: "grow a disk", 219: "schedule vCPUs",
 }
 
-// changes returns the change that the packet's call makes, if any.
+// changes returns the change that the packet's call makes. ok is false if the call changes nothing.
 func (p packet) changes() (what string, ok bool) {
 	switch {
 	case p.kind != packetCall:
@@ -150,7 +150,7 @@ const (
 	packetReply = 1
 
 	programQEMU      = 0x20008087 // the QEMU-specific protocol
-	procAgentCommand = 3          // its procedure: a guest agent command
+	procAgentCommand = 3          // the procedure of a guest agent command
 )
 
 // packet is one message of libvirt's RPC protocol. Its header has four-byte fields: length, program, version,

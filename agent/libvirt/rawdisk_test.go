@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Bytes that a guest writes to a raw disk are data, even if they look like a qcow2 header with a backing file. The disk
-// still grows and starts as raw, and nothing opens the file named in the header.
+// The bytes that a guest writes to a raw disk are data, even if they look like a qcow2 header with a backing file. The
+// disk still grows and starts as raw, and nothing opens the file named in the header.
 func TestRawDiskStaysRawWhateverGuestWrites(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

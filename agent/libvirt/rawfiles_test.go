@@ -58,7 +58,7 @@ func guestBytes(t *testing.T, names string, r *rand.Rand) map[string][]byte {
 	return out
 }
 
-// No bytes at the start of a raw disk change the report on other VMs and volumes, nor the result of jobs for them.
+// The first bytes of a raw disk never change the report on other VMs and volumes, nor the result of their jobs.
 func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -115,12 +115,12 @@ func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 		grown.Generation, grown.Spec.Disks = size, []fleet.Disk{f.disk("other.qcow2")}
 		grown.Spec.Disks[0].SizeBytes = 8<<20 + size
 		for act, err := range map[string]error{
-			"grow a volume":             f.GrowVolume(t.Context(), f.work("image", fleet.VolumeOrder{SizeBytes: size})),
-			"grow the disk of another":  f.ApplyVM(t.Context(), order(grown, f.pool)),
-			"rename a volume":           f.RenameVolume(t.Context(), f.work("renamed", fleet.VolumeOrder{Source: "image"})),
-			"grow what a VM has left":   f.GrowVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{SizeBytes: size})),
-			"rename what a VM has left": f.RenameVolume(t.Context(), f.work("lies.raw", fleet.VolumeOrder{Source: "left.raw"})),
-			"wipe what a VM has left":   f.WipeVolume(t.Context(), f.work("lies.raw", fleet.VolumeOrder{})),
+			"grow a volume":              f.GrowVolume(t.Context(), f.work("image", fleet.VolumeOrder{SizeBytes: size})),
+			"grow the disk of another":   f.ApplyVM(t.Context(), order(grown, f.pool)),
+			"rename a volume":            f.RenameVolume(t.Context(), f.work("renamed", fleet.VolumeOrder{Source: "image"})),
+			"grow a deleted VM's disk":   f.GrowVolume(t.Context(), f.work("left.raw", fleet.VolumeOrder{SizeBytes: size})),
+			"rename a deleted VM's disk": f.RenameVolume(t.Context(), f.work("lies.raw", fleet.VolumeOrder{Source: "left.raw"})),
+			"wipe a deleted VM's disk":   f.WipeVolume(t.Context(), f.work("lies.raw", fleet.VolumeOrder{})),
 		} {
 			if err != nil {
 				t.Errorf("%s: %s: %v", what, act, err)
@@ -136,7 +136,7 @@ func TestRawDiskContentAffectsNothingElse(t *testing.T) {
 	f.ok(f.DeleteVolume(t.Context(), f.work("image", fleet.VolumeOrder{})))
 }
 
-// No image is created from a raw disk that looks like another format. The refusal does not suggest a program that would
+// A raw disk that looks like another format is no source of an image. The error does not suggest a program that would
 // probe the format.
 func TestCopyRefusedForRawDiskWithForeignHeader(t *testing.T) {
 	t.Parallel()

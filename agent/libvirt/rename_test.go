@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Neither way of renaming replaces an existing file. A new file under the old name is not removed.
+// Both implementations of a rename never replace an existing file, and do not remove a new file under the old name.
 func TestRenameNeverReplacesFile(t *testing.T) {
 	t.Parallel()
 	for way, rename := range map[string]func(from, to string) error{"rename": renameNoReplace, "link and unlink": linkNoReplace} {
@@ -45,7 +45,7 @@ func TestRenameNeverReplacesFile(t *testing.T) {
 	}
 }
 
-// If somebody else creates the final file just as a volume is completed, exactly one of the two succeeds.
+// If somebody else creates the final file just as a volume is completed, either the file or the volume gets the name.
 func TestPutInPlaceNeverReplacesFile(t *testing.T) {
 	t.Parallel()
 	p := place{pool: fleet.Pool{Spec: fleet.PoolSpec{Path: t.TempDir()}}, volume: "disk.qcow2"}

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/lab"
 )
 
-// An address reserved on a running network is what the guest's DHCP client gets. The host reports it from the guest
-// agent and from the lease, and the network lists the lease.
+// The guest's DHCP client gets the address that is reserved on the running network. The host reports the address from
+// the guest agent and from the lease, and the network lists the lease.
 func TestGuestGetsReservedAddress(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

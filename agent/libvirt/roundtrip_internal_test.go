@@ -14,11 +14,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// generator generates field values from bytes. It reads the field tables, so a new field is generated without a change
-// here.
+// generator generates field values from bytes. It reads the field tables, so it also covers new fields.
 type generator struct{ bytes []byte }
 
-// next returns the next byte. After the last byte it returns 0, which generates nothing more.
+// next returns the next byte. After the last byte it returns 0, which ends the generation.
 func (d *generator) next() int {
 	if len(d.bytes) == 0 {
 		return 0
@@ -28,7 +27,7 @@ func (d *generator) next() int {
 	return int(b)
 }
 
-// of returns a number below n; 0 after the last byte.
+// of returns a number below n. It returns 0 after the last byte.
 func (d *generator) of(n int) int { return d.next() % n }
 
 // sampleTexts are the candidates for text fields; each field accepts some of them.
@@ -37,7 +36,7 @@ var sampleTexts = []string{
 	"cdrom3", "floppy1", "v-1.iso", "vmlinuz", "0001:02:03.4", "pci/0000:41:00.0", "pci/0000:41:00.1", "mdev/nvidia-63", "usb-port/1-2.3", "blk/ata-A_1", "EPYC-Rome-v2",
 }
 
-// value generates a JSON value of the field's kind; nil generates nothing.
+// value generates a JSON value of the field's kind. It returns nil if the bytes select no value.
 func (d *generator) value(in fleet.Input) any {
 	switch in.Kind {
 	case fleet.InputFlag:
@@ -86,7 +85,7 @@ func (d *generator) value(in fleet.Input) any {
 
 const samplePool, samplePath = "01a20f00-0000-7000-8000-0000000000aa", "/srv/pool"
 
-// setFields sets random fields of a spec, disk or NIC. It undoes a value that the validation of the whole spec refuses.
+// setFields sets random fields of a spec, disk or NIC. It resets a field if the spec is then invalid.
 func setFields[T any](d *generator, fields []fleet.Field[T], at *T, right func() bool) {
 	for _, f := range fields {
 		if d.of(3) == 0 {
@@ -175,7 +174,7 @@ func roundTrip(t *testing.T, vm fleet.VM, k kind) (hypervisor.Applied, hyperviso
 	return *applied, definedOf(&again, *applied, known.volumeAt), text
 }
 
-// same fails the test if the definition does not match the VM.
+// same fails the test if reading the VM's definition does not return the VM's spec.
 func same(t *testing.T, vm fleet.VM, k kind) {
 	t.Helper()
 	applied, is, text := roundTrip(t, vm, k)
@@ -202,7 +201,7 @@ func mustText(v any) string {
 	return string(text)
 }
 
-// FuzzDefinition writes generated VMs as definitions and reads them back. No field's value may be lost or changed.
+// FuzzDefinition writes generated VMs as definitions and reads them back. No field may lose or change its value.
 func FuzzDefinition(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add([]byte(strings.Repeat("\x01", 400)), false)
@@ -218,8 +217,8 @@ func FuzzDefinition(f *testing.F) {
 	})
 }
 
-// TestGeneratedSpecsCoverEveryField checks the generator: over many random inputs, it must generate several values of
-// each field.
+// TestGeneratedSpecsCoverEveryField checks the generator: many random inputs must generate several values of each
+// field.
 func TestGeneratedSpecsCoverEveryField(t *testing.T) {
 	t.Parallel()
 	seen := map[string]map[string]bool{}
@@ -253,7 +252,7 @@ func TestGeneratedSpecsCoverEveryField(t *testing.T) {
 			}
 		}
 	}
-	// These fields have their own tests; a shared disk must exist already.
+	// Other tests cover these fields; a shared disk must already exist.
 	apart := []string{"firstBoot", "rules", "health", "disks.shareable"}
 	for _, name := range fleet.PartNames() {
 		if len(seen[name]) < 2 && !slices.Contains(apart, name) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// A missing dnsmasq is reported only if libvirtd's processes are visible. Another process with its old ID is not
-// mistaken for it.
+// A missing dnsmasq is reported only if libvirtd's processes are visible. Another process with the process ID of the
+// former dnsmasq does not count as dnsmasq.
 func TestMissingDnsmasqReportedOnlyIfProcessesVisible(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

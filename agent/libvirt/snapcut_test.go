@@ -21,7 +21,7 @@ import (
 type snapper struct {
 	fixture
 	vm    fleet.VM
-	later chan struct{} // closed when a delayed kill and restart is over; nil if none is pending
+	later chan struct{} // closes when a delayed kill and restart has ended; nil if none is pending
 }
 
 func newSnapper(t *testing.T) *snapper {
@@ -83,8 +83,8 @@ func (s *snapper) read() byte {
 	return byte(must(strconv.ParseUint(strings.Fields(out)[0], 16, 8)))
 }
 
-// checkIntact stops the guest. It fails the test on unfinished work, a broken chain or an extra file, and unless the
-// first disk starts with want.
+// checkIntact stops the guest and checks the first disk, which must start with want. It fails the test if unfinished
+// work, a broken backing chain or an extra file is left.
 func (s *snapper) checkIntact(when string, want byte) {
 	s.t.Helper()
 	st := s.status()
@@ -117,22 +117,22 @@ func (s *snapper) checkIntact(when string, want byte) {
 	}
 }
 
-// safeToStart reports whether libvirt can still start guests after this interruption.
+// safeToStart reports whether libvirt can still start guests after the interruption.
 func safeToStart(c interruption) bool { return !strings.HasSuffix(c.name, "a moment later") }
 
 // errKilled simulates the death of the agent.
 var errKilled = errors.New("killed")
 
-// goroutine returns the calling goroutine's name, as in a stack trace.
+// goroutine returns the name of the calling goroutine, as in a stack trace.
 func goroutine() string {
 	trace := make([]byte, 64)
 	name, _, _ := bytes.Cut(trace[:runtime.Stack(trace, false)], []byte(" ["))
 	return string(name)
 }
 
-// until runs the job and calls happens at its nth step. seen is the number of steps that the job reached; it is below n
-// if the job ended earlier. Progress from other goroutines, such as that of a long write, does not count as a step: a
-// panic there would not end the job.
+// until runs the job and calls happens at the job's nth step. seen is the number of steps that the job reached; it is
+// below n if the job ended earlier. Progress from other goroutines, such as the progress of a long write, does not
+// count as a step, because a panic there would not end the job.
 func until(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) error, happens func()) (seen int, err error) {
 	own := goroutine()
 	in.Progress = func(int, string) {
@@ -162,7 +162,7 @@ func until(n int, in hypervisor.SnapshotWork, do func(hypervisor.SnapshotWork) e
 type interruption struct {
 	name  string
 	first int // the first step to interrupt
-	every int // the distance between interrupted steps: slow interruptions are not tried at each step
+	every int // the distance between interrupted steps; slow interruptions do not cover each step
 	do    func(s *snapper)
 }
 
@@ -190,11 +190,11 @@ var cuts = []interruption{
 	{"QEMU is killed", 3, 3, killQEMU},
 }
 
-// minCutPlaces is the least number of interruptible steps that the snapshot jobs must have.
+// minCutPlaces is the minimum number of interruptible steps in all snapshot jobs.
 const minCutPlaces = 60
 
-// Whatever is killed at whichever step, the repeated job leaves the VM as before or as requested: the guest runs, its
-// disks are sound, and no extra file is left.
+// Whichever process is killed at any step, the repeated job leaves the VM as before or as requested: the guest runs,
+// its disks are valid, and no extra file is left.
 func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 	s := newSnapper(t)
 	s.write('a')
@@ -209,8 +209,8 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 		}
 		waitFor(t, "the backend has reconnected to libvirt", func() bool { _, _, err := s.VM(t.Context(), s.vm.ID); return err == nil })
 		if s.orphaned() {
-			// libvirt 9, killed just as a merge begins, loses the guest; the agent refuses to act on it until somebody
-			// ends its QEMU.
+			// libvirt 9, killed just as a merge begins, loses the guest. The agent refuses jobs for the guest until
+			// somebody ends its QEMU.
 			t.Log("libvirt has lost the guest")
 			endQEMU(t, qemuOf(t, s.vm))
 			ended = true
@@ -232,7 +232,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 				// The snapshot is deleted; the page offers to merge its remaining files.
 				in.Order.ID, do = "", drop
 			case strings.Contains(err.Error(), "Shut the guest down"):
-				// libvirt takes a merge that QEMU has ended for a running one until the guest is off.
+				// Until the guest is off, libvirt lists a merge that QEMU has ended as running.
 				s.off()
 				ended = true
 			}
@@ -255,7 +255,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 			return false, err
 		}
 		for _, on := range []bool{true, false} {
-			// With the guest off there is no QEMU to kill, and libvirt keeps the definition in one file.
+			// A stopped guest has no QEMU to kill, and libvirt writes the definition to one file only.
 			if !on && c.name != "the agent ends" {
 				continue
 			}
@@ -290,7 +290,7 @@ func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
 			}
 			begin()
 			id := s.take(on)
-			// libvirt 9 never releases a guest if it was killed in the middle of the start, not even after its own
+			// If libvirt 9 is killed in the middle of a guest's start, it never releases the guest, not even after a
 			// restart.
 			for n := first; safeToStart(c); n += every {
 				when := fmt.Sprintf("revert, %s, %s at step %d", state, c.name, n)

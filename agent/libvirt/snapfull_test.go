@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// small returns a pool on a tmpfs of that size.
+// small returns a pool on a tmpfs of the given size.
 func (f fixture) small(size string) fleet.Pool {
 	f.t.Helper()
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: filepath.Join(f.t.TempDir(), "pool")}}
@@ -34,7 +34,7 @@ func (f fixture) small(size string) fleet.Pool {
 	return p
 }
 
-// fillUp fills the storage until only left bytes are free; free removes the filler.
+// fillUp fills the storage until only left bytes are free. free removes the filler.
 func fillUp(t *testing.T, dir string, left int64) (free func()) {
 	t.Helper()
 	var s syscall.Statfs_t
@@ -56,7 +56,7 @@ func fillUp(t *testing.T, dir string, left int64) (free func()) {
 // wantFull fails the test unless the job failed for lack of space, with an error that says what to do.
 func wantFull(t *testing.T, when string, err error) {
 	t.Helper()
-	if err == nil || fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Make room") {
+	if err == nil || fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Free space") {
 		t.Errorf("%s: %v", when, err)
 	}
 }
@@ -85,8 +85,8 @@ func backingOf(t *testing.T, path string) string {
 	return ""
 }
 
-// Storage that becomes full during a snapshot leaves the VM running and unchanged. Storage that becomes full during a
-// merge leaves a chain with the same content. Once there is space, the job succeeds.
+// If storage fills up during a snapshot, the VM keeps running unchanged. If storage fills up during a merge, the
+// content of the chain is unchanged. Once there is free space, the job succeeds.
 func TestFullStorageLosesNoSnapshotData(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

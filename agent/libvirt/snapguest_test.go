@@ -42,7 +42,7 @@ func (s *snapper) talk() *guestShell {
 		for lines.Scan() {
 			_, answer, ok := strings.Cut(lines.Text(), "answer-")
 			number, text, whole := strings.Cut(strings.TrimSpace(answer), ":")
-			text, ended := strings.CutSuffix(text, ":end") // an echoed or cut-off command is not an answer
+			text, ended := strings.CutSuffix(text, ":end") // an echoed or incomplete command is not an answer
 			if ok && whole && ended {
 				k.mu.Lock()
 				k.answers[number] = text
@@ -53,14 +53,14 @@ func (s *snapper) talk() *guestShell {
 	return k
 }
 
-// ask runs a command in the guest's shell and returns the last line of its output. While the guest boots, input may be
-// lost, so the command is sent again. After the first answer, each command is sent once, because a repeated command
+// ask runs a command in the guest's shell and returns the last line of the output. A booting guest may lose input, so
+// ask sends the first command until the guest answers. It sends each later command once, because a repeated command
 // would run twice.
 func (k *guestShell) ask(command string) (answer string) {
 	k.s.t.Helper()
 	k.n++
 	number, last := strconv.Itoa(k.n), time.Time{}
-	waitFor(k.s.t, "the guest does "+command, func() bool {
+	waitFor(k.s.t, "the guest runs "+command, func() bool {
 		k.mu.Lock()
 		answered := len(k.answers) > 0
 		k.mu.Unlock()
@@ -78,8 +78,8 @@ func (k *guestShell) ask(command string) (answer string) {
 	return answer
 }
 
-// A guest that writes to its disk and counts is reverted to a snapshot with memory: later writes are undone, and the
-// killed program runs on. Tested with BIOS, and with UEFI and a TPM.
+// A guest that counts and writes to its disk is reverted to a snapshot with memory. The revert undoes later writes and
+// resumes the killed program. The test uses BIOS, and UEFI with a TPM.
 func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 	t.Parallel()
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -148,7 +148,7 @@ func TestRevertRestoresMemoryAndDisk(t *testing.T) {
 	}
 }
 
-// A revert also restores the UEFI variables and the TPM's state.
+// A revert also restores the UEFI variables and the TPM state.
 func TestRevertRestoresFirmwareAndTPM(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -195,7 +195,7 @@ func TestRevertRestoresFirmwareAndTPM(t *testing.T) {
 	}
 }
 
-// A snapshot without enough space is refused before any change, and the guest runs on.
+// A snapshot without enough free space is refused before any change, and the guest keeps running.
 func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
@@ -219,7 +219,7 @@ func TestSnapshotRefusedWithoutFreeSpace(t *testing.T) {
 		t.Fatalf("after the refusal: %+v", st)
 	}
 	m.ok(m.TakeSnapshot(t.Context(), in(fleet.SnapshotOrder{ID: id, Name: "one"})))
-	// A merge without enough space keeps its files, and continues once there is space.
+	// A merge without enough free space leaves its files, and a later merge succeeds once there is space.
 	s.off()
 	run(t, "qemu-io", "-f", "qcow2", "-c", "write -P 7 0 7M", s.status().Disks[0].Path)
 	filler := filepath.Join(full.Spec.Path, "filler")

@@ -18,7 +18,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// monitor speaks to a guest's QEMU directly while libvirtd is stopped.
+// monitor talks to a guest's QEMU directly while libvirtd is stopped.
 type monitor struct {
 	t       *testing.T
 	sock    net.Conn
@@ -68,7 +68,7 @@ func (m *monitor) ask(what string, args map[string]any) json.RawMessage {
 	return m.receive()
 }
 
-// end ends the merge with this QMP command and dismisses the job, as libvirt does before it records the outcome.
+// end ends the merge with the QMP command and dismisses the job, as libvirt does before it records the outcome.
 func (m *monitor) end(how string) {
 	m.t.Helper()
 	m.ask(how, map[string]any{"id": m.job})
@@ -87,7 +87,7 @@ func (m *monitor) write(b byte) {
 	}
 }
 
-// cutOff runs a job whose agent dies during it.
+// cutOff runs a job and requires that the agent's simulated death interrupts the job.
 func cutOff(t *testing.T, do func() error) {
 	t.Helper()
 	defer func() {
@@ -98,12 +98,12 @@ func cutOff(t *testing.T, do func() error) {
 	t.Error("the job has ended:", do())
 }
 
-// changingOver is a VM whose agent and libvirtd ended just as QEMU got the order to pivot.
+// changingOver is a VM whose agent and libvirtd ended just as QEMU got the pivot command.
 type changingOver struct {
 	*snapper
 	in   hypervisor.SnapshotWork // the interrupted job
 	back func()                  // restarts libvirtd
-	pid  int                     // of the guest's QEMU
+	pid  int                     // the process ID of the guest's QEMU
 }
 
 func (c *changingOver) again() error {
@@ -122,7 +122,8 @@ func (c *changingOver) refused(what string, err error, says string) {
 	}
 }
 
-// newChangingOver stops libvirtd while QEMU waits for the pivot. The guest's disk has 'c'; the snapshot has 'a'.
+// newChangingOver returns a VM with libvirtd stopped while QEMU waits for the pivot. The guest's disk starts with 'c',
+// and the snapshot with 'a'.
 func newChangingOver(t *testing.T) *changingOver {
 	t.Helper()
 	s := newSnapper(t)
@@ -145,14 +146,14 @@ func newChangingOver(t *testing.T) *changingOver {
 }
 
 // A libvirt killed during a pivot either names the old file afterwards or has lost the guest. The guest's later writes
-// survive in each case: QEMU is asked which file it uses, and if that is unknown, the agent refuses to guess.
+// survive in each case: the agent asks QEMU for the current file, and refuses the job if the file is unknown.
 func TestMergeSurvivesLibvirtKilledAsGuestChangesOver(t *testing.T) {
 	for _, a := range []struct {
 		name string
 		qemu string // the QMP command that ends the merge while libvirtd is stopped
-		next byte   // what the guest then writes; 0: nothing
+		next byte   // what the guest writes next; 0: nothing
 		lost bool   // libvirt cannot read its status file
-		ends bool   // QEMU ends, too
+		ends bool   // QEMU ends as well
 		then func(c *changingOver)
 	}{
 		{"pivoted, libvirt names the old file", "job-complete", 'b', false, false, func(c *changingOver) {
@@ -171,7 +172,7 @@ func TestMergeSurvivesLibvirtKilledAsGuestChangesOver(t *testing.T) {
 		{"pivoted, libvirt has lost the guest", "job-complete", 'b', true, false, func(c *changingOver) {
 			c.refused("again", c.again(), "libvirt has lost it")
 			endQEMU(c.t, c.pid)
-			// virtlogd, which holds the guest's log, notices the end a moment later.
+			// virtlogd, which has the guest's log open, notices the end of QEMU a moment later.
 			waitFor(c.t, "the guest starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })
 			c.ok(c.again())
 		}},

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// linuxGuest starts a Linux guest with direct kernel boot. The guest can release hot-plugged memory.
+// linuxGuest starts a Linux guest with direct kernel boot. The guest is able to release hot-plugged memory.
 func linuxGuest(f fixture, change func(*fleet.VMSpec)) *snapper {
 	guest, err := lab.GuestImage(f.t.Context(), lab.CacheDir())
 	f.ok(err)
@@ -38,8 +38,8 @@ func (s *snapper) edited(change func(*fleet.VMSpec)) fleet.VMStatus {
 	return s.status()
 }
 
-// A running guest sees hot-plug and hot-unplug of a physical disk, a USB disk and memory. A pending unplug is reported
-// until the guest releases the device.
+// A running guest sees the hot-plug and hot-unplug of a physical disk, a USB disk and memory. The host reports a
+// pending unplug until the guest releases the device.
 func TestRunningGuestHotPlugAndUnplug(t *testing.T) {
 	t.Parallel()
 	device, _ := physicalDisk(t)
@@ -131,7 +131,7 @@ func TestRunningGuestHotPlugAndUnplug(t *testing.T) {
 	}
 }
 
-// A guest has few USB ports. Further USB disks wait for the next start, which adds ports for all.
+// A guest has few USB ports. USB disks without a free port wait for the next start, which adds ports for all.
 func TestUSBDiskWaitsForFreePort(t *testing.T) {
 	t.Parallel()
 	s := &snapper{fixture: newFixture(t)}

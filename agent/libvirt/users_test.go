@@ -35,7 +35,7 @@ func fileDisk(path, format string) string {
 	return fmt.Sprintf(`<disk type='file' device='disk'><driver name='qemu' type='%s'/><source file='%s'/><target dev='vda' bus='virtio'/></disk>`, format, path)
 }
 
-// A file's users are found however their definitions name the file.
+// The agent finds the users of a file under every path that a definition may use for the file.
 func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -47,7 +47,7 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 	f.ok(bindMount(f.pool.Spec.Path, bound))
 	t.Cleanup(func() { f.ok(syscall.Unmount(bound, 0)) })
 	other := "other-" + string(f.pool.ID)
-	// libvirt refuses two pools with the same path
+	// libvirt refuses a second pool with the same path, but not one with a path through a link.
 	virsh(t, "pool-define-as", other, "dir", "--target", filepath.Join(dir, "link"))
 	t.Cleanup(func() { virsh(t, "pool-undefine", other) })
 
@@ -120,7 +120,7 @@ func TestFileUsersFoundUnderAnyPath(t *testing.T) {
 	}
 }
 
-// An overlay that an administrator put on a VM's disk does not block edits of the VM.
+// An overlay that an administrator created on a VM's disk does not block edits of the VM.
 func TestForeignOverlayDoesNotBlockEdit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -134,7 +134,7 @@ func TestForeignOverlayDoesNotBlockEdit(t *testing.T) {
 	f.apply(vm)
 }
 
-// A symbolic link in a pool may lead out of it.
+// A symbolic link in a pool may lead outside the pool.
 func TestSymlinkInPoolNotCloned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -151,7 +151,7 @@ func TestSymlinkInPoolNotCloned(t *testing.T) {
 	}
 }
 
-// Before a deletion, the users of the files are read anew: changes since the last report count.
+// Before a deletion, the agent reads the users of the files without its cache, so changes since the last report count.
 func TestDeleteUsesCurrentFileUsers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -130,7 +130,7 @@ func foreignSnapshot(t *testing.T, id fleet.VMID, name string) func() {
 	return func() { virsh(t, "snapshot-delete", string(id), name) }
 }
 
-// foreignOverlay moves the VM's first disk to an overlay in the pool, with virsh.
+// foreignOverlay creates an overlay in the pool on the VM's first disk, with virsh.
 func foreignOverlay(t *testing.T, p fleet.Pool, vm fleet.VM, name string) {
 	t.Helper()
 	args := []string{"snapshot-create-as", string(vm.ID), name, "--disk-only", "--diskspec", "vda,file=" + filepath.Join(p.Spec.Path, name)}
@@ -152,7 +152,7 @@ func hideVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 	return func() { rename(to, from) }
 }
 
-// linkVolume replaces the volume's file by a symbolic link to it.
+// linkVolume replaces the volume's file by a symbolic link to the moved file.
 func linkVolume(t *testing.T, pool fleet.Pool, volume string) func() {
 	t.Helper()
 	at, aside := filepath.Join(pool.Spec.Path, volume), filepath.Join(t.TempDir(), "aside")
@@ -194,7 +194,7 @@ const system = "qemu:///system"
 
 func tryVirsh(args ...string) (string, error) { return virshAt(system, args...) }
 
-// virshAt runs virsh with its own time limit, because cleanups call it after the test's context has ended.
+// virshAt runs virsh with a time limit of its own, because cleanups call it after the test's context has ended.
 func virshAt(uri string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -244,7 +244,7 @@ func stopLibvirtd(t *testing.T) {
 	waitFor(t, "libvirtd is gone", func() bool { return syscall.Kill(pid, 0) != nil })
 }
 
-// startLibvirtd starts libvirtd. It is also used in cleanups, so it does not use the test's context.
+// startLibvirtd starts libvirtd. It does not use the test's context, because cleanups call it, too.
 func startLibvirtd(t *testing.T) {
 	t.Helper()
 	if out, err := exec.CommandContext(context.Background(), "libvirtd", "-d", "--pid-file", "/run/libvirt/libvirtd.pid").CombinedOutput(); err != nil {
@@ -255,7 +255,7 @@ func startLibvirtd(t *testing.T) {
 
 func bindMount(from, to string) error { return syscall.Mount(from, to, "", syscall.MS_BIND, "") }
 
-// guestLimit is how long an emulated guest on a busy machine may take for one step.
+// guestLimit is how long an emulated guest on a busy machine may take for one step of a test.
 const guestLimit = 5 * time.Minute
 
 func waitFor(t *testing.T, what string, ok func() bool) {

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// Golden files show the definition of each part, and reading it back gives the same spec.
+// Golden files show the definition of each part, and reading the definition returns the spec.
 func TestDefinitionPartsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, spec := range map[string]fleet.VMSpec{

@@ -29,7 +29,7 @@ func (f fixture) poolFiles() (names []string) {
 	return names
 }
 
-// Downloads are inspected before they get a name. A refused download leaves no file.
+// A download is inspected before it gets its name. A refused download leaves no file.
 func TestInvalidDownloadRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -79,7 +79,7 @@ func TestInvalidDownloadRefused(t *testing.T) {
 	}
 }
 
-// A download may not exceed the pool's free space less a reserve.
+// The size of a download is limited to the pool's free space less a reserve.
 func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -112,7 +112,7 @@ func TestDownloadRefusedWithoutFreeSpace(t *testing.T) {
 	}
 }
 
-// Compressed and text files are refused as disk images, however they came into the pool.
+// Compressed files and text files are refused as disk images, even if a user copied them into the pool.
 func TestDiskRefusedFromNonImage(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -140,7 +140,7 @@ func TestDiskRefusedFromNonImage(t *testing.T) {
 	}
 }
 
-// Unless the agent's settings allow it, downloads from the host itself and from private networks are refused.
+// Downloads from the host itself and from private networks are refused unless the agent's settings allow them.
 func TestDownloadFromHostItselfRefused(t *testing.T) {
 	t.Parallel()
 	needHost(t)

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The end of a file that changes while it is sent is held back.
+// If a file changes while it is sent, its last bytes are not sent.
 func TestChangedFileNotSentCompletely(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -34,7 +34,7 @@ func TestChangedFileNotSentCompletely(t *testing.T) {
 			t.Errorf("written %s: %d bytes announced, %d sent: %v", how, size, got.Len(), err)
 		}
 	}
-	// A change before the first read, but after the first check, is noticed by the file's length.
+	// The file's length reveals a change between the first check and the first read.
 	f.ok(os.Truncate(f.at("data"), 4<<20))
 	var got bytes.Buffer
 	err := f.ReadVolume(t.Context(), f.work("data", fleet.VolumeOrder{}), func(int64) (io.Writer, error) {
@@ -45,7 +45,7 @@ func TestChangedFileNotSentCompletely(t *testing.T) {
 	}
 }
 
-// meddlingWriter changes the file after the first bytes have arrived.
+// meddlingWriter changes the file after the first bytes have been sent.
 type meddlingWriter struct {
 	bytes.Buffer
 	write func()

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// An upload without enough space is refused at once. If the space runs out during the upload, the error names the
-// kernel's reason and what to do. Neither leaves a file.
+// An upload without enough space is refused immediately. If the space runs out during the upload, the error has the
+// kernel's reason and says what to do. Neither upload leaves a file.
 func TestUploadRefusedWithoutFreeSpace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

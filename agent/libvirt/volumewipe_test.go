@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A file that somebody puts in the place of the one being wiped is kept.
+// If somebody replaces the file during a wipe, the new file is not changed.
 func TestWipeKeepsReplacedFile(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 48)

@@ -26,7 +26,7 @@ func (f fixture) work(name string, o fleet.VolumeOrder) hypervisor.VolumeWork {
 	return hypervisor.VolumeWork{Pool: f.pool, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
-// destroying runs the jobs that must be refused while a volume is in use.
+// destroying runs the jobs that must be refused while a volume is in use, and returns their errors by name.
 func (f fixture) destroying(name string) map[string]error {
 	return map[string]error{
 		"grow":   f.GrowVolume(f.t.Context(), f.work(name, fleet.VolumeOrder{SizeBytes: 1 << 30})),
@@ -45,7 +45,7 @@ func (f fixture) content(name string) []byte {
 	return text
 }
 
-// A volume in use is not changed, whatever name its user has for it.
+// A volume in use is not changed, whatever path a definition uses for it.
 func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -190,7 +190,7 @@ func zeros(t *testing.T, size int64) string {
 	return path
 }
 
-// A pool that becomes full during a job reports the hypervisor's error and keeps no partial volume.
+// A job in a pool that becomes full reports the hypervisor's error and leaves no unfinished volume.
 func TestFullPoolKeepsNoPartialVolume(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -210,7 +210,7 @@ func TestFullPoolKeepsNoPartialVolume(t *testing.T) {
 	} {
 		message := "No space left on device"
 		if what == "clone" {
-			message = "and the copy needs 5 MiB" // known before the copy begins
+			message = "but the copy needs 5 MiB" // known before the copy begins
 		}
 		if err == nil || !strings.Contains(err.Error(), message) {
 			t.Errorf("%s: %v", what, err)
@@ -225,8 +225,8 @@ func TestFullPoolKeepsNoPartialVolume(t *testing.T) {
 	}
 }
 
-// A killed agent's unfinished file is not listed at first. Once abandoned, it is listed as unfinished. The next attempt
-// removes it, and a person can delete it.
+// The unfinished file of a killed agent is not listed at first. Once abandoned, the file is listed as unfinished. The
+// next attempt removes the file, and a user can delete it.
 func TestUnfinishedFileIsNotAVolume(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -267,7 +267,7 @@ func TestUnfinishedFileIsNotAVolume(t *testing.T) {
 	}
 }
 
-// Concurrent jobs for one volume each succeed or are refused completely.
+// Each of several concurrent jobs for one volume either succeeds or changes nothing.
 func TestConcurrentVolumeJobs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -292,7 +292,8 @@ func TestConcurrentVolumeJobs(t *testing.T) {
 		t.Errorf("the volume was created %d times", created)
 	}
 
-	// A VM is created from an image that is deleted at the same time: it gets all of the image, or is refused.
+	// A VM is created from an image while another job deletes the image. The VM gets all of the image, or its creation
+	// is refused.
 	for n := range 4 {
 		image := fmt.Sprintf("image-%d", n)
 		addImage(t, f.pool, conformance.Image{Name: image, Kind: conformance.Qcow2, SizeBytes: 4 << 20})
@@ -327,7 +328,7 @@ func TestFailedVolumeJobLeavesNoFile(t *testing.T) {
 		t.Error(err)
 	}
 
-	// The copy of a file that changes meanwhile is refused.
+	// The copy of a file that changes during the copy is refused.
 	ctx, cancel := context.WithCancel(t.Context())
 	var wait sync.WaitGroup
 	wait.Go(func() {

@@ -22,7 +22,7 @@ import (
 	"quantix/internal/lab"
 )
 
-// overUnix is overVSOCK over a Unix socket: the tests' kernel has no vsock to a guest.
+// overUnix is overVSOCK over a Unix socket, because the tests' kernel has no vsock to a guest.
 func overUnix(t *testing.T, socket string) guestAsk {
 	return func(command string, limit time.Duration) (string, error) {
 		c, err := net.Dial("unix", socket)
@@ -37,7 +37,7 @@ func overUnix(t *testing.T, socket string) guestAsk {
 	}
 }
 
-// A real guest agent answers without libvirt, also after a client that disconnected in the middle of a command.
+// A real guest agent answers without libvirt, even after a client that disconnected in the middle of a command.
 func TestGuestAgentAnswersOverSocket(t *testing.T) {
 	t.Parallel()
 	guest, err := lab.GuestImage(t.Context(), lab.CacheDir())
@@ -88,7 +88,7 @@ func TestGuestAgentAnswersOverSocket(t *testing.T) {
 	}
 }
 
-// A program in the agent's place may send anything; its answers are limited in size and time.
+// A malicious program may run instead of the guest agent; its answers are limited in size and time.
 func TestGuestAgentAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	sync := func(in *bufio.Reader) string {
@@ -149,7 +149,7 @@ func TestGuestAgentAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// A guest without an agent on its vsock yields an error within the time limit.
+// A command to a guest without an agent on its vsock fails within the time limit.
 func TestVSOCKWithoutAgentTimesOut(t *testing.T) {
 	t.Parallel()
 	_, err := overVSOCK(t.Context(), 4_000_000)(`{"execute":"guest-ping"}`, 200*time.Millisecond)
@@ -163,7 +163,7 @@ func TestVSOCKWithoutAgentTimesOut(t *testing.T) {
 	}
 }
 
-// Only a running guest's vsock that Quantix added for the agent is used to reach it.
+// The host talks to the agent only over a running guest's vsock that Quantix added for the agent.
 func TestCIDOfAgentVSOCK(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

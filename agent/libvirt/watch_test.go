@@ -18,7 +18,7 @@ func TestWatchRunsOneReadAtATime(t *testing.T) {
 		load := func() (int64, error) { n := loads.Add(1); <-open; return n, nil }
 		ctx := context.Background()
 
-		// The first caller waits for its patience. The next one does not wait, because the read hangs.
+		// The first caller waits for its patience. The next caller does not wait, because the read hangs.
 		if s := w.read(ctx, time.Second, 2*time.Second, load); s.known || s.late != 2*time.Second {
 			t.Errorf("while the read hangs: %+v", s)
 		}
@@ -52,7 +52,7 @@ func TestWatchRunsOneReadAtATime(t *testing.T) {
 	})
 }
 
-// A read that began before an expire does not satisfy it.
+// A read that began before a call of expire does not count as new.
 func TestWatchIgnoresReadsBeforeExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,8 +84,8 @@ func TestSteadyMovesInSteps(t *testing.T) {
 	}
 }
 
-// The first read of the networks is awaited, because the portal takes a missing network for a deleted one. Later reads
-// are not.
+// The first read of the networks is awaited, because the portal treats a missing network as deleted. Later reads are
+// not awaited.
 func TestFirstNetworkReadIsAwaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w networkWatch

@@ -28,11 +28,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// childDir is the environment variable with the agent's directory. It is set in a copy of the test program that runs a
+// childDir is the environment variable with the agent's directory. A copy of the test program with this variable runs a
 // complete agent.
 const childDir = "QUANTIX_TEST_AGENT_DIR"
 
-// runAgent runs the agent in that copy until it is killed.
+// runAgent runs the agent in the copy of the test program until the test kills the agent.
 func runAgent(socket, dir string) error {
 	id, err := agent.OpenIdentity(dir)
 	if err != nil {
@@ -63,8 +63,8 @@ func runAgent(socket, dir string) error {
 	return a.Run(ctx)
 }
 
-// testPortal is a test portal for one agent. Like a portal, it gives the agent one job at a time, and repeats it until
-// the job has ended.
+// testPortal is a test portal for one agent. Like a real portal, it gives the agent one job at a time, and repeats the
+// job until the job has ended.
 type testPortal struct {
 	t    *testing.T
 	ca   *auth.Authority
@@ -76,14 +76,14 @@ type testPortal struct {
 	session int64
 	claims  int
 	order   *wire.Work // the unfinished job; nil: none
-	given   bool       // to the current session
+	given   bool       // the current session of the agent has received the job
 	secret  string
-	at      func(what string) bool // called at each interruptible place; false closes the connection
+	at      func(what string) bool // called at each interruptible step; false closes the connection
 }
 
 func newDesk(t *testing.T, p *proxy) *testPortal {
 	t.Helper()
-	// The agent reads the guests' start times there.
+	// The agent reads the guests' start times from this directory.
 	if err := os.Symlink("/run/libvirt/qemu", filepath.Join(filepath.Dir(p.socket), "qemu")); err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func (d *testPortal) change(f func()) {
 	d.moved = make(chan struct{})
 }
 
-// reaches calls at for this place and reports whether the agent goes on.
+// reaches calls at for the step and reports whether the agent continues.
 func (d *testPortal) reaches(what string) bool {
 	d.mu.Lock()
 	at := d.at
@@ -134,7 +134,7 @@ func read[T any](r *http.Request) (in T) {
 	return in
 }
 
-// answer returns the body of the answer, or a status code.
+// answer returns the body of the response, or a status code.
 func (d *testPortal) answer(r *http.Request) any {
 	path := r.URL.Path
 	id, verb, _ := strings.Cut(strings.TrimPrefix(path, wire.PathJobs), "/")
@@ -150,7 +150,7 @@ func (d *testPortal) answer(r *http.Request) any {
 	case path == wire.PathClaim:
 		return d.claim(r)
 	case verb == "secret":
-		if !d.reaches("before it hears what it is to run") {
+		if !d.reaches("before the agent receives the secret of the job") {
 			panic(http.ErrAbortHandler)
 		}
 		d.mu.Lock()
@@ -174,7 +174,7 @@ func (d *testPortal) answer(r *http.Request) any {
 	return http.StatusNotFound
 }
 
-// claim waits for a job that the session does not have yet. A newer claim replaces it.
+// claim waits for a job that the agent's session has not received yet. A newer claim replaces an older one.
 func (d *testPortal) claim(r *http.Request) any {
 	_, _ = io.Copy(io.Discard, r.Body) // a server notices a closed connection only after it has read the body
 	var number int
@@ -204,14 +204,14 @@ func (d *testPortal) claim(r *http.Request) any {
 	}
 }
 
-// finish takes the result of the job, unless the job is to be retried.
+// finish accepts the result of the job, unless the job must be retried.
 func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 	mine := func() (order *wire.Work, ok bool) {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return d.order, d.order != nil && d.order.ID == id && d.order.Epoch == in.Epoch && d.given
 	}
-	if _, ok := mine(); ok && !d.reaches("before its end is heard") {
+	if _, ok := mine(); ok && !d.reaches("before the portal accepts the result") {
 		panic(http.ErrAbortHandler)
 	}
 	order, ok := mine()
@@ -223,7 +223,7 @@ func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 		return wire.FinishAnswer{}
 	}
 	d.change(func() { d.order = nil })
-	if !d.reaches("after its end is heard") {
+	if !d.reaches("after the portal accepted the result") {
 		d.ends <- in
 		panic(http.ErrAbortHandler)
 	}
@@ -231,7 +231,7 @@ func (d *testPortal) finish(id fleet.JobID, in wire.Finish) any {
 	return wire.FinishAnswer{}
 }
 
-// start starts an agent and returns once it has said hello.
+// start starts an agent and returns once the agent has said hello.
 func (d *testPortal) start(socket string) *childRun {
 	d.t.Helper()
 	d.mu.Lock()
@@ -256,9 +256,9 @@ func (d *testPortal) start(socket string) *childRun {
 	return r
 }
 
-// cut gives an agent the job and interrupts it at its nth place; 0 interrupts nothing. If the agent dies, another one
-// is started. passed is called at each place. cut returns the job's result and the interrupted place, which is empty if
-// the job has fewer places.
+// cut gives an agent the job and interrupts the agent at its nth step; 0 interrupts nothing. If the agent dies, cut
+// starts another one. It calls passed at each step. It returns the job's result and the interrupted step, which is
+// empty if the job has fewer steps.
 func (d *testPortal) cut(c *cutter, w wire.Work, n int, f fault, passed func(what string)) (where string, end wire.Finish) {
 	d.t.Helper()
 	asks, over := make(chan asked), make(chan struct{})

@@ -68,7 +68,7 @@ func testReadVolume(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	refused("send what a guest writes", own, vm.Name)
 	refused("send a missing volume", "none", "none")
-	refused("send another pool's", "../up", "no name")
+	refused("send another pool's", "../up", "not a valid volume name")
 	h.h.AddOverlay(t, p, "top.qcow2", "image-"+string(Qcow2))
 	refused("send a part", "top.qcow2", "no whole volume")
 	h.h.DeleteVolume(t, p, "top.qcow2")
