@@ -9,12 +9,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Applied is the spec last applied to a VM on its host. A backend stores it in the domain's metadata. A difference from
-// a new spec is a user's change; a difference from the definition is an edit made on the host.
+// Applied is the spec last applied to a VM on its host. A backend stores it in the domain's metadata. If a new spec
+// differs from Applied, a user changed the spec. If the definition differs from Applied, somebody edited the definition
+// on the host.
 type Applied struct {
 	Name   string `json:"name"`   // the VM's name
 	Domain string `json:"domain"` // the domain's name, chosen by DomainNames
-	// the domain's name until its guest is off: running guests are not renamed
+	// the domain's former name, which a running guest keeps until it is off
 	Was   string                       `json:"was,omitempty"`
 	Spec  fleet.VMSpec                 `json:"spec"` // without its power state
 	Pools map[fleet.PoolID]AppliedPool `json:"pools,omitempty"`
@@ -36,8 +37,8 @@ type Defined struct {
 	Odd    map[string]string // by field of the spec: a description of a value that no spec can express
 }
 
-// NewApplied returns the record to store once the order is applied under that domain name. Pools that the order does
-// not bring are taken from old.
+// NewApplied returns the record to store once the job is applied under the domain name. It takes pools that the job
+// does not have from old.
 func NewApplied(in Apply, domain, was string, old map[fleet.PoolID]AppliedPool) Applied {
 	out := Applied{Name: in.VM.Name, Domain: domain, Was: was, Spec: in.VM.Spec, Pools: map[fleet.PoolID]AppliedPool{}, SpecHash: in.SpecHash}
 	out.Spec.Power = ""
@@ -61,41 +62,41 @@ func appliedPool(p fleet.Pool) AppliedPool {
 	return out
 }
 
-// Assumed returns a substitute for the last applied spec if the definition does not contain one, or if a restored
-// portal has no record of it. It is the order's spec without the disks that are not created yet. So no edit made on the
-// host is overwritten; it shows as drift.
+// Assumed returns a substitute for the last applied spec, for a definition without one or a restored portal without a
+// record of it. The substitute is the job's spec without the disks that fresh reports as not created yet. So ApplyVM
+// overwrites no edit made on the host; such an edit shows as drift.
 func Assumed(in Apply, domain, was string, fresh func(fleet.Disk) bool) Applied {
 	out := NewApplied(in, domain, was, nil)
 	out.Spec.Disks = slices.DeleteFunc(slices.Clone(out.Spec.Disks), fresh)
 	return out
 }
 
-// Edit lists the changes of a definition. All else in the definition stays.
+// Edit lists the changes to a definition. Everything else in the definition stays.
 type Edit struct {
 	Name             bool             // set the wanted name
 	Fields           []*fleet.VMField // fields to set; see lists for those with Merge
 	Disks, DropDisks []fleet.Disk     // disks to add, and disks to remove
-	// disks larger than last applied; a disk that somebody has grown further on the host keeps that size
+	// disks larger than last applied; a disk that somebody grew further on the host keeps its size
 	GrowDisks      []fleet.Disk
 	NICs, DropNICs []fleet.NIC       // NICs to add, and NICs to remove
 	SetDisks       []Set[fleet.Disk] // changes of disks that the definition has
 	SetNICs        []Set[fleet.NIC]
 	lists          fleet.VMSpec // values of fields that are merged lists
-	Strays         bool         // remove devices that Quantix created and no spec names
+	Strays         bool         // remove devices that Quantix created and the spec does not name
 }
 
-// Set is a device of the definition and the fields to set from Device.
+// Set is a device of the definition, and the fields to set to the values of Device.
 type Set[T any] struct {
 	Device T
 	Fields []fleet.Field[T]
 }
 
-// Has reports whether the field of that name is to be set.
+// Has reports whether the edit sets the field with this name.
 func (s Set[T]) Has(field string) bool {
 	return slices.ContainsFunc(s.Fields, func(f fleet.Field[T]) bool { return f.Name == field })
 }
 
-// sets returns the changes of devices that the definition has.
+// sets returns the changes to devices that the definition already has.
 func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[T], reapply bool) []Set[T] {
 	find := func(all []T, v T) (T, bool) {
 		i := slices.IndexFunc(all, func(o T) bool { return one(o, v) })
@@ -127,13 +128,13 @@ func sets[T any](was, is, want []T, one func(a, b T) bool, fields []fleet.Field[
 	return out
 }
 
-// Has reports whether the field of that name is to be set.
+// Has reports whether the edit sets the field with this name.
 func (e Edit) Has(field string) bool {
 	return slices.ContainsFunc(e.Fields, func(f *fleet.VMField) bool { return f.Name == field })
 }
 
-// Whole returns the edit with all fields and devices of the spec. After an interrupted order that wrote the definition,
-// it is unknown which of them the running guest has.
+// Whole returns the edit with all fields and devices of the spec. It is for a retry of a job that already wrote the
+// definition, because it is unknown which changes the running guest has.
 func (e Edit) Whole(s fleet.VMSpec) Edit {
 	e.Fields, e.SetDisks, e.SetNICs = nil, nil, nil
 	for i := range fleet.VMFields {
@@ -148,7 +149,7 @@ func (e Edit) Whole(s fleet.VMSpec) Edit {
 	return e
 }
 
-// Wanted returns the spec with merged lists: users' changes of them, and all else as in the definition.
+// Wanted returns the spec with merged lists, which have the users' changes and otherwise the definition's values.
 func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 	for _, f := range e.Fields {
 		if f.Merge != nil {
@@ -158,8 +159,8 @@ func (e Edit) Wanted(s fleet.VMSpec) fleet.VMSpec {
 	return s
 }
 
-// Plan does a three-way comparison: a user's change is a difference between was and want. reapply sets all of
-// want, whatever the definition has.
+// Plan does a three-way comparison. A difference between was and want is a user's change, and Plan returns only such
+// changes. With reapply, Plan returns every difference between is and want.
 func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
 	out := Edit{Name: was.Name != want.Name || reapply && was.renamed(is), Strays: reapply, Fields: make([]*fleet.VMField, 0, len(fleet.VMFields))}
 	for i := range fleet.VMFields {
@@ -205,12 +206,13 @@ func Plan(was Applied, is Defined, want fleet.VM, reapply bool) Edit {
 	return out
 }
 
-// renamed reports whether somebody gave the domain a name that is neither the VM's nor the one chosen for it.
+// renamed reports whether somebody gave the domain a name other than the VM's name and the name chosen for the domain.
 func (a Applied) renamed(is Defined) bool {
 	return is.Domain != a.Domain && is.Domain != a.Name && is.Domain != a.Was
 }
 
-// Pending returns the name that the domain gets when its guest is off; empty: it has its final name.
+// Pending returns the name that the domain gets once its guest is off. It is empty if the domain already has its final
+// name.
 func (a Applied) Pending(domain string) string {
 	if a.Was != "" && a.Was == domain && a.Domain != domain {
 		return a.Domain
@@ -253,7 +255,7 @@ func hasDisk(s fleet.VMSpec, d fleet.Disk) bool {
 	return slices.ContainsFunc(s.Disks, func(o fleet.Disk) bool { return o.Ref() == d.Ref() })
 }
 
-// raw encodes a plain value of a spec as JSON, which cannot fail.
+// raw encodes a value of a spec as JSON. It panics on an error, which plain values cannot cause.
 func raw(v any) json.RawMessage {
 	data, err := json.Marshal(v)
 	if err != nil {

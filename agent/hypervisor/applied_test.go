@@ -55,7 +55,8 @@ func TestPlanIsThreeWayComparison(t *testing.T) {
 	}
 }
 
-// An older agent's definition does not say who changed what: nothing is overwritten, and an unknown disk is created.
+// The definition of an older agent has no applied spec. A job then overwrites no edit, and still creates a disk that
+// does not exist.
 func TestMissingAppliedSpecOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	in := hypervisor.Apply{VM: vmOf(specOf(2, "a", "b", "new"))}

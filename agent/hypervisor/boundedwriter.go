@@ -7,12 +7,12 @@ import (
 	"quantix/internal/wire"
 )
 
-// BoundedWriter splits its input into messages of bounded size, and holds back the last one until Flush: the reader
-// gets the end only after the source was re-checked.
+// BoundedWriter splits its input into messages of bounded size and withholds the last one until Flush. So the reader
+// gets the end only after the caller has checked the source again.
 type BoundedWriter struct {
 	To    io.Writer
-	Max   int64 // announced size; more bytes are refused before the last of these are sent
-	Taken int64 // bytes written to it, held back or not
+	Max   int64 // announced size in bytes; a Write beyond it fails before the last message is sent
+	Taken int64 // bytes written so far, including withheld ones
 	last  []byte
 }
 
@@ -34,7 +34,7 @@ func (h *BoundedWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush sends the bytes held back.
+// Flush sends the withheld bytes.
 func (h *BoundedWriter) Flush() error {
 	if len(h.last) == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 // contextLines is the number of unchanged lines shown before and after a change.
 const contextLines = 3
 
-// Draw returns the difference between two definitions; all of after if before is empty.
+// Draw returns the difference between two definitions. If before is empty, every line of after is new.
 func Draw(before, after string) fleet.Drawing {
 	was, is := elements(before), elements(after)
 	all := make([]fleet.DrawnLine, 0, len(is))
@@ -40,7 +40,7 @@ func Draw(before, after string) fleet.Drawing {
 	return shown(all).Bounded()
 }
 
-// shown removes unchanged lines that are not near a change.
+// shown removes unchanged lines that are far from a change.
 func shown(all []fleet.DrawnLine) fleet.Drawing {
 	near := make([]bool, len(all))
 	for i, l := range all {
@@ -65,10 +65,10 @@ func shown(all []fleet.DrawnLine) fleet.Drawing {
 	return out
 }
 
-// xmlLine is a line of XML and the path of the first element that begins or ends on it.
+// xmlLine is a line of XML and the path of the first element that starts or ends on that line.
 type xmlLine struct{ text, at string }
 
-// elements splits a text into lines; each must end with a newline.
+// elements splits a text into lines with their element paths. Each line must end with a newline.
 func elements(text string) []xmlLine {
 	var out []xmlLine
 	for line := range strings.Lines(text) {

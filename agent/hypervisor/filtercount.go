@@ -7,21 +7,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CountedNIC holds a NIC's packet counters. Counters of one chain are reset together, when its rules are rewritten. A
-// chain maps rule ids to counts; dropped packets are under Dropped and Spoofed.
+// CountedNIC has the packet counters of a NIC, by chain. A chain maps rule IDs to counts; dropped packets are under
+// Dropped and Spoofed. A rewrite of a chain's rules resets all counters of the chain.
 type CountedNIC struct {
 	VM     fleet.VMID
 	MAC    string
 	Chains map[string]map[string]fleet.PassCount
 }
 
-// Keys of a chain that are no rules.
+// These keys of a chain are not rules.
 const (
 	Dropped = "dropped"
 	Spoofed = "spoofed"
 )
 
-// RuleOf returns the rule's id from a rule's comment on the host; empty: not a Quantix rule.
+// RuleOf returns the rule's ID from a rule's comment on the host. It is empty if Quantix did not create the rule.
 func RuleOf(comment string) string {
 	id, ours := strings.CutPrefix(comment, RuleNote)
 	if !ours || id == Dropped || id == Spoofed {
@@ -30,10 +30,10 @@ func RuleOf(comment string) string {
 	return id
 }
 
-// RuleNote is the prefix of rule comments on the host; the rule's id follows.
+// RuleNote is the prefix of rule comments on the host. The rule's ID follows the prefix.
 const RuleNote = "quantix-rule-"
 
-// NICOfFilter returns the VM and the MAC address of a filter's name: see FilterName.
+// NICOfFilter returns the VM and the MAC address in a filter's name: see FilterName. ok is false for another name.
 func NICOfFilter(name string) (vm fleet.VMID, mac string, ok bool) {
 	rest, ours := strings.CutPrefix(name, fleet.FilterPrefix+"nic-")
 	digits, id, whole := strings.Cut(rest, "-")

@@ -9,10 +9,10 @@ import (
 
 // Firewall sets up the security groups that filter the traffic of NICs.
 type Firewall interface {
-	// ApplySecurityGroup creates or updates the group on the host; the new rules apply at once to NICs of running
-	// guests in the group.
+	// ApplySecurityGroup creates or updates the group on the host. The new rules apply immediately to the group's NICs
+	// of running guests.
 	ApplySecurityGroup(ctx context.Context, group fleet.FlatGroup) error
-	// ReleaseSecurityGroup removes the group. It refuses while a NIC of a domain on this host is in it, and does
+	// ReleaseSecurityGroup removes the group. It refuses while a NIC of a domain on this host is in the group, and does
 	// nothing if the group does not exist.
 	ReleaseSecurityGroup(ctx context.Context, group fleet.FlatGroup) error
 }
@@ -27,23 +27,23 @@ func FilterGone(name string) string {
 	return "Somebody removed the network filter " + name + " from the host."
 }
 
-// FilterInUse refuses to remove a group that a NIC on the host is still in.
+// FilterInUse refuses to remove a group that still has a NIC on the host.
 func FilterInUse(group, domain string) error {
 	return fleet.Errorf(fleet.Conflict, "The security group %s is used by a NIC of %s. Remove the NIC from it first.", group, domain)
 }
 
-// MissingGroup refuses a NIC in a group that the order does not contain.
+// MissingGroup refuses a NIC whose security group is not in the job.
 func MissingGroup() error {
-	return fleet.Errorf(fleet.Conflict, "The portal sent this work without a security group that a NIC is in. Try again.")
+	return fleet.Errorf(fleet.Conflict, "The portal sent this job without a security group of one of its NICs. Try again.")
 }
 
-// PacketsUnseen reports that the kernel setting keeps bridged packets from the firewall, so that no security group has
-// an effect.
+// PacketsUnseen reports that a kernel setting hides bridged packets from the firewall, so that security groups have no
+// effect.
 func PacketsUnseen(setting string) error {
-	return fleet.Errorf(fleet.Conflict, "This host does not show its firewall what passes a bridge, so no rule of a security group counts here. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
+	return fleet.Errorf(fleet.Conflict, "The kernel of this host hides bridged packets from the firewall, so security groups have no effect. Set net.bridge.%s to 1 with sysctl, and in /etc/sysctl.d, and try again.", setting)
 }
 
-// NICGroups returns the groups that the NIC is in.
+// NICGroups returns the NIC's security groups from all. It fails if all lacks one of them.
 func NICGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 	var out []fleet.FlatGroup
 	for _, id := range n.SecurityGroups {
@@ -60,7 +60,7 @@ func NICGroups(n fleet.NIC, all []fleet.FlatGroup) ([]fleet.FlatGroup, error) {
 	return out, nil
 }
 
-// FilterName returns the name of the network filter of a VM's NIC, as seen on the host.
+// FilterName returns the name of the network filter of a VM's NIC on the host.
 func FilterName(vm fleet.VMID, mac string) string {
 	return fleet.FilterPrefix + "nic-" + strings.ToLower(strings.ReplaceAll(mac, ":", "")) + "-" + string(vm)
 }

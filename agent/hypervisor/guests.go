@@ -12,16 +12,16 @@ import (
 // Guests reads and controls the operating systems of running VMs: through the guest agent, by health checks and by the
 // memory balloon.
 type Guests interface {
-	// GuestReadings returns the newest changing values (load, memory, file systems) of guests whose guest agent
-	// answers. VMStatus.Guest has the constant ones. Guests are queried in the background: a guest that hangs or sends
-	// too much delays nothing.
+	// GuestReadings returns the newest changing values (load, memory, file systems) of guests with an answering guest
+	// agent. VMStatus.Guest has the constant values. The backend queries guests in the background, so a guest that
+	// hangs or sends too much delays nothing.
 	GuestReadings(ctx context.Context) ([]GuestReading, error)
 
-	// Commands to the guest agent, each within ctx. They refuse a guest that is off or paused, or whose guest agent
-	// does not answer.
+	// The following commands go to the guest agent and end with ctx. They refuse a guest that is off or paused, and a
+	// guest whose agent does not answer.
 
 	// FreezeGuest stops all writes to the guest's file systems until ThawGuest. It refuses a guest without file systems
-	// that can be frozen, and does nothing if they are frozen already.
+	// that can be frozen, and does nothing if the file systems are already frozen.
 	FreezeGuest(ctx context.Context, id fleet.VMID) error
 	ThawGuest(ctx context.Context, id fleet.VMID) error // no-op if not frozen or off
 	// SetGuestPassword sets the password of a user in the guest. No error contains the password.
@@ -29,19 +29,19 @@ type Guests interface {
 	SyncGuestTime(ctx context.Context, id fleet.VMID) error // sets the guest's clock to the host's
 	// returns unused blocks of the guest's file systems to the storage
 	TrimGuest(ctx context.Context, id fleet.VMID) error
-	// RunInGuest runs a program once through the guest agent and waits within ctx until it ends, whatever its exit
-	// code. ErrGoesOn means that it is unknown whether the program ran, or how it ended.
+	// RunInGuest runs a program once through the guest agent and waits within ctx for the end of the program, whatever
+	// the exit code. ErrGoesOn means that it is unknown whether the program ran, or how it ended.
 	RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (fleet.GuestOutput, error)
 
 	// CheckGuest runs one health check of a running guest, within ctx. check has its defaults filled in. Network checks
-	// go only to addresses of the VM's own NICs that the host knows from its own DHCP lease or has seen at the NIC: an
-	// address that only the guest reports is not trusted. An error means that the guest fails the check, except for
-	// Unsure and ErrAway. A program of an exec check starts only after the previous one has ended.
+	// go only to addresses of the VM's own NICs that the host knows from its own DHCP lease or has seen at the NIC;
+	// addresses that only the guest reports are not trusted. An error means that the guest fails the check, except
+	// Unsure and ErrAway. The program of an exec check starts only after the previous one has ended.
 	CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (Sign, error)
 
-	// Balloons lists the running guests with a memory minimum, with their current memory. SetBalloon asks such a guest
-	// to shrink or grow to mib MiB, does not wait for it, and leaves the definition alone. It never goes below the
-	// guest's memory minimum, and ignores guests that no longer have one.
+	// Balloons lists the running guests with a memory minimum, and their current memory. SetBalloon requests that such
+	// a guest shrinks or grows to mib MiB. It does not wait for the guest and does not change the definition. It never
+	// requests less than the guest's memory minimum, and ignores guests without one.
 	Balloons(ctx context.Context) ([]Balloon, error)
 	SetBalloon(ctx context.Context, id fleet.VMID, mib int) error
 }
@@ -52,15 +52,16 @@ type GuestReading struct {
 	At time.Time
 }
 
-// ErrGoesOn is wrapped by errors of a program in a guest that may have run or may still run: it is never started again.
-var ErrGoesOn = errors.New("nobody can tell how the program ended")
+// ErrGoesOn is wrapped by errors of a program that may have run or may still be running in a guest. Such a program is
+// never started again.
+var ErrGoesOn = errors.New("it is unknown how the program ended")
 
 // NotAllowed refuses to run a program in a guest.
 func NotAllowed() error {
-	return fleet.Errorf(fleet.Conflict, "The VM's policy on this host allows no programs to be run in its guest. Switch that on in its configuration.")
+	return fleet.Errorf(fleet.Conflict, "The VM's policy does not allow programs in the guest. Allow programs in the VM's configuration.")
 }
 
-// Ended returns the error of an ended program; nil: it succeeded.
+// Ended returns the error of an ended program. It returns nil if the program succeeded.
 func Ended(o fleet.GuestOutput) error {
 	switch {
 	case o.Signal != 0:
@@ -71,7 +72,7 @@ func Ended(o fleet.GuestOutput) error {
 	return nil
 }
 
-// GuestWords formats a program's output for storage and display. cut: the output was truncated.
+// GuestWords formats a program's output for storage and display. cut reports that the output was truncated.
 func GuestWords(text []byte, cut bool) (string, bool) {
 	out := wire.ShownLines(string(text), fleet.MaxGuestOutput)
 	return out, cut || len(text) > fleet.MaxGuestOutput
@@ -79,18 +80,18 @@ func GuestWords(text []byte, cut bool) (string, bool) {
 
 // NoAgent refuses a command to a guest agent that does not answer.
 func NoAgent() error {
-	return fleet.Errorf(fleet.Conflict, "The guest's agent does not answer. Install and start qemu-guest-agent in the guest, or wait until the guest is up.")
+	return fleet.Errorf(fleet.Conflict, "The guest agent does not answer. Install and start qemu-guest-agent in the guest, or wait until the guest is up.")
 }
 
 // NoChannel refuses a command to the guest agent of a VM without an agent channel.
 func NoChannel() error {
-	return fleet.Errorf(fleet.Conflict, "The VM has no channel for a guest agent. Switch it on in its configuration, and start the VM anew.")
+	return fleet.Errorf(fleet.Conflict, "The VM has no channel for a guest agent. Switch on the guest agent in the VM's configuration, and restart the VM.")
 }
 
-// Balloon is a running guest with a memory minimum, which can return memory to its host.
+// Balloon is a running guest with a memory minimum, which can return memory to the host.
 type Balloon struct {
 	ID     fleet.VMID
 	HasMiB int // current balloon size
 	MinMiB int
-	MaxMiB int // maximum memory by its spec
+	MaxMiB int // maximum memory in the VM's spec
 }

@@ -6,33 +6,34 @@ import "quantix/internal/fleet"
 type Hashed struct {
 	Ref    fleet.Volref `json:"ref"`
 	SHA256 string       `json:"sha256"`
-	// Stamp identifies the file's state at that time: only the backend reads it.
+	// Stamp identifies the state of the file at the time of the checksum. Only the backend interprets it.
 	Stamp string `json:"stamp"`
 }
 
-// Report adds the checksum to the volume. same: the file is unchanged since, as far as can be known.
+// Report adds the checksum to the volume. same reports that the file has not changed since the checksum, as far as the
+// host knows.
 func (h Hashed) Report(v *fleet.Volume, same bool) {
 	if v.Altered = !same; same {
 		v.SHA256 = h.SHA256
 	}
 }
 
-// CopyDiffers refuses a copy whose bytes differ from the order's checksum.
+// CopyDiffers refuses a copy whose bytes differ from the job's checksum.
 func CopyDiffers(name, got, want string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, and the image's %s. Nothing of it was all.", name, got, want)
+	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s. The copy was removed.", name, got, want)
 }
 
 // VerifyDiffers reports that a copy no longer matches its image.
 func VerifyDiffers(name, got, want string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, and the image's %s.", name, got, want)
+	return fleet.Errorf(fleet.Conflict, "The volume %s has other bytes than the image: its SHA-256 is %s, but the image has %s.", name, got, want)
 }
 
-// VolumeChanged refuses a volume that was written to while it was read.
+// VolumeChanged refuses a volume that somebody wrote to during a read.
 func VolumeChanged(name string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being read, so nobody can tell what it holds. Try again when nobody writes to it.", name)
+	return fleet.Errorf(fleet.Conflict, "The volume %s was written to while it was being read, so its checksum is unknown. Try again when nobody writes to the volume.", name)
 }
 
-// NoSource reports that the order came without the pool that it reads from.
+// NoSource reports that the job has no pool to read from.
 func NoSource() error {
-	return fleet.Errorf(fleet.Invalid, "The order names no pool to copy from, or one that is not set up on this host. Assign it first.")
+	return fleet.Errorf(fleet.Invalid, "The job names no pool to copy from, or a pool that is not set up on this host. Assign that pool first.")
 }

@@ -2,12 +2,12 @@ package hypervisor
 
 import "quantix/internal/fleet"
 
-// NothingPlugged refuses to start a guest that uses a USB port of the host at which nothing is plugged in.
+// NothingPlugged refuses to start a guest with a USB port of the host if nothing is plugged into the port.
 func NothingPlugged(port, host string) error {
-	return fleet.Errorf(fleet.Conflict, "At the USB port %s of %s nothing is plugged in that a guest could have. Plug the device in, or take the port out of the VM.", port, host)
+	return fleet.Errorf(fleet.Conflict, "The USB port %s of %s has no device that a guest could use. Plug the device in, or remove the port from the VM.", port, host)
 }
 
-// NoMdevFree refuses to start a guest that needs a mediated device if the host cannot create another one.
+// NoMdevFree refuses to start a guest with a mediated device if the host cannot create another one.
 func NoMdevFree(kind, host string) error {
-	return fleet.Errorf(fleet.Conflict, "%s can make no mediated device of the type %s now. Stop a VM that has one, or take it out of this VM.", host, kind)
+	return fleet.Errorf(fleet.Conflict, "%s cannot create another mediated device of the type %s. Stop a VM that has one, or remove the device from this VM.", host, kind)
 }

@@ -1,14 +1,13 @@
 // Package hypervisor is the contract between the agent and the hypervisor of its host: the interfaces that a backend
-// implements, the orders that they take, and the faults and refusals that all backends share. It has no state of its
-// own.
+// implements, the jobs that they execute, and the faults and refusals that all backends share. It has no state.
 package hypervisor
 
 import "errors"
 
 // Hypervisor is the agent's contract with the host that it runs on. agent/libvirt and agent/mock implement it, and
-// agent/hypervisor/conformance checks that both behave alike. Every method returns when ctx ends, even if a call below
-// it hangs. Errors keep the hypervisor's own text, because people read them. An error without an answer of the
-// hypervisor wraps ErrAway.
+// agent/hypervisor/conformance checks that both behave alike. Every method returns when ctx ends, even if a call to the
+// hypervisor hangs. Errors contain the hypervisor's own text, because people read them. If the hypervisor did not
+// answer, the error wraps ErrAway.
 //
 // Methods that change something are idempotent: a second call with the same input changes nothing.
 type Hypervisor interface {
@@ -27,14 +26,14 @@ type Hypervisor interface {
 // Progress receives the progress of a long step: percent 0…100 and a note on the current step. It never blocks.
 type Progress func(percent int, note string)
 
-// ErrNotRunning is returned by Console, RebootVM and ResetVM for a guest that is not running.
+// ErrNotRunning is the error of Console, RebootVM and ResetVM for a guest that is not running.
 var ErrNotRunning = errors.New("the VM is not running")
 
-// ErrAway is wrapped by errors which mean only that the hypervisor was not reached or did not answer: the call may be
-// retried.
+// ErrAway is wrapped by errors that mean only that the hypervisor was not reached or did not answer. The caller may
+// retry.
 var ErrAway = errors.New("the hypervisor is away")
 
-// Away wraps err with ErrAway and keeps its text.
+// Away returns err so that it also wraps ErrAway, with the text of err.
 func Away(err error) error {
 	if err == nil {
 		return nil

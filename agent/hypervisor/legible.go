@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Legible escapes each byte that is not UTF-8 and each character not allowed in XML, such as "\xff". File names are
-// bytes: libvirt passes them on unchanged.
+// Legible escapes each byte that is not UTF-8 and each character not allowed in XML, such as "\xff". File names may
+// contain any bytes, which libvirt passes on unchanged.
 func Legible(text string) string {
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, illegal) {
 		return text
@@ -36,9 +36,9 @@ func illegal(r rune) bool {
 }
 
 // VolumeUnnamed is the fault of a volume whose name is not valid text.
-const VolumeUnnamed = "Its name is not UTF-8 text, so no order can name it. Rename its file on the host."
+const VolumeUnnamed = "The volume's name is not UTF-8 text, so Quantix cannot use the volume. Rename the file on the host."
 
-// VolumesUnread summarizes the faulty volumes of a pool; empty: none.
+// VolumesUnread summarizes the faulty volumes of a pool. It is empty if there are none.
 func VolumesUnread(volumes []fleet.Volume) string {
 	var first *fleet.Volume
 	n := 0
@@ -60,5 +60,5 @@ func VolumesUnread(volumes []fleet.Volume) string {
 
 // Unread returns the fault of a domain whose definition cannot be parsed.
 func Unread(why error) fleet.Fault {
-	return fleet.Fault{Code: fleet.FaultUnread, Text: fmt.Sprintf("Its host cannot read its definition, so nothing is known of its hardware: %s. Look at it with virsh dumpxml on the host.", why)}
+	return fleet.Fault{Code: fleet.FaultUnread, Text: fmt.Sprintf("The host cannot read the VM's definition, so the VM's hardware is unknown: %s. Check the definition with virsh dumpxml on the host.", why)}
 }

@@ -8,7 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// For a merged list, an edit writes the user's changes and keeps those made on the host; a reapply writes all.
+// For a merged list, an edit writes the user's changes and preserves changes made on the host; a reapply writes the
+// whole list.
 func TestListsAreMergedThreeWay(t *testing.T) {
 	t.Parallel()
 	drives := func(all ...fleet.VMDrive) fleet.VMSpec { return fleet.VMSpec{Drives: all} }
@@ -36,6 +37,6 @@ func TestListsAreMergedThreeWay(t *testing.T) {
 		}
 	}
 	if plan := hypervisor.Plan(hypervisor.Applied{Spec: drives(empty("cdrom2"))}, hypervisor.Defined{Spec: drives(disc("cdrom2", "theirs"))}, fleet.VM{Spec: drives(empty("cdrom2"))}, false); plan.Has("drives") {
-		t.Error("an edit of something else writes the drives")
+		t.Error("an edit of another field writes the drives")
 	}
 }

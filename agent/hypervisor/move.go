@@ -6,23 +6,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ErrStopped is returned by work that was asked to stop and has undone its changes.
-var ErrStopped = errors.New("it was ended before its time; all is as it was")
+// ErrStopped is the error of a job that was cancelled and has undone its changes.
+var ErrStopped = errors.New("the job was cancelled, and its changes were undone")
 
-// MoveDisk is the order to move a VM's disk into another pool of the host.
+// MoveDisk is the job that moves a VM's disk into another pool of the host.
 type MoveDisk struct {
 	VM    fleet.VM
 	Pools []fleet.Pool // the pools that the VM's spec names, and the target pool
 	Order fleet.MoveOrder
-	// the file in the target pool that an earlier attempt of this order reported to Begun; empty: none
+	// the file in the destination pool that an earlier attempt of this job reported to Begun; empty: none
 	Made string
-	// Begun receives the file in the target pool before it contains data. Its error ends the order.
+	// Begun receives the file in the destination pool before the file has data. If Begun fails, the job ends.
 	Begun func(file string) error
-	// Whole receives the new disk once the guest no longer needs the old one, before the definition names it. Its error
-	// ends the order.
+	// Whole receives the new disk before the definition names it, once the guest no longer needs the old disk. If Whole
+	// fails, the job ends.
 	Whole func(fleet.Volref) error
-	// Stop is closed to stop the move: all changes are undone, and the error is ErrStopped. A move whose guest already
-	// uses the new disk finishes instead.
+	// Stop closes to cancel the move: all changes are undone, and the error is ErrStopped. If the guest already uses
+	// the new disk, the move completes instead.
 	Stop     <-chan struct{}
 	Progress Progress
 }

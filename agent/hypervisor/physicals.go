@@ -2,19 +2,19 @@ package hypervisor
 
 import "quantix/internal/fleet"
 
-// Reasons why a guest does not get a disk of the host, shared by both backends.
+// The following errors say why a guest cannot get a physical disk of the host. Both backends use them.
 
 // NoPhysical reports that the host has no such disk.
 func NoPhysical(device string) error {
-	return fleet.Errorf(fleet.NotFound, "The host has no disk %s now. Plug it in again, or take it out of the VM.", device)
+	return fleet.Errorf(fleet.NotFound, "The host has no disk %s. Plug the disk in again, or remove it from the VM.", device)
 }
 
-// PhysicalBusy refuses a disk that the host itself uses; how is the end of "it is …".
+// PhysicalBusy refuses a disk that the host itself uses. how completes the sentence "The disk is …".
 func PhysicalBusy(device, how string) error {
-	return fleet.Errorf(fleet.Conflict, "The host uses %s itself: it is %s. No guest gets it before the host has released it.", device, how)
+	return fleet.Errorf(fleet.Conflict, "The host itself uses %s: the disk is %s. A guest can get the disk once the host has released it.", device, how)
 }
 
-// PhysicalTaken refuses a disk that another domain of the host has.
+// PhysicalTaken refuses a disk that another domain of the host uses.
 func PhysicalTaken(device string) error {
-	return fleet.Errorf(fleet.Conflict, "Another VM of the host has %s, or a part of it: two guests on one disk destroy it.", device)
+	return fleet.Errorf(fleet.Conflict, "Another VM of the host uses %s or a part of it. Two guests would destroy the data of a shared disk.", device)
 }

@@ -12,18 +12,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxWebAnswer limits the bytes read of a web server's answer; none are kept.
+// maxWebAnswer limits how many bytes of a web server's response are read. The bytes are discarded.
 const maxWebAnswer = 64 << 10
 
-// AskPort runs a TCP or HTTP check, with its defaults filled in, on a guest that dial reaches. It follows no redirect
-// and ignores the host's proxy settings.
+// AskPort runs a TCP or HTTP check on a guest that dial connects to. check has its defaults filled in. AskPort follows
+// no redirect and ignores the host's proxy settings.
 func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context.Context, port int) (net.Conn, error)) (Sign, error) {
 	if check.Kind == fleet.HealthTCP {
 		conn, err := dial(ctx, check.Port)
 		if err != nil {
 			return Sign{}, unreached(err)
 		}
-		return Sign{Said: "It takes connections."}, conn.Close()
+		return Sign{Said: "The port accepts connections."}, conn.Close()
 	}
 	transport := &http.Transport{
 		DialContext:       func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, check.Port) },
@@ -31,10 +31,10 @@ func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context
 	}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	// The host name is only a placeholder: dial decides on the address.
+	// The host name is only a placeholder, because dial chooses the address.
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://guest:"+strconv.Itoa(check.Port)+check.Path, http.NoBody)
 	if err != nil {
-		return Sign{}, fmt.Errorf("the path cannot be asked for: %w", err)
+		return Sign{}, fmt.Errorf("the path cannot be requested: %w", err)
 	}
 	request.Header.Set("User-Agent", "quantix-health")
 	answer, err := client.Do(request)
@@ -43,19 +43,19 @@ func AskPort(ctx context.Context, check fleet.HealthCheck, dial func(ctx context
 	}
 	defer answer.Body.Close()
 	if _, err := io.Copy(io.Discard, io.LimitReader(answer.Body, maxWebAnswer)); err != nil {
-		return Sign{}, errors.New("its answer breaks off")
+		return Sign{}, errors.New("the response is incomplete")
 	}
-	said := fmt.Sprintf("It answered %d.", answer.StatusCode)
+	said := fmt.Sprintf("The response has the status %d.", answer.StatusCode)
 	switch {
 	case check.Status == answer.StatusCode, check.Status == 0 && answer.StatusCode >= 200 && answer.StatusCode < 300:
 		return Sign{Said: said}, nil
 	case check.Status == 0:
-		return Sign{}, fmt.Errorf("it answered %d and not from 200 to 299", answer.StatusCode)
+		return Sign{}, fmt.Errorf("the response has the status %d instead of 200 to 299", answer.StatusCode)
 	}
-	return Sign{}, fmt.Errorf("it answered %d and not %d", answer.StatusCode, check.Status)
+	return Sign{}, fmt.Errorf("the response has the status %d instead of %d", answer.StatusCode, check.Status)
 }
 
-// unreached returns why there was no connection or no answer, without addresses, because they help nobody.
+// unreached returns why there was no connection or no response. It omits addresses, which are of no use to readers.
 func unreached(err error) error {
 	var unsure Unsure
 	var op *net.OpError
@@ -63,21 +63,21 @@ func unreached(err error) error {
 	case errors.As(err, &unsure):
 		return unsure
 	case errors.Is(err, context.DeadlineExceeded):
-		return errors.New("it did not answer in time")
+		return errors.New("the guest did not answer in time")
 	case errors.As(err, &op):
 		return errors.New(op.Err.Error())
 	}
-	return errors.New("it does not speak HTTP, or hangs up")
+	return errors.New("the guest sent no valid HTTP response")
 }
 
-// Sign is a guest's answer to one health check. Mark is the value to compare with the previous one: the picture of a
-// screen check, or the last time that a watchdog expired.
+// Sign is a guest's answer to one health check. Mark is compared with the previous value: the picture of a screen
+// check, or the last time that a watchdog expired.
 type Sign struct {
 	Said string
 	Mark string
 }
 
-// Unsure is the error of a check that cannot be made now: the guest neither passes nor fails it.
+// Unsure is the error of a check that cannot run now, so the guest neither passes nor fails the check.
 type Unsure string
 
 func (u Unsure) Error() string { return string(u) }

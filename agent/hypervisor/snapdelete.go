@@ -6,7 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Delete marks the snapshot as deleted, with all its descendants if subtree is set. Its data stays until it is merged.
+// Delete marks the snapshot as deleted, with all its descendants if subtree is set. The snapshot's data stays until its
+// files are merged.
 func (t *SnapTree) Delete(id fleet.SnapshotID, subtree bool) {
 	gone := map[fleet.SnapshotID]bool{id: true}
 	for i := range t.Nodes {
@@ -27,8 +28,8 @@ func (t *SnapTree) Delete(id fleet.SnapshotID, subtree bool) {
 	t.pruneDeleted()
 }
 
-// pruneDeleted moves files of deleted snapshots that back no other file to Trash, and removes deleted snapshots without
-// files.
+// pruneDeleted moves files of deleted snapshots to Trash if they back no other file, and removes deleted snapshots
+// without files.
 func (t *SnapTree) pruneDeleted() {
 	for changed := true; changed; {
 		changed = false
@@ -66,7 +67,8 @@ func (t *SnapTree) pruneDeleted() {
 	t.Active = slices.DeleteFunc(t.Active, func(l SnapLayer) bool { return l.Base == "" })
 }
 
-// Merges lists the files of deleted snapshots that back exactly one file, which is to be merged into them.
+// Merges lists the pending merges: each file of a deleted snapshot that backs exactly one file will be merged with that
+// file.
 func (t *SnapTree) Merges() (out []SnapMerge) {
 	for _, n := range t.Nodes {
 		for _, l := range n.Layers {
@@ -78,7 +80,7 @@ func (t *SnapTree) Merges() (out []SnapMerge) {
 	return out
 }
 
-// Merged removes the merged overlay: the base replaces it and backs the files that it backed.
+// Merged removes the merged overlay. The base replaces the overlay and backs the files that the overlay backed.
 func (t *SnapTree) Merged(m SnapMerge) {
 	var under string
 	for i := range t.Nodes {

@@ -9,45 +9,45 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SnapTree is the host's record of a VM's snapshots: the files of each, the files that the VM uses now, and the
-// operation in progress. It is written before and after each operation, so that an interrupted operation can be
-// recognized.
+// SnapTree is the host's record of a VM's snapshots: the files of each snapshot, the files that the VM currently uses,
+// and the operation in progress. The backend writes the record before and after each operation, so that it can
+// recognize an interrupted operation.
 //
-// A disk is a chain of files. Each file holds the blocks written since its backing file became read-only. A snapshot is
-// the top file of the disk at that time; later writes go to a new overlay. Files are identified by path. The base of a
-// chain is the disk's own volume.
+// A disk is a chain of files. Each file has the blocks written since its backing file became read-only. A snapshot is
+// the top file of the disk at the time of the snapshot; later writes go to a new overlay. Files are identified by path.
+// The base of a chain is the disk's own volume.
 type SnapTree struct {
 	VM      fleet.VMID       `json:"vm"`
 	Nodes   []SnapNode       `json:"nodes,omitempty"` // parents first
 	Current fleet.SnapshotID `json:"current,omitempty"`
 	Active  []SnapLayer      `json:"active,omitempty"` // the top files of disks that have snapshots
 	Work    *SnapNote        `json:"work,omitempty"`   // the operation in progress
-	// files that nothing uses any more and that must still be removed
+	// files that nothing uses any more and that the backend must still remove
 	Trash []string `json:"trash,omitempty"`
-	// files outside the tree that are removed with the VM once its definition is gone
+	// files outside the tree that are removed after the VM's definition
 	Doomed []string `json:"doomed,omitempty"`
-	// the newest order that deleted snapshots: if repeated, it does not report them missing
+	// the newest job that deleted snapshots; if repeated, the job does not report them missing
 	Deleted fleet.JobID   `json:"deleted,omitempty"`
-	Done    []fleet.JobID `json:"done,omitempty"` // orders that succeeded: they are not run again
+	Done    []fleet.JobID `json:"done,omitempty"` // jobs that succeeded and are not executed again
 }
 
 // SnapNode is one snapshot.
 type SnapNode struct {
 	fleet.Snapshot
-	Spec    fleet.VMSpec `json:"spec"` // applied at that time
+	Spec    fleet.VMSpec `json:"spec"` // the spec at the time of the snapshot
 	Layers  []SnapLayer  `json:"layers"`
 	Memory  string       `json:"memoryFile,omitempty"`
-	Domain  string       `json:"domain,omitempty"` // the domain's name at that time
-	Paused  bool         `json:"paused,omitempty"` // the guest was paused at that time
+	Domain  string       `json:"domain,omitempty"` // the domain's name at the time of the snapshot
+	Paused  bool         `json:"paused,omitempty"` // the guest was paused at the time of the snapshot
 	Running bool         `json:"running,omitempty"`
-	// directory with copies of the firmware's variables and the TPM's state
+	// directory with copies of the firmware's variables and the TPM state
 	State   string `json:"state,omitempty"`
 	MemSize int64  `json:"memoryBytes,omitempty"`
-	// first-boot data of the guest when the snapshot was taken: its memory is restored only with that drive
+	// the guest's first-boot data at the time of the snapshot; the memory is restored only with that drive
 	Seed string `json:"seed,omitempty"`
 }
 
-// SnapLayer is one file of a disk's chain.
+// SnapLayer is one file of a disk's backing chain.
 type SnapLayer struct {
 	Disk  fleet.Volref `json:"disk"`
 	File  string       `json:"file"`
@@ -63,8 +63,8 @@ type SnapNote struct {
 	Node   *SnapNode   `json:"node,omitempty"`   // take: the new snapshot
 	To     string      `json:"to,omitempty"`     // revert: the target snapshot
 	New    []SnapLayer `json:"new,omitempty"`    // take and revert: the new top files of the VM
-	Resume bool        `json:"resume,omitempty"` // take: the guest was paused for it and must be resumed
-	Frozen bool        `json:"frozen,omitempty"` // take: the guest's file systems were frozen for it
+	Resume bool        `json:"resume,omitempty"` // take: the job paused the guest, which must be resumed
+	Frozen bool        `json:"frozen,omitempty"` // take: the job froze the guest's file systems
 	Merge  *SnapMerge  `json:"merge,omitempty"`
 }
 
@@ -77,28 +77,29 @@ const (
 	SnapMerges SnapKind = "merge"
 )
 
-// Steps after which an operation can only go forward.
+// After these steps, an operation can only be completed and not undone.
 const (
 	SnapOff = "off" // revert: the guest's current state is discarded
-	// merge: a running guest is switched from the overlay to the base; only its QEMU knows whether that has happened
+	// merge: QEMU switches a running guest from the overlay to the base; only QEMU knows whether the switch has
+	// happened
 	SnapChangesOver = "changing over"
 	SnapCommitted   = "committed" // merge: the base contains all data of the overlay
 )
 
-// SnapMerge describes the merge of Top into Base, its backing file, which backs no other file.
+// SnapMerge describes the merge of Top into its backing file Base. Base backs no other file.
 type SnapMerge struct {
 	Disk fleet.Volref `json:"disk"`
 	Top  string       `json:"top"`
 	Base string       `json:"base"`
 }
 
-// maxDone is the number of succeeded orders to remember.
+// maxDone is the number of succeeded jobs that the tree records.
 const maxDone = 32
 
-// IsDone reports whether the order has succeeded before.
+// IsDone reports whether the job has already succeeded.
 func (t *SnapTree) IsDone(job fleet.JobID) bool { return job != "" && slices.Contains(t.Done, job) }
 
-// Finish ends the operation in progress and remembers the order as done.
+// Finish ends the operation in progress and records the job as done.
 func (t *SnapTree) Finish(job fleet.JobID) {
 	if t.Work = nil; job == "" || t.IsDone(job) {
 		return
@@ -107,7 +108,7 @@ func (t *SnapTree) Finish(job fleet.JobID) {
 	t.Done = t.Done[max(0, len(t.Done)-maxDone):]
 }
 
-// Node returns the snapshot with the id, also a deleted one; nil if there is none.
+// Node returns the snapshot with the ID, including a deleted one. It returns nil if there is none.
 func (t *SnapTree) Node(id fleet.SnapshotID) *SnapNode {
 	i := slices.IndexFunc(t.Nodes, func(n SnapNode) bool { return n.ID == id })
 	if i < 0 {
@@ -116,8 +117,8 @@ func (t *SnapTree) Node(id fleet.SnapshotID) *SnapNode {
 	return &t.Nodes[i]
 }
 
-// FileOf returns the disk's top file in the snapshot: with its backing chain, it is the disk at that time. Empty: the
-// snapshot does not exist or has no such disk.
+// FileOf returns the disk's top file in the snapshot. With its backing chain, the file has the disk's content at the
+// time of the snapshot. It is empty if the snapshot does not exist or does not have the disk.
 func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
 	if t == nil {
 		return ""
@@ -130,7 +131,7 @@ func (t *SnapTree) FileOf(id fleet.SnapshotID, disk fleet.Volref) string {
 	return ""
 }
 
-// Uses returns the file that the VM writes to for the disk; empty: the disk's own volume.
+// Uses returns the file that the VM writes to for the disk. It is empty if that file is the disk's own volume.
 func (t *SnapTree) Uses(disk fleet.Volref) string {
 	if l := layerOf(t.Active, disk); l != nil {
 		return l.File
@@ -146,7 +147,7 @@ func layerOf(all []SnapLayer, disk fleet.Volref) *SnapLayer {
 	return &all[i]
 }
 
-// layers returns all files of all chains, those in use last.
+// layers returns all files of all chains, with the files in use last.
 func (t *SnapTree) layers() (out []*SnapLayer) {
 	for i := range t.Nodes {
 		for k := range t.Nodes[i].Layers {
@@ -159,7 +160,7 @@ func (t *SnapTree) layers() (out []*SnapLayer) {
 	return out
 }
 
-// On returns the files backed by file.
+// On returns the files with the given backing file.
 func (t *SnapTree) On(file string) (out []*SnapLayer) {
 	for _, l := range t.layers() {
 		if l.Base == file {
@@ -169,7 +170,7 @@ func (t *SnapTree) On(file string) (out []*SnapLayer) {
 	return out
 }
 
-// Files returns all files that the tree needs or must still remove, each once.
+// Files returns all files that the tree needs or must still remove, without duplicates.
 func (t *SnapTree) Files() (out []string) {
 	if t == nil {
 		return nil
@@ -196,8 +197,8 @@ func (t *SnapTree) Files() (out []string) {
 	return slices.Compact(out)
 }
 
-// Plan returns the snapshot that an order asks for, and the new top files of the VM. at returns the path of a disk's
-// own volume.
+// Plan returns the snapshot that a job requests, and the new top files of the VM. at returns the path of a disk's own
+// volume.
 func (t *SnapTree) Plan(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref) string) (node SnapNode, next []SnapLayer) {
 	o := w.Order
 	node = SnapNode{Spec: spec, Snapshot: fleet.Snapshot{ID: o.ID, Parent: t.Current, Name: o.Name, Description: o.Description, By: o.By}}
@@ -216,7 +217,8 @@ func (t *SnapTree) Plan(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref)
 	return node, next
 }
 
-// maxStem keeps file names of overlays within the length limit of a volume's name.
+// maxStem limits the part of an overlay's file name that comes from the volume's name, so that the file name fits the
+// length limit of volume names.
 const maxStem = 150
 
 // overlayPath returns the path of a new file next to a disk's volume. id makes the name unique.
@@ -243,7 +245,8 @@ func (t *SnapTree) use(next []SnapLayer) {
 	}
 }
 
-// Back returns the VM's new top files after a revert to the snapshot. id makes their names unique.
+// Back returns the VM's new top files after a revert to the snapshot. id makes their names unique. at returns the path
+// of a disk's own volume.
 func (t *SnapTree) Back(to SnapNode, id string, at func(fleet.Volref) string) (next []SnapLayer) {
 	for _, l := range to.Layers {
 		next = append(next, SnapLayer{Disk: l.Disk, File: overlayPath(at(l.Disk), id, ".qcow2"), Base: l.File})
@@ -263,7 +266,7 @@ func (t *SnapTree) Reverted(to fleet.SnapshotID, next []SnapLayer) {
 	t.pruneDeleted()
 }
 
-// Depth returns the number of files in the longest chain in use.
+// Depth returns the number of files in the longest backing chain in use.
 func (t *SnapTree) Depth() (deepest int) {
 	all := t.layers()
 	for _, a := range t.Active {
@@ -280,11 +283,11 @@ func (t *SnapTree) Depth() (deepest int) {
 	return deepest
 }
 
-// maxChanges limits the changes reported for one snapshot.
+// maxChanges limits the changes that are reported for one snapshot.
 const maxChanges = 8
 
-// Reported returns the tree for the report. now is the spec applied to the VM; nil: unknown. others are libvirt's own
-// snapshots; over are the overlays that somebody else put on the VM's disks.
+// Reported returns the tree for the host's report. now is the spec applied to the VM; nil: unknown. others are
+// libvirt's own snapshots. over are the unmanaged overlays on the VM's disks.
 func (t *SnapTree) Reported(now *fleet.VMSpec, others []string, over []fleet.Overlay) *fleet.SnapshotTree {
 	out := &fleet.SnapshotTree{Others: others[:min(len(others), fleet.MaxSnapshots)], Overlays: over}
 	if t != nil {
@@ -318,7 +321,7 @@ func (t *SnapTree) Reported(now *fleet.VMSpec, others []string, over []fleet.Ove
 }
 
 var unfinished = map[SnapKind]string{
-	SnapTake:   "A snapshot was begun.",
-	SnapRevert: "The VM was being brought back to a snapshot.",
-	SnapMerges: "Files of a deleted snapshot were being merged.",
+	SnapTake:   "A snapshot was interrupted.",
+	SnapRevert: "A revert to a snapshot was interrupted.",
+	SnapMerges: "The merge of a deleted snapshot was interrupted.",
 }

@@ -9,24 +9,24 @@ import (
 
 // Telemetry reports the host's state and load.
 type Telemetry interface {
-	// Snapshot returns the full state of the host. A part that cannot be read is reported as such (a pool as stalled),
-	// never left out. Volumes are listed only for pools assigned to this host; other pools go to
-	// HostStatus.DiscoveredPools. Assigned pools and networks that the host lacks are reported as missing, and edited
+	// Snapshot returns the full state of the host. It reports a part that cannot be read as unreadable (a pool as
+	// stalled) and never omits it. It lists volumes only of pools assigned to this host; other pools go to
+	// HostStatus.DiscoveredPools. It reports assigned pools and networks that the host lacks as missing, and edited
 	// networks with the differences. Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except
 	// Inventory.Accelerators, .Firmwares, .PoolGaps, .VMGaps and .CPUModels. It also leaves VMStatus.Error and ErrorOf
-	// to the caller. Snapshot restarts a failed pool as soon as that may succeed. A pool stopped by somebody else stays
-	// stopped (PoolStatus.ByOthers).
+	// to the caller. Snapshot restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else
+	// stays stopped (PoolStatus.ByOthers).
 	Snapshot(ctx context.Context, on Assigned) (wire.State, error)
 
-	// Meters reads the load of all running VMs that carry Quantix metadata.
+	// Meters reads the load of all running VMs with Quantix metadata.
 	Meters(ctx context.Context) ([]wire.Meter, error)
 
-	// FilterCounts reads the packet counters of the NICs of running VMs that have a Quantix network filter: packets
-	// accepted by each rule, and packets dropped. A rule without matches is listed with zero.
+	// FilterCounts reads the packet counters of NICs of running VMs with a Quantix network filter: the packets accepted
+	// by each rule, and the packets dropped. It lists a rule without matches with the count 0.
 	FilterCounts(ctx context.Context) ([]CountedNIC, error)
 
-	// Changes delivers a wake-up (no data) when something may have changed. The channel has a buffer of one and lives
-	// until ctx ends. A lost connection to the hypervisor and its return are wake-ups as well.
+	// Changes delivers a wake-up (no data) when something may have changed. The channel has a buffer of one, and
+	// deliveries end with ctx. A lost connection to the hypervisor and its return are wake-ups, too.
 	Changes(ctx context.Context) <-chan struct{}
 }
 
@@ -34,6 +34,6 @@ type Telemetry interface {
 type Assigned struct {
 	Pools    []fleet.Pool
 	Networks []fleet.Network
-	// checksums computed on this host: Snapshot reports those of unchanged files
+	// checksums computed on this host; Snapshot reports the checksums of unchanged files
 	Hashed map[fleet.Volref]Hashed
 }

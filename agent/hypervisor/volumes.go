@@ -9,13 +9,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolPlaceTaken refuses a pool at a place where the host has a pool of another name. where may be empty: unknown.
+// PoolPlaceTaken refuses a pool if a pool of the host with another name has the same source. where describes the
+// source; empty: unknown.
 func PoolPlaceTaken(other, where string) error {
 	if where != "" {
 		where = " (" + where + ")"
 	}
-	return fleet.Errorf(fleet.Conflict, "The host has a storage pool named %q at this place already%s, and libvirt lets no second one be there. "+
-		"Name the pool %[1]s to use that one, or choose another place.", other, where)
+	return fleet.Errorf(fleet.Conflict, "The host already has a storage pool named %q with this source%s, and libvirt refuses a second pool with the same source. "+
+		"Name your pool %[1]s to use the existing pool, or choose another source.", other, where)
 }
 
 // Arrived is a file received from another host.
@@ -24,29 +25,29 @@ type Arrived struct {
 	Sum   transfer.Sum
 }
 
-// SHA256 returns the sum in hexadecimal, as in reports.
+// SHA256 returns the checksum in hexadecimal, as in reports.
 func (a Arrived) SHA256() string { return hex.EncodeToString(a.Sum[:]) }
 
 // Sent delivers the connections that carry an upload's bytes.
 type Sent <-chan io.ReadWriteCloser
 
-// VolumeWork is an order for one volume.
+// VolumeWork is a job for one volume.
 type VolumeWork struct {
 	Pool  fleet.Pool
 	Name  string
 	Order fleet.VolumeOrder
-	// Source is the source's pool if it is another pool.
+	// Source is the pool of the source if the source is in another pool.
 	Source *fleet.Pool
 	Pools  []fleet.Pool // export: the pools of the disks
-	// Hashed receives computed checksums. Its error ends the order.
+	// Hashed receives computed checksums. If Hashed fails, the job ends.
 	Hashed func(...Hashed) error
-	Made   string // the file that an earlier attempt of this order reported to Whole; empty: none
-	// Whole receives the new file as soon as its content is complete, before it gets the volume's name. Its error ends
-	// the order.
+	Made   string // the file that an earlier attempt of this job reported to Whole; empty: none
+	// Whole receives the new file once its content is complete, before the file gets the volume's name. If Whole fails,
+	// the job ends.
 	Whole    func(file string) error
 	Progress Progress
 	Sent     Sent // upload: the incoming data
-	// Send sends a file to another host and returns once that host has all of it.
+	// Send sends a file to another host and returns once that host has the whole file.
 	Send func(ctx context.Context, pieces transfer.Pieces, size int64) error
 	// Arrive writes a file of another host into dst, at most room bytes of data. It may truncate dst and start again.
 	Arrive func(ctx context.Context, dst transfer.Sink, room int64) (Arrived, error)
@@ -67,36 +68,36 @@ func Downloaded(done, total, rate int64) (percent int, note string) {
 	return percent, note
 }
 
-// Reasons to refuse a volume order, shared by both backends.
+// The following errors refuse volume jobs. Both backends use them.
 
 // VolumeTaken refuses to create a volume in place of an existing one.
 func VolumeTaken(name, pool string) error {
-	return fleet.Errorf(fleet.Conflict, "The pool %s has a volume named %s already. It is left as it is; choose another name.", pool, name)
+	return fleet.Errorf(fleet.Conflict, "The pool %s already has a volume named %s. The volume was not changed. Choose another name.", pool, name)
 }
 
-// NoVolume reports that no volume has that name.
+// NoVolume reports that the pool has no volume with the name.
 func NoVolume(name, pool string) error {
 	return fleet.Errorf(fleet.NotFound, "The pool %s has no volume named %s on this host.", pool, name)
 }
 
-// GrowsWhileOn refuses to grow an encrypted disk of a VM that is off: only QEMU has its passphrase.
+// GrowsWhileOn refuses to grow an encrypted disk of a stopped VM, because only QEMU has the disk's passphrase.
 func GrowsWhileOn(name string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it grows while its guest runs. Start the VM, and grow it then.", name)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it can grow only while its guest runs. Start the VM, and then grow the disk.", name)
 }
 
 // VolumeUsed refuses a volume that a domain of the host uses.
 func VolumeUsed(name, domain string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s is in use by the VM %s on this host. Detach it there first.", name, domain)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is in use by the VM %s on this host. Detach the volume from the VM first.", name, domain)
 }
 
-// VolumeRuns refuses to read a volume that a running guest writes.
+// VolumeRuns refuses to read a volume that a running guest may write to.
 func VolumeRuns(name, domain string) error {
-	return fleet.Errorf(fleet.Conflict, "The VM %s runs with the volume %s, so a copy would not be whole. Shut the VM down first.", domain, name)
+	return fleet.Errorf(fleet.Conflict, "The VM %s runs with the volume %s, so a copy would be inconsistent. Shut the VM down first.", domain, name)
 }
 
-// VolumeBase refuses a volume that backs another one.
+// VolumeBase refuses to change a volume that backs another volume.
 func VolumeBase(name, other string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s and would be broken. Flatten or delete that one first.", other, name)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s and would be damaged. Flatten or delete the backed volume first.", other, name)
 }
 
 // VolumeNamed refuses a new name in pools whose volumes cannot be renamed.
@@ -106,31 +107,31 @@ func VolumeNamed(pool string) error {
 
 // VolumeNoFile refuses to send a volume of a block pool.
 func VolumeNoFile(pool string) error {
-	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are no files, so they are not sent. Copy them with the tools of their storage.", pool)
+	return fleet.Errorf(fleet.Conflict, "The volumes of the pool %s are not files, so Quantix cannot send them. Copy the volumes with the tools of their storage.", pool)
 }
 
 // VolumeOnOthers refuses to send a volume without its backing file.
 func VolumeOnOthers(name, other string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s stands on %s, so what is in it alone would be no whole volume. Make an image of the VM that has it: that has all in one file.", name, other)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s, so it is incomplete alone. Create an image from the VM with this disk, which has all data in one file.", name, other)
 }
 
-// VolumeRaw refuses to make an image of a raw disk whose content looks like another format: readers of the image would
-// detect that format.
+// VolumeRaw refuses to create an image from a raw disk whose content looks like another format, because readers of the
+// image would detect that format.
 func VolumeRaw(name, format string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s is a raw disk, and what its guest wrote there reads as the format %s, so no image is made of it. "+
-		"Give the VM a disk of the usual format, and copy the data in the guest.", name, format)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is a raw disk, but its content looks like the format %s, so no image can be created from the disk. "+
+		"Add a qcow2 disk to the VM, and copy the data in the guest.", name, format)
 }
 
-// VolumeEnding refuses a name whose suffix suggests another format than the file has, or than the guest's data looks
-// like.
+// VolumeEnding refuses a file name whose suffix does not fit the format of the file, or of the guest's data in the
+// file.
 func VolumeEnding(name, format string) error {
 	if fleet.IsRawName(name) {
-		return fleet.Errorf(fleet.Conflict, "What is to be named %s has the format %s, and names that end in .raw are for raw disks. Choose another name.", name, format)
+		return fleet.Errorf(fleet.Conflict, "The file for the name %s has the format %s, but only raw disks can have names that end in .raw. Choose another name.", name, format)
 	}
-	return fleet.Errorf(fleet.Conflict, "What is to be named %s is a raw disk, and what its guest wrote there reads as the format %s. Choose a name that ends in .raw, so that it stays a raw disk.", name, format)
+	return fleet.Errorf(fleet.Conflict, "The file for the name %s is a raw disk, but its content looks like the format %s. Choose a name that ends in .raw, so that the disk stays a raw disk.", name, format)
 }
 
 // VolumeShrinks refuses to shrink a volume.
 func VolumeShrinks(name string, has, asked int64) error {
-	return fleet.Errorf(fleet.Invalid, "The volume %s has %d bytes, more than the %d asked for. A volume only grows.", name, has, asked)
+	return fleet.Errorf(fleet.Invalid, "The volume %s has %d bytes, more than the requested %d. A volume can only grow.", name, has, asked)
 }

@@ -225,7 +225,7 @@ func TestRBDPoolServesDisksAndRecoversFromHang(t *testing.T) {
 	for range 2 {
 		f.ok(b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 16 << 20})))
 	}
-	if err := b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 1 << 20})); fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "only grows") {
+	if err := b.GrowVolume(t.Context(), f.work("data", fleet.VolumeOrder{SizeBytes: 1 << 20})); fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(err.Error(), "can only grow") {
 		t.Errorf("shrink: %v", err)
 	}
 	f.ok(b.CloneVolume(t.Context(), f.work("copy", fleet.VolumeOrder{Source: "data"})))

@@ -88,7 +88,7 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 		})
 		return err
 	}
-	for path, want := range map[string]string{"/": "", "/moved": "it answered 302 and not from 200 to 299", "/much": "", "/odd": "does not speak HTTP", "/long": "does not speak HTTP"} {
+	for path, want := range map[string]string{"/": "", "/moved": "the response has the status 302 instead of 200 to 299", "/much": "", "/odd": "no valid HTTP response", "/long": "no valid HTTP response"} {
 		if err := ask(path, 0); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
@@ -96,7 +96,7 @@ func TestHTTPCheckSendsOneRequest(t *testing.T) {
 	if err := ask("/moved", 302); err != nil {
 		t.Errorf("an expected redirect: %v", err)
 	}
-	if err := ask("/", 204); err == nil || err.Error() != "it answered 200 and not 204" {
+	if err := ask("/", 204); err == nil || err.Error() != "the response has the status 200 instead of 204" {
 		t.Errorf("unexpected status: %v", err)
 	}
 	l.Close()

@@ -323,7 +323,7 @@ func TestFullPoolIsReportedAsGuestFault(t *testing.T) {
 		st, _, err = f.VM(t.Context(), vm.ID)
 		return err == nil && st.Power == fleet.Paused && len(st.Faults) > 0 && st.Faults[0].Disk != nil
 	})
-	want := "QEMU paused it, because the storage of disk 1 (pool " + f.pool.Name + ", volume full) is full."
+	want := "QEMU paused the VM, because the storage of disk 1 (pool " + f.pool.Name + ", volume full) is full."
 	if f := st.Faults[0]; st.Reason != "I/O error" || f.Code != fleet.FaultIO || !strings.HasPrefix(f.Text, want) || *f.Disk != vm.Spec.Disks[0].Ref() {
 		t.Errorf("status is %+v", st)
 	}

@@ -152,7 +152,7 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 		device, want string
 		before       func()
 	}{
-		{"usb-port/250-2.3", "nothing is plugged in", func() {}},
+		{"usb-port/250-2.3", "has no device that a guest could use", func() {}},
 		{"usb/dead:beef", "/bus/usb/devices", func() {}}, // a real device of the test kernel does not exist
 		{"usb-port/250-2.3", "/bus/usb/devices", func() { f.plugIn("7") }},
 		{"pci/00ff:41:1f.7", "host doesn't support passthrough of host pci devices", func() {}},

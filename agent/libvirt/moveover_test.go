@@ -25,8 +25,8 @@ func TestLibvirtdKilledDuringPivot(t *testing.T) {
 	}{
 		{"pivoted, libvirt reports the old path", "job-complete", false, "", true},
 		{"not pivoted, libvirt reports a running copy", "job-cancel", false, "Shut the guest down", false},
-		{"pivoted, libvirt lost the guest", "job-complete", true, "libvirt has lost it", true},
-		{"not pivoted, libvirt lost the guest", "job-cancel", true, "libvirt has lost it", false},
+		{"pivoted, libvirt lost the guest", "job-complete", true, "libvirt has lost the VM", true},
+		{"not pivoted, libvirt lost the guest", "job-cancel", true, "libvirt has lost the VM", false},
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			m := newMover(t, 2)

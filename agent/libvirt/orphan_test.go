@@ -75,7 +75,7 @@ func TestJobsRefusedForGuestLibvirtHasLost(t *testing.T) {
 		"snapshot": s.TakeSnapshot(t.Context(), s.order(fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})),
 		"delete":   s.DeleteVM(t.Context(), s.vm, []fleet.Pool{s.pool}, true),
 	} {
-		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), fmt.Sprintf("its QEMU (process %d) runs on", pid)) {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), fmt.Sprintf("its QEMU (process %d) is still running", pid)) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

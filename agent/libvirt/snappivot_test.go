@@ -170,7 +170,7 @@ func TestMergeSurvivesLibvirtKilledAsGuestChangesOver(t *testing.T) {
 			c.ok(c.consolidate())
 		}},
 		{"pivoted, libvirt has lost the guest", "job-complete", 'b', true, false, func(c *changingOver) {
-			c.refused("again", c.again(), "libvirt has lost it")
+			c.refused("again", c.again(), "libvirt has lost the VM")
 			endQEMU(c.t, c.pid)
 			// virtlogd, which has the guest's log open, notices the end of QEMU a moment later.
 			waitFor(c.t, "the guest starts", func() bool { return c.StartVM(c.t.Context(), c.vm.ID) == nil })

@@ -97,7 +97,7 @@ func TestVolumeInUseRefusedUnderAnyPath(t *testing.T) {
 	other := newFixtureOn(t, f.backend)
 	run(t, "qemu-img", "create", "-f", "qcow2", "-b", filepath.Join(dir, "link", "base"), "-F", "qcow2", other.at("top"))
 	for act, err := range f.destroying("base") {
-		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "top stands on base") {
+		if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "top is backed by base") {
 			t.Errorf("%s a volume that backs another: %v", act, err)
 		}
 	}

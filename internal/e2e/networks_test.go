@@ -60,7 +60,7 @@ func TestNetworkChangesByVirshReported(t *testing.T) {
 	waitStatus("it is as it was", active)
 	virsh(t, h, "net-undefine", name)
 	waitStatus("the removal of its definition shows", func(c fleet.NetworkHost) bool {
-		return c.State == fleet.NetworkFailed && strings.Contains(c.Status.Error, "definition was removed")
+		return c.State == fleet.NetworkFailed && strings.Contains(c.Status.Error, "removed the network's definition")
 	})
 	retry()
 	waitStatus("it is defined again", active)

@@ -163,7 +163,7 @@ func testRunningUndefined(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Running)
 	edited := vm
 	edited.Generation, edited.Spec.CPUs = 2, 2
-	h.refused("an edit", h.ApplyVM(h.ctx, h.order(edited)), "definition was removed")
+	h.refused("an edit", h.ApplyVM(h.ctx, h.order(edited)), "removed the VM's definition")
 	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(edited), func(in *hypervisor.Apply) { in.Reapply = true })))
 	if s := h.status(vm.ID, 2); len(s.Faults) != 0 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
 		t.Errorf("after it was put back: %+v", s)

@@ -152,7 +152,7 @@ func testNetworkOnDevices(t *testing.T, h *host) {
 func testNetworkTaken(t *testing.T, h *host) {
 	n := h.network(fleet.NetworkIsolated)
 	h.h.ForeignNetwork(t, n.Name)
-	h.refused("apply", h.ApplyNetwork(h.ctx, n), "was not made by Quantix")
+	h.refused("apply", h.ApplyNetwork(h.ctx, n), "was not created by Quantix")
 	h.must("release", h.ReleaseNetwork(h.ctx, n))
 	h.eventually("the other network is reported as one of others, and goes on", func() bool {
 		st, own := h.netStatus(n)

@@ -16,10 +16,10 @@ func testNICOfItsOwn(t *testing.T, h *host) {
 	}
 	first, second := h.on(n), h.on(n)
 	h.must("start the first", h.StartVM(h.ctx, first.ID))
-	h.refused("start the second", h.StartVM(h.ctx, second.ID), "Nothing is free on this host for a NIC on the network "+n.Name)
+	h.refused("start the second", h.StartVM(h.ctx, second.ID), "This host has no free device for a NIC on the network "+n.Name)
 	h.must("stop the first", h.StopVM(h.ctx, first.ID))
 	h.must("start the second", h.StartVM(h.ctx, second.ID))
-	h.refused("start the first again", h.StartVM(h.ctx, first.ID), "Nothing is free")
+	h.refused("start the first again", h.StartVM(h.ctx, first.ID), "no free device")
 	h.must("stop the second", h.StopVM(h.ctx, second.ID))
 	for _, vm := range []fleet.VM{first, second} {
 		h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))

@@ -52,7 +52,7 @@ func testNUMANodes(t *testing.T, h *host) {
 // not start and gets the reason. It starts once that device is removed from its spec.
 func testNoDevice(t *testing.T, h *host) {
 	vm := h.vm()
-	for device, why := range map[string]string{"usb-port/99-9.9": "nothing is plugged in", "mdev/quantix-none": "can make no mediated device of the type quantix-none"} {
+	for device, why := range map[string]string{"usb-port/99-9.9": "has no device that a guest could use", "mdev/quantix-none": "cannot create another mediated device of the type quantix-none"} {
 		vm.Spec.HostDevices = []fleet.VMHostDevice{{Device: device}}
 		vm.Generation++
 		h.apply(vm)

@@ -17,7 +17,7 @@ func testPhysicalDisks(t *testing.T, h *host) {
 		return vm
 	}
 	release := use()
-	h.refused("a disk that the host uses", h.ApplyVM(h.ctx, h.order(on(device))), "The host uses "+device+" itself")
+	h.refused("a disk that the host uses", h.ApplyVM(h.ctx, h.order(on(device))), "The host itself uses "+device)
 	release()
 	h.refused("a missing disk", h.ApplyVM(h.ctx, h.order(on("blk/none"))), "has no disk blk/none")
 
@@ -29,13 +29,13 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	}
 	with := fleet.VMHostDevice{Device: device}
 	release = use()
-	h.refused("a disk that the host uses, for a guest that runs", edit(with), "The host uses "+device+" itself")
+	h.refused("a disk that the host uses, for a guest that runs", edit(with), "The host itself uses "+device)
 	release()
 	for range 2 {
 		h.apply(vm)
 		h.wantSettled(vm, "with a disk of the host while it runs")
 	}
-	h.refused("a disk that another guest has", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host has "+device)
+	h.refused("a disk that another guest has", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host uses "+device)
 	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "Physical disks cannot have snapshots")
 
 	h.must("without it", edit())
@@ -45,7 +45,7 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	case !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
 		t.Errorf("without the disk: holds on to %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
 	default:
-		h.refused("a disk that a guest still runs with", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host has "+device)
+		h.refused("a disk that a guest still runs with", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host uses "+device)
 	}
 	h.must("with it again", edit(with))
 	h.wantSettled(vm, "with it again")
@@ -54,7 +54,7 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	h.wantSettled(vm, "stopped with it")
 
 	release = use()
-	h.refused("a start while the host uses it", h.StartVM(h.ctx, vm.ID), "The host uses "+device+" itself")
+	h.refused("a start while the host uses it", h.StartVM(h.ctx, vm.ID), "The host itself uses "+device)
 	h.wantPower(vm.ID, fleet.Stopped)
 	release()
 	h.must("start", h.StartVM(h.ctx, vm.ID))

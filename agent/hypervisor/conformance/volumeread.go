@@ -70,6 +70,6 @@ func testReadVolume(t *testing.T, h *host) {
 	refused("send a missing volume", "none", "none")
 	refused("send another pool's", "../up", "not a valid volume name")
 	h.h.AddOverlay(t, p, "top.qcow2", "image-"+string(Qcow2))
-	refused("send a part", "top.qcow2", "no whole volume")
+	refused("send a part", "top.qcow2", "incomplete alone")
 	h.h.DeleteVolume(t, p, "top.qcow2")
 }

@@ -55,7 +55,7 @@ func testVolumes(t *testing.T, h *host) {
 			h.must("grow "+name, h.GrowVolume(h.ctx, grow))
 		}
 		h.wantVolume(p, name, o.Format, 16<<20)
-		h.refused("shrink "+name, h.GrowVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{SizeBytes: 8 << 20})), "only grows")
+		h.refused("shrink "+name, h.GrowVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{SizeBytes: 8 << 20})), "can only grow")
 
 		var told progress
 		clone := h.work(p, "copy-of-"+name, fleet.VolumeOrder{Source: name})
