@@ -156,7 +156,7 @@ func TestHotPlugResolvesHostDevices(t *testing.T) {
 		{"usb/dead:beef", "/bus/usb/devices", func() {}}, // a real device of the test kernel does not exist
 		{"usb-port/250-2.3", "/bus/usb/devices", func() { f.plugIn("7") }},
 		{"pci/00ff:41:1f.7", "host doesn't support passthrough of host pci devices", func() {}},
-		{"mdev/quantix-none", "can make no mediated device of the type quantix-none", func() {}},
+		{"mdev/quantix-none", "cannot create another mediated device of the type quantix-none", func() {}},
 		{"mdev/nvidia-63", "mediated", func() {}},
 	} {
 		c.before()

@@ -39,7 +39,7 @@ func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
 func parseSimulated(text []byte) (v fleet.Volume, data string, err error) {
 	line, rest, ok := bytes.Cut(text, []byte{'\n'})
 	if _, err := fmt.Sscanf(string(line), "%s %d %d", &v.Format, &v.CapacityBytes, &v.AllocBytes); err != nil || !ok {
-		return v, "", fleet.Errorf(fleet.Invalid, "What was sent is no image.")
+		return v, "", fleet.Errorf(fleet.Invalid, "The file that was sent is not an image.")
 	}
 	return v, string(rest), nil
 }

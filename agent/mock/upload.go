@@ -113,7 +113,7 @@ func (h *Host) takeIn(ctx context.Context, in hypervisor.VolumeWork, to *sent, a
 	if kind := fleet.ApplianceKind(in.Name); kind != "" {
 		a, err := image.ReadAppliance(bytes.NewReader(to.head), to.size, in.Name)
 		if err == nil && a.Error != "" {
-			err = fleet.Errorf(fleet.Invalid, "What was uploaded is not taken. %s", a.Error)
+			err = fleet.Errorf(fleet.Invalid, "The file that was uploaded is refused. %s", a.Error)
 		}
 		if err == nil && kind == fleet.FormatOVA {
 			err = image.VerifyAppliance(ctx, bytes.NewReader(to.head), to.size, func(int64) {})
@@ -127,7 +127,7 @@ func (h *Host) takeIn(ctx context.Context, in hypervisor.VolumeWork, to *sent, a
 		f.Content = "a web page"
 	}
 	f.Disc = path.Ext(in.Name) == ".iso"
-	if err := f.Came("What was uploaded", f.Disc); err != nil {
+	if err := f.Came("The file that was uploaded", f.Disc); err != nil {
 		return v, err
 	}
 	v = fleet.Volume{Format: f.Format, CapacityBytes: f.Size, AllocBytes: to.size}

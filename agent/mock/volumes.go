@@ -149,7 +149,7 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 		case FetchLost:
 			err = fleet.Errorf(fleet.Conflict, "The host cannot find %s: no such host. Check the address, and whether the host has a network and DNS that reach it.", at.Host)
 		case FetchPage:
-			err = fleet.Errorf(fleet.Invalid, "What was downloaded is a web page, not an image.")
+			err = fleet.Errorf(fleet.Invalid, "The file that was downloaded is a web page, not an image.")
 		case FetchWrong:
 			err = fleet.Errorf(fleet.Conflict, "The download's checksum is another than the one expected, %s. It is not what was asked for, and nothing of it was kept.", in.Order.Checksum)
 		}

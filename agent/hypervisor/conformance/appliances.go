@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// bytesOf returns all bytes of a volume's file, as ReadVolume sends them.
+// bytesOf returns all bytes of a volume's file, as sent by ReadVolume.
 func (h *host) bytesOf(p fleet.Pool, name string) []byte {
 	h.t.Helper()
 	var b bytes.Buffer
@@ -21,14 +21,14 @@ func (h *host) bytesOf(p fleet.Pool, name string) []byte {
 	return b.Bytes()
 }
 
-// exportOf returns the order to export a VM with one disk.
+// exportOf returns the job that exports a VM with one disk.
 func exportOf(vm fleet.VM) fleet.VolumeOrder {
 	a := fleet.ApplianceOf(fleet.VMView{VM: vm}, nil)
 	return fleet.VolumeOrder{Export: &fleet.ExportOrder{Appliance: a, Disks: []fleet.Volref{vm.Spec.Disks[0].Ref()}}}
 }
 
-// Data written by a guest is exported in an archive, imported by an upload, and is on the disk of the VM created from
-// it.
+// Data written by a guest is exported in an archive and imported by an upload. The disk of the VM created from the
+// import has the data.
 func testAppliances(t *testing.T, h *host) {
 	p, other := h.pool(), h.pool()
 	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
@@ -48,20 +48,20 @@ func testAppliances(t *testing.T, h *host) {
 	h.must("export", h.ExportVolume(h.ctx, w))
 	told.check(t)
 	if w.Made = file; file == "" {
-		t.Fatal("the host did not say which file it made")
+		t.Fatal("the host did not report the exported file")
 	}
-	h.must("export once more", h.ExportVolume(h.ctx, w))
+	h.must("repeat the export", h.ExportVolume(h.ctx, w))
 	w.Made = ""
-	h.refused("export in the place of another", h.ExportVolume(h.ctx, w), "out.ova")
+	h.refused("export to the name of an existing volume", h.ExportVolume(h.ctx, w), "out.ova")
 	out, _ := h.volume(p, "out.ova")
 	if a := out.Appliance; out.Format != fleet.FormatOVA || a == nil || a.Error != "" || a.Name != vm.Name || len(a.Disks) != 1 || a.Disks[0].SizeBytes != 4<<20 || a.Checks != "SHA256" {
-		t.Fatalf("what was exported is %+v, %+v", out, a)
+		t.Fatalf("the exported volume is %+v, %+v", out, a)
 	}
 
 	text := h.bytesOf(p, "out.ova")
 	u := h.upload(other, "in.ova", text, sumOf(text))
 	u.send(t, int64(len(text)))
-	u.end(h, "upload what was exported")
+	u.end(h, "upload the exported archive")
 	in, _ := h.volume(other, "in.ova")
 	if in.Appliance == nil || in.Appliance.Error != "" || len(in.Appliance.Disks) != 1 {
 		t.Fatalf("the imported VM is %+v", in)
@@ -72,23 +72,23 @@ func testAppliances(t *testing.T, h *host) {
 	c.Source, c.Whole, file = &other, w.Whole, ""
 	h.must("convert", h.ConvertVolume(h.ctx, c))
 	c.Made = file
-	h.must("convert once more", h.ConvertVolume(h.ctx, c))
+	h.must("repeat the conversion", h.ConvertVolume(h.ctx, c))
 	made := h.vm(copied)
 	order := h.order(made)
 	order.Made = []fleet.Volref{copied.Ref()}
-	h.must("create a VM of it", h.ApplyVM(h.ctx, order))
+	h.must("create a VM from the disk", h.ApplyVM(h.ctx, order))
 	status, _, err = h.VM(h.ctx, made.ID)
 	h.must("read", err)
 	if got := h.h.ReadDisk(t, status.Disks[0].Path); got != 0x5a {
-		t.Errorf("its disk begins with %#x", got)
+		t.Errorf("the VM's disk begins with %#x", got)
 	}
 	h.h.CheckDisk(t, status.Disks[0].Path)
 
 	missing := h.work(p, "missing.qcow2", fleet.VolumeOrder{Source: "in.ova", SourcePool: other.ID, Member: "other.vmdk"})
 	missing.Source = &other
-	h.refused("convert what is not in it", h.ConvertVolume(h.ctx, missing), "no disk other.vmdk")
+	h.refused("convert a disk that is not in the archive", h.ConvertVolume(h.ctx, missing), "no disk other.vmdk")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.refused("export a guest that runs", h.ExportVolume(h.ctx, h.work(p, "running.ova", exportOf(vm))), "runs with the volume")
+	h.refused("export a running guest", h.ExportVolume(h.ctx, h.work(p, "running.ova", exportOf(vm))), "runs with the volume")
 	h.wantNoVolume(p, "missing.qcow2")
 	h.wantNoVolume(p, "running.ova")
 	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "out.ova", fleet.VolumeOrder{})))
@@ -157,7 +157,7 @@ func vmdkWith(sectors uint64, descriptor string) []byte {
 	return b
 }
 
-// Archives that are invalid or refer to outside files are refused during the import, and nothing of them is kept.
+// Invalid archives and archives with outside references are refused during the import, and no file of them is left.
 func testAppliancesRefused(t *testing.T, h *host) {
 	p := h.pool()
 	flat := []byte("# Disk DescriptorFile\nversion=1\nCID=1\nparentCID=ffffffff\ncreateType=\"monolithicFlat\"\nRW 8 FLAT \"/etc/passwd\" 0\n")
@@ -175,8 +175,8 @@ func testAppliancesRefused(t *testing.T, h *host) {
 		"a name that leads up":          {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}, member{name: "../disk", text: good}), "outside"},
 		"a link":                        {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(nil, vmdk))}, member{name: "disk", kind: tar.TypeSymlink, link: "/etc/shadow"}), "link"},
 		"an external entity":            {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(entity)}, member{name: "disk", text: good}), "DOCTYPE"},
-		"a qcow2 that stands on shadow": {"bad.ova", with(qcowWith("/etc/shadow"), "qcow2"), "refers to"},
-		"a qcow2 that says it is VMDK":  {"bad.ova", with(qcowWith("/etc/shadow"), vmdk), "refers to"},
+		"a qcow2 backed by shadow":      {"bad.ova", with(qcowWith("/etc/shadow"), "qcow2"), "refers to"},
+		"a qcow2 declared as VMDK":      {"bad.ova", with(qcowWith("/etc/shadow"), vmdk), "refers to"},
 		"a VMDK that names passwd":      {"bad.ova", with(flat, vmdk), "only a descriptor"},
 		"a VMDK without a size":         {"bad.ova", with(vmdkWith(0, string(flat)), vmdk), "no size of its own"},
 		"a VMDK of several files":       {"bad.ova", with(vmdkWith(2048, string(flat)), vmdk), "other files"},
@@ -184,12 +184,12 @@ func testAppliancesRefused(t *testing.T, h *host) {
 		"a descriptor without its disk": {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}), "not in the archive"},
 		"a manifest of something else": {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}, member{name: "disk", text: good},
 			member{name: "vm.mf", text: []byte("SHA256(vm.ovf)= " + strings.Repeat("0", 64) + "\nSHA256(disk)= " + strings.Repeat("0", 64) + "\n")}), "manifest says"},
-		"no archive":                  {"bad.ova", sound(64 << 10), "no whole tar|no tar archive"},
-		"a VMDK that names passwd, 2": {"bad.vmdk", flat, "only a descriptor"},
-		"a qcow2 called VMDK":         {"bad.vmdk", qcowWith("/etc/shadow"), "refers to"},
-		"bytes that are no VHDX":      {"bad.vhdx", append([]byte("vhdxfile"), make([]byte, 1<<20)...), "no metadata"},
-		"bytes that are called VHDX":  {"bad.vhdx", sound(64 << 10), "its header says raw"},
-		"a snapshot of a VHD":         {"bad.vhd", vhdOf(4), "another disk"},
+		"not an archive":                {"bad.ova", sound(64 << 10), "no whole tar|no tar archive"},
+		"a lone VMDK that names passwd": {"bad.vmdk", flat, "only a descriptor"},
+		"a qcow2 called VMDK":           {"bad.vmdk", qcowWith("/etc/shadow"), "refers to"},
+		"invalid VHDX":                  {"bad.vhdx", append([]byte("vhdxfile"), make([]byte, 1<<20)...), "no metadata"},
+		"another format called VHDX":    {"bad.vhdx", sound(64 << 10), "its header says raw"},
+		"a snapshot of a VHD":           {"bad.vhd", vhdOf(4), "another disk"},
 	} {
 		u := h.upload(p, c.file, c.text, sumOf(c.text))
 		u.send(t, int64(len(c.text)))
@@ -221,13 +221,13 @@ func testConvertStopped(t *testing.T, h *host) {
 	h.must("export", h.ExportVolume(h.ctx, h.work(p, "out.ova", exportOf(vm))))
 	out, _ := h.volume(p, "out.ova")
 	if out.Appliance == nil || len(out.Appliance.Disks) != 1 {
-		t.Fatalf("what was exported is %+v", out)
+		t.Fatalf("the exported volume is %+v", out)
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
 	in := h.work(p, "disk.qcow2", fleet.VolumeOrder{Source: "out.ova", Member: out.Appliance.Disks[0].Member})
 	in.Progress = func(int, string) { cancel() }
 	if err := h.ConvertVolume(ctx, in); err == nil {
-		t.Error("a conversion that was taken back is whole")
+		t.Error("a cancelled conversion left a volume")
 	}
 	h.wantNoVolume(p, "disk.qcow2")
 	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "out.ova", fleet.VolumeOrder{})))

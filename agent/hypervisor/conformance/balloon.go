@@ -7,7 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Running guests with a memory minimum are listed and resized without a change of their definition; others are not.
+// Running guests with a memory minimum are listed, and resized without a change of their definition. Other guests are
+// not listed.
 func testBalloons(t *testing.T, h *host) {
 	vm, other, off := h.vm(), h.vm(), h.vm()
 	vm.Spec.MemoryMiB, vm.Spec.Memory = 512, fleet.VMMemory{BalloonMiB: 384, MinMiB: 160}
@@ -33,10 +34,10 @@ func testBalloons(t *testing.T, h *host) {
 		h.wantSettled(vm, when)
 	}
 	tells("started", hypervisor.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
-	h.must("ask for memory", h.SetBalloon(h.ctx, vm.ID, 200))
-	h.must("ask for less than the memory minimum", h.SetBalloon(h.ctx, vm.ID, 128))
-	h.must("ask a guest without a memory minimum", h.SetBalloon(h.ctx, other.ID, 100))
-	h.must("ask a guest that is off", h.SetBalloon(h.ctx, off.ID, 256))
+	h.must("set a balloon size", h.SetBalloon(h.ctx, vm.ID, 200))
+	h.must("set less than the memory minimum", h.SetBalloon(h.ctx, vm.ID, 128))
+	h.must("set the balloon of a guest without a memory minimum", h.SetBalloon(h.ctx, other.ID, 100))
+	h.must("set the balloon of a stopped guest", h.SetBalloon(h.ctx, off.ID, 256))
 	tells("asked", hypervisor.Balloon{ID: vm.ID, MinMiB: 160, MaxMiB: 384})
 	edit := func(change func(*fleet.VMMemory)) {
 		change(&vm.Spec.Memory)
@@ -49,5 +50,5 @@ func testBalloons(t *testing.T, h *host) {
 	tells("paused", hypervisor.Balloon{})
 	h.must("resume", h.ResumeVM(h.ctx, vm.ID))
 	edit(func(m *fleet.VMMemory) { m.MinMiB = 0 })
-	tells("without a floor", hypervisor.Balloon{})
+	tells("without a memory minimum", hypervisor.Balloon{})
 }

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The disks of a new VM are copied from a snapshot of another VM while that one runs: later writes are not in the copy.
-// Meanwhile the other VM's snapshots cannot change.
+// The disks of a new VM are copied from a snapshot of a running VM: later writes of the guest are not in the copy.
+// During the copy, the running VM's snapshots cannot change.
 func testFromSnapshot(t *testing.T, h *host) {
 	p, other, known := h.pool(), h.pool(), sums{}
 	vm := h.made(disk(p))
@@ -37,9 +37,9 @@ func testFromSnapshot(t *testing.T, h *host) {
 		clone := h.vm(copied)
 		w := copyOf(c.of.ID, c.to, copied.Volume)
 		w.Whole = func(string) error {
-			h.refused("delete it while it is copied", h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: c.of.ID})), "being copied")
-			h.refused("go back while it is copied", h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})), "being copied")
-			h.refused("delete the VM while it is copied", h.DeleteVM(h.ctx, vm, h.pools, true), "being copied")
+			h.refused("delete the snapshot while it is copied", h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: c.of.ID})), "being copied")
+			h.refused("revert while the snapshot is copied", h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})), "being copied")
+			h.refused("delete the VM while its snapshot is copied", h.DeleteVM(h.ctx, vm, h.pools, true), "being copied")
 			return nil
 		}
 		h.must("copy "+c.of.Name, h.CopyVolume(h.ctx, w))
@@ -50,7 +50,7 @@ func testFromSnapshot(t *testing.T, h *host) {
 		if v := h.reported(known, c.to, copied.Volume); v.Backing != "" || v.CapacityBytes != source.SizeBytes || v.SHA256 == "" {
 			t.Errorf("the disk from %s is %+v", c.of.Name, v)
 		}
-		h.must("start it", h.StartVM(h.ctx, clone.ID))
+		h.must("start the new VM", h.StartVM(h.ctx, clone.ID))
 		if i == 0 {
 			volumes++
 		}
@@ -60,7 +60,7 @@ func testFromSnapshot(t *testing.T, h *host) {
 	}
 	h.wantVolumes(p, volumes)
 	h.drop(vm, one, true)
-	for what, id := range map[string]fleet.SnapshotID{"one that is deleted": one.ID, "none": fleet.NewID[fleet.SnapshotID]()} {
+	for what, id := range map[string]fleet.SnapshotID{"a deleted snapshot": one.ID, "a missing snapshot": fleet.NewID[fleet.SnapshotID]()} {
 		h.refused("copy "+what, h.CopyVolume(h.ctx, copyOf(id, p, "late.qcow2")), "no longer has this snapshot")
 	}
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
@@ -68,8 +68,8 @@ func testFromSnapshot(t *testing.T, h *host) {
 	h.wantVolumes(p, 2)
 }
 
-// A clone is a VM whose disks were copied from another VM's before it is created: ApplyVM uses the copies, and never
-// replaces a missing copy by a new disk.
+// A clone is a VM whose disks were copied from another VM's disks before ApplyVM. ApplyVM uses the copies, and never
+// creates an empty disk for a missing copy.
 func testCopiedDisks(t *testing.T, h *host) {
 	p, other, known := h.pool(), h.pool(), sums{}
 	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
@@ -88,7 +88,7 @@ func testCopiedDisks(t *testing.T, h *host) {
 			clone := h.vm(copied)
 			order := h.order(clone)
 			order.Made = []fleet.Volref{copied.Ref()}
-			h.refused("make "+c.name+" whose copy failed", h.ApplyVM(h.ctx, order), "not on")
+			h.refused("create the clone of "+c.name+" without its copy", h.ApplyVM(h.ctx, order), "not on")
 			if _, ok := h.volume(to, copied.Volume); ok {
 				t.Fatalf("%s: an empty disk was created instead of a copy", c.name)
 			}
@@ -100,7 +100,7 @@ func testCopiedDisks(t *testing.T, h *host) {
 			w.Whole = func(made string) error { file = made; return nil }
 			h.must("copy "+c.name, h.CopyVolume(h.ctx, w))
 			if w.Made = file; file != "" {
-				h.must("copy it once more", h.CopyVolume(h.ctx, w))
+				h.must("repeat the copy", h.CopyVolume(h.ctx, w))
 			}
 			h.must("create the clone", h.ApplyVM(h.ctx, order))
 			v := h.reported(known, to, copied.Volume)
@@ -110,14 +110,13 @@ func testCopiedDisks(t *testing.T, h *host) {
 			h.must("start the clone", h.StartVM(h.ctx, clone.ID))
 		}
 		if now := h.reported(known, p, c.of.Spec.Disks[0].Volume); now.Backing != source.Backing || now.CapacityBytes != source.CapacityBytes || len(now.StoodOn) != 0 {
-			t.Errorf("%s: the disk that was copied is %+v, and was %+v", c.name, now, source)
+			t.Errorf("%s: the copied disk is %+v, and was %+v", c.name, now, source)
 		}
 		h.must("start the cloned VM", h.StartVM(h.ctx, c.of.ID))
 	}
 }
 
-// temporary is the copy of a VM's disk from a temporary snapshot: three orders that the portal sends one after the
-// other.
+// temporary is the copy of a VM's disk from a temporary snapshot. The portal sends its three jobs one after the other.
 type temporary struct {
 	take, drop hypervisor.SnapshotWork
 	copy       hypervisor.VolumeWork
@@ -145,7 +144,7 @@ func testCloneRunning(t *testing.T, h *host) {
 	in := h.temporary(vm, p, copied.Volume)
 	h.must("take the temporary snapshot", h.TakeSnapshot(h.ctx, in.take))
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
-	h.write(vm, 'b') // as the guest would write it
+	h.write(vm, 'b') // simulates a write of the guest
 	h.must("start again", h.StartVM(h.ctx, vm.ID))
 	h.must("copy the disk", h.CopyVolume(h.ctx, in.copy))
 	h.wantPower(vm.ID, fleet.Running)

@@ -10,41 +10,44 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Harness gives the suite a host to work on, and functions that change the host without the backend under test, like an
-// administrator. Everything that they create is removed by t.Cleanup. A nil function skips the tests that need it; only
-// functions marked optional may be nil.
+// Harness gives the suite a host to work on, and functions that change the host without the backend under test, as an
+// administrator does. t.Cleanup removes everything that the functions create. A test that needs a nil function is
+// skipped; only functions marked optional may be nil.
 type Harness struct {
-	// Open opens the backend. Every call opens the same host again, like a restarted agent. The suite closes it.
+	// Open opens the backend. Every call opens the same host again, as a restarted agent does. The suite closes the
+	// backend.
 	Open func(t *testing.T) hypervisor.Hypervisor
 
 	// PoolPath returns a new absolute path for a directory pool. The directory need not exist.
 	PoolPath func(t *testing.T) string
 
-	// FailingPool returns a pool that cannot be started on this host, and a part of the host's error.
+	// FailingPool returns a pool that cannot start on this host, and a part of the host's error.
 	FailingPool func(t *testing.T) (spec fleet.PoolSpec, words string)
 
-	// BadPath is a path at which the host's agent allows no pool.
+	// BadPath is a path that the agent's settings do not allow for pools.
 	BadPath string
 
-	// Misplace replaces the pool's directory until back is called.
+	// Misplace replaces the pool's directory until the suite calls back.
 	Misplace func(t *testing.T, pool fleet.Pool, how Misplacement) (back func())
 
-	// AddImage copies a file into a pool that the suite has applied, like a user.
+	// AddImage copies a file into a pool that the suite has applied, as a user does.
 	AddImage func(t *testing.T, pool fleet.Pool, image Image)
 
-	// Physical is a whole disk of the host, by its name in a spec; use makes the host use it until release is called.
+	// Physical returns a whole disk of the host by its name in a spec. use makes the host use the disk until release is
+	// called.
 	Physical func(t *testing.T) (device string, use func() (release func()))
 
-	// AddOverlay creates a qcow2 volume in the pool backed by another of its volumes, like qemu-img create -b.
+	// AddOverlay creates a qcow2 volume in the pool that is backed by another volume of the pool, like qemu-img create
+	// -b.
 	AddOverlay func(t *testing.T, pool fleet.Pool, name, base string)
 
 	// Remote returns the URL of a file to download, and the checksum to expect.
 	Remote func(t *testing.T, what Remote) (url, checksum string)
 
-	// Foreign creates and starts a domain of that name without Quantix metadata.
+	// Foreign creates and starts a domain with the name, without Quantix metadata.
 	Foreign func(t *testing.T, name string) fleet.VMID
 
-	// Power reads a domain's power state without the backend; fleet.Absent if the domain does not exist.
+	// Power reads a domain's power state without the backend. It returns fleet.Absent if the domain does not exist.
 	Power func(t *testing.T, id fleet.VMID) fleet.Power
 
 	// PowerOff forces a domain off, like virsh destroy.
@@ -53,58 +56,58 @@ type Harness struct {
 	// Change changes a stopped domain's definition, like virsh edit.
 	Change func(t *testing.T, id fleet.VMID, c Change)
 
-	// Seeds returns the first-boot data of the VM on the host, as files by name for each version; DropSeeds removes its
-	// files without the backend.
+	// Seeds returns the first-boot data of the VM on the host, as files by name for each version. DropSeeds removes the
+	// first-boot files without the backend.
 	Seeds     func(t *testing.T, id fleet.VMID) []map[string]string
 	DropSeeds func(t *testing.T, id fleet.VMID)
 
-	// Keep copies a stopped domain's definition without the backend; restore defines it again.
+	// Keep saves a stopped domain's definition without the backend. restore defines the domain again.
 	Keep func(t *testing.T, id fleet.VMID) (restore func())
 
-	// Undefine removes a domain's definition without the backend; a running guest continues.
+	// Undefine removes a domain's definition without the backend. A running guest continues.
 	Undefine func(t *testing.T, id fleet.VMID)
 
-	// HideVolume moves a volume's file out of its pool; restore puts it back.
+	// HideVolume moves a volume's file out of its pool. restore moves the file back.
 	HideVolume func(t *testing.T, pool fleet.Pool, volume string) (restore func())
 
-	// LinkVolume replaces a volume's file by a symbolic link to the moved file; restore puts the file back.
+	// LinkVolume replaces a volume's file by a symbolic link to the moved file. restore moves the file back.
 	LinkVolume func(t *testing.T, pool fleet.Pool, volume string) (restore func())
 
 	// DeleteVolume deletes a volume, like virsh vol-delete.
 	DeleteVolume func(t *testing.T, pool fleet.Pool, volume string)
 
-	// Touch writes to a volume without the backend and resets its modification time.
+	// Touch writes to a volume without the backend and resets the file's modification time.
 	Touch func(t *testing.T, pool fleet.Pool, volume string)
 
 	// GuestWrites overwrites the beginning of a raw volume with a qcow2 header whose backing file is another volume of
 	// the pool.
 	GuestWrites func(t *testing.T, pool fleet.Pool, volume, names string)
 
-	// WriteDisk writes the byte to the beginning of an unused disk file, as its guest would; ReadDisk reads it through
-	// the backing chain. CheckDisk fails the test unless the chain is consistent.
+	// WriteDisk writes the byte to the beginning of an unused disk file, as the VM's guest would. ReadDisk reads the
+	// first byte through the backing chain. CheckDisk fails the test unless the chain is consistent.
 	WriteDisk func(t *testing.T, path string, b byte)
 	ReadDisk  func(t *testing.T, path string) byte
 	CheckDisk func(t *testing.T, path string)
 
-	// ForeignSnapshot takes a snapshot of a VM that is off, like virsh snapshot-create-as; drop deletes it.
+	// ForeignSnapshot takes a snapshot of a stopped VM, like virsh snapshot-create-as. drop deletes the snapshot.
 	ForeignSnapshot func(t *testing.T, id fleet.VMID, name string) (drop func())
 
-	// ForeignOverlay puts an overlay of that name in the pool on top of the first disk of a VM that is off, like virsh
+	// ForeignOverlay creates an overlay with the name in the pool on the first disk of a stopped VM, like virsh
 	// snapshot-create-as --disk-only.
 	ForeignOverlay func(t *testing.T, pool fleet.Pool, vm fleet.VM, name string)
 
 	// StopPool stops an active pool, like virsh pool-destroy.
 	StopPool func(t *testing.T, pool fleet.Pool)
 
-	// ForeignPool creates and starts a directory pool of that name without the backend.
+	// ForeignPool creates and starts a directory pool with the name, without the backend.
 	ForeignPool func(t *testing.T, name, path string)
 
-	// StopNetwork stops a network, like virsh net-destroy; UndefineNetwork removes its definition, and EditNetwork adds
-	// a DHCP reservation to it.
+	// StopNetwork stops a network, like virsh net-destroy. UndefineNetwork removes the network's definition.
+	// EditNetwork adds a DHCP reservation to the network.
 	StopNetwork, UndefineNetwork, EditNetwork func(t *testing.T, name string)
 
-	// Reservations returns the DHCP reservations of the running network, each "MAC address", in order; DropReservations
-	// removes them from it but not from the definition, like virsh net-update --live.
+	// Reservations returns the sorted DHCP reservations of the running network, each "MAC address". DropReservations
+	// removes the reservations from the running network but not from its definition, like virsh net-update --live.
 	Reservations     func(t *testing.T, name string) []string
 	DropReservations func(t *testing.T, name string)
 
@@ -112,20 +115,21 @@ type Harness struct {
 	// format.
 	PortGroups func(t *testing.T, name string) []string
 
-	// EditFilter changes a network filter that no NIC uses, like virsh nwfilter-edit; UndefineFilter removes it.
+	// EditFilter changes a network filter that no NIC uses, like virsh nwfilter-edit. UndefineFilter removes the
+	// filter.
 	EditFilter, UndefineFilter func(t *testing.T, name string)
 
 	// EndServer kills the dnsmasq of a network.
 	EndServer func(t *testing.T, name string)
 
-	// ForeignNetwork creates and starts a network of that name without the backend.
+	// ForeignNetwork creates and starts a network with the name, without the backend.
 	ForeignNetwork func(t *testing.T, name string)
 
 	// Device returns an unused network device of the host.
 	Device func(t *testing.T) string
 
-	// AddBootable adds a bootable qcow2 volume with a guest agent to a pool. Prepare gives that guest, once its agent
-	// answers, a file system on its second disk and a command to set passwords.
+	// AddBootable adds a bootable qcow2 volume with a guest agent to a pool. Once that guest's agent answers, Prepare
+	// creates a file system on the guest's second disk and installs a command to set passwords.
 	AddBootable func(t *testing.T, pool fleet.Pool, name string)
 	Prepare     func(t *testing.T, id fleet.VMID)
 
@@ -136,37 +140,38 @@ type Harness struct {
 	// Network is the name of an active libvirt network of the host.
 	Network string
 
-	// Unplug makes the hypervisor unreachable while its guests run; plug brings it back. Both return when they are
-	// done.
+	// Unplug makes the hypervisor unreachable while its guests run, and plug makes it reachable again. Both return once
+	// the change is complete.
 	Unplug func(t *testing.T) (plug func())
 
-	// Freeze makes the hypervisor accept calls without answering them until thaw is called. Optional.
+	// Freeze makes the hypervisor accept calls without answering, until the suite calls thaw. Optional.
 	Freeze func(t *testing.T) (thaw func())
 
-	// CoreOnly runs the core cases only.
+	// CoreOnly restricts the suite to the core cases.
 	CoreOnly bool
 
-	// CutsOff says that a panic in the order's functions may interrupt an order, which simulates the agent's end.
+	// CutsOff enables the cases that interrupt a job by a panic in one of the job's functions, which simulates the
+	// agent's end.
 	CutsOff bool
 }
 
-// Misplacement is a way to replace a pool's directory by another one.
+// Misplacement is a way to replace a pool's directory by another directory.
 type Misplacement string
 
 const (
 	Moved   Misplacement = "moved away"
-	Emptied Misplacement = "moved away, and made again empty"
+	Emptied Misplacement = "replaced by an empty directory"
 	Covered Misplacement = "under another file system"
 )
 
-// Change is an administrator's change of a definition. Zero fields stay.
+// Change is an administrator's change of a definition. Zero fields change nothing.
 type Change struct {
 	Name            string
 	CPUs, MemoryMiB int
 	Detach          string // the target of a disk to detach: "vdb"
-	Network         string // the network of the first NIC; its MAC stays
-	ISO             string // the path of an inserted medium
-	FirstBoot       bool   // removes the first-boot drive
+	Network         string // the network of the first NIC; the NIC's MAC address stays
+	ISO             string // the path of a medium to insert
+	FirstBoot       bool   // remove the first-boot drive
 }
 
 // ImageKind is the kind of an Image's content.
@@ -180,14 +185,14 @@ const (
 	Qcow2Short   ImageKind = "qcow2-short"   // truncated
 	ISO          ImageKind = "iso"           // only an ISO 9660 volume descriptor
 	LinkedISO    ImageKind = "iso-linked"    // a symbolic link to an ISO outside the pool: must be refused
-	Folder       ImageKind = "folder"        // not an image but a directory
+	Folder       ImageKind = "folder"        // a directory instead of an image
 )
 
-// Image is a volume that disks are cloned from.
+// Image is a volume from which disks are cloned.
 type Image struct {
-	Name      string // of the volume
+	Name      string // name of the volume
 	Kind      ImageKind
-	SizeBytes int64 // as a guest sees it
+	SizeBytes int64 // size for the guest
 }
 
 // testCase is one case of the suite.
@@ -196,14 +201,14 @@ type testCase struct {
 	test func(*testing.T, *host)
 }
 
-// core are the cases of each area that show that a backend works; more are all others.
+// core are the cases of each area that show that a backend works. more are all other cases.
 var (
 	core = []testCase{
 		{"a new VM is defined and stopped", testCreate},
 		{"applying a VM twice changes nothing", testApplyTwice},
 		{"an absent VM is absent", testAbsent},
-		{"power orders are idempotent", testPower},
-		{"orders to a stopped guest fail as not running", testNotRunning},
+		{"power jobs are idempotent", testPower},
+		{"reboot and reset of a stopped guest fail with ErrNotRunning", testNotRunning},
 		{"edits of a stopped VM apply at once", testEditStopped},
 		{"edits of a running VM wait for its next boot", testNextBoot},
 		{"every part of a VM has its requested value", testParts},
@@ -217,11 +222,11 @@ var (
 		{"a stopped VM is renamed", testRename},
 		{"a missing disk is a fault", testMissingDisk},
 		{"a VM without definition is defined from its disks", testUndefined},
-		{"drift is reported and kept", testDrift},
+		{"drift is reported and not overwritten", testDrift},
 		{"drift is reapplied", testReapply},
 		{"drift is accepted", testAcceptDrift},
 		{"a running guest without definition is reported at once", testRunningUndefined},
-		{"deleting a VM keeps its disks unless requested", testDelete},
+		{"deleting a VM leaves its disks unless requested", testDelete},
 		{"disks are cloned from images", testClone},
 		{"images that refer to other files are refused", testUnsafeImages},
 		{"a disk in use by another VM is refused", testDiskInUse},
@@ -245,20 +250,20 @@ var (
 		{"a running VM is cloned from a temporary snapshot", testCloneRunning},
 		{"a network is applied, reported and released", testNetwork},
 		{"security groups filter NICs, also of running guests", testSecurityGroups},
-		{"the console speaks VNC", testConsole},
+		{"the console uses VNC", testConsole},
 		{"guest agent reports and commands", testGuestAgent},
 		{"an unchanged host has an equal state", testUnchangedState},
 		{"a reopened backend reports the same host", testReopen},
-		{"an ended context is honoured", testDeadline},
+		{"an ended context ends every method", testDeadline},
 	}
 	more = []testCase{
 		{"a pool reports invalid images", testUnsoundImages},
 		{"every CPU model of the host starts as requested", testCPUModels},
 		{"a VM that was just started has no pending changes", testSettled},
-		{"NUMA nodes of a guest", testNUMANodes},
-		{"encrypted guest memory if the host supports it", testConfidential},
+		{"a guest has the requested NUMA nodes", testNUMANodes},
+		{"guest memory is encrypted if the host supports it", testConfidential},
 		{"a start is refused when a host device is missing", testNoDevice},
-		{"an old machine type with IDE disks", testOldMachine},
+		{"a VM has an old machine type with IDE disks", testOldMachine},
 		{"several VMs share a disk", testSharedDisks},
 		{"content of a raw disk is never probed", testRawBytes},
 		{"a disk is encrypted by its host", testEncryptedDisks},
@@ -267,27 +272,27 @@ var (
 		{"a missing disk is not recreated for a VM without definition", testMissingUndefined},
 		{"a missing disk is reported on a running guest", testMissingRunning},
 		{"a disk detached on the host stays detached", testDetached},
-		{"an older restored definition is kept as drift", testRestored},
-		{"a restored portal keeps newer applied specs", testRestoredPortal},
+		{"an older restored definition shows as drift", testRestored},
+		{"a restored portal does not overwrite newer applied specs", testRestoredPortal},
 		{"a VM's mark follows its domain", testMark},
 		{"VMs of the same name share a host", testOneName},
 		{"a renamed VM gets a free domain name", testRenameTaken},
-		{"a disk outlives its image's pool", testImagePoolGone},
+		{"a disk does not need its image's pool", testImagePoolGone},
 		{"volumes report the VMs that use them", testVolumeUsers},
 		{"a disk of an unmanaged domain is neither cloned nor inserted", testDiskIsNoImage},
 		{"a pool of that name with another source is refused", testPoolClash},
-		{"a pre-existing pool survives its release", testPoolBefore},
-		{"pools on one file system report the same one", testPoolFileSystem},
+		{"a pre-existing pool is unchanged after its release", testPoolBefore},
+		{"pools on one file system report the same file system", testPoolFileSystem},
 		{"a pool stopped on the host stays stopped until reapplied", testPoolStopped},
 		{"a directory that belongs to another pool is refused", testPoolMarker},
 		{"a pool outside the agent's roots is refused", testPoolRoots},
 		{"existing objects with unusual names are usable", testOddNames},
-		{"a file with an invalid name hides no other", testVolumeUnnamed},
-		{"a repeated volume order creates no second volume", testCreateVolumeOnce},
-		{"a repeated download order downloads once", testDownloadOnce},
+		{"a file with an invalid name hides no other file", testVolumeUnnamed},
+		{"a repeated volume job creates no second volume", testCreateVolumeOnce},
+		{"a repeated download job downloads once", testDownloadOnce},
 		{"a cancelled download leaves no file", testDownloadStopped},
 		{"uploads are inspected and verified", testUploadsVerified},
-		{"an interrupted upload resumes at the host's offset", testUploadResumes},
+		{"an interrupted upload resumes at the received offset", testUploadResumes},
 		{"a checksum is reported while the file is unchanged", testHash},
 		{"a clone uses its copied disks", testCopiedDisks},
 		{"a VM is exported to an archive and imported again", testAppliances},
@@ -304,10 +309,10 @@ var (
 		{"a refused disk move changes nothing", testMoveRefused},
 		{"middle, root and branch snapshots are deleted", testSnapshotBranches},
 		{"a new VM is copied from a snapshot", testFromSnapshot},
-		{"a repeated snapshot order runs once", testSnapshotOnce},
+		{"a repeated snapshot job runs once", testSnapshotOnce},
 		{"a foreign overlay is deleted with its disk", testForeignOverlay},
 		{"separating a VM from its snapshots is refused", testSnapshotRefused},
-		{"snapshots made outside Quantix are reported and kept", testForeignSnapshots},
+		{"snapshots made outside Quantix are reported and not deleted", testForeignSnapshots},
 		{"a volume is received as it was sent", testTransfer},
 		{"received volumes are inspected and verified", testTransferVerified},
 		{"a stopped VM migrates with its disks", testMigrate},
@@ -319,7 +324,7 @@ var (
 		{"unsupported NIC limits are a reported gap", testNICLimits},
 		{"a NIC with a device of its own starts when one is free", testNICOfItsOwn},
 		{"a foreign network of the same name is refused", testNetworkTaken},
-		{"an edited network is reported and kept", testNetworkEdited},
+		{"an edited network is reported and not overwritten", testNetworkEdited},
 		{"addresses are reserved while a network runs", testReservations},
 		{"reservations changed on the host are reported", testReservationsDropped},
 		{"port groups change while a network runs", testPortGroups},
@@ -328,20 +333,20 @@ var (
 		{"a removed network is reported", testNetworkRemoved},
 		{"a network without its dnsmasq is reported", testNetworkUnserved},
 		{"a network in use is not released", testNetworkInUse},
-		{"edited network filters are reported and kept", testFilterDrift},
-		{"host changes send wake-ups", testChanges},
+		{"edited network filters are reported and not overwritten", testFilterDrift},
+		{"changes on the host send wake-ups", testChanges},
 		{"running guests are metered", testMeters},
 		{"commands to a guest without agent are refused", testNoGuestAgent},
 		{"start and restart policies are stored with the VM", testPolicy},
 		{"guests with a memory minimum are ballooned", testBalloons},
 		{"health checks reach the running guest", testHealth},
 	}
-	// cutOffs interrupt orders at each of their steps.
+	// cutOffs are the cases that interrupt jobs at each of their steps.
 	cutOffs = []testCase{
 		{"a VM creation interrupted at any step completes on retry", testCreateCutOff},
-		{"a volume order interrupted at any step completes on retry", testVolumesCutOff},
+		{"a volume job interrupted at any step completes on retry", testVolumesCutOff},
 		{"a disk move interrupted at any step completes on retry", testMovesCutOff},
-		{"a snapshot order interrupted at any step completes on retry", testSnapshotsCutOff},
+		{"a snapshot job interrupted at any step completes on retry", testSnapshotsCutOff},
 		{"a clone of a running VM interrupted at any step completes on retry", testCloneRunningCutOff},
 	}
 )
@@ -363,7 +368,7 @@ func Run(t *testing.T, h Harness) {
 			})
 		}
 	})
-	// These cases affect the hypervisor of all others, so they run alone.
+	// These cases affect the hypervisor of all other cases, so they run alone.
 	t.Run("the hypervisor disconnects and reconnects", func(t *testing.T) { testUnplug(t, open(t, h)) })
 	if h.Freeze != nil {
 		t.Run("a frozen hypervisor times out", func(t *testing.T) { testFreeze(t, open(t, h)) })

@@ -9,11 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// killed is the panic that interrupts an order at a step, as the end of its agent would.
+// killed is the panic that interrupts a job at a step, as the end of its agent would.
 type killed struct{}
 
-// steps counts the steps of an order and interrupts it at one of them. Each call of an order's functions is a step:
-// progress, and before and after each record. The zero value interrupts nothing.
+// steps counts the steps of a job and interrupts the job at step at. Each call of a job's functions is a step: a call
+// of Progress, and the start and the end of each record. The zero value interrupts nothing.
 type steps struct{ at, seen int }
 
 func (s *steps) step() {
@@ -24,7 +24,7 @@ func (s *steps) step() {
 
 func (s *steps) progress(int, string) { s.step() }
 
-// record is one step before and one after keep, which simulates the agent's write to disk.
+// record calls keep, which simulates the agent's write to disk, between two steps.
 func (s *steps) record(keep func()) error {
 	s.step()
 	keep()
@@ -32,7 +32,7 @@ func (s *steps) record(keep func()) error {
 	return nil
 }
 
-// endAt runs the order until step n; reached is false if the order has fewer steps.
+// endAt runs the job until step n. reached is false if the job has fewer steps.
 func endAt(n int, order func(*steps) error) (reached bool, err error) {
 	s := &steps{at: n}
 	defer func() {
@@ -47,8 +47,8 @@ func endAt(n int, order func(*steps) error) (reached bool, err error) {
 	return false, err
 }
 
-// cutOff interrupts an order at each of its steps, and last after it is done but its result is lost. Then it repeats
-// the order, which must complete it, and checks the result. begin creates a new start state for each step.
+// cutOff interrupts a job at each of its steps, and last when the job is done but its result is lost. Each time it
+// repeats the job, which must then complete, and checks the result. begin creates a new initial state for each step.
 func (h *host) cutOff(act string, begin func() (order func(*steps) error, check func(when string))) {
 	h.t.Helper()
 	for n := 1; ; n++ {
@@ -59,7 +59,7 @@ func (h *host) cutOff(act string, begin func() (order func(*steps) error, check 
 			h.must(act, err)
 			when = act + ", ended before its result was sent"
 		}
-		h.must(when+": the order given again", order(&steps{}))
+		h.must(when+": the repeated job", order(&steps{}))
 		check(when)
 		if !reached {
 			if n == 1 {
@@ -74,7 +74,7 @@ func testCreateCutOff(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
 	golden := fleet.Volref{PoolID: p.ID, Volume: "golden.qcow2"}
-	h.cutOff("make a VM", func() (func(*steps) error, func(string)) {
+	h.cutOff("create a VM", func() (func(*steps) error, func(string)) {
 		blank, copied, overlay := disk(p), disk(p), disk(p)
 		copied.Image = &golden
 		overlay.SizeBytes, overlay.Image, overlay.Overlay = 0, &golden, true
@@ -141,7 +141,7 @@ func testVolumesCutOff(t *testing.T, h *host) {
 		}
 		return order, func(when string) {
 			if h.h.ReadDisk(t, p.Spec.Path+"/wiped.qcow2") == 'a' {
-				t.Errorf("%s: the volume has its data still", when)
+				t.Errorf("%s: the volume still has its data", when)
 			}
 			h.wantVolumes(p, 2)
 			h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "wiped.qcow2", fleet.VolumeOrder{})))
@@ -170,7 +170,7 @@ func testMovesCutOff(t *testing.T, h *host) {
 					h.wantPower(vm.ID, fleet.Running)
 				}
 				h.wantVolumes(to, 1)
-				h.must("delete what the VM had", h.DeleteVolume(h.ctx, h.work(from, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{})))
+				h.must("delete the VM's old disk", h.DeleteVolume(h.ctx, h.work(from, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{})))
 				vm.Spec.Disks[0].PoolID = to.ID
 				h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 				h.wantVolumes(to, 0)
@@ -260,7 +260,7 @@ func testCloneRunningCutOff(t *testing.T, h *host) {
 		order := func(s *steps) error {
 			in.take.Progress, in.copy.Progress, in.drop.Progress = s.progress, s.progress, s.progress
 			in.copy.Whole = func(file string) error { return s.record(func() { in.copy.Made = file }) }
-			if in.copy.Made == "" { // once the copy is complete, the portal repeats neither of these
+			if in.copy.Made == "" { // once the copy is complete, the portal repeats neither of these jobs
 				if err := h.TakeSnapshot(h.ctx, in.take); err != nil {
 					return err
 				}

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fullDisk and fullNIC set every field to a non-default value; their limits are consistent.
+// fullDisk and fullNIC return the disk or NIC with every field set to a non-default value. The limits are consistent.
 func fullDisk(d fleet.Disk) fleet.Disk {
 	d.Bus, d.Cache, d.IO, d.Discard, d.BootOrder, d.Serial, d.ReadOnly = "scsi", "writeback", "threads", "ignore", 2, "QX-1", true
 	d.Limits = fleet.DiskLimits{TotalIOPS: 500, BurstIOPS: 1000, ReadKiB: 2048, WriteKiB: 1024, BurstSeconds: 5}
@@ -20,8 +20,8 @@ func fullNIC(n fleet.NIC) fleet.NIC {
 	return n
 }
 
-// Disks and NICs have the requested values: at creation, after an edit while off, at once in the running guest if
-// possible, and else at its next start.
+// Disks and NICs have the requested values at creation and after an edit of a stopped VM. After an edit of a running
+// VM, they have the values immediately if possible, and otherwise at the next start.
 func testDevices(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.vm(disk(p), disk(p))
@@ -30,7 +30,7 @@ func testDevices(t *testing.T, h *host) {
 	vm.Spec.Disks = []fleet.Disk{fullDisk(plain[0]), plain[1]}
 	vm.Spec.NICs = []fleet.NIC{fullNIC(card)}
 	h.apply(vm)
-	h.wantSettled(vm, "made with all")
+	h.wantSettled(vm, "created with all fields")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started")
@@ -40,7 +40,7 @@ func testDevices(t *testing.T, h *host) {
 		vm.Generation++
 		vm.Spec.Disks, vm.Spec.NICs = slices.Clone(vm.Spec.Disks), slices.Clone(vm.Spec.NICs)
 		change(&vm.Spec)
-		for range 2 { // a repeated order changes nothing
+		for range 2 { // a repeated job changes nothing
 			h.apply(vm)
 			if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, waits) || len(s.Drift) != 0 {
 				t.Errorf("generation %d: next boot %q, want %q; drift %+v", vm.Generation, s.NextBoot, waits, s.Drift)
@@ -54,7 +54,7 @@ func testDevices(t *testing.T, h *host) {
 	})
 	edit(nil, func(s *fleet.VMSpec) { s.Disks[0].Limits, s.Disks[1].Limits = fleet.DiskLimits{}, fleet.DiskLimits{} })
 	for _, f := range fleet.DiskFields {
-		if f.On != fleet.NextBoot { // fields of a guest that must be off: see testShared
+		if f.On != fleet.NextBoot { // fields that only a stopped guest can change: see testSharedDisks
 			continue
 		}
 		usual := plain[0]
@@ -70,15 +70,16 @@ func testDevices(t *testing.T, h *host) {
 	h.wantSettled(vm, "stopped")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
-	h.wantSettled(vm, "started with what is usual")
+	h.wantSettled(vm, "started with the defaults")
 
-	// Not every host's kernel can limit a NIC's bandwidth or has several queues; the definition has the values on each.
+	// Not every host's kernel can limit a NIC's bandwidth or has several queues, but the definition has the values on
+	// each host.
 	other := h.vm()
 	card.MAC, card.Queues = mac(), 4
 	card.Limits = fleet.NICLimits{InKiB: 1000, InPeakKiB: 2000, InBurstKiB: 512, OutKiB: 500, OutPeakKiB: 600, OutBurstKiB: 64}
 	other.Spec.NICs = []fleet.NIC{card}
 	h.apply(other)
-	h.wantSettled(other, "made with limits of a NIC")
+	h.wantSettled(other, "created with NIC limits")
 	edits := []func(*fleet.NIC){
 		func(n *fleet.NIC) { n.Queues = 0 },
 		func(n *fleet.NIC) { n.Limits.InPeakKiB, n.Limits.OutBurstKiB = 0, 0 },
@@ -94,7 +95,7 @@ func testDevices(t *testing.T, h *host) {
 	}
 }
 
-// Disks are hot-plugged and hot-unplugged. A disk that the guest does not release is reported as present; a disk on a
+// Disks are hot-plugged and hot-unplugged. A disk that the guest does not release is reported as present. A disk on a
 // bus without hot-plug waits for the next start.
 func testPlugDisks(t *testing.T, h *host) {
 	p := h.pool()
@@ -130,13 +131,13 @@ func testPlugDisks(t *testing.T, h *host) {
 	}
 	for _, d := range []fleet.Disk{second, fourth, fifth} {
 		if _, there := h.volume(p, d.Volume); !there {
-			t.Errorf("the disk %s was taken out of the VM, and its data is gone", d.Volume)
+			t.Errorf("the disk %s was removed from the VM, and its data is missing", d.Volume)
 		}
 	}
 }
 
-// shrinkAndGrow removes vCPUs and memory from the guest and adds them again. The guest may not release them, which must
-// be reported; an emulated guest keeps its vCPUs.
+// shrinkAndGrow removes vCPUs and memory from the guest and adds them again. If the guest does not release them, the
+// host must report that. An emulated guest keeps its vCPUs.
 func (h *host) shrinkAndGrow(vm *fleet.VM) {
 	h.t.Helper()
 	was := h.status(vm.ID, vm.Generation)
@@ -161,7 +162,7 @@ func (h *host) shrinkAndGrow(vm *fleet.VM) {
 		held = append(held, fleet.PendingUnplug{Field: "cpus", What: "1 vCPU"})
 	}
 	if !slices.Equal(s.NextBoot, waits) || !slices.Equal(s.PendingUnplug, held) || len(s.Drift) != 0 {
-		h.t.Errorf("with less it has %d vCPUs and %d MiB, waiting %q, holding on to %+v, drift %+v", s.CPUs, s.MemoryMiB, s.NextBoot, s.PendingUnplug, s.Drift)
+		h.t.Errorf("with less the VM has %d vCPUs and %d MiB, waiting %q, pending unplug %+v, drift %+v", s.CPUs, s.MemoryMiB, s.NextBoot, s.PendingUnplug, s.Drift)
 	}
 	vm.Generation++
 	vm.Spec.CPUs, vm.Spec.MemoryMiB = full.CPUs, full.MemoryMiB
@@ -180,7 +181,7 @@ func testGrowRunning(t *testing.T, h *host) {
 	vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 6, 1024
 	vm.Spec.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "floppy1"}}
 	h.apply(vm)
-	h.wantSettled(vm, "made with room")
+	h.wantSettled(vm, "created with higher maximums")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 1 || s.MaxCPUs != 6 || s.MemoryMiB != 128 || s.MaxMemory != 1024 {
 		t.Fatalf("the guest can get %+v", s)
@@ -199,7 +200,7 @@ func testGrowRunning(t *testing.T, h *host) {
 	edit(2, 128, nil, func(s *fleet.VMSpec) { s.CPUs = 2 })
 	edit(2, 512, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 512 })
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.CPUs, s.MemoryMiB = 4, 1024 })
-	edit(4, 1024, []string{"memoryMiB"}, func(s *fleet.VMSpec) { s.MemoryMiB = 200 }) // a part of a module
+	edit(4, 1024, []string{"memoryMiB"}, func(s *fleet.VMSpec) { s.MemoryMiB = 200 }) // only a part of a module
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 1024 })
 	h.shrinkAndGrow(&vm)
 	edit(4, 1024, nil, func(s *fleet.VMSpec) { s.ISO = &fleet.Volref{PoolID: p.ID, Volume: "boot.iso"} })

@@ -15,11 +15,11 @@ const (
 	RemoteQcow2 Remote = "qcow2" // of 4 MiB
 	RemoteISO   Remote = "iso"
 	RemotePage  Remote = "page"   // a web page instead of an image
-	RemoteWrong Remote = "wrong"  // its checksum differs
-	RemoteGone  Remote = "gone"   // no server listens there
-	RemoteStuck Remote = "silent" // a part of it arrives, and then nothing
+	RemoteWrong Remote = "wrong"  // the file's checksum differs
+	RemoteGone  Remote = "gone"   // no server listens at the address
+	RemoteStuck Remote = "silent" // the server sends a part of the file, and then nothing
 
-	// For these the checksum is the address of a checksum file.
+	// For the following files the checksum is the address of a checksum file.
 	RemoteSums   Remote = "sums"   // a qcow2 image as above
 	RemoteNoSum  Remote = "nosum"  // the file contains only checksums of other files
 	RemoteNoFile Remote = "nofile" // no server listens at the file's address
@@ -76,7 +76,7 @@ func testDownloads(t *testing.T, h *host) {
 	}
 }
 
-// An order is repeated after its result was lost: the file exists and is not downloaded again.
+// The result of the job was lost, and the job is repeated. The file exists, so it is not downloaded again.
 func testDownloadOnce(t *testing.T, h *host) {
 	p := h.pool()
 	url, checksum := h.h.Remote(t, RemoteQcow2)
@@ -86,7 +86,7 @@ func testDownloadOnce(t *testing.T, h *host) {
 	h.must("download", h.FetchVolume(h.ctx, first))
 	again := h.work(p, "image.qcow2", fleet.VolumeOrder{URL: "https://nobody.invalid/image.qcow2"})
 	again.Made = made
-	h.must("the same order again", h.FetchVolume(h.ctx, again))
+	h.must("repeat the job", h.FetchVolume(h.ctx, again))
 	h.must("delete", h.DeleteVolume(h.ctx, again))
 }
 
@@ -97,7 +97,7 @@ func testDownloadStopped(t *testing.T, h *host) {
 	in := h.work(p, "image.qcow2", fleet.VolumeOrder{URL: url, Checksum: checksum})
 	in.Progress = func(int, string) { cancel() }
 	if err := h.FetchVolume(ctx, in); err == nil {
-		t.Error("a download that was taken back is whole")
+		t.Error("a cancelled download left a volume")
 	}
 	h.wantNoVolume(p, "image.qcow2")
 }

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// drift returns the VM's drift, and whether Snapshot and VM report the same: a change between the two reads is no
-// lasting contradiction.
+// drift returns the VM's drift, and whether Snapshot and VM report the same drift. A change between the two reads is a
+// temporary contradiction.
 func (h *host) drift(id fleet.VMID) ([]fleet.Drift, bool) {
 	h.t.Helper()
 	r, _ := h.report(id)
@@ -35,7 +35,7 @@ func (h *host) wantDrift(id fleet.VMID, when string, fields ...string) []fleet.D
 	return got
 }
 
-// take returns the drift's value for a field of the spec.
+// take returns the spec's value for the field's drift, as if the user accepted the drift.
 func take[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 	t.Helper()
 	d, ok := find(all, func(d fleet.Drift) bool { return d.Field == field })
@@ -43,12 +43,12 @@ func take[T any](t *testing.T, all []fleet.Drift, field string) (v T) {
 		t.Fatalf("no drift of %s in %+v", field, all)
 	}
 	if err := json.Unmarshal(d.Take, &v); err != nil {
-		t.Fatalf("take over %s: %v of %+v", field, err, d)
+		t.Fatalf("accept the drift of %s: %v of %+v", field, err, d)
 	}
 	return v
 }
 
-// drifted returns a stopped VM whose number of vCPUs, memory and name somebody changed on the host.
+// drifted returns a stopped VM after a change of its number of vCPUs, memory and name on the host.
 func (h *host) drifted(disks ...fleet.Disk) (fleet.VM, string) {
 	h.t.Helper()
 	vm := h.made(disks...)
@@ -74,17 +74,17 @@ func testDrift(t *testing.T, h *host) {
 	vm.Generation = 2
 	h.apply(vm)
 	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != other {
-		t.Errorf("an edit of the description alone made %+v", s)
+		t.Errorf("after an edit of the description: %+v", s)
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); s.CPUs != 2 || s.MemoryMiB != 192 || len(s.NextBoot) != 0 {
-		t.Errorf("the start made %+v", s)
+		t.Errorf("after the start: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	vm.Generation, vm.Spec.Disks = 3, append(slices.Clone(vm.Spec.Disks), disk(p))
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after another disk", "name", "cpus", "memoryMiB")
-	// A user's change is applied, whatever the definition has.
+	// A user's change is applied, whatever value the definition has.
 	vm.Generation, vm.Spec.CPUs = 4, 3
 	h.apply(vm)
 	h.wantDrift(vm.ID, "after an edit of the vCPUs", "name", "memoryMiB")
@@ -102,9 +102,9 @@ func testDrift(t *testing.T, h *host) {
 func testReapply(t *testing.T, h *host) {
 	vm, _ := h.drifted()
 	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Reapply = true })))
-	h.wantDrift(vm.ID, "after it was put back")
+	h.wantDrift(vm.ID, "after the reapply")
 	if s := h.status(vm.ID, 1); s.CPUs != 1 || s.MemoryMiB != 128 || s.Domain != "" {
-		t.Errorf("after it was put back: %+v", s)
+		t.Errorf("after the reapply: %+v", s)
 	}
 }
 
@@ -118,12 +118,12 @@ func testAcceptDrift(t *testing.T, h *host) {
 	vm.Generation, vm.Name = 2, take[string](t, got, "name")
 	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.ISO = take[int](t, got, "cpus"), take[int](t, got, "memoryMiB"), iso
 	if vm.Name != other || iso == nil || *iso != (fleet.Volref{PoolID: p.ID, Volume: "boot.iso"}) {
-		t.Errorf("taken over: %q, %+v", vm.Name, iso)
+		t.Errorf("accepted: %q, %+v", vm.Name, iso)
 	}
 	h.apply(vm)
-	h.wantDrift(vm.ID, "after it was taken over")
+	h.wantDrift(vm.ID, "after the drift was accepted")
 	if s := h.status(vm.ID, 2); s.CPUs != 2 || s.MemoryMiB != 192 || s.Domain != "" {
-		t.Errorf("after it was taken over: %+v", s)
+		t.Errorf("after the drift was accepted: %+v", s)
 	}
 }
 
@@ -136,15 +136,15 @@ func testDetached(t *testing.T, h *host) {
 	h.h.Change(t, vm.ID, Change{Detach: "vdb", Network: "elsewhere"})
 	got := h.wantDrift(vm.ID, "after the detach", "disks", "nics")
 	if left := take[[]fleet.Disk](t, got, "disks"); len(left) != 1 || left[0].Ref() != vm.Spec.Disks[0].Ref() || left[0].SizeBytes != vm.Spec.Disks[0].SizeBytes {
-		t.Errorf("to take over: %+v", left)
+		t.Errorf("the drift to accept: %+v", left)
 	}
 	if nics := take[[]fleet.NIC](t, got, "nics"); len(nics) != 1 || nics[0].Network != "elsewhere" || nics[0].MAC != vm.Spec.NICs[0].MAC {
-		t.Errorf("to take over: %+v", nics)
+		t.Errorf("the drift to accept: %+v", nics)
 	}
 	vm.Generation, vm.Spec.CPUs = 2, 2
 	h.apply(vm)
 	if s := h.status(vm.ID, 2); len(s.Disks) != 1 || s.CPUs != 2 || s.NICs[0].Source != "network elsewhere" {
-		t.Errorf("an edit of the vCPUs made %+v", s)
+		t.Errorf("after an edit of the vCPUs: %+v", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "disks", "nics")
 	putBack := with(h.order(vm), func(in *hypervisor.Apply) { in.Reapply = true })
@@ -152,19 +152,20 @@ func testDetached(t *testing.T, h *host) {
 	h.refused("reapply a missing disk", h.ApplyVM(h.ctx, putBack), "Disk 2 (pool "+p.Name)
 	back()
 	h.must("reapply", h.ApplyVM(h.ctx, putBack))
-	h.wantDrift(vm.ID, "after it was put back")
+	h.wantDrift(vm.ID, "after the reapply")
 	if s := h.status(vm.ID, 2); len(s.Disks) != 2 || s.NICs[0].Source != "network "+h.h.Network {
-		t.Errorf("after it was put back: %+v", s)
+		t.Errorf("after the reapply: %+v", s)
 	}
-	// Accepting the drift removes the disk from the spec, so no drift remains.
+	// Accepting the drift removes the disk from the spec, so the VM has no drift.
 	h.h.Change(t, vm.ID, Change{Detach: "vdb"})
 	got = h.wantDrift(vm.ID, "after another detach", "disks")
 	vm.Generation, vm.Spec.Disks = 3, take[[]fleet.Disk](t, got, "disks")
 	h.apply(vm)
-	h.wantDrift(vm.ID, "after it was taken over")
+	h.wantDrift(vm.ID, "after the drift was accepted")
 }
 
-// Somebody defines the domain again from an old copy: its stamp is valid there, but the agent knows the newer one.
+// Somebody defines the domain again from an old copy. The stamp of the copy is valid, but the agent knows a newer
+// stamp.
 func testRestored(t *testing.T, h *host) {
 	vm := h.made()
 	restore := h.h.Keep(t, vm.ID)
@@ -174,13 +175,13 @@ func testRestored(t *testing.T, h *host) {
 	vm.Generation = 3
 	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Stamped = 2 })))
 	if s := h.status(vm.ID, 3); s.CPUs != 1 {
-		t.Errorf("an edit of the description alone made %+v", s)
+		t.Errorf("after an edit of the description: %+v", s)
 	}
 	h.wantDrift(vm.ID, "after the edit", "cpus")
 }
 
-// After a restore of the portal's database it orders a generation older than the definition's, or another spec of the
-// same one. The applied spec stays and shows as drift; later edits are applied.
+// After a restore of its database, the portal sends a generation older than the definition's generation, or another
+// spec with the same generation. The applied spec stays and shows as drift; later edits are applied.
 func testRestoredPortal(t *testing.T, h *host) {
 	vm := h.made()
 	order := func(generation, stamped int64, hash string, cpus, memoryMiB int) {
@@ -191,7 +192,7 @@ func testRestoredPortal(t *testing.T, h *host) {
 	has := func(when string, generation int64, cpus, memoryMiB int, drift ...string) {
 		t.Helper()
 		if s := h.status(vm.ID, generation); s.CPUs != cpus || s.MemoryMiB != memoryMiB {
-			t.Errorf("%s it has %d vCPUs and %d MiB", when, s.CPUs, s.MemoryMiB)
+			t.Errorf("%s the VM has %d vCPUs and %d MiB", when, s.CPUs, s.MemoryMiB)
 		}
 		h.wantDrift(vm.ID, when, drift...)
 	}
@@ -204,7 +205,7 @@ func testRestoredPortal(t *testing.T, h *host) {
 	order(2, 2, "d", 1, memory+128)
 	has("at the same generation with another spec", 2, 2, memory+64, "cpus", "memoryMiB")
 	order(2, 2, "d", 1, memory+128)
-	has("at the same once more", 2, 2, memory+64, "cpus", "memoryMiB")
+	has("at the same generation again", 2, 2, memory+64, "cpus", "memoryMiB")
 	order(3, 2, "e", 3, memory+128)
-	has("after an edit of what has drifted", 3, 3, memory+64, "memoryMiB")
+	has("after an edit of a drifted field", 3, 3, memory+64, "memoryMiB")
 }

@@ -7,15 +7,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An encrypted disk is created, used and deleted like any other; no host state contains its secret.
+// An encrypted disk is created, used and deleted like any other disk. No part of the host state contains the disk's
+// passphrase.
 func testEncryptedDisks(t *testing.T, h *host) {
 	p := h.pool()
 	secret := disk(p)
 	secret.Encryption = "luks"
 	vm := h.vm(disk(p), secret)
-	for range 2 { // a repeated order creates no other passphrase
+	for range 2 { // a repeated job creates no other passphrase
 		h.apply(vm)
-		h.wantSettled(vm, "made with an encrypted disk")
+		h.wantSettled(vm, "created with an encrypted disk")
 	}
 	for range 2 {
 		h.must("start", h.StartVM(h.ctx, vm.ID))
@@ -33,7 +34,7 @@ func testEncryptedDisks(t *testing.T, h *host) {
 	vm.Spec.Disks = append(vm.Spec.Disks, more)
 	h.apply(vm)
 	if s := h.status(vm.ID, vm.Generation); len(s.Disks) != 3 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-		t.Errorf("with another: %+v", s)
+		t.Errorf("with another disk: %+v", s)
 	}
 	size := func(want int64) {
 		t.Helper()
@@ -56,14 +57,14 @@ func testEncryptedDisks(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Stopped)
 	size(16 << 20)
 	grow(24 << 20)
-	h.refused("to grow it while it is off", h.ApplyVM(h.ctx, h.order(vm)), "while its guest runs")
+	h.refused("grow the disk of a stopped VM", h.ApplyVM(h.ctx, h.order(vm)), "while its guest runs")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.apply(vm)
 	size(24 << 20)
 	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	for _, d := range vm.Spec.Disks {
 		if _, there := h.volume(p, d.Volume); there {
-			t.Errorf("%s is still there", d.Volume)
+			t.Errorf("%s still exists", d.Volume)
 		}
 	}
 }

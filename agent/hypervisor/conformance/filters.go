@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// group returns a group that accepts one port from one address, and all outgoing packets; it is released when the test
-// ends.
+// group returns a security group that accepts one port from one address, and all outgoing packets. The test's cleanup
+// releases the group.
 func (h *host) group() fleet.FlatGroup {
 	h.t.Helper()
 	g := fleet.FlatGroup{ID: fleet.NewID[fleet.SecurityGroupID](), Name: name("group"), Revision: 1, Rules: []fleet.FlatRule{
@@ -21,12 +21,12 @@ func (h *host) group() fleet.FlatGroup {
 	return g
 }
 
-// withGroups returns an order for the VM with its groups.
+// withGroups returns a job for the VM with these security groups.
 func (h *host) withGroups(vm fleet.VM, groups ...fleet.FlatGroup) hypervisor.Apply {
 	return with(h.order(vm), func(o *hypervisor.Apply) { o.Groups = groups })
 }
 
-// counted returns the counts of the VM's only NIC, by rule; nil: it has no counters.
+// counted returns the packet counts of the VM's only NIC by rule. It returns nil if the NIC has no counters.
 func (h *host) counted(vm fleet.VMID) (rules map[string]fleet.PassCount) {
 	h.t.Helper()
 	all, err := h.FilterCounts(h.ctx)
@@ -45,18 +45,19 @@ func (h *host) counted(vm fleet.VMID) (rules map[string]fleet.PassCount) {
 	return rules
 }
 
-// A group exists on the host while a NIC is in it, and a NIC gets and loses its filter while its guest runs.
+// A security group exists on the host while a NIC is in the group. A NIC gets and loses its filter while its guest
+// runs.
 func testSecurityGroups(t *testing.T, h *host) {
 	g, other := h.group(), h.group()
 	h.must("apply a group", h.ApplySecurityGroup(h.ctx, g))
-	h.must("apply it again", h.ApplySecurityGroup(h.ctx, g))
+	h.must("apply the group again", h.ApplySecurityGroup(h.ctx, g))
 	vm := h.vm()
 	card := fleet.NIC{Network: h.h.Network, MAC: mac()}
 	grouped := card
 	grouped.SecurityGroups = []fleet.SecurityGroupID{g.ID, other.ID}
 	vm.Spec.NICs = []fleet.NIC{grouped}
 	if err := h.ApplyVM(h.ctx, h.withGroups(vm, g)); err == nil {
-		t.Error("a NIC in a group that the order does not bring was applied")
+		t.Error("a NIC with a group that is not in the job was applied")
 	}
 	h.must("apply", h.ApplyVM(h.ctx, h.withGroups(vm, g, other)))
 	filter := hypervisor.FilterName(vm.ID, card.MAC)
@@ -64,10 +65,10 @@ func testSecurityGroups(t *testing.T, h *host) {
 		t.Errorf("the NIC in groups: %+v", s)
 	}
 	if h.counted(vm.ID) != nil {
-		t.Error("packets are counted at a NIC of a VM that is off")
+		t.Error("packets are counted at a NIC of a stopped VM")
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
-	h.eventually("the host counts what each rule lets through", func() bool {
+	h.eventually("the host counts the packets of each rule", func() bool {
 		rules := h.counted(vm.ID)
 		_, first := rules[g.Rules[0].ID]
 		_, second := rules[g.Rules[1].ID]
@@ -77,7 +78,7 @@ func testSecurityGroups(t *testing.T, h *host) {
 	h.must("apply other rules", h.ApplySecurityGroup(h.ctx, g))
 	h.refused("release", h.ReleaseSecurityGroup(h.ctx, g), vm.Name)
 	vm.Generation, vm.Spec.NICs = 2, []fleet.NIC{card}
-	h.must("take the NIC out", h.ApplyVM(h.ctx, h.withGroups(vm)))
+	h.must("remove the NIC from the group", h.ApplyVM(h.ctx, h.withGroups(vm)))
 	if s := h.status(vm.ID, 2); s.NICs[0].Filter != "" || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
 		t.Errorf("the NIC in no group: %+v", s)
 	}
@@ -85,12 +86,12 @@ func testSecurityGroups(t *testing.T, h *host) {
 	guarded := card
 	guarded.AntiSpoofing = &guard
 	vm.Generation, vm.Spec.NICs = 3, []fleet.NIC{guarded}
-	h.must("guard the NIC", h.ApplyVM(h.ctx, h.withGroups(vm)))
+	h.must("enable anti-spoofing", h.ApplyVM(h.ctx, h.withGroups(vm)))
 	if s := h.status(vm.ID, 3); s.NICs[0].Filter != filter || len(s.NextBoot) != 0 {
-		t.Errorf("the guarded NIC: %+v", s)
+		t.Errorf("the NIC with anti-spoofing: %+v", s)
 	}
 	h.must("release", h.ReleaseSecurityGroup(h.ctx, g))
-	h.must("release it again", h.ReleaseSecurityGroup(h.ctx, g))
+	h.must("release the group again", h.ReleaseSecurityGroup(h.ctx, g))
 }
 
 // Filters edited outside Quantix are reported at the group or the NIC, and stay until they are reapplied.
@@ -116,10 +117,10 @@ func testFilterDrift(t *testing.T, h *host) {
 	h.h.EditFilter(t, hypervisor.GroupFilterName(g.ID))
 	h.eventually("the group shows that somebody changed it", func() bool { return changed() == hypervisor.FilterChanged(hypervisor.GroupFilterName(g.ID)) })
 	if h.must("apply the VM", h.ApplyVM(h.ctx, in)); changed() == "" {
-		t.Error("an order for a VM undid what somebody changed of its group")
+		t.Error("a job for a VM reverted the change of its group")
 	}
-	h.must("put the group back", h.ApplySecurityGroup(h.ctx, g))
-	h.eventually("the group is as it was left", func() bool { return changed() == "" })
+	h.must("reapply the group", h.ApplySecurityGroup(h.ctx, g))
+	h.eventually("the group has no change", func() bool { return changed() == "" })
 
 	filter := hypervisor.FilterName(vm.ID, card.MAC)
 	h.h.EditFilter(t, filter)
@@ -128,18 +129,18 @@ func testFilterDrift(t *testing.T, h *host) {
 		t.Errorf("the NIC: %+v, the drift: %+v", s.NICs, s.Drift)
 	}
 	in.VM.Generation, in.VM.Spec.CPUs = 2, 2
-	h.must("change something else", h.ApplyVM(h.ctx, in))
+	h.must("edit another field", h.ApplyVM(h.ctx, in))
 	h.wantDrift(vm.ID, "after another edit", "nics")
 	in.Reapply = true
 	h.must("reapply", h.ApplyVM(h.ctx, in))
-	h.wantDrift(vm.ID, "after it was put back")
+	h.wantDrift(vm.ID, "after the reapply")
 	in.Reapply = false
 	h.h.UndefineFilter(t, filter)
-	h.eventually("the NIC shows that its filter is gone", func() bool {
+	h.eventually("the NIC shows that its filter is missing", func() bool {
 		s, _, err := h.VM(h.ctx, vm.ID)
 		return err == nil && len(s.NICs) == 1 && s.NICs[0].FilterDrift == hypervisor.FilterGone(filter)
 	})
 	in.Reapply = true
 	h.must("reapply", h.ApplyVM(h.ctx, in))
-	h.wantDrift(vm.ID, "after its filter was made again")
+	h.wantDrift(vm.ID, "after its filter was created again")
 }

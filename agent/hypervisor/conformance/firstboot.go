@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// seeds are the portal's first-boot files, and the number of fetches.
+// seeds are the portal's first-boot files with the number of fetches.
 type seeds struct {
 	files map[string][]byte
 	err   error
@@ -24,7 +24,7 @@ func (s *seeds) fetch(context.Context) (map[string][]byte, error) {
 	return s.files, s.err
 }
 
-// textsOf returns the files' content as text, by name.
+// textsOf returns the content of the files as text, by name.
 func textsOf(files map[string][]byte) map[string]string {
 	out := map[string]string{}
 	for name, data := range files {
@@ -33,7 +33,7 @@ func textsOf(files map[string][]byte) map[string]string {
 	return out
 }
 
-// First-boot data is written once for each version of it, is removed with the VM, and is no drive of another VM.
+// First-boot data is written once for each version, is removed with the VM, and is never a drive of another VM.
 func testFirstBoot(t *testing.T, h *host) {
 	for _, kind := range []fleet.FirstBootKind{fleet.CloudInit, fleet.Ignition, fleet.Sysprep} {
 		from := &seeds{files: map[string][]byte{"meta-data": []byte("instance-id: x\n"), "user-data": []byte("#cloud-config\n"), "network-config": []byte("version: 2\n")}}
@@ -65,25 +65,25 @@ func (h *host) firstBoot(kind fleet.FirstBootKind, from *seeds) {
 	asked := func(when string, want int) {
 		t.Helper()
 		if from.asked != want {
-			t.Errorf("%s, %s: the portal was asked %d times, want %d", kind, when, from.asked, want)
+			t.Errorf("%s, %s: the portal was queried %d times, want %d", kind, when, from.asked, want)
 		}
 	}
 
 	from.err = errors.New("no portal")
 	if err := give(vm, false); err == nil || h.h.Power(t, vm.ID) != fleet.Absent {
-		t.Errorf("%s: made without what its guest reads: %v", kind, err)
+		t.Errorf("%s: created without first-boot data: %v", kind, err)
 	}
 	from.err, from.asked = nil, 0
 	h.must("apply", give(vm, false))
-	h.wantSettled(vm, "made with a first boot")
+	h.wantSettled(vm, "created with first-boot data")
 	reads("made", textsOf(from.files))
 	h.must("apply again", give(vm, false))
 	asked("applied twice", 1)
 
 	h.h.DropSeeds(t, vm.ID)
 	h.must("apply", give(vm, false))
-	reads("after somebody removed it", textsOf(from.files))
-	asked("made anew", 2)
+	reads("after somebody removed the files", textsOf(from.files))
+	asked("created again", 2)
 
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
@@ -96,39 +96,39 @@ func (h *host) firstBoot(kind fleet.FirstBootKind, from *seeds) {
 		next[name] = append(slices.Clone(data), ' ')
 	}
 	from.files = next
-	h.must("give it again", give(vm, false))
+	h.must("apply new first-boot data", give(vm, false))
 	if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.NextBoot, []string{"firstBoot"}) || len(s.Drift) != 0 {
 		t.Errorf("%s: next boot %q, drift %+v", kind, s.NextBoot, s.Drift)
 	}
-	reads("given again while it runs", first, textsOf(next))
+	reads("applied while the guest runs", first, textsOf(next))
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
 	h.must("apply", give(vm, false))
-	h.wantSettled(vm, "off with the next")
-	reads("off with the next", textsOf(next))
+	h.wantSettled(vm, "stopped with new first-boot data")
+	reads("stopped with new first-boot data", textsOf(next))
 
 	h.h.Change(t, vm.ID, Change{FirstBoot: true})
 	s := h.status(vm.ID, vm.Generation)
 	if len(s.Drift) != 1 || s.Drift[0].Field != "firstBoot" || s.Drift[0].Actual != "none" {
-		t.Fatalf("%s: taken away on the host, its drift is %+v", kind, s.Drift)
+		t.Fatalf("%s: after a removal on the host, the drift is %+v", kind, s.Drift)
 	}
 	h.must("apply", give(vm, false))
 	if s := h.status(vm.ID, vm.Generation); len(s.Drift) != 1 {
-		t.Errorf("%s: what was taken away came back by the way: %+v", kind, s.Drift)
+		t.Errorf("%s: another edit restored the removed drive: %+v", kind, s.Drift)
 	}
 	h.must("reapply", give(vm, true))
-	h.wantSettled(vm, "put back")
-	reads("put back", textsOf(next))
+	h.wantSettled(vm, "reapplied")
+	reads("reapplied", textsOf(next))
 
 	vm.Spec.FirstBoot = fleet.VMFirstBoot{}
 	vm.Generation++
-	h.must("take it away", give(vm, false))
-	h.wantSettled(vm, "taken away")
-	reads("taken away")
+	h.must("remove the first-boot data", give(vm, false))
+	h.wantSettled(vm, "without first-boot data")
+	reads("without first-boot data")
 
 	vm.Spec.FirstBoot = fleet.VMFirstBoot{Kind: kind, Number: 3}
 	vm.Generation++
-	h.must("give it once more", give(vm, false))
+	h.must("apply first-boot data again", give(vm, false))
 	h.must("delete", h.DeleteVM(h.ctx, vm, nil, true))
 	reads("deleted")
 }

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A disk with an overlay made outside Quantix is reported as such. Deleting the VM with its disks removes all files;
-// else all of them stay.
+// A disk with an overlay made outside Quantix is reported with the overlay. Deleting the VM with its disks removes all
+// files; deleting the VM without its disks leaves all files.
 func testForeignOverlay(t *testing.T, h *host) {
 	p := h.pool()
 	for _, disks := range []bool{true, false} {
@@ -25,7 +25,7 @@ func testForeignOverlay(t *testing.T, h *host) {
 		h.must("apply the pool again", h.ApplyPool(h.ctx, p))
 		for _, file := range []string{own.Volume, vm.Spec.Disks[1].Volume, over} {
 			if _, there := h.volume(p, file); there == disks {
-				t.Errorf("deleted with its disks: %v; %s is there: %v", disks, file, there)
+				t.Errorf("deleted with its disks: %v; %s exists: %v", disks, file, there)
 			}
 		}
 		if !disks {

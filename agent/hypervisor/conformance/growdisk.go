@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// resized returns the VM at its next generation with its first disk of that size.
+// resized returns the VM at its next generation, with its first disk resized.
 func resized(vm fleet.VM, size int64) fleet.VM {
 	disks := append([]fleet.Disk{}, vm.Spec.Disks...)
 	disks[0].SizeBytes = size
@@ -15,7 +15,7 @@ func resized(vm fleet.VM, size int64) fleet.VM {
 	return vm
 }
 
-// wantDiskSize fails the test unless the VM's only disk has the size, in its definition and for its guest, with no
+// wantDiskSize fails the test unless the VM's only disk has the size, in its definition and for its guest, without a
 // pending change.
 func (h *host) wantDiskSize(vm fleet.VM, size int64) {
 	h.t.Helper()
@@ -41,7 +41,7 @@ func testGrowDisk(t *testing.T, h *host) {
 		h.apply(vm)
 		h.wantDiskSize(vm, 24<<20)
 	}
-	// A smaller size never shrinks the disk, neither by an edit nor by an order.
+	// A smaller size never shrinks the disk, neither through the spec nor through a job.
 	vm = resized(vm, 8<<20)
 	h.apply(vm)
 	h.wantDiskSize(vm, 24<<20)
@@ -72,9 +72,9 @@ func testGrowDiskRefused(t *testing.T, h *host) {
 	ref := below.Spec.Disks[0].Ref()
 	h.h.AddOverlay(t, p, top.Volume, ref.Volume)
 	grown := resized(below, 32<<20)
-	h.refused("grow what "+top.Volume+" stands on", h.ApplyVM(h.ctx, h.order(grown)), top.Volume)
+	h.refused("grow the backing file of "+top.Volume, h.ApplyVM(h.ctx, h.order(grown)), top.Volume)
 	if v, _ := h.volume(p, ref.Volume); v.CapacityBytes != 8<<20 {
-		t.Errorf("it has %d bytes all the same", v.CapacityBytes)
+		t.Errorf("the refused disk has %d bytes", v.CapacityBytes)
 	}
 	h.h.DeleteVolume(t, p, top.Volume)
 	h.apply(grown)

@@ -12,7 +12,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest with an agent reports its system; it is frozen, thawed and trimmed, and gets a password and the host's time.
+// A guest with an agent reports its system. The guest is frozen, thawed and trimmed, and gets a password and the host's
+// time.
 func testGuestAgent(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddBootable(t, p, "guest.qcow2")
@@ -25,7 +26,7 @@ func testGuestAgent(t *testing.T, h *host) {
 		h.snapshot(h.pools...) // triggers a query of the guests
 		s := h.status(vm.ID, vm.Generation)
 		if s.Guest == nil {
-			t.Fatal("a guest that runs says nothing")
+			t.Fatal("a running guest reports nothing")
 		}
 		return *s.Guest
 	}
@@ -72,7 +73,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	if s := h.status(vm.ID, vm.Generation); s.Guest != nil {
 		t.Errorf("a guest that is off reports %+v", s.Guest)
 	}
-	must("thaw what is off", h.ThawGuest(h.ctx, vm.ID))
+	must("thaw a stopped guest", h.ThawGuest(h.ctx, vm.ID))
 	for act, err := range map[string]error{"freeze": h.FreezeGuest(h.ctx, vm.ID), "trim": h.TrimGuest(h.ctx, vm.ID), "set the clock": h.SyncGuestTime(h.ctx, vm.ID)} {
 		if !errors.Is(err, hypervisor.ErrNotRunning) {
 			t.Errorf("%s of a guest that is off: %v", act, err)
@@ -86,7 +87,7 @@ func testGuestAgent(t *testing.T, h *host) {
 	}
 }
 
-// programs runs programs in a guest: arguments are passed without a shell, and each result is reported.
+// programs runs programs in a guest. The arguments are passed without a shell, and each result is reported.
 func (h *host) programs(id fleet.VMID) {
 	h.t.Helper()
 	run := func(wait time.Duration, program string, args ...string) (fleet.GuestOutput, error) {
@@ -102,7 +103,7 @@ func (h *host) programs(id fleet.VMID) {
 		h.t.Errorf("false ended %+v, %v", out, err)
 	}
 	if _, err = run(5*time.Second, "/bin/sleep", "60"); !errors.Is(err, hypervisor.ErrGoesOn) {
-		h.t.Errorf("a program that goes on: %v", err)
+		h.t.Errorf("a program that does not end: %v", err)
 	}
 	check := func(within time.Duration, program, args string) error {
 		ctx, cancel := context.WithTimeout(h.ctx, within)
@@ -110,19 +111,19 @@ func (h *host) programs(id fleet.VMID) {
 		_, err := h.CheckGuest(ctx, id, fleet.HealthCheck{Kind: fleet.HealthExec, Program: program, Args: args}.Usual())
 		return err
 	}
-	h.must("check by a program", check(patience, "/bin/echo", "a\nb"))
+	h.must("check with a program", check(patience, "/bin/echo", "a\nb"))
 	var unsure hypervisor.Unsure
 	if err := check(patience, "/bin/false", ""); err == nil || errors.As(err, &unsure) || !strings.Contains(err.Error(), "exit code 1") {
 		h.t.Errorf("a check whose program fails: %v", err)
 	}
-	for range 2 { // the second one does not start while the first runs
+	for range 2 { // the second check does not start a program while the first runs
 		if err := check(3*time.Second, "/bin/sleep", "30"); err == nil || errors.As(err, &unsure) {
-			h.t.Errorf("a check whose program hangs: %v", err)
+			h.t.Errorf("a check with a hanging program: %v", err)
 		}
 	}
 }
 
-// wantHealthy runs a health check with its defaults, which the guest must pass.
+// wantHealthy runs a health check with its defaults and requires that the guest passes.
 func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) hypervisor.Sign {
 	h.t.Helper()
 	sign, err := h.CheckGuest(h.ctx, id, fleet.HealthCheck{Kind: kind}.Usual())
@@ -130,7 +131,7 @@ func (h *host) wantHealthy(id fleet.VMID, kind fleet.HealthKind) hypervisor.Sign
 	return sign
 }
 
-// Health checks reach the running guest and nobody in its place.
+// Health checks reach only the running guest of the VM, and no other host at its address.
 func testHealth(t *testing.T, h *host) {
 	vm := h.vm()
 	vm.Spec.NICs = nil
@@ -150,34 +151,35 @@ func testHealth(t *testing.T, h *host) {
 	want := func(when string) {
 		t.Helper()
 		if s := h.status(vm.ID, vm.Generation); !slices.Equal(s.Checks, vm.Spec.Health) || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-			t.Errorf("%s: the host judges by %+v, next boot %q, drift %+v", when, s.Checks, s.NextBoot, s.Drift)
+			t.Errorf("%s: the host uses the checks %+v, next boot %q, drift %+v", when, s.Checks, s.NextBoot, s.Drift)
 		}
 	}
 	want("made")
 	first := h.wantHealthy(vm.ID, fleet.HealthWatchdog)
 	if again := h.wantHealthy(vm.ID, fleet.HealthWatchdog); first.Mark == "" || again.Mark != first.Mark {
-		t.Errorf("a watchdog that nobody let down reports %q, then %q", first.Mark, again.Mark)
+		t.Errorf("a watchdog that never expired reports %q, then %q", first.Mark, again.Mark)
 	}
 	if h.wantHealthy(vm.ID, fleet.HealthScreen).Mark == "" {
 		t.Error("a guest with a screen shows nothing")
 	}
 	var unsure hypervisor.Unsure
 	if err := check(fleet.HealthTCP); !errors.As(err, &unsure) {
-		t.Errorf("a guest without a NIC is asked at some address: %v", err)
+		t.Errorf("a guest without a NIC was checked at an address: %v", err)
 	}
 	if err := check(fleet.HealthHTTP); !errors.As(err, &unsure) {
-		t.Errorf("a guest without a NIC is asked at some address: %v", err)
+		t.Errorf("a guest without a NIC was checked at an address: %v", err)
 	}
 	vm.Spec.Health = []fleet.HealthCheck{{Kind: fleet.HealthAgent, Interval: 30}}
 	vm.Generation++
 	h.apply(vm)
-	want("changed while it runs")
+	want("changed while the guest runs")
 	if _, err := h.CheckGuest(h.ctx, fleet.NewID[fleet.VMID](), vm.Spec.Health[0].Usual()); err == nil {
 		t.Errorf("a missing VM: %v", err)
 	}
 }
 
-// Without an agent channel, or without an answer, commands are refused, and the error says which of the two it is.
+// Without an agent channel, or without an answer, commands are refused. The error says whether the channel or the
+// answer is missing.
 func testNoGuestAgent(t *testing.T, h *host) {
 	silent := h.vm()
 	silent.Name = name("no-agent")
@@ -185,7 +187,7 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, silent.ID))
 	h.snapshot()
 	if g := h.status(silent.ID, 1).Guest; g == nil || *g != (fleet.GuestStatus{Agent: fleet.AgentNotResponding}) {
-		t.Errorf("a guest that boots from nothing reports %+v", g)
+		t.Errorf("a guest without a boot device reports %+v", g)
 	}
 	none := h.vm()
 	none.Spec.Devices.GuestAgent = "none"
@@ -220,11 +222,11 @@ func testNoGuestAgent(t *testing.T, h *host) {
 	none.Generation++
 	h.apply(none)
 	if s := h.status(none.ID, none.Generation); len(s.NextBoot) != 1 || s.NextBoot[0] != "devices.guestAgent" {
-		t.Errorf("a channel that comes waits for %q", s.NextBoot)
+		t.Errorf("an added channel waits for %q", s.NextBoot)
 	}
 }
 
-// Start and restart policies are stored with the definition, apply at once, and are not visible to the guest.
+// Start and restart policies are stored with the definition, apply immediately, and are not visible to the guest.
 func testPolicy(t *testing.T, h *host) {
 	vm := h.vm()
 	vm.Spec.Policy = fleet.VMPolicy{Autostart: "last", StartOrder: 3, StartDelay: 20, Restart: "onFailure", StopOrder: 2, StopDelay: 5, GuestExec: true}
@@ -233,14 +235,14 @@ func testPolicy(t *testing.T, h *host) {
 	want := func(when string) {
 		t.Helper()
 		if s := h.status(vm.ID, vm.Generation); s.Policy != vm.Spec.Policy || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-			t.Errorf("%s: the host acts by %+v, next boot %q, drift %+v", when, s.Policy, s.NextBoot, s.Drift)
+			t.Errorf("%s: the host uses the policy %+v, next boot %q, drift %+v", when, s.Policy, s.NextBoot, s.Drift)
 		}
 	}
 	want("made")
 	vm.Spec.Policy = fleet.VMPolicy{Restart: "always"}
 	vm.Generation++
 	h.apply(vm)
-	want("changed while it runs")
+	want("changed while the guest runs")
 	if s, ok := h.report(vm.ID); !ok || s.Status.Policy != vm.Spec.Policy {
 		t.Errorf("the report has %+v", s.Status.Policy)
 	}

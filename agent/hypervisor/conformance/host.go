@@ -15,16 +15,16 @@ import (
 // patience is the suite's longest wait for a condition.
 const patience = 30 * time.Second
 
-// caseLimit is the time limit of one case. Opening an encrypted disk costs QEMU seconds of CPU by design, and parallel
-// cases share the CPUs with all emulated guests: half a minute alone becomes minutes then.
+// caseLimit is the time limit of one case. QEMU needs seconds of CPU time to open an encrypted disk, and parallel cases
+// share the CPUs with all emulated guests. A case that takes half a minute alone may then take minutes.
 const caseLimit = 10 * time.Minute
 
-// host is an open backend with the test's own pools and VMs, which are removed when the test ends.
+// host is an open backend with the test's own pools and VMs. The test's cleanup removes the pools and VMs.
 type host struct {
 	hypervisor.Hypervisor
 	h     Harness
 	t     *testing.T
-	ctx   context.Context // ends before the test's limit, so that a hang fails with a line number
+	ctx   context.Context // ends before the test's limit, so that a hang fails at a known line
 	pools []fleet.Pool
 }
 
@@ -54,7 +54,7 @@ func mac() string {
 	return "52:54:00:" + id[0:2] + ":" + id[2:4] + ":" + id[4:6]
 }
 
-// vm returns a small VM that is not on the host yet; it is deleted with its disks when the test ends.
+// vm returns a small VM that is not on the host yet. The test's cleanup deletes the VM with its disks.
 func (h *host) vm(disks ...fleet.Disk) fleet.VM {
 	h.t.Helper()
 	vm := fleet.VM{
@@ -81,7 +81,7 @@ func (h *host) started(disks ...fleet.Disk) fleet.VM {
 	return vm
 }
 
-// pool returns a directory pool on the host; it is released when the test ends.
+// pool returns a directory pool on the host. The test's cleanup releases the pool.
 func (h *host) pool() fleet.Pool {
 	h.t.Helper()
 	p := fleet.Pool{
@@ -116,7 +116,7 @@ func (h *host) must(act string, err error) {
 	}
 }
 
-// refused fails the test unless err mentions word.
+// refused fails the test unless err contains word.
 func (h *host) refused(act string, err error, word string) {
 	h.t.Helper()
 	switch {
@@ -140,20 +140,20 @@ func (h *host) apply(vm fleet.VM) {
 	h.must("apply "+vm.Name, h.ApplyVM(h.ctx, h.order(vm)))
 }
 
-// order returns the order for a VM without created disks.
+// order returns the job to apply a VM without created disks.
 func (h *host) order(vm fleet.VM) hypervisor.Apply {
 	return hypervisor.Apply{
 		VM: vm, Project: "tests", Pools: h.pools, Progress: func(int, string) {}, Whole: func(fleet.Volref) error { return nil },
 	}
 }
 
-// with returns a changed copy of the order.
+// with returns a changed copy of the job.
 func with(in hypervisor.Apply, f func(*hypervisor.Apply)) hypervisor.Apply {
 	f(&in)
 	return in
 }
 
-// status returns the VM's status from the backend; its generation must be want.
+// status returns the VM's status from the backend. It fails the test unless the generation is want.
 func (h *host) status(id fleet.VMID, want int64) fleet.VMStatus {
 	h.t.Helper()
 	s, generation, err := h.VM(h.ctx, id)
@@ -181,7 +181,7 @@ func (h *host) snapshot(pools ...fleet.Pool) wire.State {
 	return s
 }
 
-// report returns the VM's entry in a snapshot.
+// report returns the VM's entry in a snapshot of the host state.
 func (h *host) report(id fleet.VMID) (wire.VMReport, bool) {
 	h.t.Helper()
 	return find(h.snapshot(h.pools...).VMs, func(r wire.VMReport) bool { return r.ID == id })
@@ -192,7 +192,7 @@ func (h *host) poolStatus(p fleet.Pool) fleet.PoolStatus {
 	h.t.Helper()
 	r, ok := find(h.snapshot(p).Pools, func(r wire.PoolReport) bool { return r.Name == p.Name })
 	if !ok {
-		h.t.Fatalf("the assigned pool %s is left out of the snapshot", p.Name)
+		h.t.Fatalf("the assigned pool %s is missing in the host state", p.Name)
 	}
 	return r.Status
 }

@@ -17,12 +17,12 @@ func testVolumeUsers(t *testing.T, h *host) {
 	h.apply(vm)
 	for volume, want := range map[string][]fleet.VMID{vm.Spec.Disks[0].Volume: {vm.ID}, "golden.qcow2": nil, "tools.iso": nil} {
 		if v, ok := h.volume(p, volume); !ok || !slices.Equal(v.UsedBy, want) {
-			t.Errorf("%s is a disk of %q, want %q", volume, v.UsedBy, want)
+			t.Errorf("%s is used by %q, want %q", volume, v.UsedBy, want)
 		}
 	}
 	h.must("delete without its disks", h.DeleteVM(h.ctx, vm, h.pools, false))
 	if v, ok := h.volume(p, vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 0 {
-		t.Errorf("the VM is gone, yet its disk is %+v", v)
+		t.Errorf("after the VM's deletion, its disk is %+v", v)
 	}
 	h.apply(vm) // so that the test's cleanup deletes its disk
 }
@@ -36,7 +36,7 @@ func testDiskIsNoImage(t *testing.T, h *host) {
 	h.refused("clone another VM's disk", h.ApplyVM(h.ctx, h.order(h.vm(d))), taken.Volume)
 	vm := h.vm()
 	vm.Spec.ISO = taken
-	h.refused("put another VM's disk into the drive", h.ApplyVM(h.ctx, h.order(vm)), taken.Volume)
+	h.refused("insert another VM's disk into the drive", h.ApplyVM(h.ctx, h.order(vm)), taken.Volume)
 	h.wantPower(vm.ID, fleet.Absent)
 }
 
@@ -50,12 +50,12 @@ func testISOs(t *testing.T, h *host) {
 	h.apply(vm)
 	for _, bad := range []string{"linked.iso", "dump.iso", "missing.iso"} {
 		vm.Generation, vm.Spec.ISO = 2, &fleet.Volref{PoolID: p.ID, Volume: bad}
-		h.refused("put "+bad+" into the drive", h.ApplyVM(h.ctx, h.order(vm)), bad)
+		h.refused("insert "+bad+" into the drive", h.ApplyVM(h.ctx, h.order(vm)), bad)
 		h.status(vm.ID, 1)
 	}
 }
 
-// A pool's volumes report which of them are no valid images.
+// A pool's volumes report invalid images.
 func testUnsoundImages(t *testing.T, h *host) {
 	p := h.pool()
 	says := map[string]string{"whole.qcow2": "", "whole.img": "", "whole.iso": "", "elsewhere.qcow2": "an external data file", "short.qcow2": "cut off"}

@@ -13,10 +13,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sums are the checksums reported by a backend, as the agent stores them.
+// sums are the checksums that a backend reported, as the agent stores them.
 type sums map[fleet.Volref]hypervisor.Hashed
 
-// of returns the work with a Hashed function that stores checksums in s.
+// of returns the job with a Hashed function that stores checksums in s.
 func (s sums) of(w hypervisor.VolumeWork) hypervisor.VolumeWork {
 	w.Hashed = func(all ...hypervisor.Hashed) error {
 		for _, h := range all {
@@ -27,7 +27,7 @@ func (s sums) of(w hypervisor.VolumeWork) hypervisor.VolumeWork {
 	return w
 }
 
-// reported returns a volume as reported to an agent with these checksums.
+// reported returns a volume as a backend with these checksums reports it.
 func (h *host) reported(s sums, p fleet.Pool, name string) fleet.Volume {
 	h.t.Helper()
 	state, err := h.Snapshot(h.ctx, hypervisor.Assigned{Pools: []fleet.Pool{p}, Hashed: s})
@@ -41,7 +41,7 @@ func (h *host) reported(s sums, p fleet.Pool, name string) fleet.Volume {
 	return fleet.Volume{}
 }
 
-// volumeSum returns the checksum of the file; empty if it cannot be read.
+// volumeSum returns the checksum of the file. It is empty if the file cannot be read.
 func volumeSum(t *testing.T, p fleet.Pool, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.Spec.Path, name))
@@ -57,7 +57,7 @@ func testHash(t *testing.T, h *host) {
 	img := Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20}
 	h.h.AddImage(t, p, img)
 	if v := h.reported(known, p, img.Name); v.SHA256 != "" || v.Altered {
-		t.Errorf("nobody computed its checksum, and it is %+v", v)
+		t.Errorf("without a computed checksum the volume is %+v", v)
 	}
 	ref := fleet.Volref{PoolID: p.ID, Volume: img.Name}
 	h.must("hash", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
@@ -71,32 +71,32 @@ func testHash(t *testing.T, h *host) {
 	bad := h.work(p, img.Name, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})
 	h.refused("verify other bytes", h.HashVolume(h.ctx, known.of(bad)), "other bytes than the image")
 	if known[ref].SHA256 != sum {
-		t.Error("what was read is not reported")
+		t.Error("the computed checksum is not reported")
 	}
 
-	// A write that resets the modification time is noticed all the same: the checksum is unknown until the file is
+	// The host detects a write even if the modification time was reset. The checksum is then unknown until the file is
 	// hashed again.
 	h.h.Touch(t, p, img.Name)
 	if v := h.reported(known, p, img.Name); v.SHA256 != "" || v.Altered {
-		t.Errorf("somebody touched it, and it is reported as %+v", v)
+		t.Errorf("after a write, the volume is reported as %+v", v)
 	}
 	h.must("hash once more", h.HashVolume(h.ctx, known.of(h.work(p, img.Name, fleet.VolumeOrder{}))))
 	if v := h.reported(known, p, img.Name); v.SHA256 != known[ref].SHA256 || v.SHA256 == "" {
-		t.Errorf("read once more, it is reported as %+v", v)
+		t.Errorf("after the second hash, the volume is reported as %+v", v)
 	}
 	h.h.AddImage(t, p, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
 	h.refused("verify a volume with a backing file", h.HashVolume(h.ctx, known.of(h.work(p, "layer.qcow2", fleet.VolumeOrder{}))), "refers to")
 	h.refused("hash a missing volume", h.HashVolume(h.ctx, known.of(h.work(p, "nothing.qcow2", fleet.VolumeOrder{}))), "nothing.qcow2")
 	h.refused("hash an invalid name", h.HashVolume(h.ctx, known.of(h.work(p, "../golden.qcow2", fleet.VolumeOrder{}))), "not a valid volume name")
 
-	// A file put in its place is another one, and its checksum is unknown.
+	// A file that replaces the volume's file is another file, and its checksum is unknown.
 	h.h.DeleteVolume(t, p, img.Name)
 	h.h.AddImage(t, p, Image{Name: img.Name, Kind: Qcow2, SizeBytes: 8 << 20})
 	if v := h.reported(known, p, img.Name); v.SHA256 != "" || !v.Altered {
-		t.Errorf("another file bears its name, and it is reported as %+v", v)
+		t.Errorf("after a replacement, the volume is reported as %+v", v)
 	}
 	vm := h.started(disk(p))
-	h.refused("hash a disk of a guest that runs", h.HashVolume(h.ctx, known.of(h.work(p, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{}))), vm.Name)
+	h.refused("hash a disk of a running guest", h.HashVolume(h.ctx, known.of(h.work(p, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{}))), vm.Name)
 }
 
 func testCopyVolume(t *testing.T, h *host) {
@@ -116,7 +116,7 @@ func testCopyVolume(t *testing.T, h *host) {
 		bad.Order.Checksum = "sha256:" + strings.Repeat("0", 64)
 		h.refused("copy other bytes", h.CopyVolume(h.ctx, bad), "other bytes")
 		if _, ok := h.volume(to, "copy-"+name); ok {
-			t.Error("a refused copy is there")
+			t.Error("a refused copy left a volume")
 		}
 		h.must("copy "+name, h.CopyVolume(h.ctx, w))
 		source, own := h.reported(known, from, name), h.reported(known, to, "copy-"+name)
@@ -129,7 +129,7 @@ func testCopyVolume(t *testing.T, h *host) {
 		w.Made, w.Order.Checksum = made, "sha256:"+own.SHA256
 		h.must("copy again", h.CopyVolume(h.ctx, w))
 		w.Made = ""
-		h.refused("copy in the place of another", h.CopyVolume(h.ctx, w), "has a volume named")
+		h.refused("copy to the name of an existing volume", h.CopyVolume(h.ctx, w), "has a volume named")
 	}
 	h.h.AddImage(t, from, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
 	w := known.of(h.work(to, "layer.qcow2", fleet.VolumeOrder{Source: "layer.qcow2", SourcePool: from.ID}))
@@ -140,7 +140,7 @@ func testCopyVolume(t *testing.T, h *host) {
 	vm := h.started(disk(from))
 	w = known.of(h.work(to, "running.qcow2", fleet.VolumeOrder{Source: vm.Spec.Disks[0].Volume, SourcePool: from.ID, Flatten: true}))
 	w.Source = &from
-	h.refused("make an image of a guest that runs", h.CopyVolume(h.ctx, w), vm.Name)
+	h.refused("create an image from a running guest", h.CopyVolume(h.ctx, w), vm.Name)
 }
 
 func testOverlay(t *testing.T, h *host) {
@@ -172,7 +172,7 @@ func testOverlay(t *testing.T, h *host) {
 		if !slices.Equal(base.UsedBy, want) || !slices.Equal(base.StoodOn, want) || len(base.BaseOf) != 2 || base.SHA256 == "" || base.Altered {
 			t.Errorf("the shared backing file is %+v", base)
 		}
-		// One more overlay, a full copy, and a copy in another pool, while a guest runs on the image.
+		// The next disks are another overlay, a full copy, and a copy in another pool, while a guest uses the image.
 		full := over(p, 0)
 		full.Overlay = false
 		third := h.made(full)
@@ -182,7 +182,7 @@ func testOverlay(t *testing.T, h *host) {
 		w := known.of(h.work(other, name, fleet.VolumeOrder{Source: name, SourcePool: p.ID, Checksum: "sha256:" + base.SHA256}))
 		w.Source = &p
 		h.must("copy the image", h.CopyVolume(h.ctx, w))
-		// A volume that is no image of the library may still belong to somebody.
+		// A volume that is not in the library may belong to somebody.
 		plain := full
 		plain.Volume, plain.VersionID = name+"-plain.qcow2", ""
 		h.refused("clone a volume that backs others and is not in the library", h.ApplyVM(h.ctx, h.order(h.vm(plain))), "disk of a VM")
@@ -190,7 +190,7 @@ func testOverlay(t *testing.T, h *host) {
 		h.refused("too small an overlay", h.ApplyVM(h.ctx, h.order(h.vm(over(p, 1<<20)))), "at least")
 		h.refused("delete the base", h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})), "")
 
-		// An image of the disk of a VM that is off is self-contained.
+		// An image of the disk of a stopped VM is self-contained.
 		h.must("stop", h.StopVM(h.ctx, first.ID))
 		w = known.of(h.work(other, "flat-"+name+".qcow2", fleet.VolumeOrder{Source: first.Spec.Disks[0].Volume, SourcePool: p.ID, Flatten: true}))
 		w.Source = &p
@@ -201,7 +201,7 @@ func testOverlay(t *testing.T, h *host) {
 		h.must("delete one with its disk", h.DeleteVM(h.ctx, first, h.pools, true))
 		h.must("delete the other with its disk", h.DeleteVM(h.ctx, second, h.pools, true))
 		if v := h.reported(known, p, name); v.SHA256 != base.SHA256 || len(v.UsedBy) != 0 || len(v.BaseOf) != 0 {
-			t.Errorf("after all that stood on it the image is %+v", v)
+			t.Errorf("after the deletion of its overlays, the image is %+v", v)
 		}
 	}
 }

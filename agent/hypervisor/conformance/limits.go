@@ -7,14 +7,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RunNICLimits checks that a host reports whether it supports NIC limits, and returns true if it reports that it does
-// not.
+// RunNICLimits checks that a host reports correctly whether it supports NIC limits. It returns true if the host reports
+// that it does not support them.
 func RunNICLimits(t *testing.T, h Harness) (gap bool) { return checkNICLimits(open(t, h)) }
 
 func testNICLimits(_ *testing.T, h *host) { checkNICLimits(h) }
 
-// checkNICLimits checks that NIC limits are a reported gap exactly if a guest with limits does not start and a running
-// guest cannot get them.
+// checkNICLimits checks the reported gap. If the host reports NIC limits as a gap, a guest with limits does not start
+// and a running guest cannot get limits; otherwise both succeed.
 func checkNICLimits(h *host) (gap bool) {
 	told := h.snapshot().Host.Inventory.VMGaps
 	tells := func(field string) bool {

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An old machine type has all four IDE places and old devices; it gets what can be hot-plugged at once, and the rest at
-// its next start.
+// An old machine type has all four IDE drives and old devices. A running guest gets the devices that can be hot-plugged
+// immediately, and the others at its next start.
 func testOldMachine(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "old.iso", Kind: ISO, SizeBytes: 1 << 20})
@@ -18,7 +18,7 @@ func testOldMachine(t *testing.T, h *host) {
 	vm.Spec.Boot.Machine, vm.Spec.Display.Pointer, vm.Spec.Display.Sound, vm.Spec.Devices.Watchdog = fleet.MachinePC, "mouse", "ac97", "i6300esb"
 	vm.Spec.ISO, vm.Spec.Drives = &fleet.Volref{PoolID: p.ID, Volume: "old.iso"}, []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "floppy1"}}
 	vm.Spec.NICs = []fleet.NIC{{Network: h.h.Network, MAC: mac(), Model: "rtl8139"}, {Network: h.h.Network, MAC: mac(), Model: "e1000e"}}
-	for range 2 { // a repeated order changes nothing
+	for range 2 { // a repeated job changes nothing
 		h.apply(vm)
 		h.wantSettled(vm, "made")
 	}

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missing are the ways for a disk to disappear. back is nil if it is gone for good.
+// missing are the ways in which a disk disappears. back restores the disk; it is nil if the disk is lost.
 var missing = []struct {
 	name string
 	take func(*testing.T, *host, fleet.Pool, string) (back func())
@@ -36,12 +36,12 @@ func (h *host) faultOf(id fleet.VMID, code fleet.FaultCode) (fleet.Fault, bool) 
 	return find(r.Status.Faults, func(f fleet.Fault) bool { return f.Code == code })
 }
 
-// wantDeleted fails the test if the volume was created again.
+// wantDeleted fails the test if the backend created the volume again.
 func (h *host) wantDeleted(p fleet.Pool, volume string) {
 	h.t.Helper()
 	h.must("apply the pool again", h.ApplyPool(h.ctx, p))
 	if v, ok := h.volume(p, volume); ok {
-		h.t.Errorf("the volume is there again: %+v", v)
+		h.t.Errorf("the volume was created again: %+v", v)
 	}
 }
 
@@ -62,7 +62,7 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 	s := h.status(vm.ID, 1)
 	for i, d := range s.Disks {
 		if d.Volume == nil || *d.Volume != vm.Spec.Disks[i].Ref() {
-			t.Errorf("disk %d of a whole VM is %+v", i+1, d)
+			t.Errorf("disk %d of a complete VM is %+v", i+1, d)
 		}
 	}
 	h.report(vm.ID)
@@ -84,11 +84,11 @@ func testMissingBy(t *testing.T, h *host, take func(*testing.T, *host, fleet.Poo
 	})
 	r, _ := h.report(vm.ID)
 	if i := slices.IndexFunc(r.Status.Disks, func(d fleet.DiskState) bool { return d.Target == "vda" }); i >= 0 && r.Status.Disks[i].Volume != nil {
-		t.Errorf("a missing disk is reported as whole: %+v", r.Status.Disks[i])
+		t.Errorf("a missing disk is reported as present: %+v", r.Status.Disks[i])
 	}
 	if back == nil {
 		h.wantDeleted(p, first.Volume)
-		// A user asks for a new disk with another name.
+		// The user requests a new disk with another name.
 		vm.Generation, vm.Spec.Disks = 3, []fleet.Disk{disk(p), vm.Spec.Disks[1]}
 	} else {
 		back()
@@ -134,7 +134,7 @@ func testMissingRunning(t *testing.T, h *host) {
 	detached.Generation, detached.Spec.Disks = 2, nil
 	h.apply(detached)
 	if _, ok := h.faultOf(vm.ID, fleet.FaultDisk); ok {
-		t.Error("the fault outlives the disk that was detached")
+		t.Error("the fault stays after the disk was detached")
 	}
 	back()
 }
@@ -151,8 +151,8 @@ func testUndefined(t *testing.T, h *host) {
 	}
 }
 
-// The definition of a running guest is removed: it continues, reports that at once, and is not defined again without an
-// order.
+// Somebody removes the definition of a running guest. The guest continues, the host reports the fault immediately, and
+// the VM is not defined again without a job.
 func testRunningUndefined(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.started(disk(p))
@@ -166,7 +166,7 @@ func testRunningUndefined(t *testing.T, h *host) {
 	h.refused("an edit", h.ApplyVM(h.ctx, h.order(edited)), "removed the VM's definition")
 	h.must("reapply", h.ApplyVM(h.ctx, with(h.order(edited), func(in *hypervisor.Apply) { in.Reapply = true })))
 	if s := h.status(vm.ID, 2); len(s.Faults) != 0 || !slices.Equal(s.NextBoot, []string{"cpus"}) || len(s.Drift) != 0 {
-		t.Errorf("after it was put back: %+v", s)
+		t.Errorf("after the reapply: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Stopped); s.CPUs != 2 {

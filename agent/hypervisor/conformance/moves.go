@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// move returns a new order to move the VM's first disk into the pool.
+// move returns a new job that moves the VM's first disk into the pool.
 func (h *host) move(vm fleet.VM, to fleet.Pool) hypervisor.MoveDisk {
 	return hypervisor.MoveDisk{
 		VM: vm, Pools: h.pools, Order: fleet.MoveOrder{Disk: vm.Spec.Disks[0].Ref(), To: fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume}},
@@ -19,8 +19,8 @@ func (h *host) move(vm fleet.VM, to fleet.Pool) hypervisor.MoveDisk {
 	}
 }
 
-// wantDisk fails the test unless the VM's only disk is at ref, in its definition and in the running guest, without
-// pending changes or faults.
+// wantDisk fails the test unless the VM's only disk is at the volume, in its definition and in the running guest,
+// without pending changes or faults.
 func (h *host) wantDisk(vm fleet.VM, at fleet.Volref) {
 	h.t.Helper()
 	s := h.status(vm.ID, vm.Generation)
@@ -43,13 +43,13 @@ func testMove(t *testing.T, h *host) {
 		h.must("move", h.MoveDisk(h.ctx, in))
 		h.wantDisk(vm, in.Order.To)
 		if whole != in.Order.To {
-			t.Errorf("whole is %v", whole)
+			t.Errorf("the recorded disk is %v", whole)
 		}
-		h.must("the same order again", h.MoveDisk(h.ctx, in))
+		h.must("repeat the job", h.MoveDisk(h.ctx, in))
 		h.wantDisk(vm, in.Order.To)
 		old := vm.Spec.Disks[0]
 		h.wantVolume(from, old.Volume, "qcow2", old.SizeBytes)
-		h.must("delete what nobody has any more", h.DeleteVolume(h.ctx, h.work(from, old.Volume, fleet.VolumeOrder{})))
+		h.must("delete the old disk", h.DeleteVolume(h.ctx, h.work(from, old.Volume, fleet.VolumeOrder{})))
 		h.wantVolume(to, old.Volume, "qcow2", old.SizeBytes)
 
 		vm.Spec.Disks = []fleet.Disk{old}
@@ -92,9 +92,9 @@ func testMoveStopped(t *testing.T, h *host) {
 		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
 		h.wantNoVolume(to, vm.Spec.Disks[0].Volume)
 		if made == "" {
-			t.Error("it began nothing")
+			t.Error("the move created no file")
 		}
-		h.must("move it all the same", h.MoveDisk(h.ctx, h.move(vm, to)))
+		h.must("move the disk after all", h.MoveDisk(h.ctx, h.move(vm, to)))
 		h.wantDisk(vm, fleet.Volref{PoolID: to.ID, Volume: vm.Spec.Disks[0].Volume})
 
 		vm.Spec.Disks = slices.Clone(vm.Spec.Disks)
@@ -113,7 +113,7 @@ func testMoveRefused(t *testing.T, h *host) {
 		if state == "on" {
 			h.must("start", h.StartVM(h.ctx, vm.ID))
 		}
-		h.refused("move to a name that is taken, "+state, h.MoveDisk(h.ctx, h.move(vm, to)), own)
+		h.refused("move to the name of an existing volume, "+state, h.MoveDisk(h.ctx, h.move(vm, to)), own)
 		h.wantVolume(to, own, "raw", 1<<20)
 		for _, bad := range []string{"", "..", "a/b", ".hidden", pooldir.Marker} {
 			in := h.move(vm, to)
@@ -125,16 +125,16 @@ func testMoveRefused(t *testing.T, h *host) {
 		other := h.move(vm, to)
 		other.Order.Disk.Volume = "another.qcow2"
 		other.Order.To.Volume = "moved.qcow2"
-		h.refused("move a disk that the VM has not", h.MoveDisk(h.ctx, other), "another.qcow2")
+		h.refused("move a disk that the VM does not have", h.MoveDisk(h.ctx, other), "another.qcow2")
 		forgetful := h.move(vm, to)
 		forgetful.Order.To.Volume = "forgotten.qcow2"
-		forgetful.Begun = func(string) error { return errors.New("no room for a word") }
-		h.refused("move what cannot be recorded", h.MoveDisk(h.ctx, forgetful), "no room for a word")
+		forgetful.Begun = func(string) error { return errors.New("state file not written") }
+		h.refused("move without a record of the file", h.MoveDisk(h.ctx, forgetful), "state file not written")
 		h.wantNoVolume(to, "forgotten.qcow2")
 		unkept := h.move(vm, to)
 		unkept.Order.To.Volume = "unkept.qcow2"
-		unkept.Whole = func(fleet.Volref) error { return errors.New("no room for another word") }
-		h.refused("change over to what cannot be recorded", h.MoveDisk(h.ctx, unkept), "no room for another word")
+		unkept.Whole = func(fleet.Volref) error { return errors.New("second write failed") }
+		h.refused("switch without a record of the disk", h.MoveDisk(h.ctx, unkept), "second write failed")
 		h.wantNoVolume(to, "unkept.qcow2")
 		h.wantDisk(vm, vm.Spec.Disks[0].Ref())
 	}

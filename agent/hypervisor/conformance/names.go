@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// inProject returns the order of a VM of that project.
+// inProject returns the job for a VM of the project.
 func (h *host) inProject(vm fleet.VM, project string) hypervisor.Apply {
 	return with(h.order(vm), func(in *hypervisor.Apply) { in.Project = project })
 }
@@ -33,9 +33,9 @@ func testOneName(t *testing.T, h *host) {
 	h.wantDomain(second.ID, db+"_umbrella")
 	h.wantDomain(third.ID, db+"_acme_"+string(third.ID[24:32]))
 	if got := h.h.Power(t, foreign); got != fleet.Running {
-		t.Errorf("the foreign domain is %q now", got)
+		t.Errorf("the unmanaged domain is %q now", got)
 	}
-	// The domain's name stays while the VM's does, even if a better one becomes free.
+	// The domain's name stays as long as the VM's name does, even if a better candidate becomes free.
 	h.must("delete the first", h.DeleteVM(h.ctx, first, nil, true))
 	third.Generation, third.Spec.CPUs = 2, 2
 	h.must("apply the third", h.ApplyVM(h.ctx, h.inProject(third, "acme")))
@@ -51,12 +51,12 @@ func testOneName(t *testing.T, h *host) {
 func testRenameTaken(t *testing.T, h *host) {
 	first, second := h.made(), h.made()
 	second.Generation, second.Name = 2, first.Name
-	h.must("rename to a name that is taken", h.ApplyVM(h.ctx, h.inProject(second, "acme")))
+	h.must("rename to the name of another VM", h.ApplyVM(h.ctx, h.inProject(second, "acme")))
 	h.wantDomain(second.ID, first.Name+"_acme")
 	h.wantDomain(first.ID, "")
 }
 
-// testOddNames gives a VM an image, a medium and a network with names that Quantix would not allow for new ones.
+// testOddNames gives a VM an image, a medium and a network with names that Quantix would refuse for new objects.
 func testOddNames(t *testing.T, h *host) {
 	p := h.pool()
 	img, iso, net := "golden image (v2) & ü.qcow2", "Windows Server 2022 (x64), 50% #1.iso", name("odd space & ü")
@@ -80,11 +80,11 @@ func testOddNames(t *testing.T, h *host) {
 	})
 	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	h.must("clone the image", h.CloneVolume(h.ctx, h.work(p, "copy.qcow2", fleet.VolumeOrder{Source: img})))
-	h.must("rename it", h.RenameVolume(h.ctx, h.work(p, "golden.qcow2", fleet.VolumeOrder{Source: img})))
+	h.must("rename the image", h.RenameVolume(h.ctx, h.work(p, "golden.qcow2", fleet.VolumeOrder{Source: img})))
 	h.must("delete the medium", h.DeleteVolume(h.ctx, h.work(p, iso, fleet.VolumeOrder{})))
 	for name, want := range map[string]bool{img: false, iso: false, "copy.qcow2": true, "golden.qcow2": true} {
 		if _, ok := h.volume(p, name); ok != want {
-			t.Errorf("%s is there: %v", name, ok)
+			t.Errorf("%s exists: %v", name, ok)
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// network returns a network that is not applied yet, with a subnet that no other network of the machine has; it is
-// released when the test ends.
+// network returns a network that is not applied yet, with a subnet that no other network of the machine has. The test's
+// cleanup releases the network.
 func (h *host) network(mode fleet.NetworkMode) fleet.Network {
 	h.t.Helper()
 	var b [4]byte
@@ -43,14 +43,14 @@ func (h *host) running(mode fleet.NetworkMode) fleet.Network {
 	return n
 }
 
-// netStatus returns the assigned network's entry in the host state; ok: the id matches.
+// netStatus returns the assigned network's entry in the host state. ok reports that the entry has the network's ID.
 func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	h.t.Helper()
 	s, err := h.Snapshot(h.ctx, hypervisor.Assigned{Networks: []fleet.Network{n}})
 	h.must("snapshot", err)
 	r, found := find(s.Networks, func(r wire.NetworkReport) bool { return r.Kind == fleet.NetworkLibvirt && r.Name == n.Name })
 	if !found {
-		h.t.Fatalf("the assigned network %s is left out of the snapshot", n.Name)
+		h.t.Fatalf("the assigned network %s is missing in the host state", n.Name)
 	}
 	if lacks := strings.Contains(r.Status.Error, hypervisor.NetworkMissing); r.ID == n.ID && r.Absent != lacks {
 		h.t.Errorf("the network is reported as absent: %v, %+v", r.Absent, r.Status)
@@ -58,7 +58,7 @@ func (h *host) netStatus(n fleet.Network) (st fleet.NetworkStatus, ok bool) {
 	return r.Status, r.ID == n.ID
 }
 
-// wantNet waits for a matching status of the network; a slow read reports the previous one meanwhile.
+// wantNet waits for a matching status of the network. Until a slow read ends, the host reports the previous status.
 func (h *host) wantNet(n fleet.Network, active bool, words string) (st fleet.NetworkStatus) {
 	h.t.Helper()
 	h.eventually(fmt.Sprintf("the network is active: %v, %q", active, words), func() (ok bool) {
@@ -107,12 +107,12 @@ func testNetworkModes(t *testing.T, h *host) {
 	}
 	bare := h.network(fleet.NetworkIsolated)
 	bare.Spec.IPv4 = nil
-	h.must("apply one without addresses", h.ApplyNetwork(h.ctx, bare))
+	h.must("apply a network without addresses", h.ApplyNetwork(h.ctx, bare))
 	h.wantNet(bare, true, "")
 }
 
-// testNetworkOnDevices defines networks on devices of the host or of the agent: the hypervisor creates only a network
-// name for them.
+// testNetworkOnDevices defines networks on devices that the host or the agent created. The hypervisor only defines a
+// network for such a device.
 func testNetworkOnDevices(t *testing.T, h *host) {
 	for _, spec := range []fleet.NetworkSpec{
 		{Mode: fleet.NetworkVXLAN, VNI: 100, Underlay: "10.50.0.0/24"},
@@ -154,7 +154,7 @@ func testNetworkTaken(t *testing.T, h *host) {
 	h.h.ForeignNetwork(t, n.Name)
 	h.refused("apply", h.ApplyNetwork(h.ctx, n), "was not created by Quantix")
 	h.must("release", h.ReleaseNetwork(h.ctx, n))
-	h.eventually("the other network is reported as one of others, and goes on", func() bool {
+	h.eventually("the unmanaged network is reported and still runs", func() bool {
 		st, own := h.netStatus(n)
 		return !own && st.Active
 	})
@@ -175,7 +175,7 @@ func testNetworkStopped(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkIsolated)
 	h.h.StopNetwork(t, n.Name)
 	if st := h.wantNet(n, false, ""); !st.Autostart {
-		t.Error("it would not start with the host")
+		t.Error("the network lost its autostart")
 	}
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
 	h.wantNet(n, true, "")
@@ -187,7 +187,7 @@ func testNetworkUndefined(t *testing.T, h *host) {
 	h.wantNet(n, true, hypervisor.NetworkUndefined)
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
 	if st := h.wantNet(n, true, ""); !st.Autostart {
-		t.Error("it would not start with the host")
+		t.Error("the network lost its autostart")
 	}
 	h.h.UndefineNetwork(t, n.Name)
 	h.must("release", h.ReleaseNetwork(h.ctx, n))
@@ -206,12 +206,12 @@ func testNetworkRemoved(t *testing.T, h *host) {
 func testNetworkUnserved(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkIsolated)
 	h.h.EndServer(t, n.Name)
-	h.eventually("the network says that its dnsmasq has ended", func() bool {
+	h.eventually("the network reports its missing dnsmasq", func() bool {
 		st, _ := h.netStatus(n)
 		return st.Active && st.Error == hypervisor.NetworkUnserved
 	})
 	vm := h.on(n)
-	h.refused("apply while a VM is on it", h.ApplyNetwork(h.ctx, n), vm.Name)
+	h.refused("apply while a VM is connected", h.ApplyNetwork(h.ctx, n), vm.Name)
 	h.must("delete", h.DeleteVM(h.ctx, vm, nil, false))
 	h.must("apply", h.ApplyNetwork(h.ctx, n))
 	h.wantNet(n, true, "")

@@ -10,14 +10,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A guest has the requested NUMA nodes on the host's nodes. While it runs, a node gets memory if there is room; all
-// else waits.
+// A guest has the requested NUMA nodes on the host's nodes. A running guest's node gets more memory if possible; other
+// changes wait for the next start.
 func testNUMANodes(t *testing.T, h *host) {
 	vm := h.vm()
 	vm.Spec.CPUs, vm.Spec.MemoryMiB, vm.Spec.CPU.Max, vm.Spec.Memory.MaxMiB = 2, 256, 4, 1024
 	vm.Spec.NUMA = []fleet.VMNUMANode{{CPUs: "0,2", MemoryMiB: 128, Nodes: "0"}, {CPUs: "1,3", MemoryMiB: 128}}
 	h.apply(vm)
-	h.wantSettled(vm, "made with cells")
+	h.wantSettled(vm, "created with NUMA nodes")
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantSettled(vm, "started")
@@ -44,12 +44,12 @@ func testNUMANodes(t *testing.T, h *host) {
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	h.must("start again", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
-	h.wantSettled(vm, "started without cells")
+	h.wantSettled(vm, "started without NUMA nodes")
 	edit(768, nil, func(s *fleet.VMSpec) { s.MemoryMiB = 768 })
 }
 
-// A guest with a USB port of the host at which nothing is plugged in, or with an unavailable mediated device type, does
-// not start and gets the reason. It starts once that device is removed from its spec.
+// A guest does not start if it has an empty USB port of the host, or a mediated device type that is unavailable. The
+// error says why. The guest starts once the device is removed from its spec.
 func testNoDevice(t *testing.T, h *host) {
 	vm := h.vm()
 	for device, why := range map[string]string{"usb-port/99-9.9": "has no device that a guest could use", "mdev/quantix-none": "cannot create another mediated device of the type quantix-none"} {
@@ -71,8 +71,8 @@ func testNoDevice(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Running)
 }
 
-// A host that reports support for encrypted guest memory starts such a guest and reports its measurement; snapshots
-// with memory are refused. Another host refuses such a VM.
+// A host that reports support for encrypted guest memory starts such a guest and reports the guest's measurement. It
+// refuses snapshots with memory. Other hosts refuse such a VM.
 func testConfidential(t *testing.T, h *host) {
 	state, err := h.Snapshot(h.ctx, hypervisor.Assigned{})
 	if err != nil {
@@ -84,16 +84,16 @@ func testConfidential(t *testing.T, h *host) {
 		if slices.ContainsFunc(state.Host.Inventory.VMGaps, func(g fleet.VMGap) bool {
 			return g.Field == "security.confidential" && g.Value == kind.Value && g.Why != ""
 		}) {
-			continue // the portal does not ask such a host
+			continue // the portal does not send the VM to such a host
 		}
 		h.apply(vm)
-		h.wantSettled(vm, "made with "+kind.Value)
+		h.wantSettled(vm, "created with "+kind.Value)
 		if s := h.status(vm.ID, vm.Generation); s.Launch != nil {
-			t.Errorf("%s: measured before it starts: %+v", kind.Value, s.Launch)
+			t.Errorf("%s: measured before the start: %+v", kind.Value, s.Launch)
 		}
 		h.must("start", h.StartVM(h.ctx, vm.ID))
 		if s := h.wantPower(vm.ID, fleet.Running); s.Launch == nil || s.Launch.Kind != kind.Value || s.Launch.Policy == 0 && kind.Value != "tdx" {
-			t.Errorf("%s: its start is %+v", kind.Value, s.Launch)
+			t.Errorf("%s: the measurement is %+v", kind.Value, s.Launch)
 		}
 		h.must("stop", h.StopVM(h.ctx, vm.ID))
 	}

@@ -12,27 +12,27 @@ import (
 
 // Pair gives the suite two hosts with the same storage, and a function to migrate guests between them.
 type Pair struct {
-	// Hosts are both hosts; of a Harness only Open, Power and PoolPath are used, and a PoolPath of the first is the
-	// same directory on both.
+	// Hosts are the two hosts. The suite uses only Open, Power and PoolPath of a Harness, and a PoolPath of the first
+	// host is the same directory on both hosts.
 	Hosts [2]Harness
 
-	// Migrate moves a running guest with its definition to the other host, like virsh migrate, and returns when it is
-	// there; with leave, the first host keeps the definition, too.
+	// Migrate moves a running guest with its definition to the other host, like virsh migrate, and returns after the
+	// migration. With leave, the first host also keeps the definition.
 	Migrate func(t *testing.T, id fleet.VMID, from, to int, leave bool)
 }
 
-// RunPair tests what hypervisor.Hypervisor guarantees for one VM known to two hosts.
+// RunPair tests the guarantees of hypervisor.Hypervisor for one VM on two hosts.
 func RunPair(t *testing.T, p Pair) {
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, *pair)
 	}{
-		{"a VM is on the host that has it, and wantAbsent else", testOneHost},
-		{"a guest that somebody migrates is the same on the other host, and back", testMigrated},
-		{"applying where a guest has come to changes nothing", testApplyMigrated},
-		{"a guest that runs elsewhere is not started, and comes to no harm", testStartElsewhere},
-		{"what is left behind is deleted without its guest", testDeleteLeft},
-		{"what is left behind says that its disk is gone", testDeletedElsewhere},
+		{"a VM is reported only by the host that has it", testOneHost},
+		{"a guest migrated outside Quantix is unchanged on the other host", testMigrated},
+		{"applying a migrated guest changes nothing", testApplyMigrated},
+		{"a guest that runs on the other host is not started", testStartElsewhere},
+		{"deleting a leftover definition leaves the guest running", testDeleteLeft},
+		{"a leftover definition reports its missing disk", testDeletedElsewhere},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -41,16 +41,16 @@ func RunPair(t *testing.T, p Pair) {
 	}
 }
 
-// pair holds two open backends.
+// pair has two open backends.
 type pair struct {
 	Pair
 	a, b *host
 }
 
-// pairMark is the mark of guests.
+// pairMark is the mark of the suite's guests.
 const pairMark = "30112233445566778899aabbccddeeff"
 
-// guest returns a marked VM with a disk on the shared storage that runs on the first host.
+// guest returns a marked VM that runs on the first host, with a disk on the shared storage.
 func (p *pair) guest() fleet.VM {
 	p.a.t.Helper()
 	pool := fleet.Pool{
@@ -69,7 +69,7 @@ func (p *pair) guest() fleet.VM {
 	return vm
 }
 
-// moved returns a guest that somebody has migrated to the second host.
+// moved returns a guest that somebody migrated to the second host outside Quantix.
 func (p *pair) moved(leave bool) (fleet.VM, fleet.VMStatus) {
 	p.a.t.Helper()
 	vm := p.guest()
@@ -89,7 +89,7 @@ func (h *host) wantAbsent(id fleet.VMID) {
 	}
 }
 
-// same fails the test unless a guest continues unchanged.
+// same fails the test unless the guest's status is unchanged.
 func (h *host) same(when string, id fleet.VMID, before fleet.VMStatus) {
 	h.t.Helper()
 	if after := h.wantPower(id, fleet.Running); !reflect.DeepEqual(before, after) {
@@ -99,11 +99,11 @@ func (h *host) same(when string, id fleet.VMID, before fleet.VMStatus) {
 
 func testOneHost(t *testing.T, p *pair) {
 	vm := p.guest()
-	p.a.wantMark("where it is", vm.ID, pairMark)
+	p.a.wantMark("on its host", vm.ID, pairMark)
 	p.b.wantAbsent(vm.ID)
 	for act, err := range map[string]error{"start": p.b.StartVM(p.b.ctx, vm.ID), "mark": p.b.MarkVM(p.b.ctx, vm.ID, pairMark)} {
 		if err == nil {
-			t.Errorf("%s on a host that has no such VM went well", act)
+			t.Errorf("%s succeeded on a host without the VM", act)
 		}
 	}
 	p.b.wantAbsent(vm.ID)
@@ -137,12 +137,12 @@ func testApplyMigrated(_ *testing.T, p *pair) {
 	p.a.wantAbsent(vm.ID)
 	for _, vm.Generation = range []int64{1, 1, 2} {
 		p.b.apply(vm)
-		p.b.same("after an order of what it is,", vm.ID, before)
-		p.b.wantMark("after an order that brings none", vm.ID, pairMark)
+		p.b.same("after an apply of the same spec,", vm.ID, before)
+		p.b.wantMark("after a job without a mark", vm.ID, pairMark)
 		p.b.status(vm.ID, vm.Generation)
 	}
 	p.b.must("stop", p.b.StopVM(p.b.ctx, vm.ID))
-	p.b.wantMark("of the definition that came along", vm.ID, pairMark)
+	p.b.wantMark("of the migrated definition", vm.ID, pairMark)
 	p.b.must("start", p.b.StartVM(p.b.ctx, vm.ID))
 	p.b.wantPower(vm.ID, fleet.Running)
 }
@@ -150,12 +150,12 @@ func testApplyMigrated(_ *testing.T, p *pair) {
 func testStartElsewhere(_ *testing.T, p *pair) {
 	vm, before := p.moved(true)
 	const words = `Failed to get "write" lock` // QEMU's error about the disk
-	p.a.refused("start what runs on the other host", p.a.StartVM(p.a.ctx, vm.ID), words)
+	p.a.refused("start a guest that runs on the second host", p.a.StartVM(p.a.ctx, vm.ID), words)
 	p.a.wantPower(vm.ID, fleet.Stopped)
 	p.b.same("after the attempt", vm.ID, before)
 	p.b.must("stop", p.b.StopVM(p.b.ctx, vm.ID))
 	p.a.must("start", p.a.StartVM(p.a.ctx, vm.ID))
-	p.b.refused("start what runs on the first host", p.b.StartVM(p.b.ctx, vm.ID), words)
+	p.b.refused("start a guest that runs on the first host", p.b.StartVM(p.b.ctx, vm.ID), words)
 	p.a.wantPower(vm.ID, fleet.Running)
 }
 
@@ -165,7 +165,7 @@ func testDeleteLeft(t *testing.T, p *pair) {
 	p.a.wantAbsent(vm.ID)
 	p.b.same("after the deletion", vm.ID, before)
 	if v, ok := p.b.volume(p.b.pools[0], vm.Spec.Disks[0].Volume); !ok || len(v.UsedBy) != 1 || v.UsedBy[0] != vm.ID {
-		t.Errorf("its disk is %+v, %v", v, ok)
+		t.Errorf("the VM's disk is %+v, %v", v, ok)
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fullSpec sets every field that has one place in a definition to a non-default value, and starts on a host with
-// emulation.
+// fullSpec sets every field that maps to one place of a definition to a non-default value. The spec starts on a host
+// with emulation.
 func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	s.CPUs, s.MemoryMiB = 4, 256
 	s.Firmware = fleet.UEFI
@@ -28,8 +28,8 @@ func fullSpec(s fleet.VMSpec) fleet.VMSpec {
 	return s
 }
 
-// unstartable sets the fields that a host may not be able to start: huge pages, vsock, devices, a kernel, locked
-// memory. Its drives have media.
+// unstartable sets the fields with which a host may be unable to start a VM: huge pages, vsock, devices, a kernel,
+// locked memory. It also inserts media into the drives.
 func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 	in := func(name string) fleet.Volref { return fleet.Volref{PoolID: p.ID, Volume: name} }
 	disc, floppy, kernel, initrd := in("drivers.iso"), in("floppy.img"), in("vmlinuz"), in("initrd")
@@ -42,8 +42,8 @@ func unstartable(s fleet.VMSpec, p fleet.Pool) fleet.VMSpec {
 	return s
 }
 
-// Each field has its requested value on a VM that is off and in its running guest; a change that waits is reported, and
-// reverting it ends the wait.
+// Each field has the requested value on a stopped VM and in its running guest. A change that waits for the next start
+// is reported, and reverting the change ends the wait.
 func testParts(t *testing.T, h *host) {
 	vm := h.vm()
 	p := h.pool()
@@ -52,13 +52,13 @@ func testParts(t *testing.T, h *host) {
 	}
 	vm.Spec = unstartable(fullSpec(vm.Spec), p)
 	for _, f := range fleet.VMFields {
-		// see testConfidential, testOldMachine
+		// testConfidential and testOldMachine cover these two fields.
 		if f.Input.Section != "" && f.Default(vm.Spec) && f.Name != "security.confidential" && f.Name != "boot.machine" {
-			t.Errorf("%s is as usual, so nothing of it is tried", f.Name)
+			t.Errorf("%s has its default, so the test does not cover it", f.Name)
 		}
 	}
 	h.apply(vm)
-	h.wantSettled(vm, "made with all")
+	h.wantSettled(vm, "created with all fields")
 
 	starts := fullSpec(fleet.VMSpec{})
 	vm.Generation, vm.Spec.CPU, vm.Spec.Memory, vm.Spec.Devices = vm.Generation+1, starts.CPU, starts.Memory, starts.Devices
@@ -66,7 +66,7 @@ func testParts(t *testing.T, h *host) {
 	h.apply(vm)
 	h.wantSettled(vm, "edited while off")
 	if models := h.snapshot().Host.Inventory.CPUModels; !slices.Contains(models, vm.Spec.CPU.Model) {
-		t.Errorf("the host says that its guests can have the CPU models %q", models)
+		t.Errorf("the host reports the CPU models %q", models)
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
@@ -82,7 +82,7 @@ func testParts(t *testing.T, h *host) {
 			h.t.Errorf("next boot %q, want %q; drift %+v", s.NextBoot, waits, s.Drift)
 		}
 	}
-	// these fields need another one
+	// These fields need another field.
 	with := map[string]string{"display.video": "display.heads", "devices.watchdog": "devices.watchdogAction", "display.spice": "display.usbRedirection", "memory.shared": "shares"}
 	together := []string{"cpu.sockets", "cpu.cores", "cpu.threads", "cpu.max"}
 	for _, f := range fleet.VMFields {
@@ -101,7 +101,7 @@ func testParts(t *testing.T, h *host) {
 		change(one, waits...)
 		change(full)
 	}
-	one := full // the product of the topology is the number of vCPUs
+	one := full // the product of the topology's values is the number of vCPUs
 	one.CPU.Sockets, one.CPU.Cores, one.CPU.Threads = 2, 2, 2
 	change(one, "cpu.sockets", "cpu.threads")
 	change(full)

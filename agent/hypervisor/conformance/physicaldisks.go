@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A whole disk of the host belongs to one guest, and to none while the host uses it itself.
+// A physical disk of the host belongs to at most one guest, and to none while the host itself uses the disk.
 func testPhysicalDisks(t *testing.T, h *host) {
 	device, use := h.h.Physical(t)
 	p := h.pool()
@@ -29,42 +29,42 @@ func testPhysicalDisks(t *testing.T, h *host) {
 	}
 	with := fleet.VMHostDevice{Device: device}
 	release = use()
-	h.refused("a disk that the host uses, for a guest that runs", edit(with), "The host itself uses "+device)
+	h.refused("a disk that the host uses, for a running guest", edit(with), "The host itself uses "+device)
 	release()
 	for range 2 {
 		h.apply(vm)
-		h.wantSettled(vm, "with a disk of the host while it runs")
+		h.wantSettled(vm, "with a physical disk while running")
 	}
 	h.refused("a disk that another guest has", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host uses "+device)
 	h.refused("a snapshot", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "none"})), "Physical disks cannot have snapshots")
 
-	h.must("without it", edit())
+	h.must("remove the disk", edit())
 	switch s := h.status(vm.ID, vm.Generation); {
 	case len(s.PendingUnplug) == 0:
-		h.wantSettled(vm, "it has released the disk")
+		h.wantSettled(vm, "after the guest released the disk")
 	case !slices.Equal(s.PendingUnplug, []fleet.PendingUnplug{{Field: "hostDevices", What: device}}) || !slices.Equal(s.NextBoot, []string{"hostDevices"}) || len(s.Drift) != 0:
-		t.Errorf("without the disk: holds on to %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
+		t.Errorf("without the disk: pending unplug %+v, next boot %q, drift %+v", s.PendingUnplug, s.NextBoot, s.Drift)
 	default:
-		h.refused("a disk that a guest still runs with", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host uses "+device)
+		h.refused("a disk that another guest still uses", h.ApplyVM(h.ctx, h.order(on(device))), "Another VM of the host uses "+device)
 	}
-	h.must("with it again", edit(with))
-	h.wantSettled(vm, "with it again")
+	h.must("add the disk again", edit(with))
+	h.wantSettled(vm, "with the disk again")
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
-	h.wantSettled(vm, "stopped with it")
+	h.wantSettled(vm, "stopped with the disk")
 
 	release = use()
-	h.refused("a start while the host uses it", h.StartVM(h.ctx, vm.ID), "The host itself uses "+device)
+	h.refused("a start while the host uses the disk", h.StartVM(h.ctx, vm.ID), "The host itself uses "+device)
 	h.wantPower(vm.ID, fleet.Stopped)
 	release()
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	if s := h.wantPower(vm.ID, fleet.Running); len(s.Disks) == 0 || s.Disks[0].Volume == nil || *s.Disks[0].Volume != vm.Spec.Disks[0].Ref() {
 		t.Errorf("the VM's own disk is not its first: %+v", s.Disks)
 	}
-	h.wantSettled(vm, "started with it")
+	h.wantSettled(vm, "started with the disk")
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
-	h.must("take it out", edit())
+	h.must("remove the disk", edit())
 	other := on(device)
 	h.apply(other)
 	h.must("delete", h.DeleteVM(h.ctx, other, h.pools, true))

@@ -17,7 +17,7 @@ func (h *host) planned(vm fleet.VM) fleet.Drawing {
 	return hypervisor.Draw(before, after)
 }
 
-// lines returns the added or removed lines of a plan without their indent.
+// linesOf returns the added or removed lines of a plan without their indent.
 func linesOf(d fleet.Drawing, op fleet.LineOp) string {
 	var out []string
 	for _, l := range d.Lines {
@@ -37,14 +37,14 @@ func testPlan(t *testing.T, h *host) {
 	comes := linesOf(fresh, fleet.LineComes)
 	for _, want := range []string{"<name>" + vm.Name + "</name>", ">131072</memory>", vm.Spec.Disks[0].Volume, vm.Spec.NICs[0].MAC} {
 		if !strings.Contains(comes, want) {
-			t.Errorf("of a new VM %q is not reported:\n%s", want, comes)
+			t.Errorf("the plan of a new VM lacks %q:\n%s", want, comes)
 		}
 	}
 	if linesOf(fresh, fleet.LineStays)+linesOf(fresh, fleet.LineGoes) != "" {
-		t.Errorf("of a new VM something was there before: %+v", fresh)
+		t.Errorf("the plan of a new VM has old lines: %+v", fresh)
 	}
 	if s := h.status(vm.ID, 0); s.Power != fleet.Absent {
-		t.Errorf("the plan has made something: %+v", s)
+		t.Errorf("the plan created a VM: %+v", s)
 	}
 	h.wantNoVolume(p, vm.Spec.Disks[0].Volume)
 
@@ -52,7 +52,7 @@ func testPlan(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 	was := h.wantPower(vm.ID, fleet.Running)
 	if d := h.planned(vm); len(d.Lines) != 0 {
-		t.Errorf("nothing is to change, and the plan reports %+v", d)
+		t.Errorf("without a change, the plan is %+v", d)
 	}
 	more := vm
 	more.Generation++
@@ -63,27 +63,27 @@ func testPlan(t *testing.T, h *host) {
 	d := h.planned(more)
 	comes, goes := linesOf(d, fleet.LineComes), linesOf(d, fleet.LineGoes)
 	if !strings.Contains(comes, ">196608</memory>") || !strings.Contains(comes, more.Spec.Disks[1].Volume) || !strings.Contains(goes, ">131072</memory>") || !strings.Contains(goes, vm.Spec.NICs[0].MAC) {
-		t.Errorf("the plan says + %s\n- %s", comes, goes)
+		t.Errorf("the plan is + %s\n- %s", comes, goes)
 	}
 	if strings.Contains(comes+goes, "quantix.dev") || strings.Contains(comes+goes, "generation") {
-		t.Errorf("the plan contains Quantix's own stamp: + %s\n- %s", comes, goes)
+		t.Errorf("the plan contains Quantix's stamp: + %s\n- %s", comes, goes)
 	}
 	if again := h.planned(more); !reflect.DeepEqual(again, d) {
-		t.Errorf("asked again the plan is another: %+v", again)
+		t.Errorf("a second plan differs: %+v", again)
 	}
 	if now := h.status(vm.ID, vm.Generation); !reflect.DeepEqual(now, was) {
 		t.Errorf("the plan has changed the VM to %+v of %+v", now, was)
 	}
 	h.wantNoVolume(p, more.Spec.Disks[1].Volume)
 
-	// Readers see the guest's hardware, but not paths of the host.
+	// A user without the permission sees the guest's hardware, but no paths of the host.
 	told := d.Visible(false)
 	text := linesOf(told, fleet.LineComes) + linesOf(told, fleet.LineGoes)
 	if told.Hidden == 0 || strings.Contains(text, p.Spec.Path) || !strings.Contains(text, ">196608</memory>") || len(d.Visible(true).Lines) != len(d.Lines) {
 		t.Errorf("a tenant reads %s, %d hidden", text, told.Hidden)
 	}
 
-	// The rules of a NIC's groups are sent when they are applied: a plan needs none of them.
+	// ApplySecurityGroup sends the rules of a NIC's groups, so a plan needs no rules.
 	grouped := vm
 	grouped.Spec.NICs = []fleet.NIC{vm.Spec.NICs[0]}
 	grouped.Spec.NICs[0].SecurityGroups = []fleet.SecurityGroupID{fleet.NewID[fleet.SecurityGroupID]()}
@@ -95,11 +95,11 @@ func testPlan(t *testing.T, h *host) {
 	gone.Spec.Disks = append([]fleet.Disk{}, more.Spec.Disks...)
 	gone.Spec.Disks[1].PoolID = fleet.NewID[fleet.PoolID]()
 	if _, _, err := h.PlanVM(h.ctx, h.order(gone)); err == nil {
-		t.Error("a disk in a pool that the host has not is planned")
+		t.Error("a disk in a pool that the host lacks is planned")
 	}
 	foreign := vm
 	foreign.ID = h.h.Foreign(t, name("foreign"))
 	if _, _, err := h.PlanVM(h.ctx, h.order(foreign)); err == nil {
-		t.Error("an edit of somebody else's domain is planned")
+		t.Error("an edit of an unmanaged domain is planned")
 	}
 }

@@ -22,11 +22,11 @@ func testPoolStopped(t *testing.T, h *host) {
 	}
 	h.must("apply", h.ApplyPool(h.ctx, p))
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || s.ByOthers {
-		t.Errorf("the pool that was ordered again is %+v", s)
+		t.Errorf("the pool after another apply is %+v", s)
 	}
 }
 
-// testPoolFileSystem has two directories on one file system: the portal counts its space once.
+// testPoolFileSystem has two directories on one file system, so that the portal counts the file system's space once.
 func testPoolFileSystem(t *testing.T, h *host) {
 	first, second := h.pool(), h.pool()
 	var on [2]fleet.FileSystem
@@ -56,7 +56,7 @@ func testPoolMisplaced(t *testing.T, h *host) {
 			vm := h.vm(disk(p))
 			h.refused("create a disk", h.ApplyVM(h.ctx, h.order(vm)), words)
 			h.refused("apply the pool", h.ApplyPool(h.ctx, p), words)
-			h.waitPool(p, "failed in words", func(s fleet.PoolStatus) bool {
+			h.waitPool(p, "failed with a reason", func(s fleet.PoolStatus) bool {
 				return s.State == fleet.PoolFailed && strings.Contains(s.Error, words) && strings.Contains(s.Error, p.Spec.Path) && len(s.Volumes) == 0
 			})
 			again := open(t, h.h)
@@ -65,9 +65,9 @@ func testPoolMisplaced(t *testing.T, h *host) {
 			}
 			back()
 			healed := func(s fleet.PoolStatus) bool { return s.State == fleet.PoolActive && len(s.Volumes) == 1 }
-			h.waitPool(p, "active by itself", healed)
+			h.waitPool(p, "active without a job", healed)
 			if _, ok := h.volume(p, kept.Spec.Disks[0].Volume); !ok {
-				t.Error("the disk is not there")
+				t.Error("the disk was not created")
 			}
 			h.apply(vm)
 		})
@@ -78,7 +78,7 @@ func testPoolMarker(t *testing.T, h *host) {
 	p := h.pool()
 	other := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: name("other"), Generation: 1, Spec: p.Spec}
 	h.cleanup("release", h.releaser(other))
-	h.refused("apply another pool on its directory", h.ApplyPool(h.ctx, other), string(p.ID))
+	h.refused("apply another pool on the pool's directory", h.ApplyPool(h.ctx, other), string(p.ID))
 	if s := h.poolStatus(p); s.State != fleet.PoolActive || len(s.Volumes) != 0 {
 		t.Errorf("the first pool is %+v", s)
 	}
@@ -102,8 +102,8 @@ func (h *host) waitPool(p fleet.Pool, what string, ok func(fleet.PoolStatus) boo
 	h.eventually("the pool is "+what, func() bool { s = h.poolStatus(p); return ok(s) })
 }
 
-// testVolumeUnnamed has a file in the pool's directory whose name is not text. It is listed with a fault, and hides no
-// other file.
+// testVolumeUnnamed creates a file in the pool's directory whose name is not text. The file is listed with a fault, and
+// other files are still listed.
 func testVolumeUnnamed(t *testing.T, h *host) {
 	p := h.pool()
 	h.h.AddImage(t, p, Image{Name: "bad\xff.img", Kind: Raw, SizeBytes: 1 << 20})
@@ -123,7 +123,7 @@ func testVolumeUnnamed(t *testing.T, h *host) {
 	}
 }
 
-// testPoolBefore uses a pool that existed before: after the release it is unchanged.
+// testPoolBefore uses a pre-existing pool, which must be unchanged after the release.
 func testPoolBefore(t *testing.T, h *host) {
 	p := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: name("theirs"), Generation: 1}
 	p.Spec = fleet.PoolSpec{Kind: fleet.PoolDir, Path: h.h.PoolPath(t)}
@@ -135,11 +135,11 @@ func testPoolBefore(t *testing.T, h *host) {
 		f, ok := found()
 		return ok && f.Active && f.Kind == "dir" && f.Place == "at "+p.Spec.Path
 	}
-	h.eventually("it is found", asBefore)
+	h.eventually("the pool is discovered", asBefore)
 	other := p
 	other.ID, other.Name = fleet.NewID[fleet.PoolID](), name("other")
 	h.cleanup("release", h.releaser(other))
-	h.refused("apply a pool of another name at its place", h.ApplyPool(h.ctx, other), p.Name)
+	h.refused("apply a pool with another name and the same path", h.ApplyPool(h.ctx, other), p.Name)
 	h.cleanup("release", h.releaser(p))
 	h.must("apply", h.ApplyPool(h.ctx, p))
 	if s := h.poolStatus(p); s.State != fleet.PoolActive {
@@ -149,5 +149,5 @@ func testPoolBefore(t *testing.T, h *host) {
 		p.DeletedAt = new(time.Now())
 		h.must("release", h.ReleasePool(h.ctx, p))
 	}
-	h.eventually("it is as it was", asBefore)
+	h.eventually("the pool is unchanged", asBefore)
 }

@@ -21,7 +21,7 @@ func (h *host) wantGroups(n fleet.Network, want ...string) {
 	got := h.h.PortGroups(h.t, n.Name)
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
-		h.t.Errorf("the network that runs has the port groups %q, want %q", got, want)
+		h.t.Errorf("the running network has the port groups %q, want %q", got, want)
 	}
 }
 
@@ -41,7 +41,7 @@ func testPortGroups(t *testing.T, h *host) {
 		t.Errorf("the VM on the port group is %+v", st)
 	}
 	h.refused("release", h.ReleaseNetwork(h.ctx, n), vm.Name)
-	// A NIC's port group change waits for the guest's next start, like another network.
+	// A change of a NIC's port group waits for the guest's next start, like a change of its network.
 	vm.Generation++
 	vm.Spec.NICs = slices.Clone(vm.Spec.NICs)
 	vm.Spec.NICs[0].PortGroup = ""
@@ -50,9 +50,9 @@ func testPortGroups(t *testing.T, h *host) {
 		t.Errorf("a NIC that leaves its port group waits for %q", st.NextBoot)
 	}
 	n = withPortGroups(n, fleet.PortGroup{Name: "voice", Description: "phones"}, fleet.PortGroup{Name: "guests"})
-	h.must("change them while a guest is on one", h.ApplyNetwork(h.ctx, n))
+	h.must("change port groups while a guest uses one", h.ApplyNetwork(h.ctx, n))
 	h.wantGroups(n, "guests", "voice")
 	n = withPortGroups(n)
-	h.must("drop all", h.ApplyNetwork(h.ctx, n))
+	h.must("remove all port groups", h.ApplyNetwork(h.ctx, n))
 	h.wantGroups(n)
 }

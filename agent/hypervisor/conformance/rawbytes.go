@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A qcow2 header written by a guest into a raw disk, with another volume as backing file, must not affect that volume:
-// it is changed and deleted as before, and the disk stays raw.
+// A guest writes a qcow2 header into its raw disk, with another volume as the backing file. That volume can still be
+// changed and deleted, and the disk stays raw.
 func testRawBytes(t *testing.T, h *host) {
 	p := h.pool()
 	for _, name := range []string{"image.qcow2", "other.qcow2"} {
@@ -41,7 +41,7 @@ func testRawBytes(t *testing.T, h *host) {
 		}
 	}
 
-	// The volume named as backing file.
+	// The following jobs change the volume that the header names as its backing file.
 	order := func(name string, o fleet.VolumeOrder) hypervisor.VolumeWork { return h.work(p, name, o) }
 	h.must("grow", h.GrowVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{SizeBytes: 8 << 20})))
 	h.must("wipe", h.WipeVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{})))
@@ -49,30 +49,30 @@ func testRawBytes(t *testing.T, h *host) {
 	h.must("rename back", h.RenameVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{Source: "renamed.qcow2"})))
 	h.must("delete", h.DeleteVolume(h.ctx, order("image.qcow2", fleet.VolumeOrder{})))
 
-	// The disks themselves.
+	// The following jobs change the raw disks.
 	second := h.vm(quorum)
 	h.must("share the disk", h.ApplyVM(h.ctx, h.order(second)))
 	h.must("grow a raw volume", h.GrowVolume(h.ctx, order("loose.raw", fleet.VolumeOrder{SizeBytes: 8 << 20})))
 	h.wantVolume(p, "loose.raw", fleet.Raw, 8<<20)
-	h.must("clone it", h.CloneVolume(h.ctx, order("copy.raw", fleet.VolumeOrder{Source: "loose.raw"})))
+	h.must("clone the raw volume", h.CloneVolume(h.ctx, order("copy.raw", fleet.VolumeOrder{Source: "loose.raw"})))
 	h.wantVolume(p, "copy.raw", fleet.Raw, 8<<20)
 	for act, err := range map[string]error{
 		"clone":  h.CloneVolume(h.ctx, order("copy.qcow2", fleet.VolumeOrder{Source: "loose.raw"})),
 		"rename": h.RenameVolume(h.ctx, order("copy.img", fleet.VolumeOrder{Source: "loose.raw"})),
 	} {
-		h.refused(act+" it under a name that is not a raw disk's", err, "ends in .raw")
+		h.refused(act+" the raw volume under a name without .raw", err, "ends in .raw")
 	}
-	h.refused("rename a qcow2 volume as a raw one", h.RenameVolume(h.ctx, order("other.raw", fleet.VolumeOrder{Source: "other.qcow2"})), "has the format qcow2")
-	h.refused("make a qcow2 volume as a raw one", h.CreateVolume(h.ctx, order("made.raw", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 1 << 20})), "has the format qcow2")
+	h.refused("rename a qcow2 volume to a raw name", h.RenameVolume(h.ctx, order("other.raw", fleet.VolumeOrder{Source: "other.qcow2"})), "has the format qcow2")
+	h.refused("create a qcow2 volume with a raw name", h.CreateVolume(h.ctx, order("made.raw", fleet.VolumeOrder{Format: "qcow2", SizeBytes: 1 << 20})), "has the format qcow2")
 	clone := disk(p)
 	clone.Image, clone.SizeBytes = &fleet.Volref{PoolID: p.ID, Volume: "loose.raw"}, 0
 	if err := h.ApplyVM(h.ctx, h.order(h.vm(clone))); err == nil || !strings.Contains(err.Error(), "raw disk") || strings.Contains(err.Error(), "qemu-img") {
-		t.Errorf("a disk of it: %v", err)
+		t.Errorf("a disk cloned from the raw volume: %v", err)
 	}
-	h.must("wipe it", h.WipeVolume(h.ctx, order("loose.raw", fleet.VolumeOrder{})))
-	h.must("rename it", h.RenameVolume(h.ctx, order("wiped.img", fleet.VolumeOrder{Source: "loose.raw"})))
+	h.must("wipe the raw volume", h.WipeVolume(h.ctx, order("loose.raw", fleet.VolumeOrder{})))
+	h.must("rename the raw volume", h.RenameVolume(h.ctx, order("wiped.img", fleet.VolumeOrder{Source: "loose.raw"})))
 
-	// The VM, after somebody removed its definition.
+	// The last jobs apply and start the VM after somebody removed its definition.
 	h.h.Undefine(t, vm.ID)
 	h.must("apply", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Made = []fleet.Volref{own.Ref()} })))
 	h.must("start", h.StartVM(h.ctx, vm.ID))

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A requested raw disk is a raw file: empty, or an image's copy whatever the image's format. It is created, grown and
-// removed like any disk; its content is never probed for a format.
+// A raw disk is a raw file, either empty or a copy of an image of any format. It is created, grown and removed like any
+// disk, and its content is never probed for a format.
 func testRawDisks(t *testing.T, h *host) {
 	p, other := h.pool(), h.pool()
 	h.h.AddImage(t, p, Image{Name: "base.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
@@ -22,9 +22,9 @@ func testRawDisks(t *testing.T, h *host) {
 		return d
 	}
 	vm := h.vm(plain("", 8<<20), plain("base.qcow2", 8<<20), plain("base.img", 0), disk(p))
-	for range 2 { // a repeated order changes nothing
+	for range 2 { // a repeated job changes nothing
 		h.apply(vm)
-		h.wantSettled(vm, "made with raw files")
+		h.wantSettled(vm, "created with raw disks")
 	}
 	for i, size := range []int64{8 << 20, 8 << 20, 4 << 20} {
 		h.wantVolume(p, vm.Spec.Disks[i].Volume, "raw", size)
@@ -52,7 +52,7 @@ func testRawDisks(t *testing.T, h *host) {
 	vm.Generation++
 	h.apply(vm)
 	if s := h.status(vm.ID, vm.Generation); len(s.Disks) != 5 || len(s.NextBoot) != 0 || len(s.Drift) != 0 {
-		t.Errorf("with another: %+v", s)
+		t.Errorf("with another disk: %+v", s)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Stopped)
@@ -63,7 +63,7 @@ func testRawDisks(t *testing.T, h *host) {
 	h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	for _, d := range vm.Spec.Disks {
 		if _, there := h.volume(p, d.Volume); there {
-			t.Errorf("%s is still there", d.Volume)
+			t.Errorf("%s still exists", d.Volume)
 		}
 	}
 }

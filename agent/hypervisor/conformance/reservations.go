@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// withReservations returns the network's next generation with these reservations, each "MAC address name".
+// withReservations returns the network's next generation with these DHCP reservations, each "MAC address name".
 func withReservations(n fleet.Network, all ...string) fleet.Network {
 	spec, v4, dhcp := *n.Spec, *n.Spec.IPv4, *n.Spec.IPv4.DHCP
 	dhcp.Leases = nil
@@ -29,7 +29,7 @@ func (h *host) wantReserved(n fleet.Network, want ...string) {
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		h.t.Errorf("the network's server keeps %q, want %q", got, want)
+		h.t.Errorf("the network's dnsmasq has the reservations %q, want %q", got, want)
 	}
 }
 
@@ -47,22 +47,22 @@ func testReservations(t *testing.T, h *host) {
 		h.wantReserved(n, "52:54:00:00:00:09 "+at+"9", "52:54:00:00:00:0a "+at+"10", "52:54:00:00:00:0b "+at+"120")
 	}
 	n = withReservations(n, "52:54:00:00:00:0a "+at+"9", "52:54:00:00:00:09 "+at+"10 nine")
-	h.must("exchange two and drop one", h.ApplyNetwork(h.ctx, n))
+	h.must("exchange two addresses and remove one reservation", h.ApplyNetwork(h.ctx, n))
 	h.wantReserved(n, "52:54:00:00:00:09 "+at+"10", "52:54:00:00:00:0a "+at+"9")
 	n = withReservations(n)
-	h.must("drop all", h.ApplyNetwork(h.ctx, n))
+	h.must("remove all reservations", h.ApplyNetwork(h.ctx, n))
 	h.wantReserved(n)
 	if p := h.h.Power(t, vm.ID); p != fleet.Running {
 		t.Errorf("the guest on the network is %s", p)
 	}
 	h.h.StopNetwork(t, n.Name)
 	n = withReservations(n, "52:54:00:00:00:0c "+at+"12")
-	h.must("reserve while it is stopped", h.ApplyNetwork(h.ctx, n))
+	h.must("reserve while the network is stopped", h.ApplyNetwork(h.ctx, n))
 	h.wantReserved(n, "52:54:00:00:00:0c "+at+"12")
 }
 
-// A reservation removed from the running network but not from its definition is reported, and restored by the next
-// order.
+// A reservation removed from the running network but not from its definition is reported, and the next apply restores
+// it.
 func testReservationsDropped(t *testing.T, h *host) {
 	n := h.running(fleet.NetworkIsolated)
 	h.h.DropReservations(t, n.Name)

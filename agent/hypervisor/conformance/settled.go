@@ -9,15 +9,15 @@ import (
 	"quantix/internal/testkit/tier"
 )
 
-// Hypervisors expand a running guest's CPU model in its definition. That is no drift.
+// Hypervisors expand the CPU model in a running guest's definition. The expansion does not count as drift.
 func testCPUModels(t *testing.T, h *host) {
 	models := h.snapshot().Host.Inventory.CPUModels
 	if len(models) < 4 {
-		t.Fatalf("the host says that its guests can have the CPU models %q", models)
+		t.Fatalf("the host reports the CPU models %q", models)
 	}
 	vm := h.vm()
 	for i, model := range models {
-		if model == "486" { // it has no APIC and starts only on an old machine type
+		if model == "486" { // this model has no APIC and starts only on an old machine type
 			continue
 		}
 		features := []string{"", "+aes -svm"}[(i+tier.Seed())%2]
@@ -28,7 +28,7 @@ func testCPUModels(t *testing.T, h *host) {
 		h.wantSettled(vm, when+", off")
 		h.must("start with "+when, h.StartVM(h.ctx, vm.ID))
 		h.wantSettled(vm, when+", started")
-		h.wantPending(&vm, when+", a feature more", func(s *fleet.VMSpec) { s.CPU.Features = "+aes -svm -x2apic" }, "cpu.features")
+		h.wantPending(&vm, when+", one more feature", func(s *fleet.VMSpec) { s.CPU.Features = "+aes -svm -x2apic" }, "cpu.features")
 		if features != "" {
 			h.wantPending(&vm, when+", no features", func(s *fleet.VMSpec) { s.CPU.Features = "" }, "cpu.features")
 		}
@@ -37,7 +37,7 @@ func testCPUModels(t *testing.T, h *host) {
 	}
 }
 
-// wantPending edits a running VM, requires that the fields wait for its next start, and reverts the edit.
+// wantPending edits a running VM, requires that the fields wait for the VM's next start, and reverts the edit.
 func (h *host) wantPending(vm *fleet.VM, when string, edit func(*fleet.VMSpec), fields ...string) {
 	h.t.Helper()
 	before := vm.Spec
@@ -50,7 +50,7 @@ func (h *host) wantPending(vm *fleet.VM, when string, edit func(*fleet.VMSpec), 
 	vm.Spec = before
 	vm.Generation++
 	h.apply(*vm)
-	h.wantSettled(*vm, when+", taken back")
+	h.wantSettled(*vm, when+", reverted")
 }
 
 // drawnSpecs is the number of random specs that testSettled uses.
@@ -58,7 +58,7 @@ const drawnSpecs = 12
 
 // A VM that was just started has no pending changes and no drift, whatever its spec.
 func testSettled(t *testing.T, h *host) {
-	seed := uint64(tier.Seed()) //nolint:gosec // It is not below zero.
+	seed := uint64(tier.Seed()) //nolint:gosec // The seed is not negative.
 	t.Logf("repeat with %s=%d", tier.SeedVariable, seed)
 	draw := rand.New(rand.NewPCG(seed, 29)) //nolint:gosec // not a secret
 	models := h.snapshot().Host.Inventory.CPUModels
@@ -91,7 +91,7 @@ func testSettled(t *testing.T, h *host) {
 			t.Fatalf("the spec is %+v", vm.Spec)
 		}
 		h.must("stop", h.StopVM(h.ctx, vm.ID))
-		h.wantSettled(vm, "off again")
+		h.wantSettled(vm, "stopped again")
 		h.must("delete", h.DeleteVM(h.ctx, vm, h.pools, true))
 	}
 }

@@ -8,14 +8,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// snap returns a new order for the VM's snapshots.
+// snap returns a new job for the VM's snapshots.
 func (h *host) snap(vm fleet.VM, o fleet.SnapshotOrder) hypervisor.SnapshotWork {
 	return hypervisor.SnapshotWork{
 		VM: vm, Pools: h.pools, Job: fleet.NewID[fleet.JobID](), Order: o, Stop: make(chan struct{}), Progress: func(int, string) {},
 	}
 }
 
-// take takes a snapshot of that name and returns its entry in the VM's status.
+// take takes a snapshot with the name and returns its entry in the VM's status.
 func (h *host) take(vm fleet.VM, name string, memory bool) fleet.Snapshot {
 	h.t.Helper()
 	o := fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: name, Description: "before " + name, By: "anna", Memory: memory}
@@ -30,9 +30,9 @@ func (h *host) take(vm fleet.VM, name string, memory bool) fleet.Snapshot {
 
 func (h *host) revert(vm fleet.VM, s fleet.Snapshot) {
 	h.t.Helper()
-	h.must("go back to "+s.Name, h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: s.ID})))
+	h.must("revert to "+s.Name, h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: s.ID})))
 	if t := h.tree(vm); t.Current != s.ID || t.Unfinished != "" {
-		h.t.Fatalf("back at %s the VM reports %+v", s.Name, t)
+		h.t.Fatalf("after the revert to %s the VM reports %+v", s.Name, t)
 	}
 	h.sound(vm)
 }
@@ -41,12 +41,12 @@ func (h *host) drop(vm fleet.VM, s fleet.Snapshot, subtree bool) {
 	h.t.Helper()
 	h.must("delete "+s.Name, h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: s.ID, Subtree: subtree})))
 	if t := h.tree(vm); t.Of(s.ID) != nil {
-		h.t.Fatalf("%s is still there: %+v", s.Name, t)
+		h.t.Fatalf("%s still exists: %+v", s.Name, t)
 	}
 	h.sound(vm)
 }
 
-// tree returns the VM's reported snapshots; empty if it reports none.
+// tree returns the VM's reported snapshots. It is empty if the VM reports none.
 func (h *host) tree(vm fleet.VM) fleet.SnapshotTree {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, vm.ID)
@@ -60,7 +60,7 @@ func (h *host) tree(vm fleet.VM) fleet.SnapshotTree {
 	return *s.Snapshots
 }
 
-// file returns the path that the VM writes to.
+// file returns the path of the file that the VM writes to.
 func (h *host) file(vm fleet.VM) string {
 	h.t.Helper()
 	s, _, err := h.VM(h.ctx, vm.ID)
@@ -115,7 +115,7 @@ func testSnapshots(t *testing.T, h *host) {
 	h.write(vm, 'd')
 	h.revert(vm, two)
 	h.wantData(vm, 'b')
-	h.must("go back and start", h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID, Start: true})))
+	h.must("revert and start", h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID, Start: true})))
 	h.wantPower(vm.ID, fleet.Running)
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
 	h.wantData(vm, 'a')
@@ -123,7 +123,7 @@ func testSnapshots(t *testing.T, h *host) {
 	h.apply(vm)
 	tree := h.tree(vm)
 	if s := tree.Of(one.ID); len(s.Changed) != 1 || s.Changed[0] != "vCPUs 1 → 2" {
-		t.Errorf("what is else since: %q", s.Changed)
+		t.Errorf("the changes since the snapshot: %q", s.Changed)
 	}
 	h.drop(vm, two, false)
 	h.wantData(vm, 'a')
@@ -131,7 +131,7 @@ func testSnapshots(t *testing.T, h *host) {
 	h.wantData(vm, 'a')
 	h.wantVolumes(p, 2)
 	if s := h.status(vm.ID, 2); s.Snapshots != nil || s.Disks[0].Path != p.Spec.Path+"/"+vm.Spec.Disks[0].Volume {
-		t.Fatalf("after the last one: %+v, %+v", s.Snapshots, s.Disks)
+		t.Fatalf("after the last deletion: %+v, %+v", s.Snapshots, s.Disks)
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
 }
@@ -150,13 +150,13 @@ func testSnapshotsRunning(t *testing.T, h *host) {
 	h.drop(vm, two, false) // in the middle of the chain
 	h.wantPower(vm.ID, fleet.Running)
 	if tree := h.tree(vm); tree.Depth != 3 || tree.Of(three.ID).Parent != one.ID {
-		t.Fatalf("without the one in the middle: %+v", tree)
+		t.Fatalf("without the middle snapshot: %+v", tree)
 	}
 	h.drop(vm, one, false) // at the root
 	h.drop(vm, three, false)
 	h.wantVolumes(p, 1)
 	if s := h.wantPower(vm.ID, fleet.Running); s.Snapshots != nil || len(s.NextBoot) > 0 {
-		t.Fatalf("after the last one: %+v, at its next start %v", s.Snapshots, s.NextBoot)
+		t.Fatalf("after the last deletion: %+v, at its next start %v", s.Snapshots, s.NextBoot)
 	}
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
 	h.wantData(vm, 'a')
@@ -187,7 +187,7 @@ func testSnapshotMemory(t *testing.T, h *host) {
 	h.apply(vm)
 	h.revert(vm, one)
 	if s := h.wantPower(vm.ID, fleet.Running); s.MemoryMiB != 128 || !slices.Equal(s.NextBoot, []string{"name", "memoryMiB"}) {
-		t.Errorf("with another size since: it has %d MiB, at its next start %v", s.MemoryMiB, s.NextBoot)
+		t.Errorf("after a change of the memory: the VM has %d MiB, at its next start %v", s.MemoryMiB, s.NextBoot)
 	}
 	h.drop(vm, one, true)
 	h.wantPower(vm.ID, fleet.Running)
@@ -207,7 +207,7 @@ func testSnapshotBranches(t *testing.T, h *host) {
 	h.write(vm, 'd')
 	right := h.take(vm, "right", false)
 	h.write(vm, 'e')
-	h.drop(vm, root, false) // it backs two files: its data stays
+	h.drop(vm, root, false) // the root backs two files, so its data stays
 	if tree := h.tree(vm); len(tree.Snapshots) != 4 || !tree.Snapshots[0].Deleted || tree.Merges != 0 {
 		t.Fatalf("without the root: %+v", tree)
 	}
@@ -216,7 +216,7 @@ func testSnapshotBranches(t *testing.T, h *host) {
 	h.wantData(vm, 'c')
 	h.revert(vm, right)
 	h.wantData(vm, 'd')
-	h.must("start", h.StartVM(h.ctx, vm.ID)) // files outside its chain are merged meanwhile
+	h.must("start", h.StartVM(h.ctx, vm.ID)) // files outside the guest's chain are merged meanwhile
 	h.drop(vm, left, false)
 	h.drop(vm, right, false)
 	h.must("force off", h.StopVM(h.ctx, vm.ID))
@@ -224,11 +224,11 @@ func testSnapshotBranches(t *testing.T, h *host) {
 	h.revert(vm, leaf)
 	h.wantData(vm, 'c')
 	if tree := h.tree(vm); tree.Depth != 3 || tree.Merges != 1 {
-		t.Fatalf("with the leaf, and what it stands on: %+v", tree)
+		t.Fatalf("with the leaf and its backing file: %+v", tree)
 	}
 	h.must("merge", h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{})))
 	if tree := h.tree(vm); len(tree.Snapshots) != 1 || tree.Depth != 2 || tree.Merges != 0 {
-		t.Fatalf("with the leaf alone: %+v", tree)
+		t.Fatalf("with only the leaf: %+v", tree)
 	}
 	h.drop(vm, leaf, true)
 	h.wantData(vm, 'c')
@@ -241,19 +241,19 @@ func testSnapshotOnce(t *testing.T, h *host) {
 	h.write(vm, 'a')
 	in := h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "one"})
 	h.must("take", h.TakeSnapshot(h.ctx, in))
-	h.must("the same order again", h.TakeSnapshot(h.ctx, in))
+	h.must("repeat the job", h.TakeSnapshot(h.ctx, in))
 	if tree := h.tree(vm); len(tree.Snapshots) != 1 {
-		t.Fatalf("taken twice: %+v", tree)
+		t.Fatalf("after the repeated job: %+v", tree)
 	}
 	h.write(vm, 'b')
 	back := h.snap(vm, fleet.SnapshotOrder{ID: in.Order.ID})
-	h.must("go back", h.RevertSnapshot(h.ctx, back))
+	h.must("revert", h.RevertSnapshot(h.ctx, back))
 	h.write(vm, 'c')
-	h.must("the same order again", h.RevertSnapshot(h.ctx, back))
+	h.must("repeat the job", h.RevertSnapshot(h.ctx, back))
 	h.wantData(vm, 'c')
 	gone := h.snap(vm, fleet.SnapshotOrder{ID: in.Order.ID})
 	h.must("delete", h.DeleteSnapshot(h.ctx, gone))
-	h.must("the same order again", h.DeleteSnapshot(h.ctx, gone))
+	h.must("repeat the job", h.DeleteSnapshot(h.ctx, gone))
 	h.wantData(vm, 'c')
 }
 
@@ -262,19 +262,19 @@ func testSnapshotRefused(t *testing.T, h *host) {
 	vm := h.made(disk(p))
 	none := h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID]()})
 	if err := h.RevertSnapshot(h.ctx, none); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("back to none: %v", err)
+		t.Errorf("revert to a missing snapshot: %v", err)
 	}
 	if err := h.DeleteSnapshot(h.ctx, none); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("delete none: %v", err)
+		t.Errorf("delete a missing snapshot: %v", err)
 	}
-	h.refused("of a VM without disks", h.TakeSnapshot(h.ctx, h.snap(h.made(), none.Order)), "no disk")
+	h.refused("take a snapshot of a VM without disks", h.TakeSnapshot(h.ctx, h.snap(h.made(), none.Order)), "no disk")
 	one := h.take(vm, "one", false)
 	h.write(vm, 'b')
 	h.take(vm, "two", false)
-	h.revert(vm, one) // so that a file is in no chain in use
+	h.revert(vm, one) // so that one file is in no chain in use
 	for _, v := range h.poolStatus(p).Volumes {
 		if !slices.Contains(v.UsedBy, vm.ID) {
-			t.Errorf("nobody uses %s", v.Name)
+			t.Errorf("%s has no user", v.Name)
 		}
 		h.refused("delete the volume "+v.Name, h.DeleteVolume(h.ctx, h.work(p, v.Name, fleet.VolumeOrder{})), vm.Name)
 		h.refused("wipe the volume "+v.Name, h.WipeVolume(h.ctx, h.work(p, v.Name, fleet.VolumeOrder{})), "")
@@ -286,8 +286,8 @@ func testSnapshotRefused(t *testing.T, h *host) {
 	h.refused("grow the disk", h.ApplyVM(h.ctx, h.order(grown)), "")
 	bare := vm
 	bare.Generation, bare.Spec.Disks = 3, nil
-	h.refused("take the disk away", h.ApplyVM(h.ctx, h.order(bare)), "snapshots")
-	h.refused("delete the VM alone", h.DeleteVM(h.ctx, vm, h.pools, false), "snapshots")
+	h.refused("remove the disk", h.ApplyVM(h.ctx, h.order(bare)), "snapshots")
+	h.refused("delete the VM without its disks", h.DeleteVM(h.ctx, vm, h.pools, false), "snapshots")
 	h.refused("release the pool", h.ReleasePool(h.ctx, p), "")
 	h.wantVolumes(p, 3)
 	h.must("delete the VM with its data", h.DeleteVM(h.ctx, vm, h.pools, true))
@@ -298,14 +298,14 @@ func testForeignSnapshots(t *testing.T, h *host) {
 	p := h.pool()
 	vm := h.made(disk(p))
 	drop := h.h.ForeignSnapshot(t, vm.ID, "theirs")
-	h.eventually("their snapshot shows", func() bool { return slices.Equal(h.tree(vm).Others, []string{"theirs"}) })
-	h.refused("take one beside theirs", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "ours"})), "theirs")
+	h.eventually("the other snapshot is reported", func() bool { return slices.Equal(h.tree(vm).Others, []string{"theirs"}) })
+	h.refused("take a snapshot beside the other one", h.TakeSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: fleet.NewID[fleet.SnapshotID](), Name: "ours"})), "theirs")
 	drop()
 	one := h.take(vm, "ours", false)
 	drop = h.h.ForeignSnapshot(t, vm.ID, "theirs")
 	for what, err := range map[string]error{
-		"go back past theirs": h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})),
-		"merge theirs":        h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})),
+		"revert past the other snapshot": h.RevertSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})),
+		"merge the other snapshot":       h.DeleteSnapshot(h.ctx, h.snap(vm, fleet.SnapshotOrder{ID: one.ID})),
 	} {
 		h.refused(what, err, "theirs")
 	}

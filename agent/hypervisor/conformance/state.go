@@ -32,7 +32,7 @@ func testNetworks(t *testing.T, h *host) {
 	if _, ok := find(s.Networks, func(o wire.NetworkReport) bool {
 		return o.Kind == fleet.NetworkBridge && o.Name == n.Status.Bridge
 	}); ok {
-		t.Errorf("the bridge %s of a libvirt network is listed by itself", n.Status.Bridge)
+		t.Errorf("the bridge %s of a libvirt network is listed separately", n.Status.Bridge)
 	}
 }
 
@@ -66,7 +66,7 @@ func (h *host) powerIs(id fleet.VMID, want fleet.Power) bool {
 	return ok && r.Status.Power == want
 }
 
-// wakesUntil polls only after wake-ups: a change without a wake-up fails the test.
+// wakesUntil polls only after wake-ups, so a change without a wake-up fails the test.
 func (h *host) wakesUntil(wake <-chan struct{}, what string, ok func() bool) {
 	h.t.Helper()
 	limit := time.After(patience)
@@ -77,7 +77,7 @@ func (h *host) wakesUntil(wake <-chan struct{}, what string, ok func() bool) {
 				return
 			}
 		case <-limit:
-			h.t.Fatalf("%s woke nobody who then saw it", what)
+			h.t.Fatalf("%s sent no wake-up after which it was visible", what)
 		}
 	}
 }
@@ -124,10 +124,10 @@ func testReopen(t *testing.T, h *host) {
 	again.pools = h.pools
 	second, ok := again.report(vm.ID)
 	if !ok || !reflect.DeepEqual(first, second) {
-		t.Errorf("the new backend says\n%+v, the old one\n%+v", second, first)
+		t.Errorf("the new backend reports\n%+v, the old one\n%+v", second, first)
 	}
 	if s := again.poolStatus(p); s.State != fleet.PoolActive {
-		t.Errorf("the new backend says of the pool %+v", s)
+		t.Errorf("the new backend reports the pool %+v", s)
 	}
 }
 
@@ -152,7 +152,8 @@ func testDeadline(t *testing.T, h *host) {
 	h.wantPower(vm.ID, fleet.Stopped)
 }
 
-// While the hypervisor is unreachable, the last known state is reported as such; nothing is reported as gone.
+// While the hypervisor is unreachable, the last known state is reported with the host disconnected. No object is
+// reported as missing.
 func testUnplug(t *testing.T, h *host) {
 	vm := h.started()
 	before, _ := h.report(vm.ID)
@@ -162,23 +163,23 @@ func testUnplug(t *testing.T, h *host) {
 	h.wakesUntil(wake, "the loss", func() bool { return !h.snapshot().Host.Connected })
 	s := h.snapshot()
 	if s.Host.Error == "" {
-		t.Error("the loss has no words")
+		t.Error("the loss of the connection has no reason")
 	}
 	if r, ok := find(s.VMs, func(r wire.VMReport) bool { return r.ID == vm.ID }); !ok || !reflect.DeepEqual(r, before) {
-		t.Errorf("while the hypervisor is away, the VM is %+v, %v", r, ok)
+		t.Errorf("while the hypervisor is unreachable, the VM is %+v, %v", r, ok)
 	}
 	if _, _, err := h.VM(h.ctx, vm.ID); err == nil {
-		t.Error("one VM was looked at although the hypervisor is away")
+		t.Error("a VM was read although the hypervisor is unreachable")
 	}
 	if h.StopVM(h.ctx, vm.ID) == nil {
-		t.Error("a VM was stopped although the hypervisor is away")
+		t.Error("a VM was stopped although the hypervisor is unreachable")
 	}
 
 	plug()
 	back := time.Now()
 	h.wakesUntil(wake, "the return", func() bool { return h.snapshot().Host.Connected })
 	if took := time.Since(back); took > 10*time.Second {
-		t.Errorf("the backend was back only after %s", took)
+		t.Errorf("the backend reconnected only after %s", took)
 	}
 	if r, ok := h.report(vm.ID); !ok || r.Status.Power != fleet.Running || r.Generation != before.Generation {
 		t.Errorf("after the return, the VM is %+v", r)
@@ -200,12 +201,12 @@ func testFreeze(t *testing.T, h *host) {
 		t.Error("StopVM succeeded on a hypervisor that does not answer")
 	}
 	if s, err := h.Snapshot(ctx, hypervisor.Assigned{}); err == nil && s.Host.Connected {
-		t.Error("Snapshot says that the hypervisor answers")
+		t.Error("Snapshot reports an answering hypervisor")
 	}
 	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("a deadline of one second was kept after %s", took)
+		t.Errorf("a deadline of one second ended the call after %s", took)
 	}
 	thaw()
-	h.eventually("the backend is back", func() bool { return h.snapshot().Host.Connected })
+	h.eventually("the backend has reconnected", func() bool { return h.snapshot().Host.Connected })
 	h.wantPower(vm.ID, fleet.Running)
 }

@@ -25,15 +25,15 @@ func testClone(t *testing.T, h *host) {
 			told.check(t)
 			s := h.status(vm.ID, 1)
 			if len(s.Disks) != 1 || s.Disks[0].SizeBytes != c.get {
-				t.Errorf("%s, asked %d: disks are %+v", kind, c.ask, s.Disks)
+				t.Errorf("%s, requested %d: the disks are %+v", kind, c.ask, s.Disks)
 			}
 			if v, ok := h.volume(p, d.Volume); !ok || v.Format != "qcow2" || v.Backing != "" || v.CapacityBytes != c.get {
-				t.Errorf("%s, asked %d: the volume is %+v", kind, c.ask, v)
+				t.Errorf("%s, requested %d: the volume is %+v", kind, c.ask, v)
 			}
 			h.must("delete with disks", h.DeleteVM(h.ctx, vm, h.pools, true))
 		}
 		if _, ok := h.volume(p, img.Name); !ok {
-			t.Error("the image went with its clone")
+			t.Error("the image was deleted with its clone")
 		}
 	}
 }
@@ -53,7 +53,7 @@ func testImagePoolGone(t *testing.T, h *host) {
 	h.refused("clone without the image's pool", h.ApplyVM(h.ctx, with(h.order(vm), func(in *hypervisor.Apply) { in.Pools = []fleet.Pool{p} })), "pool")
 }
 
-// progress records a backend's progress calls, which may come from several goroutines.
+// progress records a backend's progress reports, which may come from several goroutines.
 type progress struct {
 	mu       sync.Mutex
 	percents []int
@@ -106,7 +106,7 @@ func testDiskInUse(t *testing.T, h *host) {
 		h.namesNoOther(act, err, vm)
 	}
 	if _, ok := h.volume(p, vm.Spec.Disks[0].Volume); !ok {
-		t.Error("the disk is gone")
+		t.Error("the disk was deleted")
 	}
 	h.must("delete the owner", h.DeleteVM(h.ctx, vm, h.pools, true))
 }
@@ -117,21 +117,21 @@ func testUnmanaged(t *testing.T, h *host) {
 	state := h.snapshot()
 	f, ok := find(state.Discovered, func(f fleet.DiscoveredVM) bool { return f.ID == id })
 	if !ok || f.Name != foreign || f.Status.Power != fleet.Running || f.Status.CPUs == 0 || f.Status.MemoryMiB == 0 {
-		t.Errorf("found is %+v", f)
+		t.Errorf("the discovered domain is %+v", f)
 	}
 	if _, ok := find(state.VMs, func(r wire.VMReport) bool { return r.ID == id }); ok {
-		t.Error("a foreign domain is listed as a VM of Quantix")
+		t.Error("an unmanaged domain is listed as a VM of Quantix")
 	}
 
 	sameID := h.vm()
 	sameID.ID = id
-	h.refused("apply over its UUID", h.ApplyVM(h.ctx, h.order(sameID)), "not created by Quantix")
-	h.refused("delete it", h.DeleteVM(h.ctx, sameID, nil, true), "not created by Quantix")
-	h.refused("stop it", h.StopVM(h.ctx, id), "not created by Quantix")
-	h.refused("pause it", h.PauseVM(h.ctx, id), "not created by Quantix")
-	h.refused("reset it", h.ResetVM(h.ctx, id), "not created by Quantix")
+	h.refused("apply to the unmanaged domain", h.ApplyVM(h.ctx, h.order(sameID)), "not created by Quantix")
+	h.refused("delete the unmanaged domain", h.DeleteVM(h.ctx, sameID, nil, true), "not created by Quantix")
+	h.refused("stop the unmanaged domain", h.StopVM(h.ctx, id), "not created by Quantix")
+	h.refused("pause the unmanaged domain", h.PauseVM(h.ctx, id), "not created by Quantix")
+	h.refused("reset the unmanaged domain", h.ResetVM(h.ctx, id), "not created by Quantix")
 	if got := h.h.Power(t, id); got != fleet.Running {
-		t.Errorf("the foreign domain is %q now", got)
+		t.Errorf("the unmanaged domain is %q now", got)
 	}
 }
 

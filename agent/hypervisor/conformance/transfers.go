@@ -14,13 +14,13 @@ import (
 	"quantix/internal/wire"
 )
 
-// parcel is a file on its way between two hosts.
+// parcel is a file in transfer between two hosts.
 type parcel struct {
 	data []byte
 	size int64
 }
 
-// pack is a Send that stores the data.
+// pack is a Send function that stores the data in the parcel.
 func (p *parcel) pack(ctx context.Context, pieces transfer.Pieces, size int64) error {
 	p.size, p.data = size, make([]byte, size)
 	return pieces(ctx, func(at int64, block []byte, _ int64) error {
@@ -29,7 +29,7 @@ func (p *parcel) pack(ctx context.Context, pieces transfer.Pieces, size int64) e
 	})
 }
 
-// unpack is an Arrive that delivers the data, at once or, as after a lost connection, again.
+// unpack is an Arrive function that delivers the data, once or, as after a lost connection, twice.
 func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (hypervisor.Arrived, error) {
 	if room <= 0 {
 		return hypervisor.Arrived{}, errors.New("no room")
@@ -64,7 +64,7 @@ func (h *host) sent(p fleet.Pool, name string) *parcel {
 	return out
 }
 
-// receiveWork returns the work that receives the parcel.
+// receiveWork returns the job that receives the parcel.
 func (h *host) receiveWork(in *parcel, to fleet.Pool, name string, known sums, o fleet.VolumeOrder) hypervisor.VolumeWork {
 	w := known.of(h.work(to, name, o))
 	w.Arrive = in.unpack
@@ -94,18 +94,18 @@ func testTransfer(t *testing.T, h *host) {
 			t.Errorf("%s has the checksum %s, and is reported to have %s", name, sum, own.SHA256)
 		}
 		w.Arrive = func(context.Context, transfer.Sink, int64) (hypervisor.Arrived, error) {
-			t.Error("what is there comes again")
+			t.Error("a received file is received again")
 			return hypervisor.Arrived{}, errors.New("again")
 		}
 		w.Made = made
-		h.must("the same order again", h.ReceiveVolume(h.ctx, w))
+		h.must("repeat the job", h.ReceiveVolume(h.ctx, w))
 		w.Made = ""
-		h.refused("receive in the place of another", h.ReceiveVolume(h.ctx, w), "has a volume named")
+		h.refused("receive to the name of an existing volume", h.ReceiveVolume(h.ctx, w), "has a volume named")
 	}
 	vm := h.started(disk(from))
 	w := known.of(h.work(from, vm.Spec.Disks[0].Volume, fleet.VolumeOrder{}))
 	w.Send = (&parcel{}).pack
-	h.refused("send a disk of a guest that runs", h.SendVolume(h.ctx, w), vm.Name)
+	h.refused("send a disk of a running guest", h.SendVolume(h.ctx, w), vm.Name)
 	h.h.AddImage(t, from, Image{Name: "layer.qcow2", Kind: Qcow2Backing, SizeBytes: 4 << 20})
 	w = known.of(h.work(from, "layer.qcow2", fleet.VolumeOrder{}))
 	w.Send = (&parcel{}).pack
@@ -117,26 +117,26 @@ func testTransferVerified(t *testing.T, h *host) {
 	from, to, known := h.pool(), h.pool(), sums{}
 	h.h.AddImage(t, from, Image{Name: "golden.qcow2", Kind: Qcow2, SizeBytes: 4 << 20})
 	in := h.sent(from, "golden.qcow2")
-	h.refused("other bytes than those of the image", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})), "other bytes")
+	h.refused("receive bytes that differ from the image", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{Checksum: "sha256:" + strings.Repeat("0", 64)})), "other bytes")
 	h.wantNoVolume(to, "came.qcow2")
 	page := &parcel{data: []byte("<html>no image at all</html>\n" + strings.Repeat("x", 600))}
 	page.size = int64(len(page.data))
-	h.refused("no image", h.ReceiveVolume(h.ctx, h.receiveWork(page, to, "came.iso", known, fleet.VolumeOrder{})), "What was sent")
+	h.refused("receive a file that is not an image", h.ReceiveVolume(h.ctx, h.receiveWork(page, to, "came.iso", known, fleet.VolumeOrder{})), "The file that was sent")
 	h.wantNoVolume(to, "came.iso")
 	lost := h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})
 	lost.Arrive = func(_ context.Context, dst transfer.Sink, _ int64) (hypervisor.Arrived, error) {
 		_, err := dst.WriteAt(in.data[:len(in.data)/2], 0)
 		return hypervisor.Arrived{}, errors.Join(err, errors.New("the connection to the other host was lost"))
 	}
-	h.refused("half of it", h.ReceiveVolume(h.ctx, lost), "was lost")
+	h.refused("receive half of the file", h.ReceiveVolume(h.ctx, lost), "was lost")
 	h.wantNoVolume(to, "came.qcow2")
 	if state, _ := find(h.snapshot(to).Pools, func(r wire.PoolReport) bool { return r.Name == to.Name }); slices.ContainsFunc(state.Status.Volumes, func(v fleet.Volume) bool { return strings.Contains(v.Name, "came") }) {
-		t.Errorf("something is left: %+v", state.Status.Volumes)
+		t.Errorf("the failed job left %+v", state.Status.Volumes)
 	}
-	h.must("all of it, all the same", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})))
+	h.must("receive the whole file", h.ReceiveVolume(h.ctx, h.receiveWork(in, to, "came.qcow2", known, fleet.VolumeOrder{})))
 }
 
-// migrate returns the order to send the VM's disks into parcels.
+// migrate returns the job that sends the VM's disks into parcels.
 func (h *host) migrate(vm fleet.VM, to fleet.Pool) (hypervisor.MigrateVM, map[fleet.Volref]*parcel) {
 	parcels := map[fleet.Volref]*parcel{}
 	in := hypervisor.MigrateVM{
@@ -162,7 +162,7 @@ func testMigrate(t *testing.T, h *host) {
 	in, parcels := h.migrate(vm, to)
 	h.must("leave", h.MigrateVM(h.ctx, in))
 	if s, _, err := h.VM(h.ctx, vm.ID); err != nil || s.Power != fleet.Absent {
-		t.Fatalf("it is %+v, %v", s, err)
+		t.Fatalf("the migrated VM is %+v, %v", s, err)
 	}
 	for _, d := range vm.Spec.Disks {
 		h.wantVolume(from, d.Volume, "qcow2", d.SizeBytes)
@@ -171,11 +171,11 @@ func testMigrate(t *testing.T, h *host) {
 		t.Error("a disk is sent again")
 		return nil
 	}
-	h.must("the same order again", h.MigrateVM(h.ctx, in))
+	h.must("repeat the job", h.MigrateVM(h.ctx, in))
 	in.Arrived = func(context.Context) error { return errors.New("nobody has it") }
-	h.refused("before anybody has it", h.MigrateVM(h.ctx, in), "nobody has it")
+	h.refused("before another host has the VM", h.MigrateVM(h.ctx, in), "nobody has it")
 
-	// As its new host does, which may be the same one.
+	// The VM's new host may be the same host.
 	next := vm
 	next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
 	order := h.order(next)
@@ -190,22 +190,22 @@ func testMigrate(t *testing.T, h *host) {
 	h.must("start", h.StartVM(h.ctx, next.ID))
 	s := h.status(next.ID, 2)
 	if s.Power != fleet.Running || len(s.Disks) != 2 || len(s.Faults)+len(s.Drift) > 0 || *s.Disks[0].Volume != next.Spec.Disks[0].Ref() {
-		t.Errorf("it came up as %+v", s)
+		t.Errorf("the migrated VM started as %+v", s)
 	}
 	for _, d := range vm.Spec.Disks {
-		h.must("delete what nobody has any more", h.DeleteVolume(h.ctx, h.work(from, d.Volume, fleet.VolumeOrder{})))
+		h.must("delete the old disks", h.DeleteVolume(h.ctx, h.work(from, d.Volume, fleet.VolumeOrder{})))
 	}
 }
 
-// Data sent by an earlier call is valid only while nobody has written to the disk: the agent ends, somebody uses the
-// VM, and the order is repeated.
+// Data sent by an earlier call is valid only if nobody has written to the disk since. Here the agent ends, somebody
+// uses the VM, and the job is repeated.
 func testMigrateAgain(t *testing.T, h *host) {
 	from, to := h.pool(), h.pool()
 	for _, gone := range []bool{false, true} {
 		vm := h.made(disk(from))
 		in, _ := h.migrate(vm, to)
 		in.Arrived = func(context.Context) error { return errors.New("the agent ends here") }
-		h.refused("cut off", h.MigrateVM(h.ctx, in), "the agent ends here")
+		h.refused("interrupt the migration", h.MigrateVM(h.ctx, in), "the agent ends here")
 
 		next := vm
 		next.Generation, next.Spec.Disks = 2, slices.Clone(vm.Spec.Disks)
@@ -215,9 +215,9 @@ func testMigrateAgain(t *testing.T, h *host) {
 			h.h.Undefine(t, vm.ID)
 		}
 		in.Arrived = func(context.Context) error { return nil }
-		// the other host has all of it
+		// The other host has all data.
 		in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error { return nil }
-		h.refused("what was written to since it was sent", h.MigrateVM(h.ctx, in), "while it was being sent")
+		h.refused("migrate a VM that changed after it was sent", h.MigrateVM(h.ctx, in), "while it was being sent")
 		if !gone {
 			h.wantPower(vm.ID, fleet.Stopped)
 		}
@@ -226,12 +226,12 @@ func testMigrateAgain(t *testing.T, h *host) {
 	}
 	vm := h.made(disk(from))
 	in, _ := h.migrate(vm, to)
-	in.Sending = func(fleet.LeavingDisk, string) error { return errors.New("no room for a word") }
+	in.Sending = func(fleet.LeavingDisk, string) error { return errors.New("state file not written") }
 	in.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error {
-		t.Error("it is sent all the same")
+		t.Error("the disk was sent without a record")
 		return nil
 	}
-	h.refused("send what cannot be recorded", h.MigrateVM(h.ctx, in), "no room for a word")
+	h.refused("send without a record", h.MigrateVM(h.ctx, in), "state file not written")
 }
 
 func testMigrateRefused(t *testing.T, h *host) {
@@ -249,28 +249,28 @@ func testMigrateRefused(t *testing.T, h *host) {
 	lost.Send = func(context.Context, fleet.LeavingDisk, transfer.Pieces, int64) error {
 		return errors.New("it was cut off")
 	}
-	h.refused("a connection that ends", h.MigrateVM(h.ctx, lost), "cut off")
-	whole("after a cut")
+	h.refused("lose the connection", h.MigrateVM(h.ctx, lost), "cut off")
+	whole("after a lost connection")
 	late, _ := h.migrate(vm, to)
 	late.Arrived = func(context.Context) error { return errors.New("it has not come") }
-	h.refused("what did not come", h.MigrateVM(h.ctx, late), "has not come")
-	whole("after what did not come")
+	h.refused("migrate without an arrival", h.MigrateVM(h.ctx, late), "has not come")
+	whole("after a missing arrival")
 	few, _ := h.migrate(vm, to)
 	few.Order.Disks = nil
-	h.refused("an order without its disk", h.MigrateVM(h.ctx, few), "does not list")
-	whole("after an order without its disk")
+	h.refused("a job without the disk", h.MigrateVM(h.ctx, few), "does not list")
+	whole("after a job without the disk")
 	stopped, _ := h.migrate(vm, to)
 	ctx, cancel := context.WithCancelCause(h.ctx)
 	stopped.Arrived = func(context.Context) error { cancel(hypervisor.ErrStopped); return nil }
 	if err := h.MigrateVM(ctx, stopped); err == nil {
-		t.Error("it leaves though it was taken back")
+		t.Error("a cancelled migration succeeded")
 	}
-	whole("after it was taken back")
+	whole("after the cancellation")
 	started, _ := h.migrate(vm, to)
 	started.Arrived = func(ctx context.Context) error { return h.StartVM(ctx, vm.ID) }
-	h.refused("a guest that somebody starts meanwhile", h.MigrateVM(h.ctx, started), vm.Name)
+	h.refused("a guest that somebody starts during the job", h.MigrateVM(h.ctx, started), vm.Name)
 	h.wantPower(vm.ID, fleet.Running)
 	h.wantDisk(vm, vm.Spec.Disks[0].Ref())
 	running, _ := h.migrate(vm, to)
-	h.refused("a guest that runs", h.MigrateVM(h.ctx, running), "runs")
+	h.refused("a running guest", h.MigrateVM(h.ctx, running), "is running")
 }

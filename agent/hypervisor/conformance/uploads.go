@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// upload is a running upload order for some bytes.
+// upload is a running upload job for some bytes.
 type upload struct {
 	in    hypervisor.VolumeWork
 	text  []byte
@@ -46,12 +46,12 @@ func (h *host) uploadTo(p fleet.Pool, name string, text []byte, checksum string)
 	return &upload{text: text, in: h.work(p, name, fleet.VolumeOrder{Upload: fleet.NewID[fleet.UploadID](), SizeBytes: int64(len(text)), Checksum: checksum})}
 }
 
-// upload starts uploadTo.
+// upload starts the upload of uploadTo.
 func (h *host) upload(p fleet.Pool, name string, text []byte, checksum string) *upload {
 	return h.uploadTo(p, name, text, checksum).again(h)
 }
 
-// again sends the order to the host.
+// again sends the job to the host again.
 func (u *upload) again(h *host) *upload {
 	ctx, stop := context.WithCancel(h.ctx)
 	u.conns, u.ended, u.stop = make(chan io.ReadWriteCloser), make(chan struct{}), stop
@@ -65,7 +65,7 @@ func (u *upload) again(h *host) *upload {
 	return u
 }
 
-// open opens a connection and returns the number of bytes that the host has.
+// open opens a connection and returns the number of bytes that the host already has.
 func (u *upload) open(t *testing.T) (conn net.Conn, answer func() (wire.UploadAnswer, error), has int64) {
 	t.Helper()
 	conn, there := net.Pipe()
@@ -82,7 +82,7 @@ func (u *upload) open(t *testing.T) (conn net.Conn, answer func() (wire.UploadAn
 	return conn, answer, a.Offset
 }
 
-// send sends data up to the offset, starting at the host's offset.
+// send sends the bytes from the host's offset up to the given offset.
 func (u *upload) send(t *testing.T, to int64) {
 	t.Helper()
 	conn, answer, from := u.open(t)
@@ -100,7 +100,7 @@ func (u *upload) send(t *testing.T, to int64) {
 		t.Fatal(err)
 	}
 	if a, err := answer(); err != nil || a.Offset != to {
-		t.Fatalf("the host has %+v, %v, and was sent %d", a, err, to)
+		t.Fatalf("the host reports %+v, %v, after %d bytes", a, err, to)
 	}
 }
 
@@ -121,16 +121,16 @@ func testUploads(t *testing.T, h *host) {
 	h.wantVolume(p, "image.raw", "raw", 3<<20)
 	taken := h.upload(p, "image.raw", text, "")
 	<-taken.ended
-	h.refused("upload to a name that is taken", taken.err, "image.raw")
+	h.refused("upload to the name of an existing volume", taken.err, "image.raw")
 
-	// The order is repeated after its result was lost.
+	// The result of the job was lost, and the job is repeated.
 	var made string
 	first := h.uploadTo(p, "once.raw", text, "")
 	first.in.Whole = func(file string) error { made = file; return nil }
 	first.again(h).send(t, 3<<20)
 	first.end(h, "upload")
 	first.in.Made = made
-	first.again(h).end(h, "the same order again")
+	first.again(h).end(h, "repeat the job")
 
 	for _, bad := range []fleet.VolumeOrder{{}, {SizeBytes: 1}, {Upload: "x"}, {Upload: "x", SizeBytes: 1, Checksum: "md5:00"}} {
 		if err := h.UploadVolume(h.ctx, h.work(p, "bad.raw", bad)); fleet.CodeOf(err) != fleet.Invalid {
@@ -147,7 +147,7 @@ func testUploadsVerified(t *testing.T, h *host) {
 		checksum, says string
 	}{
 		"wrong.raw": {sound(1 << 20), sumOf(nil), "nothing of it was kept"},
-		"page.raw":  {page, sumOf(page), "What was uploaded is a web page"},
+		"page.raw":  {page, sumOf(page), "The file that was uploaded is a web page"},
 	} {
 		u := h.upload(p, name, c.text, c.checksum)
 		u.send(t, int64(len(c.text)))
@@ -162,12 +162,12 @@ func testUploadResumes(t *testing.T, h *host) {
 	text := sound(5 << 20)
 	u := h.upload(p, "image.raw", text, sumOf(text))
 
-	// A new connection replaces one that is silent.
+	// A new connection replaces a connection that sends nothing.
 	silent, _, _ := u.open(t)
 	defer silent.Close()
 	u.send(t, 1<<20)
 
-	// An interrupted piece counts as far as it arrived.
+	// The received part of an interrupted piece counts.
 	conn, _, from := u.open(t)
 	piece := make([]byte, wire.UploadHeader)
 	wire.PutUploadHeader(piece, 200_000)
@@ -178,7 +178,7 @@ func testUploadResumes(t *testing.T, h *host) {
 	back, _, has := u.open(t)
 	back.Close()
 	if has != 1<<20+50_000 {
-		t.Errorf("the host has %d of a piece that was cut off", has)
+		t.Errorf("the host has %d bytes after an interrupted piece", has)
 	}
 
 	// More data than announced is refused, and the received data stays.
@@ -188,15 +188,15 @@ func testUploadResumes(t *testing.T, h *host) {
 		t.Fatal(err)
 	}
 	if a, err := answer(); err == nil {
-		t.Errorf("a piece that is too large is answered by %+v", a)
+		t.Errorf("the answer to a piece that is too large is %+v", a)
 	}
 	conn.Close()
 
-	// The agent restarts: the order is repeated and continues.
+	// The agent restarts, and the job is repeated and continues.
 	u.stop()
 	<-u.ended
 	if u.err == nil {
-		t.Fatal("an upload that was taken back is whole")
+		t.Fatal("a cancelled upload completed")
 	}
 	u.again(h)
 	conn, _, has = u.open(t)

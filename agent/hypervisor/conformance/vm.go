@@ -44,7 +44,7 @@ func testCreate(t *testing.T, h *host) {
 		t.Errorf("the snapshot reports %+v, VM reports %+v", r, s)
 	}
 	if _, ok := find(state.Discovered, func(f fleet.DiscoveredVM) bool { return f.ID == vm.ID }); ok {
-		t.Error("a VM of Quantix is listed as found")
+		t.Error("a VM of Quantix is listed as discovered")
 	}
 	if !state.Host.Connected || state.Host.Hypervisor == "" || len(state.Host.Inventory.Accelerators) == 0 ||
 		!slices.Contains(state.Host.Inventory.Firmwares, fleet.BIOS) {
@@ -58,12 +58,12 @@ func testApplyTwice(t *testing.T, h *host) {
 	before := h.status(vm.ID, 1)
 	h.apply(vm)
 	if after := h.status(vm.ID, 1); !reflect.DeepEqual(before, after) {
-		t.Errorf("applying the same again made\n%+v of\n%+v", after, before)
+		t.Errorf("applying the same spec again changed the status to\n%+v of\n%+v", after, before)
 	}
 	vm.Generation = 2
 	h.apply(vm)
 	if after := h.status(vm.ID, 2); !reflect.DeepEqual(before, after) {
-		t.Errorf("a new generation without a change made\n%+v of\n%+v", after, before)
+		t.Errorf("a new generation without a change changed the status to\n%+v of\n%+v", after, before)
 	}
 }
 
@@ -82,11 +82,11 @@ func testPower(t *testing.T, h *host) {
 	vm := h.started()
 	first := h.wantPower(vm.ID, fleet.Running)
 	if first.StartedAt == nil {
-		t.Error("a running guest has no time of start")
+		t.Error("a running guest has no start time")
 	}
 	h.must("start again", h.StartVM(h.ctx, vm.ID))
 	if again := h.wantPower(vm.ID, fleet.Running); !reflect.DeepEqual(first, again) {
-		t.Errorf("the second start made\n%+v of\n%+v", again, first)
+		t.Errorf("the second start changed the status to\n%+v of\n%+v", again, first)
 	}
 	for range 2 {
 		h.must("pause", h.PauseVM(h.ctx, vm.ID))
@@ -98,13 +98,13 @@ func testPower(t *testing.T, h *host) {
 	}
 	h.must("reset", h.ResetVM(h.ctx, vm.ID))
 	h.wantPower(vm.ID, fleet.Running)
-	// Whether the guest reacts is not tested.
+	// The test does not check whether the guest reacts.
 	h.must("reboot", h.RebootVM(h.ctx, vm.ID))
 	h.must("shut down", h.ShutdownVM(h.ctx, vm.ID))
 	for range 2 {
 		h.must("stop", h.StopVM(h.ctx, vm.ID))
 		if s := h.wantPower(vm.ID, fleet.Stopped); s.StartedAt != nil {
-			t.Error("a stopped guest has a time of start")
+			t.Error("a stopped guest has a start time")
 		}
 	}
 	h.must("shut down a stopped guest", h.ShutdownVM(h.ctx, vm.ID))
@@ -175,7 +175,7 @@ func testNextBoot(t *testing.T, h *host) {
 	}
 }
 
-// A guest may not release a NIC: it is reported until its removal.
+// A guest may not release a NIC. The NIC is then reported until the guest releases it.
 func testHotPlug(t *testing.T, h *host) {
 	vm := h.vm()
 	first, second := fleet.NIC{Network: h.h.Network, MAC: mac()}, fleet.NIC{Network: h.h.Network, MAC: mac()}
@@ -225,7 +225,7 @@ func testRenameRunning(t *testing.T, h *host) {
 	h.apply(vm)
 	r, ok := h.report(vm.ID)
 	if !ok || r.Name != old || r.Generation != 2 || !slices.Equal(r.Status.NextBoot, []string{"name"}) {
-		t.Errorf("while it runs, the report is %+v", r)
+		t.Errorf("while running, the report is %+v", r)
 	}
 	h.must("stop", h.StopVM(h.ctx, vm.ID))
 	h.apply(vm)
@@ -247,13 +247,13 @@ func testDelete(t *testing.T, h *host) {
 		}
 	}
 	if v, ok := h.volume(p, vol); !ok || v.Format != "qcow2" || v.CapacityBytes != 8<<20 {
-		t.Fatalf("the kept disk is %+v", v)
+		t.Fatalf("the remaining disk is %+v", v)
 	}
 	h.apply(vm)
 	for range 2 {
 		h.must("delete with disks", h.DeleteVM(h.ctx, vm, h.pools, true))
 	}
 	if _, ok := h.volume(p, vol); ok {
-		t.Error("the disk is still there")
+		t.Error("the disk still exists")
 	}
 }

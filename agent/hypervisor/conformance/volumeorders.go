@@ -21,12 +21,12 @@ func testRenameVolume(t *testing.T, h *host) {
 		h.must("rename", h.RenameVolume(h.ctx, order))
 		h.wantVolume(p, "new."+format, format, 4<<20)
 		h.wantNoVolume(p, "old."+format)
-		h.refused("rename a missing volume any more", h.RenameVolume(h.ctx, rename("old."+format, "other")), "old."+format)
+		h.refused("rename a missing volume", h.RenameVolume(h.ctx, rename("old."+format, "other")), "old."+format)
 		order.Made = made
-		h.must("the same order again", h.RenameVolume(h.ctx, order))
+		h.must("repeat the job", h.RenameVolume(h.ctx, order))
 		h.wantVolume(p, "new."+format, format, 4<<20)
 	}
-	h.refused("over another", h.RenameVolume(h.ctx, rename("new.raw", "new.qcow2")), "new.qcow2")
+	h.refused("rename over an existing volume", h.RenameVolume(h.ctx, rename("new.raw", "new.qcow2")), "new.qcow2")
 	h.wantVolume(p, "new.qcow2", "qcow2", 4<<20)
 	h.wantVolume(p, "new.raw", "raw", 4<<20)
 	for _, bad := range []string{"", "..", "../up", "a/b", ".hidden", pooldir.Marker, "new.raw"} {
@@ -37,8 +37,8 @@ func testRenameVolume(t *testing.T, h *host) {
 		}
 	}
 	forgetful := rename("new.raw", "lost.raw")
-	forgetful.Whole = func(string) error { return errors.New("no room for a word") }
-	h.refused("rename what cannot be recorded", h.RenameVolume(h.ctx, forgetful), "no room for a word")
+	forgetful.Whole = func(string) error { return errors.New("state file not written") }
+	h.refused("rename without a record", h.RenameVolume(h.ctx, forgetful), "state file not written")
 	h.wantVolume(p, "new.raw", "raw", 4<<20)
 
 	vm := h.vm(disk(p))
@@ -46,23 +46,23 @@ func testRenameVolume(t *testing.T, h *host) {
 	vm.Spec.ISO = &fleet.Volref{PoolID: p.ID, Volume: "tools.iso"}
 	h.apply(vm)
 	for _, name := range []string{vm.Spec.Disks[0].Volume, "tools.iso"} {
-		h.refused("rename what a stopped VM has", h.RenameVolume(h.ctx, rename(name, "taken-away")), vm.Name)
+		h.refused("rename the disk of a stopped VM", h.RenameVolume(h.ctx, rename(name, "taken-away")), vm.Name)
 	}
 	h.h.AddOverlay(t, p, "top.qcow2", "new.qcow2")
 	h.refused("rename a volume that backs another", h.RenameVolume(h.ctx, rename("new.qcow2", "base.qcow2")), "top.qcow2")
 	h.must("rename a volume with a backing file", h.RenameVolume(h.ctx, rename("top.qcow2", "upper.qcow2")))
 	if v, ok := h.volume(p, "upper.qcow2"); !ok || v.Backing == "" {
-		t.Errorf("it is %+v", v)
+		t.Errorf("the renamed volume is %+v", v)
 	}
 	for _, name := range []string{"upper.qcow2", "new.qcow2", "new.raw"} {
 		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
 	}
 }
 
-// ended is the time limit for a cancelled order to end.
+// ended is how long a cancelled job may take to end.
 const ended = time.Second
 
-// testVolumeStopped cancels orders at their second progress call.
+// testVolumeStopped cancels jobs at their second progress report.
 func testVolumeStopped(t *testing.T, h *host) {
 	p := h.pool()
 	const size = 512 << 20
@@ -70,7 +70,7 @@ func testVolumeStopped(t *testing.T, h *host) {
 	for act, do := range map[string]func(context.Context, hypervisor.VolumeWork) error{"copy.raw": h.CloneVolume, "full.raw": h.WipeVolume} {
 		ctx, cancel := context.WithCancelCause(h.ctx)
 		in := h.work(p, act, fleet.VolumeOrder{Source: "full.raw"})
-		back := errors.New("taken back")
+		back := errors.New("cancelled")
 		told, at := 0, time.Time{}
 		in.Progress = func(int, string) {
 			if told++; told == 1 {
@@ -86,6 +86,6 @@ func testVolumeStopped(t *testing.T, h *host) {
 	}
 	h.wantNoVolume(p, "copy.raw")
 	h.wantVolume(p, "full.raw", "raw", size)
-	h.must("the host takes orders still", h.WipeVolume(h.ctx, h.work(p, "full.raw", fleet.VolumeOrder{})))
+	h.must("run another job", h.WipeVolume(h.ctx, h.work(p, "full.raw", fleet.VolumeOrder{})))
 	h.must("delete", h.DeleteVolume(h.ctx, h.work(p, "full.raw", fleet.VolumeOrder{})))
 }

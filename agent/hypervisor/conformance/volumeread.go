@@ -17,7 +17,7 @@ type full struct {
 	room int
 }
 
-var errFull = errors.New("the browser has gone")
+var errFull = errors.New("the browser has disconnected")
 
 func (w *full) Write(p []byte) (int, error) {
 	if w.Len()+len(p) > w.room {
@@ -42,13 +42,13 @@ func testReadVolume(t *testing.T, h *host) {
 		h.must("send "+name, err)
 		sum := sha256.Sum256(got.Bytes())
 		if int64(got.Len()) != size || hex.EncodeToString(sum[:]) != known[fleet.Volref{PoolID: p.ID, Volume: name}].SHA256 {
-			t.Errorf("of %s came %d bytes of %d, with the SHA-256 %x", name, got.Len(), size, sum)
+			t.Errorf("%s: received %d bytes of %d, with the SHA-256 %x", name, got.Len(), size, sum)
 		}
 		if _, err := send(name, &full{}); !errors.Is(err, errFull) {
-			t.Errorf("to somebody who has gone: %v", err)
+			t.Errorf("send to a disconnected browser: %v", err)
 		}
 		if _, err := send(name, got); err != nil {
-			t.Errorf("once more: %v", err)
+			t.Errorf("send again: %v", err)
 		}
 	}
 	refused := func(act, name, why string) {
@@ -57,19 +57,19 @@ func testReadVolume(t *testing.T, h *host) {
 		told, err := send(name, got)
 		h.refused(act, err, why)
 		if told != -1 || got.Len() > 0 {
-			t.Errorf("%s: it was begun, and %d bytes came", act, got.Len())
+			t.Errorf("%s: the refused job sent %d bytes", act, got.Len())
 		}
 	}
 	vm := h.made(disk(p))
 	own := vm.Spec.Disks[0].Volume
 	if _, err := send(own, &full{room: 64 << 20}); err != nil {
-		t.Errorf("the disk of a VM that is off: %v", err)
+		t.Errorf("send the disk of a stopped VM: %v", err)
 	}
 	h.must("start", h.StartVM(h.ctx, vm.ID))
-	refused("send what a guest writes", own, vm.Name)
+	refused("send the disk of a running guest", own, vm.Name)
 	refused("send a missing volume", "none", "none")
-	refused("send another pool's", "../up", "not a valid volume name")
+	refused("send a volume of another pool", "../up", "not a valid volume name")
 	h.h.AddOverlay(t, p, "top.qcow2", "image-"+string(Qcow2))
-	refused("send a part", "top.qcow2", "incomplete alone")
+	refused("send a volume with a backing file", "top.qcow2", "incomplete alone")
 	h.h.DeleteVolume(t, p, "top.qcow2")
 }

@@ -10,12 +10,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// work returns a new order for a volume.
+// work returns a new job for a volume.
 func (h *host) work(p fleet.Pool, name string, o fleet.VolumeOrder) hypervisor.VolumeWork {
 	return hypervisor.VolumeWork{Pool: p, Name: name, Order: o, Whole: func(string) error { return nil }, Progress: func(int, string) {}}
 }
 
-// newVolume creates a volume that is deleted with the test.
+// newVolume creates a volume. The test's cleanup deletes the volume.
 func (h *host) newVolume(p fleet.Pool, name string, o fleet.VolumeOrder) {
 	h.t.Helper()
 	h.must("create "+name, h.CreateVolume(h.ctx, h.work(p, name, o)))
@@ -34,7 +34,7 @@ func (h *host) wantNoVolume(p fleet.Pool, name string) {
 	h.t.Helper()
 	for _, v := range h.poolStatus(p).Volumes {
 		if strings.HasPrefix(v.Name, name) {
-			h.t.Errorf("there is a volume %+v", v)
+			h.t.Errorf("the volume %+v exists", v)
 		}
 	}
 }
@@ -70,11 +70,11 @@ func testVolumes(t *testing.T, h *host) {
 		}
 	}
 	if all := h.poolStatus(p).Volumes; len(all) != 0 {
-		t.Errorf("there are still %+v", all)
+		t.Errorf("the pool still has %+v", all)
 	}
 }
 
-// An order is repeated after its result was lost; a different order with the same name is refused.
+// The result of the job was lost, and the job is repeated. A different job with the same volume name is refused.
 func testCreateVolumeOnce(t *testing.T, h *host) {
 	p := h.pool()
 	var made string
@@ -82,14 +82,14 @@ func testCreateVolumeOnce(t *testing.T, h *host) {
 	first.Whole = func(file string) error { made = file; return nil }
 	h.must("create", h.CreateVolume(h.ctx, first))
 	again := h.work(p, "data.raw", first.Order)
-	h.refused("create another of the name", h.CreateVolume(h.ctx, again), "data.raw")
+	h.refused("create another volume with the name", h.CreateVolume(h.ctx, again), "data.raw")
 	h.refused("clone to the name", h.CloneVolume(h.ctx, h.work(p, "data.raw", fleet.VolumeOrder{Source: "data.raw"})), "data.raw")
 	again.Made = made
-	h.must("the same order again", h.CreateVolume(h.ctx, again))
+	h.must("repeat the job", h.CreateVolume(h.ctx, again))
 
 	forgetful := h.work(p, "lost.raw", first.Order)
-	forgetful.Whole = func(string) error { return errors.New("no room for a word") }
-	h.refused("create what cannot be recorded", h.CreateVolume(h.ctx, forgetful), "no room for a word")
+	forgetful.Whole = func(string) error { return errors.New("state file not written") }
+	h.refused("create without a record", h.CreateVolume(h.ctx, forgetful), "state file not written")
 	h.wantNoVolume(p, "lost.raw")
 	h.must("delete", h.DeleteVolume(h.ctx, again))
 }
@@ -112,11 +112,11 @@ func testVolumeNames(t *testing.T, h *host) {
 		"wipe":  h.WipeVolume(h.ctx, h.work(p, "none", fleet.VolumeOrder{})),
 		"clone": h.CloneVolume(h.ctx, h.work(p, "copy", fleet.VolumeOrder{Source: "none"})),
 	} {
-		h.refused(act+" what is not there", err, "none")
+		h.refused(act+" a missing volume", err, "none")
 	}
 	other := fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: p.Name, Spec: p.Spec}
 	in := h.work(other, "data.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
-	h.refused("create in a pool that is another's", h.CreateVolume(h.ctx, in), "not set up")
+	h.refused("create in an unassigned pool", h.CreateVolume(h.ctx, in), "not set up")
 	h.h.StopPool(t, p)
 	h.refused("create in a pool that is not active", h.CreateVolume(h.ctx, h.work(p, "data.raw", in.Order)), "not active")
 }
@@ -132,7 +132,7 @@ func testVolumeInUse(t *testing.T, h *host) {
 		t.Errorf("the medium is %+v", v)
 	}
 	if v, _ := h.volume(p, own); v.ModifiedAt != nil {
-		t.Errorf("the report changes with what the guest writes: %v", v.ModifiedAt)
+		t.Errorf("the report changes with the guest's writes: %v", v.ModifiedAt)
 	}
 	for _, state := range []string{"off", "on"} {
 		for _, name := range []string{own, "tools.iso"} {
@@ -147,11 +147,11 @@ func testVolumeInUse(t *testing.T, h *host) {
 		copied := "copy-" + state
 		switch err := h.CloneVolume(h.ctx, h.work(p, copied, fleet.VolumeOrder{Source: own})); state {
 		case "off":
-			h.must("clone the disk of a guest that is off", err)
+			h.must("clone the disk of a stopped guest", err)
 			h.wantVolume(p, copied, "qcow2", 8<<20)
 			h.must("start", h.StartVM(h.ctx, vm.ID))
 		default:
-			h.refused("clone the disk of a guest that is on", err, vm.Name)
+			h.refused("clone the disk of a running guest", err, vm.Name)
 			h.wantNoVolume(p, copied)
 		}
 	}
@@ -160,7 +160,7 @@ func testVolumeInUse(t *testing.T, h *host) {
 		h.must("delete "+name, h.DeleteVolume(h.ctx, h.work(p, name, fleet.VolumeOrder{})))
 		h.wantNoVolume(p, name)
 	}
-	h.apply(h.vm()) // the host still accepts orders
+	h.apply(h.vm()) // the host still accepts jobs
 }
 
 func testVolumeWithBackingFile(t *testing.T, h *host) {
@@ -181,7 +181,7 @@ func testVolumeWithBackingFile(t *testing.T, h *host) {
 	}
 }
 
-// Files of a directory in place of the pool's are not touched.
+// Files in a directory that replaces the pool's directory are not changed.
 func testVolumeMisplaced(t *testing.T, h *host) {
 	p := h.pool()
 	h.newVolume(p, "kept.raw", fleet.VolumeOrder{Format: "raw", SizeBytes: 1 << 20})
