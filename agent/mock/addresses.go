@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// address returns the guest's address on the NIC and its source. h.mu must be held.
+// address returns the guest's address on the NIC and the sources of the address. The caller holds h.mu.
 func (h *Host) address(n fleet.NIC) (string, []fleet.AddressSource) {
 	a := hash(n.MAC)
 	if n.Bridge != "" {
@@ -25,7 +25,7 @@ func (h *Host) address(n fleet.NIC) (string, []fleet.AddressSource) {
 	return fmt.Sprintf("192.168.122.%d", 2+byte(a)%250), []fleet.AddressSource{fleet.FromAgent, fleet.FromLease}
 }
 
-// dhcpAddress returns the DHCP address for a NIC: its reservation, else one of the ranges.
+// dhcpAddress returns the DHCP address of a NIC: the reserved address, or else one of the DHCP ranges.
 func (n *network) dhcpAddress(mac string) (string, bool) {
 	dhcp := n.live.IPv4.DHCP
 	if dhcp == nil {
@@ -56,7 +56,7 @@ func (n *network) dhcpAddress(mac string) (string, bool) {
 	return ip.String(), true
 }
 
-// leases returns the network's DHCP leases of running guests. h.mu must be held.
+// leases returns the DHCP leases of running guests on the network. The caller holds h.mu.
 func (h *Host) leases(network string) (out []fleet.DHCPLease) {
 	for _, g := range h.guests {
 		if !g.on() {
@@ -72,7 +72,7 @@ func (h *Host) leases(network string) (out []fleet.DHCPLease) {
 	return out
 }
 
-// Reservations returns the DHCP reservations of the running network, as "MAC address".
+// Reservations returns the DHCP reservations of the running network, each "MAC address".
 func (h *Host) Reservations(network string) (out []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -15,10 +15,10 @@ import (
 	"quantix/internal/ovf"
 )
 
-// vmdkHead is the length of the header and descriptor of a simulated VMDK.
+// vmdkHead is the length in bytes of the header and descriptor of a simulated VMDK.
 const vmdkHead = 21 * 512
 
-// packed returns a disk for an archive: a valid header, and text that represents its data.
+// packed returns a disk for an archive: a valid VMDK header, and the text that represents the disk's data.
 func packed(size int64, data string) []byte {
 	b := make([]byte, vmdkHead, vmdkHead+len(data))
 	copy(b, "KDMV")
@@ -30,7 +30,7 @@ func packed(size int64, data string) []byte {
 	return append(b, data...)
 }
 
-// whole returns the text that represents the data of a disk with its backing chain. h.mu must be held.
+// whole returns the text that represents the data of a disk with its backing chain. The caller holds h.mu.
 func (f *file) whole(p *pool) string {
 	for at := f; at != nil; at = p.dir.files[path.Base(at.Backing)] {
 		if at.bytes != "" || at.Backing == "" {
@@ -71,7 +71,7 @@ func (h *Host) ConvertVolume(ctx context.Context, in hypervisor.VolumeWork) erro
 			return fleet.Volume{}, err
 		}
 		if misbehaves(in.Name, FailVolume) {
-			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "There is not enough room for it, and nothing was kept (No space left on device).")
+			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The pool has not enough space for the disk, and the unfinished volume was removed (No space left on device).")
 		}
 		text := []byte(from.data())
 		at, size, facts, err := image.Member(bytes.NewReader(text), int64(len(text)), from.Name, in.Order.Member)

@@ -51,7 +51,7 @@ func (h *Host) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	return h.define(in)
 }
 
-// growDisks grows disks to the size in the order. h.mu must be held.
+// growDisks grows disks to the sizes in the job. The caller holds h.mu.
 func (h *Host) growDisks(in hypervisor.Apply) error {
 	if _, known := h.guests[in.VM.ID]; !known {
 		return nil
@@ -107,7 +107,7 @@ type newVolume struct {
 	image bool
 }
 
-// volumesToCreate checks the spec against the host and lists the volumes to create.
+// volumesToCreate checks the spec against the host and returns the volumes to create.
 func (h *Host) volumesToCreate(in hypervisor.Apply) ([]newVolume, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,7 +118,7 @@ func (h *Host) volumesToCreate(in hypervisor.Apply) ([]newVolume, error) {
 	return make, err
 }
 
-// plan returns the changes of the order. h.mu must be held.
+// plan returns the changes that the job makes. The caller holds h.mu.
 func (h *Host) plan(in hypervisor.Apply) hypervisor.Edit {
 	if g, ok := h.guests[in.VM.ID]; ok {
 		was := g.applied
@@ -130,7 +130,7 @@ func (h *Host) plan(in hypervisor.Apply) hypervisor.Edit {
 	return hypervisor.Plan(hypervisor.Applied{}, hypervisor.Defined{}, in.VM, true)
 }
 
-// check refuses invalid orders, and lists the volumes to create. h.mu must be held.
+// check refuses an invalid job, and otherwise returns the volumes to create. The caller holds h.mu.
 func (h *Host) check(in hypervisor.Apply) ([]newVolume, error) {
 	var was []fleet.Disk
 	var had []fleet.VMHostDevice
@@ -171,7 +171,8 @@ func (h *Host) check(in hypervisor.Apply) ([]newVolume, error) {
 	return out, nil
 }
 
-// checkMedium refuses a volume that does not fit the medium's kind. One that the VM has already stays.
+// checkMedium refuses a volume that does not fit the medium's kind. A medium that the VM already has is not checked.
+// The caller holds h.mu.
 func (h *Host) checkMedium(in hypervisor.Apply, m fleet.Medium) error {
 	p, err := h.active(m.PoolID, in.Pools)
 	if err != nil {
@@ -187,14 +188,14 @@ func (h *Host) checkMedium(in hypervisor.Apply, m fleet.Medium) error {
 	case len(h.diskUsers()[at]) > 0:
 		return someDisk(m.Volume)
 	case m.Kind == fleet.MediumISO && (f.Format != "iso" || f.refers):
-		return fleet.Errorf(fleet.Conflict, "The volume %s is no ISO image, or a link to one. Choose another.", m.Volume)
+		return fleet.Errorf(fleet.Conflict, "The volume %s is not an ISO image, or is a link. Choose another volume.", m.Volume)
 	case m.Kind != fleet.MediumISO && (f.Format != "raw" || f.refers), m.Kind == fleet.MediumFloppy && f.CapacityBytes > fleet.MaxFloppyBytes:
-		return fleet.Errorf(fleet.Conflict, "The volume %s is not what it is to be, or a link to it. Choose another.", m.Volume)
+		return fleet.Errorf(fleet.Conflict, "The volume %s does not fit the drive, or is a link. Choose another volume.", m.Volume)
 	}
 	return nil
 }
 
-// checkDisk returns the volume to create for a disk that was never created; nil if it exists.
+// checkDisk returns the volume to create for a disk that was never created. It returns nil if the disk exists.
 func (h *Host) checkDisk(in hypervisor.Apply, d fleet.Disk, made bool) (*newVolume, error) {
 	i := slices.IndexFunc(in.Pools, func(p fleet.Pool) bool { return p.ID == d.PoolID })
 	if i < 0 {
@@ -262,7 +263,7 @@ func noVolume(name string) error {
 	return fmt.Errorf("Storage volume not found: no storage vol with matching name '%s'", name)
 }
 
-// copyVolume simulates the duration of a copy, in ten steps for a clone.
+// copyVolume simulates the duration of a disk's creation. A clone has ten steps.
 func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress hypervisor.Progress) error {
 	note := fmt.Sprintf("Creating disk %d", i+1)
 	steps := 1
@@ -278,7 +279,7 @@ func (h *Host) copyVolume(ctx context.Context, v newVolume, i, n int, progress h
 	return nil
 }
 
-// define applies the user's changes to the definition. h.mu must be held.
+// define applies the user's changes to the definition. The caller holds h.mu.
 func (h *Host) define(in hypervisor.Apply) error {
 	plan := h.plan(in)
 	g, ok := h.guests[in.VM.ID]
@@ -339,7 +340,7 @@ func (h *Host) define(in hypervisor.Apply) error {
 	return refused
 }
 
-// freeName returns the best name for the VM's domain that no other has; empty: all are taken.
+// freeName returns the preferred name for the VM's domain that no other domain has. It is empty if all names are taken.
 func (h *Host) freeName(in hypervisor.Apply) string {
 	for _, name := range hypervisor.DomainNames(in.VM.Name, in.Project, in.VM.ID) {
 		taken := false

@@ -28,7 +28,7 @@ func (h *Host) Balloons(ctx context.Context) (out []hypervisor.Balloon, err erro
 	return out, nil
 }
 
-// SetBalloon implements hypervisor.Guests. The guest reacts at once.
+// SetBalloon implements hypervisor.Guests. The guest changes its size immediately.
 func (h *Host) SetBalloon(ctx context.Context, id fleet.VMID, mib int) error {
 	if err := h.enter(ctx); err != nil {
 		return err

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Simulated authentication: the password of the user "wrong" is refused, and a server whose name begins with "refused"
-// does not answer.
+// wrongUser is the user whose password the simulated storage refuses. A server whose name begins with "refused" does
+// not answer.
 const wrongUser = "wrong"
 
 // SetPoolSecret implements hypervisor.Storage.
@@ -27,14 +27,14 @@ func (h *Host) SetPoolSecret(ctx context.Context, p fleet.Pool, secret string) e
 	return nil
 }
 
-// Secret returns the stored secret of the pool; empty: none.
+// Secret returns the stored secret of the pool. It is empty if there is none.
 func (h *Host) Secret(id fleet.PoolID) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.secrets[id]
 }
 
-// allowed refuses places that the host's settings do not allow.
+// allowed refuses pools on paths and devices that the host's settings do not allow.
 func (h *Host) allowed(s fleet.PoolSpec) error {
 	if s.Kind.Is().Files {
 		return h.opts.Roots.Check(s.Path)
@@ -42,7 +42,7 @@ func (h *Host) allowed(s fleet.PoolSpec) error {
 	return nil
 }
 
-// authError returns the storage's error for the pool's credentials, with libvirt's text.
+// authError returns the storage's error about the pool's credentials, in libvirt's words.
 func (h *Host) authError(p fleet.Pool) error {
 	s := p.Spec
 	switch server := s.Portal + s.Monitors; {
@@ -93,7 +93,7 @@ func formatOf(s fleet.PoolSpec) string {
 	return fleet.FormatLV
 }
 
-// initialVolumes returns the initial volumes of a new storage: a target has LUNs, and only file pools can hold images.
+// initialVolumes returns the volumes of a new pool. An iSCSI target has LUNs, and a file pool has the given images.
 func initialVolumes(s fleet.PoolSpec, images []fleet.Volume) []fleet.Volume {
 	switch {
 	case s.Kind.Is().Files:

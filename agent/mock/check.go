@@ -15,7 +15,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CheckGuest implements hypervisor.Guests. All ports of a guest accept connections and speak HTTP, unless the guest is
+// CheckGuest implements hypervisor.Guests. All ports of a guest accept connections and serve HTTP, unless the guest is
 // sick.
 func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.HealthCheck) (hypervisor.Sign, error) {
 	if err := h.enter(ctx); err != nil {
@@ -44,7 +44,7 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 	case fleet.HealthAgent:
 		switch says := g.agentStatus(); {
 		case says.Agent == fleet.AgentNone:
-			return hypervisor.Sign{}, hypervisor.Unsure("The guest that runs has no channel for an agent.")
+			return hypervisor.Sign{}, hypervisor.Unsure("The running guest has no channel for a guest agent.")
 		case sick || says.Agent != fleet.AgentAnswers:
 			return hypervisor.Sign{}, errors.New("the guest's agent does not answer")
 		}
@@ -64,7 +64,7 @@ func (h *Host) CheckGuest(ctx context.Context, id fleet.VMID, check fleet.Health
 	return hypervisor.AskPort(ctx, check, func(context.Context, int) (net.Conn, error) {
 		switch {
 		case len(g.live.spec.NICs) == 0:
-			return nil, hypervisor.Unsure("Its host knows no address of its NICs, neither from a lease nor from traffic.")
+			return nil, hypervisor.Unsure("The host knows no address of the VM's NICs from DHCP leases or traffic.")
 		case sick && check.Kind == fleet.HealthTCP:
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 		}
@@ -89,7 +89,7 @@ func serveWeb(conn net.Conn, sick bool) {
 	_, _ = io.Copy(io.Discard, request.Body)
 }
 
-// Sicken makes a guest fail checks of that kind, or pass them again; a restart or reset does not heal it.
+// Sicken makes a guest fail health checks of the kind, or pass them again. A restart or reset does not change that.
 func (h *Host) Sicken(id fleet.VMID, kind fleet.HealthKind, sick bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -47,8 +47,8 @@ func (h *Host) DeleteVM(ctx context.Context, vm fleet.VM, pools []fleet.Pool, di
 	return nil
 }
 
-// volumesToDelete lists the volumes to delete with the VM. It refuses a disk of another VM. It also refuses a missing
-// pool, unless the VM does not exist: then its disks there count as deleted, too.
+// volumesToDelete returns the volumes to delete with the VM. It refuses a disk of another VM. It also refuses a missing
+// pool, unless the VM does not exist, because the VM's disks in that pool then count as deleted. The caller holds h.mu.
 func (h *Host) volumesToDelete(vm fleet.VM, pools []fleet.Pool, disks bool) (out []newVolume, _ error) {
 	if !disks {
 		return nil, nil

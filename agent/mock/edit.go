@@ -34,7 +34,7 @@ func edited(spec fleet.VMSpec, plan hypervisor.Edit, want fleet.VMSpec) fleet.VM
 	return spec
 }
 
-// setAll sets the edited fields of disks and NICs for which so returns true.
+// setAll sets the edited fields of disks and NICs if so accepts the time at which the field takes effect.
 func setAll(spec *fleet.VMSpec, plan hypervisor.Edit, so func(fleet.When) bool) {
 	spec.Disks, spec.NICs = slices.Clone(spec.Disks), slices.Clone(spec.NICs)
 	for _, set := range plan.SetDisks {

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// NoFilter in a security group's name makes its apply fail, as on a host without ebtables.
+// NoFilter in the name of a security group makes its apply fail, as on a host without ebtables.
 const NoFilter = "no-filter"
 
 // ApplySecurityGroup implements hypervisor.Firewall.
@@ -26,7 +26,7 @@ func (h *Host) ApplySecurityGroup(ctx context.Context, g fleet.FlatGroup) error 
 	return h.updateGroup(g)
 }
 
-// updateGroup simulates libvirt's update of the group's filter. h.mu must be held.
+// updateGroup simulates libvirt's update of the group's filter. The caller holds h.mu.
 func (h *Host) updateGroup(g fleet.FlatGroup) error {
 	if misbehaves(g.Name, NoFilter) {
 		return fmt.Errorf("libvirt: internal error: Failed to run firewall command /usr/sbin/iptables -w -N FO-vnet0: No such file or directory")
@@ -36,7 +36,7 @@ func (h *Host) updateGroup(g fleet.FlatGroup) error {
 	return nil
 }
 
-// editFilter simulates an edit or removal of a Quantix network filter by somebody else.
+// editFilter simulates somebody's edit of a Quantix network filter, or with gone its removal.
 func (h *Host) editFilter(name string, gone bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -46,7 +46,7 @@ func (h *Host) editFilter(name string, gone bool) {
 	}
 }
 
-// reportGroups returns the security groups that somebody changed. h.mu must be held.
+// reportGroups returns the security groups that somebody changed on the host. The caller holds h.mu.
 func (h *Host) reportGroups() (out []wire.GroupReport) {
 	for name, said := range h.changed {
 		if id, ours := strings.CutPrefix(name, fleet.FilterPrefix+"group-"); ours {
@@ -57,8 +57,8 @@ func (h *Host) reportGroups() (out []wire.GroupReport) {
 	return out
 }
 
-// rewriteFilters rewrites the filters of a VM's NICs. A filter that somebody changed stays if the NIC's order is
-// unchanged. h.mu must be held.
+// rewriteFilters rewrites the filters of a VM's NICs. A filter that somebody changed stays if the NIC's spec is
+// unchanged. The caller holds h.mu.
 func (h *Host) rewriteFilters(in hypervisor.Apply, was []fleet.NIC) {
 	for _, n := range in.VM.Spec.NICs {
 		same := slices.ContainsFunc(was, func(o fleet.NIC) bool { return strings.EqualFold(o.MAC, n.MAC) && o.SameFilter(n) })
@@ -86,7 +86,7 @@ func (h *Host) ReleaseSecurityGroup(ctx context.Context, g fleet.FlatGroup) erro
 	return nil
 }
 
-// FilterCounts implements hypervisor.Telemetry. Each rule accepts a packet per second, and one packet in five seconds
+// FilterCounts implements hypervisor.Telemetry. Each rule accepts one packet per second, and one packet in five seconds
 // is dropped.
 func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error) {
 	if err := h.enter(ctx); err != nil {
@@ -116,7 +116,7 @@ func (h *Host) FilterCounts(ctx context.Context) ([]hypervisor.CountedNIC, error
 	return out, nil
 }
 
-// checkGroups refuses NICs in groups that the order does not contain or the host cannot apply.
+// checkGroups refuses NICs in groups that the job does not have or that the host cannot apply.
 func (h *Host) checkGroups(in hypervisor.Apply) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// storeSeed fetches and stores the first-boot data if the definition will use it and it is missing.
+// storeSeed fetches and stores the first-boot data if the definition will use the data and the host does not have it.
 func (h *Host) storeSeed(ctx context.Context, in hypervisor.Apply) error {
 	want := in.VM.Spec.FirstBoot
 	h.mu.Lock()
@@ -25,7 +25,7 @@ func (h *Host) storeSeed(ctx context.Context, in hypervisor.Apply) error {
 		return nil
 	}
 	if in.FirstBoot == nil {
-		return fleet.Errorf(fleet.Conflict, "What the guest is told when it first starts is not on this host.")
+		return fleet.Errorf(fleet.Conflict, "The VM's first-boot data is not on this host.")
 	}
 	files, err := in.FirstBoot(ctx)
 	if err != nil {
@@ -43,7 +43,8 @@ func (h *Host) storeSeed(ctx context.Context, in hypervisor.Apply) error {
 	return nil
 }
 
-// deleteUnusedSeeds deletes first-boot data that neither the definition nor the running guest uses. h.mu must be held.
+// deleteUnusedSeeds deletes first-boot data that neither the definition nor the running guest uses. The caller holds
+// h.mu.
 func (h *Host) deleteUnusedSeeds(g *guest) {
 	maps.DeleteFunc(h.seeds[g.id], func(of fleet.VMFirstBoot, _ map[string][]byte) bool {
 		has := of == g.def.spec.FirstBoot || g.on() && of == g.live.spec.FirstBoot
@@ -54,7 +55,7 @@ func (h *Host) deleteUnusedSeeds(g *guest) {
 	}
 }
 
-// Seeds returns the first-boot data available to the guest, one set of files by name per version.
+// Seeds returns the guest's first-boot data, as files by name for each version.
 func (h *Host) Seeds(id fleet.VMID) []map[string][]byte {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SetFunctions sets the number of enabled virtual functions of a device, as an administrator does; the host gets the
-// device if it lacks it.
+// SetFunctions sets the number of enabled virtual functions of a device, as an administrator does. It adds a missing
+// device to the host.
 func (h *Host) SetFunctions(device string, n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -14,7 +14,7 @@ func (h *Host) SetFunctions(device string, n int) {
 	h.notify()
 }
 
-// nics returns the NIC capacity of networks on the spec's device. h.mu must be held.
+// nics returns the NIC capacity of networks on the spec's device. The caller holds h.mu.
 func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
 	c := &fleet.NetworkNICs{Total: 1}
 	if s.Mode == fleet.NetworkSRIOV {
@@ -28,7 +28,8 @@ func (h *Host) nics(s fleet.NetworkSpec) *fleet.NetworkNICs {
 	return c
 }
 
-// countNICs counts the NICs on networks of the same kind on the spec's device. h.mu must be held.
+// countNICs returns how many of the NICs are on networks of the spec's mode on the spec's device. The caller holds
+// h.mu.
 func (h *Host) countNICs(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
 	for _, n := range nics {
 		if o := h.networks[n.Network]; o != nil && o.spec.Counted() && o.spec.Mode == s.Mode && o.spec.Device == s.Device {
@@ -38,7 +39,7 @@ func (h *Host) countNICs(nics []fleet.NIC, s fleet.NetworkSpec) (cards int) {
 	return cards
 }
 
-// checkFreeDevices refuses a start if no device is free. h.mu must be held.
+// checkFreeDevices refuses a start if a network of the guest has no free device. The caller holds h.mu.
 func (h *Host) checkFreeDevices(g *guest) error {
 	for _, n := range g.def.spec.NICs {
 		o := h.networks[n.Network]

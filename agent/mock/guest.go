@@ -11,42 +11,42 @@ import (
 	"quantix/internal/wire"
 )
 
-// guest is one simulated domain, guarded by its Host's lock.
+// guest is one simulated domain. The lock of its Host protects it.
 type guest struct {
 	id         fleet.VMID
-	managed    bool // carries Quantix metadata
+	managed    bool // the domain has Quantix metadata
 	generation int64
 	applied    hypervisor.Applied
 	mark       string // the VM's mark in its metadata
 	name       string // the domain's current name
 	def        shape
-	undefined  bool   // it runs without a definition
+	undefined  bool   // the guest runs without a definition
 	live       *shape // the running definition; nil: off
 	power      fleet.Power
 	startedAt  time.Time
 	screen     *screen
-	tree       *hypervisor.SnapTree // of its snapshots; nil: it never had one
+	tree       *hypervisor.SnapTree // the VM's snapshot tree; nil: the VM never had a snapshot
 	others     []string             // snapshots made outside Quantix
 	over       []fleet.Overlay      // overlays made outside Quantix
 
 	balloon int // balloon size in MiB; 0: all memory
 
-	reason string                    // why it is off
-	sick   map[fleet.HealthKind]bool // checks that it fails
-	signs  int                       // changes of its screen, or expiries of its watchdog
+	reason string                    // why the guest is off
+	sick   map[fleet.HealthKind]bool // checks that the guest fails
+	signs  int                       // number of changes of the screen or of expiries of the watchdog
 
 	frozen    bool                 // its file systems are frozen
-	passwords map[string]string    // passwords by user
+	passwords map[string]string    // the guest's file systems are frozen
 	programs  []fleet.GuestProgram // programs that were run in it
 }
 
-// shape is a definition: the devices of a spec, and the locations of its pools.
+// shape is a definition: a spec, and the paths of its pools.
 type shape struct {
 	spec  fleet.VMSpec
 	pools map[fleet.PoolID]string
 
 	modules []fleet.Module // memory modules that were hot-plugged
-	least   int            // the vCPUs at its start
+	least   int            // hot-plugged memory modules
 }
 
 func (s shape) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }
@@ -59,7 +59,7 @@ func (s shape) disks() []string {
 	return out
 }
 
-// media returns the paths of its read-only files: in drives, kernel and others.
+// media returns the paths of the definition's read-only files, such as media in drives and a kernel.
 func (s shape) media() []string {
 	var out []string
 	for _, m := range s.spec.Media() {
@@ -83,7 +83,7 @@ func (g *guest) start(now time.Time) {
 	g.frozen, g.reason, g.balloon = false, "", 0
 }
 
-// stop powers the guest off, with libvirt's reason. A guest without a definition is then gone.
+// stop powers the guest off with libvirt's reason. It removes a guest without a definition.
 func (h *Host) stop(g *guest, reason string) {
 	if g.live == nil && g.power == fleet.Stopped {
 		return
@@ -122,13 +122,13 @@ func unseen(f *fleet.VMField) bool {
 	return f.On == fleet.Now && f.Default != nil && f.Merge == nil // merged fields are devices
 }
 
-// uses reports whether the domain, running or defined, uses the file.
+// uses reports whether the running or persistent definition uses the file.
 func (g *guest) uses(path string) bool {
 	return g.tree != nil && slices.Contains(g.tree.Files(), path) || slices.Contains(g.def.disks(), path) || slices.Contains(g.def.media(), path) ||
 		g.on() && (slices.Contains(g.live.disks(), path) || slices.Contains(g.live.media(), path))
 }
 
-// shares reports whether it uses the file only as a shareable disk.
+// shares reports whether the domain uses the file only as a shareable disk.
 func (g *guest) shares(path string) bool {
 	one := func(s shape) bool {
 		for _, d := range s.spec.Disks {
@@ -141,7 +141,7 @@ func (g *guest) shares(path string) bool {
 	return one(g.def) && (!g.on() || one(*g.live)) && (g.tree == nil || !slices.Contains(g.tree.Files(), path))
 }
 
-// status returns the status as libvirt would report it. h.mu must be held.
+// status returns the status as libvirt would report it. The caller holds h.mu.
 func (h *Host) status(g *guest) fleet.VMStatus {
 	now := g.def
 	s := fleet.VMStatus{Power: g.power, Reason: g.reason, NextBoot: g.nextBoot(), Accelerator: h.inv.Accelerators[0]}
@@ -202,7 +202,7 @@ func (h *Host) status(g *guest) fleet.VMStatus {
 	return s
 }
 
-// faults returns the faults of a VM. h.mu must be held.
+// faults returns the faults of a VM. The caller holds h.mu.
 func (h *Host) faults(g *guest) []fleet.Fault {
 	var out []fleet.Fault
 	for i, d := range g.applied.Spec.Disks {
@@ -219,7 +219,7 @@ func (h *Host) faults(g *guest) []fleet.Fault {
 	return out
 }
 
-// missingReason returns why a volume is missing; empty: it exists. h.mu must be held.
+// missingReason returns why a volume is missing. It is empty if the volume exists. The caller holds h.mu.
 func (h *Host) missingReason(ref fleet.Volref, pools map[fleet.PoolID]hypervisor.AppliedPool) string {
 	p := h.pools[pools[ref.PoolID].Name]
 	if p == nil || p.dir == nil || p.stopped {
@@ -236,7 +236,7 @@ func (h *Host) missingReason(ref fleet.Volref, pools map[fleet.PoolID]hypervisor
 
 func target(i int) string { return "vd" + string(rune('a'+i)) }
 
-// meter returns the guest's counters since its start. The load oscillates slowly around a mean; counters never
+// meter returns the guest's counters since its start. The load oscillates slowly around a mean, and counters never
 // decrease.
 func (g *guest) meter(now time.Time) wire.Meter {
 	seed := hash(string(g.id))
@@ -253,7 +253,7 @@ func (g *guest) meter(now time.Time) wire.Meter {
 	}
 }
 
-// load returns the share of one thread that the guest uses now.
+// load returns the fraction of one hardware thread that the guest currently uses.
 func (g *guest) load(now time.Time) float64 {
 	if g.power != fleet.Running {
 		return 0

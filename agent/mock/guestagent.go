@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// agentStatus returns the guest agent's status; nil: the guest is off. The host's lock must be held.
+// agentStatus returns the guest agent's status. It returns nil if the guest is off. The caller holds the host's lock.
 func (g *guest) agentStatus() *fleet.GuestStatus {
 	switch {
 	case !g.on():

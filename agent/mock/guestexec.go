@@ -12,12 +12,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// RunInGuest implements hypervisor.Guests. A guest knows few programs: echo, false, sleep, which outlasts all waits,
-// and others that only print that they ran.
+// RunInGuest implements hypervisor.Guests. A guest has the programs echo, false and sleep, which never ends in time.
+// Any other program only prints that it ran.
 func (h *Host) RunInGuest(ctx context.Context, id fleet.VMID, program fleet.GuestProgram) (out fleet.GuestOutput, err error) {
 	err = h.toGuest(ctx, id, func(g *guest) error {
 		if misbehaves(g.name, NoExec) {
-			return fleet.Errorf(fleet.Conflict, "The guest's agent runs no programs: Command guest-exec has been disabled. Take guest-exec and guest-exec-status off its list of blocked commands, in its configuration in the guest.")
+			return fleet.Errorf(fleet.Conflict, "The guest agent runs no programs: Command guest-exec has been disabled. Remove guest-exec and guest-exec-status from the list of blocked commands in the agent's configuration in the guest.")
 		}
 		g.programs = append(slices.Clone(g.programs), program)
 		return nil
@@ -44,7 +44,7 @@ func runs(ctx context.Context, program fleet.GuestProgram) (out fleet.GuestOutpu
 	return out, nil
 }
 
-// Age makes the guest's run begin a minute earlier.
+// Age sets the start time of the running guest one minute earlier.
 func (h *Host) Age(id fleet.VMID) {
 	_ = h.change(id, func(g *guest) error {
 		g.startedAt = g.startedAt.Add(-time.Minute)

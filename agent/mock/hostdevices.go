@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// checkHostDevices refuses a start if a requested host device is missing. h.mu must be held.
+// checkHostDevices refuses a start if a requested host device is missing. The caller holds h.mu.
 func (h *Host) checkHostDevices(g *guest) error {
 	for _, want := range g.def.spec.HostDevices {
 		if err := h.checkHostDevice(want); err != nil {
@@ -20,7 +20,8 @@ func (h *Host) checkHostDevices(g *guest) error {
 	return nil
 }
 
-// checkHostDevice refuses a USB port without a device, and a mediated device type without capacity. h.mu must be held.
+// checkHostDevice refuses a USB port without a device, and a mediated device type without capacity. The caller holds
+// h.mu.
 func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 	i := slices.IndexFunc(h.inv.Devices, func(d fleet.HostDevice) bool { return d.Device == want.Device && !d.Empty })
 	if port, ok := strings.CutPrefix(want.Device, "usb-port/"); ok && i < 0 {
@@ -42,7 +43,7 @@ func (h *Host) checkHostDevice(want fleet.VMHostDevice) error {
 	return nil
 }
 
-// launchInfo returns the processor's launch information of a guest with encrypted memory.
+// launchInfo returns the launch information of a guest with encrypted memory.
 func launchInfo(g *guest) *fleet.LaunchInfo {
 	out := fleet.LaunchInfo{Kind: g.live.spec.Security.Confidential, APIMajor: 1, APIMinor: 55, BuildID: 21}
 	switch out.Kind {
@@ -53,7 +54,7 @@ func launchInfo(g *guest) *fleet.LaunchInfo {
 	case "sev-es":
 		out.Policy = 0x7
 	default:
-		return &fleet.LaunchInfo{Kind: out.Kind, Policy: 0x30000} // only the guest may ask for its measurement
+		return &fleet.LaunchInfo{Kind: out.Kind, Policy: 0x30000} // only the guest may request the measurement
 	}
 	sum := sha256.Sum256([]byte(string(g.id) + g.startedAt.String()))
 	out.Measurement = base64.StdEncoding.EncodeToString(append(sum[:], sum[:16]...))
@@ -64,7 +65,7 @@ func launchInfo(g *guest) *fleet.LaunchInfo {
 func (m machine) encryptionGaps() (gaps []fleet.VMGap) {
 	for _, k := range fleet.ConfidentialKinds[1:] {
 		if m.vendor != "AuthenticAMD" || k.Value == "tdx" {
-			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: "libvirt finds no " + strings.Split(k.Text, " (")[0] + ": the processor has none, or it is off in the firmware or in the kernel."})
+			gaps = append(gaps, fleet.VMGap{Field: "security.confidential", Value: k.Value, Why: "libvirt finds no " + strings.Split(k.Text, " (")[0] + ": the processor does not support it, or the firmware or the kernel disables it."})
 		}
 	}
 	return gaps

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hotPlug applies an edit to a running guest: vCPUs and memory up to the maximum, disks, media, limits.
+// hotPlug applies an edit to the running guest: vCPUs and memory up to the maximum, disks, media and limits.
 func (s *shape) hotPlug(plan hypervisor.Edit, want fleet.VMSpec) {
 	spec := &s.spec
 	want = plan.Wanted(want)
@@ -18,7 +18,7 @@ func (s *shape) hotPlug(plan hypervisor.Edit, want fleet.VMSpec) {
 			f.Copy(spec, want)
 		}
 	}
-	if plan.Has("drives") { // media in the present drives
+	if plan.Has("drives") { // media in the guest's present drives
 		spec.Drives = slices.Clone(spec.Drives)
 		for i, d := range spec.Drives {
 			if k := slices.IndexFunc(want.Drives, func(w fleet.VMDrive) bool { return w.Slot == d.Slot }); k >= 0 {
@@ -58,14 +58,14 @@ func nicsAfter(cards []fleet.NIC, plan hypervisor.Edit) []fleet.NIC {
 	for _, n := range plan.NICs {
 		if i := nicOf(out, n); i < 0 {
 			out = append(out, n)
-		} else { // filters take effect at once
+		} else { // filters take effect immediately
 			out[i].SecurityGroups, out[i].AntiSpoofing = n.SecurityGroups, n.AntiSpoofing
 		}
 	}
 	return out
 }
 
-// plugDevices adds new host devices of the definition to the running guest. h.mu must be held.
+// plugDevices adds new host devices of the definition to the running guest. The caller holds h.mu.
 func (h *Host) plugDevices(g *guest, had []fleet.VMHostDevice) error {
 	for _, d := range g.def.spec.HostDevices {
 		if checkHostDevice(had, d) || checkHostDevice(g.live.spec.HostDevices, d) {
@@ -92,7 +92,7 @@ type pendingDevice struct {
 	drop func(*shape)
 }
 
-// pendingDevices lists the guest's pending unplugs.
+// pendingDevices returns the guest's pending unplugs. The caller holds h.mu.
 func (h *Host) pendingDevices(g *guest) (out []pendingDevice) {
 	if !g.on() || !g.managed {
 		return nil
@@ -152,7 +152,7 @@ func (h *Host) pendingDevices(g *guest) (out []pendingDevice) {
 	return out
 }
 
-// pendingUnplugs returns the pending unplugs for the status. h.mu must be held.
+// pendingUnplugs returns the pending unplugs for the status. The caller holds h.mu.
 func (h *Host) pendingUnplugs(g *guest) (out []fleet.PendingUnplug) {
 	for _, c := range h.pendingDevices(g) {
 		out = append(out, c.PendingUnplug)
@@ -160,7 +160,7 @@ func (h *Host) pendingUnplugs(g *guest) (out []fleet.PendingUnplug) {
 	return out
 }
 
-// releaseUnplugged makes the guest release unplugged devices if it reacts. h.mu must be held.
+// releaseUnplugged makes the guest release unplugged devices, unless the guest does not react. The caller holds h.mu.
 func (h *Host) releaseUnplugged(g *guest) {
 	if !g.on() || g.power == fleet.Paused || misbehaves(g.name, NoShutdown) {
 		return

@@ -47,15 +47,15 @@ var machines = []machine{
 	},
 }
 
-// Inventory returns the host's simulated hardware; it fits agent.Options.Inventory.
+// Inventory returns the host's simulated hardware. It fits agent.Options.Inventory.
 func (h *Host) Inventory(ctx context.Context) (fleet.Inventory, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.inv, ctx.Err()
 }
 
-// checkPhysicals refuses host disks that do not exist, that the host uses, or that another guest has. had: the guest's
-// earlier devices. h.mu must be held.
+// checkPhysicals refuses physical disks that do not exist, that the host uses, or that another guest has. had are the
+// guest's earlier devices. The caller holds h.mu.
 func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) error {
 	for _, w := range devices {
 		is := func(o fleet.VMHostDevice) bool { return o.Device == w.Device }
@@ -78,7 +78,7 @@ func (h *Host) checkPhysicals(id fleet.VMID, devices, had []fleet.VMHostDevice) 
 	return nil
 }
 
-// inventoryOf returns a plausible machine, the same for the same name.
+// inventoryOf returns a plausible machine. Equal names have equal machines.
 func inventoryOf(name string) fleet.Inventory {
 	seed := hash(name)
 	m := machines[seed%uint64(len(machines))]
@@ -94,7 +94,7 @@ func inventoryOf(name string) fleet.Inventory {
 		HugePages: []fleet.HugePages{{SizeKiB: 2048, Total: 4096, Free: 4096}, {SizeKiB: 1 << 20}},
 		VMGaps: []fleet.VMGap{
 			{Field: "devices.vsock", Why: "The kernel's vhost_vsock is not loaded. Run: modprobe vhost_vsock."},
-			{Field: "disks.bus", Value: "nvme", Why: "It takes libvirt 11.5. Choose another."},
+			{Field: "disks.bus", Value: "nvme", Why: "This needs libvirt 11.5. Choose another bus."},
 		},
 		NetworkGaps: []fleet.NetworkGap{{Mode: fleet.NetworkOVS, Why: "Open vSwitch is not installed. Install openvswitch-switch."}},
 	}
@@ -152,13 +152,13 @@ func inventoryOf(name string) fleet.Inventory {
 	return out
 }
 
-// Memory returns the host's simulated memory in bytes: available and total.
+// Memory returns the host's available and total simulated memory in bytes.
 func (h *Host) Memory(ctx context.Context) (available, total int64, err error) {
 	load, err := h.Load(ctx)
 	return load.MemoryTotal - load.MemoryUsed, load.MemoryTotal, err
 }
 
-// Load returns the host's simulated load: its guests' and a little of its own.
+// Load returns the host's simulated load: the load of its guests plus a small load of its own.
 func (h *Host) Load(ctx context.Context) (wire.HostMeter, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

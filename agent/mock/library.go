@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// data returns text that represents the file's bytes: copies have the same.
+// data returns the text that represents the file's bytes. A copy has the same text.
 func (f *file) data() string {
 	if f.bytes != "" {
 		return f.bytes
@@ -21,7 +21,7 @@ func (f *file) data() string {
 	return fmt.Sprintf("%s %s %d", f.Name, f.Format, f.CapacityBytes)
 }
 
-// chainData returns text that represents a disk's content with its backing chain. h.mu must be held.
+// chainData returns the text that represents a disk's content with its backing chain. The caller holds h.mu.
 func (h *Host) chainData(f *file) string {
 	for at := f; at != nil; at = h.fileAt(at.Backing) {
 		if at.bytes != "" {
@@ -36,10 +36,10 @@ func (f *file) digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// stamp identifies the file, its content, and the number of external changes.
+// stamp identifies the file, its content and the number of external changes.
 func (f *file) stamp() string { return fmt.Sprintf("%s %s #%d", f.word(), f.data(), f.touched) }
 
-// tell adds the stored checksum to the volume, unless the file was changed while no VM used it.
+// tell adds the stored checksum to the volume, unless the file changed while no VM used the file.
 func (f *file) tell(v *fleet.Volume, sum hypervisor.Hashed) {
 	was, _, _ := strings.Cut(sum.Stamp, " #")
 	now, _, _ := strings.Cut(f.stamp(), " #")
@@ -48,7 +48,7 @@ func (f *file) tell(v *fleet.Volume, sum hypervisor.Hashed) {
 	}
 }
 
-// checkNotRunning refuses a file that a running guest uses. h.mu must be held.
+// checkNotRunning refuses a file that a running guest uses. The caller holds h.mu.
 func (h *Host) checkNotRunning(p *pool, f *file) error {
 	for _, host := range h.sharing(p) {
 		for _, g := range host.guests {
@@ -60,7 +60,7 @@ func (h *Host) checkNotRunning(p *pool, f *file) error {
 	return nil
 }
 
-// backsDisk reports whether a domain's disk is backed by the file. h.mu must be held.
+// backsDisk reports whether a domain's disk is backed by the file. The caller holds h.mu.
 func (h *Host) backsDisk(p *pool, f *file) bool {
 	users := h.diskUsers()
 	for _, other := range p.dir.files {
@@ -71,11 +71,11 @@ func (h *Host) backsDisk(p *pool, f *file) bool {
 	return false
 }
 
-// checkSelfContained refuses a file that is no source for an image.
+// checkSelfContained refuses a file that cannot be the source of an image.
 func (f *file) checkSelfContained() error {
 	switch {
 	case f.Backing != "" || f.refers:
-		return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", f.Name)
+		return fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so the image cannot be cloned.", f.Name)
 	case f.begins != "":
 		return hypervisor.VolumeRaw(f.Name, f.begins)
 	}
@@ -157,7 +157,7 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		if !ok {
 			return none, hypervisor.NoVolume(name, of.Name)
 		}
-		// no guest writes to a snapshot's file
+		// No guest writes to a snapshot's file.
 		if err := h.checkNotRunning(p, from); err != nil && in.Order.Snapshot == nil {
 			return none, err
 		}
@@ -171,7 +171,7 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 			data = h.chainData(from) + " flat"
 			return fleet.Volume{Format: "qcow2", CapacityBytes: from.CapacityBytes, AllocBytes: from.AllocBytes}, nil
 		case from.Backing != "" || from.refers:
-			return none, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so it is not cloned.", from.Name)
+			return none, fleet.Errorf(fleet.Conflict, "The image %s refers to another file, so the image cannot be cloned.", from.Name)
 		case has && want != source.SHA256:
 			return none, hypervisor.CopyDiffers(from.Name, source.SHA256, want)
 		}
@@ -185,7 +185,7 @@ func (h *Host) CopyVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		if f == nil {
 			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		}
-		if data != "" { // else an earlier order created it
+		if data != "" { // otherwise an earlier job created the volume
 			f.bytes = data
 		}
 		own = hypervisor.Hashed{Ref: in.Ref(), SHA256: f.digest(), Stamp: f.stamp()}

@@ -13,15 +13,15 @@ func (h *Host) SetNICLimits(can bool) {
 	defer h.mu.Unlock()
 	h.inv.VMGaps = slices.DeleteFunc(slices.Clone(h.inv.VMGaps), isLimit)
 	if !can {
-		h.inv.VMGaps = append(h.inv.VMGaps, fleet.NICLimitGaps("The kernel lacks sch_sfq, with which libvirt limits a NIC. Install the kernel's extra modules, or another kernel.")...)
+		h.inv.VMGaps = append(h.inv.VMGaps, fleet.NICLimitGaps("The kernel lacks sch_sfq, which libvirt needs to limit a NIC. Install the kernel's extra modules, or another kernel.")...)
 	}
 	h.notify()
 }
 
 func isLimit(g fleet.VMGap) bool { return g.Field == fleet.NICLimitIn || g.Field == fleet.NICLimitOut }
 
-// checkNICLimits refuses NIC limits that the kernel does not support, with the text of libvirt and tc. h.mu must be
-// held.
+// checkNICLimits refuses NIC limits that the kernel does not support, with the text of libvirt and tc. The caller holds
+// h.mu.
 func (h *Host) checkNICLimits(nics []fleet.NIC) error {
 	limited := func(n fleet.NIC) bool {
 		if n.Limits != (fleet.NICLimits{}) || h.networks[n.Network] == nil {

@@ -14,7 +14,7 @@ func TestHostWithoutNICLimitsReportsGap(t *testing.T) {
 		h.SetNICLimits(can)
 		harness := conformance.Harness{Network: "default", Open: func(*testing.T) hypervisor.Hypervisor { return h }}
 		if gap := conformance.RunNICLimits(t, harness); gap == can {
-			t.Errorf("limits: %t, told as a gap: %t", can, gap)
+			t.Errorf("limits: %t, reported as a gap: %t", can, gap)
 		}
 	}
 }

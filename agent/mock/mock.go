@@ -1,6 +1,6 @@
-// Package mock is a simulated host in memory: it behaves like a real one, without guests. The demo, tests and load runs
-// use it. Words in a VM's name make it misbehave: "fail-create", "fail-start", "hang-start", "no-shutdown" and
-// "no-agent"; so do the NFS servers "refused…" and "hang.example", and "no-dnsmasq" in a network's name.
+// Package mock is a simulated host in memory. It behaves like a real host, but runs no guests. The demo, tests and load
+// runs use it. Words in a VM's name make the VM misbehave: "fail-create", "fail-start", "hang-start", "no-shutdown" and
+// "no-agent". The NFS servers "refused…" and "hang.example", and "no-dnsmasq" in a network's name, cause faults, too.
 package mock
 
 import (
@@ -19,38 +19,38 @@ import (
 	"quantix/internal/wire"
 )
 
-// Words in a VM's name that make it misbehave.
+// These words in a VM's name make the VM misbehave.
 const (
-	FailCreate = "fail-create" // its disks cannot be created
-	FailStart  = "fail-start"  // QEMU exits at once
-	HangStart  = "hang-start"  // starting never ends; for networks, too
+	FailCreate = "fail-create" // the VM's disks cannot be created
+	FailStart  = "fail-start"  // QEMU exits immediately
+	HangStart  = "hang-start"  // a start never ends; also for networks
 	NoShutdown = "no-shutdown" // the guest ignores the request to power off
-	NoAgent    = "no-agent"    // its agent does not answer
-	NoExec     = "no-exec"     // its agent runs no programs
-	Sick       = "sick"        // it fails its health checks
+	NoAgent    = "no-agent"    // the guest agent does not answer
+	NoExec     = "no-exec"     // the guest agent runs no programs
+	Sick       = "sick"        // the guest fails its health checks
 )
 
 // Options describe a simulated host.
 type Options struct {
-	Name   string         // host name; also the seed of its hardware
-	Delay  time.Duration  // duration of a slow step: a start, a shutdown, a copy; 0: none
+	Name   string         // host name and seed of the simulated hardware
+	Delay  time.Duration  // duration of a slow step, such as a start, a shutdown or a copy; 0: none
 	Found  []string       // names of running domains without Quantix metadata
 	Images []fleet.Volume // initial volumes of a new pool; the pool sets Path
 	Shared *Storage       // storage shared by several hosts; nil: local storage only
-	Roots  pooldir.Roots  // where pools are allowed; empty: in /srv and /mnt
+	Roots  pooldir.Roots  // allowed directories of pools; empty: /srv and /mnt
 }
 
-// Host is a simulated host. It implements hypervisor.Hypervisor; its guests outlive Close.
+// Host is a simulated host. It implements hypervisor.Hypervisor. Its guests continue after Close.
 type Host struct {
 	opts Options
 	inv  fleet.Inventory
 
-	mu        *sync.Mutex // of the shared storage: hosts that share it share its lock
+	mu        *sync.Mutex // the lock of the shared storage, which all hosts with that storage share
 	guests    map[fleet.VMID]*guest
 	pools     map[string]*pool
 	secrets   map[fleet.PoolID]string
 	seeds     map[fleet.VMID]map[fleet.VMFirstBoot]map[string][]byte // first-boot data
-	networks  map[string]*network                                    // by name; without the fixed ones
+	networks  map[string]*network                                    // networks by name, without the fixed ones
 	groups    map[fleet.SecurityGroupID]fleet.FlatGroup
 	changed   map[string]string // network filters changed outside Quantix, with the fault's text
 	functions map[string]int    // enabled virtual functions by device
@@ -60,8 +60,8 @@ type Host struct {
 	pulled    map[string]bool    // devices without a link
 	removed   map[string]bool    // devices that an administrator removed
 	gone      bool               // libvirtd is unreachable
-	reads     map[fleet.VMID]int // running copies from snapshots of a VM
-	frozen    chan struct{}      // not nil: libvirtd does not answer until it is closed
+	reads     map[fleet.VMID]int // number of running copies from snapshots, by VM
+	frozen    chan struct{}      // if not nil, libvirtd does not answer until the channel closes
 }
 
 var _ hypervisor.Hypervisor = (*Host)(nil)
@@ -104,7 +104,7 @@ func (h *Host) addUnmanaged(name string) fleet.VMID {
 	return g.id
 }
 
-// Unplug makes libvirtd unreachable until plug is called; the guests continue.
+// Unplug makes libvirtd unreachable until the caller calls plug. The guests continue.
 func (h *Host) Unplug() (plug func()) {
 	h.setGone(true)
 	return func() { h.setGone(false) }
@@ -117,7 +117,7 @@ func (h *Host) setGone(gone bool) {
 	h.notify()
 }
 
-// Freeze makes libvirtd accept calls without answering until thaw is called.
+// Freeze makes libvirtd accept calls without answering until the caller calls thaw.
 func (h *Host) Freeze() (thaw func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -134,7 +134,7 @@ func (h *Host) Freeze() (thaw func()) {
 
 var errGone = hypervisor.Away(errors.New("failed to connect socket to '/run/libvirt/libvirt-sock': Connection refused"))
 
-// enter simulates one call to libvirtd: it takes time and may fail.
+// enter simulates one call to libvirtd, which takes time and may fail.
 func (h *Host) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -155,7 +155,7 @@ func (h *Host) enter(ctx context.Context) error {
 	return nil
 }
 
-// step waits for a fraction of Delay.
+// step waits for the fraction parts of Delay.
 func (h *Host) step(ctx context.Context, parts float64) error {
 	d := time.Duration(parts * float64(h.opts.Delay))
 	if d == 0 {
@@ -185,7 +185,7 @@ func (h *Host) Changes(ctx context.Context) <-chan struct{} {
 	return ch
 }
 
-// notify wakes all listeners. h.mu must be held.
+// notify wakes all listeners. The caller holds h.mu.
 func (h *Host) notify() {
 	for ch := range h.wakes {
 		select {
@@ -243,7 +243,7 @@ const fixedNetwork = fleet.NetworkID("00000000-0000-4000-8000-00000000aaaa")
 // Close implements hypervisor.Hypervisor. The simulated host continues.
 func (h *Host) Close() error { return nil }
 
-// find returns the VM of a call, and refuses an unmanaged one. h.mu must be held.
+// find returns the managed VM with the ID. It refuses an unmanaged domain. The caller holds h.mu.
 func (h *Host) find(id fleet.VMID) (*guest, error) {
 	g, ok := h.guests[id]
 	switch {
@@ -259,7 +259,7 @@ func foreign() error {
 	return fleet.Errorf(fleet.Conflict, "The domain with this UUID was not created by Quantix, so Quantix does not change the domain.")
 }
 
-// misbehaves reports whether the VM's name requests a fault.
+// misbehaves reports whether the VM's name contains the word how.
 func misbehaves(name, how string) bool { return strings.Contains(name, how) }
 
 func hash(s string) uint64 {
@@ -268,7 +268,7 @@ func hash(s string) uint64 {
 	return f.Sum64()
 }
 
-// stableID returns the same id for the same name.
+// stableID returns a VM ID derived from the name.
 func stableID(name string) fleet.VMID {
 	a, b := hash(name), hash("2/"+name)
 	return fleet.VMID(fmt.Sprintf("%08x-%04x-4%03x-8%03x-%012x", uint32(a), uint16(a>>32), uint16(a>>48)&0xfff, uint16(b)&0xfff, b>>16))

@@ -131,7 +131,7 @@ func TestConformance(t *testing.T) {
 			defer h.mu.Unlock()
 			for ; at != ""; at = h.fileAt(at).Backing {
 				if h.fileAt(at) == nil {
-					t.Fatalf("%s is gone", at)
+					t.Fatalf("%s is missing", at)
 				}
 			}
 		},
@@ -251,7 +251,7 @@ func (h *Host) alter(id fleet.VMID, c conformance.Change) {
 	h.notify()
 }
 
-// hide removes a volume's file until restore is called.
+// hide removes a volume's file until the caller calls restore.
 func (h *Host) hide(p fleet.Pool, volume string) (restore func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

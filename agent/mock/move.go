@@ -11,10 +11,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FailMove in a VM's name makes its disk's target pool run full half-way.
+// FailMove in a VM's name makes the destination pool of its disk full halfway through the copy.
 const FailMove = "fail-move"
 
-// moveSteps is the number of steps of a copy, each a fraction of Delay.
+// moveSteps is the number of steps of a copy. Each step takes a fraction of Delay.
 const moveSteps = 10
 
 // MoveDisk implements hypervisor.VMs.
@@ -33,7 +33,7 @@ func (h *Host) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 			err = hypervisor.ErrStopped
 		}
 		if err == nil && s == moveSteps/2 && misbehaves(in.VM.Name, FailMove) {
-			err = fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device. The disk is where it was. Make room there, and move it again.")
+			err = fleet.Errorf(fleet.Conflict, "The pool is full: No space left on device. The disk was not moved. Free space in the pool, and move the disk again.")
 		}
 		if err != nil {
 			return err
@@ -45,7 +45,7 @@ func (h *Host) MoveDisk(ctx context.Context, in hypervisor.MoveDisk) error {
 	return h.endMove(in)
 }
 
-// beginMove refuses an impossible move; done: an earlier call has finished it.
+// beginMove refuses an impossible move. done reports that an earlier call has completed the move.
 func (h *Host) beginMove(in hypervisor.MoveDisk) (done bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -58,9 +58,9 @@ func (h *Host) beginMove(in hypervisor.MoveDisk) (done bool, err error) {
 	case in.Stopped():
 		return false, hypervisor.ErrStopped
 	case !hasRef(g.def, in.Order.Disk) || g.undefined:
-		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition on this host does not have it. Reapply what was changed there first.", in.Order.Disk.Volume)
+		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition on this host does not have the disk. Reapply the VM's configuration first.", in.Order.Disk.Volume)
 	case slices.ContainsFunc(in.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == in.Order.Disk && d.Format == fleet.Raw }):
-		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: it is a raw file in the VM's definition.", in.Order.Disk.Volume)
+		return false, fleet.Errorf(fleet.Conflict, "Disk %s is not moved: the VM's definition has the disk as a raw file.", in.Order.Disk.Volume)
 	case g.tree != nil && g.tree.Uses(in.Order.Disk) != "":
 		return false, hypervisor.HasSnapshots(in.VM.Name)
 	case f == nil:
@@ -103,7 +103,8 @@ func (h *Host) endMove(in hypervisor.MoveDisk) error {
 	return nil
 }
 
-// moved returns the objects of a move; f is nil if the disk's file is missing. h.mu must be held.
+// moved returns the guest, the destination pool and the disk's file of a move. f is nil if the disk's file is missing.
+// The caller holds h.mu.
 func (h *Host) moved(in hypervisor.MoveDisk) (g *guest, to *pool, f *file, err error) {
 	if g, err = h.find(in.VM.ID); err != nil {
 		return nil, nil, nil, err
@@ -133,7 +134,7 @@ func hasRef(s shape, ref fleet.Volref) bool {
 	return slices.ContainsFunc(s.spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 }
 
-// with returns the shape with the disk in its new place.
+// with returns the shape with the disk in the destination pool.
 func (s shape) with(o fleet.MoveOrder, to fleet.Pool) shape {
 	s.spec.Disks = movedDisks(s.spec.Disks, o)
 	s.pools = maps.Clone(s.pools)

@@ -18,24 +18,24 @@ import (
 // NoDNSMasq in a network's name makes its start fail, as on a host without dnsmasq.
 const NoDNSMasq = "no-dnsmasq"
 
-// CutsOff in a network's name makes a bridge on a device cut the host off from its portal, so that the change is rolled
-// back.
+// CutsOff in a network's name makes its apply fail: a bridge on a device disconnects the host from its portal, so the
+// change is rolled back.
 const CutsOff = "cuts-off"
 
 // network is a libvirt network defined on the host.
 type network struct {
 	id        fleet.NetworkID
-	spec      fleet.NetworkSpec // the definition
-	live      fleet.NetworkSpec // the running network
+	spec      fleet.NetworkSpec // the persistent definition
+	live      fleet.NetworkSpec // the definition of the running network
 	active    bool
-	undefined bool     // it runs without a definition
-	edited    []string // an administrator's changes
-	unserved  bool     // its dnsmasq has ended
-	self      string   // overlay: the host's own address
-	peers     int      // overlay: the number of known peers
+	undefined bool     // the network runs without a definition
+	edited    []string // parts that an administrator edited
+	unserved  bool     // the network's dnsmasq has ended
+	self      string   // overlay network: the host's own address
+	peers     int      // overlay network: the number of known peers
 }
 
-// vtep returns the host's address in an overlay's underlay; it differs for each host.
+// vtep returns the host's address in the underlay of an overlay network. The address differs for each host.
 func vtep(s fleet.NetworkSpec, host string) string {
 	p, err := netip.ParsePrefix(s.Underlay)
 	if err != nil || s.Mode != fleet.NetworkVXLAN {
@@ -50,7 +50,7 @@ func vtep(s fleet.NetworkSpec, host string) string {
 	return a.String()
 }
 
-// wire adds the state of the host's devices.
+// wire adds the state of the host's devices to the network's status.
 func (n *network) wire(st *fleet.NetworkStatus) {
 	switch n.spec.Mode {
 	case fleet.NetworkVXLAN:
@@ -89,7 +89,7 @@ func (h *Host) ApplyNetwork(ctx context.Context, n fleet.Network) error {
 	}
 	if misbehaves(n.Name, CutsOff) && n.Spec.Mode == fleet.NetworkUplink {
 		delete(h.networks, n.Name)
-		return fleet.Errorf(fleet.Conflict, "The change was undone: the portal was not reached through %s within 30 s (dial tcp: i/o timeout). The host is as it was before. Mend the network there, then try again.", n.BridgeDevice())
+		return fleet.Errorf(fleet.Conflict, "The change was undone: the portal was not reached through %s within 30 s (dial tcp: i/o timeout). The host is unchanged. Repair the network there, then try again.", n.BridgeDevice())
 	}
 	mine.undefined, mine.spec, mine.peers = false, *n.Spec, len(slices.DeleteFunc(slices.Clone(n.Peers), func(a string) bool { return a == mine.self }))
 	if user := h.userOf(n.Name, mine.bridge()); mine.unserved && user != "" {
@@ -121,7 +121,7 @@ func (h *Host) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return nil
 }
 
-// userOf returns the name of a guest with a NIC on the network or its bridge. h.mu must be held.
+// userOf returns the name of a guest with a NIC on the network or its bridge. The caller holds h.mu.
 func (h *Host) userOf(name, bridge string) string {
 	on := func(n fleet.NIC) bool { return n.Network == name || bridge != "" && n.Bridge == bridge }
 	for _, g := range h.guests {
@@ -132,7 +132,7 @@ func (h *Host) userOf(name, bridge string) string {
 	return ""
 }
 
-// own returns the network's own bridge; empty: it uses the host's.
+// own returns the network's own bridge. It is empty if the network uses a bridge of the host.
 func (n *network) own() string {
 	if t := n.spec.Mode.Is(); !t.Made && !t.Served {
 		return ""
@@ -164,7 +164,7 @@ func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	case n.undefined:
 		st.Error = hypervisor.NetworkUndefined
 	case n.spec.Mode == fleet.NetworkSRIOV && st.NICs != nil && st.NICs.Total == 0:
-		st.Error = "The device " + n.spec.Device + " of this host has no virtual functions. Switch them on there: write how many to /sys/class/net/" + n.spec.Device + "/device/sriov_numvfs."
+		st.Error = "The device " + n.spec.Device + " of this host has no virtual functions. Enable them on the host: write their number to /sys/class/net/" + n.spec.Device + "/device/sriov_numvfs."
 	case n.active && n.unserved:
 		st.Error = hypervisor.NetworkUnserved
 	case n.active && !reflect.DeepEqual(n.spec, n.live):
@@ -173,7 +173,7 @@ func (h *Host) networkStatus(n *network) fleet.NetworkStatus {
 	return st
 }
 
-// reportNetworks reports all networks, and the assigned ones that are missing. h.mu must be held.
+// reportNetworks reports all networks, and the assigned networks that are missing. The caller holds h.mu.
 func (h *Host) reportNetworks(assigned []fleet.Network) []wire.NetworkReport {
 	out := fixedNetworks()
 	for name, n := range h.networks {

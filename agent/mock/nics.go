@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NICs returns the host's current network devices: those of its hardware and of its networks; it fits
+// NICs returns the host's current network devices, both of its hardware and of its networks. It fits
 // agent.Options.NICs.
 func (h *Host) NICs() []fleet.HostNIC {
 	h.mu.Lock()

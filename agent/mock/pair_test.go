@@ -43,7 +43,7 @@ func (h *Host) migrate(t *testing.T, to *Host, id fleet.VMID, leave bool) {
 	run, there := *g.live, *g
 	there.live = &run
 	to.guests[id] = &there
-	g.screen = nil // the screen moved, too
+	g.screen = nil // the screen moves with the guest
 	h.stop(g, "forced off")
 	if !leave {
 		delete(h.guests, id)

@@ -43,7 +43,7 @@ func (h *Host) drawn(in hypervisor.Apply, name string, s fleet.VMSpec) string {
 	line := func(depth int, format string, args ...any) {
 		for i, a := range args {
 			var text strings.Builder
-			_ = xml.EscapeText(&text, fmt.Append(nil, a)) // a Builder accepts everything
+			_ = xml.EscapeText(&text, fmt.Append(nil, a)) // a strings.Builder never returns an error
 			args[i] = text.String()
 		}
 		fmt.Fprintf(&b, strings.Repeat("  ", depth)+format+"\n", args...)

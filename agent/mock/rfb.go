@@ -16,7 +16,7 @@ import (
 	"golang.org/x/image/math/fixed"
 )
 
-// Size of the picture, by the size of a character.
+// These constants are the size of the picture in pixels, derived from the size of a character.
 const (
 	cellWidth, cellHeight = 7, 13
 	width, height         = columns * cellWidth, rows * cellHeight
@@ -35,7 +35,7 @@ var trueColour = pixelFormat{
 	RedMax: 255, GreenMax: 255, BlueMax: 255, RedShift: 16, GreenShift: 8,
 }
 
-// rfb is one viewer's connection: RFB 3.8 without authentication, raw encoding, true colour.
+// rfb is the connection of one viewer: RFB 3.8 without authentication, with raw encoding and true colour.
 type rfb struct {
 	conn   net.Conn
 	in     *bufio.Reader
@@ -43,13 +43,13 @@ type rfb struct {
 	ask    chan request // buffer of one: the viewer's newest request
 }
 
-// request is a FramebufferUpdateRequest, with the pixel format at its time.
+// request is a FramebufferUpdateRequest, with the pixel format that applied when the request arrived.
 type request struct {
 	format pixelFormat
 	full   bool
 }
 
-// serveRFB serves one viewer until it disconnects or the screen goes off.
+// serveRFB serves one viewer until the viewer disconnects or the screen ends.
 func serveRFB(conn net.Conn, s *screen) {
 	r := &rfb{conn: conn, in: bufio.NewReader(conn), screen: s, ask: make(chan request, 1)}
 	defer conn.Close()
@@ -90,7 +90,7 @@ func (r *rfb) greet() error {
 	if _, err := r.in.ReadByte(); err != nil { // ClientInit
 		return err
 	}
-	// A struct of fixed size always encodes.
+	// A struct of fixed size always encodes without an error.
 	hello, _ := binary.Append(nil, binary.BigEndian, struct {
 		Width, Height uint16
 		Format        pixelFormat
@@ -163,10 +163,10 @@ func (r *rfb) read() {
 	}
 }
 
-// skip discards bytes; an error shows at the next read.
+// skip discards bytes. An error shows at the next read.
 func (r *rfb) skip(n int) { _, _ = r.in.Discard(n) }
 
-// request stores the newest request; an incremental one does not replace a full one.
+// request stores the newest request. An incremental request does not replace a full one.
 func (r *rfb) request(q request) {
 	select {
 	case old := <-r.ask:
@@ -176,7 +176,7 @@ func (r *rfb) request(q request) {
 	r.ask <- q
 }
 
-// write answers requests: a full one at once, else when the text changes.
+// write answers requests: a full request immediately, and an incremental one when the text changes.
 func (r *rfb) write(gone <-chan struct{}) {
 	var shown [rows]string
 	var asked *request
@@ -204,7 +204,7 @@ func (r *rfb) write(gone <-chan struct{}) {
 	}
 }
 
-// update sends the rows that changed.
+// update sends the changed rows.
 func (r *rfb) update(f pixelFormat, text, shown [rows]string) error {
 	msg := []byte{0, 0, 0, 0}
 	count := 0

@@ -34,7 +34,7 @@ func (v viewer) read(n int) []byte {
 	return b
 }
 
-// update requests a picture and returns the pixels of each received row by its y.
+// update requests a picture and returns the pixels of each received row by its y coordinate.
 func (v viewer) update(incremental byte, pixel int) map[int][]byte {
 	v.t.Helper()
 	v.send(3, incremental, 0, 0, 0, 0, 2, 48, 1, 69)
@@ -69,7 +69,7 @@ func TestScreenEchoesKeys(t *testing.T) {
 	v.read(2)
 	v.send(1)
 	if !bytes.Equal(v.read(4), make([]byte, 4)) {
-		t.Error("the security result is no success")
+		t.Error("the security result is not success")
 	}
 	v.send(1)
 	if size := v.read(24); binary.BigEndian.Uint16(size) != width || binary.BigEndian.Uint16(size[2:]) != height {
@@ -94,7 +94,7 @@ func TestScreenEchoesKeys(t *testing.T) {
 	}
 	v.send(0, 0, 0, 0, 16, 16, 0, 1, 0, 31, 0, 63, 0, 31, 11, 5, 0, 0, 0, 0) // 16 bits per pixel
 	if got := v.update(0, 2); len(got) != rows {
-		t.Errorf("in 16 bits, %d rows came", len(got))
+		t.Errorf("in 16 bits, %d rows were received", len(got))
 	}
 	if err := h.StopVM(t.Context(), vm.ID); err != nil {
 		t.Fatal(err)

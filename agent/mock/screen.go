@@ -6,18 +6,18 @@ import (
 	"sync"
 )
 
-// A screen has columns × rows characters.
+// These are the columns and rows of a screen, in characters.
 const (
 	columns = 80
 	rows    = 25
 )
 
-// screen is a guest's text screen. Keys typed at any console of the guest appear on it.
+// screen is a guest's text screen. Keys typed at any console of the guest appear on the screen.
 type screen struct {
 	mu      sync.Mutex
 	name    string
 	banner  []string
-	lines   []string // the last line is being written
+	lines   []string // the last line is still being written
 	version int
 	changed chan struct{} // closed and replaced with each change
 	ended   bool
@@ -36,7 +36,7 @@ func newScreen(name string, s shape) *screen {
 // prompt returns the prefix of an input line.
 func (s *screen) prompt() string { return s.name + "$ " }
 
-// boot shows the first screen again.
+// boot shows the initial screen again.
 func (s *screen) boot() {
 	s.change(func() { s.lines = append(append([]string{}, s.banner...), s.prompt()) })
 }
@@ -44,7 +44,7 @@ func (s *screen) boot() {
 // off ends the screen and disconnects all viewers.
 func (s *screen) off() { s.change(func() { s.ended = true }) }
 
-// Keysyms of keys that are not printed.
+// These are the keysyms of keys that print no character.
 const (
 	keyBackspace = 0xff08
 	keyEnter     = 0xff0d
@@ -76,7 +76,7 @@ func (s *screen) change(f func()) {
 	s.changed = make(chan struct{})
 }
 
-// view returns the current text, each line at full width, with a cursor; changed is closed when it is outdated.
+// view returns the current text with a cursor, each line at full width. changed closes when the text is outdated.
 func (s *screen) view() (text [rows]string, changed <-chan struct{}, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

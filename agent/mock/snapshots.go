@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Words in a VM's name that make its snapshots misbehave.
+// These words in a VM's name make its snapshots misbehave.
 const (
 	FailSnapshot = "fail-snapshot" // the pool runs full during a snapshot
 	FailMerge    = "fail-merge"    // the pool runs full during a merge
@@ -73,7 +73,7 @@ func (h *Host) RevertSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 				run := g.def
 				run.spec.CPUs, run.spec.MemoryMiB = node.Spec.CPUs, node.Spec.MemoryMiB
 				g.live = &run
-				if g.name != node.Domain { // its own name waits until the guest is off
+				if g.name != node.Domain { // the domain gets its own name once the guest is off
 					g.name, g.applied.Was = node.Domain, node.Domain
 				}
 			}
@@ -107,7 +107,7 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 		if in.Stopped() {
 			return hypervisor.ErrStopped
 		}
-		in.Progress(50, "merging what is left")
+		in.Progress(50, "merging the remaining files")
 		err = h.onSnapshots(ctx, hypervisor.SnapshotWork{VM: in.VM, Pools: in.Pools, Progress: in.Progress}, 0.5, func(_ *guest, t *hypervisor.SnapTree) error {
 			all := t.Merges()
 			if more = len(all) > 0; !more {
@@ -133,7 +133,8 @@ func (h *Host) DeleteSnapshot(ctx context.Context, in hypervisor.SnapshotWork) e
 	return err
 }
 
-// onSnapshots runs one operation on a VM's snapshots, once per order. parts is its duration as a fraction of Delay.
+// onSnapshots runs one operation on a VM's snapshots. It does nothing for a job that is already done. parts is the
+// duration as a fraction of Delay.
 func (h *Host) onSnapshots(ctx context.Context, in hypervisor.SnapshotWork, parts float64, do func(*guest, *hypervisor.SnapTree) error) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -177,7 +178,7 @@ func (h *Host) onSnapshots(ctx context.Context, in hypervisor.SnapshotWork, part
 	return nil
 }
 
-// checkSnapshots refuses a VM whose disks or snapshots were changed outside Quantix. h.mu must be held.
+// checkSnapshots refuses a VM whose disks or snapshots somebody changed outside Quantix. The caller holds h.mu.
 func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 	switch {
 	case g.undefined:
@@ -215,7 +216,7 @@ func (h *Host) checkSnapshots(g *guest, in hypervisor.SnapshotWork) error {
 	return nil
 }
 
-// file returns the path that the VM writes to for a disk.
+// file returns the path of the file that the VM writes to for a disk.
 func (g *guest) file(s shape, ref fleet.Volref) string {
 	for _, o := range g.over {
 		if o.Disk == ref {
@@ -228,7 +229,7 @@ func (g *guest) file(s shape, ref fleet.Volref) string {
 	return s.path(ref)
 }
 
-// poolAt returns the pool of the file. h.mu must be held.
+// poolAt returns the pool of the file. The caller holds h.mu.
 func (h *Host) poolAt(file string) *pool {
 	for _, p := range h.pools {
 		if p.dir != nil && dirOf(p.spec) == path.Dir(file) {
@@ -257,7 +258,8 @@ func (h *Host) keep(at, format, base string, bytes int64) {
 	p.dir.files[v.Name] = &file{Volume: v}
 }
 
-// readSnapshot returns the name of the disk's file in the snapshot, which stays unchanged until release is called.
+// readSnapshot returns the name of the disk's file in the snapshot. The file stays unchanged until the caller calls
+// release.
 func (h *Host) readSnapshot(of fleet.SnapshotOf, disk fleet.Volref) (name string, release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -289,7 +291,7 @@ func (h *Host) measure(t *hypervisor.SnapTree) {
 	}
 }
 
-// refuseSnapshots refuses an operation on disks that have snapshots.
+// refuseSnapshots refuses an operation on disks with snapshots.
 func (g *guest) refuseSnapshots(disks []fleet.Disk, vm string) error {
 	if g == nil || g.tree == nil {
 		return nil
@@ -302,7 +304,7 @@ func (g *guest) refuseSnapshots(disks []fleet.Disk, vm string) error {
 	return nil
 }
 
-// deleteTree deletes the files of a VM's snapshots; it refuses to keep the disks without them. h.mu must be held.
+// deleteTree deletes the files of a VM's snapshots. It refuses to delete them without the disks. The caller holds h.mu.
 func (h *Host) deleteTree(g *guest, vm string, disks bool) error {
 	switch {
 	case g == nil || g.tree == nil || len(g.tree.Active) == 0:

@@ -14,18 +14,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// Storage holds volumes by source, so that all hosts with a source have the same volumes. Its lock protects the hosts
-// that share it, too.
+// Storage has the volumes of each source, so that all hosts with a source have the same volumes. Its lock also protects
+// the hosts that share the storage.
 type Storage struct {
 	mu    sync.Mutex
 	dirs  map[string]*directory
-	hosts []*Host // hosts that share it
+	hosts []*Host // hosts that share the storage
 }
 
 // NewStorage creates an empty storage.
 func NewStorage() *Storage { return &Storage{dirs: map[string]*directory{}} }
 
-// directory holds the volumes of one source. misplaced: another directory that a host has in its place.
+// directory has the volumes of one source. misplaced is another directory that replaces it on a host.
 type directory struct {
 	capacity  int64
 	files     map[string]*file
@@ -44,25 +44,25 @@ func (d *directory) sight() pooldir.Sighting {
 
 type file struct {
 	fleet.Volume
-	refers bool   // its data is in another file
-	bytes  string // text that represents its data; empty: derived from name, format and size
-	linked bool   // a symbolic link replaces it
-	begins string // of a raw disk: the format that its content looks like; empty: none
+	refers bool   // the file's data is in another file
+	bytes  string // text that represents the file's data; empty: derived from name, format and size
+	linked bool   // a symbolic link replaces the file
+	begins string // the format that a raw disk's content looks like; empty: none
 
 	touched int // number of external changes that reset the file times
 }
 
-// pool is a pool on one host. dir is nil if it could not be started; words is the error.
+// pool is a pool on one host. If the pool could not start, dir is nil and words is the error.
 type pool struct {
 	spec    fleet.PoolSpec
 	dir     *directory
 	words   string
 	kept    pooldir.RecordedPool
-	stopped bool // by somebody else
-	foreign bool // the host had it before Quantix
+	stopped bool // somebody else stopped the pool
+	foreign bool // the host had the pool before Quantix
 }
 
-// fileSystem returns the server's file system for exports. All local directories are on one file system.
+// fileSystem returns the file system of the pool. Exports of a server share one, and all local directories share one.
 func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
 	if s.Kind.Is().Mounted {
 		return &fleet.FileSystem{ID: s.Source(), Shared: s.Shared}
@@ -70,7 +70,8 @@ func fileSystem(s fleet.PoolSpec) *fleet.FileSystem {
 	return &fleet.FileSystem{ID: path.Dir(s.Path)}
 }
 
-// at returns the directory of a source, created with its initial volumes if it is new. The hosts' lock must be held.
+// at returns the directory of a source. It creates a new directory with the initial volumes first. The caller holds the
+// hosts' lock.
 func (s *Storage) at(source string, first []fleet.Volume) *directory {
 	d, ok := s.dirs[source]
 	if !ok {
@@ -92,7 +93,7 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	old, ok := h.pools[p.Name]
 	h.mu.Unlock()
 	if ok && old.spec.Source() != p.Spec.Source() {
-		return fleet.Errorf(fleet.Conflict, "The host has a pool %q already, of %s. Release that one first.", p.Name, old.spec.Source())
+		return fleet.Errorf(fleet.Conflict, "The host already has a pool %q with the source %s. Release that pool first.", p.Name, old.spec.Source())
 	}
 	err := h.allowed(p.Spec)
 	if err == nil {
@@ -123,10 +124,10 @@ func (h *Host) ApplyPool(ctx context.Context, p fleet.Pool) error {
 	return err
 }
 
-// start uses the directory, and marks it at its first use.
+// start starts the pool on the directory, and creates the marker at first use.
 func (p *pool) start(d *directory) error {
 	if p.kept.Place != nil {
-		p.dir = d // used again once it is back, whatever replaces it now
+		p.dir = d // the pool uses the directory again once the directory is back
 	}
 	if err := p.kept.Judge(d.sight()); err != nil {
 		return err
@@ -145,7 +146,7 @@ func (h *Host) storage(s fleet.PoolSpec) *Storage {
 	return h.local
 }
 
-// mount simulates a mount; some servers refuse, one never answers.
+// mount simulates a mount. Some servers refuse, and one server never answers.
 func (h *Host) mount(ctx context.Context, s fleet.PoolSpec) error {
 	switch {
 	case s.Kind == fleet.PoolNFS && s.Server == "hang.example":
@@ -173,7 +174,7 @@ func (h *Host) ReleasePool(ctx context.Context, p fleet.Pool) error {
 		for _, g := range h.guests {
 			for name := range mine.dir.files {
 				if g.uses(path.Join(dirOf(mine.spec), name)) {
-					return fleet.Errorf(fleet.Conflict, "The VM %q uses volumes of the pool %q. Delete or move it first.", g.name, p.Name)
+					return fleet.Errorf(fleet.Conflict, "The VM %q uses volumes of the pool %q. Delete or move the VM first.", g.name, p.Name)
 				}
 			}
 		}
@@ -198,7 +199,7 @@ func (h *Host) DefinePool(name string, spec fleet.PoolSpec) {
 	h.notify()
 }
 
-// active returns the active pool of that id on this host. h.mu must be held.
+// active returns the active pool with the ID on this host. The caller holds h.mu.
 func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	i := slices.IndexFunc(pools, func(p fleet.Pool) bool { return p.ID == id })
 	if i < 0 {
@@ -211,7 +212,7 @@ func (h *Host) active(id fleet.PoolID, pools []fleet.Pool) (*pool, error) {
 	return p, p.kept.Judge(p.dir.sight())
 }
 
-// volumeAt returns the volume of a path. h.mu must be held.
+// volumeAt returns the volume with the path. The caller holds h.mu.
 func (h *Host) volumeAt(file string) *fleet.Volume {
 	for _, p := range h.pools {
 		if p.dir != nil && !p.stopped && dirOf(p.spec) == path.Dir(file) {
@@ -223,7 +224,8 @@ func (h *Host) volumeAt(file string) *fleet.Volume {
 	return nil
 }
 
-// locked refuses to start a guest if a guest of another host has one of its disks open, like QEMU. h.mu must be held.
+// locked refuses to start a guest if a guest of another host has one of its disks open, as QEMU does. The caller holds
+// h.mu.
 func (h *Host) locked(g *guest) error {
 	for _, file := range g.def.disks() {
 		v := h.volumeAt(file)
@@ -236,7 +238,7 @@ func (h *Host) locked(g *guest) error {
 	return nil
 }
 
-// opens reports whether a running guest has the volume as a disk.
+// opens reports whether a running guest has the volume open as a disk.
 func (h *Host) opens(v *fleet.Volume) bool {
 	for _, g := range h.guests {
 		if g.on() && slices.ContainsFunc(g.live.disks(), func(file string) bool { return h.volumeAt(file) == v }) {
@@ -246,7 +248,7 @@ func (h *Host) opens(v *fleet.Volume) bool {
 	return false
 }
 
-// reportPools reports the assigned pools and names the others. h.mu must be held.
+// reportPools reports the assigned pools and lists the other pools. The caller holds h.mu.
 func (h *Host) reportPools(assigned []fleet.Pool, hashed map[fleet.Volref]hypervisor.Hashed) (out []wire.PoolReport, others []fleet.DiscoveredPool) {
 	out = []wire.PoolReport{}
 	users := volumeUsers{h.diskUsers(), h.driveUsers()}

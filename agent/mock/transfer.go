@@ -12,12 +12,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A simulated file is sent as one line that describes it, followed by its bytes.
+// A simulated file is sent as one line that describes the file, followed by the file's bytes.
 
-// FailSend in the name of a VM, or of a received volume, makes the target storage run full half-way.
+// FailSend in the name of a VM or of a received volume makes the destination storage full halfway through the transfer.
 const FailSend = "fail-send"
 
-// simulated sends the bytes in small pieces, as if there were many.
+// simulated returns the file's pieces and their total size in bytes. The pieces are small, so that there are several.
 func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
 	text := []byte(fmt.Sprintf("%s %d %d\n%s", f.Format, f.CapacityBytes, f.AllocBytes, f.data()))
 	return func(ctx context.Context, do func(int64, []byte, int64) error) error {
@@ -35,7 +35,7 @@ func (h *Host) simulated(f *file) (transfer.Pieces, int64) {
 	}, int64(len(text))
 }
 
-// parseSimulated parses the output of simulated.
+// parseSimulated parses the bytes that simulated sends.
 func parseSimulated(text []byte) (v fleet.Volume, data string, err error) {
 	line, rest, ok := bytes.Cut(text, []byte{'\n'})
 	if _, err := fmt.Sscanf(string(line), "%s %d %d", &v.Format, &v.CapacityBytes, &v.AllocBytes); err != nil || !ok {
@@ -204,7 +204,7 @@ func (h *Host) left(ctx context.Context, in hypervisor.MigrateVM) error {
 	return nil
 }
 
-// leaving returns the files of a guest that may migrate; there: it is defined.
+// leaving returns the disks' files of a guest that may migrate. there reports that the guest is defined.
 func (h *Host) leaving(in hypervisor.MigrateVM) (there bool, files []file, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -16,12 +16,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sent is the received part of an upload: its size, its checksum, and its first bytes.
+// sent is the received part of an upload: its size, its checksum and its first bytes.
 type sent struct {
 	size int64
 	sum  digest.Hash
 	head []byte
-	most int  // number of bytes to keep
+	most int  // number of bytes to store
 	full bool // the storage is full
 }
 
@@ -84,7 +84,7 @@ func (h *Host) UploadVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	return h.setBytes(ctx, in, string(to.head))
 }
 
-// receivedPart returns the part received so far.
+// receivedPart returns the part of the upload received so far.
 func (h *Host) receivedPart(in hypervisor.VolumeWork, algorithm string) *sent {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// diskUsers maps disk files to domains. h.mu must be held.
+// diskUsers maps disk files to domains. The caller holds h.mu.
 func (h *Host) diskUsers() map[string][]fleet.VMID {
 	out := map[string][]fleet.VMID{}
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
@@ -29,7 +29,7 @@ func (h *Host) diskUsers() map[string][]fleet.VMID {
 	return out
 }
 
-// driveUsers maps media in drives to domains. h.mu must be held.
+// driveUsers maps media in drives to domains. The caller holds h.mu.
 func (h *Host) driveUsers() map[string][]fleet.VMID {
 	out := map[string][]fleet.VMID{}
 	for _, id := range slices.Sorted(maps.Keys(h.guests)) {
@@ -49,7 +49,7 @@ func (h *Host) driveUsers() map[string][]fleet.VMID {
 // free refuses a disk that another domain uses.
 func (h *Host) free(file string, owner fleet.VMID) error { return h.freeFor(file, owner, false) }
 
-// freeFor is free, except for domains that share a shareable disk.
+// freeFor is free but, if shareable is set, ignores domains that share the disk.
 func (h *Host) freeFor(file string, owner fleet.VMID, shareable bool) error {
 	for _, g := range h.guests {
 		if g.id != owner && g.uses(file) && (!shareable || !g.shares(file)) {

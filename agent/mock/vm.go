@@ -102,7 +102,7 @@ func (h *Host) StartVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// look returns a copy of a VM and whether it is on.
+// look returns a copy of a VM, and whether the VM is running.
 func (h *Host) look(id fleet.VMID) (guest, bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -113,7 +113,7 @@ func (h *Host) look(id fleet.VMID) (guest, bool, error) {
 	return *g, g.on(), nil
 }
 
-// change applies f to a VM under the lock and wakes the listeners.
+// change applies f to a VM under the lock and then wakes the listeners.
 func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +128,7 @@ func (h *Host) change(id fleet.VMID, f func(*guest) error) error {
 	return nil
 }
 
-// ShutdownVM implements hypervisor.VMs. The guest powers off after a Delay.
+// ShutdownVM implements hypervisor.VMs. The guest powers off after Delay.
 func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (h *Host) ShutdownVM(ctx context.Context, id fleet.VMID) error {
 	})
 }
 
-// powerOff ends this run of the guest, but no later one.
+// powerOff stops the guest if it is still in the given run.
 func (h *Host) powerOff(id fleet.VMID, run *shape, reason string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,7 +153,7 @@ func (h *Host) powerOff(id fleet.VMID, run *shape, reason string) {
 	}
 }
 
-// GoesOff makes a running guest crash or shut down unasked.
+// GoesOff simulates a crash or a shutdown that starts in the guest.
 func (h *Host) GoesOff(id fleet.VMID, crashes bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -187,7 +187,7 @@ func (h *Host) RebootVM(ctx context.Context, id fleet.VMID) error { return h.res
 // ResetVM implements hypervisor.VMs.
 func (h *Host) ResetVM(ctx context.Context, id fleet.VMID) error { return h.restart(ctx, id) }
 
-// restart shows a fresh screen: nothing else of a reboot is visible from outside.
+// restart shows the initial screen, because nothing else of a reboot is visible from outside.
 func (h *Host) restart(ctx context.Context, id fleet.VMID) error {
 	return h.running(ctx, id, func(g *guest) { g.screen.boot() })
 }
@@ -201,7 +201,7 @@ func (h *Host) PauseVM(ctx context.Context, id fleet.VMID) error {
 func (h *Host) ResumeVM(ctx context.Context, id fleet.VMID) error {
 	return h.running(ctx, id, func(g *guest) {
 		g.power = fleet.Running
-		h.releaseUnplugged(g) // devices unplugged while it was paused
+		h.releaseUnplugged(g) // devices that were unplugged while the guest was paused
 	})
 }
 
@@ -218,7 +218,7 @@ func (h *Host) running(ctx context.Context, id fleet.VMID, f func(*guest)) error
 	})
 }
 
-// Console implements hypervisor.VMs: a real RFB server with a text screen that echoes keys.
+// Console implements hypervisor.VMs. It returns a connection to an RFB server with a text screen that echoes keys.
 func (h *Host) Console(ctx context.Context, id fleet.VMID) (net.Conn, error) {
 	if err := h.enter(ctx); err != nil {
 		return nil, err

@@ -14,10 +14,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// FailVolume in a new volume's name makes its storage run full before the volume is complete.
+// FailVolume in a new volume's name makes the storage full before the volume is complete.
 const FailVolume = "fail-volume"
 
-// volumeWork returns the pool and the file of a volume order. h.mu must be held.
+// volumeWork returns the pool and the file of a volume job. The caller holds h.mu.
 func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
 	if !fleet.IsVolumeName(in.Name) {
 		return nil, nil, fleet.Errorf(fleet.Invalid, "%q is not a valid volume name.", in.Name)
@@ -38,7 +38,7 @@ func (h *Host) volumeWork(in hypervisor.VolumeWork) (*pool, *file, error) {
 	return p, p.dir.files[in.Name], nil
 }
 
-// onVolume runs one step of an order for an existing volume.
+// onVolume runs one step of a job for an existing volume.
 func (h *Host) onVolume(ctx context.Context, in hypervisor.VolumeWork, do func(*pool, *file) error) error {
 	if err := h.enter(ctx); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 		case from.begins == "" && from.checkSelfContained() != nil:
 			return fleet.Volume{}, from.checkSelfContained()
 		case from.Format != "qcow2" && from.Format != "raw" && p.spec.Kind.Is().Files && !from.IsISO():
-			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images are cloned.", from.Name, from.Format)
+			return fleet.Volume{}, fleet.Errorf(fleet.Conflict, "The image %s has the format %s; only qcow2 and raw images can be cloned.", from.Name, from.Format)
 		}
 		if err := h.checkNotRunning(p, from); err != nil {
 			return fleet.Volume{}, err
@@ -98,14 +98,14 @@ func (h *Host) CloneVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 	})
 }
 
-// Misbehaving servers, by the host name of a download.
+// Downloads from servers with these host names misbehave.
 const (
 	FetchRefused = "refused.example" // no server listens
 	FetchLost    = "lost.example"    // the name does not resolve, as without a network
-	FetchPage    = "page.example"    // it sends a web page
+	FetchPage    = "page.example"    // the server sends a web page
 	FetchWrong   = "wrong.example"   // the checksum differs
-	FetchSlow    = "slow.example"    // it stops sending until the order is cancelled
-	FetchNoSum   = "nosum.example"   // its checksum file lacks the file
+	FetchSlow    = "slow.example"    // the server stops sending until the job is cancelled
+	FetchNoSum   = "nosum.example"   // the server's checksum file lacks the file
 )
 
 const fetchedBytes = 600 << 20
@@ -113,7 +113,7 @@ const fetchedBytes = 600 << 20
 // FetchVolume implements hypervisor.Storage.
 func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 	if _, _, known := fleet.ParseChecksum(in.Order.Checksum); !known {
-		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", in.Order.Checksum)
+		return fleet.Errorf(fleet.Invalid, "%q is not a checksum. Give the digits of a SHA-256 or SHA-512.", in.Order.Checksum)
 	}
 	at, err := fleet.ParseDownload(in.Order.URL, in.Order.Checksum+in.Order.ChecksumURL != "")
 	if err != nil {
@@ -141,7 +141,7 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 			return fleet.Volume{}, err
 		}
 		if slices.Contains([]string{FetchRefused, FetchLost}, sums.Hostname()) {
-			at = sums // it is fetched first
+			at = sums // the checksum file is fetched first
 		}
 		switch at.Hostname() {
 		case FetchRefused:
@@ -151,7 +151,7 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 		case FetchPage:
 			err = fleet.Errorf(fleet.Invalid, "The file that was downloaded is a web page, not an image.")
 		case FetchWrong:
-			err = fleet.Errorf(fleet.Conflict, "The download's checksum is another than the one expected, %s. It is not what was asked for, and nothing of it was kept.", in.Order.Checksum)
+			err = fleet.Errorf(fleet.Conflict, "The download's checksum differs from the expected one, %s. The download was discarded, and nothing of it was kept.", in.Order.Checksum)
 		}
 		v := fleet.Volume{Format: "raw", CapacityBytes: fetchedBytes, AllocBytes: fetchedBytes}
 		switch path.Ext(in.Name) {
@@ -164,7 +164,7 @@ func (h *Host) FetchVolume(ctx context.Context, in hypervisor.VolumeWork) error 
 	})
 }
 
-// makeVolume simulates the duration in ten steps, or by the steps of first, and then adds the volume.
+// makeVolume simulates the duration in ten steps, or with the steps of first, and then adds the volume.
 func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what func(*pool) (fleet.Volume, error), first ...func() error) error {
 	made := false
 	look := func(p *pool, f *file) error {
@@ -188,9 +188,9 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 	}
 	for s := range 10 {
 		if len(first) > 0 {
-			break // the time has passed
+			break // the simulated duration has passed
 		}
-		in.Progress(10*s, "making "+in.Name)
+		in.Progress(10*s, "creating "+in.Name)
 		if err := h.step(ctx, 0.3); err != nil {
 			return err
 		}
@@ -199,7 +199,7 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 	if err := in.Whole(f.word()); err != nil {
 		return err
 	}
-	return h.onVolume(ctx, in, func(p *pool, there *file) error { // the host may have changed meanwhile
+	return h.onVolume(ctx, in, func(p *pool, there *file) error { // the host may have changed during the steps
 		if there != nil {
 			return hypervisor.VolumeTaken(in.Name, in.Pool.Name)
 		}
@@ -218,7 +218,7 @@ func (h *Host) makeVolume(ctx context.Context, in hypervisor.VolumeWork, what fu
 	})
 }
 
-// word identifies a file.
+// word returns a text that identifies a file.
 func (f *file) word() string { return fmt.Sprintf("%p", f) }
 
 // sharing returns the hosts that have the pool's files.
@@ -240,7 +240,7 @@ func (h *Host) GrowVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		case f.CapacityBytes > in.Order.SizeBytes:
 			return hypervisor.VolumeShrinks(in.Name, f.CapacityBytes, in.Order.SizeBytes)
 		case f.Backing != "" || f.refers:
-			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so it is not grown.", in.Name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so the volume cannot grow.", in.Name)
 		}
 		if err := h.unusedVolume(p, f); err != nil {
 			return err
@@ -314,7 +314,7 @@ func (h *Host) ReadVolume(ctx context.Context, in hypervisor.VolumeWork, to func
 
 // WipeVolume implements hypervisor.Storage.
 func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
-	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // refusals come at once
+	if err := h.onVolume(ctx, in, func(_ *pool, f *file) error { // refuse before any progress
 		if f == nil {
 			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		}
@@ -333,7 +333,7 @@ func (h *Host) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error {
 		case f == nil:
 			return hypervisor.NoVolume(in.Name, in.Pool.Name)
 		case f.Backing != "" || f.refers:
-			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so only a part of its data would be wiped. Delete it instead.", in.Name)
+			return fleet.Errorf(fleet.Conflict, "The volume %s refers to another file, so only a part of its data would be wiped. Delete the volume instead.", in.Name)
 		}
 		if err := h.unusedVolume(p, f); err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"quantix/agent/hypervisor"
 )
 
-// unusedVolume refuses a volume in use. h.mu must be held.
+// unusedVolume refuses a volume in use. The caller holds h.mu.
 func (h *Host) unusedVolume(p *pool, f *file) error {
 	for _, host := range h.sharing(p) {
 		for _, g := range host.guests {
@@ -25,7 +25,7 @@ func (h *Host) unusedVolume(p *pool, f *file) error {
 	return nil
 }
 
-// baseOf returns the name of a file of the pool that is backed by this one; empty: none.
+// baseOf returns the name of a file of the pool that is backed by this file. It is empty if there is none.
 func (f *file) baseOf(p *pool) string {
 	for _, other := range p.dir.files {
 		if other != f && other.Backing != "" && path.Base(other.Backing) == f.Name && (path.Dir(other.Backing) == dirOf(p.spec) || !strings.Contains(other.Backing, "/")) {
@@ -35,7 +35,7 @@ func (f *file) baseOf(p *pool) string {
 	return ""
 }
 
-// files returns all files of the guest, running and defined.
+// files returns all files that the guest's running and persistent definitions name.
 func (g *guest) files() []string {
 	out := append(g.def.disks(), g.def.media()...)
 	if g.on() {
