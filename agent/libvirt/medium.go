@@ -51,7 +51,7 @@ func notPlain(p place, err error) error {
 	return fmt.Errorf("read the volume %s: %w", p.volume, err)
 }
 
-// localMedia returns the planned spec in which paths on this host replace the volumes of floppies and shared folders.
+// localMedia returns the planned spec with paths on this host instead of the volumes of floppies and shared folders.
 func (a *applying) localMedia(plan hypervisor.Edit) (fleet.VMSpec, error) {
 	var wrong error
 	spec := plan.Wanted(a.in.VM.Spec).MapMedia(func(m fleet.Medium) fleet.Volref {

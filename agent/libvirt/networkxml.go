@@ -218,7 +218,7 @@ var networkParts = []struct {
 	{"addresses and DHCP", func(x libvirtxml.Network) libvirtxml.Network { return libvirtxml.Network{IPs: x.IPs} }},
 }
 
-// differences returns the names of the parts in which two definitions differ. It is empty if the definitions agree.
+// differences returns the names of the differing parts of two definitions. It is empty if the definitions agree.
 func differences(want, is libvirtxml.Network) (parts []string) {
 	want, is = normal(want), normal(is)
 	if want.Bridge != nil && want.Bridge.Name == "" && is.Bridge != nil { // libvirt chose the bridge's name

@@ -19,7 +19,7 @@ const (
 	aliasVSOCK    = "ua-quantix-vsock"
 )
 
-// tpmDir is the directory in which libvirt stores the TPM state of guests, in a subdirectory named by the guest's UUID.
+// tpmDir is the directory where libvirt stores the TPM state of guests, in a subdirectory named by the guest's UUID.
 const tpmDir = "/var/lib/libvirt/swtpm"
 
 // part maps a field of the spec to one place in the libvirt definition.

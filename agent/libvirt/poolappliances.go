@@ -8,7 +8,7 @@ import (
 // maxAppliances limits the appliances read in a pool, as each may have a descriptor of several MiB.
 const maxAppliances = 64
 
-// cachedAppliance is an appliance with the identity of the file from which it was read.
+// cachedAppliance is an appliance with the identity of the source file.
 type cachedAppliance struct {
 	file volumeID
 	is   fleet.Appliance

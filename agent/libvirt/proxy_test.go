@@ -23,7 +23,7 @@ type proxy struct {
 	changes atomic.Pointer[changeWatch] // for connections opened later; nil: none
 	drop    atomic.Uint32               // procedure whose calls are dropped; 0: none
 	dropped atomic.Int32
-	garbled atomic.Pointer[[]string] // texts in libvirtd's answers, of which the proxy replaces the last byte; nil: none
+	garbled atomic.Pointer[[]string] // the proxy replaces the last byte of these texts in libvirtd's answers; nil: none
 
 	mu    sync.Mutex
 	conns []net.Conn

@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// aliasVSOCKAgent is the alias of a vsock on which the guest agent listens. Other vsocks of Quantix have aliasVSOCK.
+// aliasVSOCKAgent is the alias of a vsock that the guest agent listens on. Other vsocks of Quantix have aliasVSOCK.
 const aliasVSOCKAgent = aliasVSOCK + "-agent"
 
 // isVSOCK reports whether Quantix added the vsock.

@@ -35,9 +35,9 @@ type guest struct {
 	sick   map[fleet.HealthKind]bool // checks that the guest fails
 	signs  int                       // number of changes of the screen or of expiries of the watchdog
 
-	frozen    bool                 // its file systems are frozen
-	passwords map[string]string    // the guest's file systems are frozen
-	programs  []fleet.GuestProgram // programs that were run in it
+	frozen    bool                 // the guest's file systems are frozen
+	passwords map[string]string    // passwords by user
+	programs  []fleet.GuestProgram // programs that were run in the guest
 }
 
 // shape is a definition: a spec, and the paths of its pools.
@@ -45,8 +45,8 @@ type shape struct {
 	spec  fleet.VMSpec
 	pools map[fleet.PoolID]string
 
-	modules []fleet.Module // memory modules that were hot-plugged
-	least   int            // hot-plugged memory modules
+	modules []fleet.Module // hot-plugged memory modules
+	least   int            // number of vCPUs at the guest's start
 }
 
 func (s shape) path(ref fleet.Volref) string { return path.Join(s.pools[ref.PoolID], ref.Volume) }

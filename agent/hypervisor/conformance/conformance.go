@@ -188,7 +188,7 @@ const (
 	Folder       ImageKind = "folder"        // a directory instead of an image
 )
 
-// Image is a volume from which disks are cloned.
+// Image is a volume that disks are cloned from.
 type Image struct {
 	Name      string // name of the volume
 	Kind      ImageKind

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// missing are the ways in which a disk disappears. back restores the disk; it is nil if the disk is lost.
+// missing are the ways to remove a disk. back restores the disk; it is nil if the disk is lost.
 var missing = []struct {
 	name string
 	take func(*testing.T, *host, fleet.Pool, string) (back func())
