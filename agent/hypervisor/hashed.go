@@ -10,8 +10,8 @@ type Hashed struct {
 	Stamp string `json:"stamp"`
 }
 
-// Report adds the checksum to the volume. same reports that the file has not changed since the checksum, as far as the
-// host knows.
+// Report adds the checksum to the volume if same is set, and otherwise marks the volume as altered. same means that the
+// file has not changed since the checksum, as far as the host knows.
 func (h Hashed) Report(v *fleet.Volume, same bool) {
 	if v.Altered = !same; same {
 		v.SHA256 = h.SHA256

@@ -6,7 +6,7 @@ import "quantix/internal/fleet"
 
 // NoPhysical reports that the host has no such disk.
 func NoPhysical(device string) error {
-	return fleet.Errorf(fleet.NotFound, "The host has no disk %s. Plug the disk in again, or remove it from the VM.", device)
+	return fleet.Errorf(fleet.NotFound, "The host has no disk %s. Plug the disk in again, or remove the disk from the VM.", device)
 }
 
 // PhysicalBusy refuses a disk that the host itself uses. how completes the sentence "The disk is …".

@@ -82,7 +82,7 @@ func NoVolume(name, pool string) error {
 
 // GrowsWhileOn refuses to grow an encrypted disk of a stopped VM, because only QEMU has the disk's passphrase.
 func GrowsWhileOn(name string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so it can grow only while its guest runs. Start the VM, and then grow the disk.", name)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is encrypted, so the disk can grow only while its guest runs. Start the VM, and then grow the disk.", name)
 }
 
 // VolumeUsed refuses a volume that a domain of the host uses.
@@ -112,7 +112,7 @@ func VolumeNoFile(pool string) error {
 
 // VolumeOnOthers refuses to send a volume without its backing file.
 func VolumeOnOthers(name, other string) error {
-	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s, so it is incomplete alone. Create an image from the VM with this disk, which has all data in one file.", name, other)
+	return fleet.Errorf(fleet.Conflict, "The volume %s is backed by %s, so the volume is incomplete alone. Create an image from the VM with this disk, which has all data in one file.", name, other)
 }
 
 // VolumeRaw refuses to create an image from a raw disk whose content looks like another format, because readers of the

@@ -141,7 +141,7 @@ func (m *moving) writtenSince(ctx context.Context, before volumeFile) bool {
 }
 
 func startedMeanwhile() error {
-	return fleet.Errorf(fleet.Conflict, "Somebody started the VM, or changed it, while its disk was being copied. The disk was not moved; move the disk again.")
+	return fleet.Errorf(fleet.Conflict, "Somebody started or changed the VM while its disk was being copied. The disk was not moved; move the disk again.")
 }
 
 // whenClosed runs do once the channel closes, unless the caller calls forget first.

@@ -71,7 +71,7 @@ func TestInterruptedDiskMigrationRestoresOldDisk(t *testing.T) {
 	virsh(t, "define", before)
 	virsh(t, "start", string(m.vm.ID))
 	virsh(t, "define", after)
-	if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started the VM") {
+	if err := m.MoveDisk(t.Context(), m.order(to, 0)); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Somebody started or changed the VM") {
 		t.Fatalf("the retried job: %v", err)
 	}
 	m.wantAt("restored", m.pool)

@@ -8,7 +8,7 @@ import (
 )
 
 // renameNoReplace renames a file and fails if the new name exists. On file systems without RENAME_NOREPLACE (NFS), it
-// links the new name and removes the old one.
+// only links the new name, so the caller must then remove the old name with unlinkOldName.
 func renameNoReplace(from, to string) error {
 	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, unix.RENAME_NOREPLACE)
 	switch {

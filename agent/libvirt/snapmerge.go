@@ -62,7 +62,7 @@ func (w *snapshotJob) deleteSnapshot(ctx context.Context) error {
 	return w.save()
 }
 
-// merge commits one file into its backing file, which no other snapshot needs. A reader of the chain sees the same
+// merge commits one file into its backing file, which backs no other file. A reader of the chain sees the same
 // content at all times.
 func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of int) error {
 	top, err := bounded(ctx, func() (header, error) { return readHeader(m.Top, false) })

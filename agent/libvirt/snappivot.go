@@ -98,7 +98,7 @@ func (w *snapshotJob) underWay(ctx context.Context, s seen, d *libvirtxml.Domain
 
 // ghost is the error for a disk that libvirt reports as being copied while QEMU copies nothing.
 func ghost(disk string) error {
-	return fleet.Errorf(fleet.Conflict, "libvirt was stopped while %s was being merged or copied. It still lists that job, although QEMU has ended it. "+
+	return fleet.Errorf(fleet.Conflict, "libvirt was stopped while %s was being merged or copied. libvirt still lists that job, although QEMU has ended the job. "+
 		"No data is lost. Shut the guest down, which removes the job from libvirt. Then consolidate the VM's disks.", disk)
 }
 
@@ -157,7 +157,7 @@ func pivotSettled(s sighted) error {
 	if !slices.ContainsFunc(s.spec, func(d specDisk) bool { return d.path == top }) {
 		return nil
 	}
-	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched it away from the file %s. First consolidate the VM's disks (Snapshots), which determines the current file.", filepath.Base(top))
+	return fleet.Errorf(fleet.Conflict, "The guest ended while QEMU switched the guest away from the file %s. First consolidate the VM's disks (Snapshots), which determines the current file.", filepath.Base(top))
 }
 
 // changedTo asks the guest's QEMU whether a disk uses the file to instead of from. It fails if QEMU has neither file.

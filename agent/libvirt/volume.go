@@ -70,7 +70,7 @@ func placeOf(ref fleet.Volref, pools []fleet.Pool) (place, error) {
 	return place{}, fleet.Errorf(fleet.Conflict, "The pool of the volume %s is not assigned to this host. Assign the pool first.", ref.Volume)
 }
 
-// within runs f, which may hang on storage. It abandons f when ctx ends, or after a limit, and then returns an error.
+// within runs f, which may hang on storage. It abandons f and returns an error if ctx ends first.
 func within[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	type result struct {
 		v   T

@@ -61,7 +61,7 @@ func (b *Backend) blockIn(ctx context.Context, c *conn, p place) (bool, error) {
 // makeBlock creates an empty disk. Block pools have no images to clone.
 func (a *applying) makeBlock(ctx context.Context, p place) error {
 	if !p.pool.Spec.Kind.Is().Makes || p.existing {
-		return fleet.Errorf(fleet.Conflict, "The pool %s cannot create volumes. Choose one of its existing volumes as the disk.", p.pool.Name)
+		return fleet.Errorf(fleet.Conflict, "The pool %s cannot create volumes. Choose an existing volume of the pool as the disk.", p.pool.Name)
 	}
 	if p.image != nil {
 		return fleet.Errorf(fleet.Conflict, "A disk in the pool %s must be empty, because images can be copied only into file pools.", p.pool.Name)

@@ -74,7 +74,8 @@ func (w *working) rename(ctx context.Context, from place) error {
 	return err
 }
 
-// linkNoReplace links the new name and removes the old name. It fails if a file with the new name exists.
+// linkNoReplace gives the file the new name, too, and fails if a file with that name exists. The caller must then
+// remove the old name with unlinkOldName.
 func linkNoReplace(from, to string) error {
 	err := os.Link(from, to)
 	if err != nil && !errors.Is(err, fs.ErrExist) {

@@ -29,7 +29,7 @@ func (p *parcel) pack(ctx context.Context, pieces transfer.Pieces, size int64) e
 	})
 }
 
-// unpack is an Arrive function that delivers the data, once or, as after a lost connection, twice.
+// unpack is an Arrive function that delivers the first half of the data and then, as after a lost connection, all data.
 func (p *parcel) unpack(_ context.Context, dst transfer.Sink, room int64) (hypervisor.Arrived, error) {
 	if room <= 0 {
 		return hypervisor.Arrived{}, errors.New("no room")
@@ -172,8 +172,8 @@ func testMigrate(t *testing.T, h *host) {
 		return nil
 	}
 	h.must("repeat the job", h.MigrateVM(h.ctx, in))
-	in.Arrived = func(context.Context) error { return errors.New("nobody has it") }
-	h.refused("before another host has the VM", h.MigrateVM(h.ctx, in), "nobody has it")
+	in.Arrived = func(context.Context) error { return errors.New("no host has the VM") }
+	h.refused("before another host has the VM", h.MigrateVM(h.ctx, in), "no host has the VM")
 
 	// The VM's new host may be the same host.
 	next := vm
@@ -252,8 +252,8 @@ func testMigrateRefused(t *testing.T, h *host) {
 	h.refused("lose the connection", h.MigrateVM(h.ctx, lost), "cut off")
 	whole("after a lost connection")
 	late, _ := h.migrate(vm, to)
-	late.Arrived = func(context.Context) error { return errors.New("it has not come") }
-	h.refused("migrate without an arrival", h.MigrateVM(h.ctx, late), "has not come")
+	late.Arrived = func(context.Context) error { return errors.New("the VM has not arrived") }
+	h.refused("migrate without an arrival", h.MigrateVM(h.ctx, late), "has not arrived")
 	whole("after a missing arrival")
 	few, _ := h.migrate(vm, to)
 	few.Order.Disks = nil
