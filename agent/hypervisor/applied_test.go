@@ -93,7 +93,7 @@ func TestDriftListsAcceptableValues(t *testing.T) {
 	}
 }
 
-func TestDomainNames(t *testing.T) {
+func TestDomainNamesAvoidTakenNames(t *testing.T) {
 	t.Parallel()
 	id := fleet.VMID("019cb0de-1111-7222-8333-44445555abcd")
 	if got := hypervisor.DomainNames("db", "acme", id); !slices.Equal(got, []string{"db", "db_acme", "db_acme_44445555"}) {

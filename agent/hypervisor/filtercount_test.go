@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestNICOfFilterName(t *testing.T) {
+func TestFilterNameYieldsVMAndMAC(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
 	if id, mac, ok := hypervisor.NICOfFilter(hypervisor.FilterName(vm, "52:54:00:AB:cd:ef")); id != vm || mac != "52:54:00:ab:cd:ef" || !ok {

@@ -39,7 +39,7 @@ func disksNamed(bus string, volumes ...string) (out []fleet.Disk) {
 }
 
 // The definitions of a pc machine and of NVMe disks match the golden file, and reading them returns the spec.
-func TestMachineTypeDefinitions(t *testing.T) {
+func TestMachineTypeDefinitionsMatchGoldenFile(t *testing.T) {
 	t.Parallel()
 	nvme := disksNamed("nvme", "a.qcow2", "b.qcow2")
 	nvme[0].Serial, nvme[1].Serial, nvme[1].BootOrder = "N1", "N2", 1
@@ -66,7 +66,7 @@ func TestMachineTypeDefinitions(t *testing.T) {
 }
 
 // libvirt's machine names and versions map to the two supported types, or are reported as odd.
-func TestReadMachineType(t *testing.T) {
+func TestUnsupportedMachineTypeReported(t *testing.T) {
 	t.Parallel()
 	for machine, want := range map[string]string{
 		"q35": "", "pc-q35-7.2": "", "pc-q35-rhel9.4.0": "", "pc": "pc", "pc-i440fx-7.2": "pc", "pc-i440fx-rhel7.6.0": "pc", "pc-1.3": "pc",
@@ -81,7 +81,7 @@ func TestReadMachineType(t *testing.T) {
 }
 
 // IDE devices of a pc machine use the targets of its CD-ROM drives and disks until all targets are in use.
-func TestIDEPlacesOfPCMachine(t *testing.T) {
+func TestIDEDevicesOfPCMachineGetFreeTargets(t *testing.T) {
 	t.Parallel()
 	spec := fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS, Boot: fleet.VMBoot{Machine: fleet.MachinePC}, Disks: disksNamed("ide", "a", "b", "c")}
 	x := definitionOf(t, spec)
@@ -145,7 +145,7 @@ func TestNVMeControllersFollowTheirDisks(t *testing.T) {
 }
 
 // A host reports the VM fields that its libvirt and QEMU do not support.
-func TestGapsOfMachinesAndBuses(t *testing.T) {
+func TestUnsupportedMachinesAndBusesReportedAsGaps(t *testing.T) {
 	t.Parallel()
 	both := []kind{{machines: []string{"q35", "pc"}}}
 	for name, c := range map[string]struct {

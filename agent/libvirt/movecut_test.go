@@ -15,7 +15,7 @@ import (
 
 // A guest may end during the pivot. If libvirt reports that the pivot happened, the job succeeds. Otherwise the copy
 // may have the last writes, so neither this agent, nor the next agent, nor a retry with a running guest deletes it.
-func TestGuestEndsDuringPivot(t *testing.T) {
+func TestCopyNotDeletedWhenGuestEndsDuringPivot(t *testing.T) {
 	t.Parallel()
 	m := newMover(t, 2)
 	to := m.other("")

@@ -15,7 +15,7 @@ import (
 
 // A libvirtd killed during a pivot may report the copy as running forever, or may lose the guest. The job then asks
 // QEMU for the disk in use, and no write of the guest is lost.
-func TestLibvirtdKilledDuringPivot(t *testing.T) {
+func TestDiskMigrationSurvivesLibvirtdKilledDuringPivot(t *testing.T) {
 	for _, a := range []struct {
 		name  string
 		qemu  string // the command that QEMU gets for the copy while libvirtd is down

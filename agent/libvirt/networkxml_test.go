@@ -126,7 +126,7 @@ func TestOnlyUneditedNetworkIsOverwritten(t *testing.T) {
 	}
 }
 
-func TestServedReportsNetworksWithDnsmasq(t *testing.T) {
+func TestServedNetworksHaveDnsmasq(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{"nat": true, "route": false, "isolated": true, "bare": false} {
 		if got := served(networkDefinition(goldenNetworks()[name])); got != want || got != goldenNetworks()[name].Spec.Served() {

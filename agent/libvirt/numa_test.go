@@ -15,7 +15,7 @@ import (
 
 // A guest NUMA node gets its memory from the requested host node, and hot-plugged memory belongs to the requested guest
 // node.
-func TestNUMANodesOfRunningGuest(t *testing.T) {
+func TestRunningGuestHasRequestedNUMANodes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	vm := f.vm()

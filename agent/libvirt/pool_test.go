@@ -32,7 +32,7 @@ func nfs(t *testing.T, b backend, server, export string) fleet.Pool {
 	return p
 }
 
-func TestNFSPool(t *testing.T) {
+func TestNFSPoolMountsAndUnmounts(t *testing.T) {
 	t.Parallel()
 	b := open(t)
 	t.Cleanup(func() { b.Close() })

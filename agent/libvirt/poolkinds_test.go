@@ -61,7 +61,7 @@ func loop(t *testing.T, format string) string {
 
 // A pool on a device mounts the device's file system and never formats the device. It mounts again after a lost mount,
 // and unmounts on release.
-func TestDevicePoolMountAndRelease(t *testing.T) {
+func TestDevicePoolMountsAndUnmounts(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"ext4", "xfs", "btrfs"} {
 		t.Run(format, func(t *testing.T) {
@@ -215,7 +215,7 @@ func bridgeOf(t *testing.T, network string) string {
 
 // This test runs alone: it kills the server under the mount, and the hanging mount blocks volume jobs of the whole
 // host.
-func TestGlusterPool(t *testing.T) {
+func TestGlusterPoolMountsAndReportsDeadServer(t *testing.T) {
 	server, stop := gluster(t)
 	b := allowing(t)
 	none := mounted(t, b, fleet.PoolSpec{Kind: fleet.PoolGluster, Server: server, Volume: "none", Shared: true})

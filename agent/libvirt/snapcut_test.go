@@ -195,7 +195,7 @@ const minCutPlaces = 60
 
 // Whichever process is killed at any step, the repeated job leaves the VM as before or as requested: the guest runs,
 // its disks are valid, and no extra file is left.
-func TestSnapshotJobsFinishAfterCutOff(t *testing.T) {
+func TestInterruptedSnapshotJobsCompleteOnRetry(t *testing.T) {
 	s := newSnapper(t)
 	s.write('a')
 	ended := false // the test stopped the guest, because libvirt had lost it or its block job

@@ -147,7 +147,7 @@ func newChangingOver(t *testing.T) *changingOver {
 
 // A libvirt killed during a pivot either names the old file afterwards or has lost the guest. The guest's later writes
 // survive in each case: the agent asks QEMU for the current file, and refuses the job if the file is unknown.
-func TestMergeSurvivesLibvirtKilledAsGuestChangesOver(t *testing.T) {
+func TestMergeSurvivesLibvirtKilledDuringPivot(t *testing.T) {
 	for _, a := range []struct {
 		name string
 		qemu string // the QMP command that ends the merge while libvirtd is stopped

@@ -40,7 +40,7 @@ func (s *snapper) edited(change func(*fleet.VMSpec)) fleet.VMStatus {
 
 // A running guest sees the hot-plug and hot-unplug of a physical disk, a USB disk and memory. The host reports a
 // pending unplug until the guest releases the device.
-func TestRunningGuestHotPlugAndUnplug(t *testing.T) {
+func TestRunningGuestSeesHotPlugAndUnplug(t *testing.T) {
 	t.Parallel()
 	device, _ := physicalDisk(t)
 	s := linuxGuest(newFixture(t), func(s *fleet.VMSpec) { s.MemoryMiB, s.Memory.MaxMiB, s.CPU.Max = 192, 1024, 2 })

@@ -191,7 +191,7 @@ func zeros(t *testing.T, size int64) string {
 }
 
 // A job in a pool that becomes full reports the hypervisor's error and leaves no unfinished volume.
-func TestFullPoolKeepsNoPartialVolume(t *testing.T) {
+func TestFullPoolKeepsNoUnfinishedVolume(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	small := f
@@ -268,7 +268,7 @@ func TestUnfinishedFileIsNotAVolume(t *testing.T) {
 }
 
 // Each of several concurrent jobs for one volume either succeeds or changes nothing.
-func TestConcurrentVolumeJobs(t *testing.T) {
+func TestConcurrentVolumeJobsSucceedOrChangeNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	var wait sync.WaitGroup

@@ -164,7 +164,7 @@ func TestVSOCKWithoutAgentTimesOut(t *testing.T) {
 }
 
 // The host talks to the agent only over a running guest's vsock that Quantix added for the agent.
-func TestCIDOfAgentVSOCK(t *testing.T) {
+func TestOnlyRunningAgentVSOCKHasCID(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		alias, address string

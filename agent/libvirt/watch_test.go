@@ -70,7 +70,7 @@ func TestWatchIgnoresReadsBeforeExpire(t *testing.T) {
 	})
 }
 
-func TestSteadyMovesInSteps(t *testing.T) {
+func TestReportedSizeChangesInSteps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ reported, newest, total, want int64 }{
 		{100, 100 + stepBytes - 1, 0, 100},

@@ -106,7 +106,7 @@ type Harness struct {
 	// EditNetwork adds a DHCP reservation to the network.
 	StopNetwork, UndefineNetwork, EditNetwork func(t *testing.T, name string)
 
-	// Reservations returns the sorted DHCP reservations of the running network, each "MAC address". DropReservations
+	// Reservations returns the DHCP reservations of the running network, each "MAC address". DropReservations
 	// removes the reservations from the running network but not from its definition, like virsh net-update --live.
 	Reservations     func(t *testing.T, name string) []string
 	DropReservations func(t *testing.T, name string)
