@@ -44,7 +44,7 @@ func readNodes(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch t := copyOf(x.NUMATune); {
 	case t.Memory == nil:
 	case t.Memory.Mode != "strict":
-		return "in another way than from some nodes alone"
+		return "with a NUMA mode other than strict"
 	default:
 		s.Memory.Nodes = t.Memory.Nodeset
 	}
@@ -92,7 +92,7 @@ func readNUMANodes(x *libvirtxml.Domain, s *fleet.VMSpec) (odd string) {
 		v := fleet.VMNUMANode{CPUs: c.CPUs, MemoryMiB: int((kibOf(c.Memory, c.Unit) + pluggedKiB(x, id)) / 1024)}
 		for _, n := range t.MemNodes {
 			if n.CellID == id && n.Mode != "strict" {
-				odd = "with memory in another way than from some nodes alone"
+				odd = "with a NUMA mode other than strict"
 			} else if n.CellID == id {
 				v.Nodes = n.Nodeset
 			}

@@ -43,7 +43,7 @@ func writeModel(x *libvirtxml.Domain, s fleet.VMSpec) {
 func readModel(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	switch {
 	case x.CPU == nil || x.CPU.Mode == "" && x.CPU.Model == nil:
-		return "QEMU's own default"
+		return "QEMU's default"
 	case x.CPU.Model != nil && cmp.Or(x.CPU.Mode, "custom") == "custom":
 		s.CPU.Model = x.CPU.Model.Value
 	default:
@@ -106,9 +106,9 @@ func readHugePages(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	case h == nil:
 		return ""
 	case len(h.Hugepages) == 0:
-		return "of the host's usual size"
+		return "huge pages of the host's default size"
 	case len(h.Hugepages) > 1 || h.Hugepages[0].Nodeset != "":
-		return "of several sizes"
+		return "huge pages of several sizes"
 	}
 	s.Memory.HugePageKiB = int(kibOf(h.Hugepages[0].Size, h.Hugepages[0].Unit))
 	return ""

@@ -235,7 +235,7 @@ var parts = []part{
 				continue
 			}
 			if d.Backend == nil || d.Backend.Emulator == nil {
-				return "one that is not emulated"
+				return "a TPM that is not emulated"
 			}
 			s.Security.TPM = true
 		}
