@@ -217,8 +217,8 @@ func (t *SnapTree) Plan(w SnapshotWork, spec fleet.VMSpec, at func(fleet.Volref)
 	return node, next
 }
 
-// maxStem limits the part of an overlay's file name that comes from the volume's name, so that the file name fits the
-// length limit of volume names.
+// maxStem limits how many bytes of the volume's name are in an overlay's file name. The file name must fit the length
+// limit of volume names.
 const maxStem = 150
 
 // overlayPath returns the path of a new file next to a disk's volume. id makes the name unique.

@@ -12,10 +12,13 @@ type Telemetry interface {
 	// Snapshot returns the full state of the host. It reports a part that cannot be read as unreadable (a pool as
 	// stalled) and never omits it. It lists volumes only of pools assigned to this host; other pools go to
 	// HostStatus.DiscoveredPools. It reports assigned pools and networks that the host lacks as missing, and edited
-	// networks with the differences. Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except
-	// Inventory.Accelerators, .Firmwares, .PoolGaps, .VMGaps and .CPUModels. It also leaves VMStatus.Error and ErrorOf
-	// to the caller. Snapshot restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else
-	// stays stopped (PoolStatus.ByOthers).
+	// networks with the differences.
+	//
+	// Snapshot leaves Host.AgentVersion and Host.Inventory to the caller, except Inventory.Accelerators, .Firmwares,
+	// .PoolGaps, .VMGaps and .CPUModels. It also leaves VMStatus.Error and ErrorOf to the caller.
+	//
+	// Snapshot restarts a failed pool as soon as a restart may succeed. A pool stopped by somebody else stays stopped
+	// (PoolStatus.ByOthers).
 	Snapshot(ctx context.Context, on Assigned) (wire.State, error)
 
 	// Meters reads the load of all running VMs with Quantix metadata.

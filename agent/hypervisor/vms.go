@@ -16,15 +16,22 @@ type VMs interface {
 	// ApplyVM creates disks that were never created, and writes the differences between the spec and the last applied
 	// spec into the persistent definition. It stamps the definition with the VM's ID and generation and stores the
 	// applied spec there. Edits made on the host stay and show in VMStatus.Drift, unless the job is to reapply the
-	// spec. ApplyVM never starts or stops the guest. Changes that a running guest gets only at its next start show in
+	// spec.
+	//
+	// ApplyVM never starts or stops the guest. Changes that a running guest gets only at its next start show in
 	// VMStatus.NextBoot; pending unplugs show in VMStatus.PendingUnplug, too. A VM without a definition gets a new one
 	// that uses its existing disks. If a disk that was created before is missing, ApplyVM changes nothing and returns
-	// the text of VMStatus.Faults. Changes to a NIC's security groups and anti-spoofing take effect immediately.
-	// ApplyVM never changes a security group that the host already has: only ApplySecurityGroup does. An unmanaged
-	// network filter of a NIC stays, and shows in VMStatus.Drift. First-boot data is fetched and written once for each
-	// version, and again if its file is missing. It is removed with the VM, and when no definition and no running guest
-	// uses it. ApplyVM refuses a domain with the VM's UUID but without the VM's Quantix metadata. If another domain has
-	// the VM's name, the VM's domain gets another name: see DomainNames. No error names another domain.
+	// the text of VMStatus.Faults.
+	//
+	// Changes to a NIC's security groups and anti-spoofing take effect immediately. ApplyVM never changes a security
+	// group that the host already has: only ApplySecurityGroup does. An unmanaged network filter of a NIC stays, and
+	// shows in VMStatus.Drift.
+	//
+	// First-boot data is fetched and written once for each version, and again if its file is missing. It is removed
+	// with the VM, and when no definition and no running guest uses it.
+	//
+	// ApplyVM refuses a domain with the VM's UUID but without the VM's Quantix metadata. If another domain has the VM's
+	// name, the VM's domain gets another name: see DomainNames. No error names another domain.
 	ApplyVM(ctx context.Context, in Apply) error
 
 	// PlanVM returns the VM's current definition (empty if there is none) and the definition after ApplyVM of the same
@@ -39,8 +46,8 @@ type VMs interface {
 
 	// StartVM starts the VM. It refuses if a disk is missing, and does nothing if the VM is already running.
 	StartVM(ctx context.Context, id fleet.VMID) error
-	ShutdownVM(ctx context.Context, id fleet.VMID) error // asks the guest and returns at once; no-op if off
-	StopVM(ctx context.Context, id fleet.VMID) error     // forces it off; no-op if off
+	ShutdownVM(ctx context.Context, id fleet.VMID) error // asks the guest and returns immediately; no-op if off
+	StopVM(ctx context.Context, id fleet.VMID) error     // forces the guest off; no-op if off
 	RebootVM(ctx context.Context, id fleet.VMID) error   // asks the guest
 	ResetVM(ctx context.Context, id fleet.VMID) error
 	PauseVM(ctx context.Context, id fleet.VMID) error  // no-op if paused

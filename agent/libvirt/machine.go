@@ -40,7 +40,7 @@ func readMachine(x *libvirtxml.Domain, s *fleet.VMSpec) string {
 	return ""
 }
 
-// writeMachine changes the machine type. It removes all bus addresses, because libvirt must assign new ones, and moves
+// writeMachine changes the machine type. It removes all bus addresses, because libvirt must assign new ones. It moves
 // CD-ROM drives to the bus that guests of the new machine type expect.
 func writeMachine(x *libvirtxml.Domain, s fleet.VMSpec) {
 	var is fleet.VMSpec

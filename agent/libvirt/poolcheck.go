@@ -286,8 +286,8 @@ func isBusy(err error) bool {
 	return answered(err) && strings.Contains(err.Error(), "asynchronous jobs")
 }
 
-// maxListedVolumes limits the listed volumes of a pool, so that a directory of many small files does not make the
-// host's report too large for the portal.
+// maxListedVolumes limits the listed volumes of a pool. A directory of many small files could otherwise make the host's
+// report too large for the portal.
 const maxListedVolumes = 2000
 
 // listVolumes lists the pool's first volumes by name and returns the total number of volumes. It omits the marker and

@@ -215,8 +215,8 @@ func (w *snapshotJob) onOwnConn(ctx context.Context, f func(*golibvirt.Libvirt) 
 	return c.do(ctx, f)
 }
 
-// snapshotXML returns libvirt's snapshot definition with an entry for each disk of the guest, because libvirt would
-// create an overlay for a disk that is not listed.
+// snapshotXML returns libvirt's snapshot definition. The definition lists each disk of the guest, because libvirt would
+// create an overlay for an unlisted disk.
 func snapshotXML(live *libvirtxml.Domain, note hypervisor.SnapNote) (string, error) {
 	x := libvirtxml.DomainSnapshot{Name: "quantix-" + string(note.Node.ID), Disks: &libvirtxml.DomainSnapshotDisks{}}
 	if note.Node.Memory != "" {

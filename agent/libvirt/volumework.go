@@ -228,8 +228,8 @@ func (w *working) finish(ctx context.Context) error {
 	return err
 }
 
-// checkRawName refuses the name of a raw disk for a file of another format, because nothing probes the format of a file
-// with such a name.
+// checkRawName refuses a raw disk's name for a file of another format. Nothing probes the format of a file with such a
+// name.
 func (w *working) checkRawName(ctx context.Context) error {
 	if !fleet.IsRawName(w.volume) || w.guestData {
 		return nil
