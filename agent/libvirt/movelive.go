@@ -48,9 +48,9 @@ func (m *moving) mirror(ctx context.Context, s seen) error {
 	if rate := m.in.Order.RateBytes; rate > 0 {
 		params = append(params, golibvirt.TypedParam{Field: golibvirt.DomainBlockCopyBandwidth, Value: *golibvirt.NewTypedParamValueUllong(uint64(rate))})
 	}
-	// QEMU copies the guest's writes during the copy afterwards. QEMU can also write to both disks at once
-	// (write-blocking), so that a guest never outruns the copy. But QEMU 7.2 in that mode, on a busy host, hangs a
-	// guest whose copy is cancelled, exits, or loses a write in the copy.
+	// By default, QEMU copies the guest's new writes later. QEMU can also write to both disks at once (write-blocking),
+	// so that the copy always catches up with the guest. But QEMU 7.2 has faults in that mode on a busy host: it hangs
+	// a guest whose copy is cancelled, exits, or loses a write in the copy.
 	const flags = golibvirt.DomainBlockCopyReuseExt | golibvirt.DomainBlockCopyTransientJob
 	return m.c.do(ctx, func(l *golibvirt.Libvirt) error {
 		return l.DomainBlockCopy(s.ref, targetOf(s.liveDisk), text, params, flags)

@@ -97,7 +97,7 @@ func (w *snapshotJob) merge(ctx context.Context, m hypervisor.SnapMerge, n, of i
 
 // findGuest reports whether the VM's running guest uses the files of the merge. A restarted libvirt needs some time to
 // learn its guests' backing chains. Until then, a QEMU has the files open but libvirt does not name its guest.
-func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s seen, its bool, err error) {
+func (w *snapshotJob) findGuest(ctx context.Context, m hypervisor.SnapMerge) (s seen, inUse bool, err error) {
 	tick := time.NewTicker(lookPeriod)
 	defer tick.Stop()
 	for began := time.Now(); ; {

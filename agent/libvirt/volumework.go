@@ -251,8 +251,8 @@ func fileWord(path string) (string, error) {
 	return strconv.FormatUint(identityOf(info).ino, 10), nil
 }
 
-// tidy removes the unfinished file. It fails while libvirt still writes the file. Then the next attempt removes the
-// file, or a user who sees it in the volume list.
+// tidy removes the unfinished file. It only logs a failure, as while libvirt still writes the file. Then the next
+// attempt removes the file, or a user who sees it in the volume list.
 func (w *working) tidy(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyLimit)
 	defer cancel()

@@ -27,7 +27,7 @@ type Harness struct {
 	// BadPath is a path that the agent's settings do not allow for pools.
 	BadPath string
 
-	// Misplace replaces the pool's directory until the suite calls back.
+	// Misplace replaces the pool's directory. back restores the directory.
 	Misplace func(t *testing.T, pool fleet.Pool, how Misplacement) (back func())
 
 	// AddImage copies a file into a pool that the suite has applied, as a user does.
