@@ -127,7 +127,7 @@ func troubledVM(t *testing.T) {
 		Power: fleet.Stopped, CPUs: 3, MemoryMiB: 4096, Domain: "web-01_shop", Disks: []fleet.DiskState{{Target: "vda", Path: "/srv/fast/" + disk.Volume}},
 		Faults: []fleet.Fault{{
 			Code: fleet.FaultDisk, Disk: &disk,
-			Text: "Disk 1 (pool fast, volume " + disk.Volume + ") is not on host-7: its file is missing. Restore it, detach the disk, or give the VM a new one.",
+			Text: "Disk 1 (pool fast, volume " + disk.Volume + ") is not on host-7: the disk's file is missing. Restore the file, detach the disk, or give the VM a new disk.",
 		}},
 		Drift: []fleet.Drift{
 			{Field: "cpus", Applied: "2 vCPUs", Actual: "3 vCPUs", Take: json.RawMessage("3")},
