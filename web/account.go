@@ -57,6 +57,6 @@ func (s *Server) changePassword(c echo.Context, a fleet.Actor, in passwordForm) 
 	if err != nil {
 		return nil, err
 	}
-	// SetPassword ended all older sessions. This browser continues with a new session token.
+	// ChangePassword has ended all older sessions, so this browser gets a new session token.
 	return redirect(localPath(in.Next)), s.begin(c, a.UserID, began)
 }

@@ -30,7 +30,7 @@ func addressesTab(c echo.Context) string {
 	return views.TabPath(views.NetworkPath(fleet.NetworkID(c.Param("id"))), "addresses")
 }
 
-// askReservation shows the reservation form; the query of the link fills its fields.
+// askReservation shows the reservation form, prefilled from the query.
 func (s *Server) askReservation(c echo.Context, a fleet.Actor, in reserveForm, how formState) error {
 	ctx := c.Request().Context()
 	n, err := s.Control.NetworkBrief(ctx, a, fleet.NetworkID(c.Param("id")))
@@ -58,10 +58,10 @@ func (s *Server) reserve(c echo.Context, a fleet.Actor, in reserveForm) (end, er
 func (s *Server) freeAddress(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	mac := strings.ToLower(c.Param("mac"))
 	tasks, err := s.Control.FreeAddress(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), mac)
-	return stay(addressesTab(c), "Nothing is reserved for "+mac+" any more"+sentToHosts(len(tasks))), err
+	return stay(addressesTab(c), "The reservation for "+mac+" is removed"+sentToHosts(len(tasks))), err
 }
 
-// sentToHosts says in a message that hosts have tasks, if there are any.
+// sentToHosts returns the end of a message: the number of hosts that got a task, or only a full stop without any.
 func sentToHosts(hosts int) string {
 	if hosts == 0 {
 		return "."

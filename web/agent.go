@@ -22,12 +22,12 @@ import (
 )
 
 const (
-	reportLimit = 8 << 20   // bytes of a report, or of a result, which may list a pool's volumes
+	reportLimit = 8 << 20   // bytes of a report, or of a job's result, which may list a pool's volumes
 	agentLimit  = 256 << 10 // bytes of any other request of an agent
 )
 
-// addForAgents adds a route of the agent API. Its handler runs after the agent has passed the check of the route's
-// kind.
+// addForAgents adds a route of the agent API. Its handler runs only after the agent has given the proof that the
+// route's kind requires.
 func (s *Server) addForAgents(r route) {
 	if r.path == wire.PathClaim {
 		// no middleware: each stack frame would exist once for each of ten thousand parked claims
@@ -43,7 +43,7 @@ func (s *Server) addForAgents(r route) {
 	}, s.metrics.observe, recoverPanic)
 }
 
-// prove authenticates the host by the check of the route's kind, or returns an error.
+// prove authenticates the host by the proof that the route's kind requires, and checks the route's permission.
 func (s *Server) prove(c echo.Context, r route) (a fleet.Actor, err error) {
 	switch r.kind {
 	case joining:
@@ -62,7 +62,7 @@ func (s *Server) prove(c echo.Context, r route) (a fleet.Actor, err error) {
 	return a, err
 }
 
-// agentBy returns the host of the verified client certificate, with the session that its header names.
+// agentBy returns the host of the verified client certificate, with the session from the request's session header.
 func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)) (fleet.Actor, error) {
 	r := c.Request()
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {
@@ -73,7 +73,7 @@ func agentBy(c echo.Context, hostOf func(*x509.Certificate) (fleet.HostID, bool)
 			}, nil
 		}
 	}
-	return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Show this host's certificate. One that ended more than 30 days ago cannot be renewed: open the host in Quantix and choose \"Join again\".")
+	return fleet.Actor{}, fleet.Errorf(fleet.Unauthorized, "Send the host's certificate. A certificate that expired more than 30 days ago cannot be renewed: open the host in Quantix and choose \"Join again\".")
 }
 
 // agentRequest returns a handler that decodes a body of at most limit bytes, calls do for the authenticated agent and
@@ -169,15 +169,17 @@ func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
 	return nil
 }
 
-// servePair connects an end that control has admitted with the other end of its relay.
-func (s *Server) servePair(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, said func()) {
-	if err := s.pairs.Serve(ctx, end, ws, said); err != nil {
-		s.Log.Info("pair ended before it began", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
+// servePair connects ws, an end that control has admitted, with the other end of its relay. It returns when the relay
+// has ended. It calls onMessage, unless nil, for each message from
+// ws.
+func (s *Server) servePair(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
+	if err := s.pairs.Serve(ctx, end, ws, onMessage); err != nil {
+		s.Log.Info("relay ended before both ends connected", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}
 }
 
 // stopping is the answer to agents while the portal shuts down.
-var stopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Ask again."}
+var stopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Send the request again."}
 
 // failAgent writes the response for an agent's request that failed with err.
 func (s *Server) failAgent(err error, c echo.Context) {
@@ -185,11 +187,11 @@ func (s *Server) failAgent(err error, c echo.Context) {
 		return
 	}
 	r := stopping
-	if c.Request().Context().Err() == nil { // otherwise the agent has disconnected or the portal is shutting down
+	if c.Request().Context().Err() == nil { // otherwise the agent has disconnected or the portal is stopping
 		r = s.refuse(c, asTooLarge(err))
 	}
 	if sent := problem(c, r); sent != nil {
-		s.Log.Debug("answer a refusal", "error", sent)
+		s.Log.Debug("write an error response", "error", sent)
 	}
 }
 
@@ -217,13 +219,13 @@ func readJSON[T any](c echo.Context, limit int64) (T, error) {
 		if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return in, tooLarge(e.Limit)
 		}
-		return in, fleet.Errorf(fleet.Malformed, "The request did not arrive whole. Send it again.")
+		return in, fleet.Errorf(fleet.Malformed, "The request was cut off. Send it again.")
 	}
 	if err := checkValues(buf.Bytes(), agentValues); err != nil {
 		return in, err
 	}
 	if err := json.Unmarshal(buf.Bytes(), &in); err != nil {
-		return in, fleet.Errorf(fleet.Malformed, "The request is not the JSON that belongs here: %s.", err)
+		return in, fleet.Errorf(fleet.Malformed, "The JSON of the request does not fit this call: %s.", err)
 	}
 	return in, wire.Fit(&in)
 }
@@ -238,5 +240,5 @@ func bearerOf(r *http.Request) string {
 }
 
 func notWebsocket() error {
-	return fleet.Errorf(fleet.Malformed, "This address is a websocket's. Open it with an upgrade request.")
+	return fleet.Errorf(fleet.Malformed, "This address accepts only websocket upgrade requests.")
 }

@@ -76,16 +76,16 @@ func answer[I, O any](ctx context.Context, s *Server, c echo.Context, in *I, do 
 	return out, err
 }
 
-// callKey is the context key that carries the request through huma to answer, which reads the actor from it.
+// callKey is the context key under which huma passes the echo request on to answer, which reads the actor from it.
 type callKey struct{}
 
-// nothing is the empty body of a 204.
+// nothing is the response of an operation that answers 204: it has no body.
 type nothing struct{}
 
 // Offered lists the actions that the user may start on the object now, with reasons for those refused. It is exported
 // because huma describes no unexported embedded types.
 type Offered struct {
-	Actions []fleet.ActionState `json:"actions" doc:"What you can ask of it now, and why not"`
+	Actions []fleet.ActionState `json:"actions" doc:"The actions on the object, each with the reason if it is not possible now"`
 }
 
 func offers(a fleet.Actor, typ string, states []fleet.ActionState) Offered {
@@ -112,7 +112,7 @@ func (s *Server) registerAPI(e *echo.Echo) {
 	config.Info.Description = apiDescription
 	config.Components.Schemas = huma.NewMapRegistry("#/components/schemas/", schemaName)
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token": {Type: "http", Scheme: "bearer", Description: "An API token, \"qx_…\", made under Account, API tokens."},
+		"token": {Type: "http", Scheme: "bearer", Description: "An API token, \"qx_…\", created under Account, API tokens."},
 	}
 	config.Security = []map[string][]string{{"token": {}}}
 	config.Formats = map[string]huma.Format{"application/json": boundedJSON, "json": boundedJSON, "application/yaml": boundedYAML}
@@ -132,8 +132,8 @@ func (s *Server) registerAPI(e *echo.Echo) {
 }
 
 const apiDescription = "The operations of the pages, for programs. Lists answer {\"items\": […], \"next\": \"…\"}: pass next as " +
-	"?after= to go on. Refusals are problem+json with a sentence that says what to do, and the path of the field where one applies. " +
-	"What you may not see answers 404, as what does not exist."
+	"?after= for the next page. Refusals are problem+json with a sentence that says what to do, and the path of the field where one applies. " +
+	"An object that you may not see answers 404, like an object that does not exist."
 
 // formTypeAsJSON treats a request body as JSON where curl and other clients send the form content type by default. Only
 // requests with a bearer token qualify: browsers never add one on their own, so cross-site forms are excluded.
@@ -155,7 +155,7 @@ func (s *Server) openAPI(c echo.Context, _ fleet.Actor) error {
 // apiProblem converts an error with the same rules as for pages.
 func (s *Server) apiProblem(c echo.Context, err error) *problemBody {
 	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
-		return problemOf(refusal{status: http.StatusServiceUnavailable, message: "The request ended early. Ask again."})
+		return problemOf(refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."})
 	}
 	r := s.refuse(c, asTooLarge(err))
 	if r.status == http.StatusTooManyRequests || r.status == http.StatusServiceUnavailable {
@@ -164,7 +164,7 @@ func (s *Server) apiProblem(c echo.Context, err error) *problemBody {
 	return problemOf(r)
 }
 
-// schemaName names the schema of VMView "VM": API clients know only the view.
+// schemaName returns the name of a type's schema. VMView is named "VM", because API clients see only the view.
 func schemaName(t reflect.Type, hint string) string {
 	name := strings.ReplaceAll(huma.DefaultSchemaNamer(t, hint), "View", "")
 	if names := strings.SplitAfter(name, "Page"); len(names) == 2 && names[0] == "Page" {
@@ -231,7 +231,7 @@ func reach(all huma.Registry, s *huma.Schema, seen map[string]bool) {
 	}
 }
 
-// alwaysField is a JSON field that is never omitted; it is null where its value may be nil.
+// alwaysField is a JSON field that is never omitted. null: its value may be nil, which is written as null.
 type alwaysField struct {
 	name string
 	null bool

@@ -8,7 +8,7 @@ import (
 
 type networkAddressesInput struct {
 	NetworkPath
-	Host fleet.HostID `query:"host" doc:"On this host alone"`
+	Host fleet.HostID `query:"host" doc:"Only the addresses on this host"`
 }
 
 type networkAddressesOutput struct{ Body fleet.NetworkAddresses }
@@ -27,8 +27,8 @@ type ReservationPath struct {
 type reserveInput struct {
 	ReservationPath
 	Body struct {
-		IP   string `json:"ip,omitempty" doc:"Empty: the one that the NIC has now, or else the next that is free"`
-		Name string `json:"name,omitempty" doc:"By which other guests of the network find it"`
+		IP   string `json:"ip,omitempty" doc:"Empty: the NIC's current address, or else the next free one"`
+		Name string `json:"name,omitempty" doc:"Name of the guest in the network's DNS"`
 	}
 }
 

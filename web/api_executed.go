@@ -12,7 +12,7 @@ type objectPath interface{ of() fleet.Subject }
 func (p PoolPath) of() fleet.Subject    { return fleet.SubjectPool(p.ID) }
 func (p NetworkPath) of() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
 
-// hostStatusPath names such an object on one host.
+// hostStatusPath names an assigned object and one of its hosts.
 type hostStatusPath interface {
 	objectPath
 	on() fleet.HostID
@@ -46,8 +46,8 @@ func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor
 // RetriedBody is the result of a retry on all failed hosts.
 type RetriedBody struct {
 	Items  []fleet.Task `json:"items"`
-	Silent int          `json:"offline" doc:"Hosts that are offline; they try again when they are back"`
-	More   int          `json:"more" doc:"Hosts that failed, too, beyond what one order is about; ask again for them"`
+	Silent int          `json:"offline" doc:"Number of offline hosts; they retry when they are online again"`
+	More   int          `json:"more" doc:"Number of further failed hosts, beyond the limit of one request; repeat the request for them"`
 }
 
 type retriedOutput struct{ Body RetriedBody }
@@ -65,7 +65,7 @@ func apiRetryEverywhere[P objectPath](s *Server) call[P, retriedOutput] {
 
 // SelectorBody is the label selector of hosts that get an object automatically.
 type SelectorBody struct {
-	Selector string `json:"selector" doc:"Labels that a host must have, all of them: key=value, or a key alone, with commas between. Empty: no host gets it by label" example:"rack=4, ssd"`
+	Selector string `json:"selector" doc:"Labels that a host must all have, separated by commas: key=value or a key alone. Empty: no assignment by label" example:"rack=4, ssd"`
 }
 
 type byLabelOutput struct{ Body fleet.ByLabel }

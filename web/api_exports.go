@@ -24,7 +24,7 @@ func (s *Server) apiAppliances(ctx context.Context, a fleet.Actor, _ *struct{}) 
 type convertVolumeInput struct {
 	VolumePath
 	Body struct {
-		Name       string `json:"name" doc:"Of the qcow2 volume"`
+		Name       string `json:"name" doc:"Name of the new qcow2 volume"`
 		Overcommit bool   `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 	}
 }

@@ -18,7 +18,7 @@ type CopyPath struct {
 	ImagePath
 	Pool   fleet.PoolID `path:"pool"`
 	Volume string       `path:"volume" maxLength:"255"`
-	Host   fleet.HostID `query:"host" doc:"Of a local pool: the host whose file it is"`
+	Host   fleet.HostID `query:"host" doc:"For a local pool: the host that has the file"`
 }
 
 func (in *CopyPath) of() control.ImageCopy {
@@ -68,7 +68,7 @@ func (s *Server) apiEditImage(ctx context.Context, a fleet.Actor, in *editImageI
 type deleteImageInput struct {
 	ImagePath
 	Confirm string `query:"confirm" doc:"The image's name"`
-	Files   bool   `query:"files" doc:"Delete the files of its copies, by a task for each"`
+	Files   bool   `query:"files" doc:"Delete the files of the image's copies too; one task for each"`
 }
 
 func (s *Server) apiDeleteImage(ctx context.Context, a fleet.Actor, in *deleteImageInput) (*tasksAsked, error) {

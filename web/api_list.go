@@ -9,11 +9,11 @@ import (
 // ListQuery holds the query parameters of every list.
 type ListQuery struct {
 	Filter  string          `query:"filter" doc:"The pages' filter language: phase:running label:env=prod name:web*"`
-	Sort    string          `query:"sort" doc:"A column's key, with - in front for descending"`
-	Limit   int             `query:"limit" doc:"1 to 500; 100 where none is given"`
-	After   string          `query:"after" doc:"The next of the page before"`
-	Before  string          `query:"before" doc:"The prev of the page after; never together with after"`
-	Project fleet.ProjectID `query:"project" doc:"Only what belongs to this project"`
+	Sort    string          `query:"sort" doc:"Key of a column; a leading - sorts in descending order"`
+	Limit   int             `query:"limit" doc:"Items per page, 1 to 500; default 100"`
+	After   string          `query:"after" doc:"The field next of the previous page"`
+	Before  string          `query:"before" doc:"The field prev of the following page; not together with after"`
+	Project fleet.ProjectID `query:"project" doc:"Only objects of this project"`
 }
 
 func (in ListQuery) query() (fleet.Query, error) {

@@ -59,7 +59,7 @@ func (p mergePatch[T]) on(old T) (T, error) {
 	var out T
 	before, err := json.Marshal(old)
 	if err != nil {
-		return out, fmt.Errorf("write what is patched: %w", err)
+		return out, fmt.Errorf("encode the object to patch: %w", err)
 	}
 	after, err := mergeText(before, p.text)
 	if err == nil {
@@ -73,7 +73,7 @@ func (p mergePatch[T]) on(old T) (T, error) {
 		return out, c.Err()
 	}
 	if err != nil {
-		return out, fleet.Errorf(fleet.Malformed, "This is no JSON merge patch of what is there: %v.", err)
+		return out, fleet.Errorf(fleet.Malformed, "The body is not a valid JSON merge patch of this object: %v.", err)
 	}
 	return out, nil
 }
@@ -120,7 +120,7 @@ func merged(old, patch any) any {
 
 // MatchHeader is the generation of an If-Match header, plain or as an ETag; 0 where the header is absent.
 type MatchHeader struct {
-	IfMatch string `header:"If-Match" doc:"The generation that the change is meant for; at another one it is refused (409)"`
+	IfMatch string `header:"If-Match" doc:"The generation that the change applies to; refused with 409 if the current one differs"`
 }
 
 func (m MatchHeader) generation() (int64, error) {
@@ -137,11 +137,11 @@ func (m MatchHeader) generation() (int64, error) {
 
 func etag(generation int64) string { return `"` + strconv.FormatInt(generation, 10) + `"` }
 
-// patchTries is how often a merge with the current version is tried while concurrent changes interfere.
+// patchTries is the maximum number of attempts to apply a patch while concurrent changes interfere.
 const patchTries = 5
 
-// retryPatch repeats do while a concurrent change came between its read and its write. With an If-Match header of the
-// caller, do runs only once.
+// retryPatch repeats do if another change was written between the read and the write of do. With an If-Match header,
+// do runs only once.
 func retryPatch[T any](m MatchHeader, do func(generation int64) (T, error)) (T, error) {
 	wanted, err := m.generation()
 	if err != nil {

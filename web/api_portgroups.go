@@ -28,13 +28,13 @@ func (s *Server) apiPortGroups(ctx context.Context, a fleet.Actor, in *NetworkPa
 // PortGroupBody is a port group without its name.
 type PortGroupBody struct {
 	Description string      `json:"description,omitempty"`
-	VLAN        *fleet.VLAN `json:"vlan,omitempty" doc:"Refused where the network keeps no VLANs apart"`
+	VLAN        *fleet.VLAN `json:"vlan,omitempty" doc:"Refused if the network does not separate VLANs"`
 	ToGuest     *fleet.Rate `json:"toGuest,omitempty" doc:"Incoming rate per NIC"`
 	FromGuest   *fleet.Rate `json:"fromGuest,omitempty" doc:"Outgoing rate per NIC"`
-	Restricted  bool        `json:"restricted,omitempty" doc:"Members of projects use it only by a grant"`
+	Restricted  bool        `json:"restricted,omitempty" doc:"Project members need a grant to use the port group"`
 
-	SecurityGroups []fleet.SecurityGroupID `json:"securityGroups,omitempty" doc:"Of NICs that name none of their own; left out: none"`
-	AntiSpoofing   *bool                   `json:"antiSpoofing,omitempty" doc:"Of NICs that do not say; left out: as is usual for who makes the card"`
+	SecurityGroups []fleet.SecurityGroupID `json:"securityGroups,omitempty" doc:"Default security groups for NICs without their own; omitted: none"`
+	AntiSpoofing   *bool                   `json:"antiSpoofing,omitempty" doc:"Default for NICs without a setting; omitted: the default for the user who creates the NIC"`
 }
 
 type setPortGroupInput struct {

@@ -81,7 +81,8 @@ type setMemberInput struct {
 
 func (s *Server) apiSetMember(ctx context.Context, a fleet.Actor, in *setMemberInput) (*nothing, error) {
 	if in.Body.Role == fleet.RoleNone {
-		in.Body.Role = "none" // control uses the empty role for this, which in a request only means a forgotten field
+		// control removes the member for an empty role, but here an empty role only means a missing field
+		in.Body.Role = "none"
 	}
 	return nil, s.Control.SetMember(ctx, a, in.ID, in.User, in.Body.Role)
 }

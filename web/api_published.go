@@ -11,7 +11,7 @@ import (
 type imageInput struct {
 	PoolPath
 	Volume string       `path:"volume" maxLength:"255"`
-	Host   fleet.HostID `query:"host" doc:"Of a local pool: the host whose file it is; left out: every host that has it"`
+	Host   fleet.HostID `query:"host" doc:"For a local pool: the host that has the file; omitted: every host that has it"`
 }
 
 func (in *imageInput) image() control.Image {

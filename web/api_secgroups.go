@@ -61,14 +61,14 @@ func (s *Server) apiRetrySecurityGroup(ctx context.Context, a fleet.Actor, in *S
 type passOutput struct{ Body fleet.PassAnswer }
 
 type passInput struct {
-	FromVM      fleet.VMID     `query:"fromVm" doc:"the UUID of a VM, or fromAddress"`
-	FromMAC     string         `query:"fromMac" doc:"of which NIC; empty: the VM's first"`
-	FromAddress string         `query:"fromAddress" doc:"of the NIC where it has several; without a VM the end itself"`
+	FromVM      fleet.VMID     `query:"fromVm" doc:"UUID of the sending VM; omitted: fromAddress is the sender"`
+	FromMAC     string         `query:"fromMac" doc:"MAC address of the VM's NIC; empty: its first NIC"`
+	FromAddress string         `query:"fromAddress" doc:"One of the NIC's addresses; without a VM: the sender's address"`
 	ToVM        fleet.VMID     `query:"toVm"`
 	ToMAC       string         `query:"toMac"`
 	ToAddress   string         `query:"toAddress"`
 	Protocol    fleet.Protocol `query:"protocol" doc:"tcp, udp, icmp or icmpv6"`
-	Port        int            `query:"port" doc:"at the receiver, of tcp and udp"`
+	Port        int            `query:"port" doc:"Destination port, for tcp and udp"`
 }
 
 func (s *Server) apiWouldPass(ctx context.Context, a fleet.Actor, in *passInput) (*passOutput, error) {

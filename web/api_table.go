@@ -17,7 +17,7 @@ const (
 	noContent = http.StatusNoContent
 )
 
-// operations lists all operations of /api/v1. Status 202 means that hosts still have work to do; the response holds the
+// operations lists all operations of /api/v1. Status 202 means that hosts still have work to do: the response holds its
 // task or tasks.
 func (s *Server) operations() []operation {
 	return []operation{
@@ -101,7 +101,7 @@ func (s *Server) operations() []operation {
 		op(remove, "/pools/{id}/hosts/{host}", policy.InfraChange, accepted, "release-pool", "Release a pool from a host; its data stays", apiOnHost[PoolHostPath](s, s.Control.Release)),
 		op(post, "/pools/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-pool", "Retry a pool's setup on a host", apiOnHost[PoolHostPath](s, s.Control.Retry)),
 		op(post, "/pools/{id}/retry", policy.InfraChange, accepted, "retry-pool-everywhere", "Retry a pool's setup on all hosts where it failed, 200 at most; one task for each host", apiRetryEverywhere[PoolPath](s)),
-		op(get, "/pools/{id}/selector", policy.InfraSee, ok, "get-pool-selector", "Get the label selector of hosts that get a pool automatically, and the hosts that do not match it yet", apiSelector[PoolPath](s)),
+		op(get, "/pools/{id}/selector", policy.InfraSee, ok, "get-pool-selector", "Get the label selector of hosts that get a pool automatically, and the hosts whose assignment differs from it", apiSelector[PoolPath](s)),
 		op(put, "/pools/{id}/selector", policy.InfraChange, ok, "set-pool-selector", "Set the label selector of hosts that get a pool automatically; matching hosts get the pool at once", apiSetSelector[poolSelectorInput](s)),
 
 		op(get, "/images", policy.StorageSee, ok, "list-images", "List the images of the library", list(s.Control.ListImages)),
@@ -113,7 +113,7 @@ func (s *Server) operations() []operation {
 		op(remove, "/image-catalog/{id}", policy.InfraChange, noContent, "remove-image-catalog-entry", "Remove an entry from the image catalog; images downloaded from it stay", s.apiRemoveStartImage),
 		op(post, "/image-catalog/restore", policy.InfraChange, noContent, "restore-image-catalog-entrys", "Restore the original entries of the image catalog; added entries stay", s.apiRestoreStartImages),
 		op(post, "/image-catalog/{id}/pull", policy.InfraChange, accepted, "pull-image-catalog-entry", "Download an entry of the image catalog into a pool, as a new image of the library or a new version", s.apiPullStartImage),
-		op(get, "/templates", policy.StorageSee, ok, "list-templates", "List templates, with their versions and the number of VMs created from each", list(s.Control.ListTemplates)),
+		op(get, "/templates", policy.StorageSee, ok, "list-templates", "List templates, with their versions and the VMs created from them", list(s.Control.ListTemplates)),
 		op(post, "/templates", policy.VMChange, created, "add-template", "Create a template from a VM, for the VM's project", s.apiAddTemplate),
 		op(get, "/templates/{id}", policy.StorageSee, ok, "get-template", "Get a template with its versions", s.apiGetTemplate),
 		op(patchOne, "/templates/{id}", policy.VMChange, ok, "update-template", "Change a template's name, description or guest OS", s.apiEditTemplate),
@@ -143,7 +143,7 @@ func (s *Server) operations() []operation {
 		op(remove, "/networks/{id}/hosts/{host}", policy.InfraChange, accepted, "release-network", "Release a network from a host", apiOnHost[NetworkHostPath](s, s.Control.Release)),
 		op(post, "/networks/{id}/hosts/{host}/retry", policy.InfraChange, accepted, "retry-network", "Retry a network's setup on a host", apiOnHost[NetworkHostPath](s, s.Control.Retry)),
 		op(post, "/networks/{id}/retry", policy.InfraChange, accepted, "retry-network-everywhere", "Retry a network's setup on all hosts where it failed, 200 at most; one task for each host", apiRetryEverywhere[NetworkPath](s)),
-		op(get, "/networks/{id}/selector", policy.InfraSee, ok, "get-network-selector", "Get the label selector of hosts that get a network automatically, and the hosts that do not match it yet", apiSelector[NetworkPath](s)),
+		op(get, "/networks/{id}/selector", policy.InfraSee, ok, "get-network-selector", "Get the label selector of hosts that get a network automatically, and the hosts whose assignment differs from it", apiSelector[NetworkPath](s)),
 		op(put, "/networks/{id}/selector", policy.InfraChange, ok, "set-network-selector", "Set the label selector of hosts that get a network automatically; matching hosts get the network at once", apiSetSelector[networkSelectorInput](s)),
 		op(get, "/networks/{id}/addresses", policy.InfraSee, ok, "get-network-addresses", "Get the addresses of a network that Quantix defined: those in use, reserved and in conflict", s.apiNetworkAddresses),
 		op(put, "/networks/{id}/reservations/{mac}", policy.InfraChange, accepted, "reserve-address", "Reserve an IPv4 address for a NIC, by its MAC address, on all hosts of the network; one task for each host", s.apiReserve),

@@ -25,7 +25,7 @@ func (in TemplateVersionPath) of() control.TemplateVersion {
 
 type templateOutput struct {
 	Location string `header:"Location"`
-	Task     string `header:"Quantix-Task" doc:"The task that makes its images; empty: there are none to make"`
+	Task     string `header:"Quantix-Task" doc:"The task that creates the template's images; empty: no image is created"`
 	Body     templateBody
 }
 
@@ -96,7 +96,7 @@ func (s *Server) apiAddTemplateVersion(ctx context.Context, a fleet.Actor, in *t
 type deprecateInput struct {
 	TemplateVersionPath
 	Body struct {
-		Deprecated bool `json:"deprecated" doc:"false: VMs are made from it again"`
+		Deprecated bool `json:"deprecated" doc:"false: VMs can be created from the version again"`
 	}
 }
 

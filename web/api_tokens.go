@@ -14,7 +14,7 @@ type tokenOutput struct {
 type createTokenInput struct {
 	Body struct {
 		Name string `json:"name"`
-		TTL  string `json:"ttl,omitempty" doc:"How long it lives: \"720h\"; without end where it is left out. Made with a token, it ends with that one at the latest"`
+		TTL  string `json:"ttl,omitempty" doc:"Lifetime, such as \"720h\"; omitted: no expiry. A token created with another token expires with that one at the latest"`
 	}
 }
 
@@ -24,7 +24,7 @@ func (s *Server) apiCreateToken(ctx context.Context, a fleet.Actor, in *createTo
 		var err error
 		if ttl, err = time.ParseDuration(in.Body.TTL); err != nil || ttl <= 0 {
 			var c fleet.Checks
-			c.Add("ttl", "Write how long the token lives in hours: \"720h\".")
+			c.Add("ttl", "Write the token's lifetime in hours: \"720h\".")
 			return nil, c.Err()
 		}
 	}
@@ -43,7 +43,7 @@ type joinTokenOutput struct{ Body fleet.JoinToken }
 
 type createJoinTokenInput struct {
 	Body *struct {
-		HostID fleet.HostID `json:"hostId,omitempty" doc:"The host whose agent is to join again; a new host where it is left out"`
+		HostID fleet.HostID `json:"hostId,omitempty" doc:"The host that joins again; omitted: a new host"`
 	}
 }
 

@@ -48,7 +48,7 @@ func (s *Server) apiGetUpload(ctx context.Context, a fleet.Actor, in *UploadPath
 }
 
 type uploadsInput struct {
-	Pool fleet.PoolID `query:"pool" doc:"Empty: of all pools"`
+	Pool fleet.PoolID `query:"pool" doc:"Only uploads into this pool; empty: all pools"`
 }
 
 type uploadsOutput struct {

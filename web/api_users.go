@@ -73,7 +73,7 @@ func (s *Server) apiDeleteUser(ctx context.Context, a fleet.Actor, in *UserPath)
 type passwordInput struct {
 	UserPath
 	Body struct {
-		Password string `json:"password" doc:"To be changed at the next sign-in"`
+		Password string `json:"password" doc:"One-time password, which the user must change at the next sign-in"`
 	}
 }
 

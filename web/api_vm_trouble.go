@@ -10,7 +10,7 @@ import (
 type placeVMInput struct {
 	VMPath
 	Body struct {
-		HostID fleet.HostID `json:"hostId" doc:"The VM's own host, or one that \"elsewhere\" names with the VM's mark"`
+		HostID fleet.HostID `json:"hostId" doc:"The VM's host, or a host that the field \"elsewhere\" lists as having the VM with its mark"`
 	}
 }
 
@@ -22,7 +22,7 @@ func (s *Server) apiPlaceVM(ctx context.Context, a fleet.Actor, in *placeVMInput
 type detachDiskInput struct {
 	VMPath
 	Body struct {
-		Disk fleet.Volref `json:"disk" doc:"One that a fault of the VM names"`
+		Disk fleet.Volref `json:"disk" doc:"A missing disk, as the VM's faults name it"`
 	}
 }
 
@@ -33,7 +33,7 @@ func (s *Server) apiDetachDisk(ctx context.Context, a fleet.Actor, in *detachDis
 type replaceDiskInput struct {
 	VMPath
 	Body struct {
-		Disk fleet.Volref `json:"disk" doc:"One that a fault of the VM names"`
+		Disk fleet.Volref `json:"disk" doc:"A missing disk, as the VM's faults name it"`
 		control.NewDisk
 	}
 }
@@ -45,7 +45,7 @@ func (s *Server) apiReplaceDisk(ctx context.Context, a fleet.Actor, in *replaceD
 type acceptDriftInput struct {
 	VMPath
 	Body struct {
-		Fields map[string]string `json:"fields" doc:"Fields of status.drift, each with its \"actual\" as you read it: refused where it has changed since"`
+		Fields map[string]string `json:"fields" doc:"Fields of status.drift, each with the value of \"actual\" that you read; refused if that value has changed since"`
 	}
 }
 

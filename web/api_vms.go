@@ -17,14 +17,14 @@ type VMPath struct {
 type vmOutput struct {
 	ETag     string `header:"ETag"`
 	Location string `header:"Location"`
-	Task     string `header:"Quantix-Task" doc:"The task that brings the change to the host"`
+	Task     string `header:"Quantix-Task" doc:"The task that applies the change on the host"`
 	Body     vmBody
 }
 
 type vmBody struct {
 	fleet.VMView
 	Offered
-	Changes []fleet.Change `json:"changes,omitempty" doc:"What an edit changed, and from when on it counts"`
+	Changes []fleet.Change `json:"changes,omitempty" doc:"The changes of an edit, and when each takes effect"`
 }
 
 func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
@@ -33,8 +33,8 @@ func vmAnswer(a fleet.Actor, vm fleet.VMView) *vmOutput {
 
 type newVMInput struct{ Body CreateVM }
 
-// CreateVM is the request body for a new VM; the form's YAML view uses it too. It is exported because huma describes no
-// unexported embedded types.
+// CreateVM is the request body for a new VM, and the document that the form shows as YAML. It is exported because huma
+// describes no unexported embedded types.
 type CreateVM struct {
 	control.CreateVM
 	APIVersion string `json:"apiVersion,omitempty" doc:"quantix/v1, or nothing"`
@@ -50,10 +50,10 @@ const (
 func (n CreateVM) check() error {
 	var c fleet.Checks
 	if n.APIVersion != "" && n.APIVersion != objectVersion {
-		c.Add("apiVersion", "The version is %s. Leave it out, or say that.", objectVersion)
+		c.Add("apiVersion", "The only version is %s. Omit apiVersion, or give this version.", objectVersion)
 	}
 	if n.Kind != "" && n.Kind != objectVM {
-		c.Add("kind", "Only a VM is made here. Leave the kind out, or say VM.")
+		c.Add("kind", "Only VMs are created here. Omit the kind, or give VM.")
 	}
 	return c.Err()
 }
@@ -80,7 +80,7 @@ type vmEdit struct {
 	Labels      map[string]string `json:"labels"`
 	Description string            `json:"description"`
 	Spec        fleet.VMSpec      `json:"spec"`
-	Overcommit  bool              `json:"overcommit,omitempty" doc:"Allow overcommit of the host and of pools; of this order, not of the VM"`
+	Overcommit  bool              `json:"overcommit,omitempty" doc:"Allow this request to overcommit the host and pools; not stored with the VM"`
 }
 
 type updateVMInput struct {
@@ -105,7 +105,7 @@ func (s *Server) apiUpdateVM(ctx context.Context, a fleet.Actor, in *updateVMInp
 	})
 }
 
-// patchOf returns the update that a patch makes of the current VM.
+// patchOf applies the patch to the current VM (old) and returns the resulting update.
 func (s *Server) patchOf(ctx context.Context, a fleet.Actor, in *updateVMInput, wanted int64) (old fleet.VMView, change control.UpdateVM, err error) {
 	if old, err = s.Control.GetVM(ctx, a, in.ID); err != nil {
 		return old, change, err
@@ -124,8 +124,8 @@ func (s *Server) patchOf(ctx context.Context, a fleet.Actor, in *updateVMInput, 
 
 type deleteVMInput struct {
 	VMPath
-	Disks   bool   `query:"disks" doc:"Delete the disks too"`
-	Confirm string `query:"confirm" doc:"The VM's name; needed with disks"`
+	Disks   bool   `query:"disks" doc:"Delete the VM's disks too"`
+	Confirm string `query:"confirm" doc:"The VM's name; required with disks"`
 }
 
 func (s *Server) apiDeleteVM(ctx context.Context, a fleet.Actor, in *deleteVMInput) (*taskOutput, error) {
@@ -148,7 +148,7 @@ func (s *Server) apiActOnVM(ctx context.Context, a fleet.Actor, in *actOnVMInput
 type actOnVMsInput struct {
 	Body struct {
 		Action fleet.Action `json:"action" doc:"start, shutdown, stop, reboot, reset, pause or resume"`
-		IDs    []fleet.VMID `json:"ids" doc:"of the VMs, 500 at most"`
+		IDs    []fleet.VMID `json:"ids" doc:"IDs of the VMs, 500 at most"`
 	}
 }
 

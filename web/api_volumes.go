@@ -11,7 +11,7 @@ import (
 type VolumePath struct {
 	PoolPath
 	Volume string       `path:"volume" maxLength:"255"`
-	Host   fleet.HostID `query:"host" doc:"Of a local pool: the host whose file it is; it may be left out where one host alone has it"`
+	Host   fleet.HostID `query:"host" doc:"For a local pool: the host that has the file; may be omitted if only one host has it"`
 }
 
 func (in *VolumePath) volume() control.Volume {
@@ -54,7 +54,7 @@ func (s *Server) apiGrowVolume(ctx context.Context, a fleet.Actor, in *growVolum
 type cloneVolumeInput struct {
 	VolumePath
 	Body struct {
-		Name       string `json:"name" doc:"Of the copy"`
+		Name       string `json:"name" doc:"Name of the copy"`
 		Overcommit bool   `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 	}
 }
@@ -67,7 +67,7 @@ func (s *Server) apiCloneVolume(ctx context.Context, a fleet.Actor, in *cloneVol
 type renameVolumeInput struct {
 	VolumePath
 	Body struct {
-		Name string `json:"name" doc:"The new one"`
+		Name string `json:"name" doc:"New name of the volume"`
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *Server) apiRenameVolume(ctx context.Context, a fleet.Actor, in *renameV
 
 type confirmedVolumeInput struct {
 	VolumePath
-	Confirm string `query:"confirm" doc:"The volume's name, once more"`
+	Confirm string `query:"confirm" doc:"The volume's name, as confirmation"`
 }
 
 func (s *Server) apiWipeVolume(ctx context.Context, a fleet.Actor, in *confirmedVolumeInput) (*taskOutput, error) {

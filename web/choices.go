@@ -23,7 +23,7 @@ import (
 // maxChoices is the number of options that a select shows at most. Users find others by text search.
 const maxChoices = 40
 
-// pick is one query for options: a key of choosers, and the object that the options depend on.
+// pick is one query for options: typ, a key of choosers, and of, the object that the options depend on.
 type pick struct {
 	typ  string
 	of   string   // id of that object; empty: none
@@ -32,13 +32,14 @@ type pick struct {
 	page string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
 	all  bool
 
-	media    *query.Media            // set where another choice of the same form has already read it
-	targets  []fleet.MigrationTarget // set where already read
-	pools    []fleet.PoolView        // set where already read
-	networks []fleet.NetworkView     // set where already read
+	media    *query.Media            // set if another select of the same form has already read them
+	targets  []fleet.MigrationTarget // set if already read
+	pools    []fleet.PoolView        // set if already read
+	networks []fleet.NetworkView     // set if already read
 }
 
-// chooser lists options. It may omit options that do not contain c.text, and those beyond the limit.
+// chooser lists the options of one kind of select. It may omit options that do not contain c.text, and those beyond
+// the limit.
 type chooser func(s *Server, ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error)
 
 var choosers = map[string]chooser{
@@ -49,7 +50,7 @@ var choosers = map[string]chooser{
 	"leave-targets": (*Server).migrateOptions, "vms": (*Server).vmOptions, "templates": (*Server).versionOptions, "template-grants": (*Server).templateGrantOptions,
 }
 
-// unchosen is the text of the option for "no choice", by kind of choice.
+// unchosen is the text of the option that chooses nothing, by key of choosers.
 var unchosen = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
 // choose returns the options of a form's select.
@@ -62,7 +63,7 @@ func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices
 	if len(all) > maxChoices && !c.all {
 		out.Options = c.filtered(all)
 		out.Search = kit.Link{Path: "/choices/" + c.typ}.With("of", c.of).String()
-		page, _ := url.Parse(c.page) // views wrote the address, so it parses
+		page, _ := url.Parse(c.page) // the page's template wrote the address, so it parses
 		out.All = kit.Link{Path: page.Path, Query: page.Query()}.With("all", "1").String()
 	}
 	if text, ok := unchosen[c.typ]; ok {
@@ -71,7 +72,7 @@ func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices
 	return out, nil
 }
 
-// filtered returns the options that contain the search text, up to the limit, and always the chosen one.
+// filtered returns the options that contain the search text, up to the limit. The chosen options are always included.
 func (c pick) filtered(all []kit.Option) []kit.Option {
 	part := strings.ToLower(c.text)
 	var out []kit.Option
@@ -86,29 +87,30 @@ func (c pick) filtered(all []kit.Option) []kit.Option {
 	return out
 }
 
-// choicesPage answers a search among a select's options.
+// choicesPage returns the options of a select that match the search text.
 func (s *Server) choicesPage(c echo.Context, a fleet.Actor) error {
 	q := pick{typ: c.Param("noun"), of: c.QueryParam("of"), text: strings.TrimSpace(c.QueryParam("q"))}
 	list, ok := choosers[q.typ]
 	if !ok {
-		return fleet.Errorf(fleet.NotFound, "There are no such choices.")
+		return fleet.Errorf(fleet.NotFound, "There is no select of this kind.")
 	}
 	all, err := list(s, c.Request().Context(), a, q)
 	if err != nil {
 		return err
 	}
 	found := q.filtered(all)
-	// The first match is chosen. The option for "no choice" comes first only without a search text.
+	// Browsers choose the first option, so a search puts its first match there. Without a search text the option for
+	// "no choice" comes first.
 	switch text, ok := unchosen[q.typ]; {
 	case ok && q.text == "":
 		found = slices.Insert(found, 0, kit.Option{Text: text})
 	case ok:
 		found = append(found, kit.Option{Text: text})
-	// in a list "no choice" comes first
+	// pools and networks have "Default" in place of "no choice"
 	case q.text == "" && (q.typ == "pools" || q.typ == "networks") && len(found) > 0:
 		found = slices.Insert(found, 0, kit.Option{Text: "Default"})
 	case len(found) == 0:
-		found = []kit.Option{{Text: "Nothing has this in its name"}}
+		found = []kit.Option{{Text: "No name contains this text"}}
 	}
 	return s.write(c, http.StatusOK, kit.Options(found, ""))
 }
@@ -129,7 +131,7 @@ func (s *Server) projectsThat(ctx context.Context, a fleet.Actor, fit func(fleet
 	return out, err
 }
 
-// hostOptions reads only the hosts that are shown: there may be ten thousand.
+// hostOptions lists hosts. It reads only the hosts that the select shows, because there may be ten thousand.
 func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if !policy.May(a, policy.InfraSee, "") || strings.ContainsAny(c.text, `"\`) {
 		return nil, nil
@@ -156,7 +158,7 @@ func (s *Server) hostOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.
 		if id == "" || slices.ContainsFunc(hosts, func(h fleet.HostView) bool { return string(h.ID) == id }) {
 			continue
 		}
-		// otherwise the host is deleted, and nothing is chosen
+		// if the host no longer exists, nothing is chosen
 		if h, err := s.Control.GetHost(ctx, a, fleet.HostID(id)); err == nil {
 			hosts = append(hosts, h)
 		}
@@ -224,7 +226,7 @@ func (s *Server) imageOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 	return out, nil
 }
 
-// imageGrantOptions lists the projects that image c.of is not published to; none where it is published to all.
+// imageGrantOptions lists the projects that image c.of is not published to; none if the image is published to all.
 func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -244,7 +246,8 @@ func (s *Server) imageGrantOptions(ctx context.Context, a fleet.Actor, c pick) (
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
-// templateGrantOptions lists the projects that template c.of is not published to; none where it is published to all.
+// templateGrantOptions lists the projects that template c.of is not published to; none if the template is published to
+// all.
 func (s *Server) templateGrantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -272,7 +275,7 @@ func (s *Server) networkOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 	return s.withGroups(ctx, a, out, nil)
 }
 
-// projectNetworkOptions lists the networks that project c.of may use, by id.
+// projectNetworkOptions lists the networks that project c.of may use; the option values are network ids.
 func (s *Server) projectNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err
@@ -309,7 +312,7 @@ func (s *Server) vmNetworkOptions(ctx context.Context, a fleet.Actor, c pick) ([
 	return out, err
 }
 
-// grantOptions lists the projects that network c.of is not open to; none where it is open to all.
+// grantOptions lists the projects without access to network c.of; none if all projects have access.
 func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -329,8 +332,8 @@ func (s *Server) grantOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit
 	return append(out, kit.Option{Value: networkview.GrantAll, Text: "All projects"}), err
 }
 
-// memberOptions lists the users who are not yet members of project c.of and whose role does not already cover all
-// projects.
+// memberOptions lists the users who can become members of project c.of: users who are not members yet and have no role
+// in all projects.
 func (s *Server) memberOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {
 		return nil, err

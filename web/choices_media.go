@@ -22,7 +22,7 @@ func (s *Server) lunOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.O
 	return volumeOptions(luns), err
 }
 
-// isoOptions lists the ISO images. The chosen one is included even while its pool has no recent report.
+// isoOptions lists the ISO images. The chosen image is included even if its pool has no recent report.
 func (s *Server) isoOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	return s.mediaOptions(ctx, a, c, func(all *query.Media) []query.VolumeOn { return all.ISOs })
 }
@@ -50,7 +50,7 @@ func (s *Server) mediaOptions(ctx context.Context, a fleet.Actor, c pick, of fun
 	return c.withChosen(of(c.media)), nil
 }
 
-// plainFiles returns the plain files of at most most bytes.
+// plainFiles returns the plain files of up to most bytes.
 func plainFiles(all []query.VolumeOn, most int64) []query.VolumeOn {
 	return slices.DeleteFunc(slices.Clone(all), func(v query.VolumeOn) bool { return !v.IsPlain() || v.CapacityBytes > most })
 }

@@ -21,8 +21,8 @@ import (
 
 var claimURL = &url.URL{Path: wire.PathClaim}
 
-// claim returns the handler of the claim call, which waits for work. On an agent connection it waits outside of
-// net/http, otherwise within the request.
+// claim returns the handler of the claim call, which waits for jobs. On an agent connection the claim waits outside of
+// net/http, on other connections within the request.
 func (s *Server) claim(r route) echo.HandlerFunc {
 	here := s.claimHere(r)
 	return func(c echo.Context) error {
@@ -35,7 +35,7 @@ func (s *Server) claim(r route) echo.HandlerFunc {
 	}
 }
 
-// claimOn looks for work. Without work, the claim stays parked on its connection.
+// claimOn answers with the host's queued jobs. Without any, the claim stays parked on its connection.
 func (s *Server) claimOn(conn *agentconn.Conn, c echo.Context, r route) error {
 	a, err := s.prove(c, r)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) claimOn(conn *agentconn.Conn, c echo.Context, r route) error {
 	if err == nil {
 		go s.park(parked, out, in, wait)
 	}
-	return nil // without a connection nobody can receive the answer
+	return nil // Park fails only on a lost connection, where nobody can receive an answer
 }
 
 // park is the only code that runs while a claim is parked. Its stack is small on purpose: BenchmarkParkedAgents
@@ -73,9 +73,9 @@ func (s *Server) park(p *agentconn.Parked, out *control.JobWaiter, in wire.Claim
 	s.answerParked(p, claim, err)
 }
 
-// claimHere returns a handler whose claim waits within the request. It reads the whole body first, so that net/http
-// notices a disconnect and cancels the claim. Proof and body are read on a stack that is freed before the claim waits:
-// see control.Claim.
+// claimHere returns a handler whose claim waits within the request. The handler reads the body to its end first, so
+// that net/http notices a disconnect and cancels the claim. A separate goroutine checks the proof and reads the body:
+// its stack is freed before the claim waits (see control.Claim).
 func (s *Server) claimHere(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		var a fleet.Actor
@@ -114,7 +114,7 @@ func (s *Server) answerClaim(c echo.Context, out wire.Claim, err error) error {
 	return c.JSON(http.StatusOK, out)
 }
 
-// answerParked is answerClaim for a claim whose request has ended.
+// answerParked is answerClaim for a parked claim, whose HTTP request has ended.
 func (s *Server) answerParked(p *agentconn.Parked, out wire.Claim, err error) {
 	s.metrics.claimed(out, err)
 	answer := &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}}
@@ -134,7 +134,7 @@ func (s *Server) answerParked(p *agentconn.Parked, out wire.Claim, err error) {
 	}
 	if body != nil {
 		text, err := json.Marshal(body)
-		if err != nil { // the jobs are delivered again after their lease has expired
+		if err != nil { // the host gets the jobs again after their lease has expired
 			s.Log.Error("write a claim's answer", "error", err)
 			answer.StatusCode = http.StatusInternalServerError
 		}

@@ -18,20 +18,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Request coalescing: many pages of many users show the same part of a list and refresh it at the same change.
-// Concurrent requests for the same part with the same permissions share one response. Nothing is cached: each response
-// is read after its requests arrived, so it includes every change announced before, by whichever portal.
+// Request coalescing: the pages of many users show the same part of a list and refresh the part after the same change.
+// Concurrent requests for the same part with the same permissions share one response. Nothing is cached: a response is
+// rendered after its requests arrived, so it includes every change announced before by any portal.
 
 const (
-	restTimes    = 9                      // after rendering a part, its next rendering waits for this multiple of the rendering time,
-	maxRest      = 250 * time.Millisecond // but at most this long: requests in between wait and share the next response
-	maxEncodings = 4                      // per part: encodings that browsers accept, the same for nearly all
+	restTimes    = 9                      // multiple of a part's rendering time to wait before its next rendering
+	maxRest      = 250 * time.Millisecond // maximum of this wait; requests that arrive meanwhile share the next response
+	maxEncodings = 4                      // compressed copies of one part; nearly all browsers accept the same encoding
 )
 
-// question identifies a part of a page by everything that it depends on.
+// question identifies a part of a page by everything that its content depends on.
 type question struct{ path, query, target, rights string }
 
-// permissionsOf returns the same text for all users with the same permissions.
+// permissionsOf returns the actor's permissions as text, equal for all users with the same permissions.
 func permissionsOf(a fleet.Actor) string {
 	parts := make([]string, 0, len(a.Projects)+1)
 	for id, role := range a.Projects {
@@ -41,14 +41,14 @@ func permissionsOf(a fleet.Actor) string {
 	return fmt.Sprintf("%q %t %s", a.Role, a.MustChange, strings.Join(parts, " "))
 }
 
-// somebody returns an actor with the same permissions but no identity, so that a shared response holds nothing of one
-// user.
+// somebody returns an actor with a's permissions but without identity, so that a shared response contains no data of
+// one user.
 func somebody(a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChange: a.MustChange}
 }
 
-// coalesce shares the responses of a page's own refreshes between concurrent requests. It is for pages that depend only
-// on address and permissions: the handler gets neither the user nor a cookie.
+// coalesce wraps h so that concurrent automatic refreshes of the same part share one response. h must depend only on the
+// address and the permissions: for such requests it gets neither the user nor a cookie.
 func (s *Server) coalesce(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		id := target(c)
@@ -57,7 +57,7 @@ func (s *Server) coalesce(h handler) handler {
 		}
 		r, a := c.Request(), somebody(a)
 		asked := question{r.URL.Path, r.URL.RawQuery, id, permissionsOf(a)}
-		// The copy of the request outlives the request.
+		// A shared rendering may outlive the request, so it gets a copy.
 		plain := &http.Request{
 			Method: http.MethodGet, URL: &url.URL{Path: asked.path, RawQuery: asked.query}, Host: r.Host, Proto: r.Proto, ProtoMajor: r.ProtoMajor, ProtoMinor: r.ProtoMinor,
 			Header: http.Header{"Hx-Request": {"true"}, "Hx-Target": {id}, "Hx-Trigger": {id}}, Body: http.NoBody,
@@ -83,13 +83,13 @@ func (s *Server) coalesce(h handler) handler {
 	}
 }
 
-// parts holds the parts that are being rendered, or were rendered a moment ago.
+// parts holds the parts that are being rendered, or wait for their next rendering. It is safe for concurrent use.
 type parts struct {
 	mu    sync.Mutex
 	asked map[question]*askers
 }
 
-// askers holds the requests that wait for the next rendering of a part; next is nil without any.
+// askers holds the next rendering of a part, which waiting requests share; nil: no request waits.
 type askers struct{ next *making }
 
 type making struct {
@@ -99,7 +99,7 @@ type making struct {
 	err  error
 }
 
-// ask waits for a rendering that starts after the call. One call of do serves all waiting requests.
+// ask returns a rendering of the part that started after the call of ask. One call of do serves all waiting requests.
 func (n *parts) ask(ctx context.Context, q question, do func(context.Context) (*part, error)) (*part, error) {
 	n.mu.Lock()
 	a, busy := n.asked[q]
@@ -123,7 +123,8 @@ func (n *parts) ask(ctx context.Context, q question, do func(context.Context) (*
 	}
 }
 
-// serve renders the part until nobody waits for it. It outlives the request that started it, because others wait too.
+// serve renders the part again and again until no request waits. It runs in its own goroutine, because other requests
+// may wait longer than the first one.
 func (n *parts) serve(q question, a *askers) {
 	for {
 		n.mu.Lock()
@@ -177,7 +178,7 @@ func (p *part) WriteHeader(status int) { p.status = status }
 // Write implements http.ResponseWriter.
 func (p *part) Write(b []byte) (int, error) { return p.html.Write(b) }
 
-// give sends the part to one client. It sends only the headers about the encoding and type: others may belong to one
+// give sends the part to one client, with only its content type and encoding headers: other headers may belong to one
 // user.
 func (p *part) give(c echo.Context) error {
 	f, err := p.form(c.Request())
@@ -196,7 +197,7 @@ func (p *part) give(c echo.Context) error {
 	return err
 }
 
-// form returns the part in an encoding that the browser accepts.
+// form returns the part in an encoding that the browser accepts, and keeps the compressed copy for other requests.
 func (p *part) form(r *http.Request) (*part, error) {
 	takes := strings.Join(r.Header.Values("Accept-Encoding"), ",")
 	p.mu.Lock()

@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// ticketProtocol carries the ticket as a websocket subprotocol: browsers can set no other header, and addresses are
-	// logged.
+	// ticketProtocol is the prefix of the websocket subprotocol that carries the ticket. Browsers can set no other
+	// header, and the access log contains addresses.
 	ticketProtocol = "quantix.ticket."
 
-	maxConsoles = 64 // open or opening, for one user on this portal
+	maxConsoles = 64 // consoles, uploads and downloads of one user on this portal
 )
 
 // consoles configures the relay for consoles. The host may connect first: its job is queued before the browser has
@@ -31,28 +31,28 @@ const (
 var consoles = relay.Use{
 	Kind:        relay.Console,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 30 * time.Second},
-	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not come in time."},
-	Left:        [2]string{relay.Asker: "The browser left.", relay.Answerer: "The host ended the connection."},
+	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The browser did not connect in time."},
+	Left:        [2]string{relay.Asker: "The browser closed the console.", relay.Answerer: "The host ended the connection."},
 	Unreachable: [2]string{relay.Asker: "The browser is no longer connected.", relay.Answerer: "The host is no longer connected."},
 	Taken:       "This console is open already.",
 	Stray:       "A console carries binary messages only.",
 }
 
-// consoleTicket holds what a browser needs to open the websocket: the address, and the subprotocol to offer beside
+// consoleTicket holds the address of a console's websocket, and the subprotocol that the browser must offer beside
 // "binary".
 type consoleTicket struct {
 	URL      string `json:"url"`
 	Protocol string `json:"protocol"`
 }
 
-// openConsole creates a ticket. The address of the websocket is below base.
+// openConsole creates a ticket for a VM's console. The ticket's address begins with base.
 func (s *Server) openConsole(ctx context.Context, a fleet.Actor, vm fleet.VMID, base string) (consoleTicket, error) {
 	t, err := s.Control.OpenConsole(ctx, a, vm)
 	return consoleTicket{URL: base + string(t.ID), Protocol: ticketProtocol + t.Secret}, err
 }
 
 func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
-	if c.Request().Header.Get("Origin") != "" { // browsers do not show a page why a websocket was refused
+	if c.Request().Header.Get("Origin") != "" { // checked here too, because a page cannot read why its websocket was refused
 		if err := s.checkOrigin(c.Request()); err != nil {
 			return err
 		}
@@ -64,8 +64,8 @@ func (s *Server) consoleTicket(c echo.Context, a fleet.Actor) error {
 	return c.JSON(http.StatusOK, t)
 }
 
-// consoleSocket accepts the browser's end of a console. All refusals happen before the upgrade. The console ends with
-// the user's session.
+// consoleSocket accepts the browser's end of a console. It refuses only before the websocket upgrade. The console ends
+// when the user's session ends.
 func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	if err := s.checkOrigin(c.Request()); err != nil {
 		return err
@@ -73,8 +73,8 @@ func (s *Server) consoleSocket(c echo.Context, a fleet.Actor) error {
 	return s.serveConsole(c, a, s.consoleActor)
 }
 
-// consoleActor returns the current user of a console. Input from the browser counts as use of the session; an idle
-// console whose screen does not change does not extend the session.
+// consoleActor returns the user of the request's session, with current permissions. used reports input from the browser
+// since the last call: only input extends the session.
 func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error) {
 	a, err := s.actorNow(ctx, r)
 	if err != nil || !used {
@@ -88,12 +88,12 @@ func (s *Server) consoleActor(ctx context.Context, r *http.Request, used bool) (
 		err = s.touch(ctx)
 	}
 	if err != nil {
-		s.Log.Warn("note a console's use of its session", "error", err)
+		s.Log.Warn("record a console's input as use of the session", "error", err)
 	}
 	return a, nil
 }
 
-// apiConsoleSocket is consoleSocket for API clients, which send a bearer token instead of a session.
+// apiConsoleSocket is consoleSocket for API clients, which send a bearer token instead of a session cookie.
 func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 	if r := c.Request(); r.Header.Get("Origin") != "" {
 		if err := s.checkOrigin(r); err != nil {
@@ -105,8 +105,8 @@ func (s *Server) apiConsoleSocket(c echo.Context, a fleet.Actor) error {
 	})
 }
 
-// serveConsole connects the browser's end to the relay. It calls now again and again to check the user; used reports
-// whether the user has typed or moved the mouse since the last call.
+// serveConsole connects the browser's end to the relay. It calls now at intervals to check the user's permission; used
+// reports whether the user has typed or moved the mouse since the last call of now.
 func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx context.Context, r *http.Request, used bool) (fleet.Actor, error)) error {
 	r := c.Request()
 	if !c.IsWebSocket() {
@@ -114,7 +114,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	}
 	secret := ticketOf(r)
 	if secret == "" {
-		return fleet.Errorf(fleet.Unauthorized, "A console opens with a ticket. Open the console again.")
+		return fleet.Errorf(fleet.Unauthorized, "This request has no console ticket. Open the console again.")
 	}
 	if !s.seats.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles open. Close some.", maxConsoles)
@@ -128,7 +128,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	}
 	ws, err := relay.Upgrade(c.Response(), r)
 	if err != nil {
-		return nil // already answered
+		return nil // Upgrade has already answered
 	}
 	var said atomic.Bool
 	ctx, stop := s.watched(r, a, func(ctx context.Context) error {
@@ -147,14 +147,14 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	return nil
 }
 
-// checkOrigin refuses a console to pages of other sites. Its error names the setting that a portal behind a proxy
-// lacks.
+// checkOrigin refuses a console to pages of other sites. Behind a proxy, a missing publicUrl causes the same refusal, so
+// the error names that setting.
 func (s *Server) checkOrigin(r *http.Request) error {
 	if s.ownOrigin(r) {
 		return nil
 	}
-	return fleet.Errorf(fleet.Forbidden, "The console was asked for by a page of %s, and this portal is %s. Open Quantix at that address; "+
-		"where it is behind a proxy, set publicUrl to the address that browsers open, or have the proxy hand on their Host header.",
+	return fleet.Errorf(fleet.Forbidden, "A page of %s requested the console, but this portal is %s. Open Quantix at that address. "+
+		"Behind a proxy, set publicUrl to the address that browsers open, or let the proxy forward the Host header.",
 		cmp.Or(r.Header.Get("Origin"), "an unknown site"), cmp.Or(s.PublicURL, "http://"+r.Host))
 }
 
@@ -185,8 +185,8 @@ func ticketOf(r *http.Request) string {
 	return ""
 }
 
-// watched returns the request's context, which also ends when may returns an error. may is called at intervals and
-// whenever the permissions of a change.
+// watched returns the request's context, which also ends when may reports a lost permission or session. It calls may at
+// intervals and whenever the permissions of a change. The returned function ends the context.
 func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Context) error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	sub := s.Hub.Subscribe(permissionKeys(a)...)
@@ -215,7 +215,7 @@ func (s *Server) watched(r *http.Request, a fleet.Actor, may func(context.Contex
 	return ctx, func() { cancel(nil) }
 }
 
-// seats limits the number of consoles per user.
+// seats counts the open consoles, uploads and downloads of each user, up to maxConsoles.
 type seats struct {
 	mu    sync.Mutex
 	taken map[fleet.UserID]int

@@ -15,18 +15,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// exportPage is the number of rows that an export reads at once, if the list allows as many. Each read has the time
-// limit of a page.
+// exportPage is the maximum number of rows that an export reads at once; lists may have a lower limit. Each read has the
+// time limit of a page.
 const exportPage = 2000
 
-// export writes all pages of a list as CSV, from the beginning regardless of q's page. It writes one page while it
-// reads the next. row returns the values of one item, below head.
+// export writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while it
+// writes one. row returns the values of one item, in the order of head.
 func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q fleet.Query, list lister[T], head []string, row func(T) []string) error {
 	q.Limit, q.After, q.Before = exportPage, "", ""
 	ctx := c.Request().Context()
 	p, err := pageOf(ctx, s, a, q, list)
 	if err != nil {
-		return err // nothing is sent yet, so a proper error response is possible
+		return err // nothing is sent yet, so the caller can send an error response
 	}
 	h := c.Response().Header()
 	h.Set(echo.HeaderContentType, "text/csv; charset=utf-8")
@@ -36,13 +36,13 @@ func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q flee
 	for {
 		q.After = p.Next
 		next := ahead(func() (fleet.Page[T], error) { return pageOf(ctx, s, a, q, list) }, q.After != "")
-		// Some connections have no deadlines (see eventWriter); they are written to without one.
+		// A connection without deadlines (a test's recorder) is written to without one.
 		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(3 * writeLimit))
 		for i := range p.Items {
 			writeRow(out, row(p.Items[i]))
 		}
 		out.Flush()
-		p, err = next() // also after a disconnect: no read may outlive its request
+		p, err = next() // also after a disconnect, because no read may outlive its request
 		if q.After == "" || out.Error() != nil {
 			return nil //nolint:nilerr // the export is complete, or the browser has disconnected
 		}
@@ -52,7 +52,7 @@ func export[T any](s *Server, c echo.Context, a fleet.Actor, name string, q flee
 	}
 }
 
-// ahead starts read in the background where there is more, and returns a function that waits for its result.
+// ahead starts read in the background if more is true, and returns a function that waits for the result of read.
 func ahead[T any](read func() (T, error), more bool) func() (T, error) {
 	var out T
 	var err error
@@ -72,7 +72,7 @@ func ahead[T any](read func() (T, error), more bool) func() (T, error) {
 	}
 }
 
-// pageOf reads one page of the export, within the time limit of a page.
+// pageOf reads one page of the list for an export, within pageLimit.
 func pageOf[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query, list lister[T]) (fleet.Page[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, pageLimit)
 	defer cancel()
@@ -84,7 +84,7 @@ func pageOf[T any](ctx context.Context, s *Server, a fleet.Actor, q fleet.Query,
 	return list(ctx, a, q)
 }
 
-// moment formats a time as a CSV value; nil is an empty value.
+// moment formats a time as a CSV value; nil: an empty value.
 func moment(t *time.Time) string {
 	if t == nil {
 		return ""
@@ -92,7 +92,7 @@ func moment(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// escapeFormula escapes text that a spreadsheet would treat as a formula.
+// escapeFormula returns text, with a prefix if a spreadsheet would treat the text as a formula.
 func escapeFormula(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text
@@ -100,7 +100,7 @@ func escapeFormula(text string) string {
 	return text
 }
 
-// writeRow writes a row; w.Error reports a failure.
+// writeRow writes a row with escaped formulas. w.Error reports a failure.
 func writeRow(w *csv.Writer, row []string) {
 	for i := range row {
 		row[i] = escapeFormula(row[i])

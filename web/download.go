@@ -18,25 +18,25 @@ import (
 	"quantix/internal/wire"
 )
 
-// downloadStallLimit is how long a browser may read nothing of a download before it is aborted.
+// downloadStallLimit is how long a client may read nothing before the portal aborts its download.
 const downloadStallLimit = 4 * time.Minute
 
 // recheckInterval is the interval between permission checks during a download.
 const recheckInterval = 30 * time.Second
 
-// downloads configures the relay for downloads of volumes; the portal itself is the receiving end, on behalf of the
+// downloads configures the relay for downloads of volumes. The portal itself is the receiving end, on behalf of the
 // user.
 var downloads = relay.Use{
 	Kind:        relay.Download,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
-	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "Nobody waits for the volume any more."},
-	Left:        [2]string{relay.Asker: "The download was left.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The download is no longer connected.", relay.Answerer: "The host is no longer connected."},
-	Taken:       "Somebody takes this volume already.",
-	Stray:       "A volume comes in binary messages only.",
+	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The download was cancelled before the host connected."},
+	Left:        [2]string{relay.Asker: "The client cancelled the download.", relay.Answerer: "The host ended the connection."},
+	Unreachable: [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
+	Taken:       "This download has its connection already.",
+	Stray:       "A download carries binary messages only.",
 }
 
-// pageVolume and apiVolume send a volume's file, authorized by a session and by a token.
+// pageVolume sends a volume's file to a browser with a session; apiVolume sends it to a client with a token.
 func (s *Server) pageVolume(c echo.Context, a fleet.Actor) error {
 	return s.sendVolume(c, a, volumeNamed(c))
 }
@@ -47,8 +47,8 @@ func (s *Server) apiVolume(c echo.Context, a fleet.Actor) error {
 	return s.sendVolume(c, a, of)
 }
 
-// sendVolume streams a volume from its host as fast as the client reads, with one piece in memory. It sends the length
-// first, so that a truncated download is detected.
+// sendVolume streams a volume from its host as fast as the client reads, with one piece in memory. It sends a
+// Content-Length, so that clients detect a truncated download.
 func (s *Server) sendVolume(c echo.Context, a fleet.Actor, of control.Volume) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -60,7 +60,8 @@ func (s *Server) sendVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 	})
 }
 
-// streamFromHost streams the data that ask requests from a host, for as long as the user has permission.
+// streamFromHost sends the client a file that a host streams. ask requests the stream and returns its relay end, and the
+// names of the host and the file. The stream ends when may no longer allows the user.
 func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
 	if !s.seats.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
@@ -77,9 +78,9 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 		left, done := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
 		defer done()
 		if err := s.Control.MigrateVolume(left, a, end.ID()); err != nil {
-			s.Log.Warn("take a download back", "error", err)
+			s.Log.Warn("cancel a download whose host did not connect", "error", err)
 		}
-		return fleet.Errorf(fleet.Unavailable, "The host %s did not come with the volume. Try again when it is online.", host)
+		return fleet.Errorf(fleet.Unavailable, "The host %s did not send the volume in time. Try again when the host is online.", host)
 	}
 	defer release()
 	from := wire.NewPatientStream(ws, downloadStallLimit)
@@ -88,7 +89,7 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 	head, err := wire.ReadDownloadHead(from)
 	switch {
 	case err != nil:
-		return fleet.Errorf(fleet.Unavailable, "The host %s ended the connection before it said anything. Try again.", host)
+		return fleet.Errorf(fleet.Unavailable, "The host %s ended the connection before it sent any data. Try again.", host)
 	case head.Error != "":
 		return fleet.Errorf(fleet.Conflict, "%s", head.Error)
 	}
@@ -105,7 +106,7 @@ func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Ac
 	return nil
 }
 
-// pass copies exactly size bytes.
+// pass copies exactly size bytes to the client. A client that stops reading for downloadStallLimit is an error.
 func pass(c echo.Context, from io.Reader, size int64) error {
 	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer pieces.Put(piece)
@@ -114,7 +115,7 @@ func pass(c echo.Context, from io.Reader, size int64) error {
 		n, err := from.Read(piece[:min(int64(len(piece)), size)])
 		if n > 0 {
 			size -= int64(n)
-			// connections without deadlines are written to all the same
+			// a connection without deadlines (a test's recorder) is written to without one
 			_ = out.SetWriteDeadline(time.Now().Add(downloadStallLimit))
 			if _, err := c.Response().Write(piece[:n]); err != nil {
 				return err
@@ -130,7 +131,7 @@ func pass(c echo.Context, from io.Reader, size int64) error {
 	return nil
 }
 
-// whileAllowed ends the transfer when the user loses the permission.
+// whileAllowed checks the user at intervals and calls end when the session ends or may returns false.
 func (s *Server) whileAllowed(ctx context.Context, c echo.Context, may func(fleet.Actor) bool, end context.CancelFunc) {
 	look := time.NewTicker(recheckInterval)
 	defer look.Stop()

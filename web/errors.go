@@ -30,7 +30,7 @@ var statuses = map[fleet.Code]int{
 	fleet.Unavailable:  http.StatusServiceUnavailable,
 }
 
-// refusal is an error response: a status and a sentence. Reference is set where only the log has the details.
+// refusal is an error response: a status and a sentence. reference is set if only the log has the details.
 type refusal struct {
 	status    int
 	message   string
@@ -38,8 +38,7 @@ type refusal struct {
 	fields    []fleet.FieldError
 }
 
-// fail writes the response for a request that failed with err. It is the only place that maps errors to statuses and
-// that logs them.
+// fail writes the response for a request that failed with err. No other function maps errors to statuses or logs them.
 func (s *Server) fail(err error, c echo.Context) {
 	if c.Response().Committed || errors.Is(c.Request().Context().Err(), context.Canceled) {
 		s.Log.Debug("request ended early", "path", c.Request().URL.Path, "error", err)
@@ -69,11 +68,11 @@ func (s *Server) fail(err error, c echo.Context) {
 		sent = s.failPage(c, r)
 	}
 	if sent != nil {
-		s.Log.Debug("answer a refusal", "error", sent)
+		s.Log.Debug("write an error response", "error", sent)
 	}
 }
 
-// refuse converts err to a refusal. An unknown error gets a reference number, which its log line carries too.
+// refuse converts err to a refusal. For an unknown error, the refusal and the log line carry the same reference.
 func (s *Server) refuse(c echo.Context, err error) refusal {
 	var known *fleet.Error
 	if errors.As(err, &known) && statuses[known.Code] != 0 {
@@ -97,12 +96,12 @@ func (s *Server) refuse(c echo.Context, err error) refusal {
 		slog.Any("request", c.Get(keyID)), slog.String("path", c.Request().URL.Path), slog.String("error", err.Error()))
 	return refusal{
 		status: http.StatusInternalServerError, reference: ref,
-		message: "Something went wrong in the portal. Try again; if it stays, give an administrator the reference below: the log has the details.",
+		message: "Something went wrong in the portal. Try again. If the error remains, give an administrator the reference below: the log has the details.",
 	}
 }
 
-// noteRefusal records the user and the route of a refused request for the audit. It records no address, which may hold
-// anything.
+// noteRefusal writes the user and the route of a refused request to the audit log. It omits the address, which may
+// contain secrets.
 func (s *Server) noteRefusal(c echo.Context, e *fleet.Error) {
 	a := actorOf(c)
 	if e.Code != fleet.Forbidden && e.Code != fleet.TooMany || a.MustChange {
@@ -111,13 +110,13 @@ func (s *Server) noteRefusal(c echo.Context, e *fleet.Error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // the request's own context may have ended
 	defer cancel()
 	if err := s.Control.NoteRefusal(ctx, fleet.SystemActor, a, c.Request().Method+" "+c.Path(), e); err != nil {
-		s.Log.Warn("a refusal is not in the audit", "request", c.Get(keyID), "error", err)
+		s.Log.Warn("write a refusal to the audit log", "request", c.Get(keyID), "error", err)
 	}
 }
 
 var echoTexts = map[int]string{
 	http.StatusNotFound:         "There is no such page.",
-	http.StatusMethodNotAllowed: "This address does not take such a request.",
+	http.StatusMethodNotAllowed: "This address does not accept this HTTP method.",
 	http.StatusBadRequest:       "The request cannot be read.",
 }
 
@@ -131,7 +130,7 @@ func (r refusal) text() string {
 	return r.message
 }
 
-// failPage renders an error page without any further database query.
+// failPage renders an error page without any further database query, because the database may be the cause.
 func (s *Server) failPage(c echo.Context, r refusal) error {
 	p := shell.ErrorPage{Status: r.status, Message: r.message, Reference: r.reference, Path: backOf(c.Request())}
 	if p.Message == "" {

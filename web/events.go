@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	maxKeys    = 170             // per stream; an address with more would be too long for some proxies
+	maxKeys    = 170             // per stream; the address of more keys would be too long for some proxies
 	maxStreams = 40              // per user, in all browsers
-	pingEvery  = 5 * time.Second // the browser gives up on a stream without data for 12 s
-	// interval at which a stream or console checks session and permissions, besides announced changes
+	pingEvery  = 5 * time.Second // the browser reconnects after 12 s without data
+	// interval at which a stream or console checks session and permissions, in addition to wake-ups about them
 	recheckEvery = 30 * time.Second
-	// interval at which a stream checks the refresh interval; it sends changes to the page
+	// interval at which a stream checks whether the refresh interval has changed
 	refreshRateEvery = 5 * time.Second
 	writeLimit       = 10 * time.Second
 )
@@ -52,13 +52,13 @@ func (n *streamCount) leave(id fleet.UserID) {
 	}
 }
 
-// events serves the SSE stream of a page: one empty event named after each key that changed. The page then fetches the
-// data itself.
+// events serves the SSE stream of a page. For each key that changed, it sends one empty event named after the key. The
+// page then fetches the new data.
 func (s *Server) events(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	asked := r.URL.Query()["key"]
 	if len(asked) > maxKeys {
-		return fleet.Errorf(fleet.Malformed, "A stream follows at most %d keys.", maxKeys)
+		return fleet.Errorf(fleet.Malformed, "An event stream can follow at most %d keys. Request fewer.", maxKeys)
 	}
 	allowed, err := s.Control.WatchKeys(r.Context(), a, asked)
 	if err != nil {
@@ -116,13 +116,13 @@ func (s *Server) events(c echo.Context, a fleet.Actor) error {
 }
 
 // permissionKeys returns the wake-up keys for changes of the actor's permissions and for the end of the session. Pages
-// cannot subscribe to them.
+// cannot subscribe to these keys.
 func permissionKeys(a fleet.Actor) []string {
 	return []string{"user:" + string(a.UserID), "session:" + a.Session}
 }
 
-// mayFollow reports whether the stream may continue. Where the set of allowed keys has changed, the page must reopen
-// the stream.
+// mayFollow reports whether the stream may continue: the session is valid and the user may still follow exactly the
+// allowed keys. Otherwise the page must open a new stream.
 func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watched) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), pageLimit)
 	defer cancel()
@@ -137,8 +137,8 @@ func (s *Server) mayFollow(r *http.Request, asked []string, allowed []query.Watc
 	return slices.EqualFunc(now, allowed, func(x, y query.Watched) bool { return x.Key == y.Key && slices.Equal(x.WakeUps, y.WakeUps) })
 }
 
-// gapped reports whether the key stands for a list, or for an object with many parts: such a key is sent at most once
-// per refresh interval.
+// gapped reports whether the page key is that of a list, or of an object with many parts. Events of such a key are sent
+// at most once per refresh interval.
 func gapped(key string) bool {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
@@ -148,15 +148,16 @@ func gapped(key string) bool {
 	return t.Each && !t.Parts
 }
 
-// poker translates wake-ups of the hub to the keys of the page.
+// poker translates wake-ups of the hub to events named after the page's keys, and delays events of lists. It is not safe
+// for concurrent use.
 type poker struct {
 	sub     *notify.Sub
-	wakeUps map[string][]string  // by key of the page
-	pokes   map[string]string    // key of the page by wake-up
+	wakeUps map[string][]string  // wake-up keys by page key
+	pokes   map[string]string    // page key by wake-up key
 	last    map[string]time.Time // time when a gapped key was last sent
-	waiting map[string]time.Time // delayed keys and when to send them: after the refresh interval, plus a random delay
+	waiting map[string]time.Time // page keys with a delayed event, and the time to send the event
 	pace    func(time.Time) (gap, spread time.Duration)
-	gap     time.Duration // the refresh interval of the last check
+	gap     time.Duration // refresh interval at the last check
 	timer   *time.Timer
 }
 
@@ -173,8 +174,8 @@ func newPoker(watched []query.Watched, pace func(time.Time) (gap, spread time.Du
 
 func (p *poker) subscriptions() []string { return slices.Collect(maps.Keys(p.pokes)) }
 
-// woken returns the events to send now. Events of single objects are sent at once; those of lists are sent within the
-// refresh interval.
+// woken returns the events to send now, after wake-ups with these keys. Events of single objects are sent at once;
+// events of lists are delayed within the refresh interval.
 func (p *poker) woken(keys []string, now time.Time) []string {
 	gap, spread := p.pace(now)
 	p.gap = gap
@@ -199,7 +200,8 @@ func (p *poker) woken(keys []string, now time.Time) []string {
 	return append(out, p.late(now)...)
 }
 
-// wait schedules name for the given time, unless it is already scheduled. Until then, the poker ignores its changes.
+// wait schedules the event name for the given time, unless it is already scheduled. Until then, the hub's wake-ups for
+// that event are muted.
 func (p *poker) wait(name string, at time.Time) {
 	if _, waits := p.waiting[name]; !waits {
 		p.waiting[name] = at
@@ -207,7 +209,7 @@ func (p *poker) wait(name string, at time.Time) {
 	}
 }
 
-// due fires when a delayed event may be sent.
+// due returns a channel that receives when a delayed event is due; nil: no event is delayed.
 func (p *poker) due() <-chan time.Time {
 	if p.timer == nil {
 		return nil
@@ -215,13 +217,13 @@ func (p *poker) due() <-chan time.Time {
 	return p.timer.C
 }
 
-// late returns the events that are due and sets the timer for the next one.
+// late returns the delayed events that are due, and sets the timer for the next delayed event.
 func (p *poker) late(now time.Time) []string {
 	var out []string
 	var next time.Time
 	for name, at := range p.waiting {
 		if !at.After(now) {
-			p.sub.Heed(p.wakeUps[name]...) // before the event is sent: a later change causes another event
+			p.sub.Heed(p.wakeUps[name]...) // unmuted before the event is sent, so that a later change causes another event
 			delete(p.waiting, name)
 			p.last[name] = now
 			out = append(out, name)
@@ -239,7 +241,7 @@ func (p *poker) late(now time.Time) []string {
 	return out
 }
 
-// eventWriter writes events with a deadline, so that a browser that stopped reading does not hold the stream forever.
+// eventWriter writes events with a deadline, so that a stream ends when its browser stops reading.
 type eventWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
@@ -272,7 +274,7 @@ func (o *eventWriter) write(text string) {
 	if o.err != nil {
 		return
 	}
-	// A connection without deadlines (a test's recorder) is written to all the same.
+	// A connection without deadlines (a test's recorder) is written to without one.
 	_ = o.control.SetWriteDeadline(time.Now().Add(writeLimit))
 	if _, o.err = o.w.Write([]byte(text)); o.err == nil {
 		o.err = o.control.Flush()

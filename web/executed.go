@@ -16,22 +16,22 @@ import (
 	"quantix/views/shell"
 )
 
-// executed describes a resource type whose objects T are assigned to hosts with statuses C, and how its pages differ
-// from those of the other such types.
+// executed describes the pages of a resource type whose objects T are assigned to hosts, each with a host status C:
+// pools and networks share their handlers and differ in these fields.
 type executed[ID ~string, T, C any] struct {
 	typ    fleet.ResourceType
-	load   getting[ID, T] // the object with the first of its hosts
+	load   getting[ID, T] // the object with its first hosts
 	brief  getting[ID, T]
 	status func(ctx context.Context, a fleet.Actor, id ID, host fleet.HostID) (C, error)
 	has    func(T, fleet.HostID) bool
-	lacks  func(T, fleet.Host) []kit.Lack // nil: every host meets the requirements
+	lacks  func(T, fleet.Host) []kit.Lack // unmet requirements of a host
 	frame  func(T) shell.Frame
 
 	assign    func(fleet.Actor, T, []kit.HostChoice, kit.Errors) templ.Component
 	release   func(fleet.Actor, T, C, kit.Errors) templ.Component
 	remove    func(fleet.Actor, T, kit.Errors) templ.Component
 	labels    func(fleet.Actor, T, kit.LabelForm) templ.Component
-	labelsTab string // of the object's page
+	labelsTab string // the tab of the object's page that shows the label selector
 }
 
 func (s *Server) pools() executed[fleet.PoolID, fleet.PoolView, fleet.PoolHost] {
@@ -61,7 +61,7 @@ func (s *Server) networks() executed[fleet.NetworkID, fleet.NetworkView, fleet.N
 	}
 }
 
-// of returns the object that the path names.
+// of returns the object in the request's path.
 func (e executed[ID, T, C]) of(c echo.Context) fleet.Subject {
 	return fleet.SubjectOf(e.typ, c.Param("id"))
 }
@@ -94,7 +94,7 @@ func askAssign[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[ass
 func doAssign[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[assignForm] {
 	return func(c echo.Context, a fleet.Actor, in assignForm) (end, error) {
 		tasks, err := s.Control.Assign(c.Request().Context(), a, e.of(c), in.Hosts)
-		return stay(e.page(c), kit.Count(len(tasks), "host")+" will have the "+e.typ.Is().Label+"."), err
+		return stay(e.page(c), kit.Count(len(tasks), "host")+" will get the "+e.typ.Is().Label+"."), err
 	}
 }
 
@@ -141,7 +141,7 @@ func askDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[non
 	}
 }
 
-// doDelete redirects to the list. The object is gone there, or shows what its deletion waits for.
+// doDelete deletes the object and redirects to the list, which shows the state of a deletion that is not finished.
 func doDelete[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[none] {
 	return func(c echo.Context, a fleet.Actor, _ none) (end, error) {
 		_, err := s.Control.DeleteEverywhere(c.Request().Context(), a, e.of(c))
@@ -154,7 +154,7 @@ type labelForm struct {
 }
 
 // askLabels shows the form for the label selector, with the matching hosts. Without scripts, the form reloads its own
-// address to show them.
+// address to update the matching hosts.
 func askLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[labelForm] {
 	return func(c echo.Context, a fleet.Actor, in labelForm, how formState) error {
 		ctx := c.Request().Context()
@@ -185,9 +185,9 @@ func askLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) asking[lab
 func doLabels[ID ~string, T, C any](s *Server, e executed[ID, T, C]) doing[labelForm] {
 	return func(c echo.Context, a fleet.Actor, in labelForm) (end, error) {
 		now, err := s.Control.AssignByLabel(c.Request().Context(), a, e.of(c), in.Selector)
-		text := "Hosts with the labels " + now.Selector + " get it by themselves."
+		text := "Hosts with the labels " + now.Selector + " get the " + e.typ.Is().Label + " automatically."
 		if now.Selector == "" {
-			text = "No host gets it by label any more. Hosts that have it keep it."
+			text = "Assignment by label is off. Hosts that have the " + e.typ.Is().Label + " keep it."
 		}
 		return stay(views.TabPath(e.page(c), e.labelsTab), text), err
 	}
@@ -202,7 +202,8 @@ func (s *Server) newLabels(ctx context.Context, a fleet.Actor, typ fleet.Resourc
 	return f, err
 }
 
-// previewOf returns the hosts that match the selector. An invalid selector is no error: the preview shows the reason.
+// previewOf returns the hosts that match the selector text. For an invalid selector it returns no error, but a preview
+// with the reason.
 func (s *Server) previewOf(ctx context.Context, a fleet.Actor, of fleet.Subject, text string) (kit.LabelPreview, error) {
 	found, err := s.Control.LabelledHosts(ctx, a, of, text)
 	if e, _, ok := formErrors(err); ok && e.At("selector") != "" {

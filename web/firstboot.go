@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// firstBoot sends a host the guest initialization (cloud-init and the like) of one of its VMs.
+// firstBoot sends a host the first-boot data (cloud-init and the like) of one of its VMs.
 func (s *Server) firstBoot(c echo.Context, a fleet.Actor, in wire.FirstBootRequest) (*wire.FirstBoot, error) {
 	out, err := s.Control.FirstBootFor(c.Request().Context(), a, fleet.VMID(c.Param("id")), in)
 	return &out, err

@@ -12,8 +12,8 @@ import (
 
 const firstForm = "firstBoot.cloudInit."
 
-// firstBootOf reads the guest initialization from the form; nil: none. Values of had that the form does not show stay:
-// further users, and files.
+// firstBootOf reads the first-boot data from the form; nil: none. Further users and files, which the form does not show,
+// are taken from had.
 func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
 	text := func(name string) string { return strings.TrimSpace(typed.Get(firstForm + name)) }
 	out := &control.FirstBootInput{}
@@ -49,8 +49,8 @@ func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *c
 	return out
 }
 
-// usersOf returns the users, the first one as typed. An empty name means the image's default user; an empty form means
-// no user.
+// usersOf returns the users of had, the first one replaced by the typed user. An empty name means the image's default
+// user. A form without any value of a user has no first user.
 func usersOf(typed url.Values, had []fleet.FirstUser) []fleet.FirstUser {
 	const at = firstForm + "users[0]."
 	u := fleet.FirstUser{}
@@ -83,7 +83,7 @@ func valuesOf(checks *fleet.Checks, field, text string) map[string]string {
 	for _, line := range linesOf(text) {
 		name, value, ok := strings.Cut(line, "=")
 		if !ok {
-			checks.Add(field, "Write one value a line as name=value; %q has no \"=\".", line)
+			checks.Add(field, "Write one value per line as name=value; %q has no \"=\".", line)
 			continue
 		}
 		out[strings.TrimSpace(name)] = strings.TrimSpace(value)
@@ -106,7 +106,7 @@ func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 				i++
 				*list = append(*list, words[i])
 			case named:
-				checks.Add(field, "Write an address behind %q.", words[i])
+				checks.Add(field, "Write an address after %q.", words[i])
 			default:
 				n.Addresses = append(n.Addresses, words[i])
 			}
@@ -116,7 +116,7 @@ func nicsOf(checks *fleet.Checks, field, text string) []fleet.FirstBootNIC {
 	return out
 }
 
-// typedFirst fills the form's fields from an existing guest initialization.
+// typedFirst fills the form's fields from existing first-boot data.
 func typedFirst(typed url.Values, f fleet.FirstBoot) {
 	typed.Set(vmview.FirstKind, string(f.Kind))
 	typed.Set("firstBoot.userData", f.UserData)
@@ -148,7 +148,8 @@ func typedFirst(typed url.Values, f fleet.FirstBoot) {
 	}
 }
 
-// besides names the parts of a guest initialization that the form does not show and that stay unchanged.
+// besides returns a sentence about the parts of the first-boot data that the form does not show, or "" without such
+// parts. Saving the form leaves them unchanged.
 func besides(f fleet.FirstBoot) string {
 	var out []string
 	if f.CloudInit != nil {
@@ -162,7 +163,7 @@ func besides(f fleet.FirstBoot) string {
 	if len(out) == 0 {
 		return ""
 	}
-	return "It has besides, from the API, what stays as it is: " + strings.Join(out, ", ") + "."
+	return "Also set by the API, and not changed here: " + strings.Join(out, ", ") + "."
 }
 
 func names(users []fleet.FirstUser) string {

@@ -15,12 +15,12 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// typedValues is a form whose fields the handler reads one by one.
+// typedValues is a submitted form as url.Values, for handlers that read the fields one by one.
 type typedValues struct{ url.Values }
 
 func (in *typedValues) read(sent url.Values) { in.Values = sent }
 
-// askFirstBoot shows the form for the guest initialization at the VM's next start.
+// askFirstBoot shows the form for the first-boot data that the guest gets at the VM's next start.
 func (s *Server) askFirstBoot(c echo.Context, a fleet.Actor, in typedValues, how formState) error {
 	ctx := c.Request().Context()
 	vm, err := s.Control.GetVM(ctx, a, fleet.VMID(c.Param("id")))
@@ -79,7 +79,7 @@ func (s *Server) setFirstBoot(c echo.Context, a fleet.Actor, in typedValues) (en
 	}
 	want.IfGeneration = generation
 	_, task, err := s.Control.SetFirstBoot(ctx, a, id, *want)
-	said := "The guest hears of it at its next start."
+	said := "The guest gets the new data at its next start."
 	if task == "" {
 		said = "Nothing changed."
 	}
@@ -105,7 +105,7 @@ func (s *Server) askCustomization(c echo.Context, a fleet.Actor, in typedValues,
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
-		p.Projects.Options = append(p.Projects.Options, kit.Option{Text: "the fleet's: every project may use it"})
+		p.Projects.Options = append(p.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New customization spec"}, vmview.Customization(p))
 }
@@ -139,7 +139,7 @@ func (s *Server) showCustomization(c echo.Context, a fleet.Actor, in typedValues
 	case one.Unreadable != "":
 		p.Why, p.MayDelete = one.Unreadable, true
 	case one.FirstBoot == nil:
-		p.Why = "What it says, which may hold secrets, is shown to those who may change it."
+		p.Why = "Only users who may change the spec see its content, which may contain secrets."
 	case !how.again():
 		p.Typed = url.Values{"name": {one.Name}, "description": {one.Description}, "generation": {strconv.FormatInt(one.Generation, 10)}}
 		typedFirst(p.Typed, *one.FirstBoot)

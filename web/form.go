@@ -24,8 +24,8 @@ func newDecoder() *form.Decoder {
 	return d
 }
 
-// decode reads the request's form into T, whose fields carry `form:"name"` tags, or which decodes itself. Numbers stay
-// text in T, so that the form can show invalid input beside its error.
+// decode reads the request's form into a T: by its `form:"name"` tags, or by its method read. T holds numbers as text,
+// so that the form can show invalid input beside the error.
 func decode[T any](c echo.Context) (T, error) {
 	var into T
 	r := c.Request()
@@ -49,8 +49,8 @@ func unreadable() error {
 	return fleet.Errorf(fleet.Malformed, "The form cannot be read. Reload the page and try again.")
 }
 
-// formErrors converts an error to what a form shows: Invalid at its fields, Conflict above the button. For every other
-// error ok is false, and the handler returns the error.
+// formErrors converts an error of code Invalid or Conflict to the errors that a form shows at its fields or above its
+// button. For every other error ok is false, and the handler must return the error.
 func formErrors(err error) (e kit.Errors, status int, ok bool) {
 	var refused *fleet.Error
 	if !errors.As(err, &refused) || refused.Code != fleet.Invalid && refused.Code != fleet.Conflict {
@@ -65,7 +65,7 @@ func formErrors(err error) (e kit.Errors, status int, ok bool) {
 	return e, statuses[refused.Code], true
 }
 
-// formStatus returns the status for a form shown again: htmx swaps 422 only.
+// formStatus returns the status for a form that is shown again: always 422 to htmx, which swaps no other error.
 func formStatus(c echo.Context, status int) int {
 	if isHX(c) {
 		return 422
@@ -73,7 +73,7 @@ func formStatus(c echo.Context, status int) int {
 	return status
 }
 
-// read parses text and records a parse error at field.
+// read parses text by as. It adds a parse error to c at field and then returns the zero value.
 func read[T any](c *fleet.Checks, field, text string, as func(string) (T, error)) T {
 	v, err := as(text)
 	if err != nil {
@@ -91,7 +91,7 @@ func labelsOf(c *fleet.Checks, field, text string) map[string]string {
 		}
 		key, value, ok := strings.Cut(line, "=")
 		if !ok {
-			c.Add(field, "Write one label a line as key=value; %q has no \"=\".", line)
+			c.Add(field, "Write one label per line as key=value; %q has no \"=\".", line)
 			continue
 		}
 		labels[strings.TrimSpace(key)] = strings.TrimSpace(value)

@@ -17,12 +17,12 @@ import (
 
 const dockRows = 8
 
-// fillFrame sets the fields of the frame that need no query.
+// fillFrame sets the fields of the frame that need no database query.
 func (s *Server) fillFrame(c echo.Context, f *shell.Frame) {
 	r := c.Request()
 	f.Now, f.Path, f.Query = time.Now(), localPath(r.URL.Path), r.URL.Query()
 	if r.Method != http.MethodGet {
-		f.Query = url.Values{} // a POST shows a form again: its address is no page
+		f.Query = url.Values{} // the page answers a POST, whose address cannot be opened
 	}
 	f.Tree.View = treeView(c, append(shell.TreeViewsOf(f.Actor), fleet.TreeVMs))
 	f.Tree.Group = groupOf(c)
@@ -36,7 +36,7 @@ func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 	s.fillFrame(c, f)
 	f.Quiet = false
 	if !f.May(policy.VMSee) {
-		return nil // without a role the frame is empty
+		return nil // a user without a role gets an empty frame
 	}
 	ctx := c.Request().Context()
 	if f.Project != "" && f.ProjectName == "" {
@@ -56,7 +56,7 @@ func (s *Server) loadFrame(c echo.Context, f *shell.Frame) error {
 	return err
 }
 
-// dockQuery returns the query for the newest tasks: the user's own, or all visible ones.
+// dockQuery returns the query of the task dock: the user's newest tasks, or the newest of all visible tasks.
 func dockQuery(all bool) fleet.Query {
 	if all {
 		return fleet.Query{Limit: dockRows}
@@ -78,7 +78,7 @@ func (s *Server) level(c echo.Context, a fleet.Actor, q query.TreeQuery, here []
 	return s.openLevel(c, a, q, rows, here)
 }
 
-// openLevel builds a level from rows that are already read.
+// openLevel is level for rows that are already read.
 func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, rows query.TreeLevel, here []string) (shell.TreeLevel, error) {
 	l := shell.TreeLevel{View: q.View, Group: q.LabelKey, Node: q.Node, Here: here}
 	l.Next = rows.Next
@@ -88,8 +88,8 @@ func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, row
 			Key: n.Key, Kind: n.Kind, ID: n.ID, HostID: string(n.HostID), Name: n.Name, Icon: n.Icon,
 			Severity: n.Severity, Word: n.PhaseWord, Count: n.Count, HasChildren: n.HasChildren,
 		}
-		// Only ancestors of the page's object are expanded, not the object itself. An ancestor has children even where
-		// its counters do not include them yet.
+		// Only ancestors of the page's object are expanded, not the object itself. An ancestor has children even if its
+		// count of them is still 0.
 		if at := slices.Index(here, n.Key); at >= 0 && at < len(here)-1 {
 			below, err := s.level(c, a, query.TreeQuery{View: q.View, Node: n.Key, LabelKey: q.LabelKey}, here)
 			if err != nil {
@@ -101,8 +101,8 @@ func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, row
 	return l, nil
 }
 
-// choice returns this browser's display preference: the query sets it, and a cookie stores it. The first of allowed is
-// the default.
+// choice returns the browser's display preference called name: from the query, which it stores in a cookie, or from that
+// cookie, or the first of allowed.
 func choice(c echo.Context, name string, allowed ...string) string {
 	if v := c.QueryParam(name); slices.Contains(allowed, v) {
 		keep(c, name, v)
@@ -121,8 +121,8 @@ func typeAt(path string) (t fleet.Resource, rest string) {
 	return t, rest
 }
 
-// treeView returns the user's choice among the allowed views. If the address chooses none and the chosen view lacks the
-// page's object, it returns a view with that object.
+// treeView returns the user's choice among the allowed views of the tree. If the query chooses none and the stored
+// choice does not show the page's object, it returns a view that shows the object.
 func treeView(c echo.Context, allowed []string) string {
 	chosen := choice(c, "tree", allowed...)
 	if c.QueryParam("tree") != "" {
@@ -147,7 +147,8 @@ func keep(c echo.Context, name, value string) {
 	})
 }
 
-// groupOf returns the label key by which the tree groups VMs. Any valid key is accepted and stored like a choice.
+// groupOf returns the label key by which the tree groups VMs; empty: no grouping. Like choice, it stores a valid key from
+// the query in a cookie.
 func groupOf(c echo.Context) string {
 	valid := func(key string) bool {
 		var checks fleet.Checks
@@ -183,7 +184,7 @@ func (s *Server) treeOf(c echo.Context, a fleet.Actor, q query.TreeQuery) error 
 	return s.part(c, a, "Inventory", shell.TreePage(l))
 }
 
-// hereOf returns the tree path of the page that requests a tree level, so that its row stays marked.
+// hereOf returns the tree path of the object whose page requests a tree level, so that the object's row stays marked.
 func hereOf(c echo.Context) []string {
 	u, err := url.Parse(c.Request().Header.Get("HX-Current-URL"))
 	if err != nil {

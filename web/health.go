@@ -15,26 +15,26 @@ import (
 // readyLimit is how long the database may take to answer /readyz.
 const readyLimit = 2 * time.Second
 
-// alive reports that the process responds.
+// alive answers 200, which shows that the process responds.
 func (s *Server) alive(c echo.Context, _ fleet.Actor) error {
 	return c.String(http.StatusOK, "ok\n")
 }
 
-// ready reports whether the portal can work: whether its database accepts writes.
+// ready answers 200 if the portal's database accepts writes, else 503.
 func (s *Server) ready(c echo.Context, _ fleet.Actor) error {
 	if s.Ready != nil {
 		ctx, cancel := context.WithTimeout(c.Request().Context(), readyLimit)
 		defer cancel()
 		if err := s.Ready(ctx); err != nil {
 			s.Log.Warn("not ready", "error", err)
-			return c.String(http.StatusServiceUnavailable, "The database takes no changes.\n")
+			return c.String(http.StatusServiceUnavailable, "The database accepts no writes.\n")
 		}
 	}
 	return c.String(http.StatusOK, "ready\n")
 }
 
-// static omits headers that matter only for documents: a first page loads ten files, some smaller than these headers.
-// Files that can be documents or workers keep the content security policy.
+// static serves embedded files without the headers that matter only for documents: a first page loads ten files, some
+// smaller than these headers. SVG files and workers keep the content security policy.
 func (s *Server) static(c echo.Context, _ fleet.Actor) error {
 	h, path := c.Response().Header(), c.Request().URL.Path
 	for _, name := range []string{"Cross-Origin-Opener-Policy", "X-Frame-Options", "Referrer-Policy", "X-Request-Id"} {

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxHelpText = 200 // bytes of a search
+	maxHelpText = 200 // bytes of a search text
 	maxHelpHits = 15  // sections that a search of the manual shows
 )
 
@@ -30,7 +30,7 @@ func (s *Server) helpPage(c echo.Context, a fleet.Actor) error {
 		p.Chapter = chapter
 	}
 	if len(p.Text) > maxHelpText {
-		return fleet.Errorf(fleet.Malformed, "Search for at most %d bytes.", maxHelpText)
+		return fleet.Errorf(fleet.Malformed, "The search text is too long. Search for at most %d bytes.", maxHelpText)
 	}
 	if p.Text != "" {
 		p.Hits = manual.Search(p.Text, maxHelpHits)

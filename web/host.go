@@ -74,7 +74,8 @@ type hostForm struct {
 	Generation  string `form:"generation"`
 }
 
-// generation comes from a hidden field; 0 without it means no check.
+// generation returns the generation in the form's hidden field; 0 if the field is missing, which disables the check for
+// concurrent edits.
 func (in hostForm) generation() int64 {
 	n, _ := strconv.ParseInt(in.Generation, 10, 64)
 	return n

@@ -91,7 +91,7 @@ func TestHostEdit(t *testing.T) {
 	path := "/hosts/" + string(well) + "/edit"
 	// Errors are shown at their fields, and the typed text is kept.
 	a := b.post(path, url.Values{"labels": {"Rack 4"}, "description": {"by the door"}, "generation": {"1"}}, hx("host-form")...).is(t, 422)
-	a.has(t, "Write one label a line as key=value", "Rack 4", "by the door")
+	a.has(t, "Write one label per line as key=value", "Rack 4", "by the door")
 	a.lacks(t, "<html")
 	b.post(path, url.Values{"labels": {"rack=4"}, "description": {"by the door"}, "generation": {"1"}}).is(t, http.StatusSeeOther)
 	b.get("/hosts/"+string(well)).has(t, "rack=4", "by the door")

@@ -12,21 +12,21 @@ import (
 	"quantix/internal/fleet"
 )
 
-// keyHeader makes a POST to /api/v1 safe to repeat.
+// keyHeader names the request header with the idempotency key, which makes a POST to /api/v1 safe to repeat.
 const keyHeader = "Idempotency-Key"
 
 func keyParam() *huma.Param {
 	return &huma.Param{
 		Name: keyHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(200)},
-		Description: "Makes the request safe to send again: for 24 h the same key with the same request gets the first answer, with Idempotent-Replay: true, and nothing is done twice",
+		Description: "Makes the request safe to repeat: for 24 h the same request with the same key gets the first response again, with Idempotent-Replay: true, and has no second effect",
 	}
 }
 
 // replayHeader marks a response as the stored response of an earlier request with the same Idempotency-Key.
 const replayHeader = "Idempotent-Replay"
 
-// idempotent runs do under an idempotency key, or returns the response of the key's first request with replayed set. Without
-// a key it only runs do.
+// idempotent runs do under an idempotency key. If the key was used before, it returns the result of that first run
+// instead, with replayed set. Without a key it only runs do.
 func idempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.Key, do func(context.Context) (O, error)) (out O, replayed bool, err error) {
 	if k.Name == "" || a.UserID == "" {
 		out, err = do(ctx)
@@ -45,7 +45,7 @@ func idempotent[O any](ctx context.Context, s *Server, a fleet.Actor, k control.
 		return out, false, err
 	}
 	if err := json.Unmarshal(answer, &out); err != nil {
-		return out, false, fmt.Errorf("read a kept answer: %w", err)
+		return out, false, fmt.Errorf("decode a stored response: %w", err)
 	}
 	return out, replayed, nil
 }

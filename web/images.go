@@ -124,7 +124,7 @@ func (in imageForm) os() fleet.OSFacts {
 	return fleet.OSFacts{Family: in.Family, Name: strings.TrimSpace(in.System), Version: strings.TrimSpace(in.Release), Arch: strings.TrimSpace(in.Arch)}
 }
 
-// source returns the source of the version. Fields that belong to other kinds of source are ignored.
+// source returns the typed source of an image version. It ignores fields of the kinds of source that are not chosen.
 func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	out := control.ImageSource{PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host), Volume: strings.TrimSpace(in.Volume)}
 	switch in.From {
@@ -152,7 +152,7 @@ func (in imageForm) source(checks *fleet.Checks) control.ImageSource {
 	return out
 }
 
-// imageChoices fills the selects of an image form.
+// imageChoices reads the options for the selects of an image form.
 func (s *Server) imageChoices(c echo.Context, a fleet.Actor, f *imageview.Form) (err error) {
 	ctx, all, page := c.Request().Context(), c.QueryParam("all") != "", c.Request().URL.String()
 	if f.Pools, err = s.choose(ctx, a, pick{typ: "pools", now: []string{f.In.Pool}, page: page, all: all}); err != nil {
@@ -206,7 +206,8 @@ func (s *Server) createImage(c echo.Context, a fleet.Actor, in imageForm) (end, 
 	return redirect(views.ImagePath(id)), err
 }
 
-// askOfImage returns a dialog about one image. fill prepares the form when it is first shown.
+// askOfImage returns the handler that shows a dialog about one image. fill, which may be nil, prepares the form when it
+// is first shown.
 func (s *Server) askOfImage(show func(imageview.Form) templ.Component, fill func(c echo.Context, f *imageview.Form) error) asking[imageForm] {
 	return func(c echo.Context, a fleet.Actor, in imageForm, how formState) error {
 		v, err := s.Control.GetImage(c.Request().Context(), a, fleet.ImageID(c.Param("id")))
@@ -251,7 +252,7 @@ func (s *Server) addImageVersion(c echo.Context, a fleet.Actor, in imageForm) (e
 
 func (s *Server) copyImage(c echo.Context, a fleet.Actor, in imageForm) (end, error) {
 	t, err := s.Control.CopyImage(c.Request().Context(), a, imageIn(c), control.NewCopy{VersionID: fleet.ImageVersionID(in.Version), PoolID: fleet.PoolID(in.Pool), HostID: fleet.HostID(in.Host)})
-	text := "The pool has a file with its bytes already: that is the copy."
+	text := "The pool already holds a file with the same content, which is now the copy."
 	if t.ID != "" {
 		text = t.Title() + " " + t.SubjectName + ": queued on " + t.HostName + "."
 	}
@@ -285,15 +286,15 @@ func (s *Server) verifyCopy(c echo.Context, a fleet.Actor, in copyForm) (end, er
 }
 
 func (s *Server) forgetCopy(c echo.Context, a fleet.Actor, in copyForm) (end, error) {
-	return stay(views.ImagePath(imageIn(c)), in.Volume+" is no copy any more; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.of(c))
+	return stay(views.ImagePath(imageIn(c)), in.Volume+" is removed from the library; the file stays."), s.Control.ForgetCopy(c.Request().Context(), a, in.of(c))
 }
 
-// copyAt returns the copy that the query names.
+// copyAt returns the image copy in the request's query.
 func copyAt(c echo.Context) control.ImageCopy {
 	return copyForm{c.QueryParam("pool"), c.QueryParam("volume"), c.QueryParam("host")}.of(c)
 }
 
-// fillCopy finds the copy to delete.
+// fillCopy sets the form's copy to delete from the query. It fails with NotFound if the image has no such copy.
 func fillCopy(c echo.Context, f *imageview.Form) error {
 	at := copyAt(c)
 	for _, v := range f.Image.Versions {
@@ -304,7 +305,7 @@ func fillCopy(c echo.Context, f *imageview.Form) error {
 			}
 		}
 	}
-	return fleet.Errorf(fleet.NotFound, "The image has no such copy.")
+	return fleet.Errorf(fleet.NotFound, "The image no longer has this copy.")
 }
 
 func (s *Server) deleteCopy(c echo.Context, a fleet.Actor, in imageForm) (end, error) {

@@ -31,10 +31,10 @@ func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
 }
 
 type joinForm struct {
-	Host fleet.HostID `form:"host"` // host that joins again; empty: a new one
+	Host fleet.HostID `form:"host"` // host that joins again; empty: a new host
 }
 
-// createJoinToken answers with the page that shows the secret. The secret is not stored, so no address can show it again.
+// createJoinToken answers with the page that shows the secret. The secret is not stored, so no page can show it again.
 func (s *Server) createJoinToken(c echo.Context, a fleet.Actor, in joinForm) (end, error) {
 	made, err := s.Control.CreateJoinToken(c.Request().Context(), a, in.Host)
 	return func(c echo.Context) error {
@@ -54,7 +54,7 @@ func (s *Server) showJoin(c echo.Context, a fleet.Actor, p hostview.JoinPage) er
 // shownTokens is the number of join tokens that the page shows, newest first.
 const shownTokens = 200
 
-// joinTokens reads the tokens and, for the watched token, the host that used it.
+// joinTokens reads the join tokens and, for the watched token, the host that joined with it.
 func (s *Server) joinTokens(c echo.Context, a fleet.Actor, watched fleet.JoinTokenID) (hostview.JoinPage, error) {
 	ctx := c.Request().Context()
 	p := hostview.JoinPage{Now: time.Now()}

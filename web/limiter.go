@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxConcurrent = 8  // concurrent pages and lists of one user, over all browsers and programs; see newLimiter
+	maxConcurrent = 8  // concurrent pages and lists of one user, in all browsers and API clients; see newLimiter
 	maxWaiting    = 64 // further requests of one user that may wait
 	// longest wait: well below pageLimit, so that the refusal is still sent in time
 	maxSlotWait = 1500 * time.Millisecond
@@ -40,8 +40,8 @@ type queueOf struct {
 	within int // requests that have a slot or wait for one
 }
 
-// take waits for a slot; leave frees it. Requests without a user need no slot: the handlers of public pages limit
-// themselves.
+// take waits for a slot of the user; the caller must call leave to free the slot. It fails with TooMany after
+// maxSlotWait. Requests without a user need no slot, because the handlers of public pages have limits of their own.
 func (n *limiter) take(ctx context.Context, id fleet.UserID) (leave func(), err error) {
 	if id == "" {
 		return func() {}, nil
@@ -92,8 +92,8 @@ func (n *limiter) leave(id fleet.UserID) {
 	}
 }
 
-// limitPerUser is the middleware of the per-user limiter. It does not limit writes: they are short, and control bounds
-// them.
+// limitPerUser is the middleware of the per-user limiter. It does not limit writes, which are short and which control
+// bounds.
 func (s *Server) limitPerUser(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if k := routeOf(c).kind; c.Request().Method != http.MethodGet || k != page && k != api {

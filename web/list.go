@@ -17,7 +17,7 @@ import (
 	"quantix/views/shell"
 )
 
-// lister reads one page of a list of control.
+// lister reads one page of a list from control.
 type lister[T any] func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error)
 
 // queryOf reads the query parameters that all lists share.
@@ -26,7 +26,7 @@ func queryOf(c echo.Context) fleet.Query {
 		Filter: c.QueryParam("filter"), Sort: c.QueryParam("sort"), After: c.QueryParam("after"), Before: c.QueryParam("before"),
 		Project: fleet.ProjectID(c.QueryParam("project")),
 	}
-	// control bounds the limit; text that is no number counts as absent
+	// control bounds the limit; text that is no number counts as 0, the default limit
 	q.Limit, _ = strconv.Atoi(c.QueryParam("limit"))
 	return q
 }
@@ -44,7 +44,7 @@ func (s *Server) listOf(c echo.Context, name, sort string, columns kit.Columns, 
 	return kit.List{Name: name, Link: link, Share: s.PublicURL + link.String(), Columns: columns, Shown: columns.Chosen(link), Sort: sort, Filter: f, Now: time.Now()}
 }
 
-// fill reads the page of the list that q names. An invalid filter is no error: the list shows the reason.
+// fill reads the page of the list for q into l and returns its rows. An invalid filter is no error: l shows the reason.
 func fill[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list lister[T]) ([]T, error) {
 	page, err := list(c.Request().Context(), a, q)
 	if l.Filter.Error, err = wrongFilter(err); err != nil {
@@ -54,7 +54,7 @@ func fill[T any](c echo.Context, a fleet.Actor, l *kit.List, q fleet.Query, list
 	return page.Items, nil
 }
 
-// showList answers with the page of a list. A page that has become empty redirects to the first page.
+// showList answers with the page of a list. If the page has become empty, it redirects to the first page.
 func (s *Server) showList(c echo.Context, a fleet.Actor, f shell.Frame, l kit.List, body templ.Component) error {
 	if first := l.Link.First().String(); l.Count == 0 && l.Filter.Error == "" && first != l.Link.String() && !isHX(c) {
 		return c.Redirect(http.StatusSeeOther, first)
@@ -70,7 +70,7 @@ func listStatus(f kit.Filter) int {
 	return http.StatusOK
 }
 
-// wrongFilter extracts the reason for an invalid filter from err, so that the list can show it.
+// wrongFilter returns the reason for an invalid filter if err is one, so that the list can show it; else it returns err.
 func wrongFilter(err error) (string, error) {
 	var refused *fleet.Error
 	if errors.As(err, &refused) && refused.Code == fleet.Invalid &&
@@ -80,7 +80,7 @@ func wrongFilter(err error) (string, error) {
 	return "", err
 }
 
-// tabFilter prepends the filter of the list's tab to the filter of q. own holds the filters of all tabs.
+// tabFilter prepends the filter of the request's tab to the filter of q. own maps the tabs of the list to their filters.
 func tabFilter(c echo.Context, own map[string]string, resource string, q *fleet.Query) (tab string, err error) {
 	if tab = c.QueryParam("tab"); tab == "" {
 		tab = "all"

@@ -22,7 +22,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// PoolStat is the statistics of a pool of database connections, as in pgxpool.Stat.
+// PoolStat provides the statistics of a database connection pool, as in pgxpool.Stat.
 type PoolStat interface {
 	AcquiredConns() int32
 	IdleConns() int32
@@ -33,7 +33,7 @@ type PoolStat interface {
 	AcquireDuration() time.Duration
 }
 
-// metrics holds the portal's Prometheus metrics. Only the number of open jobs needs a database query.
+// metrics holds the portal's Prometheus metrics. Only the number of open jobs requires a database query.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *prometheus.HistogramVec
@@ -46,14 +46,14 @@ func (s *Server) newMetrics() *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "quantix_http_request_seconds", Help: "How long requests took, by route and status. Streams and consoles last as long as they are open.",
+			Name: "quantix_http_request_seconds", Help: "Duration of requests, by route and status. Streams and consoles count as long as they are open.",
 			Buckets: []float64{.001, .0025, .005, .01, .02, .05, .1, .25, .5, 1, 2.5, 5, 30},
 		}, []string{"method", "route", "status"}),
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quantix_claims_total", Help: "Claims of agents by how they ended: work, nothing, refused.",
+			Name: "quantix_claims_total", Help: "Claims of agents, by result: work, nothing, refused.",
 		}, []string{"end"}),
 		jobs: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "quantix_job_seconds", Help: "How long jobs took from their first claim until an agent told this portal their end, by kind and outcome: done, failed, unknown.",
+			Name: "quantix_job_seconds", Help: "Duration of jobs from their first claim until an agent reported the result to this portal, by kind and outcome: done, failed, unknown.",
 			Buckets: []float64{.1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800},
 		}, []string{"kind", "outcome"}),
 	}
@@ -63,9 +63,9 @@ func (s *Server) newMetrics() *metrics {
 	m.registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), m.requests, m.claims, m.jobs,
 		openJobs{s.Control}, certificateEnds(func() []auth.Validity { return s.Certificates() }),
-		gauge("quantix_claims_parked", "Agents that wait for work.", func() float64 { return float64(m.parked.Load()) }),
-		gauge("quantix_consoles_open", "Consoles with both ends.", func() float64 { open, _ := s.pairs.Counts(relay.Console); return float64(open) }),
-		gauge("quantix_consoles_waiting", "Ends of consoles that wait for the other one.", func() float64 { _, waiting := s.pairs.Counts(relay.Console); return float64(waiting) }),
+		gauge("quantix_claims_parked", "Agents that wait for jobs.", func() float64 { return float64(m.parked.Load()) }),
+		gauge("quantix_consoles_open", "Consoles with both ends connected.", func() float64 { open, _ := s.pairs.Counts(relay.Console); return float64(open) }),
+		gauge("quantix_consoles_waiting", "Console ends that wait for the other end.", func() float64 { _, waiting := s.pairs.Counts(relay.Console); return float64(waiting) }),
 	)
 	if s.Pool != nil {
 		m.registry.MustRegister(poolMetrics(s.Pool)...)
@@ -73,7 +73,7 @@ func (s *Server) newMetrics() *metrics {
 	return m
 }
 
-// openJobs is a collector that counts the open jobs in the database at each scrape.
+// openJobs is a Prometheus collector that counts the queued and running jobs in the database at each scrape.
 type openJobs struct{ control *control.Control }
 
 var jobsOpen = prometheus.NewDesc("quantix_jobs", "Jobs of all hosts that wait for their agent or run there.", []string{"state"}, nil)
@@ -95,11 +95,11 @@ func (o openJobs) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// certificateEnds is a collector that reports when the portal's certificates expire.
+// certificateEnds is a Prometheus collector that reports when the portal's certificates expire.
 type certificateEnds func() []auth.Validity
 
 var certificateEnd = prometheus.NewDesc("quantix_certificate_end_timestamp_seconds",
-	"When a certificate of this portal ends: that for browsers, that for agents, and the authority of hosts' certificates.", []string{"use"}, nil)
+	"When a certificate of this portal expires: for browsers, for agents, and of the CA of the hosts' certificates.", []string{"use"}, nil)
 
 // Describe implements prometheus.Collector.
 func (certificateEnds) Describe(out chan<- *prometheus.Desc) { out <- certificateEnd }
@@ -111,7 +111,7 @@ func (c certificateEnds) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// claimed counts the result of a claim.
+// claimed counts a claim by its result.
 func (m *metrics) claimed(out wire.Claim, err error) {
 	end := "work"
 	switch {
@@ -140,15 +140,16 @@ func poolMetrics(stat func() PoolStat) []prometheus.Collector {
 	return []prometheus.Collector{
 		gauge("quantix_db_conns_acquired", "Database connections in use.", func(p PoolStat) float64 { return float64(p.AcquiredConns()) }),
 		gauge("quantix_db_conns_idle", "Database connections open and free.", func(p PoolStat) float64 { return float64(p.IdleConns()) }),
-		gauge("quantix_db_conns_max", "Database connections at most.", func(p PoolStat) float64 { return float64(p.MaxConns()) }),
+		gauge("quantix_db_conns_max", "Maximum number of database connections.", func(p PoolStat) float64 { return float64(p.MaxConns()) }),
 		counter("quantix_db_acquires_total", "Database connections taken from the pool.", func(p PoolStat) float64 { return float64(p.AcquireCount()) }),
-		counter("quantix_db_acquires_waited_total", "Of these, those that had to wait for one.", func(p PoolStat) float64 { return float64(p.EmptyAcquireCount()) }),
-		counter("quantix_db_acquires_given_up_total", "Those that gave up waiting.", func(p PoolStat) float64 { return float64(p.CanceledAcquireCount()) }),
-		counter("quantix_db_acquire_seconds_total", "Time spent taking connections.", func(p PoolStat) float64 { return p.AcquireDuration().Seconds() }),
+		counter("quantix_db_acquires_waited_total", "Database connections taken from the pool after a wait.", func(p PoolStat) float64 { return float64(p.EmptyAcquireCount()) }),
+		counter("quantix_db_acquires_given_up_total", "Waits for a database connection that were cancelled.", func(p PoolStat) float64 { return float64(p.CanceledAcquireCount()) }),
+		counter("quantix_db_acquire_seconds_total", "Time spent waiting for database connections.", func(p PoolStat) float64 { return p.AcquireDuration().Seconds() }),
 	}
 }
 
-// observe counts a request by its route, never by its path, to bound the number of metrics.
+// observe is the middleware that records a request's duration by its route. Paths would make the number of metrics
+// unbounded.
 func (m *metrics) observe(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		start := time.Now()
@@ -173,7 +174,8 @@ func methodOf(c echo.Context) string {
 	return "other"
 }
 
-// showMetrics answers Prometheus on this machine. From elsewhere it requires the API token of a user who may see hosts.
+// showMetrics serves the metrics to clients on this machine. Other clients need the API token of a user who may see
+// hosts.
 func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
 	if !fromThisMachine(c) {
 		nobody.Address = c.RealIP()
@@ -189,8 +191,8 @@ func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
 	return nil
 }
 
-// fromThisMachine reports whether the client runs on this machine. It ignores requests through a local proxy, which
-// would make all clients look local.
+// fromThisMachine reports whether the client runs on this machine. It is false for requests through a local proxy, which
+// makes all clients look local.
 func fromThisMachine(c echo.Context) bool {
 	h := c.Request().Header
 	ip := net.ParseIP(c.RealIP())

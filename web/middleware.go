@@ -21,11 +21,11 @@ const (
 	formLimit = 64 << 10 // bytes of a form
 	apiLimit  = 1 << 20  // bytes of an API request
 
-	// bodyTime is how long a request body may take to arrive. Without it, a slow sender would hold its connection
-	// forever.
+	// bodyTime is how long a request body may take to arrive. Without this limit, a slow client could hold its
+	// connection forever.
 	bodyTime = 15 * time.Second
-	// drainTime is how long the client of a refused request may keep sending, so that it can read the reason: the
-	// same time as in net/http.
+	// drainTime is how long the portal reads on after it refused a request, so that the client can read the reason. It
+	// is the same time as in net/http.
 	drainTime = 500 * time.Millisecond
 
 	// pageLimit is how long a page may wait for the database. The error response is sent within 5 s.
@@ -44,13 +44,13 @@ func routeOf(c echo.Context) route {
 	return r
 }
 
-// actorOf returns the actor of the request; before identify has run, the zero Actor.
+// actorOf returns the actor of the request, or the zero Actor before the middleware identify has run.
 func actorOf(c echo.Context) fleet.Actor {
 	a, _ := c.Get(keyActor).(fleet.Actor)
 	return a
 }
 
-// requestID assigns an id to the request, for the log and the response. It ignores an id that the client sends.
+// requestID assigns an id to the request, for the log and the response. It ignores any id from the client.
 func requestID(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		id := fleet.NewID[string]()
@@ -95,8 +95,8 @@ func recoverPanic(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// unescapeParams decodes the path parameters exactly once, whatever the client escaped. echo routes by the raw path where
-// Go would escape it differently, as in "a%20(b)", and then leaves the parameters escaped.
+// unescapeParams decodes the path parameters exactly once. If the client escaped the path differently from Go, as in
+// "a%20(b)", echo routes by the raw path and leaves the parameters escaped.
 func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if c.Request().URL.RawPath == "" {
@@ -106,7 +106,7 @@ func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
 		for i, v := range values {
 			plain, err := url.PathUnescape(v)
 			if err != nil {
-				return fleet.Errorf(fleet.Malformed, "The address cannot be read: %q is escaped in no way that is known.", v)
+				return fleet.Errorf(fleet.Malformed, "The address cannot be read: %q is not valid URL encoding.", v)
 			}
 			values[i] = plain
 		}
@@ -115,8 +115,8 @@ func unescapeParams(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// find looks the route up in the table. An unknown route is treated as a page without a required permission: it answers
-// 404 or 405.
+// find stores the request's route from the table in the context. An unknown route counts as a page without a required
+// permission, which answers 404 or 405.
 func (s *Server) find(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r, ok := s.table[c.Request().Method+" "+c.Path()]
@@ -151,7 +151,7 @@ func (s *Server) secure(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// limitBody refuses a body that is too large: by its Content-Length, or while reading where the length is unknown.
+// limitBody refuses a body that is too large: by its Content-Length, or while reading if the length is unknown.
 func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		limit := int64(formLimit)
@@ -168,18 +168,18 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		case whole.ContentLength > limit:
 			return tooLarge(limit)
 		}
-		// net/http inspects its own request for an unread body, so this handler gets a copy
+		// the handler gets a copy, because net/http inspects its own request for an unread body
 		r := whole.WithContext(whole.Context())
 		r.Body = http.MaxBytesReader(c.Response().Writer, r.Body, limit)
 		c.SetRequest(r)
-		readUntil(c, time.Now().Add(bodyTime)) // net/http clears the deadline after the response
+		readUntil(c, time.Now().Add(bodyTime)) // no reset needed: net/http clears the deadline after the response
 		return next(c)
 	}
 }
 
-// drainBody keeps reading for a moment after a refusal on a connection that will close (Python's urllib sends such
-// requests). Otherwise the client would get a TCP reset instead of the reason. On keep-alive connections net/http does
-// this itself.
+// drainBody reads the rest of the body for drainTime after a refusal on a connection that will close, as Python's urllib
+// requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive connections net/http
+// drains the body.
 func drainBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -214,14 +214,14 @@ func limitTime(next echo.HandlerFunc) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeout(whole.Context(), pageLimit)
 		defer cancel()
 		c.SetRequest(whole.WithContext(ctx))
-		// the error page is rendered after this; it detects a disconnected browser by the original context
+		// fail runs later: it detects a disconnected browser by the original context, which has no deadline
 		defer c.SetRequest(whole)
 		return next(c)
 	}
 }
 
-// sameOrigin refuses changes that another site's page makes the browser send (CSRF). Websocket requests are GETs and
-// check their origin themselves.
+// sameOrigin refuses writes that a page of another site makes the browser send (CSRF). It lets websocket requests pass,
+// which are GETs: their handlers check the origin.
 func (s *Server) sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if err := s.origin.Check(c.Request()); err != nil {
@@ -231,7 +231,7 @@ func (s *Server) sameOrigin(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// asTooLarge converts the error of a body that exceeded limitBody's bound while it was read.
+// asTooLarge converts err to TooLarge if a body exceeded the bound of limitBody while it was read; else it returns err.
 func asTooLarge(err error) error {
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge(e.Limit)

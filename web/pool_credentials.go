@@ -34,7 +34,7 @@ func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentials
 type credentialsInput struct {
 	PoolPath
 	Body struct {
-		Secret string `json:"secret" doc:"What proves to the storage that spec.user asks: a CHAP password, or a Ceph key. It is in no answer"`
+		Secret string `json:"secret" doc:"The secret of spec.user at the storage: a CHAP password or a Ceph key. No response contains it"`
 	}
 }
 

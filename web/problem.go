@@ -94,7 +94,7 @@ func humaProblem(status int, text string, errs []error) *problemBody {
 		p.Detail, p.Errors = "The request is not valid JSON: "+p.Errors[0].Message+".", nil
 	case status == http.StatusRequestTimeout, status == http.StatusInternalServerError: // the body could not be read
 		p.Status, p.Title = http.StatusBadRequest, http.StatusText(http.StatusBadRequest)
-		p.Detail, p.Errors = "The request did not arrive whole. Send it again.", nil
+		p.Detail, p.Errors = "The request was cut off. Send it again.", nil
 	case len(p.Errors) == 1:
 		p.Detail = p.Errors[0].Message
 	case len(p.Errors) > 1:

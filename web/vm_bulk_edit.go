@@ -144,7 +144,7 @@ func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) 
 
 type editVMsInput struct {
 	Body struct {
-		IDs  []fleet.VMID   `json:"ids" doc:"of the VMs, 500 at most"`
+		IDs  []fleet.VMID   `json:"ids" doc:"IDs of the VMs, 500 at most"`
 		Edit fleet.BulkEdit `json:"edit"`
 	}
 }

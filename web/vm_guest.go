@@ -128,7 +128,7 @@ func (s *Server) guestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.G
 type guestOutput struct {
 	Body struct {
 		fleet.GuestView
-		Status *fleet.GuestStatus `json:"status" doc:"What it says that does not change by itself; null: the VM is off, or its host too old to ask"`
+		Status *fleet.GuestStatus `json:"status" doc:"Version, OS and hostname as the guest agent last reported them; null: the VM is off, or its host's agent is too old"`
 		Offered
 	}
 }

@@ -86,8 +86,8 @@ func (s *Server) apiMoveDisk(ctx context.Context, a fleet.Actor, in *moveDiskInp
 
 type moveTargetsInput struct {
 	VMPath
-	PoolID fleet.PoolID `query:"poolId" required:"true" doc:"Of the disk"`
-	Volume string       `query:"volume" required:"true" doc:"The disk's volume in it"`
+	PoolID fleet.PoolID `query:"poolId" required:"true" doc:"Current pool of the disk"`
+	Volume string       `query:"volume" required:"true" doc:"The disk's volume in this pool"`
 }
 
 type moveTargetsOutput struct {

@@ -147,7 +147,7 @@ func (s *Server) apiRevertSnapshot(ctx context.Context, a fleet.Actor, in *rever
 
 type deleteSnapshotInput struct {
 	SnapshotPath
-	Subtree bool `query:"subtree" doc:"With all that came after it"`
+	Subtree bool `query:"subtree" doc:"Also delete the snapshot's descendants"`
 }
 
 func (s *Server) apiDeleteSnapshot(ctx context.Context, a fleet.Actor, in *deleteSnapshotInput) (*taskOutput, error) {

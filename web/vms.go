@@ -14,7 +14,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// vmTabs are the filters of the list's tabs.
+// vmTabs maps the tabs of the VM list to their filters.
 var vmTabs = map[string]string{
 	"all": "", "found": "",
 	"attention": "attention:yes",
