@@ -102,7 +102,7 @@ func TestFormsCurlAndYAMLAccepted(t *testing.T) {
 		}
 	}
 	for body, says := range map[string]string{
-		"apiVersion: quantix/v2\nname: x": "quantix/v1", "kind: Pool\nname: x": "Only VMs", "name: a\nname: b": "already defined", "a: &x 1\nb: *x": "aliases", "name: x\n---\nname: y": "more than one document", "\t": "no YAML",
+		"apiVersion: quantix/v2\nname: x": "quantix/v1", "kind: Pool\nname: x": "Only VMs", "name: a\nname: b": "already defined", "a: &x 1\nb: *x": "aliases", "name: x\n---\nname: y": "more than one document", "\t": "not valid YAML",
 	} {
 		if a := admin.call("POST", "/api/v1/vms", body, "Content-Type", "application/yaml"); a.status < 400 || a.status >= 500 || !strings.Contains(a.body, says) {
 			t.Errorf("%q: %d %s", body, a.status, a.body)

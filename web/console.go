@@ -117,7 +117,7 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 		return fleet.Errorf(fleet.Unauthorized, "This request has no console ticket. Open the console again.")
 	}
 	if !s.seats.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d consoles open. Close some.", maxConsoles)
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
 	}
 	defer s.seats.leave(a.UserID)
 	redeem, cancel := context.WithTimeout(r.Context(), pageLimit)

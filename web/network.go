@@ -106,8 +106,8 @@ func (s *Server) setGrant(c echo.Context, a fleet.Actor, in grantForm) (end, err
 	return redraw(views.TabPath(views.NetworkPath(id), "grants"), func(c echo.Context) error { return s.showGrants(c, a, in, first) }), err
 }
 
-// grantedTo returns the project that a form or a path names; empty: all projects. Unknown text is returned as an
-// invalid id.
+// grantedTo converts the project of a form or a path to an id: the empty id for all projects. Empty text becomes an
+// invalid id, which control refuses.
 func grantedTo(text string) fleet.ProjectID {
 	switch text {
 	case networkview.GrantAll:

@@ -40,7 +40,8 @@ type networkForm struct {
 	Selector    string         `form:"selector"`
 }
 
-// spec ignores fields of options that are not chosen: without scripts the form shows all fields.
+// spec returns the network's spec as typed, and adds invalid numbers to checks. It ignores the fields of modes that are
+// not chosen, because the form without scripts shows all fields.
 func (in networkForm) spec(checks *fleet.Checks) fleet.NetworkSpec {
 	s := fleet.NetworkSpec{
 		Mode: fleet.NetworkMode(in.Mode), DNS: in.DNS != "", Domain: in.Domain, Bridge: in.Bridge, Device: in.Device, Description: in.Description,
@@ -90,11 +91,11 @@ func subnetOf(gateway, dhcp, ranges, leases string) *fleet.Subnet {
 	return out
 }
 
-// splitWords splits a line into words. A lone hyphen or dash may separate two words, and a comma may follow a word.
+// splitWords splits a line into words. Words may also be separated by a hyphen or dash, and followed by a comma.
 func splitWords(line string) []string {
 	words := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n,–", r) })
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "-" })
-	if len(words) == 1 { // addresses have no hyphen
+	if len(words) == 1 { // a hyphen separates two addresses, which contain none
 		if from, to, ok := strings.Cut(words[0], "-"); ok {
 			return []string{from, to}
 		}

@@ -44,7 +44,7 @@ func (s *Server) exportNetworks(c echo.Context, a fleet.Actor) error {
 	return export(s, c, a, "networks.csv", queryOf(c), s.networksInFull, networkHead, networkRow)
 }
 
-// networksInFull is ListNetworks with all host statuses of each network, for users who may see hosts.
+// networksInFull is ListNetworks, but returns all host statuses of each network to users who may see hosts.
 func (s *Server) networksInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	page, err := s.Control.ListNetworks(ctx, a, q)
 	if err != nil || !policy.May(a, policy.InfraSee, "") {

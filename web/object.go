@@ -24,13 +24,13 @@ func tabOf(c echo.Context, all []string, resource string) (string, error) {
 	return tab, nil
 }
 
-// linkOf returns the address of the current page, without display preferences.
+// linkOf returns the address of the current page, without the display preferences in its query.
 func linkOf(c echo.Context) kit.Link {
 	return kit.Link{Path: c.Request().URL.Path, Query: c.QueryParams()}.Without("tree", "dock")
 }
 
-// statusesOf returns the page of the host statuses that the query asks for, with counts over all hosts. An invalid
-// filter is no error: the page shows the reason.
+// statusesOf returns the requested page of an object's host statuses, with the counts (tones) over all hosts. For an
+// invalid filter it returns no error, but statuses with the reason.
 func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fleet.Query) (fleet.Page[T], error)) (kit.HostStatuses[T], error) {
 	q := queryOf(c)
 	q.Sort, q.Limit = "", kit.HostStatusesShown
@@ -39,7 +39,7 @@ func statusesOf[T any](c echo.Context, tones fleet.SeverityCounts, list func(fle
 	return kit.HostStatuses[T]{Items: page.Items, SeverityCounts: tones, Prev: page.Prev, Next: page.Next, Filter: q.Filter, Error: wrong}, err
 }
 
-// getting reads the object with an id, if the actor may see it.
+// getting reads the object with an id. It returns NotFound for an object that the actor may not see.
 type getting[ID ~string, T any] func(ctx context.Context, a fleet.Actor, id ID) (T, error)
 
 // menu returns the handler of an object's action menu. acts lists the actions.
@@ -53,7 +53,7 @@ func menu[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.
 	}
 }
 
-// confirm returns the handler of a confirmation dialog for an action on the object, mostly its deletion.
+// confirm returns the handler that shows a confirmation dialog for an action on the object, such as its deletion.
 func confirm[ID ~string, T any](s *Server, get getting[ID, T], frame func(T) shell.Frame, dialog func(T, kit.Errors) templ.Component) asking[none] {
 	return func(c echo.Context, a fleet.Actor, _ none, how formState) error {
 		object, err := get(c.Request().Context(), a, ID(c.Param("id")))

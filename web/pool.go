@@ -66,7 +66,7 @@ func (s *Server) poolPage(c echo.Context, a fleet.Actor) error {
 	return s.showAs(c, listStatus(p.Filter), a, f, poolview.Show(p))
 }
 
-// countTexts formats the counts for the tabs. A user who does not see all projects gets no volume count.
+// countTexts formats the numbers that the tabs show. A user who does not see all projects gets no number of volumes.
 func countTexts(a fleet.Actor, n query.PoolCounts) poolview.Counts {
 	out := poolview.Counts{VMs: strconv.Itoa(n.VMs)}
 	if n.VMs == query.MaxCounted {

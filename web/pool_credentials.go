@@ -12,7 +12,7 @@ import (
 	poolview "quantix/views/pool"
 )
 
-// credentialsForm carries a secret, which no response repeats.
+// credentialsForm contains a secret. No response may repeat the secret.
 type credentialsForm struct {
 	Secret string `form:"secret"`
 }

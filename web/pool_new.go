@@ -20,8 +20,8 @@ type poolForm struct {
 	Name        string            `form:"name"`
 	Kind        string            `form:"kind"`
 	Path        string            `form:"path"`
-	Source      map[string]string `form:"source"` // by the names of fleet's pool fields
-	Secret      string            `form:"secret"` // no response repeats it
+	Source      map[string]string `form:"source"` // values by field name in fleet's table of pool fields
+	Secret      string            `form:"secret"` // no response may repeat the secret
 	Shared      string            `form:"shared"`
 	Description string            `form:"description"`
 	Hosts       []fleet.HostID    `form:"host"`
@@ -50,8 +50,8 @@ func (s *Server) askPool(c echo.Context, a fleet.Actor, in poolForm, how formSta
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New pool"}, poolview.New(f))
 }
 
-// hostChoices lists the hosts to select, except those that already have the object. Each host comes with its unmet
-// requirements. have and lacks may be nil: no host has the object, or every host meets the requirements.
+// hostChoices lists the hosts that an object can be assigned to, each with its unmet requirements. It omits hosts for
+// which have returns true. A nil have means that no host has the object; a nil lacks means no requirements.
 func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.HostID, have func(fleet.HostID) bool, lacks func(fleet.Host) []kit.Lack) ([]kit.HostChoice, error) {
 	hosts, err := query.Every(ctx, a, fleet.Query{}, s.Control.ListHosts)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Server) hostChoices(ctx context.Context, a fleet.Actor, chosen []fleet.
 
 func (s *Server) createPool(c echo.Context, a fleet.Actor, in poolForm) (end, error) {
 	want := control.CreatePool{Name: strings.TrimSpace(in.Name), Spec: in.spec().OfKind(), HostIDs: in.Hosts, Selector: in.Selector}
-	if want.Spec.Kind.Is().Secret != nil { // a form without scripts shows the fields of all kinds
+	if want.Spec.Kind.Is().Secret != nil { // without scripts the form sends the field for all kinds
 		want.Secret = in.Secret
 	}
 	pool, err := s.Control.CreatePool(c.Request().Context(), a, want)

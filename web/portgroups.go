@@ -63,7 +63,7 @@ func (in portGroupForm) group(checks *fleet.Checks) fleet.PortGroup {
 		}
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
-			checks.Add(field, "%q is no whole number above 0.", text)
+			checks.Add(field, "Give a whole number above 0, not %q.", text)
 		}
 		return n
 	}
@@ -99,7 +99,7 @@ func (s *Server) askGroup(c echo.Context, a fleet.Actor, in portGroupForm, how f
 		return err
 	}
 	if n.Spec == nil {
-		return fleet.Errorf(fleet.Conflict, "This network was found on hosts: port groups are of networks that are defined here.")
+		return fleet.Errorf(fleet.Conflict, "This network was discovered on hosts. Only networks that are defined in Quantix can have port groups.")
 	}
 	p := networkview.GroupPage{Network: n, Old: in.Old, In: in.shown(), Errors: how.errors}
 	chosen := in.Groups
@@ -127,7 +127,7 @@ func (s *Server) setGroup(c echo.Context, a fleet.Actor, in portGroupForm) (end,
 		return nil, err
 	}
 	ctx, id := c.Request().Context(), fleet.NetworkID(c.Param("id"))
-	if in.Old != "" { // a port group that was deleted while the form was open is not created again
+	if in.Old != "" { // a port group that was deleted while its form was open must not be created again
 		n, err := s.Control.NetworkBrief(ctx, a, id)
 		if err != nil {
 			return nil, err
@@ -142,7 +142,7 @@ func (s *Server) setGroup(c echo.Context, a fleet.Actor, in portGroupForm) (end,
 
 func (s *Server) deletePortGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	tasks, err := s.Control.DropPortGroup(c.Request().Context(), a, fleet.NetworkID(c.Param("id")), c.Param("group"))
-	return stay(groupsTab(c), "The port group "+c.Param("group")+" is gone"+sentToHosts(len(tasks))), err
+	return stay(groupsTab(c), "The port group "+c.Param("group")+" is deleted"+sentToHosts(len(tasks))), err
 }
 
 type groupGrantForm struct {
@@ -165,8 +165,8 @@ func groupChoice(network, group string) kit.Option {
 	return kit.Option{Value: string(fleet.NetworkLibvirt) + ":" + network + "/" + group, Text: "network " + network + " · port group " + group}
 }
 
-// withGroups appends the port groups that the user may connect NICs to; only those of the given networks, if any are
-// given.
+// withGroups appends to out the port groups that the user may connect NICs to: of the networks in of, or of all networks
+// if of is empty.
 func (s *Server) withGroups(ctx context.Context, a fleet.Actor, out []kit.Option, of []fleet.NetworkView) ([]kit.Option, error) {
 	groups, err := s.Control.PortGroupsToUse(ctx, a)
 	for _, g := range groups {

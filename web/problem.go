@@ -14,8 +14,8 @@ import (
 type problemBody struct {
 	Title     string         `json:"title"`
 	Status    int            `json:"status"`
-	Detail    string         `json:"detail"`              // a sentence for people
-	Reference string         `json:"reference,omitempty"` // the portal's log has the details under this reference
+	Detail    string         `json:"detail"`              // sentence for the user: what happened and what to do
+	Reference string         `json:"reference,omitempty"` // the portal's log has details under this reference
 	Errors    []problemField `json:"errors,omitempty"`
 }
 
@@ -34,17 +34,18 @@ func problemOf(r refusal) *problemBody {
 
 func (p *problemBody) Error() string { return p.Detail }
 
-// GetStatus and ContentType implement huma's error interfaces.
+// GetStatus implements huma.StatusError.
 func (p *problemBody) GetStatus() int { return p.Status }
 
 // ContentType implements huma.ContentTypeFilter.
 func (p *problemBody) ContentType(string) string { return "application/problem+json" }
 
-// huma's validation errors are reported in the portal's format and wording. huma keeps both in package variables.
+// init sets the package variables by which huma formats and words its validation errors, to the portal's format and
+// wording.
 func init() {
 	huma.ValidateStrictCasing = true // otherwise "CPUs" would be accepted and ignored beside "cpus"
 	huma.NewError = func(status int, text string, errs ...error) huma.StatusError { return humaProblem(status, text, errs) }
-	validation.MsgUnexpectedProperty = "There is no such field here, or it cannot be set."
+	validation.MsgUnexpectedProperty = "There is no such field here, or the field cannot be set."
 	validation.MsgExpectedBoolean = "Give true or false."
 	validation.MsgExpectedNumber = "Give a number."
 	validation.MsgExpectedInteger = "Give a whole number."
@@ -54,17 +55,17 @@ func init() {
 	validation.MsgExpectedRequiredProperty = "The field %s is missing."
 }
 
-// humaTexts replaces the texts that huma has outside its table of messages.
+// humaTexts maps those texts of huma that are not in package variables to the portal's texts.
 var humaTexts = map[string]string{
 	"invalid integer": "Give a whole number.", "invalid boolean": "Give true or false.", "request body is required": "Send a JSON object as the request's body.",
 	"unknown query parameter": "There is no such parameter.",
 }
 
-// unreadForm matches encoding/json's error for a value that overflows its field's type; huma passes that error on as
-// text. Names of embedded structs, in capitals, are part of the path as well.
+// unreadForm matches encoding/json's error for a value that overflows its field's type, which huma passes on as text.
+// The submatch is the field's path without the names of embedded structs, which begin with a capital letter.
 var unreadForm = regexp.MustCompile(`^json: cannot unmarshal .* into Go struct field [^.]*\.(?:[A-Z]\w*\.)*(.+) of type \S+$`)
 
-const noValue = "This is no value of the field."
+const noValue = "The field cannot hold this value."
 
 func humaProblem(status int, text string, errs []error) *problemBody {
 	p := &problemBody{Title: http.StatusText(status), Status: status, Detail: said(text)}
@@ -88,7 +89,7 @@ func humaProblem(status int, text string, errs []error) *problemBody {
 		p.Detail, p.Errors = p.Errors[0].Message, nil
 	case status == http.StatusUnsupportedMediaType:
 		p.Detail, p.Errors = "Send JSON, with \"Content-Type: application/json\", or YAML, with \"Content-Type: application/yaml\".", nil
-	case status == http.StatusBadRequest && len(p.Errors) == 1 && strings.HasSuffix(p.Errors[0].Message, "."): // our own sentence
+	case status == http.StatusBadRequest && len(p.Errors) == 1 && strings.HasSuffix(p.Errors[0].Message, "."): // a sentence of this package, not of huma
 		p.Detail, p.Errors = p.Errors[0].Message, nil
 	case status == http.StatusBadRequest && len(p.Errors) == 1:
 		p.Detail, p.Errors = "The request is not valid JSON: "+p.Errors[0].Message+".", nil

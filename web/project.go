@@ -49,7 +49,7 @@ func (s *Server) projectPage(c echo.Context, a fleet.Actor, in memberForm, how f
 	return s.showAs(c, how.status, a, projectFrame(project), peopleview.Project(p))
 }
 
-// setMember sets a user's role in the project; an empty role removes the member.
+// setMember sets a user's role in the project. An empty role removes the member.
 func (s *Server) setMember(c echo.Context, a fleet.Actor, in memberForm) (end, error) {
 	id := fleet.ProjectID(c.Param("id"))
 	err := s.Control.SetMember(c.Request().Context(), a, id, fleet.UserID(in.User), fleet.Role(in.Role))
@@ -69,7 +69,7 @@ func (in projectForm) input() identity.ProjectInput {
 	}
 }
 
-// askProject shows the form of the project that the path names, or of a new project.
+// askProject shows the form of the project in the path, or of a new project.
 func (s *Server) askProject(c echo.Context, a fleet.Actor, in projectForm, how formState) error {
 	ctx, id, f := c.Request().Context(), fleet.ProjectID(c.Param("id")), shell.Frame{Title: "New project"}
 	if id != "" {

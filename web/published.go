@@ -8,7 +8,7 @@ import (
 	"quantix/views"
 )
 
-// imageOf returns the volume of the pool that the request names.
+// imageOf returns the volume to publish: the pool is in the path, the volume and host are in the query.
 func imageOf(c echo.Context) control.Image {
 	return control.Image{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
@@ -20,7 +20,7 @@ func (s *Server) publishImage(c echo.Context, a fleet.Actor, _ none) (end, error
 
 func (s *Server) withdrawImage(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	in := imageOf(c)
-	return stay(volumesOf(in), "Tenants are not offered "+in.Volume+" any more."), s.Control.WithdrawImage(c.Request().Context(), a, in)
+	return stay(volumesOf(in), in.Volume+" is withdrawn from tenants."), s.Control.WithdrawImage(c.Request().Context(), a, in)
 }
 
 func volumesOf(in control.Image) string { return views.TabPath(views.PoolPath(in.PoolID), "volumes") }

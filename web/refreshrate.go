@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	listGap    = time.Second      // minimum interval between two events of a list: lists need not follow each change
+	listGap    = time.Second      // minimum interval between two events of a list; several changes share one event
 	maxGap     = 15 * time.Second // maximum interval, under any load
-	loadWindow = 4 * time.Second  // longest time over which the load is measured
-	// page refreshes because of list events may use one of this many processors, or this fraction of one
+	loadWindow = 4 * time.Second  // maximum time over which the load is measured
+	// automatic page refreshes may use 1/refreshShare of the processors
 	refreshShare = 8
 
-	maxRefreshWait = 10 * time.Second // below the time that a browser waits for a refresh
+	maxRefreshWait = 10 * time.Second // maximum wait for a refresh slot; below the browser's timeout for a refresh
 )
 
-// refreshRate computes the refresh interval: how often open lists get an event. It is one second, and longer where
-// refreshes use more than their share of the CPU. Events are spread at random over the time that the refreshes need, to
-// avoid bursts.
+// refreshRate computes the refresh interval: how often an open list gets an event. The interval is one second, and longer
+// if refreshes use more than their share of the CPU. Events are spread at random over the time that the refreshes need,
+// to avoid bursts. It is safe for concurrent use.
 type refreshRate struct {
 	budget float64 // processors
 
 	mu    sync.Mutex
 	since time.Time
-	busy  time.Duration // CPU time of refreshes since then
-	need  time.Duration // time that the refreshes of one interval need within the budget
+	busy  time.Duration // time spent on refreshes after since
+	need  time.Duration // time that the refreshes of one interval take with the budget's processors
 }
 
 func newRefreshRate() *refreshRate {
@@ -44,7 +44,7 @@ func (p *refreshRate) spent(d time.Duration) {
 	p.busy += d
 }
 
-// at returns the current refresh interval, and the part of it over which events are spread.
+// at returns the refresh interval at now, and the part of the interval over which events are spread.
 func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 	case p.since.IsZero():
 		p.since, p.busy = now, 0
 	case passed >= min(gap, loadWindow):
-		// A moving average: one slow second is not a load.
+		// The moving average keeps one slow second from changing the interval much.
 		took := time.Duration(float64(gap) * p.busy.Seconds() / passed.Seconds() / p.budget)
 		p.need, p.since, p.busy = (p.need+took)/2, now, 0
 		gap = p.gap()
@@ -63,11 +63,11 @@ func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 
 func (p *refreshRate) gap() time.Duration { return min(max(p.need, listGap), maxGap) }
 
-// refreshesAtOnce returns the limit of concurrent refreshes: twice the processors, as some of them wait for the
-// database.
+// refreshesAtOnce returns the limit of concurrent refreshes: twice the number of processors, because some refreshes wait
+// for the database.
 func refreshesAtOnce() int { return 2 * runtime.GOMAXPROCS(0) }
 
-// within returns a random part of the spread.
+// within returns a random duration from 0 up to spread.
 func within(spread time.Duration) time.Duration {
 	if spread <= 0 {
 		return 0
@@ -75,7 +75,8 @@ func within(spread time.Duration) time.Duration {
 	return rand.N(spread)
 }
 
-// keyIdle holds how long a request only waited for others; keyLeave frees its refresh slot.
+// Context keys of a refresh: how long the request waited for other requests, and the function that frees its refresh
+// slot.
 const (
 	keyIdle  = "idle"
 	keyLeave = "leave"
@@ -86,16 +87,16 @@ func waited(c echo.Context, d time.Duration) {
 	c.Set(keyIdle, before+d)
 }
 
-// idle frees the request's refresh slot before it waits for other requests or writes the response, which a slow client
-// can delay.
+// idle frees the request's refresh slot. Handlers call it before they wait for other requests, and before they write the
+// response, which a slow client can delay.
 func idle(c echo.Context) {
 	if leave, ok := c.Get(keyLeave).(func()); ok {
 		leave()
 	}
 }
 
-// measure is the middleware that records the CPU time of refreshes. It limits concurrent refreshes, so that they delay
-// no user and no host, and their wait for each other is not counted as work.
+// measure is the middleware that limits concurrent refreshes, so that they do not delay users and hosts, and records how
+// long each refresh worked. The wait for a slot or for other requests does not count as work.
 func (s *Server) measure(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if r := routeOf(c); r.kind != page || !isRefresh(c) || strings.Contains(r.path, "/:id") {
@@ -106,7 +107,7 @@ func (s *Server) measure(next echo.HandlerFunc) echo.HandlerFunc {
 		select {
 		case s.refreshes <- struct{}{}:
 		case <-patience.C:
-			return fleet.Errorf(fleet.TooMany, "Too many pages ask for what is new. This one asks again by itself.")
+			return fleet.Errorf(fleet.TooMany, "Too many pages refresh at the same time. This page retries automatically.")
 		case <-c.Request().Context().Done():
 			return c.Request().Context().Err()
 		}

@@ -138,7 +138,7 @@ func (r *refusing) ofEdits() []refusal {
 		two("a disk that is encrypted afterwards", "spec.disks[0]", "This is not changed by an edit", sent{"spec.disks[0].encryption": "luks"}, edited),
 		one("a number that is a word", "spec.cpus", "two", "Give a whole number."),
 		one("a number that is broken", "spec.cpus", 1.5, "Give a whole number."),
-		one("a number that is endless", "spec.memoryMiB", 1e30, "This is no value of the field."),
+		one("a number that is endless", "spec.memoryMiB", 1e30, "The field cannot hold this value."),
 		one("a list that is none", "spec.nics", "all", "Give a list."),
 		one("a label that is a list", "labels.a", []int{1}, "Give a text."),
 		one("a field that is none", "spec.cpuz", 2, "There is no such field here"),

@@ -35,14 +35,14 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 		"a USB device":            {"", "<hostdev mode='subsystem' type='usb'/>", "Line 7", ""},
 		"a mediated device":       {"", "<hostdev mode='subsystem' type='mdev'/>", "Line 7", ""},
 		"a NIC of a device":       {"", "<interface type='hostdev'/>", "Line 7", ""},
-		"a file outside of pools": {"", "<disk type='file' device='disk'><source file='/etc/shadow'/><target dev='vda'/></disk>", "Line 7", "What is on the disk vda is no image in a pool"},
-		"a disk of the host":      {"", "<disk type='block' device='disk'><source dev='/dev/sda'/><target dev='vda'/></disk>", "Line 7", "What is on the disk vda is no image in a pool"},
+		"a file outside of pools": {"", "<disk type='file' device='disk'><source file='/etc/shadow'/><target dev='vda'/></disk>", "Line 7", "The file of the disk vda is not an image in a pool"},
+		"a disk of the host":      {"", "<disk type='block' device='disk'><source dev='/dev/sda'/><target dev='vda'/></disk>", "Line 7", "The file of the disk vda is not an image in a pool"},
 		"a folder of the host":    {"", "<filesystem type='mount'><source dir='/'/><target dir='root'/></filesystem>", "Line 7", ""},
 		"a file as a serial port": {"", "<serial type='file'><source path='/etc/cron.d/x'/></serial>", "Line 7", ""},
 		"a socket of the host":    {"", "<serial type='unix'><source mode='bind' path='/run/x'/></serial>", "Line 7", ""},
 	} {
 		a := send(tom, domain(c.head, c.devices))
-		if text := html.UnescapeString(a.main()); a.status != http.StatusUnprocessableEntity || !strings.Contains(text, `id="xml-error"`) || !strings.Contains(text, "It reaches beyond the VM") || !strings.Contains(text, c.line) {
+		if text := html.UnescapeString(a.main()); a.status != http.StatusUnprocessableEntity || !strings.Contains(text, `id="xml-error"`) || !strings.Contains(text, "give the VM access to the host") || !strings.Contains(text, c.line) {
 			t.Errorf("%s, by a tenant: %d %.300s", what, a.status, text)
 		}
 		a = send(admin, domain(c.head, c.devices))

@@ -23,10 +23,10 @@ import (
 	"quantix/views/shell"
 )
 
-// zip compresses fragments, and pages for browsers without brotli, from the size on where it pays off. Pages hold no
-// constant secret, such as an anti-forgery token, so their size reveals none (BREACH). Streams and exports bypass zip;
-// static files are compressed in advance, at a higher level. No zstd: browsers accept it over TLS only, and its
-// encoders hold megabytes.
+// zip is the middleware that compresses fragments, and pages for browsers without brotli, with gzip from 1400 bytes on.
+// Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none (BREACH attack).
+// Streams and exports bypass zip; static files are compressed in advance, at a higher level. zstd is off, because
+// browsers accept zstd over TLS only and its encoders hold megabytes.
 var zip = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -35,7 +35,7 @@ var zip = func() func(http.Handler) http.HandlerFunc {
 	return wrap
 }()
 
-// brotlis pools brotli encoders. Brotli makes a full page a third smaller than zip, in twice the time. It is used for
+// brotlis pools brotli encoders. Brotli makes a full page a third smaller than gzip, in twice the time. It is used for
 // pages that a user opens, not for automatic refreshes.
 var brotlis = sync.Pool{New: func() any { return brotli.NewWriterV2(nil, 1) }}
 
@@ -45,7 +45,7 @@ func takesBrotli(c echo.Context) bool {
 
 func isHX(c echo.Context) bool { return c.Request().Header.Get("HX-Request") == "true" }
 
-// target returns the id of the element that htmx wants to fill; empty for a plain request.
+// target returns the id of the element that htmx will fill with the response; empty for a request without htmx.
 func target(c echo.Context) string {
 	if !isHX(c) {
 		return ""
@@ -53,16 +53,16 @@ func target(c echo.Context) string {
 	return c.Request().Header.Get("HX-Target")
 }
 
-// isRefresh reports whether the request is a page's periodic refresh of an element. Such a request must not keep an
-// idle session alive.
+// isRefresh reports whether the request is a page's automatic refresh of an element, or a stream. Such a request must not
+// keep an idle session alive.
 func isRefresh(c echo.Context) bool {
 	h := c.Request().Header
 	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
 		isHX(c) && h.Get("HX-Target") != "" && h.Get("HX-Target") == h.Get("HX-Trigger"))
 }
 
-// show answers with body in its frame. If htmx requests one element, the answer is the part of body inside
-// @templ.Fragment(id) with that element's id. First render and update share one code path.
+// show answers with body in the frame f. If htmx requests one element, the answer is only the part of body inside
+// @templ.Fragment(id) with that element's id. First render and update share this code path.
 func (s *Server) show(c echo.Context, a fleet.Actor, f shell.Frame, body templ.Component) error {
 	return s.showAs(c, http.StatusOK, a, f, body)
 }
@@ -86,8 +86,8 @@ func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f shell.Frame
 	return s.write(c, status, shell.Layout(f, body))
 }
 
-// part answers with a fragment that has an address of its own: a menu, a level of the tree, suggestions. Without
-// scripts the same address is a page.
+// part answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions. Without scripts
+// it answers with a page that contains the fragment.
 func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
 	if isHX(c) {
 		return s.write(c, http.StatusOK, piece)
@@ -95,11 +95,12 @@ func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.C
 	return s.show(c, a, shell.Frame{Title: title}, shell.Piece(title, piece))
 }
 
-// write renders into memory first, so that a render error still gets the right status.
+// write answers with the rendered page. It renders into memory first, so that a render error can still become
+// an error response.
 func (s *Server) write(c echo.Context, status int, page templ.Component) error {
 	out := getBuffer()
 	defer putBuffer(out)
-	// Rendering makes no queries, and an error page must be rendered even after the request's deadline.
+	// An error page must be rendered even after the request's deadline; rendering makes no queries that could hang.
 	if err := page.Render(context.WithoutCancel(c.Request().Context()), out); err != nil {
 		return err
 	}
@@ -131,7 +132,7 @@ func sendTo(to http.ResponseWriter, r *http.Request, status int, html []byte) (e
 	h := to.Header()
 	h.Set(echo.HeaderContentType, "text/html; charset=utf-8")
 	h.Set(echo.HeaderVary, "HX-Request, HX-Target")
-	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of the uncompressed text
+	h.Set(echo.HeaderContentLength, strconv.Itoa(len(html))) // of the uncompressed text; zip corrects the header when it compresses
 	zip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
 		_, err = w.Write(html)
@@ -158,11 +159,11 @@ func sendBrotli(c echo.Context, status int, html []byte) error {
 	return err
 }
 
-// trigger encodes events for htmx as ASCII JSON, because headers allow only ASCII.
+// trigger encodes events for the HX-Trigger header as ASCII JSON, because headers allow only ASCII.
 func trigger(events map[string]any) string {
 	text, err := json.Marshal(events)
 	if err != nil {
-		return "{}" // maps of strings and booleans always encode
+		return "{}" // not reached: maps of strings and booleans always encode
 	}
 	var out strings.Builder
 	for _, r := range string(text) {

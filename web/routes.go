@@ -16,8 +16,8 @@ import (
 	templateview "quantix/views/template"
 )
 
-// handler answers one route. a is the actor, who has the route's permission (in at least one project, if the permission
-// is per project).
+// handler answers requests for one route. a is the actor, who has the route's permission (in at least one project, if the
+// permission is per project).
 type handler func(c echo.Context, a fleet.Actor) error
 
 // kind determines the middleware's checks and limits of a route.
@@ -27,20 +27,20 @@ const (
 	page   kind = iota // HTML and forms: session, 64 KiB, answered within 5 s
 	stream             // SSE and websockets: session, without a deadline
 	api                // JSON: bearer token, 1 MiB
-	socket             // websockets of API clients: bearer token, without a deadline
+	socket             // websockets for API clients: bearer token, without a deadline
 	plain              // neither session nor token: health, static files
 
-	// Uploads and downloads without limits of size and time: by session, and by bearer token.
+	// Uploads and downloads, without limits of size and time. inflow requires a session, tokenInflow a bearer token.
 	inflow
 	tokenInflow
 
-	// Agent routes, on a separate listener, by required proof. Every proof except that of a join includes that the host
-	// exists and uses the key of its latest join.
+	// Agent routes, on a separate listener. Each kind requires another proof of the host's identity. All except joining
+	// also require that the host exists and uses the key of its latest join.
 	joining // a join token instead of a certificate
 	lapsed  // the host's certificate, which may have expired: for its renewal
 	keyed   // the host's certificate; the call opens a session
 	proven  // the certificate and the session, checked before the body is read
-	bound   // the same, checked within the call's own statement or transaction, as a separate query would cost time
+	bound   // as proven, but control checks the session in the call's own transaction, which saves a query
 )
 
 func (k kind) ofAgents() bool { return k >= joining }
@@ -51,11 +51,11 @@ func (k kind) lasts() bool { return k == stream || k == socket || k == inflow ||
 // byToken reports whether routes of this kind require a bearer token.
 func (k kind) byToken() bool { return k == api || k == socket || k == tokenInflow }
 
-// anyone marks a route without a required permission; control still refuses what the actor may not do.
+// anyone marks a route without a required permission. control still checks the actor's permissions.
 const anyone policy.Permission = ""
 
-// route is one row of the table. handle is nil for the routes that huma's router handles, and for the claim: see
-// addForAgents.
+// route is one row of the table of routes. handle is nil for the routes that huma's router handles, and for the claim
+// (see addForAgents).
 type route struct {
 	method, path string
 	kind         kind
@@ -68,13 +68,13 @@ const (
 	post = http.MethodPost
 )
 
-// routes lists all routes for browsers, API clients and hosts. TestEveryRouteIsInTheTable and
+// routes lists all routes for browsers, API clients and agents. TestEveryRouteIsInTheTable and
 // TestEveryAgentRouteRequiresProof verify that no other route exists.
 func (s *Server) routes() []route {
 	pages := []route{
 		{get, "/healthz", plain, anyone, s.alive},
 		{get, "/readyz", plain, anyone, s.ready},
-		// for this machine, or for a token with permission to see hosts
+		// showMetrics requires a client on this machine, or a token with permission to see hosts
 		{get, "/metrics", plain, anyone, s.showMetrics},
 		{get, "/static/*", plain, anyone, s.static},
 

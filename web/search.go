@@ -45,7 +45,7 @@ func (s *Server) suggest(c echo.Context, a fleet.Actor) error {
 	return s.part(c, a, "Search", home.Suggestions(p))
 }
 
-// complete suggests completions of a filter; q is its text up to the caret.
+// complete suggests completions of a list's filter. The query parameter q is the filter's text up to the caret.
 func (s *Server) complete(c echo.Context, a fleet.Actor) error {
 	list, err := s.Control.Complete(c.Request().Context(), a, c.QueryParam("noun"), c.QueryParam("q"))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"quantix/views/shell"
 )
 
-// nicForm holds the security settings of a NIC.
+// nicForm is the form with a NIC's security groups and anti-spoofing.
 type nicForm struct {
 	MAC        string                  `form:"mac"`
 	Generation int64                   `form:"generation"`
@@ -79,10 +79,11 @@ func (s *Server) setNIC(c echo.Context, a fleet.Actor, in nicForm) (end, error) 
 	guard := in.Guard != ""
 	nic.SecurityGroups, nic.AntiSpoofing = in.Groups, &guard
 	_, _, err = s.Control.UpdateVM(ctx, a, vm.ID, control.UpdateVM{Spec: &vm.Spec, IfGeneration: in.Generation})
-	return stay(views.VMPath(vm.ID), "What passes the NIC "+in.MAC+" is queued on its host."), err
+	return stay(views.VMPath(vm.ID), "The filter of the NIC "+in.MAC+" is queued on the host."), err
 }
 
-// testPass handles a form sent by GET, so that users can share the address of a result.
+// testPass shows the traffic test: its form and, once submitted, the result. The form is sent by GET, so that users can
+// share the address of a result.
 func (s *Server) testPass(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	p := groupview.TestPage{
@@ -137,7 +138,8 @@ func (s *Server) wouldPass(c echo.Context, a fleet.Actor, p groupview.TestPage) 
 	return s.Control.WouldPass(c.Request().Context(), a, q)
 }
 
-// passEnd resolves an endpoint that a user typed: an address, or a VM by name or id.
+// passEnd resolves an endpoint of the traffic test that a user typed: an address, or a VM by name or id. It adds errors
+// to checks, at fields below at.
 func (s *Server) passEnd(c echo.Context, a fleet.Actor, text, card, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return fleet.PassEnd{Address: text}, nil
@@ -163,7 +165,7 @@ func (s *Server) passEnd(c echo.Context, a fleet.Actor, text, card, at string, c
 		switch {
 		case vm.Name != text:
 		case e.VMID != "":
-			checks.Add(at+".vmId", "Several VMs are named so. Give the UUID of one of them.")
+			checks.Add(at+".vmId", "Several VMs have this name. Give the UUID of one of them.")
 		default:
 			e.VMID = vm.ID
 		}

@@ -55,7 +55,7 @@ func (s *Server) askSecurityGroup(c echo.Context, a fleet.Actor, in groupForm, h
 		return err
 	}
 	if policy.May(a, policy.InfraChange, "") {
-		f.Projects.Options = append(f.Projects.Options, kit.Option{Text: "the fleet's: every project may use it"})
+		f.Projects.Options = append(f.Projects.Options, kit.Option{Text: "Fleet-wide: every project may use it"})
 	}
 	return s.showAs(c, how.status, a, shell.Frame{Title: "New security group"}, groupview.New(f))
 }
@@ -104,10 +104,10 @@ func (s *Server) deleteGroup(c echo.Context, a fleet.Actor, _ none) (end, error)
 
 func (s *Server) retryGroup(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	id := securityGroupOf(c)
-	return stay(views.SecurityGroupPath(id), "Its hosts try again."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
+	return stay(views.SecurityGroupPath(id), "The hosts retry the security group."), s.Control.RetrySecurityGroup(c.Request().Context(), a, id)
 }
 
-// ruleForm adds a rule to a security group, or removes one.
+// ruleForm is the form that adds a rule to a security group, or removes a rule.
 type ruleForm struct {
 	Generation  int64           `form:"generation"`
 	Direction   fleet.Direction `form:"direction"`
@@ -119,7 +119,7 @@ type ruleForm struct {
 	Remove      string          `form:"remove"` // the id of a rule
 }
 
-// rule returns the rule as typed.
+// rule returns the typed rule to add. Its error is at the field of the form.
 func (in ruleForm) rule() (fleet.SecurityRule, error) {
 	r := fleet.SecurityRule{Direction: in.Direction, Protocol: in.Protocol, Description: strings.TrimSpace(in.Description)}
 	switch in.Remote {
@@ -141,7 +141,7 @@ func (in ruleForm) rule() (fleet.SecurityRule, error) {
 		r.ToPort, bad = strconv.Atoi(strings.TrimSpace(to))
 	}
 	if err != nil || bad != nil || r.FromPort == 0 {
-		return r, wrongAt("ports", "Give one port, such as 443, or the first and the last: 8000-8100. Empty: all.")
+		return r, wrongAt("ports", "Give one port, such as 443, or a range, such as 8000-8100. Leave the field empty for all ports.")
 	}
 	return r, nil
 }
@@ -195,7 +195,7 @@ func (s *Server) showRules(c echo.Context, a fleet.Actor, in ruleForm, how formS
 	return s.securityGroupPage(c, a, in, how)
 }
 
-// setRule adds a rule to the group, or removes one.
+// setRule adds the form's rule to the security group, or removes the chosen rule.
 func (s *Server) setRule(c echo.Context, a fleet.Actor, in ruleForm) (end, error) {
 	ctx := c.Request().Context()
 	g, err := s.Control.GetSecurityGroup(ctx, a, securityGroupOf(c))
@@ -225,7 +225,7 @@ func (s *Server) setRule(c echo.Context, a fleet.Actor, in ruleForm) (end, error
 	return redraw(views.SecurityGroupPath(g.ID), func(c echo.Context) error { return s.securityGroupPage(c, a, ruleForm{}, first) }), atRule(err, at)
 }
 
-// atRule maps errors of the added rule to the fields of its form.
+// atRule maps control's errors about the added rule, at index at of the group's rules, to the fields of the form.
 func atRule(err error, at int) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || e.Code != fleet.Invalid {

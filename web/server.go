@@ -1,7 +1,7 @@
 // Package web serves HTTP: pages, fragments and event streams for browsers, /api/v1 for API clients, /agent/v1 for
-// hosts. A handler decodes the request, calls control and renders the result. Only this package uses echo. All routes
-// are in routes.go; submit.go handles all forms. For each resource type, vms.go is the list, vm.go the object,
-// vm_new.go and the like its parts, and api_vms.go its API.
+// agents. A handler decodes the request, calls control and renders the result. Only this package uses echo. All routes
+// are in routes.go; submit.go handles all forms. Each resource type has files like those of VMs: vms.go for the list,
+// vm.go for the object's page, vm_new.go and others for its forms, api_vms.go for the API.
 package web
 
 import (
@@ -30,10 +30,10 @@ type Options struct {
 	Log            *slog.Logger
 	PublicURL      string         // address of the portal in browsers: "https://quantix.example.org"
 	Secure         bool           // browsers connect over TLS, directly or through a proxy
-	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For is trusted
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For header is trusted
 	Version        string
 	Ready          func(context.Context) error // readiness check of /readyz
-	RelayBytes     int64                       // limit per second for traffic that this portal relays between hosts; 0: none
+	RelayBytes     int64                       // limit in bytes per second for traffic that this portal relays between hosts; 0: none
 	Pool           func() PoolStat             // database pool statistics for /metrics; nil: none
 	Certificates   func() []auth.Validity      // this portal's certificates, for /metrics and the dashboard; nil: none
 }
@@ -50,7 +50,7 @@ type Server struct {
 	parts   parts
 	pace    *refreshRate
 
-	refreshes chan struct{} // its capacity is the number of concurrent refreshes
+	refreshes chan struct{} // slots of refreshes; the capacity is the maximum number of concurrent refreshes
 
 	pairs   *relay.Broker
 	seats   seats
@@ -59,7 +59,7 @@ type Server struct {
 	description func() ([]byte, error) // OpenAPI description of /api/v1
 }
 
-// New returns a server. It does not listen.
+// New returns a server for o. The caller serves Handler and AgentHandler on listeners of its own.
 func New(o Options) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -70,7 +70,7 @@ func New(o Options) *Server {
 	s := &Server{Options: o, origin: http.NewCrossOriginProtection(), streams: streamCount{open: map[fleet.UserID]int{}}, turns: newLimiter(o.Pool), parts: parts{asked: map[question]*askers{}}, pace: newRefreshRate(), refreshes: make(chan struct{}, refreshesAtOnce()), pairs: relay.New(consoles, uploads, downloads, relayed(o.RelayBytes))}
 	s.metrics = s.newMetrics()
 	if u, err := url.Parse(o.PublicURL); err == nil && u.Host != "" {
-		// A proxy may forward another Host than browsers see. An invalid origin is not added.
+		// A proxy may forward another Host than browsers see. An invalid PublicURL is ignored here.
 		_ = s.origin.AddTrustedOrigin(u.Scheme + "://" + u.Host)
 	}
 	s.pages = s.newEcho()
@@ -81,7 +81,7 @@ func New(o Options) *Server {
 		s.logAccess, // outermost: it turns errors into responses and logs the result
 		recoverPanic,
 		unescapeParams,
-		s.find, // finds the route in the table; the middleware below depends on it
+		s.find, // looks up the route, which the middleware below uses
 		s.measure,
 		rollDeadline,
 		s.secure,
@@ -111,7 +111,7 @@ func New(o Options) *Server {
 // Handler returns the handler for browsers and API clients.
 func (s *Server) Handler() http.Handler { return s.pages }
 
-// AgentHandler returns the handler for agents. Its listener must request client certificates.
+// AgentHandler returns the handler for agents. The listener that serves it must request client certificates.
 func (s *Server) AgentHandler() http.Handler { return s.agents }
 
 func (s *Server) newEcho() *echo.Echo {

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// touchAfter is the minimum interval between two records of a session's use, so that not every page writes to the
-// database.
+// touchAfter is the minimum interval between two writes of a session's last use. Without it, every page would write to
+// the database.
 const touchAfter = time.Minute
 
 // Keys of the values in a session.
@@ -26,7 +26,8 @@ const (
 	sessionUsed  = "used"  // last recorded use, in Unix seconds
 )
 
-// identify authenticates the request. An invalid token or session is an error only on routes that require a permission.
+// identify is the middleware that authenticates the request. An invalid token or session is an error only on routes that
+// require a permission.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
@@ -52,7 +53,7 @@ func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// admit checks the route's permission early. control checks again for the specific object.
+// admit is the middleware that checks the route's permission. control checks again for the specific object.
 func (s *Server) admit(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
@@ -74,8 +75,8 @@ func (s *Server) bearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error)
 	return s.Control.ActorOfToken(c.Request().Context(), nobody, strings.TrimSpace(secret))
 }
 
-// session loads the browser's session and its user. Afterwards the request's context holds the session, which sign-in
-// changes.
+// session loads the browser's session into the request's context, where sign-in can change it, and returns the session's
+// user.
 func (s *Server) session(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()
 	var token string
@@ -105,13 +106,13 @@ func (s *Server) actorInSession(ctx context.Context, address string) (fleet.Acto
 	if err != nil {
 		return fleet.Actor{}, err
 	}
-	sum := sha256.Sum256([]byte(s.Sessions.Token(ctx))) // the database knows and announces sessions by this hash
+	sum := sha256.Sum256([]byte(s.Sessions.Token(ctx))) // the database stores and announces sessions by this hash
 	a.Session, a.Address = base64.RawURLEncoding.EncodeToString(sum[:]), address
 	return a, nil
 }
 
-// actorNow reads the session of the request and the current permissions from the database again. ctx must not be the
-// request's own context, which holds the session as first loaded.
+// actorNow reads the session of the request and the user's permissions from the database again. ctx must not be the
+// request's own context, which still contains the session as first loaded.
 func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, error) {
 	cookie, err := r.Cookie(s.Sessions.Cookie.Name)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *Server) actorNow(ctx context.Context, r *http.Request) (fleet.Actor, er
 	return s.actorInSession(ctx, "")
 }
 
-// refused reports whether err means a lost permission, as opposed to an unavailable database.
+// refused reports whether err means a lost permission or session. It is false for an unavailable database.
 func refused(err error) bool {
 	switch fleet.CodeOf(err) {
 	case fleet.Unauthorized, fleet.Forbidden, fleet.NotFound:
@@ -132,7 +133,7 @@ func refused(err error) bool {
 	return false
 }
 
-// touch records the use of the session, which postpones its idle timeout.
+// touch records the use of the session in ctx, which postpones the session's idle timeout.
 func (s *Server) touch(ctx context.Context) error {
 	now := time.Now().Unix()
 	if now-s.Sessions.GetInt64(ctx, sessionUsed) < int64(touchAfter/time.Second) {
@@ -145,8 +146,8 @@ func (s *Server) touch(ctx context.Context) error {
 	return nil
 }
 
-// begin gives the browser a new session for the user and invalidates its old token. began is the session's start as
-// returned by control.
+// begin gives the browser a new session for the user and invalidates its old session token. began is the session's start,
+// as returned by control.
 func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.RenewToken(ctx); err != nil {
@@ -163,7 +164,7 @@ func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error
 	return nil
 }
 
-// end deletes the session. The database announces it, and all streams of the session end at once on every portal.
+// end deletes the session. The database announces the deletion, and all portals end the session's streams at once.
 func (s *Server) end(c echo.Context) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.Destroy(ctx); err != nil {

@@ -17,7 +17,7 @@ type signInForm struct {
 	Next     string `form:"next"`
 }
 
-// signInFor returns the address of the sign-in page, with the address of r to return to.
+// signInFor returns the address of the sign-in page, which returns to the address of r afterwards.
 func signInFor(r *http.Request) string {
 	if r.Method != http.MethodGet || r.URL.Path == "/" {
 		return "/sign-in"
@@ -60,11 +60,11 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 	return c.Redirect(http.StatusSeeOther, next)
 }
 
-// browserCookieLife is how long a browser stays known after its last sign-in.
+// browserCookieLife is how long a browser counts as known after its last sign-in.
 const browserCookieLife = 180 * 24 * time.Hour
 
-// browserCookie names a cookie that outlives the session's cookie. It grants no access: it only exempts a known browser
-// from the delay after other clients' wrong passwords.
+// browserCookie returns the name of the cookie of a known browser, which outlives the session cookie. The cookie grants no
+// access: it only exempts the browser from the delay after other clients' wrong passwords.
 func (s *Server) browserCookie() string { return s.Sessions.Cookie.Name + "-browser" }
 
 func (s *Server) browserOf(r *http.Request) string {
@@ -75,7 +75,7 @@ func (s *Server) browserOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// remember marks the browser as known for the account that has signed in.
+// remember sets the cookie that marks the browser as known for the user.
 func (s *Server) remember(c echo.Context, user fleet.UserID) error {
 	secret, err := s.Control.RememberBrowser(c.Request().Context(), fleet.SystemActor, user, s.browserOf(c.Request()))
 	if err != nil {

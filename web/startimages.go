@@ -21,7 +21,7 @@ func (s *Server) listStartImages(c echo.Context, a fleet.Actor) (err error) {
 	if p.Images, err = s.Control.StartImages(ctx, a); err != nil {
 		return err
 	}
-	if target(c) == "" { // only the rows are redrawn; the selection above them stays
+	if target(c) == "" { // a refresh redraws only the rows, not the form above them
 		if p.Pools, err = s.choose(ctx, a, pick{typ: "pools", page: imageview.StartPath(), all: all}); err != nil {
 			return err
 		}
@@ -66,7 +66,8 @@ func (in startForm) os() fleet.OSFacts {
 
 func startIn(c echo.Context) fleet.StartImageID { return fleet.StartImageID(c.Param("id")) }
 
-// askOfStart returns a dialog about a catalog entry; a new entry starts empty.
+// askOfStart returns the handler that shows a dialog about an entry of the image catalog; for a new entry the form is
+// empty.
 func (s *Server) askOfStart(show func(imageview.StartForm) templ.Component) asking[startForm] {
 	return func(c echo.Context, a fleet.Actor, in startForm, how formState) error {
 		f := imageview.StartForm{In: imageview.StartIn(in), Errors: how.errors}
@@ -92,7 +93,7 @@ func (s *Server) addStartImage(c echo.Context, a fleet.Actor, in startForm) (end
 	_, err := s.Control.AddStartImage(c.Request().Context(), a, control.NewStartImage{
 		Name: in.Name, OS: in.os(), URL: in.URL, File: in.File, Checksum: in.Checksum, ChecksumURL: in.ChecksumURL,
 	})
-	return stay(imageview.StartPath(), strings.TrimSpace(in.Name)+" is in the list."), err
+	return stay(imageview.StartPath(), strings.TrimSpace(in.Name)+" is in the catalog."), err
 }
 
 func (s *Server) editStartImage(c echo.Context, a fleet.Actor, in startForm) (end, error) {
@@ -104,14 +105,14 @@ func (s *Server) editStartImage(c echo.Context, a fleet.Actor, in startForm) (en
 }
 
 func (s *Server) removeStartImage(c echo.Context, a fleet.Actor, _ startForm) (end, error) {
-	return stay(imageview.StartPath(), "Removed from the list."), s.Control.RemoveStartImage(c.Request().Context(), a, startIn(c))
+	return stay(imageview.StartPath(), "Removed from the catalog."), s.Control.RemoveStartImage(c.Request().Context(), a, startIn(c))
 }
 
 func (s *Server) restoreStartImages(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	n, err := s.Control.RestoreStartImages(c.Request().Context(), a)
-	text := "The list has all that came with Quantix already, as it came."
+	text := "The catalog already contains all original entries, unchanged."
 	if n > 0 {
-		text = "The original set is back."
+		text = "The original entries are restored."
 	}
 	return stay(imageview.StartPath(), text), err
 }

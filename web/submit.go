@@ -9,10 +9,10 @@ import (
 	"quantix/views/kit"
 )
 
-// asking shows the page or dialog of a form F, filled with in. how says whether the form is shown for the first time.
+// asking shows the page or dialog of a form F, filled with in. how tells a first showing from one after a refusal.
 type asking[F any] func(c echo.Context, a fleet.Actor, in F, how formState) error
 
-// doing passes a form F to control and returns the response that follows.
+// doing passes a submitted form F to control and returns the response after success.
 type doing[F any] func(c echo.Context, a fleet.Actor, in F) (end, error)
 
 // end writes the response after a successful form: stay, redirect, redraw, or a page that is shown only once.
@@ -21,7 +21,7 @@ type end func(c echo.Context) error
 // none is a form without fields, only a button.
 type none struct{}
 
-// formState says how a form is shown: for the first time, or again with errors at its fields.
+// formState is how a form is shown: for the first time, or again after a refusal, with its status and errors.
 type formState struct {
 	status int
 	errors kit.Errors
@@ -65,11 +65,11 @@ func submit[F any](do doing[F], show asking[F]) handler {
 	}
 }
 
-// button is submit for a form that is not shown again: an error is a toast, or a page without scripts.
+// button is submit for a form that is not shown again. An error is shown as a toast, or without scripts as a page.
 func button[F any](do doing[F]) handler { return submit(do, nil) }
 
-// stay keeps the user on the page: with scripts a toast, and the live page refreshes itself; without scripts a redirect
-// back.
+// stay keeps the user on the page. With scripts it closes the dialog and shows text as a toast; the live page refreshes
+// itself. Without scripts it redirects to back.
 func stay(back, text string) end {
 	return func(c echo.Context) error {
 		if !isHX(c) {
@@ -93,7 +93,7 @@ func redirect(to string) end {
 	}
 }
 
-// redraw renders the form's part of the page again; without scripts it redirects to the page.
+// redraw answers with show, which renders the form's part of the page again. Without scripts it redirects to back.
 func redraw(back string, show func(c echo.Context) error) end {
 	return func(c echo.Context) error {
 		if !isHX(c) {

@@ -14,7 +14,7 @@ import (
 	"quantix/views/shell"
 )
 
-// maxMenuProjects is how many projects the menu shows without a search field.
+// maxMenuProjects is the maximum number of projects that the menu shows without a search field.
 const maxMenuProjects = 12
 
 // switchProject shows the projects that lists can be filtered by: in the top bar's menu, and as a page without scripts.
@@ -39,7 +39,8 @@ func (s *Server) switchProject(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, shell.Frame{Title: title, Project: p.Project}, shell.Piece(title, shell.SwitchList(p)))
 }
 
-// filterableByProject returns the address as a link if it is a list that can be filtered by project.
+// filterableByProject returns the address as a link if the address is a list that can be filtered by project; else the
+// zero Link.
 func filterableByProject(address string) kit.Link {
 	u, err := url.Parse(localPath(address))
 	if err != nil || !shell.CutByProject(u.Path) {

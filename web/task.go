@@ -66,12 +66,12 @@ func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskv
 	return s.showList(c, a, f, p.Steps.List, taskview.Show(p))
 }
 
-// cancelState says whether the task can be canceled and why not. A finished task is reported before a missing
-// permission.
+// cancelState returns whether the actor can cancel the task, and the reason if not. For a finished task that reason comes
+// before a missing permission.
 func cancelState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	ok, why := task.Allows(fleet.ActCancel)
 	if ok && !policy.May(a, policy.ToCancel(task), task.ProjectID) {
-		ok, why = false, "You may see this task, not take it back."
+		ok, why = false, "You may see this task, but not cancel it."
 	}
 	return fleet.ActionState{Action: fleet.ActCancel, Allowed: ok, Reason: why}
 }
@@ -80,7 +80,7 @@ func (s *Server) cancelTask(c echo.Context, a fleet.Actor, _ none) (end, error) 
 	task, err := s.Control.CancelTask(c.Request().Context(), a, fleet.TaskID(c.Param("id")))
 	said := "The task is cancelled."
 	if task.Steps != nil {
-		said = "What waited is cancelled."
+		said = "The steps that had not started are cancelled."
 	}
 	return stay(views.TaskPath(task.ID), said), err
 }

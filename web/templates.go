@@ -166,7 +166,8 @@ func (s *Server) templateOfVM(c echo.Context, a fleet.Actor, in templateForm) (e
 	return redirect(views.TemplatePath(id)), err
 }
 
-// askOfTemplate returns a dialog about one template, or about the version in the query.
+// askOfTemplate returns the handler that shows a dialog about the template in the path, or about the version in the
+// query.
 func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) asking[templateForm] {
 	return func(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
 		v, err := s.Control.GetTemplate(c.Request().Context(), a, templateIn(c))
@@ -193,7 +194,7 @@ func (s *Server) askOfTemplate(show func(templateview.Form) templ.Component) ask
 	}
 }
 
-// askDeleteVersion is askOfTemplate, but requires a version in the query.
+// askDeleteVersion shows the dialog that deletes the version in the query, which must exist.
 func (s *Server) askDeleteVersion(c echo.Context, a fleet.Actor, in templateForm, how formState) error {
 	if c.QueryParam("version") == "" {
 		return fleet.Errorf(fleet.NotFound, "The template has no such version.")
@@ -219,9 +220,9 @@ type deprecateForm struct {
 
 func (s *Server) deprecateVersion(c echo.Context, a fleet.Actor, in deprecateForm) (end, error) {
 	of := control.TemplateVersion{TemplateID: templateIn(c), VersionID: fleet.TemplateVersionID(in.Version)}
-	text := "VMs can be made from it again."
+	text := "VMs can be created from the version again."
 	if in.Deprecated != "" {
-		text = "Deprecated: no VM is made from it any more."
+		text = "The version is deprecated: no VM can be created from it."
 	}
 	return stay(views.TemplatePath(of.TemplateID), text), s.Control.DeprecateTemplateVersion(c.Request().Context(), a, of, in.Deprecated != "")
 }
@@ -229,5 +230,5 @@ func (s *Server) deprecateVersion(c echo.Context, a fleet.Actor, in deprecateFor
 func (s *Server) deleteTemplateVersion(c echo.Context, a fleet.Actor, in templateForm) (end, error) {
 	of := control.TemplateVersion{TemplateID: templateIn(c), VersionID: fleet.TemplateVersionID(c.QueryParam("version"))}
 	_, err := s.Control.DeleteTemplateVersion(c.Request().Context(), a, of, in.Confirm)
-	return stay(views.TemplatePath(of.TemplateID), "The version is gone."), err
+	return stay(views.TemplatePath(of.TemplateID), "The version is deleted."), err
 }

@@ -129,9 +129,9 @@ func TestCompareVMWithTemplate(t *testing.T) {
 	of := "template=" + template + "%2F" + version
 	at := "/vms/compare?id=" + string(vm)
 	a := tom.get(at).is(t, http.StatusOK)
-	a.has(t, "Compare with a template", "Web base · version 1 · it was made from it", `value="`+template+"/"+version+`"`)
+	a.has(t, "Compare with a template", "Web base · version 1 · source of this VM", `value="`+template+"/"+version+`"`)
 	a.lacks(t, "Fields of both")
-	tom.get("/choices/templates?q=base&of="+string(vm)).is(t, http.StatusOK).has(t, "Web base · version 1 · it was made from it")
+	tom.get("/choices/templates?q=base&of="+string(vm)).is(t, http.StatusOK).has(t, "Web base · version 1 · source of this VM")
 
 	a = tom.get(at+"&"+of).is(t, http.StatusOK)
 	a.has(t, "1 field of", "NICs", "on network default", "Web base, version 1", "/templates/"+template, "Show all fields", `value="`+template+"/"+version+`" selected`)

@@ -18,7 +18,7 @@ import (
 // firstLife is the default lifetime of a new token in its form, in hours.
 const firstLife = "2160"
 
-// maxHours is more than any token may live, and small enough not to overflow nanoseconds.
+// maxHours bounds the typed lifetime: longer than any token may live, and short enough for a time.Duration.
 const maxHours = 1_000_000
 
 func tokenFrame(fleet.Token) shell.Frame { return shell.Frame{Title: "API tokens"} }
@@ -45,7 +45,7 @@ func (s *Server) showTokens(c echo.Context, a fleet.Actor, status int, made *fle
 	return s.showAs(c, status, a, tokenFrame(fleet.Token{}), peopleview.Tokens(p))
 }
 
-// createToken answers with the page that shows the secret, which no other address shows.
+// createToken answers with the page that shows the secret. No other page can show the secret.
 func (s *Server) createToken(c echo.Context, a fleet.Actor, in tokenForm) (end, error) {
 	var checks fleet.Checks
 	hours := min(read(&checks, "ttl", in.Life, numberOf), maxHours)

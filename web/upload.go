@@ -23,18 +23,18 @@ import (
 	poolview "quantix/views/pool"
 )
 
-// uploadScript uploads files from the pages that include it.
+// uploadScript is the script by which pages upload files.
 const uploadScript = "bundle/upload.js"
 
-// messageHeader carries an error's sentence for scripts: the response to HEAD has no body.
+// messageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
 const messageHeader = "X-Quantix-Message"
 
-// arrival is one request of an upload. tusd passes it through the context to the store below.
+// arrival is one request of an upload. tusd passes the arrival through the context to tusStore.
 type arrival struct {
 	s       *Server
 	c       echo.Context
 	a       fleet.Actor
-	onHost  func() // called at the end of the request to release the host connection
+	onHost  func() // closes the host connection at the end of the request
 	release sync.Once
 }
 
@@ -42,14 +42,14 @@ type arrivalKey struct{}
 
 func arrivalOf(ctx context.Context) *arrival { return ctx.Value(arrivalKey{}).(*arrival) }
 
-// tusHandler serves tus 1.0 uploads below base.
+// tusHandler returns a handler for tus 1.0 uploads below base, which stores them by tusStore.
 func tusHandler(base string) *tus.UnroutedHandler {
 	composer := tus.NewStoreComposer()
 	composer.UseCore(tusStore{})
 	composer.UseTerminater(tusStore{})
 	h, err := tus.NewUnroutedHandler(tus.Config{
 		StoreComposer: composer, BasePath: base, MaxSize: fleet.MaxDiskBytes, Cors: &tus.CorsConfig{Disable: true},
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), // the access log has each request
+		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), // the portal's access log covers these requests
 	})
 	if err != nil {
 		panic(err) // the settings are constants of this program
@@ -63,7 +63,7 @@ func (s *Server) upload(base string, do func(*tus.UnroutedHandler) http.HandlerF
 	serve := h.Middleware(do(h))
 	return func(c echo.Context, a fleet.Actor) error {
 		if !s.seats.enter(a.UserID) {
-			return fleet.Errorf(fleet.TooMany, "You have %d consoles and uploads open. Close some.", maxConsoles)
+			return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
 		}
 		defer s.seats.leave(a.UserID)
 		at := &arrival{s: s, c: c, a: a}
@@ -71,7 +71,7 @@ func (s *Server) upload(base string, do func(*tus.UnroutedHandler) http.HandlerF
 		r := c.Request().WithContext(context.WithValue(c.Request().Context(), arrivalKey{}, at))
 		r.Header.Del("X-HTTP-Method-Override") // the permission was checked for the route's real method
 		c.Response().Before(func() {
-			// The location is a path only: proxies may have changed scheme and host.
+			// The location is reduced to a path, because proxies may have changed scheme and host.
 			if u, err := url.Parse(c.Response().Header().Get("Location")); err == nil && u.Path != "" {
 				c.Response().Header().Set("Location", u.Path)
 			}
@@ -96,14 +96,15 @@ func (at *arrival) refuse(err error) error {
 		err = fleet.Errorf(fleet.Unavailable, "The portal is stopping. Continue the upload.")
 	}
 	r := at.s.refuse(at.c, asTooLarge(err))
-	body, _ := json.Marshal(problemOf(r)) // plain values always encode
+	body, _ := json.Marshal(problemOf(r)) // not reached: plain values always encode
 	out := tus.NewError("ERR_REFUSED", r.text(), r.status)
 	out.HTTPResponse.Body = string(body)
 	out.HTTPResponse.Header = tus.HTTPHeader{"Content-Type": "application/problem+json", messageHeader: url.PathEscape(r.text())}
 	return out
 }
 
-// tusStore stores nothing: control knows the uploads, and the host knows how much of each has arrived.
+// tusStore implements tusd's data store without storing data: control manages the uploads, and the host stores the data
+// and reports how much of it has arrived.
 type tusStore struct{}
 
 // NewUpload implements tus.DataStore. The client describes the upload in its metadata.
@@ -141,7 +142,7 @@ type tusUpload struct {
 	*arrival
 	of    fleet.Upload
 	conn  *uploadConn
-	fresh bool // the upload was just created, so its host has nothing of it yet
+	fresh bool // the upload was just created, so its host has no data yet
 }
 
 // GetInfo implements tus.Upload. The host reports the current offset.
@@ -195,7 +196,7 @@ func (u *tusUpload) WriteChunk(_ context.Context, offset int64, src io.Reader) (
 	return n, u.refuse(err)
 }
 
-// checkSender records that the client is still sending, and checks its permission again.
+// checkSender checks that the client still has permission, and records that the upload is still active.
 func (u *tusUpload) checkSender(ctx context.Context) error {
 	a, err := u.s.senderNow(ctx, u.c)
 	if err == nil && a.UserID != u.a.UserID {
@@ -207,7 +208,8 @@ func (u *tusUpload) checkSender(ctx context.Context) error {
 	return u.s.Control.KeepUpload(ctx, a, u.of.ID)
 }
 
-// senderNow returns the actor of the request, with current permissions. Sending counts as use of a session.
+// senderNow returns the actor of an upload or download, with current permissions. The transfer counts as use of the
+// session.
 func (s *Server) senderNow(ctx context.Context, c echo.Context) (fleet.Actor, error) {
 	if routeOf(c).kind == tokenInflow {
 		return s.Control.ActorOfToken(ctx, fleet.Actor{}, bearerOf(c.Request()))
@@ -215,8 +217,8 @@ func (s *Server) senderNow(ctx context.Context, c echo.Context) (fleet.Actor, er
 	return s.consoleActor(ctx, c.Request(), true)
 }
 
-// FinishUpload implements tus.Upload. The client gets the host's result if it comes soon enough; the task always shows
-// it.
+// FinishUpload implements tus.Upload. The client gets the host's result if the host finishes soon enough; the task always
+// shows the result.
 func (u *tusUpload) FinishUpload(context.Context) error {
 	u.leave()
 	now, err := u.s.awaitUpload(u.c.Request().Context(), u.a, u.of)
@@ -236,8 +238,8 @@ func (u *tusUpload) Terminate(context.Context) error {
 	return u.refuse(u.s.Control.CancelUpload(u.c.Request().Context(), u.a, u.of.ID))
 }
 
-// putVolume accepts a volume in one request, as curl -T sends it. A truncated upload is discarded: it has no address to
-// continue at.
+// putVolume accepts a volume in one request, as curl -T sends it. It cancels a truncated upload, because a client like
+// curl has no address to continue the upload at.
 func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	r := c.Request()
 	ctx := r.Context()
@@ -245,10 +247,10 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 		return err
 	}
 	if r.ContentLength <= 0 {
-		return fleet.Errorf(fleet.Malformed, "Say how large the file is: Content-Length. From a pipe, upload by tus instead.")
+		return fleet.Errorf(fleet.Malformed, "Send the size of the file as Content-Length. To upload from a pipe, use tus instead.")
 	}
 	if !s.seats.enter(a.UserID) {
-		return fleet.Errorf(fleet.TooMany, "You have %d consoles and uploads open. Close some.", maxConsoles)
+		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)
 	}
 	defer s.seats.leave(a.UserID)
 	of, err := s.Control.CreateUpload(ctx, a, fleet.PoolID(c.Param("id")), control.NewUpload{
@@ -260,7 +262,7 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 	at := &arrival{s: s, c: c, a: a}
 	defer at.leave()
 	u := &tusUpload{arrival: at, of: of}
-	if _, err = u.open(); err == nil && u.conn != nil { // otherwise the host ended it before any data was sent
+	if _, err = u.open(); err == nil && u.conn != nil { // otherwise the host ended the upload before any data was sent
 		watch, stop := s.watched(r, a, u.checkSender)
 		defer stop()
 		_, err = u.conn.send(watch, r.Body)
@@ -271,10 +273,10 @@ func (s *Server) putVolume(c echo.Context, a fleet.Actor) error {
 		fresh, cancel := context.WithTimeout(context.WithoutCancel(ctx), pageLimit)
 		defer cancel()
 		if gone := s.Control.CancelUpload(fresh, a, of.ID); gone != nil && fleet.CodeOf(gone) != fleet.Conflict {
-			s.Log.Warn("an upload that was cut off is not cancelled yet", "upload", of.ID, "error", gone)
+			s.Log.Warn("cancel a truncated upload", "upload", of.ID, "error", gone)
 		}
 		if err == nil {
-			err = fleet.Errorf(fleet.Malformed, "The file did not arrive whole. Send it again.")
+			err = fleet.Errorf(fleet.Malformed, "The upload was cut off. Send the file again.")
 		}
 		return err
 	}

@@ -16,18 +16,18 @@ import (
 // uploadAnswerLimit is how long a host may take to write a piece to its storage.
 const uploadAnswerLimit = time.Minute
 
-// uploads configures the relay for uploads: the portal itself is the sending end, on behalf of the user.
+// uploads configures the relay for uploads. The portal itself is the sending end, on behalf of the user.
 var uploads = relay.Use{
 	Kind:        relay.Upload,
 	Wait:        [2]time.Duration{relay.Asker: 15 * time.Second, relay.Answerer: 15 * time.Second},
-	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "Nobody continues the upload any more."},
-	Left:        [2]string{relay.Asker: "The upload was left.", relay.Answerer: "The host ended the connection."},
-	Unreachable: [2]string{relay.Asker: "The upload is no longer connected.", relay.Answerer: "The host is no longer connected."},
-	Taken:       "Somebody continues this upload already.",
+	Late:        [2]string{relay.Asker: "The host did not answer in time.", relay.Answerer: "The upload's client left before the host connected."},
+	Left:        [2]string{relay.Asker: "The client stopped the upload.", relay.Answerer: "The host ended the connection."},
+	Unreachable: [2]string{relay.Asker: "The client is no longer connected.", relay.Answerer: "The host is no longer connected."},
+	Taken:       "Another client continues this upload already.",
 	Stray:       "An upload carries binary messages only.",
 }
 
-// pieces pools the buffers of uploads: each upload uses one, whatever its size.
+// pieces pools the buffers of transfers. Each upload or download uses one buffer, whatever its size.
 var pieces = sync.Pool{New: func() any { return new([wire.UploadHeader + wire.MaxUploadPiece]byte) }}
 
 // uploadConn is a connection to the host that receives an upload.
@@ -37,15 +37,15 @@ type uploadConn struct {
 	host    string
 	offset  int64 // bytes that the host has stored durably
 	answers chan wire.UploadAnswer
-	gone    chan struct{} // closed when the host has sent its last message
+	gone    chan struct{} // closed when the host's connection has ended
 }
 
-// connTries is how often the host is asked again if its connection ends before it reports the offset. An earlier
-// request of the same upload, whose client is already gone, may have taken the connection.
+// connTries is how often the host is asked to connect if its connection ends before it reports the offset. An earlier
+// request of the same upload, whose client has already disconnected, may have taken the connection.
 const connTries = 3
 
-// openUploadConn asks the upload's host to connect, and reads its offset. If the upload ends instead, its result is the
-// error.
+// openUploadConn asks the upload's host to connect, and reads the offset from the host. If the upload has ended instead,
+// the error is the upload's result.
 func (s *Server) openUploadConn(ctx context.Context, a fleet.Actor, u fleet.Upload) (l *uploadConn, err error) {
 	for range connTries {
 		if l, err = s.callHost(ctx, a, u); !errors.Is(err, errCalledAway) {
@@ -55,7 +55,7 @@ func (s *Server) openUploadConn(ctx context.Context, a fleet.Actor, u fleet.Uplo
 	return nil, s.uploadConnError(ctx, a, u, err)
 }
 
-var errCalledAway = errors.New("the host went before it said anything")
+var errCalledAway = errors.New("the host disconnected before it reported the offset")
 
 func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*uploadConn, error) {
 	subject := string(fleet.SubjectVolume(fleet.Volref{PoolID: u.PoolID, Volume: u.Volume}))
@@ -107,7 +107,8 @@ func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*
 
 var errUploadEnded = errors.New("the upload has ended")
 
-// uploadConnError returns the upload's own error if it has ended, else that the host is not connected.
+// uploadConnError returns the upload's result if the upload has ended (errUploadEnded after success). Otherwise it returns
+// Unavailable, because the host is not connected.
 func (s *Server) uploadConnError(ctx context.Context, a fleet.Actor, u fleet.Upload, err error) error {
 	ended := errors.Is(err, errUploadEnded) || errors.Is(context.Cause(ctx), errUploadEnded)
 	if ctx.Err() != nil && !ended {
@@ -124,7 +125,7 @@ func (s *Server) uploadConnError(ctx context.Context, a fleet.Actor, u fleet.Upl
 	case now.Over() != nil:
 		return now.Over()
 	}
-	return fleet.Errorf(fleet.Unavailable, "The host %s did not come for the upload. What it has stays there; continue when the host is online again.", u.HostName)
+	return fleet.Errorf(fleet.Unavailable, "The host %s did not connect for the upload. Continue the upload when the host is online again: the host keeps the data that has arrived.", u.HostName)
 }
 
 func (l *uploadConn) listen() {
@@ -137,7 +138,7 @@ func (l *uploadConn) listen() {
 		}
 		select {
 		case l.answers <- a:
-		default: // no error was sent
+		default: // a second message before the portal has read the first one breaks the protocol
 			return
 		}
 	}
@@ -158,7 +159,7 @@ func (l *uploadConn) answer(ctx context.Context) (wire.UploadAnswer, error) {
 		}
 		return wire.UploadAnswer{}, l.lost()
 	case <-late.C:
-		return wire.UploadAnswer{}, fleet.Errorf(fleet.Unavailable, "The storage of the host %s did not take in what was sent in time. Continue the upload.", l.host)
+		return wire.UploadAnswer{}, fleet.Errorf(fleet.Unavailable, "The storage of the host %s did not store the data in time. Continue the upload.", l.host)
 	case <-ctx.Done():
 		return wire.UploadAnswer{}, ctx.Err()
 	}
@@ -168,8 +169,8 @@ func (l *uploadConn) lost() error {
 	return fleet.Errorf(fleet.Unavailable, "The connection to the host %s was lost. Continue the upload.", l.host)
 }
 
-// send forwards from piece by piece, and returns how many more bytes the host has stored durably. It buffers only one
-// piece of a client.
+// send forwards the data of from to the host piece by piece, and returns how many of these bytes the host has stored
+// durably. It buffers only one piece.
 func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 	piece := pieces.Get().(*[wire.UploadHeader + wire.MaxUploadPiece]byte)
 	defer pieces.Put(piece)
@@ -208,7 +209,7 @@ func (l *uploadConn) send(ctx context.Context, from io.Reader) (int64, error) {
 	return came, cut
 }
 
-// refusal returns the host's last message before it refused more data.
+// refusal waits for the last message of a host that no longer accepts data, and returns the message's result.
 func (l *uploadConn) refusal(ctx context.Context) (int64, error) {
 	a, err := l.answer(ctx)
 	switch {
@@ -227,7 +228,7 @@ func (l *uploadConn) close() {
 	l.release()
 }
 
-// awaitUpload waits until the upload has ended, at most as long as a client can be kept waiting.
+// awaitUpload waits until the upload has ended, for at most uploadAnswerLimit, and returns the upload's current state.
 func (s *Server) awaitUpload(ctx context.Context, a fleet.Actor, u fleet.Upload) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return u, err

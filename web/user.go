@@ -43,7 +43,7 @@ func (s *Server) showNewUser(c echo.Context, a fleet.Actor, status int, f people
 	return s.showAs(c, status, a, shell.Frame{Title: "New user"}, peopleview.NewUser(f))
 }
 
-// createUser answers with the one-time password, which no other address shows.
+// createUser answers with the page that shows the one-time password. No other page can show the password.
 func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (end, error) {
 	u, password, err := s.Control.CreateUser(c.Request().Context(), a, in.input())
 	return func(c echo.Context) error {
@@ -51,7 +51,7 @@ func (s *Server) createUser(c echo.Context, a fleet.Actor, in userForm) (end, er
 	}, err
 }
 
-// userPage shows a user, with the form.
+// userPage shows a user, with the form that edits the user.
 func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formState) error {
 	ctx := c.Request().Context()
 	u, err := s.Control.GetUser(ctx, a, fleet.UserID(c.Param("id")))
@@ -68,7 +68,8 @@ func (s *Server) userPage(c echo.Context, a fleet.Actor, in userForm, how formSt
 	return s.showAs(c, how.status, a, userFrame(u), peopleview.User(p))
 }
 
-// rolesOf lists the projects where the user has a role, as far as the actor may see them.
+// rolesOf returns the projects where the user has a role, and the roles by project id. It omits projects that the actor
+// may not see.
 func (s *Server) rolesOf(ctx context.Context, a fleet.Actor, u fleet.User) ([]kit.Named, map[string]fleet.Role, error) {
 	roles := map[string]fleet.Role{}
 	if len(u.Projects) == 0 {
@@ -100,7 +101,7 @@ func (s *Server) showReset(c echo.Context, a fleet.Actor, how formState, passwor
 	return confirm(s, s.Control.GetUser, userFrame, dialog)(c, a, none{}, how)
 }
 
-// resetPassword answers with the new one-time password, which no other address shows.
+// resetPassword answers with the page that shows the new one-time password. No other page can show the password.
 func (s *Server) resetPassword(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	password := auth.NewPassword()
 	err := s.Control.SetPassword(c.Request().Context(), a, fleet.UserID(c.Param("id")), password)

@@ -15,19 +15,19 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Limits on the number of values in a body, where each list and object counts as one value. An empty object takes three
-// bytes to send and a kilobyte to decode, so a size limit alone does not bound memory.
+// Limits on the number of JSON values in a body. Each list and object counts as one value. An empty object has three
+// bytes but takes a kilobyte to decode, so a size limit alone does not bound memory.
 const (
 	apiValues   = 25_000
-	agentValues = 512 << 10 // a host's report lists everything that the host has
+	agentValues = 512 << 10 // a host's report lists all its VMs, volumes and devices
 )
 
 const tooManyValues = "The request holds more than %d values. Send less at once."
 
-// checkValues refuses a body of more than most values before it is decoded.
+// checkValues returns TooLarge for a body of more than most values. It runs before the body is decoded.
 func checkValues(text []byte, most int) error {
 	if quick := 1 + bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'{'}) + bytes.Count(text, []byte{'['}); quick <= most {
-		return nil // an upper bound of the number of values: strings may contain such characters too
+		return nil // an upper bound of the number of values, because strings may contain these characters too
 	}
 	if values(text) > most {
 		return fleet.Errorf(fleet.TooLarge, tooManyValues, most)
@@ -49,8 +49,8 @@ var boundedJSON = huma.Format{
 	},
 }
 
-// checkNames refuses an object with a duplicate name, because decoders pick different values. The decoder reports all
-// other errors.
+// checkNames refuses an object with a duplicate name, because decoders differ in which value they take. It ignores all
+// other errors, which the decoder reports.
 func checkNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {
@@ -79,21 +79,21 @@ func jsonOf(text []byte) ([]byte, error) {
 	read := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
 	if err := read.Decode(&doc); err != nil {
-		return nil, fleet.Errorf(fleet.Malformed, "This is no YAML: %s.", strings.TrimPrefix(shortName(err.Error()), "yaml: "))
+		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(shortName(err.Error()), "yaml: "))
 	}
 	if err := read.Decode(&more); !errors.Is(err, io.EOF) {
 		return nil, fleet.Errorf(fleet.Malformed, "The YAML has more than one document. Send one at a time.")
 	}
 	if aliased(&doc) {
-		return nil, fleet.Errorf(fleet.Malformed, "The YAML has aliases, which are not read. Write out what they stand for.")
+		return nil, fleet.Errorf(fleet.Malformed, "The YAML has aliases, which are not supported. Replace each alias by its value.")
 	}
 	var tree any
 	if err := doc.Decode(&tree); err != nil {
-		return nil, fleet.Errorf(fleet.Malformed, "This is no YAML: %s.", strings.TrimPrefix(shortName(err.Error()), "yaml: "))
+		return nil, fleet.Errorf(fleet.Malformed, "This is not valid YAML: %s.", strings.TrimPrefix(shortName(err.Error()), "yaml: "))
 	}
 	asJSON, err := json.Marshal(tree)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.Malformed, "The YAML says what JSON cannot: names that are no texts, or numbers without end.")
+		return nil, fleet.Errorf(fleet.Malformed, "JSON cannot express this YAML: it has names that are no texts, or infinite numbers.")
 	}
 	return asJSON, nil
 }
@@ -102,13 +102,13 @@ func aliased(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, aliased)
 }
 
-// values counts the values of a JSON text. For invalid JSON the result is arbitrary.
+// values returns the number of values in a JSON text. For invalid JSON the result is arbitrary.
 func values(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case ' ', '\t', '\r', '\n', ',', ']', '}':
 		case ':':
-			n-- // the string before it was a name
+			n-- // the string before the colon was a name, not a value
 		case '"':
 			n++
 			for i++; i < len(text) && text[i] != '"'; i++ {

@@ -12,13 +12,13 @@ import (
 	"quantix/views/shell"
 )
 
-// viewForm is the form of a list's saved views. Query is the query of the shown list.
+// viewForm is the form of a list's saved views. Query is the URL query of the list as shown.
 type viewForm struct {
 	Name  string `form:"name"`
 	Query string `form:"query"`
 }
 
-// savedQuery returns the part of the list's query that a view saves.
+// savedQuery returns the part of Query that a saved view stores.
 func (in viewForm) savedQuery(list string) string {
 	address, _ := url.ParseQuery(in.Query) // unreadable parts are ignored
 	query, _ := fleet.ViewQuery(list, address)

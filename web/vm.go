@@ -15,24 +15,24 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// actionsOf returns the actions that the user may start on the VM now, with reasons for those refused.
+// actionsOf returns all actions on a VM, each with the reason if the user cannot start the action now.
 func actionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.Offer(a, "vm", vm.ProjectID, vm.Actions())
 }
 
-// guestActionsOf returns the actions that the user may request from the guest agent.
+// guestActionsOf returns all actions of the guest agent, each with the reason if the user cannot start the action now.
 func guestActionsOf(a fleet.Actor, vm fleet.VMView) []fleet.ActionState {
 	return policy.Offer(a, "vm", vm.ProjectID, vm.GuestActions())
 }
 
-// vmFrame marks the VM in the tree, below its host.
+// vmFrame returns the frame of the VM's pages. The tree marks the VM, below its host.
 func vmFrame(vm fleet.VMView) shell.Frame {
 	return shell.Frame{Title: vm.Name, Here: []string{
 		"project:" + string(vm.ProjectID), "host:" + string(vm.HostID), "vm:" + string(vm.ID),
 	}}
 }
 
-// vmOf reads the VM in the path, with the data that every tab of its page shows.
+// vmOf reads the VM in the path, and the data that every tab of the VM's page shows.
 func (s *Server) vmOf(c echo.Context, a fleet.Actor, tab string) (vmview.Page, error) {
 	vm, err := s.Control.GetVM(c.Request().Context(), a, fleet.VMID(c.Param("id")))
 	return vmview.Page{VM: vm, Tab: tab, Now: time.Now(), Actor: a, Actions: actionsOf(a, vm), GuestActions: guestActionsOf(a, vm), Infra: policy.May(a, policy.InfraSee, ""), PlaceWhy: placeWhy(a), MoveWhy: moveWhy(a), MigrateWhy: migrateWhy(a)}, err
@@ -42,21 +42,21 @@ func placeWhy(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
-	return "Only those who may change hosts say where a VM is."
+	return "Only users who may change hosts can set which host a VM is on."
 }
 
 func moveWhy(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
-	return "Only those who may change hosts move disks between pools."
+	return "Only users who may change hosts can move disks between pools."
 }
 
 func migrateWhy(a fleet.Actor) string {
 	if policy.May(a, policy.InfraChange, "") {
 		return ""
 	}
-	return "Only those who may change hosts move VMs between them."
+	return "Only users who may change hosts can migrate VMs."
 }
 
 func (s *Server) vmPage(c echo.Context, a fleet.Actor) error {
@@ -123,7 +123,7 @@ func (s *Server) fillTab(c echo.Context, a fleet.Actor, p *vmview.Page) (err err
 	return err
 }
 
-// poolNames returns the names of the pools of the VM's disks and ISO.
+// poolNames returns the names of the pools with the VM's disks and ISO, by pool id.
 func (s *Server) poolNames(ctx context.Context, a fleet.Actor, vm fleet.VMView) (map[fleet.PoolID]string, error) {
 	return s.Control.PoolNames(ctx, a, vm.Spec.Pools())
 }
@@ -197,9 +197,9 @@ func (s *Server) deleteVM(c echo.Context, a fleet.Actor, in deleteForm) (end, er
 	return redirect("/vms"), err
 }
 
-// nameMismatch returns the error for a confirmation whose typed name does not match.
+// nameMismatch returns the error for a deletion dialog where the typed name differs from the VM's name.
 func nameMismatch(name string) error {
 	var checks fleet.Checks
-	checks.Add("confirm", "Type %s to confirm: it is running, and would be powered off.", name)
+	checks.Add("confirm", "Type %s to confirm: the VM is running and will be powered off.", name)
 	return checks.Err()
 }

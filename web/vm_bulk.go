@@ -19,7 +19,7 @@ type bulkForm struct {
 	IDs    []fleet.VMID `form:"id"`
 	Back   string       `form:"back"`
 
-	Sure    string `form:"sure"` // the dialog before it was confirmed
+	Sure    string `form:"sure"` // empty: the dialog is not confirmed yet
 	Disks   string `form:"disks"`
 	Confirm string `form:"confirm"`
 	Host    string `form:"host"`
@@ -27,7 +27,7 @@ type bulkForm struct {
 	snapshotForm
 }
 
-// actOnVMs starts one action on many VMs and redirects to the task's page, so that a reload does not repeat it.
+// actOnVMs starts one action on many VMs and redirects to the task's page, so that a reload does not repeat the action.
 // Destructive actions, and actions that need more input, show a dialog first.
 func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, error) {
 	if in.Action == vmview.ManyCompare {
@@ -40,8 +40,8 @@ func (s *Server) actOnVMs(c echo.Context, a fleet.Actor, in bulkForm) (end, erro
 	return redirect(kit.Link{Path: "/tasks/" + string(task.ID)}.With("back", localPath(in.Back)).String()), err
 }
 
-// compareSelected redirects to the comparison of a selection. It bounds the number of ids, because proxies refuse long
-// addresses.
+// compareSelected redirects to the comparison of the selected VMs: two, or one that the user compares with another VM
+// chosen there.
 func compareSelected(ids []fleet.VMID) (end, error) {
 	switch len(ids) {
 	case 0:
@@ -51,7 +51,7 @@ func compareSelected(ids []fleet.VMID) (end, error) {
 	case 2:
 		return redirect(kit.Link{Path: "/vms/compare"}.With("id", string(ids[0])).With("with", string(ids[1])).String()), nil
 	}
-	return nil, fleet.Errorf(fleet.Malformed, "Two VMs are compared: select two, not %d.", len(ids))
+	return nil, fleet.Errorf(fleet.Malformed, "Only two VMs can be compared. Select two, not %d.", len(ids))
 }
 
 func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (fleet.Task, error) {
@@ -83,7 +83,7 @@ func (s *Server) orderVMs(ctx context.Context, a fleet.Actor, in bulkForm) (flee
 	return s.Control.ActVMs(ctx, a, in.Action, in.IDs)
 }
 
-// askOfVMs shows the dialog of an action on many VMs.
+// askOfVMs shows the dialog that asks for the details of an action on many VMs, or for its confirmation.
 func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how formState) error {
 	ctx := c.Request().Context()
 	if !vmview.Asks(in.Action) {
@@ -110,7 +110,7 @@ func (s *Server) askOfVMs(c echo.Context, a fleet.Actor, in bulkForm, how formSt
 	return s.showAs(c, how.status, a, shell.Frame{Title: "Virtual machines"}, vmview.Many(p))
 }
 
-// bulkPage redirects old addresses of bulk results, from before they were tasks.
+// bulkPage redirects the addresses of bulk results in older versions to the tasks that replaced these pages.
 func (s *Server) bulkPage(c echo.Context, _ fleet.Actor) error {
 	l := kit.Link{Path: "/tasks/" + c.Param("id")}
 	return c.Redirect(http.StatusMovedPermanently, l.With("back", localPath(c.QueryParam("back"))).String())

@@ -18,7 +18,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// bulkEditForm is the form of a bulk edit, as typed.
+// bulkEditForm holds the typed values of the bulk edit form.
 type bulkEditForm struct{ url.Values }
 
 func (in *bulkEditForm) read(sent url.Values) { in.Values = sent }
@@ -30,7 +30,7 @@ func (in bulkEditForm) ids() (out []fleet.VMID) {
 	return out
 }
 
-// edit returns the changes of the ticked fields.
+// edit returns the bulk edit with the typed values of the ticked fields.
 func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 	var checks fleet.Checks
 	out := fleet.BulkEdit{Labels: map[string]*string{}, Fields: map[string]json.RawMessage{}}
@@ -40,7 +40,7 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 	for line := range strings.Lines(in.Get("unlabel")) {
 		if key := strings.TrimSpace(line); key != "" {
 			if out.Labels[key] != nil {
-				checks.Add("unlabel", "The label %q is both set and taken away.", key)
+				checks.Add("unlabel", "The label %q cannot be both set and removed.", key)
 			}
 			out.Labels[key] = nil
 		}
@@ -59,7 +59,7 @@ func (in bulkEditForm) edit() (fleet.BulkEdit, error) {
 	return out, checks.Err()
 }
 
-// askBulkEdit shows the form for the VMs of a selection or a filter.
+// askBulkEdit shows the bulk edit form for selected VMs, or for all VMs that match a filter.
 func (s *Server) askBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how formState) error {
 	if in.Values == nil {
 		ids, err := s.selectedIDs(c.Request().Context(), a, c.Request().URL.Query())
@@ -71,7 +71,7 @@ func (s *Server) askBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, how
 	return s.showBulkEdit(c, a, in, how, nil)
 }
 
-// newBulkEditForm returns the form with default values.
+// newBulkEditForm returns the form for these VMs with default values.
 func newBulkEditForm(ids []string) bulkEditForm {
 	return bulkEditForm{url.Values{"id": ids, "spec.cpus": {"2"}, "spec.memoryMiB": {"2", "GiB"}, "spec.firmware": {string(fleet.BIOS)}}}
 }
@@ -85,7 +85,7 @@ func (s *Server) showBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm, ho
 	return s.showAs(c, how.status, a, shell.Frame{Title: "Edit VMs"}, vmview.Bulk(p))
 }
 
-// selectedIDs returns the ids of a selection, or of all VMs that match a filter.
+// selectedIDs returns the VM ids in q, or the ids of all VMs that match the filter in q.
 func (s *Server) selectedIDs(ctx context.Context, a fleet.Actor, q url.Values) ([]string, error) {
 	if ids := q["id"]; len(ids) > 0 || !q.Has("filter") {
 		if len(ids) == 0 {
@@ -108,9 +108,9 @@ func (s *Server) selectedIDs(ctx context.Context, a fleet.Actor, q url.Values) (
 		}
 		switch {
 		case len(out) > control.MaxAtOnce:
-			return nil, fleet.Errorf(fleet.TooLarge, "The filter fits more than %d VMs. Take fewer at once, by one word more in it.", control.MaxAtOnce)
+			return nil, fleet.Errorf(fleet.TooLarge, "The filter matches more than %d VMs. Add a word to the filter to select fewer.", control.MaxAtOnce)
 		case page.Next == "" && len(out) == 0:
-			return nil, fleet.Errorf(fleet.NotFound, "The filter fits no VM.")
+			return nil, fleet.Errorf(fleet.NotFound, "The filter matches no VM.")
 		case page.Next == "":
 			return out, nil
 		}
@@ -118,8 +118,8 @@ func (s *Server) selectedIDs(ctx context.Context, a fleet.Actor, q url.Values) (
 	}
 }
 
-// submitBulkEdit shows the form for a selection, shows a preview, or applies the preview and redirects to the task. A
-// selection is sent in the body: proxies refuse addresses with so many ids.
+// submitBulkEdit shows the form for a selection, shows a preview, or applies the edit and redirects to its task. The
+// selection is in the request body, because proxies refuse addresses with hundreds of ids.
 func (s *Server) submitBulkEdit(c echo.Context, a fleet.Actor, in bulkEditForm) (end, error) {
 	if in.Get("step") == "select" {
 		ids, err := s.selectedIDs(c.Request().Context(), a, url.Values{"id": in.Values["id"]})

@@ -36,7 +36,7 @@ func TestBulkEditForm(t *testing.T) {
 	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, `value="many"`, "Give a whole number.")
 	form.Set("spec.cpus", "6")
 	form.Set("unlabel", "env")
-	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, "both set and taken away")
+	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, "both set and removed")
 	form = url.Values{"id": ids["id"], "step": {"preview"}}
 	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, "Choose what to change")
 	form.Set("set.firmware", "yes")

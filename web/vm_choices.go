@@ -16,21 +16,22 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// choices fills the form's selects with the options that the user may choose.
+// choices fills the selects of the form of a new VM with the options that the user may choose.
 func (s *Server) choices(c echo.Context, a fleet.Actor, f *vmview.Form) error {
 	return s.fillChoices(c, a, f, "/vms/new", "", map[string]*kit.Choices{
 		"projects": &f.Projects, "hosts": &f.Hosts, "pools": &f.Pools, "images": &f.Images, "isos": &f.ISOs, "networks": &f.Networks, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
-// editChoices is choices for an existing VM.
+// editChoices is choices for the form that edits the VM.
 func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm fleet.VMID) error {
 	return s.fillChoices(c, a, f, views.TabPath(views.VMPath(vm), "configure"), string(vm), map[string]*kit.Choices{
 		"isos": &f.ISOs, "vm-networks": &f.Networks, "pools": &f.Pools, "images": &f.Images, "luns": &f.LUNs, "discs": &f.Discs, "files": &f.Files,
 	})
 }
 
-// fillChoices reads the options of each select, including the chosen ones.
+// fillChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are always
+// included.
 func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
@@ -85,7 +86,7 @@ func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page
 	return nil
 }
 
-// networksOf are those that a new VM, or the VM that is edited, can be put on.
+// networksOf returns the networks that a new VM can use or, if edits is true, the networks that the VM can use.
 func (s *Server) networksOf(c echo.Context, a fleet.Actor, edits bool, vm fleet.VMID) ([]fleet.NetworkView, error) {
 	if edits {
 		return s.Control.NetworksFor(c.Request().Context(), a, vm)
@@ -93,8 +94,8 @@ func (s *Server) networksOf(c echo.Context, a fleet.Actor, edits bool, vm fleet.
 	return s.Control.UsableNetworks(c.Request().Context(), a)
 }
 
-// defaultsFor are the pool and the network that the form shows as chosen: of a new VM those that it would be made with, of one that is edited the pool
-// of its first disk.
+// defaultsFor returns the pool and the network that the form preselects for new devices: the defaults of the project and
+// host, but the pool of the first disk when a VM with disks is edited.
 func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if project == "" {
 		return fleet.VMDefaults{}, nil
@@ -112,7 +113,8 @@ func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form,
 	return out, err
 }
 
-// orNoDefaults returns no defaults if the project was deleted or is hidden: the form stays usable, and creating the VM names the fault.
+// orNoDefaults returns no defaults instead of NotFound, for a project that was deleted or is hidden. The form stays
+// usable, and control reports the error when the VM is created.
 func orNoDefaults(d fleet.VMDefaults, err error) (fleet.VMDefaults, error) {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.VMDefaults{}, nil
@@ -137,7 +139,7 @@ func networkChoice(a fleet.Actor, n fleet.NetworkView) kit.Option {
 	return kit.Option{Value: vmview.NetworkValue(n.Kind, n.Name), Text: text}
 }
 
-// poolRoom says how much new disks may take before the pool is overcommitted.
+// poolRoom returns a pool's free and provisioned space as text, for people who size a disk.
 func poolRoom(h fleet.PoolHealth) string {
 	text := kit.Bytes(h.AvailableBytes) + " free"
 	switch {
@@ -151,7 +153,7 @@ func poolRoom(h fleet.PoolHealth) string {
 	return text
 }
 
-// unusable is 1 for a pool without a host that can make a disk now, else 0.
+// unusable returns 1 for a pool where no host can create a disk now, else 0. Selects sort pools by this value.
 func unusable(p fleet.PoolView) int {
 	if p.Health.Healthy == 0 || p.DeletedAt != nil {
 		return 1

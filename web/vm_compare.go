@@ -19,8 +19,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// comparePage compares two VMs field by field, or a VM and a template version. Two ids come from a list's selection,
-// one from a VM's page, none from a template's page.
+// comparePage compares two VMs field by field, or a VM and a template version. The query has two ids from a list's
+// selection, one id from a VM's page, and none from a template's page.
 func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 	ctx := c.Request().Context()
 	ids := c.Request().URL.Query()["id"]
@@ -31,9 +31,9 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 	case len(ids) == 0 && template == "":
 		return fleet.Errorf(fleet.Malformed, "Select two VMs to compare.")
 	case len(ids) > 1:
-		return fleet.Errorf(fleet.Malformed, "Two VMs are compared: select two, not %d.", len(ids))
+		return fleet.Errorf(fleet.Malformed, "Only two VMs can be compared. Select two, not %d.", len(ids))
 	case with != "" && template != "":
-		return fleet.Errorf(fleet.Malformed, "A VM is compared with another one or with a template, not both.")
+		return fleet.Errorf(fleet.Malformed, "A VM can be compared with another VM or with a template, not with both at once.")
 	}
 	p := vmview.ComparePage{All: c.QueryParam("all") != ""}
 	var err error
@@ -71,7 +71,7 @@ func (s *Server) comparePage(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, frame, vmview.Compare(p))
 }
 
-// versionOf returns the template version that a form names: see views.TemplateVersionValue.
+// versionOf returns the template version of a select's value (see views.TemplateVersionValue).
 func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fleet.TemplateView, *fleet.TemplateVersion, error) {
 	id, version, _ := strings.Cut(value, "/")
 	t, err := s.Control.GetTemplate(ctx, a, fleet.TemplateID(id))
@@ -85,8 +85,8 @@ func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fl
 	return t, v, nil
 }
 
-// versionOptions lists the template versions that the user may see: first the version that the VM of the pick was
-// created from, then the newest of each template.
+// versionOptions lists the template versions that the user may see: first the version that VM c.of was created from, then
+// the newest version of each template.
 func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
@@ -101,7 +101,7 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 		for _, v := range t.Versions {
 			o := kit.Option{Value: views.TemplateVersionValue(t.ID, v.ID), Text: t.Name + " · version " + strconv.Itoa(v.Number)}
 			if slices.ContainsFunc(v.VMs, func(vm fleet.TemplateVM) bool { return string(vm.ID) == c.of }) {
-				o.Text += " · it was made from it"
+				o.Text += " · source of this VM"
 				first = append(first, o)
 				continue
 			}
@@ -120,7 +120,7 @@ func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]k
 	return out, nil
 }
 
-// nameText returns the search text without characters that have a meaning in filters.
+// nameText returns the search text without the characters that are special in filters.
 func nameText(text string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(`*":() `, r) {
@@ -130,7 +130,7 @@ func nameText(text string) string {
 	}, text)
 }
 
-// vmOptions lists VMs that the user may see: those whose name contains the text, and the chosen one.
+// vmOptions lists the VMs that the user may see and whose name contains the search text, and the chosen VM.
 func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
@@ -158,18 +158,18 @@ func (s *Server) vmOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Op
 	return out, nil
 }
 
-// wasOf encodes the VM's state when the form was rendered. The form sends it back, which reveals the user's own
-// changes.
+// wasOf encodes the VM as JSON for a hidden field of the edit form. From that field and the other values, merging finds
+// the user's own changes.
 func wasOf(vm fleet.VM) string {
 	text, err := json.Marshal(vmEdit{Name: vm.Name, Labels: vm.Labels, Description: vm.Description, Spec: vm.Spec})
 	if err != nil {
-		panic(err) // plain values always encode
+		panic(err) // not reached: plain values always encode
 	}
 	return string(text)
 }
 
-// merging returns both changes of a VM that changed while a user edited it. The merged VM takes the user's choices if
-// the form has already shown both changes.
+// merging merges the user's change with the changes that others made to the VM meanwhile. fields lists the fields that
+// anybody changed. For fields that both changed, the choices in the form ("take.<field>") decide.
 func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged fleet.VM, fields []fleet.Merged, err error) {
 	var was vmEdit
 	if err := json.Unmarshal([]byte(typed.Get("was")), &was); err != nil {
@@ -191,7 +191,8 @@ func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged
 	return merged, fields, nil
 }
 
-// sameNICs restores the NICs that the form left unchanged: the form holds only their networks and addresses.
+// sameNICs completes the NICs of a form, which contains only networks and MAC addresses, from the NICs in was. Unchanged
+// NICs get all their values back, changed NICs their security groups and anti-spoofing.
 func sameNICs(nics, was []fleet.NIC) {
 	for i, n := range nics {
 		for _, o := range was {
@@ -206,7 +207,7 @@ func sameNICs(nics, was []fleet.NIC) {
 	}
 }
 
-// mergeOf returns the page with both changes; nil if nobody has changed the VM meanwhile.
+// mergeOf returns the page that lets the user merge two changes; nil if nobody else has changed the VM meanwhile.
 func (s *Server) mergeOf(ctx context.Context, a fleet.Actor, typed url.Values, vm fleet.VMView) (*vmview.MergePage, error) {
 	if typed.Get("was") == "" || typed.Get("merged") == "" && typed.Get("generation") == strconv.FormatInt(vm.Generation, 10) {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// editForm is the form as the VM is now, with what there is to choose from.
+// editForm returns the edit form with the VM's current values.
 func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmview.Form, error) {
 	f := vmview.Form{Edits: true, VM: vm.VM, On: vm.On(), SeesHosts: policy.May(a, policy.InfraSee, ""), RunsHosts: policy.May(a, policy.InfraChange, "")}
 	var err error
@@ -31,7 +31,7 @@ func (s *Server) editForm(c echo.Context, a fleet.Actor, vm fleet.VMView) (vmvie
 	return f, err
 }
 
-// editedVM is the page's form with what was typed.
+// editedVM shows the VM's page with the submitted form.
 func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how formState) error {
 	p, err := s.vmOf(c, a, "configure")
 	if err != nil {
@@ -46,7 +46,7 @@ func (s *Server) editedVM(c echo.Context, a fleet.Actor, in typedVM, how formSta
 			return err
 		}
 		if p.Merge != nil && in.Get("merged") == "" {
-			p.Edit.Errors = kit.Errors{} // the page says it all
+			p.Edit.Errors = kit.Errors{} // the merge page shows the conflict
 		}
 	}
 	if err := s.editChoices(c, a, &p.Edit, p.VM.ID); err != nil {
@@ -91,8 +91,8 @@ func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return change, checks.Err()
 }
 
-// changeOf is the change that the form asks for: the form's values, merged with the choices between them and another
-// user's later changes.
+// changeOf returns the change that the form requests. If another user changed the VM meanwhile, it merges both changes by
+// the choices in the form.
 func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	change, err := editOf(typed, vm)
 	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
@@ -105,14 +105,15 @@ func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	var checks fleet.Checks
 	for _, f := range fields {
 		if f.Take == "" {
-			checks.Add("take."+f.Field, "Choose whose %s counts: both of you changed it.", strings.ToLower(f.Type))
+			checks.Add("take."+f.Field, "Choose whose value of %s to keep: you and another user changed it.", strings.ToLower(f.Type))
 		}
 	}
 	change.Name, change.Labels, change.Description, change.Spec = &both.Name, both.Labels, &both.Description, &both.Spec
 	return change, checks.Err()
 }
 
-// keepFilters keeps the NICs' filters: the form has no fields for them, and each NIC has a dialog for its own.
+// keepFilters copies the security groups and anti-spoofing of each NIC from was, because the form has no fields for them:
+// each NIC has a separate dialog.
 func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	for i, n := range spec.NICs {
 		for _, o := range was.NICs {
@@ -123,7 +124,8 @@ func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	}
 }
 
-// plannedEdit has the form begin with what the plan of the address was asked with, as long as the VM is what it was then.
+// plannedEdit changes vm to the values of the plan in the query, so that the form begins with them. It does nothing
+// without a plan, or if the VM has changed since the plan was made.
 func (s *Server) plannedEdit(c echo.Context, a fleet.Actor, vm *fleet.VMView) error {
 	id := fleet.PlanID(c.QueryParam("plan"))
 	if id == "" {

@@ -18,9 +18,9 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// The form's fields have the API's names, such as "spec.cpus", and are decoded into the spec itself. Only values that
-// users write differently are converted here: memory as a number with a unit, sizes in GiB, a volume or network as one
-// choice.
+// The form's fields have the names of the API's fields, such as "spec.cpus", and are decoded into a VM spec. This file
+// converts only values that users write differently: memory as a number with a unit, sizes in GiB, a volume or network
+// as one choice.
 var specDecoder, specEncoder = newSpecDecoder(), newSpecEncoder()
 
 var specKey = regexp.MustCompile(`^spec(\.[A-Za-z]+(\[[0-9]{1,3}\])?)+$`)
@@ -39,7 +39,7 @@ func newSpecDecoder() *form.Decoder {
 		}
 		return numberOf(texts[0])
 	}, 0)
-	// a ticked checkbox comes after the hidden default of its field
+	// a ticked checkbox sends its value after the hidden default of the field
 	d.RegisterCustomTypeFunc(func(texts []string) (any, error) {
 		return slices.Contains(texts, "yes") || slices.Contains(texts, "true"), nil
 	}, false)
@@ -64,7 +64,7 @@ func newSpecEncoder() *form.Encoder {
 	return e
 }
 
-// rowLists are the lists of a spec that a form sends as rows.
+// rowLists holds the names of the spec's lists that the form sends as rows, such as "spec.disks".
 var rowLists = func() []string {
 	out := []string{"spec.nics", "spec.disks", "spec.rules", "spec.health"}
 	for _, l := range fleet.VMLists {
@@ -73,7 +73,8 @@ var rowLists = func() []string {
 	return out
 }()
 
-// specOf returns the spec with the valid values of the form. Fields that the form lacks stay unchanged.
+// specOf returns spec with the valid values of the form; fields that the form lacks are unchanged. It adds an error to
+// checks for each invalid value.
 func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMSpec {
 	into := specForm{spec}
 	if typed.Has("spec.iso") {
@@ -84,7 +85,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 			f.Copy(&into.Spec, fleet.VMSpec{})
 		}
 	}
-	for name := range typed { // a submitted select replaces the old value, also when it is empty
+	for name := range typed { // a select without a choice also replaces the old value
 		if k := strings.TrimPrefix(name, "spec.boot."); k == "kernel" {
 			into.Spec.Boot.Kernel = nil
 		} else if k == "initrd" {
@@ -102,7 +103,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	}
 	out := into.Spec
 	out.Power = spec.Power   // power is changed by actions, not by the form
-	for i := range maxRows { // the row of a kept disk may have no other fields
+	for i := range maxRows { // the row of an existing disk may have no other fields
 		if typed.Has(fmt.Sprintf("spec.disks[%d].keep", i)) && i == len(out.Disks) {
 			out.Disks = append(out.Disks, fleet.Disk{})
 		}
@@ -111,7 +112,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	for i := range out.Disks {
 		source := typed[fmt.Sprintf("spec.disks[%d].source", i)]
 		switch d := &out.Disks[i]; {
-		case len(source) == 0: // not a disk of the form
+		case len(source) == 0: // an existing disk
 		case source[0] == "lun":
 			lun := volumeOf(typed.Get(fmt.Sprintf("spec.disks[%d].lun", i)))
 			there := fleet.Disk{PoolID: lun.PoolID, Volume: lun.Volume, Existing: true}
@@ -132,7 +133,7 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 			}
 		}
 	}
-	for i := range out.Health { // clears the fields that the form hides for this kind
+	for i := range out.Health { // clear the fields that the form hides for this kind of check
 		h := &out.Health[i]
 		if h.Kind != fleet.HealthExec {
 			h.Program, h.Args = "", ""
@@ -161,7 +162,8 @@ func specOf(checks *fleet.Checks, typed url.Values, spec fleet.VMSpec) fleet.VMS
 	return out
 }
 
-// keepDisks maps rows of existing disks to these disks, with the typed values of their fields.
+// keepDisks replaces each disk whose row is that of an existing disk by the disk in was, with the typed values of its
+// fields.
 func keepDisks(disks, was []fleet.Disk, typed url.Values) {
 	for i := range disks {
 		at := fmt.Sprintf("spec.disks[%d].", i)
@@ -179,11 +181,11 @@ func keepDisks(disks, was []fleet.Disk, typed url.Values) {
 	}
 }
 
-// typedOf returns the form's values for the current VM.
+// typedOf returns the values of the edit form for the VM.
 func typedOf(vm fleet.VMView) (url.Values, error) {
 	typed, err := specEncoder.Encode(specForm{vm.Spec})
 	if err != nil {
-		return nil, fmt.Errorf("write the spec of %s as a form: %w", vm.ID, err)
+		return nil, fmt.Errorf("encode the spec of %s as a form: %w", vm.ID, err)
 	}
 	typed["spec.memoryMiB"] = memoryText(vm.Spec.MemoryMiB)
 	for i, n := range vm.Spec.NICs {
@@ -215,14 +217,14 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 	return typed, nil
 }
 
-// typedVM is a submitted VM form.
+// typedVM is a submitted VM form, with its rows renumbered without gaps.
 type typedVM struct {
 	url.Values
-	sent  url.Values // as the page sent it: with gaps between the rows
-	again bool       // only redraws the form: a browser without scripts adds or removes a row
+	sent  url.Values // the values as the browser sent them: with gaps between row numbers
+	again bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
 
-	begin   string            // what to prefill the form from: see Server.beginAs
-	notes   []vmview.Imported // notes about the imported definition, and what cannot be imported
+	begin   string            // key of the source or preset that prefills the form: see Server.beginAs
+	notes   []vmview.Imported // notes about the pasted definition, such as settings that are not imported
 	wasRead bool
 }
 
@@ -241,7 +243,7 @@ func (in *typedVM) read(sent url.Values) {
 	}
 }
 
-// addRow adds a row to a list of the form.
+// addRow appends a row with default values to a list of the form, such as "spec.disks".
 func addRow(typed url.Values, list string) {
 	n := 0
 	for name := range typed {
@@ -271,7 +273,8 @@ func addRow(typed url.Values, list string) {
 
 var rowKey = regexp.MustCompile(`^(spec\.[A-Za-z]+)\[([0-9]{1,9})\](\..+)$`)
 
-// inRows renumbers the rows: removed rows leave gaps in browsers, and empty rows are dropped.
+// inRows returns the values with the rows of each list renumbered from 0. Rows that the browser removed leave gaps in
+// the numbers; rows without values are dropped.
 func inRows(sent url.Values) url.Values {
 	out := url.Values{}
 	rows := map[string]map[int]bool{}
@@ -311,7 +314,7 @@ func inRows(sent url.Values) url.Values {
 	return out
 }
 
-// numberOf parses a number; empty is 0.
+// numberOf parses a whole number; empty text is 0.
 func numberOf(text string) (int, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -323,7 +326,7 @@ func numberOf(text string) (int, error) {
 	return n, nil
 }
 
-// memoryText formats a size in GiB if that is a whole number, else in MiB.
+// memoryText returns the form's number and unit for a memory size: in GiB if that is a whole number, else in MiB.
 func memoryText(mib int) []string {
 	if mib%1024 == 0 {
 		return []string{strconv.Itoa(mib / 1024), "GiB"}
@@ -331,7 +334,7 @@ func memoryText(mib int) []string {
 	return []string{strconv.Itoa(mib), "MiB"}
 }
 
-// memoryOf parses a size and returns MiB; fractions such as "1.5" GiB are allowed.
+// memoryOf parses a memory size and returns MiB. Fractions such as "1.5" GiB are allowed.
 func memoryOf(text, unit string) (int, error) {
 	n, err := strconv.ParseFloat(strings.TrimSpace(text), 64)
 	if unit != "MiB" {
@@ -343,7 +346,7 @@ func memoryOf(text, unit string) (int, error) {
 	return int(n), nil
 }
 
-// sizeOf parses a disk size in GiB and returns bytes; empty is 0.
+// sizeOf parses a disk size in GiB and returns bytes; empty text is 0.
 func sizeOf(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
@@ -355,10 +358,10 @@ func sizeOf(text string) (int64, error) {
 	return int64(n * (1 << 30)), nil
 }
 
-// gib formats bytes for sizeOf.
+// gib formats bytes as GiB, so that sizeOf returns the same bytes.
 func gib(n int64) string { return strconv.FormatFloat(float64(n)/(1<<30), 'f', -1, 64) }
 
-// volumeOf parses a choice made by vmview.Volume; empty is the zero Volref.
+// volumeOf parses a select's value from vmview.Volume; empty text is the zero Volref.
 func volumeOf(value string) fleet.Volref {
 	pool, volume, _ := strings.Cut(value, "/")
 	return fleet.Volref{PoolID: fleet.PoolID(pool), Volume: volume}

@@ -15,7 +15,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// fromOf returns the source of the VM that the form names; nil: none besides its images.
+// fromOf returns the form's source of the new VM: a template, VM, snapshot or appliance. nil: none of these.
 func fromOf(typed url.Values) *control.From {
 	from := control.From{
 		TemplateID: fleet.TemplateID(typed.Get("from.templateId")), VersionID: fleet.TemplateVersionID(typed.Get("from.versionId")), VMID: fleet.VMID(typed.Get("from.vmId")),
@@ -32,8 +32,8 @@ func fromOf(typed url.Values) *control.From {
 	return &from
 }
 
-// sourced prefills the form of a new VM from the template or VM in the query, or that the form was prefilled from
-// before.
+// sourced returns the source of a new VM for the form, and image options for a template. The source is in the query if
+// fresh is true, and its values prefill typed; else the source is in typed.
 func (s *Server) sourced(c echo.Context, a fleet.Actor, typed url.Values, fresh bool) (*vmview.From, []kit.Option, error) {
 	from := fromOf(typed)
 	if fresh {
@@ -64,11 +64,11 @@ func (s *Server) sourcedByTemplate(c echo.Context, a fleet.Actor, from control.F
 	}
 	version := v.Version(from.VersionID)
 	if version == nil {
-		return nil, nil, fleet.Errorf(fleet.NotFound, "The template %s has no such version, or none that is not deprecated.", v.Name)
+		return nil, nil, fleet.Errorf(fleet.NotFound, "The template %s does not have this version, or all its versions are deprecated.", v.Name)
 	}
 	out := &vmview.From{
 		Title: "New VM from " + v.Name, Back: views.TemplatePath(v.ID),
-		Note: fmt.Sprintf("As version %d of the template has it. An overlay is a linked clone: it is there at once and takes room only for what differs; a copy stands for itself.", version.Number),
+		Note: fmt.Sprintf("The settings are those of version %d of the template. An overlay is a linked clone: it is created at once and stores only differences. A copy does not depend on the template.", version.Number),
 		Sent: map[string]string{"from.templateId": string(v.ID), "from.versionId": string(version.ID)},
 	}
 	if why := version.Unready(); why != "" {
@@ -107,11 +107,11 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, t
 	}
 	out := &vmview.From{
 		Title: "Clone " + vm.Name, Back: views.VMPath(vm.ID), Sent: map[string]string{"from.vmId": string(vm.ID)}, Disks: []string{},
-		Note: "A full copy on the host of " + vm.Name + ", with addresses of its own. Its firmware's memory and TPM begin anew. For linked clones, make a template of it.",
+		Note: "A full copy on the host of " + vm.Name + ", with new MAC addresses. Firmware variables and TPM start empty. For linked clones, create a template first.",
 	}
 	if vm.CopiedFromSnapshot() {
 		out.Note += " The disks are copied from a temporary snapshot, which is deleted afterwards, so " + vm.Name + " can run meanwhile. " +
-			"Without an answer of the guest agent the copy is as after a power cut."
+			"If the guest agent does not answer, the copy is crash-consistent, as after a power failure."
 	}
 	disks, of := vm.Spec.Disks, ""
 	if from.SnapshotID != "" {
@@ -148,7 +148,7 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, t
 	return out, nil
 }
 
-// momentOf returns the snapshot that the new VM's disks are copied from, and names it in the form's heading and note.
+// momentOf returns the snapshot from which the new VM's disks are copied, and sets the heading and note of the form (out).
 func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.From) (fleet.Snapshot, error) {
 	if vm.Status == nil || vm.Status.Snapshots.Of(id) == nil {
 		return fleet.Snapshot{}, fleet.Errorf(fleet.NotFound, "The VM has no such snapshot any more. Reload the page.")
@@ -161,15 +161,15 @@ func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fle
 	out.Title = "New VM from “" + shot.Name + "” of " + vm.Name
 	out.Back = views.TabPath(views.VMPath(vm.ID), "snapshots")
 	out.Sent["from.snapshotId"] = string(shot.ID)
-	out.Note = "Full copies of the disks as they were then, on the host of " + vm.Name + ", which may run on; its snapshots do not change until the disks are copied. " +
-		"The settings are those of now, with addresses of its own; the guest's memory, the firmware's variables and the TPM begin anew."
+	out.Note = "Full copies of the disks in the snapshot, on the host of " + vm.Name + ", which can keep running. Its snapshots cannot change until the disks are copied. " +
+		"The settings are the VM's current ones, with new MAC addresses. The snapshot's memory is not copied; firmware variables and TPM start empty."
 	if ok, why := vm.AllowsNew(shot, busy); !ok {
 		out.Note = why
 	}
 	return shot, nil
 }
 
-// typeSpec fills the form of a new VM from a spec.
+// typeSpec sets the form's values of a new VM from a spec.
 func typeSpec(typed url.Values, spec fleet.VMSpec) error {
 	values, err := typedOf(fleet.VMView{VM: fleet.VM{Spec: spec}})
 	if err != nil {
@@ -182,14 +182,15 @@ func typeSpec(typed url.Values, spec fleet.VMSpec) error {
 	return nil
 }
 
-// bulkNamesOf returns how many VMs the form asks for, and their names.
+// bulkNamesOf returns the form's number of VMs and the first number of their names.
 func bulkNamesOf(checks *fleet.Checks, typed url.Values) (out fleet.BulkNames) {
 	out.Count = read(checks, "count", typed.Get("count"), numberOf)
 	out.First = read(checks, "first", typed.Get("first"), numberOf)
 	return out
 }
 
-// withOptions prepends options to the choices. An existing option takes the text of the new one.
+// withOptions prepends options to the choices, after an option without a value. If the choices already have an option
+// with the same value, it gets the new text instead.
 func withOptions(in kit.Choices, more []kit.Option) kit.Choices {
 	if len(more) == 0 {
 		return in

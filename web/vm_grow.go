@@ -49,7 +49,7 @@ func (s *Server) growDisk(c echo.Context, a fleet.Actor, in growDiskForm) (end, 
 	return stay(views.VMPath(id), "The disk grows to "+kit.Bytes(order.SizeBytes)+": queued on "+hostLabel(vm)+"."), err
 }
 
-// hostLabel names the VM's host for users who may see hosts.
+// hostLabel returns the name of the VM's host, or "its host" for users who may not see hosts.
 func hostLabel(vm fleet.VMView) string {
 	if vm.HostName == "" {
 		return "its host"

@@ -13,7 +13,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// askGuest starts a guest action that needs no dialog.
+// askGuest starts an action of the guest agent that needs no dialog.
 func (s *Server) askGuest(c echo.Context, a fleet.Actor, in actionForm) (end, error) {
 	return s.orderGuest(c, a, control.GuestOrder{Action: in.Action})
 }
@@ -28,7 +28,7 @@ type freezeForm struct {
 	Seconds string `form:"seconds"`
 }
 
-// guestDialog returns the common data of the dialogs about a guest.
+// guestDialog returns the data that all dialogs about guest actions share. It fails if the action is not possible now.
 func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formState) (vmview.GuestPage, error) {
 	p, err := s.vmOf(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}
@@ -55,7 +55,7 @@ func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (end,
 	var checks fleet.Checks
 	n := read(&checks, "seconds", in.Seconds, numberOf)
 	if checks.Err() == nil {
-		fleet.CheckFreeze(&checks, "seconds", n) // an empty field does not mean the default
+		fleet.CheckFreeze(&checks, "seconds", n) // control would take the default for an empty field
 	}
 	if err := checks.Err(); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func (s *Server) freezeGuest(c echo.Context, a fleet.Actor, in freezeForm) (end,
 	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActFreeze, Seconds: n})
 }
 
-// guestPasswordForm carries a password, which no response repeats.
+// guestPasswordForm contains a password. No response may repeat the password.
 type guestPasswordForm struct {
 	User     string `form:"user"`
 	Password string `form:"password"`
@@ -84,7 +84,7 @@ func (s *Server) setGuestPassword(c echo.Context, a fleet.Actor, in guestPasswor
 	return s.orderGuest(c, a, control.GuestOrder{Action: fleet.ActGuestPassword, User: in.User, Password: in.Password})
 }
 
-// execForm carries arguments, one per line, which may be secrets: only the form itself repeats them.
+// execForm contains arguments, one per line, which may be secrets. Only the form itself may repeat them.
 type execForm struct {
 	Program string `form:"program"`
 	Args    string `form:"args"`
@@ -109,7 +109,7 @@ func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, er
 	var checks fleet.Checks
 	order.Seconds = read(&checks, "seconds", in.Seconds, numberOf)
 	if checks.Err() == nil {
-		fleet.CheckExec(&checks, "seconds", order.Seconds) // an empty field does not mean the default
+		fleet.CheckExec(&checks, "seconds", order.Seconds) // control would take the default for an empty field
 	}
 	fleet.CheckProgram(&checks, "program", "args", fleet.GuestProgram{Program: order.Program, Args: order.Args})
 	if err := checks.Err(); err != nil {
@@ -119,7 +119,7 @@ func (s *Server) runProgram(c echo.Context, a fleet.Actor, in execForm) (end, er
 	return redirect(views.TaskPath(t.ID)), err
 }
 
-// guestSecret sends a host the secret that a job passes to its guest.
+// guestSecret sends a host the secret, such as a password, that a job passes to the VM's guest.
 func (s *Server) guestSecret(c echo.Context, a fleet.Actor, _ struct{}) (*wire.GuestSecret, error) {
 	out, err := s.Control.GuestSecret(c.Request().Context(), a, fleet.JobID(c.Param("id")))
 	return &out, err

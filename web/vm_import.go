@@ -20,7 +20,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// maxUploadPools is how many pools the import page offers; other pools have the upload on their own pages.
+// maxUploadPools is the maximum number of pools to which the import page links for uploads. Other pools have an upload
+// button on their own pages.
 const maxUploadPools = 12
 
 func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
@@ -52,7 +53,8 @@ func (s *Server) importPage(c echo.Context, a fleet.Actor) error {
 	return s.show(c, a, shell.Frame{Title: "Import", Scripts: []string{uploadScript}}, vmview.ImportList(p))
 }
 
-// sourcedByFile prefills the form of a new VM from an appliance.
+// sourcedByFile returns an appliance as the source of a new VM. If fresh is true, it prefills the form (typed) from the
+// appliance.
 func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppliance, typed url.Values, fresh bool) (*vmview.From, error) {
 	v, err := s.Control.GetAppliance(c.Request().Context(), a, of)
 	if err != nil {
@@ -77,9 +79,9 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 		out.Disks = append(out.Disks, word)
 	}
 	for _, n := range v.Appliance.NICs {
-		word := "It had no network"
+		word := "No network in the file"
 		if n.Network != "" {
-			word = "It was on " + n.Network
+			word = "Network in the file: " + n.Network
 		}
 		if n.Model != "" {
 			word += ", as " + n.Model
@@ -108,12 +110,12 @@ func (s *Server) sourcedByFile(c echo.Context, a fleet.Actor, of control.OfAppli
 func importNote(v query.VolumeOn) string {
 	words := []string{}
 	if v.Appliance.OS != "" && v.Appliance.Family != "other" {
-		words = append(words, "The guest is said to be "+v.Appliance.OS+".")
+		words = append(words, "Guest OS in the file: "+v.Appliance.OS+".")
 	}
 	if v.Appliance.Product != "" {
-		words = append(words, "Made by "+v.Appliance.Product+".")
+		words = append(words, "Created by "+v.Appliance.Product+".")
 	}
-	words = append(words, "Its disks are converted to qcow2 on "+hostOf(v)+", and the VM stays off until that is done. The file itself stays.")
+	words = append(words, "The disks are converted to qcow2 on "+hostOf(v)+". The VM stays off until then. The file is kept.")
 	return strings.Join(words, " ")
 }
 

@@ -67,7 +67,7 @@ func TestConcurrentEditsMerged(t *testing.T) {
 	if chosen.Has("take.cpus") || chosen.Get("take.memoryMiB") != "mine" || chosen.Get("take.labels") != "theirs" {
 		t.Fatalf("chosen from the beginning is %v", chosen)
 	}
-	second.post(path+"/edit", chosen).is(t, http.StatusUnprocessableEntity).has(t, "Choose whose vcpus counts")
+	second.post(path+"/edit", chosen).is(t, http.StatusUnprocessableEntity).has(t, "Choose whose value of vcpus to keep")
 	chosen.Set("take.cpus", "mine")
 	second.post(path+"/edit", chosen).is(t, http.StatusSeeOther)
 	second.get(path+"?tab=configure").is(t, http.StatusOK).has(t, `name="spec.cpus" type="text" value="4"`, "env=test", `value="6"`)

@@ -59,14 +59,14 @@ func (s *Server) moveDisk(c echo.Context, a fleet.Actor, in moveDiskForm) (end, 
 	return stay(views.VMPath(id), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
 }
 
-// rateOf parses MiB per second; empty: no limit.
+// rateOf parses a rate in MiB per second and returns bytes per second; empty text is 0, no limit.
 func rateOf(text string) (int64, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return 0, nil
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || math.IsNaN(n) || n <= 0 || n > fleet.MaxMoveRate>>20 {
-		return 0, fmt.Errorf("Give the limit as a number of MiB a second, or leave it empty.")
+		return 0, fmt.Errorf("Give the limit as a number of MiB per second, or leave the field empty.")
 	}
 	return int64(n * (1 << 20)), nil
 }

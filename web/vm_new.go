@@ -85,7 +85,7 @@ func (s *Server) createVM(c echo.Context, a fleet.Actor, in typedVM) (end, error
 	return redirect(views.VMPath(vm)), err
 }
 
-// newOf returns the VM that the form describes, and the names of a bulk create.
+// newOf returns the form's new VM, and the count and names of a bulk create.
 func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	var checks fleet.Checks
 	want := control.CreateVM{
@@ -96,7 +96,7 @@ func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	}
 	series := bulkNamesOf(&checks, in)
 	if checks.Err() != nil {
-		// All errors are reported at once, including those that control would find later.
+		// The form shows all errors at once, so this adds those that control would find later.
 		var rest fleet.Checks
 		series.Names(&rest, want.Name)
 		want.Spec.Power = fleet.Stopped
@@ -106,7 +106,8 @@ func newOf(in url.Values) (control.CreateVM, fleet.BulkNames, error) {
 	return want, series, nil
 }
 
-// createOnce runs do only once, even if the form is sent twice.
+// createOnce runs do, but only once for the same form, even if the form is sent twice. form is the form's idempotency
+// key; the second call returns the id from the first call.
 func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form string, want any, do func(context.Context) (I, error)) (I, error) {
 	request, err := json.Marshal(want)
 	if err != nil {
@@ -116,7 +117,7 @@ func createOnce[I ~string](ctx context.Context, s *Server, a fleet.Actor, form s
 	return id, err
 }
 
-// setUp shows the form again after one of its buttons prefilled it. Errors are shown at their fields.
+// setUp shows the form of a new VM again after a button that adds or removes rows, or prefills the form.
 func (s *Server) setUp(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	how := first
 	if in.begin != "" {

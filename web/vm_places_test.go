@@ -83,7 +83,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 	a.lacks(t, "host-1", "host-2", "Where it is", "Keep it")
 	tenant.post(page+"/place/"+string(h2.actor.HostID), url.Values{}).is(t, http.StatusForbidden)
 	viewer := p.signedIn("vic", fleet.RoleViewer)
-	viewer.get(page).is(t, http.StatusOK).has(t, "Where it is", "Only those who may change hosts")
+	viewer.get(page).is(t, http.StatusOK).has(t, "Where it is", "Only users who may change hosts")
 	viewer.post(page+"/place/"+string(h2.actor.HostID), url.Values{}).is(t, http.StatusForbidden)
 
 	b.post(page+"/place/nowhere", url.Values{}).is(t, http.StatusConflict)

@@ -29,7 +29,7 @@ func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (end, error
 	}
 	plan, err := s.Control.PlanVM(ctx, a, vm.ID, change)
 	if err == nil && plan.ID == "" {
-		err = fleet.Errorf(fleet.Conflict, "Nothing is changed, so there is nothing to review.")
+		err = fleet.Errorf(fleet.Conflict, "The form changes nothing, so there is nothing to review.")
 	}
 	return redirect(views.PlanPath(plan.ID)), err
 }
@@ -45,7 +45,7 @@ func (s *Server) planNew(c echo.Context, a fleet.Actor, in typedVM) (end, error)
 	}
 	if series.Count > 1 || strings.ContainsAny(want.Name, "{}") {
 		var checks fleet.Checks
-		checks.Add("name", "A review is of one VM. Give it a name without a counter, or make them all without a review.")
+		checks.Add("name", "Only one VM can be reviewed at a time. Give one name without a counter, or create the VMs without a review.")
 		return nil, checks.Err()
 	}
 	plan, err := s.Control.PlanNewVM(c.Request().Context(), a, want)

@@ -53,7 +53,7 @@ func (s *Server) protectVM(c echo.Context, a fleet.Actor, in guardForm) (end, er
 	return stay(views.VMPath(id), "The protection of "+vm.Name+" is saved."), err
 }
 
-// timeOf parses a time in UTC, as browsers send it; empty: none.
+// timeOf parses a time in UTC in the format of a datetime-local field; empty text is nil.
 func timeOf(text string) (*time.Time, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return nil, nil

@@ -33,7 +33,7 @@ func (f scheduleForm) typed() vmview.ScheduleForm {
 	}
 }
 
-// schedule returns the schedule as typed.
+// schedule returns the typed schedule. Invalid numbers are errors at their fields.
 func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	var checks fleet.Checks
 	count := func(field, text string) int { return read(&checks, field, text, numberOf) }
@@ -47,7 +47,7 @@ func (f scheduleForm) schedule() (fleet.SnapshotSchedule, error) {
 	return out, checks.Err()
 }
 
-// scheduleAsked returns the common data of the dialogs about a schedule; a new one has no id.
+// scheduleAsked returns the data that all dialogs about a schedule share. A new schedule has no id in the path.
 func (s *Server) scheduleAsked(c echo.Context, a fleet.Actor, in scheduleForm, how formState) (vmview.SchedulePage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {

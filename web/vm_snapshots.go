@@ -23,8 +23,8 @@ func (f snapshotForm) typed() vmview.SnapshotForm {
 	return vmview.SnapshotForm{Name: f.Name, Description: f.Description, Memory: f.Memory != "", Quiesce: f.Quiesce != "", Start: f.Start != ""}
 }
 
-// snapshotAsked returns the common data of the dialogs about a snapshot; allows gives the reason why an action is not
-// possible.
+// snapshotAsked returns the data that all dialogs about a snapshot share. allows reports whether the dialog's action is
+// possible, and the reason if not.
 func (s *Server) snapshotAsked(c echo.Context, a fleet.Actor, in snapshotForm, how formState, allows func(vmview.SnapshotPage, []fleet.JobKind) (bool, string)) (vmview.SnapshotPage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
@@ -64,7 +64,7 @@ func (s *Server) takeSnapshot(c echo.Context, a fleet.Actor, in snapshotForm) (e
 	return snapshotsOf(id, t), err
 }
 
-// snapshotsOf redirects to the VM's snapshots with a message about the task.
+// snapshotsOf returns the response after task t was queued: a message on the VM's snapshots tab.
 func snapshotsOf(id fleet.VMID, t fleet.Task) end {
 	return stay(views.TabPath(views.VMPath(id), "snapshots"), t.Title()+" "+t.SubjectName+": queued on "+t.HostName+".")
 }

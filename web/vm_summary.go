@@ -19,7 +19,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// summarize renders a preview of the VM that the form would create; the page requests it while the user types.
+// summarize renders a summary of the VM that the form would create, with its host. The page requests the summary while
+// the user types.
 func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	out := vmview.Summary{}
 	want, _, err := newOf(in.Values)
@@ -32,7 +33,7 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, erro
 		var p control.Preview
 		if p, err = s.Control.PreviewVM(c.Request().Context(), a, ask); err == nil {
 			out.Placed, out.Host, out.More, out.Why = p.Placed, p.Host, p.More, p.Why
-			if want.From != nil { // the source determines the sizes of its disks
+			if want.From != nil { // control takes the disk sizes from the source
 				shown := want
 				shown.Spec.Disks = p.Spec.Disks
 				out.Facts = factsOf(shown)
@@ -68,7 +69,7 @@ func (s *Server) summarize(c echo.Context, a fleet.Actor, in typedVM) (end, erro
 	return func(c echo.Context) error { return s.write(c, http.StatusOK, vmview.SummaryAnswer(out, f, in.sent)) }, nil
 }
 
-// factsOf returns the lines of a summary.
+// factsOf returns the labels and values of a summary.
 func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 	add := func(word, text string) {
 		if text != "" {
@@ -83,9 +84,9 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 		text := kit.Bytes(d.SizeBytes)
 		switch {
 		case vm.From != nil && vm.From.TemplateID == "":
-			text = "as large as the one that it comes from"
+			text = "as large as its source"
 		case d.Existing:
-			text = "a volume that is there"
+			text = "an existing volume"
 		case d.SizeBytes == 0 && (d.Image != nil || d.ImageID != ""):
 			text = "as large as its image"
 		}
@@ -129,7 +130,7 @@ func factsOf(vm control.CreateVM) (out []vmview.Fact) {
 	return out
 }
 
-// written returns the request as a curl command and as a YAML document.
+// written returns the API request that creates the VM, as a curl command and as a YAML document.
 func written(c echo.Context, vm control.CreateVM) (call, object string, err error) {
 	text, err := json.Marshal(vm)
 	if err != nil {
@@ -168,7 +169,7 @@ func asYAML(n *yaml.Node) (string, error) {
 	return b.String(), errors.Join(err, e.Close())
 }
 
-// bare removes empty values and formats the rest in block style.
+// bare removes empty values from n and sets the other values to YAML's block style.
 func bare(n *yaml.Node) {
 	n.Style = 0
 	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); {

@@ -11,7 +11,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// diskOf returns the dialog about the missing disk in the path.
+// diskOf returns the data of a dialog about the missing disk in the path. It returns NotFound if that disk is no longer
+// missing.
 func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) {
 	p, err := s.vmOf(c, a, "")
 	if err != nil {
@@ -21,7 +22,7 @@ func (s *Server) diskOf(c echo.Context, a fleet.Actor) (vmview.DiskPage, error) 
 	i := slices.IndexFunc(p.VM.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == ref })
 	fault := p.VM.FaultOf(ref)
 	if i < 0 || fault == nil {
-		return vmview.DiskPage{}, fleet.Errorf(fleet.NotFound, "This VM misses no such disk any more.")
+		return vmview.DiskPage{}, fleet.Errorf(fleet.NotFound, "This disk of the VM is no longer missing.")
 	}
 	pools, err := s.poolNames(c.Request().Context(), a, p.VM)
 	d := p.VM.Spec.Disks[i]
@@ -44,7 +45,7 @@ func (s *Server) askDetachDisk(c echo.Context, a fleet.Actor, _ none, how formSt
 func (s *Server) detachDisk(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.DetachDisk(c.Request().Context(), a, id, volumeOf(c.QueryParam("disk")))
-	return stay(views.VMPath(id), "The disk is taken out of the VM."), err
+	return stay(views.VMPath(id), "The disk is removed from the VM."), err
 }
 
 type replaceDiskForm struct {
@@ -83,7 +84,7 @@ type acceptDriftForm struct {
 func (s *Server) acceptDriftOfVM(c echo.Context, a fleet.Actor, in acceptDriftForm) (end, error) {
 	id := fleet.VMID(c.Param("id"))
 	_, _, err := s.Control.AcceptDrift(c.Request().Context(), a, id, map[string]string{in.Field: in.Actual})
-	return stay(views.VMPath(id), "What the host has is now what is wanted."), err
+	return stay(views.VMPath(id), "The drift is accepted: the VM's settings are now those on the host."), err
 }
 
 func (s *Server) reapplyVM(c echo.Context, a fleet.Actor, _ none) (end, error) {

@@ -19,7 +19,8 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// beginAs prefills the form of a new VM: for a source, for a preset, or from pasted XML. Its error is about that input.
+// beginAs prefills the form of a new VM by the key in in.begin: for a source, for a preset, or from pasted XML. Errors
+// about the pasted XML are at the field "xml".
 func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error {
 	switch key, preset := strings.CutPrefix(in.begin, "preset:"); {
 	case preset:
@@ -38,7 +39,8 @@ func (s *Server) beginAs(ctx context.Context, a fleet.Actor, in *typedVM) error 
 	return nil
 }
 
-// forgetDefaults clears the pools and networks that the form proposed, so that the defaults of another project apply.
+// forgetDefaults clears the pools and networks that the form proposed by default, so that the defaults of the newly
+// chosen project apply.
 func forgetDefaults(typed url.Values) {
 	for name, was := range map[string]string{".poolId": typed.Get(vmview.ProposedPool), ".network": typed.Get(vmview.ProposedNetwork)} {
 		for field := range typed {
@@ -57,7 +59,7 @@ func sourceKeys() []fleet.VMSource {
 	return out
 }
 
-// beginSource sets the first disk and the CD-ROM drive up for the source.
+// beginSource sets the form's first disk and CD-ROM drive to suit the source.
 func beginSource(typed url.Values, source fleet.VMSource) {
 	typed.Set("source", string(source))
 	disk := "spec.disks[0].source"
@@ -88,7 +90,7 @@ func beginPreset(typed url.Values, key string) error {
 	}
 	whole, err := specEncoder.Encode(specForm{spec})
 	if err != nil {
-		return fmt.Errorf("write the preset %s as a form: %w", key, err)
+		return fmt.Errorf("encode the preset %s as a form: %w", key, err)
 	}
 	for _, l := range fleet.VMLists {
 		row := func(name string, _ []string) bool { return strings.HasPrefix(name, "spec."+l.Name+"[") }
@@ -119,7 +121,7 @@ func beginPreset(typed url.Values, key string) error {
 	return nil
 }
 
-// presetRows writes a preset's values into the form's rows of each device, and resets other fields to defaults.
+// presetRows writes a preset's values into all rows of one list of devices, and resets their other fields to defaults.
 func presetRows[S any](typed url.Values, list string, fields []fleet.Field[S], values map[string]string) {
 	for i := range maxRows {
 		at := fmt.Sprintf("%s[%d].", list, i)
@@ -135,8 +137,8 @@ func presetRows[S any](typed url.Values, list string, fields []fleet.Field[S], v
 	}
 }
 
-// readXML replaces the form's values with those of the pasted XML. Settings that reach beyond the VM are for
-// infrastructure administrators only.
+// readXML replaces the form's values with those of the pasted XML. It refuses settings that give access to the host,
+// unless the user is an infrastructure administrator.
 func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error {
 	var checks fleet.Checks
 	r, err := vmxml.Read(in.Get("xml"))
@@ -156,7 +158,7 @@ func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error 
 		in.notes = append(in.notes, vmview.Imported{Line: n.Line, At: n.At, Text: n.Text, Kind: string(n.Kind)})
 	}
 	if r.Beyond() && !runs {
-		checks.Add("xml", "It reaches beyond the VM in the lines below, which is for those who run the hosts. Take these lines out.")
+		checks.Add("xml", "The lines below give the VM access to the host, which only infrastructure administrators may set. Remove these lines.")
 		return checks.Err()
 	}
 	typed, err := typedNew(vm)
@@ -173,8 +175,8 @@ func (s *Server) readXML(ctx context.Context, a fleet.Actor, in *typedVM) error 
 	return nil
 }
 
-// disksOf converts the disks of a definition to those that Quantix supports: copies of volumes that the form also
-// offers.
+// disksOf adds the disks and drives of the definition r to spec, in the forms that Quantix supports: copies of volumes
+// that the user may use, and empty disks. It adds a note to r for each difference.
 func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, spec *fleet.VMSpec, runs bool) error {
 	var pools []fleet.PoolView
 	var media query.Media
@@ -190,7 +192,7 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 	note := func(d vmxml.Disk, kind vmxml.Kind, text string) {
 		r.Notes = append(r.Notes, vmxml.Note{Line: d.Line, At: "devices/disk", Kind: kind, Text: text})
 	}
-	nth := map[bool]int{} // number of drives so far: floppy drives, and CD-ROM drives
+	nth := map[bool]int{} // number of drives so far, of floppies (true) and CD-ROMs (false)
 	for _, d := range r.Disks {
 		all := media.Images
 		if d.CDROM {
@@ -208,7 +210,7 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 			if !addDrive(spec, d, nth[d.Floppy], from) {
 				note(d, vmxml.Left, "A VM here has at most four CD-ROM drives and two floppy drives.")
 			} else if from == nil && (d.Path != "" || d.Volume != "") {
-				note(d, vmxml.Left, "The drive is empty: choose what is in it.")
+				note(d, vmxml.Left, "The drive is empty: choose a medium.")
 			}
 		case found != nil:
 			disk.Image = from
@@ -216,25 +218,26 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 				disk.Image, disk.ImageID, disk.VersionID = nil, p.ImageID, p.VersionID
 			}
 			spec.Disks = append(spec.Disks, disk)
-			note(d, vmxml.Left, "The disk "+d.Target+" becomes a copy of the volume "+found.Name+", in the pool that is chosen.")
+			note(d, vmxml.Left, "The disk "+d.Target+" becomes a copy of the volume "+found.Name+", in the chosen pool.")
 		case d.Path != "" && !runs:
 			note(d, vmxml.Refused, "A file of the host.")
 		default:
 			disk.SizeBytes = 20 << 30
 			spec.Disks = append(spec.Disks, disk)
-			note(d, vmxml.Left, "What is on the disk "+d.Target+" is no image in a pool, and is not brought along: the disk here is empty.")
+			note(d, vmxml.Left, "The file of the disk "+d.Target+" is not an image in a pool, so its data is not imported: the new disk is empty.")
 		}
 	}
 	slices.SortStableFunc(r.Notes, func(x, y vmxml.Note) int { return x.Line - y.Line })
 	return nil
 }
 
-// addDrive adds the nth drive of its kind with its medium. It reports whether a VM can have one more.
+// addDrive adds the nth CD-ROM or floppy drive, with its medium, to spec. It returns false if a VM cannot have that many
+// drives.
 func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) bool {
 	slot := fmt.Sprintf("cdrom%d", nth)
 	if d.Floppy {
 		slot = fmt.Sprintf("floppy%d", nth)
-	} else if nth == 1 { // every VM has the first drive
+	} else if nth == 1 { // every VM has the first CD-ROM drive
 		spec.ISO, spec.Boot.CDROM = medium, d.As.BootOrder
 		return true
 	}
@@ -245,7 +248,7 @@ func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) b
 	return true
 }
 
-// volumeIn returns the disk's volume among the available ones, or nil.
+// volumeIn returns the volume in all that the disk's definition refers to, by pool and name or by path; nil: none.
 func volumeIn(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query.VolumeOn {
 	dir, file := path.Split(path.Clean(d.Path))
 	for _, p := range pools {
@@ -263,7 +266,7 @@ func volumeIn(pools []fleet.PoolView, all []query.VolumeOn, d vmxml.Disk) *query
 	return nil
 }
 
-// typedNew returns the form's values for a new VM; newOf is its inverse.
+// typedNew returns the form's values for a new VM. newOf is the inverse.
 func typedNew(vm control.CreateVM) (url.Values, error) {
 	typed, err := typedOf(fleet.VMView{VM: fleet.VM{Meta: fleet.Meta{Name: vm.Name, Labels: vm.Labels, Description: vm.Description}, Spec: vm.Spec}})
 	if err != nil {

@@ -200,7 +200,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := send(b, xml("<hostdev mode='subsystem' type='pci'/>")).is(t, http.StatusOK)
 	a.has(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
-		"Ignored, because it affects more than the VM: 1 line.", "Line 12", "A device of the host.", "What is on the disk vdb is no image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
+		"Ignored, because it affects more than the VM: 1 line.", "Line 12", "A device of the host.", "The file of the disk vdb is not an image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
 
 	// Drives, and the bus and model of disks and NICs, are imported too.
 	a = send(b, strings.NewReplacer("dev='vda' bus='virtio'/>", "dev='vda' bus='sata'/><iotune><total_iops_sec>543</total_iops_sec></iotune><boot order='2'/>", "type='virtio'/>", "type='e1000e'/><boot order='1'/>").Replace(xml(
@@ -220,11 +220,11 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	// Tenants may not use host devices and files, and see no pool's paths.
 	tom := p.tenant("tom", project)
 	a = send(tom, xml("")).is(t, http.StatusUnprocessableEntity)
-	a.has(t, "It reaches beyond the VM", "A file of the host.", "affects more than the VM: 2 lines.")
+	a.has(t, "give the VM access to the host", "A file of the host.", "affects more than the VM: 2 lines.")
 	a.lacks(t, "becomes a copy")
 	plain := "<domain type='kvm'><name>mine</name><memory unit='GiB'>1</memory><vcpu>1</vcpu><devices><disk type='volume'><source pool='shared-nfs' volume='secret.qcow2'/><target dev='vda'/></disk></devices></domain>"
 	a = send(tom, plain).is(t, http.StatusOK)
-	a.has(t, `value="mine"`, "is no image in a pool")
+	a.has(t, `value="mine"`, "is not an image in a pool")
 	a.lacks(t, "becomes a copy")
 }
 
@@ -253,7 +253,7 @@ func TestPlanLinksBackToItsForm(t *testing.T) {
 	to = b.post(path+"/plan", edit).is(t, http.StatusSeeOther).header.Get("Location")
 	b.get(to).is(t, http.StatusOK).has(t, "vCPUs 2 → 6", "Takes effect immediately.", "Asking host-2…")
 	b.get(path+"?tab=configure&plan="+strings.TrimPrefix(to, "/plans/")).is(t, http.StatusOK).has(t, `value="6"`, "a=b")
-	b.post(path+"/plan", url.Values{"name": {"web-02"}, "labels": {""}, "description": {""}, "generation": {"1"}}).is(t, http.StatusConflict).has(t, "Nothing is changed")
+	b.post(path+"/plan", url.Values{"name": {"web-02"}, "labels": {""}, "description": {""}, "generation": {"1"}}).is(t, http.StatusConflict).has(t, "The form changes nothing")
 	p.exec(`UPDATE vms SET generation = generation + 1 WHERE id = $1`, vms["web-02"])
 	b.post(to, url.Values{}).is(t, http.StatusConflict).has(t, "Somebody changed this VM meanwhile")
 	b.get("/plans/nonsense").is(t, http.StatusNotFound)

@@ -43,7 +43,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 		Any: tab != "all" || q.Filter != "" || q.Project != "",
 	}
 	switch {
-	case target(c) == "vms-head": // only the counts are refreshed
+	case target(c) == "vms-head": // a refresh of the counts above the list
 	case tab == "found":
 		p.Found, err = fill(c, a, &p.List, q, s.Control.ListDiscoveredVMs)
 	default:
@@ -60,7 +60,7 @@ func (s *Server) listVMs(c echo.Context, a fleet.Actor) error {
 	return s.showList(c, a, shell.Frame{Title: "Virtual machines", Project: q.Project}, p.List, vmview.List(p))
 }
 
-// exportVMs streams all pages of the list as CSV.
+// exportVMs writes all pages of the list as CSV.
 func (s *Server) exportVMs(c echo.Context, a fleet.Actor) error {
 	q := queryOf(c)
 	tab, err := tabFilter(c, vmTabs, "VMs", &q)

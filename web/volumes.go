@@ -36,12 +36,12 @@ func (in volumeForm) shown() poolview.VolumeForm {
 	}
 }
 
-// volumeNamed returns the volume of the pool that the request names.
+// volumeNamed returns the pool's volume in the request's path and query.
 func volumeNamed(c echo.Context) control.Volume {
 	return control.Volume{PoolID: fleet.PoolID(c.Param("id")), Volume: c.QueryParam("volume"), HostID: fleet.HostID(c.QueryParam("host"))}
 }
 
-// volumeAsked redirects to the volumes with a link to the task.
+// volumeAsked returns the response after task t was queued: a message on the pool's volumes tab.
 func (s *Server) volumeAsked(c echo.Context, t fleet.Task, err error) (end, error) {
 	back := views.TabPath(views.PoolPath(fleet.PoolID(c.Param("id"))), "volumes")
 	return stay(back, t.Title()+" "+t.SubjectName+": queued on "+t.HostName+"."), err
@@ -63,7 +63,7 @@ func (s *Server) fetchVolume(c echo.Context, a fleet.Actor, in volumeForm) (end,
 	return s.volumeAsked(c, t, err)
 }
 
-// askVolumeToCome shows the dialog of a new volume, with its scripts where it is a separate page.
+// askVolumeToCome shows the dialog of a new volume. scripts are the scripts that the dialog needs as a separate page.
 func (s *Server) askVolumeToCome(c echo.Context, a fleet.Actor, in volumeForm, how formState, dialog func(poolview.VolumePage) templ.Component, scripts ...string) error {
 	ctx := c.Request().Context()
 	v, err := s.Control.GetPool(ctx, a, fleet.PoolID(c.Param("id")))
@@ -100,12 +100,12 @@ func (s *Server) createVolume(c echo.Context, a fleet.Actor, in volumeForm) (end
 		Name: strings.TrimSpace(in.Name), Format: in.Format, SizeBytes: read(&checks, "sizeBytes", in.Size, sizeOf), Full: in.Full != "",
 		HostID: fleet.HostID(in.Host), Overcommit: in.Overcommit != "",
 	}
-	// an invalid size is 0, which control refuses
+	// an unreadable size is 0 here, which control refuses
 	t, err := s.Control.CreateVolume(c.Request().Context(), a, fleet.PoolID(c.Param("id")), order)
 	return s.volumeAsked(c, t, merge(&checks, err))
 }
 
-// askVolume returns a dialog about an existing volume.
+// askVolume returns the handler that shows a dialog about an existing volume.
 func (s *Server) askVolume(dialog func(poolview.VolumePage) templ.Component) asking[volumeForm] {
 	return func(c echo.Context, a fleet.Actor, in volumeForm, how formState) error {
 		ctx := c.Request().Context()

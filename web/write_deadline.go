@@ -11,28 +11,29 @@ import (
 )
 
 const (
-	// rateInterval and rateChunk are the minimum read rate of a response: 64 KiB every 15 s.
+	// rateInterval and rateChunk are the minimum rate at which a client must read a response: 64 KiB every 15 s.
 	rateInterval = 15 * time.Second
 	rateChunk    = 64 << 10
 )
 
-// rollDeadline closes connections whose client does not read. Streams set deadlines of their own.
+// rollDeadline is the middleware that closes the connections of clients that read too slowly. Streams set their own
+// deadlines.
 func rollDeadline(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		control := http.NewResponseController(c.Response().Writer)
-		// A connection without deadlines (a test's recorder) is written to all the same.
+		// A connection without deadlines (a test's recorder) is written to without one.
 		if routeOf(c).kind.lasts() {
 			_ = control.SetWriteDeadline(time.Time{}) // clears the deadline of the previous response on this connection
 			return next(c)
 		}
-		// for a response that no handler writes
+		// the deadline until the handler begins to write
 		_ = control.SetWriteDeadline(time.Now().Add(pageLimit + bodyTime + rateInterval))
 		c.Response().Writer = &rolling{c.Response().Writer, control}
 		return next(c)
 	}
 }
 
-// rolling extends the write deadline with each chunk that it writes.
+// rolling is a response writer that extends the connection's write deadline before each chunk.
 type rolling struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -58,8 +59,9 @@ func (w *rolling) Write(b []byte) (n int, err error) {
 
 func (w *rolling) putOff() { _ = w.control.SetWriteDeadline(time.Now().Add(rateInterval)) }
 
-// LimitPerAddress limits the concurrent connections per client address (per /64 network for IPv6) and closes excess
-// connections. This machine and the exempt networks, such as proxies for many users, have no limit.
+// LimitPerAddress returns a listener on l that closes connections beyond most concurrent ones per client address (per /64
+// network for IPv6). This machine and the exempt networks, such as proxies for many users, have no limit; most 0 means
+// no limit at all.
 func LimitPerAddress(l net.Listener, most int, exempt []netip.Prefix) net.Listener {
 	if most == 0 {
 		return l
@@ -100,7 +102,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// countedAs returns the address that a connection counts for, and whether it is limited at all.
+// countedAs returns the address or IPv6 network for which a connection from remote counts, and whether it is limited.
 func (l *limited) countedAs(remote net.Addr) (netip.Addr, bool) {
 	at, err := netip.ParseAddrPort(remote.String())
 	if err != nil {
@@ -139,7 +141,7 @@ func (l *limited) leave(from netip.Addr) {
 	}
 }
 
-// counted is a connection that leaves the count when it is closed.
+// counted is a connection that calls leave when it is closed, which lowers the count of its address.
 type counted struct {
 	net.Conn
 	leave func()
@@ -150,7 +152,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// countedTCP is counted for a TCP connection, and keeps its optimized methods such as vectored writes.
+// countedTCP is counted for a TCP connection. It keeps the optimized methods of *net.TCPConn, such as vectored writes.
 type countedTCP struct {
 	*net.TCPConn
 	leave func()
