@@ -11,7 +11,7 @@ import (
 
 var deleteToken = regexp.MustCompile(`/account/tokens/[0-9a-f-]{36}/delete`)
 
-func TestAccount(t *testing.T) {
+func TestAccountPageShowsRolesAndSessionLimits(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("tom", fleet.RoleNone)
@@ -19,7 +19,7 @@ func TestAccount(t *testing.T) {
 	b.get("/account").is(t, http.StatusOK).has(t, "tom", ">shop</a>", "Viewer", "after 30 minutes without use", "12 hours")
 }
 
-func TestTokens(t *testing.T) {
+func TestTokenSecretShownOnceAndTokenDeleted(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleViewer)

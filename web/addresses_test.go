@@ -33,7 +33,7 @@ func addressed(p *portal) (network string, web, db fleet.VMID) {
 	return "/networks/" + string(id), web, db
 }
 
-func TestNetworkAddressesTabReservesAddresses(t *testing.T) {
+func TestAddressReservedAndFreedOnNetworkPage(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	network, web, _ := addressed(p)
@@ -71,7 +71,7 @@ func TestNetworkAddressesTabReservesAddresses(t *testing.T) {
 	seen.lacks(t, "host-1")
 }
 
-func TestAPIReservesAddresses(t *testing.T) {
+func TestAPIReservesAndFreesAddresses(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	network, web, _ := addressed(p)

@@ -121,7 +121,7 @@ func TestInternalErrorsHideDetails(t *testing.T) {
 	}
 }
 
-func TestRemainingAPIOperations(t *testing.T) {
+func TestAPIClientManagesHostsPoolsProjectsAndUsers(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	ctx := t.Context()

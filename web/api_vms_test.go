@@ -149,7 +149,7 @@ func TestMergePatchUpdatesVM(t *testing.T) {
 
 func jsonNumber(n int64) string { text, _ := json.Marshal(n); return string(text) }
 
-func TestActionsReturnTask(t *testing.T) {
+func TestAPIActionReturnsTask(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	project, host := p.addProject("shop"), p.addHost("h1", 0)

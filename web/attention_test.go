@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestDriftIsABadgeAndAFilterOfTheVMList(t *testing.T) {
+func TestDriftShownAsBadgeAndFilterInVMList(t *testing.T) {
 	p, _, _ := poolOf(t)
 	p.exec(`UPDATE vms SET status = status || '{"drift": [{"field": "cpus", "applied": "2", "actual": "3"}, {"field": "memoryMiB", "applied": "4096 MiB", "actual": "8192 MiB"}]}'
 		WHERE name = 'web-01'`)

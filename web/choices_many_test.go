@@ -27,7 +27,7 @@ func (p *portal) many() (host fleet.HostID) {
 	return host
 }
 
-func TestChoiceFoundAmongSixHundred(t *testing.T) {
+func TestSelectFindsOptionAmongSixHundred(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	host := p.many()

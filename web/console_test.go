@@ -286,7 +286,7 @@ func TestConsoleEndsWhenEitherEndCloses(t *testing.T) {
 	}
 }
 
-func TestTenConcurrentConsoles(t *testing.T) {
+func TestTenConcurrentConsolesKeepDataApart(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	ann := s.signedIn("ann", fleet.RoleAdmin)

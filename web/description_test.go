@@ -253,9 +253,9 @@ func described(t testing.TB, next http.Handler) http.Handler {
 	})
 }
 
-// TestObjectsWithoutReportMatchDescription reads every object without any report; the wrapper described checks the
+// TestObjectsWithoutReportMatchOpenAPI reads every object without any report; the wrapper described checks the
 // responses against the document.
-func TestObjectsWithoutReportMatchDescription(t *testing.T) {
+func TestObjectsWithoutReportMatchOpenAPI(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)

@@ -31,7 +31,7 @@ func TestTooLargeFormRefused(t *testing.T) {
 }
 
 // A client that sends too much can read the reason, even with "Connection: close" or without a Content-Length.
-func TestTooLargeBodyGetsReason(t *testing.T) {
+func TestClientReadsReasonForTooLargeBody(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	bearer := p.program("ann", fleet.RoleAdmin, nil).token

@@ -62,7 +62,7 @@ func expect(t *testing.T, lines <-chan string, want string) {
 	}
 }
 
-func TestEvents(t *testing.T) {
+func TestStreamSendsEventsOfItsKeysOnly(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	id := string(vms["web-01"])

@@ -81,7 +81,7 @@ func TestVMPausedByStorageFaultShown(t *testing.T) {
 }
 
 // All 200 pools that exist on a host before it joins are listed, and none becomes a pool of Quantix.
-func TestHostWith200UnmanagedPools(t *testing.T) {
+func TestUnmanagedPoolsListedOnHostPageOnly(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

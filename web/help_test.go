@@ -34,7 +34,7 @@ func TestManualShownWithoutSignIn(t *testing.T) {
 	p.signedIn("nora", fleet.RoleNone).get("/help/storage").is(t, http.StatusOK).lacks(t, `id="search"`)
 }
 
-func TestGlobalSearchFindsTheManual(t *testing.T) {
+func TestGlobalSearchFindsManualSections(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -25,7 +25,7 @@ func hostsOf(t *testing.T) (p *portal, well, silent fleet.HostID) {
 	return p, well, silent
 }
 
-func TestHostList(t *testing.T) {
+func TestHostListFiltersAndExports(t *testing.T) {
 	p, _, _ := hostsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/hosts").is(t, http.StatusOK).has(t, "host-1", "Online", "host-2", "Unknown", "libvirt 9.0.0", `href="/hosts/join"`)
@@ -44,7 +44,7 @@ func TestHostList(t *testing.T) {
 	}
 }
 
-func TestHostListWithoutHosts(t *testing.T) {
+func TestEmptyHostListOffersJoinToAdministrators(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.signedIn("mara", fleet.RoleAdmin).get("/hosts").is(t, http.StatusOK).has(t, "No hosts yet", "Add host")
@@ -52,7 +52,7 @@ func TestHostListWithoutHosts(t *testing.T) {
 	p.signedIn("otto", fleet.RoleOperator).get("/hosts").is(t, http.StatusOK).has(t, `aria-disabled="true"`, "Ask an administrator")
 }
 
-func TestHostPage(t *testing.T) {
+func TestHostPageShowsEachTab(t *testing.T) {
 	p, well, silent := hostsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well)
@@ -85,7 +85,7 @@ func TestHostMenuShowsReasonForDisabledActions(t *testing.T) {
 	p.signedIn("vera", fleet.RoleViewer).get("/menus/host/"+string(well), "HX-Request", "true").has(t, "You do not have permission to change hosts and pools.")
 }
 
-func TestHostEdit(t *testing.T) {
+func TestHostEditRefusedForInvalidAndOutdatedInput(t *testing.T) {
 	p, well, _ := hostsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/hosts/" + string(well) + "/edit"
@@ -100,7 +100,7 @@ func TestHostEdit(t *testing.T) {
 	p.signedIn("vera", fleet.RoleViewer).post(path, url.Values{"labels": {"rack=9"}}).is(t, http.StatusForbidden)
 }
 
-func TestHostConflictAndRemoval(t *testing.T) {
+func TestHostConflictClearedAndEmptyHostDeleted(t *testing.T) {
 	p, well, silent := hostsOf(t)
 	p.exec("UPDATE host_sessions SET conflict = 'from 10.0.0.9' WHERE host_id = $1", silent)
 	b := p.signedIn("mara", fleet.RoleAdmin)

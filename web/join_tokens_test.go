@@ -12,7 +12,7 @@ import (
 
 var watchedToken = regexp.MustCompile(`/hosts/join\?token=([0-9a-f-]{36})`)
 
-func TestJoinTokenShownOnceAndWaitsForHost(t *testing.T) {
+func TestJoinTokenPageShowsSecretOnceAndAwaitsHost(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

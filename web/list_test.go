@@ -93,7 +93,7 @@ func TestListsPageForwardAndBack(t *testing.T) {
 }
 
 // The next-page link follows live updates: after a row was inserted, the next page begins after the last shown row.
-func TestPagerUpdatesWithRows(t *testing.T) {
+func TestNextPageLinkFollowsLiveUpdates(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
@@ -122,7 +122,7 @@ func TestEmptyPageRedirectsToFirst(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, "No VMs yet")
 }
 
-func TestListsShowColumnsOfQuery(t *testing.T) {
+func TestListsShowColumnsInQuery(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	head := func(a answer) string {
@@ -155,7 +155,7 @@ func TestListsShowColumnsOfQuery(t *testing.T) {
 	b.get("/networks?columns=kind,health,forward,subnets").is(t, http.StatusOK).has(t, `<a class="menu-item" href="/networks">Hosts</a>`)
 }
 
-func TestListsAsCSV(t *testing.T) {
+func TestListsExportAsCSV(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	for path, first := range map[string]string{
@@ -187,7 +187,7 @@ func TestListsAsCSV(t *testing.T) {
 
 // An export of several pages is complete, in order and without duplicates; users who may not see hosts get no host
 // names.
-func TestMultiPageExportComplete(t *testing.T) {
+func TestExportOfSeveralPagesComplete(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	const vms = 4_500

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestNetworks(t *testing.T) {
+func TestDiscoveredNetworkShownAsUnmanaged(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -97,7 +97,7 @@ func lanOf(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 }
 
 // Each host status shows the fault, the number of affected VMs and the remedy.
-func TestNetworkMatrix(t *testing.T) {
+func TestNetworkPageShowsFaultAndRemedyPerHost(t *testing.T) {
 	p, path, _ := lanOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/networks").is(t, http.StatusOK).has(t, "lan", "NAT", "10.5.0.0/24", "Defined here", "Failed on 1 of 3 hosts", "New network")
@@ -129,7 +129,7 @@ func TestTenantSeesGrantedNetwork(t *testing.T) {
 	}
 }
 
-func TestNewNetwork(t *testing.T) {
+func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
 	p, _, hosts := lanOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/networks/new").is(t, http.StatusOK).has(t, "host-1", "Isolated", "Static leases", `value="nat" checked`)

@@ -25,7 +25,7 @@ func poolOf(t *testing.T) (p *portal, pool fleet.PoolID, hosts []fleet.HostID) {
 	return p, pool, hosts
 }
 
-func TestPoolMatrix(t *testing.T) {
+func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
@@ -49,7 +49,7 @@ func TestPoolMatrix(t *testing.T) {
 }
 
 // A pool stopped outside of Quantix shows that and offers a start; a full pool shows "full".
-func TestPoolStoppedByOthersAndFullPool(t *testing.T) {
+func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/pools/" + string(pool)
@@ -75,7 +75,7 @@ func TestTenantSeesPoolWithoutHosts(t *testing.T) {
 	b.get("/hosts").is(t, http.StatusForbidden)
 }
 
-func TestNewPool(t *testing.T) {
+func TestPoolFormShowsErrorsAndCreatesPool(t *testing.T) {
 	p, _, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/pools/new").is(t, http.StatusOK).has(t, "host-1", "host-3", "Shared storage")
@@ -88,7 +88,7 @@ func TestNewPool(t *testing.T) {
 }
 
 // The form requires the fields of each kind; unmet requirements of a host are shown beside it.
-func TestNewPoolOfEachKind(t *testing.T) {
+func TestPoolFormRequiresFieldsOfItsKind(t *testing.T) {
 	p, _, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	const gap = "mount.glusterfs is missing. Install glusterfs-client."

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestPortGroupsTab(t *testing.T) {
+func TestPortGroupCreatedEditedAndGrantedOnPage(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	network, _, db := addressed(p)

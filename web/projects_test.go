@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestProjects(t *testing.T) {
+func TestProjectCreatedEditedAndDeletedWithMembers(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestSearchPage(t *testing.T) {
+func TestSearchFindsVMsByAddressAndMAC(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	host, old := p.addHost("host-9", 0), fleet.NewID[fleet.VMID]()
 	p.exec("INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'legacy', $3)", host, old,

@@ -10,7 +10,7 @@ import (
 
 // The group's page shows what its rules allow, and "unknown" without a report; a rule about the group's own members is
 // shown as such.
-func TestSecurityGroupPage(t *testing.T) {
+func TestSecurityGroupPageShowsRulesAndCounters(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	network, web, _ := addressed(p)

@@ -11,7 +11,7 @@ import (
 	"quantix/static"
 )
 
-func TestSignIn(t *testing.T) {
+func TestSignInReturnsToRequestedPageAndSignOutEndsSession(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.addUser("mara", fleet.RoleAdmin)
@@ -118,7 +118,7 @@ func TestCrossOriginPostRefused(t *testing.T) {
 	b.get("/tasks").is(t, http.StatusOK)
 }
 
-func TestHeaders(t *testing.T) {
+func TestResponsesHaveSecurityHeaders(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	h := p.browser().get("/sign-in").header
@@ -144,7 +144,7 @@ func TestHeaders(t *testing.T) {
 }
 
 // The browser, not the address, keeps the tree's view and grouping.
-func TestTree(t *testing.T) {
+func TestTreeViewAndGroupingKeptPerBrowser(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms/"+string(vms["web-01"])).is(t, http.StatusOK)

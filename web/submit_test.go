@@ -17,7 +17,7 @@ type greeting struct {
 }
 
 // All forms handle each error in the same way, with and without scripts.
-func TestFormErrorsWithAndWithoutScripts(t *testing.T) {
+func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 	t.Parallel()
 	invalid := func() error {
 		var c fleet.Checks
@@ -69,7 +69,7 @@ func TestFormErrorsWithAndWithoutScripts(t *testing.T) {
 	}
 }
 
-func TestFormFirstShownEmpty(t *testing.T) {
+func TestFormEmptyWhenFirstShown(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/greetings/new", nil), w)

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestSwitchProject(t *testing.T) {
+func TestProjectMenuLinksFilteredLists(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	shop, finance := p.addProject("shop"), p.addProject("finance")
@@ -45,7 +45,7 @@ func TestSwitchProject(t *testing.T) {
 	tom.get("/projects/switch").is(t, http.StatusOK).lacks(t, "finance")
 }
 
-func TestSwitchAmongManyProjects(t *testing.T) {
+func TestProjectMenuSearchesManyProjects(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	for i := range 120 {

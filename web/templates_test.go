@@ -122,7 +122,7 @@ func TestFormsCreateTemplatesAndClones(t *testing.T) {
 	}
 }
 
-func TestCompareVMWithTemplate(t *testing.T) {
+func TestVMComparedWithTemplateVersion(t *testing.T) {
 	p := newPortal(t)
 	vm, template, version, project := p.addVMWithTemplate(t)
 	tom := p.tenant("tom", project)

@@ -65,7 +65,7 @@ func wired(up bool) []fleet.HostNIC {
 	}
 }
 
-func TestHostTopology(t *testing.T) {
+func TestHostTopologyShowsDevicesAndFaults(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -111,7 +111,7 @@ func TestHostTopology(t *testing.T) {
 	p.tenant("mia", shop).get(path).is(t, http.StatusForbidden)
 }
 
-func TestNetworkTopology(t *testing.T) {
+func TestNetworkTopologyHidesHostsFromMembers(t *testing.T) {
 	p, path, hosts := lanOf(t)
 	p.exec(`UPDATE assignments SET status = status || '{"bridge": "br0"}'`)
 	p.devices(hosts[0], wired(true)...)
@@ -139,7 +139,7 @@ func TestNetworkTopology(t *testing.T) {
 	a.lacks(t, "host-", "eth0", "br0", "dnsmasq", "secret-1", "attention.")
 }
 
-func TestFleetTopology(t *testing.T) {
+func TestFleetTopologyShowsStatusPerHost(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

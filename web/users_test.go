@@ -11,7 +11,7 @@ import (
 
 var oneTime = regexp.MustCompile(`<pre id="one-time"[^>]*>([^<]+)</pre>`)
 
-func TestUsers(t *testing.T) {
+func TestUserCreatedEditedResetAndDeleted(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

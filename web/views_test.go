@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestSavedViews(t *testing.T) {
+func TestViewsSavedAndDeletedPerUser(t *testing.T) {
 	p, _, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	const query = "filter=label%3Aenv%3Dprod&sort=-name"

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestBulkEditForm(t *testing.T) {
+func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	ids := url.Values{"id": {string(vms["web-01"]), string(vms["web-02"])}}
@@ -49,7 +49,7 @@ func TestBulkEditForm(t *testing.T) {
 }
 
 // Proxies refuse addresses and headers of 8 KiB, which 200 ids fill; a selection may have 500.
-func TestSelectionSentInBody(t *testing.T) {
+func TestBulkEditAcceptsSelectionInBody(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms").is(t, http.StatusOK).lacks(t, `formmethod="get"`)

@@ -17,7 +17,7 @@ func (p *portal) beginTasks() {
 	}
 }
 
-func TestBulkActionTaskShowsProgress(t *testing.T) {
+func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	form := url.Values{
@@ -74,7 +74,7 @@ func TestCancelStopsQueuedBulkSteps(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, "Start 1 VM<", "1 cancelled", "Cancelled by mara.", "It has ended.")
 }
 
-func TestAPIBulkActions(t *testing.T) {
+func TestAPIBulkActionReportsResultPerVM(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	api := p.program("ann", fleet.RoleAdmin, nil)
 	body := mustJSON(map[string]any{"action": "start", "ids": []fleet.VMID{vms["web-01"], vms["web-02"]}})

@@ -122,7 +122,7 @@ func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 }
 
 // An unticked box sends nothing, so its hidden default counts. A cleared number is unset.
-func TestOptionalPartsSetAndCleared(t *testing.T) {
+func TestUntickedAndClearedFieldsReset(t *testing.T) {
 	t.Parallel()
 	var checks fleet.Checks
 	got := specOf(&checks, url.Values{
@@ -199,7 +199,7 @@ func TestPresetAddsItsDrives(t *testing.T) {
 }
 
 // Hidden values of another kind of check are ignored, and removed rows are deleted.
-func TestRuleAndHealthCheckRows(t *testing.T) {
+func TestRuleAndHealthCheckRowsMapToSpec(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{
 		Rules:  []fleet.PlacementRule{{Of: fleet.RuleVM, Name: "db"}, {Apart: true, Of: fleet.RuleVM, Name: "web"}},

@@ -8,7 +8,7 @@ import (
 )
 
 // An appliance is inspected, mapped and imported through the form of a new VM; a VM is exported from its page.
-func TestImportAndExportForms(t *testing.T) {
+func TestApplianceImportedAndVMExportedByForms(t *testing.T) {
 	s := newScreen(t)
 	p := s.portal
 	admin := p.signedIn("ann", fleet.RoleAdmin)
@@ -21,7 +21,7 @@ func TestImportAndExportForms(t *testing.T) {
 		"disks":[{"member":"a.vmdk","format":"vmdk","sizeBytes":1048576,"controller":"ide"}],"nics":[{"network":"VM Network","model":"vmxnet3"}]}') WHERE pool_id = $1`, stock)
 	admin.get("/vms/import").is(t, 200).has(t, "machine.ova", "Old CRM", "3 vCPUs", "SHA1", "disk.vhdx", "VHDX disk", "Upload into files")
 	form := admin.get("/vms/new?import=machine.ova&pool="+string(stock)).is(t, 200)
-	form.has(t, "Import machine.ova", "Disk 1 from VMDK (1 MiB)", "It was on VM Network, as vmxnet3", "A floppy drive.", "virtio_net", "ahci", `value="old-crm"`, `name="from.appliance.volume" value="machine.ova"`)
+	form.has(t, "Import machine.ova", "Disk 1 from VMDK (1 MiB)", "Network in the file: VM Network, as vmxnet3", "A floppy drive.", "virtio_net", "ahci", `value="old-crm"`, `name="from.appliance.volume" value="machine.ova"`)
 	sent := url.Values{
 		"key": {hiddenField.FindStringSubmatch(form.body)[1]}, "name": {"crm"}, "projectId": {string(shop)}, "spec.cpus": {"3"}, "spec.memoryMiB": {"1", "GiB"}, "spec.firmware": {"bios"},
 		"spec.disks[0].source": {"clone"}, "spec.disks[0].poolId": {string(stock)}, "from.appliance.poolId": {string(stock)}, "from.appliance.volume": {"machine.ova"},

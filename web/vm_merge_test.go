@@ -78,7 +78,7 @@ func TestConcurrentEditsMerged(t *testing.T) {
 	second.post(path+"/edit", chosen).is(t, http.StatusBadRequest)
 }
 
-func TestCompareVMs(t *testing.T) {
+func TestVMsComparedFieldByField(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	at := "/vms/compare?id=" + string(vms["web-01"])

@@ -35,7 +35,7 @@ func (p *portal) tenant(name string, project fleet.ProjectID) *browser {
 	return b
 }
 
-func TestVMWithMissingDisk(t *testing.T) {
+func TestMissingDiskDetachedOrReplaced(t *testing.T) {
 	p, project, _, _ := fleetOf(t)
 	id, disk := addTroubledVM(p, project, "host-7")
 	page := "/vms/" + string(id)
@@ -106,7 +106,7 @@ func TestDriftShownAndResolved(t *testing.T) {
 	api.call("POST", "/api/v1/vms/"+string(id)+"/reapply", ``).is(t, http.StatusAccepted).has(t, `"kind":"vm.reapply"`)
 }
 
-func TestRetriedTaskShown(t *testing.T) {
+func TestRetriedTaskShowsNextAttempt(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	id := vms["web-02"]
 	b := p.signedIn("mara", fleet.RoleAdmin)

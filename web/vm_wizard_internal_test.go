@@ -7,7 +7,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-func TestAnotherProjectsDefaultsKeepThePoolOfTheAppliance(t *testing.T) {
+func TestProjectChangeKeepsPoolOfAppliance(t *testing.T) {
 	t.Parallel()
 	typed := url.Values{
 		vmview.ProposedPool: {"p1"}, vmview.ProposedNetwork: {"libvirt:default"},

@@ -31,7 +31,7 @@ func fleetOf(t *testing.T) (p *portal, project fleet.ProjectID, pool fleet.PoolI
 	return p, project, pool, vms
 }
 
-func TestVMList(t *testing.T) {
+func TestVMListFiltersAndUpdatesRows(t *testing.T) {
 	p, _, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms").is(t, http.StatusOK).has(t, "web-01", "Running", "web-02", "Stopped", "Needs restart", "Failed", "env=prod", "4 GiB")
@@ -56,7 +56,7 @@ func TestVMList(t *testing.T) {
 	b.fragment("/vms", "no-such-part").is(t, http.StatusNotFound)
 }
 
-func TestVMPage(t *testing.T) {
+func TestVMPageShowsTabsAndFailures(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"])
@@ -74,7 +74,7 @@ func TestVMPage(t *testing.T) {
 	b.get("/vms/nonsense").is(t, http.StatusNotFound)
 }
 
-func TestVMActions(t *testing.T) {
+func TestVMActionQueuedOrRefusedWithReason(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-02"]) + "/actions"
@@ -124,7 +124,7 @@ func newVMForm(project fleet.ProjectID, pool fleet.PoolID) url.Values {
 	}
 }
 
-func TestCreateVM(t *testing.T) {
+func TestCreateVMFormSentTwiceCreatesOneVM(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms/new").is(t, http.StatusOK).has(t, "shared-nfs", "debian-12.qcow2", "installer.iso", "network default", `name="spec.disks[__i__].sizeBytes"`)
@@ -138,7 +138,7 @@ func TestCreateVM(t *testing.T) {
 }
 
 // Sections for rarely used settings are closed, summarize their values, and open where they have an error.
-func TestCreateVMWithOptionalDevices(t *testing.T) {
+func TestCreateVMSectionOpensAtItsError(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/vms/new").is(t, http.StatusOK).has(t, `<details class="section fold" id="vm-CPU">`, `name="spec.cpu.model"`, "Model: Best of the host")
@@ -202,7 +202,7 @@ func TestCreateVMLargerThanPoolRefused(t *testing.T) {
 	a.lacks(t, `name="overcommit"`)
 }
 
-func TestEditVM(t *testing.T) {
+func TestEditVMRefusedForOutdatedAndInvalidInput(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"])
@@ -263,7 +263,7 @@ func TestNICsHotPluggedByFormAndPatch(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, first, "added on the host")
 }
 
-func TestDeleteVM(t *testing.T) {
+func TestDeleteVMDialogKeepsDisksByDefault(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	host := p.addHost("host-9", 0)
 	id := p.addVM(project, host, "old", fleet.Stopped, func(vm *fleet.VM) {

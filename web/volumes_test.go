@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestVolumeForms(t *testing.T) {
+func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
 	pool := s.addVolumes("stock", "data.raw", "web-0123456789ab-1.qcow2")
