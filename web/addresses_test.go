@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// addressed creates a network with DHCP on two hosts and two VMs on it: one with a dynamic lease, one with a reserved
-// address.
+// addressed creates a network with DHCP on two hosts, and two VMs with NICs on that network: web has a dynamic lease, db
+// a reserved address. network is the path of the network's page.
 func addressed(p *portal) (network string, web, db fleet.VMID) {
 	p.t.Helper()
 	h1, h2 := p.addHost("host-1", 0), p.addHost("host-2", 0)
@@ -43,14 +43,14 @@ func TestAddressReservedAndFreedOnNetworkPage(t *testing.T) {
 		"10.5.0.100 – 10.5.0.150", "1 of 51, on host-1", "next free: <span class=\"mono\">10.5.0.2</span>", "52:54:00:00:05:02", "outside of the ranges",
 		"guest agent, DHCP lease", "2 conflicts.", "stray", "which is reserved for 52:54:00:00:05:02", "On host-1 both")
 	if strings.Contains(page.body, "host-2") {
-		t.Error("a host on which nothing is in use is named")
+		t.Error("a host without addresses in use is listed")
 	}
 	if n := strings.Count(b.get(network+"?tab=addresses&find=10.5.0.101").is(t, http.StatusOK).body, `id="used-`); n != 1 {
-		t.Errorf("%d addresses are found, want 1", n)
+		t.Errorf("the search lists %d addresses, want 1", n)
 	}
 	b.get(network+"?tab=addresses&find=nothing-like-it").is(t, http.StatusOK).has(t, "Nothing fits")
 
-	// The VM's page offers to reserve the NIC's current address, and the dialog shows it.
+	// The VM's page offers to reserve the NIC's current address, and the dialog shows that address.
 	at := network + "/reservations?mac=52:54:00:00:05:01&ip=10.5.0.101&card=web"
 	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "10.5.0.101", "guest agent, DHCP lease", "Reserve an address", "card=web")
 	b.get(at).is(t, http.StatusOK).has(t, "Reserve an address for web", `value="10.5.0.101"`, "10.5.0.2, the next free address")

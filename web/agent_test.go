@@ -30,13 +30,15 @@ import (
 	"quantix/web"
 )
 
-// newPortalWithAgents returns a portal with both listeners: agents dial agentURL over mutual TLS, and new jobs wake them.
+// newPortalWithAgents returns a portal with both listeners. Agents dial agentURL over mutual TLS, and new jobs wake their
+// claims.
 func newPortalWithAgents(t testing.TB) (p *portal, agentURL string) {
 	t.Helper()
 	return newPortalWithAgentsOn(t, testkit.DB(t))
 }
 
-// newPortalWithAgentsOn is newPortalWithAgents with a database that another portal may share. Hosts dial its consoles at agentURL.
+// newPortalWithAgentsOn is newPortalWithAgents on the database of pool, which another portal may share. Hosts dial the
+// portal's consoles at agentURL.
 func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentURL string) {
 	t.Helper()
 	p = &portal{t: t, pool: pool, hub: notify.NewHub(), log: &syncBuffer{}}
@@ -86,11 +88,11 @@ func newPortalWithAgentsOn(t testing.TB, pool *pgxpool.Pool) (p *portal, agentUR
 	return p, agentURL
 }
 
-// machine is a host's agent, simulated by the test over the real protocol.
+// machine is a simulated agent of a host, which uses the real protocol.
 type machine struct {
-	san fleet.PoolID // a pool whose secret this host may read
+	san fleet.PoolID // a pool with a secret, assigned to this host
 
-	guest fleet.JobID // a job with a secret for a guest
+	guest fleet.JobID // a job of this host with a secret for a guest
 	*wire.Client
 	id          fleet.HostID
 	credentials wire.Credentials
@@ -123,7 +125,7 @@ func (p *portal) joined(agentURL, name string) *machine {
 	return m
 }
 
-// report sends a report of a healthy host with these VMs.
+// report sends the report of a healthy host with the given VMs.
 func (m *machine) report(t testing.TB, vms ...wire.VMReport) {
 	t.Helper()
 	m.seq++
@@ -139,7 +141,7 @@ func (m *machine) report(t testing.TB, vms ...wire.VMReport) {
 	}
 }
 
-// take claims until there is work.
+// take claims until the portal returns a job.
 func (m *machine) take(t testing.TB) wire.Work {
 	t.Helper()
 	for {
@@ -181,7 +183,7 @@ func credentials(t testing.TB, key *ecdsa.PrivateKey, c wire.Certificate) wire.C
 	return wire.Credentials{Certificate: tls.Certificate{Certificate: [][]byte{block.Bytes}, PrivateKey: key}, CA: trust}
 }
 
-// A pool of thousands of volumes makes a long result. If the portal refused it, the agent would send it forever.
+// The result for a pool with thousands of volumes is long. If the portal refused it, the agent would retry forever.
 func TestLongJobResultAccepted(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -238,14 +240,14 @@ func TestAgentJoinsReportsAndFinishesJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := m.Finish(t.Context(), w.ID, done); wire.StatusOf(err) != http.StatusConflict {
-		t.Errorf("the result again: %v", err)
+		t.Errorf("the same result sent twice: %v", err)
 	}
 	if vm, err := admin.VM(t.Context(), w.VM.ID); err != nil || vm.Phase != fleet.PhaseStopped || vm.ObservedGeneration != 1 {
 		t.Errorf("%+v, %v", vm, err)
 	}
 	_, other := request(t)
 	if _, err := m.Renew(t.Context(), wire.RenewRequest{CSR: other}); wire.StatusOf(err) != http.StatusUnprocessableEntity {
-		t.Errorf("a certificate for another key: %v", err)
+		t.Errorf("a renewal for another key: %v", err)
 	}
 	key := m.credentials.Certificate.PrivateKey.(*ecdsa.PrivateKey)
 	next, err := m.Renew(t.Context(), wire.RenewRequest{CSR: requestFor(t, key)})
@@ -301,7 +303,7 @@ func TestAgentCallsWithoutProofRefused(t *testing.T) {
 	conf.Certificates = []tls.Certificate{{Certificate: [][]byte{block.Bytes}, PrivateKey: key}}
 	conf.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &conf.Certificates[0], nil }
 	if _, err := via(conf).Post(agentURL+wire.PathHello, "application/json", strings.NewReader("{}")); err == nil {
-		t.Error("a certificate of another authority gets through")
+		t.Error("the portal accepts the certificate of another CA")
 	}
 
 	known := stranger.Clone()
@@ -335,7 +337,7 @@ func TestClaimEndsWhenAgentDisconnects(t *testing.T) {
 				return
 			}
 			if time.Now().After(until) {
-				t.Fatalf("the parked claims did not become %s", want)
+				t.Fatalf("the number of parked claims did not become %s", want)
 			}
 		}
 	}
@@ -348,7 +350,7 @@ func TestClaimEndsWhenAgentDisconnects(t *testing.T) {
 	parked("1")
 	hangUp()
 	if err := <-ended; err == nil {
-		t.Error("a claim that was given up succeeded")
+		t.Error("a cancelled claim succeeded")
 	}
 	parked("0")
 }

@@ -23,7 +23,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// gate is a proxy to a portal's agent listener that counts connections and can be cut or redirected.
+// gate is a TCP proxy to a portal's agent listener. It counts connections (came: all, open: current) and can cut or
+// redirect them.
 type gate struct {
 	url   string
 	to    atomic.Value // string
@@ -75,7 +76,7 @@ func (g *gate) carry(c net.Conn) {
 	both.Wait()
 }
 
-// cut closes all connections, like a network failure.
+// cut closes all connections, as a network failure does.
 func (g *gate) cut() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,12 +96,12 @@ func eventually(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
-			t.Fatalf("%s: not in time", what)
+			t.Fatalf("not within 20 s: %s", what)
 		}
 	}
 }
 
-// taken returns a channel with the next job of the host, once its claim is parked.
+// taken claims in the background and returns a channel that receives the host's next job.
 func (m *machine) taken(t *testing.T) <-chan wire.Work {
 	work := make(chan wire.Work, 1)
 	go func() {
@@ -127,10 +128,10 @@ func (m *machine) done(t *testing.T, w wire.Work) {
 	}
 }
 
-// one resets the gate's connection count.
+// one waits until only one connection is open and then counts it as the only one so far.
 func (g *gate) one(t *testing.T, m *machine) {
 	t.Helper()
-	eventually(t, "the connection that joined is gone", func() bool { return g.open.Load() == 1 })
+	eventually(t, "the connection that the join used is closed", func() bool { return g.open.Load() == 1 })
 	g.came.Store(1)
 }
 
@@ -151,7 +152,7 @@ func TestAgentUsesOneConnection(t *testing.T) {
 		work := s.host.taken(t)
 		s.parked(1)
 		s.host.report(t, running) // queued behind the parked claim
-		s.parked(1)               // the claim is parked again
+		s.parked(1)               // the agent has claimed again
 		k := s.ticket(ann)
 		var browser *websocket.Conn
 		var opened sync.WaitGroup
@@ -164,7 +165,7 @@ func TestAgentUsesOneConnection(t *testing.T) {
 		if _, err := s.host.Progress(t.Context(), w.ID, wire.Progress{Epoch: w.Epoch, Percent: 50}); err != nil {
 			t.Error(err)
 		}
-		ws, err := s.host.DialPair(t.Context(), w.Args.PortalURL, w.Args.Console) // not through the gate
+		ws, err := s.host.DialPair(t.Context(), w.Args.PortalURL, w.Args.Console) // a direct connection, which the gate does not count
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -180,7 +181,8 @@ func TestAgentUsesOneConnection(t *testing.T) {
 		s.exec(`DELETE FROM jobs`)
 		s.exec(`DELETE FROM console_tickets`)
 	}
-	// More than 20 calls share one connection. If a slow machine delays a response by 250 ms, the client dials another.
+	// More than 20 calls share one connection. On a slow machine, the client dials another one after 250 ms without a
+	// response.
 	if n := g.came.Load(); n > 3 {
 		t.Errorf("%d connections", n)
 	}
@@ -203,7 +205,7 @@ func TestParkedClaimSurvivesPortalRestart(t *testing.T) {
 	g.lead(otherURL)
 	g.cut()
 	if err := <-ended; err == nil {
-		t.Error("a claim whose portal is gone has ended well")
+		t.Error("a claim succeeded although its portal has stopped")
 	}
 	p.parked(0)
 	work := m.taken(t)
@@ -251,7 +253,7 @@ func TestNewCertificateUsedWhileClaimParked(t *testing.T) {
 	m.Rekey()
 	m.report(t)
 	if n := g.open.Load(); n != 2 {
-		t.Errorf("%d connections, of which one is the claim's", n)
+		t.Errorf("%d connections, including that of the claim", n)
 	}
 	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 	m.done(t, <-work)
@@ -305,7 +307,7 @@ func TestAgentWithTwoConnectionsServed(t *testing.T) {
 		p.exec(`DELETE FROM jobs`)
 	}
 	if !reused[wire.PathClaim] || !reused[wire.PathReport] {
-		t.Errorf("connections used again: %v", reused)
+		t.Errorf("connections reused: %v", reused)
 	}
 }
 
@@ -336,7 +338,7 @@ func TestStuckReportDoesNotDelayConsole(t *testing.T) {
 	select {
 	case <-work:
 	case err := <-reported:
-		t.Errorf("the report came first: %v", err)
+		t.Errorf("the report ended before the console opened: %v", err)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ type caller struct {
 	session string
 }
 
-// callerAs returns a caller with the machine's CA and the given certificate; nil: none.
+// callerAs returns a caller that trusts the machine's CA and sends the given certificate (nil: none) and session.
 func callerAs(t *testing.T, url string, m *machine, cert *tls.Certificate, session string) caller {
 	conf := &tls.Config{RootCAs: m.credentials.CA, MinVersion: tls.VersionTLS13}
 	if cert != nil {
@@ -38,7 +38,7 @@ func isPair(path string) bool {
 	return strings.HasPrefix(path, wire.PathPair) || strings.HasPrefix(path, wire.PathConsole)
 }
 
-// ask sends a request; for a relay it only upgrades.
+// ask sends a request and returns the response. For a relay it opens and closes the websocket.
 func (c caller) ask(method, path, body string) answer {
 	c.t.Helper()
 	header := http.Header{}
@@ -84,7 +84,7 @@ func (m *machine) hear(t *testing.T, instance string) (session string) {
 	return hello.Session
 }
 
-// again joins the machine's host with a new key, as "Join again" does.
+// again joins the machine's host with a new key, as the action "Join again" does.
 func (p *portal) again(agentURL string, m *machine) {
 	p.t.Helper()
 	token, err := p.control.CreateJoinToken(p.t.Context(), root, m.id)
@@ -100,7 +100,7 @@ func (p *portal) again(agentURL string, m *machine) {
 	m.Rekey()
 }
 
-// stored returns everything in the database that a host's messages may change, as text.
+// stored returns the rows that a host's messages may change, as text by table.
 func (p *portal) stored() map[string]string {
 	p.t.Helper()
 	out := map[string]string{}

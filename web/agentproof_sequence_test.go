@@ -10,7 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A report with a sequence number beyond its session's range would make all later reports stale.
+// The portal ignores reports with older sequence numbers. A report numbered beyond its session's range would make all
+// later reports stale.
 func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -43,7 +44,7 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 		err := p.pool.QueryRow(t.Context(), `SELECT concat_ws(' ', h.status->>'hypervisor', v.status->>'power', ph.status->>'mountPath', nh.status->>'bridge')
 			FROM hosts h JOIN vms v ON v.host_id = h.id JOIN assignments ph ON ph.host_id = h.id AND ph.noun = 'pool' JOIN assignments nh ON nh.host_id = h.id AND nh.noun = 'net'`).Scan(&got)
 		if want := strings.Repeat(string(power)+" ", 3) + string(power); err != nil || got != want {
-			t.Fatalf("after an honest report the portal holds %q, want %q: %v", got, want, err)
+			t.Fatalf("after a valid report the database contains %q, want %q: %v", got, want, err)
 		}
 	}
 	heard(fleet.Running)
@@ -73,10 +74,10 @@ func TestReportSequenceBeyondSessionRefused(t *testing.T) {
 	}
 	var observed int64
 	if err := p.pool.QueryRow(t.Context(), `SELECT observed_generation FROM assignments WHERE pool_id = $1`, pool.ID).Scan(&observed); err != nil || observed != 1 {
-		t.Errorf("the host has acted on generation %d of 1: %v", observed, err)
+		t.Errorf("the observed generation is %d, want 1: %v", observed, err)
 	}
 
-	// A new hello of the agent, or a new join of the host, resets the sequence.
+	// A new hello of the agent, or a new join of the host, begins a new range of sequence numbers.
 	freeze := func() {
 		t.Helper()
 		for _, table := range []string{"hosts", "host_sessions", "vms", "assignments"} {

@@ -17,7 +17,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// lines returns the agent's calls for the test below, with valid ids and epochs.
+// lines returns one call for each agent route, by method and path, with valid ids and epochs. work and screen are jobs
+// that the machine has claimed.
 func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ path, body string } {
 	type line = struct{ path, body string }
 	m.seq++
@@ -50,7 +51,8 @@ func lines(t *testing.T, m *machine, work, screen wire.Work) map[string]struct{ 
 	}
 }
 
-// A certificate alone is not enough without the session, and both are not enough without the current key.
+// Agent routes require a certificate with the host's current key and, with few exceptions, the current session. No
+// refused call may change the database.
 func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -82,14 +84,14 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	}
 	work := m.take(t)
 	page := &screen{portal: p, host: m, vm: vm}
-	if ws, a := page.open(ann, page.ticket(ann)); ws == nil { // the portal asks the host when the browser waits
+	if ws, a := page.open(ann, page.ticket(ann)); ws == nil { // an open websocket makes the portal queue the host's job
 		t.Fatal(a)
 	}
 	asked := m.take(t)
 	if asked.Kind != fleet.ConsoleOpen || work.VM == nil {
 		t.Fatalf("claimed %+v and %+v", work, asked)
 	}
-	// so that the claim does not park
+	// a queued job keeps the claims below from parking
 	testkit.Order{Host: m.id, Kind: fleet.PoolApply, Subject: "pool:x"}.Add(t, p.pool)
 
 	p.exec(`UPDATE vms SET status = status || '{"guest":{"agent":"answers"}}' WHERE id = $1`, vm)
@@ -104,7 +106,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	proofs := p.server.AgentProofs()
 	for route := range maps.Keys(proofs) {
 		if _, ok := calls[route]; !ok {
-			t.Errorf("%s is not walked: add its line", route)
+			t.Errorf("%s is not tested: add a call to lines", route)
 		}
 	}
 	key, foreign, lost := m.credentials.Certificate, other.credentials.Certificate, gone.credentials.Certificate
@@ -116,13 +118,13 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 		{"nobody", callerAs(t, agentURL, m, nil, now)},
 		{"no session", callerAs(t, agentURL, m, &key, "")},
 		{"an invented session", callerAs(t, agentURL, m, &key, "AAAA")},
-		{"the session before", callerAs(t, agentURL, m, &key, second)},
+		{"the previous session", callerAs(t, agentURL, m, &key, second)},
 		{"the old key and its session", callerAs(t, agentURL, m, &oldKey, first)},
 		{"the old key and the stolen session", callerAs(t, agentURL, m, &oldKey, now)},
 		{"a removed host", callerAs(t, agentURL, m, &lost, removed)},
 		{"a removed host and the stolen session", callerAs(t, agentURL, m, &lost, now)},
 		{"another host and the stolen session", callerAs(t, agentURL, m, &foreign, now)},
-		{"the host and another's session", callerAs(t, agentURL, m, &key, others)},
+		{"the host and another host's session", callerAs(t, agentURL, m, &key, others)},
 	} {
 		for route, asksSession := range proofs {
 			if !asksSession {
@@ -151,7 +153,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 			}
 		}
 	}
-	// Another host with a valid session and the right epoch still may not finish the job.
+	// Another host with a valid session and the right epoch must not finish the job either.
 	stranger := callerAs(t, agentURL, m, &foreign, others)
 	for _, route := range []string{"POST " + wire.PathJobs + ":id/finish", "POST " + wire.PathJobs + ":id/progress", "POST " + wire.PathResults, "POST " + wire.PathTransfers + ":id/meet", "POST " + wire.PathPools + ":id/secret", "POST " + wire.PathJobs + ":id/secret", "POST " + wire.PathFirstBoots + ":id", "GET " + wire.PathPair + ":id", "GET " + wire.PathConsole + ":id"} {
 		method, _, _ := strings.Cut(route, " ")
@@ -166,7 +168,7 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 		}
 	}
 
-	// The host's own calls succeed, so the proof alone caused the refusals above.
+	// The host's own calls succeed, so only the missing proof caused the refusals above.
 	self := callerAs(t, agentURL, m, &key, now)
 	for route, want := range map[string]int{
 		"POST " + wire.PathClaim: http.StatusOK, "POST " + wire.PathReport: http.StatusOK, "POST " + wire.PathRenew: http.StatusOK,
@@ -181,13 +183,13 @@ func TestEveryAgentRouteRequiresProof(t *testing.T) {
 	if a := self.ask(http.MethodPost, finish.path, finish.body); a.status != http.StatusOK {
 		t.Errorf("the host's own result: %d: %s", a.status, a.body)
 	}
-	// Each result is accepted or refused separately: one of these was accepted before.
+	// Each result is accepted or refused separately. One of these results was accepted before.
 	both := lines(t, m, work, asked)["POST "+wire.PathResults]
 	var each wire.ResultsAnswer
 	a := self.ask(http.MethodPost, both.path, both.body)
 	if err := json.Unmarshal([]byte(a.body), &each); err != nil || a.status != http.StatusOK || len(each.Answers) != 2 ||
 		each.Answers[0].Status != http.StatusConflict || each.Answers[0].Detail == "" || each.Answers[1] != (wire.ResultAnswer{}) {
-		t.Errorf("the host's own results, one of them for the second time: %d: %s", a.status, a.body)
+		t.Errorf("the host's own results, one of them sent twice: %d: %s", a.status, a.body)
 	}
 	for body, want := range map[string]int{
 		`{}`: http.StatusBadRequest, `{"results":[]}`: http.StatusBadRequest, `{"results":[{"outcome":"done"}]}`: http.StatusUnprocessableEntity,

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// curl -d sends the form content type by default. With a token, the body is read as JSON anyway.
+// curl -d sends the form content type by default. With a token, the portal reads the body as JSON nevertheless.
 func TestFormContentTypeReadAsJSONWithToken(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -11,14 +11,15 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// program is an API client with one user's token.
+// program is an API client with the token of one user.
 type program struct {
 	*client.Client
 	browser
 	token string
 }
 
-// program creates a user with that role in all projects, and with one role in each of the given projects.
+// program creates a user with role in all projects and the given roles in projects, and returns an API client with a
+// token of that user.
 func (p *portal) program(name string, role fleet.Role, projects map[fleet.ProjectID]fleet.Role) *program {
 	p.t.Helper()
 	p.addUser(name, role)
@@ -34,7 +35,7 @@ func (p *portal) program(name string, role fleet.Role, projects map[fleet.Projec
 	return &program{c, *p.browser(), secret}
 }
 
-// call sends JSON with the client's token; header is pairs of names and values.
+// call sends a JSON body with the client's token. header alternates names and values.
 func (g *program) call(method, path, body string, header ...string) answer {
 	g.t.Helper()
 	return g.do(method, path, strings.NewReader(body), append([]string{"Authorization", "Bearer " + g.token, "Content-Type", "application/json"}, header...)...)
@@ -46,18 +47,19 @@ type problem struct {
 	Errors                   []struct{ Location, Message string }
 }
 
-// refused fails unless the response is a problem with that status and, if given, that location.
+// refused fails unless the response is a problem with that status and, unless empty, an error at that location. It
+// returns the problem.
 func (a answer) refused(t testing.TB, status int, location string) problem {
 	t.Helper()
 	var p problem
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.header.Get("Content-Type") != "application/problem+json" {
-		t.Fatalf("%d %s is no problem: %v: %s", a.status, a.header.Get("Content-Type"), err, a.body)
+		t.Fatalf("%d %s is not a problem response: %v: %s", a.status, a.header.Get("Content-Type"), err, a.body)
 	}
 	if a.status != status || p.Status != status || p.Title != http.StatusText(status) || !strings.HasSuffix(p.Detail, ".") {
 		t.Errorf("status %d, not %d: %s", a.status, status, a.body)
 	}
 	if location != "" && (len(p.Errors) == 0 || p.Errors[0].Location != location) {
-		t.Errorf("not at %q: %s", location, a.body)
+		t.Errorf("no error at %q: %s", location, a.body)
 	}
 	return p
 }

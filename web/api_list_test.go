@@ -32,7 +32,7 @@ func TestListsPageFilterAndSort(t *testing.T) {
 	if want := []string{"web-3", "web-2", "web-1"}; !cmp.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
-	// Page backwards through a list that control pages, then through a list that fits on one page.
+	// Page backwards, first through a list that control pages, then through one that control returns as a single page.
 	first, err := member.VMs(t.Context(), fleet.Query{Limit: 3})
 	if err != nil || len(first.Items) != 3 || first.Prev != "" {
 		t.Fatalf("%+v, %v", first, err)
@@ -45,7 +45,7 @@ func TestListsPageFilterAndSort(t *testing.T) {
 		t.Errorf("%+v, %v", again, err)
 	}
 	if a := member.call("GET", "/api/v1/vms?filter=name:none", "").is(t, 200); strings.TrimSpace(a.body) != `{"items":[],"next":""}` {
-		t.Errorf("an empty list is %s", a.body)
+		t.Errorf("an empty list is encoded as %s", a.body)
 	}
 	projects, err := member.Projects(t.Context(), fleet.Query{})
 	if err != nil || len(projects.Items) != 1 || projects.Items[0].Name != "shop" {
@@ -77,10 +77,10 @@ func TestListsPageFilterAndSort(t *testing.T) {
 		}
 	}
 	if want := []string{"ann", "bob", "cyd", "eve", "mia", "cyd", "eve", "ann", "bob"}; !cmp.Equal(names, want) {
-		t.Errorf("through the users and back: %v, want %v", names, want)
+		t.Errorf("the pages of users forward and back: %v, want %v", names, want)
 	}
 	if a := admin.call("GET", "/api/v1/users?after=ann&before=mia", ""); a.status != http.StatusBadRequest {
-		t.Errorf("both ways: %d", a.status)
+		t.Errorf("after and before together: status %d", a.status)
 	}
 	if users, err := admin.Users(t.Context(), fleet.Query{Filter: "role:admin -name:mia"}); err != nil || len(users.Items) != 1 {
 		t.Errorf("%+v, %v", users, err)

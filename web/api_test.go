@@ -12,7 +12,7 @@ import (
 	"quantix/internal/testkit/client"
 )
 
-// subtests run in sequence: the last one checks that nothing has changed
+// TestErrorStatusOfEachRefusal runs its subtests in sequence, because it checks afterwards that none changed the VM.
 func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 	t.Parallel()
 	p := newPortal(t)
@@ -31,10 +31,10 @@ func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 		status             int
 		location           string
 	}{
-		"no JSON":                {member, "POST", "/api/v1/vms", `{"name":`, nil, 400, ""},
+		"invalid JSON":           {member, "POST", "/api/v1/vms", `{"name":`, nil, 400, ""},
 		"no body":                {member, "POST", "/api/v1/vms", ``, nil, 400, ""},
-		"no page link":           {member, "GET", "/api/v1/vms?after=zzz", ``, nil, 400, ""},
-		"no generation":          {member, "PATCH", mine, `{}`, []string{"If-Match", "soon"}, 400, ""},
+		"invalid page cursor":    {member, "GET", "/api/v1/vms?after=zzz", ``, nil, 400, ""},
+		"If-Match no number":     {member, "PATCH", mine, `{}`, []string{"If-Match", "soon"}, 400, ""},
 		"unknown token":          {nobody, "GET", "/api/v1/vms", ``, nil, 401, ""},
 		"unknown token, new VM":  {nobody, "POST", "/api/v1/vms", `{`, nil, 401, ""},
 		"viewer creates":         {viewer, "POST", "/api/v1/vms", vmBody(shop, "x"), nil, 403, ""},
@@ -42,34 +42,34 @@ func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 		"viewer opens a console": {viewer, "POST", mine + "/console", ``, nil, 403, ""},
 		"member lists users":     {member, "GET", "/api/v1/users", ``, nil, 403, ""},
 		"member lists hosts":     {member, "GET", "/api/v1/hosts", ``, nil, 403, ""},
-		"foreign VM":             {member, "GET", theirs, ``, nil, 404, ""},
-		"foreign VM, change":     {member, "PATCH", theirs, `{"name":"mine"}`, nil, 404, ""},
-		"foreign VM, start":      {member, "POST", theirs + "/actions", `{"action":"start"}`, nil, 404, ""},
-		"foreign VM, delete":     {member, "DELETE", theirs, ``, nil, 404, ""},
-		"foreign VM, console":    {member, "POST", theirs + "/console", ``, nil, 404, ""},
-		"foreign VM, events":     {member, "GET", theirs + "/events", ``, nil, 404, ""},
-		"foreign project":        {member, "GET", "/api/v1/projects/" + string(lab), ``, nil, 404, ""},
-		"a VM in it":             {member, "POST", "/api/v1/vms", vmBody(lab, "x"), nil, 404, ""},
-		"no VM":                  {member, "GET", "/api/v1/vms/" + string(fleet.NewID[fleet.VMID]()), ``, nil, 404, ""},
-		"no id":                  {member, "GET", "/api/v1/vms/%00", ``, nil, 404, ""},
-		"no pool":                {chief, "GET", "/api/v1/pools/" + string(fleet.NewID[fleet.PoolID]()) + "/hosts", ``, nil, 404, ""},
-		"no network":             {chief, "GET", "/api/v1/networks/" + string(fleet.NewID[fleet.NetworkID]()) + "/hosts", ``, nil, 404, ""},
-		"no route":               {member, "GET", "/api/v1/volumes", ``, nil, 404, ""},
-		"no method":              {member, "PUT", mine, `{}`, nil, 405, ""},
+		"hidden VM":              {member, "GET", theirs, ``, nil, 404, ""},
+		"hidden VM, change":      {member, "PATCH", theirs, `{"name":"mine"}`, nil, 404, ""},
+		"hidden VM, start":       {member, "POST", theirs + "/actions", `{"action":"start"}`, nil, 404, ""},
+		"hidden VM, delete":      {member, "DELETE", theirs, ``, nil, 404, ""},
+		"hidden VM, console":     {member, "POST", theirs + "/console", ``, nil, 404, ""},
+		"hidden VM, events":      {member, "GET", theirs + "/events", ``, nil, 404, ""},
+		"hidden project":         {member, "GET", "/api/v1/projects/" + string(lab), ``, nil, 404, ""},
+		"VM in hidden project":   {member, "POST", "/api/v1/vms", vmBody(lab, "x"), nil, 404, ""},
+		"missing VM":             {member, "GET", "/api/v1/vms/" + string(fleet.NewID[fleet.VMID]()), ``, nil, 404, ""},
+		"invalid id":             {member, "GET", "/api/v1/vms/%00", ``, nil, 404, ""},
+		"missing pool":           {chief, "GET", "/api/v1/pools/" + string(fleet.NewID[fleet.PoolID]()) + "/hosts", ``, nil, 404, ""},
+		"missing network":        {chief, "GET", "/api/v1/networks/" + string(fleet.NewID[fleet.NetworkID]()) + "/hosts", ``, nil, 404, ""},
+		"missing route":          {member, "GET", "/api/v1/volumes", ``, nil, 404, ""},
+		"unsupported method":     {member, "PUT", mine, `{}`, nil, 405, ""},
 		"name taken":             {member, "POST", "/api/v1/vms", vmBody(shop, "web"), nil, 409, ""},
 		"older generation":       {member, "PATCH", mine, `{"description":"x"}`, []string{"If-Match", "7"}, 409, ""},
 		"not possible now":       {member, "POST", mine + "/actions", `{"action":"reboot"}`, nil, 409, ""},
 		"too large":              {member, "POST", "/api/v1/vms", `{"name":"` + strings.Repeat("a", 1<<20) + `"}`, nil, 413, ""},
-		"no JSON by its type":    {member, "POST", "/api/v1/vms", `x`, []string{"Content-Type", "text/plain"}, 415, ""},
+		"content type not JSON":  {member, "POST", "/api/v1/vms", `x`, []string{"Content-Type", "text/plain"}, 415, ""},
 		"unknown field":          {member, "POST", "/api/v1/vms", `{"spec":{"cpuCount":2}}`, nil, 422, "spec.cpuCount"},
 		"wrong type":             {member, "POST", "/api/v1/vms", `{"spec":{"cpus":"two"}}`, nil, 422, "spec.cpus"},
-		"below the bound":        {member, "POST", "/api/v1/vms", strings.Replace(vmBody(shop, "x"), `512`, `64`, 1), nil, 422, "spec.memoryMiB"},
-		"what cannot change":     {member, "PATCH", mine, `{"spec":{"disks":[{"poolId":"p","volume":"a.qcow2","sizeBytes":1}]}}`, nil, 422, "spec.disks[0].volume"},
-		"power is ordered":       {member, "PATCH", mine, `{"spec":{"power":"running"}}`, nil, 422, "spec.power"},
-		"unknown field to patch": {member, "PATCH", mine, `{"spec":{"colour":"red"}}`, nil, 422, "spec.colour"},
-		"not quite the field":    {member, "PATCH", mine, `{"spec":{"CPUs":4}}`, nil, 422, "spec.CPUs"},
-		"past a number":          {member, "PATCH", mine, `{"spec":{"cpus":1e30}}`, nil, 422, "spec.cpus"},
-		"null where none can be": {member, "PATCH", mine, `{"spec":{"cpus":null}}`, nil, 422, "spec.cpus"},
+		"below the minimum":      {member, "POST", "/api/v1/vms", strings.Replace(vmBody(shop, "x"), `512`, `64`, 1), nil, 422, "spec.memoryMiB"},
+		"unchangeable field":     {member, "PATCH", mine, `{"spec":{"disks":[{"poolId":"p","volume":"a.qcow2","sizeBytes":1}]}}`, nil, 422, "spec.disks[0].volume"},
+		"power by patch":         {member, "PATCH", mine, `{"spec":{"power":"running"}}`, nil, 422, "spec.power"},
+		"unknown field in patch": {member, "PATCH", mine, `{"spec":{"colour":"red"}}`, nil, 422, "spec.colour"},
+		"wrong case of a field":  {member, "PATCH", mine, `{"spec":{"CPUs":4}}`, nil, 422, "spec.CPUs"},
+		"number overflows":       {member, "PATCH", mine, `{"spec":{"cpus":1e30}}`, nil, 422, "spec.cpus"},
+		"null for a number":      {member, "PATCH", mine, `{"spec":{"cpus":null}}`, nil, 422, "spec.cpus"},
 		"unknown action":         {member, "POST", mine + "/actions", `{"action":"explode"}`, nil, 422, "action"},
 		"disks unconfirmed":      {member, "DELETE", mine + "?disks=true", ``, nil, 422, "confirm"},
 		"wrong filter":           {member, "GET", "/api/v1/vms?filter=colour:red", ``, nil, 422, "filter"},
@@ -82,17 +82,17 @@ func TestErrorStatusOfEachRefusal(t *testing.T) { //nolint:tparallel
 		})
 	}
 	if a := nobody.call("GET", theirs, ""); a.header.Get("Set-Cookie") != "" {
-		t.Error("the API hands out cookies")
+		t.Error("the API sets cookies")
 	}
 	signedIn := p.signedIn("sam", fleet.RoleAdmin)
 	signedIn.get("/api/v1/vms").refused(t, 401, "")
 	existing := member.call("GET", theirs, "").body
 	absent := member.call("GET", "/api/v1/vms/"+string(fleet.NewID[fleet.VMID]()), "").body
 	if existing != absent {
-		t.Errorf("a foreign VM and none differ:\n%s\n%s", existing, absent)
+		t.Errorf("a hidden VM and a missing one are answered differently:\n%s\n%s", existing, absent)
 	}
 	if got, err := member.VM(t.Context(), vm); err != nil || got.Generation != 1 {
-		t.Errorf("a refusal wrote something: %+v, %v", got, err)
+		t.Errorf("a refused request changed the VM: %+v, %v", got, err)
 	}
 }
 
@@ -103,7 +103,7 @@ func TestInternalErrorsHideDetails(t *testing.T) {
 	p.exec("ALTER TABLE tasks RENAME COLUMN note TO oops")
 	broken := admin.call("GET", "/api/v1/tasks", "")
 	if shown := broken.refused(t, http.StatusInternalServerError, ""); len(shown.Reference) != 10 || !strings.Contains(p.log.String(), shown.Reference) {
-		t.Errorf("no reference, or none that the log knows: %+v", shown)
+		t.Errorf("no reference, or a reference that is not in the log: %+v", shown)
 	}
 	broken.lacks(t, "42703", "column")
 
@@ -112,7 +112,7 @@ func TestInternalErrorsHideDetails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback(context.WithoutCancel(t.Context()))
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE vms"); err != nil { // the lock keeps the database from answering
+	if _, err := tx.Exec(t.Context(), "LOCK TABLE vms"); err != nil { // the lock blocks the portal's query
 		t.Fatal(err)
 	}
 	a := admin.call("GET", "/api/v1/vms", "")
@@ -226,7 +226,7 @@ func TestOpenAPIMatchesGoTypes(t *testing.T) {
 		}
 	}
 	if len(vm.Required) == 0 || len(doc.Components.Schemas["VMSpec"].Required) != 0 {
-		t.Errorf("required: %v; of a spec, which is also asked for: %v", vm.Required, doc.Components.Schemas["VMSpec"].Required)
+		t.Errorf("required fields of a VM: %v; of a spec, which requests also contain: %v", vm.Required, doc.Components.Schemas["VMSpec"].Required)
 	}
 	for _, typ := range []string{"hosts", "vms", "pools", "networks", "projects", "users", "tasks", "tokens", "join-tokens"} {
 		if doc.Paths["/api/v1/"+typ]["get"] == nil {

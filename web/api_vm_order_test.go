@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A client may name a default value explicitly: it is stored and returned like the default.
+// A client may send a default value explicitly. The portal stores and returns the value as it does without it.
 func TestExplicitDefaultsAccepted(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -40,7 +40,7 @@ func TestExplicitDefaultsAccepted(t *testing.T) {
 	path := "/api/v1/vms/" + string(vm.ID)
 	a := admin.call("PATCH", path, `{"spec":{"display":{"video":"vga","pointer":"tablet"},"devices":{"watchdogAction":"reset"}}}`).is(t, http.StatusOK)
 	if a.header.Get("ETag") != `"1"` {
-		t.Errorf("naming defaults has made generation %s", a.header.Get("ETag"))
+		t.Errorf("a patch with only defaults made generation %s", a.header.Get("ETag"))
 	}
 	admin.call("PATCH", path, `{"spec":{"display":{"video":"cirrus"}}}`).refused(t, http.StatusUnprocessableEntity, "spec.display.video")
 }
@@ -57,7 +57,7 @@ func TestCreateVMReturnsTask(t *testing.T) {
 		t.Errorf("the task %q is %s", task, text)
 	}
 	if again := admin.call("POST", "/api/v1/vms", vmBody(project, "web"), "Idempotency-Key", "k1").is(t, http.StatusCreated); again.header.Get("Quantix-Task") != task {
-		t.Errorf("asked again it is %q, not %q", again.header.Get("Quantix-Task"), task)
+		t.Errorf("the repeated request returns the task %q, not %q", again.header.Get("Quantix-Task"), task)
 	}
 }
 

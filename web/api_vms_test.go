@@ -49,7 +49,7 @@ func TestCreatedVMHasLocationAndETag(t *testing.T) {
 	golden.JSON(t, "testdata/vm.json", json.RawMessage(times.ReplaceAllString(names.Replace(got), `"TIME"`)))
 }
 
-// lossy is a transport that loses the first response: the request takes effect, but the client gets no answer.
+// lossy is a transport that loses the first response: the request takes effect, but the client gets an error.
 type lossy struct{ lost bool }
 
 func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -74,7 +74,7 @@ func TestIdempotencyKeyPreventsSecondVM(t *testing.T) {
 	}
 	in := client.NewVM{ProjectID: project, Name: "web", Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, Firmware: fleet.BIOS}}
 	if _, err := retrying.CreateVM(t.Context(), in, "order-17"); err == nil {
-		t.Fatal("the answer was not lost")
+		t.Fatal("the first response was not lost")
 	}
 	vm, err := retrying.CreateVM(t.Context(), in, "order-17")
 	if err != nil {
@@ -82,7 +82,7 @@ func TestIdempotencyKeyPreventsSecondVM(t *testing.T) {
 	}
 	again, err := admin.CreateVM(t.Context(), in, "order-17")
 	if err != nil || again.ID != vm.ID {
-		t.Errorf("made %s, then %s, %v", vm.ID, again.ID, err)
+		t.Errorf("first VM %s, then %s, %v", vm.ID, again.ID, err)
 	}
 	all, err := client.All(t.Context(), fleet.Query{}, admin.VMs)
 	if err != nil || len(all) != 1 {
@@ -90,7 +90,7 @@ func TestIdempotencyKeyPreventsSecondVM(t *testing.T) {
 	}
 	in.Name = "other"
 	if _, err := admin.CreateVM(t.Context(), in, "order-17"); client.StatusOf(err) != http.StatusConflict {
-		t.Errorf("the key for another request: %v", err)
+		t.Errorf("the same key with another request: %v", err)
 	}
 }
 
@@ -169,13 +169,13 @@ func TestAPIActionReturnsTask(t *testing.T) {
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := member.WaitTask(short, task.ID); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("waited for a task that nobody does: %v", err)
+		t.Errorf("the wait for a task without a host ended with: %v", err)
 	}
 	if cancelled, err := member.CancelTask(t.Context(), task.ID); err != nil || cancelled.State != fleet.JobCancelled {
 		t.Errorf("%+v, %v", cancelled, err)
 	}
 	if _, err := member.WaitTask(t.Context(), task.ID); err == nil || !strings.Contains(err.Error(), "cancelled") {
-		t.Errorf("a cancelled task ended well: %v", err)
+		t.Errorf("the wait for a cancelled task reports no failure: %v", err)
 	}
 	a = member.call("DELETE", "/api/v1/vms/"+string(id)+"?disks=true&confirm=web", "").is(t, http.StatusAccepted)
 	if err := json.Unmarshal([]byte(a.body), &task); err != nil || task.Kind != fleet.VMDelete {

@@ -9,14 +9,15 @@ import (
 	"quantix/internal/testkit/golden"
 )
 
-// TestAPIDescriptionMatchesGoldenFile compares every operation, parameter and field of the description with a golden file.
+// TestAPIDescriptionMatchesGoldenFile compares every operation, parameter and field of the OpenAPI description with a
+// golden file.
 func TestAPIDescriptionMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
-	newPortal(t) // loads the description
+	newPortal(t) // reads the OpenAPI description into served
 	golden.JSON(t, "testdata/api.json", served.doc.outline())
 }
 
-// outline returns the document as example values, each schema once.
+// outline returns the operations and schemas of the document as example values. It contains each schema only once.
 func (d *description) outline() map[string]any {
 	out := map[string]any{}
 	for at, methods := range d.Paths {
@@ -26,7 +27,7 @@ func (d *description) outline() map[string]any {
 				parameters[p.In+" "+p.Name] = p.Schema.example()
 			}
 			for status, answer := range operation.Responses {
-				if status < "4" { // all errors have one type, which is among the schemas
+				if status < "4" { // all errors have the same type, which the schemas contain
 					answers[status] = answer.example()
 				}
 			}

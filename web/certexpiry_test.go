@@ -16,7 +16,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host that was offline beyond the lifetime of its certificate reconnects without an administrator.
+// An expired host certificate can be renewed for 30 days, so that a host that was offline returns without an
+// administrator. Other calls refuse it.
 func TestExpiredHostCertificateRenewed(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -36,13 +37,13 @@ func TestExpiredHostCertificateRenewed(t *testing.T) {
 	}
 	away, err := ask(29 * 24 * time.Hour)
 	if err != nil {
-		t.Fatalf("29 days later: %v", err)
+		t.Fatalf("renewal 29 days after expiry: %v", err)
 	}
 	if _, err := away.Hello(t.Context(), wire.Hello{Instance: "h1", Fingerprint: "h1", Version: "1"}); wire.StatusOf(err) != 401 {
-		t.Errorf("it speaks for its host by the lapsed certificate: %v", err)
+		t.Errorf("a hello with the expired certificate: %v", err)
 	}
 	if _, err := ask(31 * 24 * time.Hour); err == nil {
-		t.Error("it was renewed 31 days later")
+		t.Error("the certificate was renewed 31 days after its expiry")
 	}
 	p.exec("DELETE FROM hosts WHERE id = $1", m.id)
 	if _, err := ask(time.Minute); wire.StatusOf(err) != 401 {
@@ -50,7 +51,7 @@ func TestExpiredHostCertificateRenewed(t *testing.T) {
 	}
 }
 
-// endedBefore returns a certificate for the machine's key, signed by the portal's CA, that expired the given time ago.
+// endedBefore returns a certificate for the machine's key, signed by the portal's CA, that has been expired for ago.
 func (p *portal) endedBefore(t *testing.T, m *machine, ago time.Duration) tls.Certificate {
 	t.Helper()
 	authority, err := p.control.Authority(t.Context(), fleet.SystemActor)

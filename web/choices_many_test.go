@@ -47,10 +47,10 @@ func TestSelectFindsOptionAmongSixHundred(t *testing.T) {
 		found := ann.get("/choices/"+typ+"?q="+url.QueryEscape(strings.ToUpper(fmt.Sprintf(name, 577))), "HX-Request", "true").is(t, http.StatusOK)
 		found.has(t, fmt.Sprintf(name, 577))
 		if n := strings.Count(found.body, "<option"); n > 2 {
-			t.Errorf("%s: %d options fit", typ, n)
+			t.Errorf("%s: the select has %d options", typ, n)
 		}
 		if none := ann.get("/choices/"+typ+"?q=%22nobody", "HX-Request", "true").is(t, http.StatusOK); strings.Count(none.body, "<option") != 1 {
-			t.Errorf("%s: nobody fits: %s", typ, none.body)
+			t.Errorf("%s: a search without a match answers: %s", typ, none.body)
 		}
 	}
 	a = ann.get("/vms/new?all=1").is(t, http.StatusOK)

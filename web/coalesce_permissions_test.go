@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// held locks the VM table until release is called. waits returns the number of blocked queries.
+// held locks the VM table until release is called. waits returns the number of queries that the lock blocks.
 func (p *portal) held() (release func(), waits func() int) {
 	p.t.Helper()
 	tx, err := p.pool.Begin(p.t.Context())
@@ -34,13 +34,13 @@ func (p *portal) await(what string, so func() bool) {
 	p.t.Helper()
 	for until := time.Now().Add(10 * time.Second); !so(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
-			p.t.Fatalf("not within 10 s: %s", what)
+			p.t.Fatalf("not within the time limit: %s", what)
 		}
 	}
 }
 
-// Users with different permissions request one address at the same time; each gets the response that they would get
-// alone.
+// Users with different permissions request the same address at the same time. Each must get the same response as without
+// concurrent requests.
 func TestCoalescingKeepsPermissionsApart(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -91,7 +91,7 @@ func TestCoalescingKeepsPermissionsApart(t *testing.T) {
 		}
 		for _, text := range x.lacks {
 			if strings.Contains(got.body, text) {
-				t.Errorf("%s reads %q:\n%s", name, text, got.body)
+				t.Errorf("%s must not see %q:\n%s", name, text, got.body)
 			}
 		}
 	}
@@ -99,7 +99,7 @@ func TestCoalescingKeepsPermissionsApart(t *testing.T) {
 	other.fragment("/vms", "vm-rows").is(t, http.StatusUnauthorized)
 }
 
-// Many concurrent requests cause two database queries: the running one, and one for all others.
+// Many concurrent requests cause only two renderings: the running one, and one for all requests that wait.
 func TestCoalescingBoundsQueries(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

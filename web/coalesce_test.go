@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// slow renders parts that show the state at the start of the rendering, and blocks each rendering until released.
+// slow is a source of parts. Each rendering shows the state (seen) at its start and then blocks until goOn receives.
 type slow struct {
 	mu    sync.Mutex
 	seen  int
@@ -64,7 +64,7 @@ func TestCoalescedPartRenderedAfterItsRequests(t *testing.T) {
 	}
 	ask("0")
 	<-s.began
-	s.change() // a client that was notified of the change asks while the old state is being rendered
+	s.change() // a client asks after the change, while the old state is being rendered
 	for range 50 {
 		ask("1")
 	}
@@ -73,11 +73,11 @@ func TestCoalescedPartRenderedAfterItsRequests(t *testing.T) {
 	}
 	s.goOn <- struct{}{}
 	if seen := <-s.began; seen != 1 {
-		t.Errorf("the next part began at %d", seen)
+		t.Errorf("the next rendering began with the state %d", seen)
 	}
 	s.goOn <- struct{}{}
 	made := 2
-	for done := make(chan struct{}); ; { // requests after the second rendering began get a third one
+	for done := make(chan struct{}); ; { // requests that arrive after the second rendering began get a third rendering
 		go func() { all.Wait(); close(done) }()
 		select {
 		case <-done:
@@ -89,7 +89,7 @@ func TestCoalescedPartRenderedAfterItsRequests(t *testing.T) {
 		break
 	}
 	if made > 3 {
-		t.Errorf("%d parts were made for 51 who asked twice", made)
+		t.Errorf("%d renderings for 51 clients that asked twice", made)
 	}
 }
 
@@ -97,17 +97,17 @@ func TestPanicInCoalescedPartRecovered(t *testing.T) {
 	t.Parallel()
 	n := parts{asked: map[question]*askers{}}
 	if _, err := n.ask(t.Context(), question{}, func(context.Context) (*part, error) { panic("broken") }); err == nil || !strings.Contains(err.Error(), "broken") {
-		t.Errorf("a panic becomes %v", err)
+		t.Errorf("a panic of the rendering returns %v", err)
 	}
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	hold := make(chan struct{})
 	if _, err := n.ask(gone, question{}, func(ctx context.Context) (*part, error) { <-hold; return &part{}, ctx.Err() }); !errors.Is(err, context.Canceled) {
-		t.Errorf("who has left gets %v", err)
+		t.Errorf("a client that has disconnected gets %v", err)
 	}
 	close(hold)
 	if _, err := n.ask(t.Context(), question{}, func(context.Context) (*part, error) { return &part{}, nil }); err != nil {
-		t.Errorf("the next one gets %v", err)
+		t.Errorf("the next client gets %v", err)
 	}
 	for n.busy() {
 		time.Sleep(time.Millisecond) // parts without waiting requests are dropped
@@ -120,7 +120,7 @@ func (n *parts) busy() bool {
 	return len(n.asked) > 0
 }
 
-// A shared part is rendered without a user: the handler finds no identity.
+// The handler renders a shared part without the identity of any user, only with permissions.
 func TestCoalescedPartHasNoIdentity(t *testing.T) {
 	t.Parallel()
 	s := &Server{pages: echo.New(), parts: parts{asked: map[question]*askers{}}, pace: newRefreshRate()}
@@ -154,16 +154,16 @@ func TestCoalescedPartHasNoIdentity(t *testing.T) {
 	}
 	to := ask("vm-rows", "vm-rows")
 	if len(seen) != 1 || strings.Contains(seen[0], "secret") || strings.Contains(seen[0], "10.9.8.7") || strings.Contains(seen[0], "quantix") || strings.Contains(seen[0], "de]") {
-		t.Errorf("the handler is told of %q", seen)
+		t.Errorf("the handler can see the identity: %q", seen)
 	}
 	if !strings.Contains(seen[0], "shop:member") || !strings.Contains(seen[0], "Role:viewer") {
-		t.Errorf("the handler is not told of the rights: %q", seen)
+		t.Errorf("the handler cannot see the permissions: %q", seen)
 	}
 	if to.Body.String() != "rows" || to.Header().Get("Set-Cookie") != "" || to.Header().Get("HX-Trigger") != "" || to.Header().Get("Vary") == "" {
 		t.Errorf("the answer is %q with %v", to.Body, to.Header())
 	}
 	if ask("vm-rows", "a-button"); !strings.Contains(seen[1], "secret") {
-		t.Errorf("what a person asks for is made without them: %q", seen[1])
+		t.Errorf("a click, which is no refresh, is rendered without the user: %q", seen[1])
 	}
 }
 
@@ -184,15 +184,15 @@ func TestDifferentPermissionsHaveDifferentKeys(t *testing.T) {
 		{Role: fleet.RoleViewer},
 		{Role: fleet.RoleViewer, MustChange: true},
 		in("a", "member"), in("a", "viewer"), in("b", "member"), in("a", "member", "b", "member"), in("a", "member", "b", "viewer"), in("a", "viewer", "b", "member"),
-		in(`a"="member" "b`, "member"), // no id can look like two
+		in(`a"="member" "b`, "member"), // quoting keeps an id from looking like two
 	} {
 		if other, ok := seen[permissionsOf(a)]; ok {
-			t.Errorf("%+v may do what %+v may", a, other)
+			t.Errorf("%+v and %+v have the same key", a, other)
 		}
 		seen[permissionsOf(a)] = a
 	}
 	if permissionsOf(in("a", "member", "b", "viewer")) != permissionsOf(in("b", "viewer", "a", "member")) {
-		t.Error("the order of projects makes other rights")
+		t.Error("the order of the projects changes the key")
 	}
 }
 
@@ -209,7 +209,7 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 		return p.at(now)
 	}
 	if gap, spread := load(0.01); gap != listGap || spread > 50*time.Millisecond {
-		t.Errorf("with little to do: every %s, spread over %s", gap, spread)
+		t.Errorf("at low load: every %s, spread over %s", gap, spread)
 	}
 	// A thousand pages whose refreshes need one CPU second in total, at any interval.
 	var gap, spread time.Duration
@@ -218,29 +218,29 @@ func TestRefreshIntervalFollowsLoad(t *testing.T) {
 		gap, spread = load(1 / gap.Seconds())
 	}
 	if gap < 3500*time.Millisecond || gap > 4500*time.Millisecond || spread != gap {
-		t.Errorf("a second of work at a quarter of a processor comes every %s, spread over %s", gap, spread)
+		t.Errorf("one CPU second at a quarter of a processor: every %s, spread over %s", gap, spread)
 	}
 	for range 20 {
 		gap, _ = load(100)
 	}
 	if gap != maxGap {
-		t.Errorf("too much of it comes every %s", gap)
+		t.Errorf("at overload: every %s", gap)
 	}
 	for range 20 {
 		gap, _ = load(0)
 	}
 	if gap != listGap {
-		t.Errorf("when it is over: every %s", gap)
+		t.Errorf("after the load: every %s", gap)
 	}
 }
 
-// A slow reader, or a request that waits for others, delays no other refresh.
+// A client that reads slowly must not delay the refreshes of others.
 func TestRefreshSlotFreedBeforeResponseIsRead(t *testing.T) {
 	t.Parallel()
 	s := &Server{pages: echo.New(), pace: newRefreshRate(), refreshes: make(chan struct{}, 1)}
 	h := s.measure(func(c echo.Context) error {
 		if len(s.refreshes) != 1 {
-			t.Error("a refresh has no turn")
+			t.Error("a refresh runs without a slot")
 		}
 		return s.send(c, http.StatusOK, []byte("rows"))
 	})
@@ -252,7 +252,7 @@ func TestRefreshSlotFreedBeforeResponseIsRead(t *testing.T) {
 		r.Header.Set("HX-Request", "true")
 		to := &onWrite{ResponseRecorder: httptest.NewRecorder(), do: func() {
 			if len(s.refreshes) != 0 {
-				t.Errorf("%s is written in its turn", path)
+				t.Errorf("%s is written while the refresh holds its slot", path)
 			}
 		}}
 		c := s.pages.NewContext(r, to)

@@ -22,7 +22,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// screen is a host with one running VM; its agent dials consoles back.
+// screen is a portal with one host and its running VM. The host's simulated agent dials consoles back.
 type screen struct {
 	*portal
 	host *machine
@@ -39,7 +39,7 @@ func newScreen(t testing.TB) *screen {
 	return s
 }
 
-// dialBack takes the next console.open job and dials the host's end.
+// dialBack claims the next console.open job and dials the host's end of the relay.
 func (s *screen) dialBack() *websocket.Conn {
 	s.t.Helper()
 	w := s.host.take(s.t)
@@ -70,7 +70,7 @@ func (s *screen) ticket(b *browser) ticket {
 	return t
 }
 
-// open dials the browser's end as noVNC does. answer is the response if the upgrade was refused.
+// open dials the browser's end as noVNC does. If the upgrade is refused, it returns a nil connection and the response.
 func (s *screen) open(b *browser, t ticket, header ...string) (*websocket.Conn, answer) {
 	s.t.Helper()
 	h := http.Header{"Origin": {s.url}}
@@ -150,9 +150,9 @@ func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 	refuse("no ticket", http.StatusUnauthorized, ann, ticket{URL: k.URL})
 	refuse("a wrong ticket", http.StatusNotFound, ann, ticket{k.URL, "quantix.ticket." + strings.Repeat("A", 43)})
 	refuse("another console", http.StatusNotFound, ann, ticket{s.ticket(ann).URL, k.Protocol})
-	ann.get(k.URL, "Origin", s.url).is(t, http.StatusBadRequest) // no websocket request: the ticket stays valid
+	ann.get(k.URL, "Origin", s.url).is(t, http.StatusBadRequest) // a request without upgrade does not use the ticket up
 	if ws, a := s.open(ann, k); ws == nil {
-		t.Fatalf("the good ticket: %d %s", a.status, a.body)
+		t.Fatalf("the valid ticket: %d %s", a.status, a.body)
 	}
 	refuse("a used ticket", http.StatusNotFound, ann, k)
 	late := s.ticket(ann)
@@ -162,10 +162,10 @@ func TestConsoleRefusedBeforeUpgrade(t *testing.T) {
 	stopped := s.addVM(s.addProject("lab"), s.host.id, "off", fleet.Stopped)
 	ann.post("/vms/"+string(stopped)+"/console/ticket", nil, "Accept", "application/json").refused(t, http.StatusConflict, "")
 	if _, err := s.host.DialPair(t.Context(), "", fleet.NewID[fleet.PairID]()); wire.StatusOf(err) != http.StatusNotFound {
-		t.Errorf("the host dials a console that nobody asked for: %v", err)
+		t.Errorf("the host dialled a console without a ticket: %v", err)
 	}
 	if strings.Contains(s.log.String(), strings.TrimPrefix(k.Protocol, "quantix.ticket.")) {
-		t.Error("the log holds a ticket")
+		t.Error("the log contains a ticket")
 	}
 }
 
@@ -204,7 +204,7 @@ func TestConsoleRelaysTenMegabytesBothWays(t *testing.T) {
 	wg.Wait()
 }
 
-// Behind a load balancer, the page's POST and its websocket may reach different portals.
+// Behind a load balancer, a page's request for the ticket and its websocket may reach different portals.
 func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
@@ -219,7 +219,7 @@ func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 		}
 		host := s.dialBack() // claimed from the first portal
 		if at := host.NetConn().RemoteAddr().String(); "https://"+at != agentURL {
-			t.Errorf("the host dialled %s, the browser waits at %s", at, agentURL)
+			t.Errorf("the host dialled %s, but the browser waits at %s", at, agentURL)
 		}
 		if err := host.WriteMessage(websocket.BinaryMessage, []byte("RFB 003.008\n")); err != nil {
 			t.Fatal(err)
@@ -232,11 +232,11 @@ func TestConsoleRelayedByPortalOfItsWebsocket(t *testing.T) {
 	foreign := httptest.NewTLSServer(http.NotFoundHandler())
 	defer foreign.Close()
 	if _, err := s.host.DialPair(t.Context(), foreign.URL, fleet.NewID[fleet.PairID]()); !errors.As(err, new(*tls.CertificateVerificationError)) {
-		t.Errorf("a host dials a stranger: %v", err)
+		t.Errorf("a host dialled a portal with an unknown certificate: %v", err)
 	}
 }
 
-// A sign-out at one portal also ends the user's streams at the other portals.
+// A sign-out at one portal also ends the user's streams and consoles at the other portals.
 func TestSignOutEndsStreamsAndConsolesOnEveryPortal(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
@@ -281,7 +281,7 @@ func TestConsoleEndsWhenEitherEndCloses(t *testing.T) {
 		}
 		var said *websocket.CloseError
 		if _, err := receive(stays, 1); !errors.As(err, &said) || said.Code != websocket.CloseNormalClosure || said.Text != "Done." {
-			t.Errorf("the browser leaves: %v; the other half got %v", browserLeaves, err)
+			t.Errorf("the browser closes: %t; the other end got %v", browserLeaves, err)
 		}
 	}
 }
@@ -347,14 +347,14 @@ func TestConsoleEndsWhenPermissionRevoked(t *testing.T) {
 		change     identity.UserInput
 		says       string
 	}{
-		{"a disabled user's", "ann", func() *websocket.Conn {
+		{"disabled user's", "ann", func() *websocket.Conn {
 			ws, a := s.open(ann, s.ticket(ann))
 			if ws == nil {
 				t.Fatal(a)
 			}
 			return ws
 		}, identity.UserInput{Name: "ann", Role: fleet.RoleOperator, Disabled: true}, "You are signed out. Sign in again."},
-		{"a program's, whose user lost the role", "bob", func() *websocket.Conn {
+		{"API client's, whose user lost the role", "bob", func() *websocket.Conn {
 			ws, err := program.Console(t.Context(), s.vm)
 			if err != nil {
 				t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listener records the queries that a portal sends to its database.
+// listener is a pgx tracer that records the queries of a portal.
 type listener struct {
 	mu    sync.Mutex
 	asked []question
@@ -50,10 +50,10 @@ func (l *listener) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.TraceBa
 
 func (l *listener) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// counters matches the periodic count queries, which a page runs itself if they are stale.
+// counters matches queries for cached counts, which a page runs only if the cache is stale.
 var counters = regexp.MustCompile(`^-- name: (CountedVMs|CountFound|HostsQuiet) `)
 
-// taken returns the queries since the last call, except transaction statements and count queries.
+// taken returns the recorded queries since the last call, except transaction statements and queries for cached counts.
 func (l *listener) taken() []question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,14 +67,15 @@ func (l *listener) taken() []question {
 	return out
 }
 
-// cost is the effort of a page: statements, rows returned, rows scanned, and blocks read.
+// cost is the database work for a page: statements, rows returned (rows), rows scanned (visited), blocks read, and bytes
+// returned. worst is the statement that scanned most rows.
 type cost struct {
 	statements, rows, visited, blocks, bytes int
 	worst                                    string
 	worstN                                   int
 }
 
-// step is one node of an executed query plan.
+// step is one node of EXPLAIN ANALYZE's query plan.
 type step struct {
 	Type    string  `json:"Node Type"`
 	Rows    float64 `json:"Actual Rows"`
@@ -97,7 +98,7 @@ func (s step) visited() int {
 	return n
 }
 
-// costOf runs the queries again to measure their cost.
+// costOf runs the queries again with EXPLAIN ANALYZE and returns the sum of their costs.
 func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
 	t.Helper()
 	var all cost
@@ -130,8 +131,7 @@ func costOf(t *testing.T, pool *pgxpool.Pool, asked []question) cost {
 	return all
 }
 
-// crowd is a portal with the given number of hosts, each with three shared pools and two networks, and always with a
-// thousand VMs.
+// crowd is a portal with many hosts, each with three shared pools and two networks. It always has a thousand VMs.
 type crowd struct {
 	*portal
 	listener *listener
@@ -189,7 +189,7 @@ func newCrowd(t *testing.T, hosts int) *crowd {
 
 func (c *crowd) take(path string, header ...string) cost {
 	c.portal.t.Helper()
-	c.get(path, header...) // fills the caches that outlive a page
+	c.get(path, header...) // fills caches, so that the measured request finds them filled
 	c.listener.taken()
 	a := c.get(path, header...)
 	if a.status >= http.StatusInternalServerError {
@@ -221,8 +221,8 @@ const (
 	aToken    = "00000000-0000-7000-8000-000000005002"
 )
 
-// addresses lists the measured addresses per page. sums is the number of rows per host that PostgreSQL aggregates for
-// the page. all marks pages that show all hosts.
+// addresses maps each page's path to the addresses that the test requests. sums is the number of rows per host that
+// PostgreSQL aggregates for the page. all marks pages that show all hosts, whose cost may grow with them.
 var addresses = map[string][]struct {
 	at   string
 	sums int
@@ -357,21 +357,21 @@ var addresses = map[string][]struct {
 	"/pools/:id/volumes/delete":           {{at: "/pools/" + aPool + "/volumes/delete?volume=" + aVolume, all: true}},
 }
 
-// The cost of a page may grow with the rows that it shows, including those of the tree, and with rows that PostgreSQL
-// aggregates. The number of queries is constant, and queries return only rows that the page shows.
+// A page has a constant number of queries, and its queries return only rows that the page and its tree show. The other
+// costs may also grow with the rows that PostgreSQL aggregates.
 func TestPageQueriesScaleWithShownRows(t *testing.T) {
 	t.Parallel()
 	const most = 1000
 	few, many := newCrowd(t, 10), newCrowd(t, most)
 	for _, path := range few.server.Pages() {
 		if len(addresses[path]) == 0 {
-			t.Errorf("%s is not looked at: add its address", path)
+			t.Errorf("%s is not measured: add its address", path)
 		}
 	}
 	for _, looks := range addresses {
 		for _, x := range looks {
 			f, m := few.take(x.at), many.take(x.at)
-			// a cache was refreshed between two pages
+			// statements differ if a cache became stale between the two requests, so try again
 			for tries := 0; f.statements != m.statements && tries < 3; tries++ {
 				f, m = few.take(x.at), many.take(x.at)
 			}
@@ -381,7 +381,7 @@ func TestPageQueriesScaleWithShownRows(t *testing.T) {
 				continue
 			}
 			if m.statements != f.statements {
-				t.Errorf("%s asks %d times, and %d times at 1,000 hosts", x.at, f.statements, m.statements)
+				t.Errorf("%s: %d statements, and %d at 1,000 hosts", x.at, f.statements, m.statements)
 			}
 			for what, n := range map[string]struct{ few, many, grows int }{
 				"rows":    {f.rows, m.rows, 2 * listed},

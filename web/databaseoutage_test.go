@@ -15,7 +15,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// stallingProxy is a proxy to the database that can stall: data is held back, and no connection ends.
+// stallingProxy is a TCP proxy to the database that can stall: it stops forwarding but keeps all connections open.
 type stallingProxy struct {
 	mu   sync.Mutex
 	held chan struct{} // closed on release; nil: not stalled
@@ -53,7 +53,7 @@ func (l *stallingProxy) carry(to io.Writer, from io.Reader) {
 	}
 }
 
-// newStallingProxy starts a proxy to a test's database and returns its URL.
+// newStallingProxy starts a proxy to the test's database and returns the database URL through the proxy.
 func newStallingProxy(t *testing.T) (*stallingProxy, string) {
 	t.Helper()
 	behind, err := url.Parse(testkit.URL(t))
@@ -91,7 +91,7 @@ func newStallingProxy(t *testing.T) (*stallingProxy, string) {
 	return l, through.String()
 }
 
-// until repeats a request until the response has that status.
+// until repeats a request until the response has that status, or fails after a time limit.
 func (b *browser) until(t *testing.T, path string, status int) {
 	t.Helper()
 	for late := time.Now().Add(30 * time.Second); b.get(path).status != status; time.Sleep(50 * time.Millisecond) {
@@ -101,8 +101,7 @@ func (b *browser) until(t *testing.T, path string, status int) {
 	}
 }
 
-// A database server that accepts connections but never answers counts as unavailable for users, API clients, agents and
-// load balancers.
+// If the database accepts connections but never answers, users, API clients, agents and load balancers get status 503.
 func TestHungDatabaseReportedUnavailable(t *testing.T) {
 	t.Parallel()
 	line, through := newStallingProxy(t)
@@ -143,7 +142,7 @@ func TestHungDatabaseReportedUnavailable(t *testing.T) {
 	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").is(t, http.StatusCreated)
 }
 
-// A server that became a standby refuses writes, so the portal is not ready.
+// A database server that became a standby refuses writes, so the portal must report that it is not ready.
 func TestReadOnlyDatabaseReportedUnavailable(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -17,7 +17,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// description is the served OpenAPI document. This package's tests check every response of /api/v1 against it.
+// description is the OpenAPI document that the portal serves. The tests of this package check every response of /api/v1
+// against the document.
 type description struct {
 	Paths map[string]map[string]struct {
 		Parameters []struct {
@@ -34,7 +35,7 @@ type message struct {
 	Content map[string]struct{ Schema schema }
 }
 
-// schema holds the JSON Schema keywords that the document uses; decoding fails on any other keyword.
+// schema holds the JSON Schema keywords that the document uses. Decoding fails on any other keyword.
 type schema struct {
 	Ref                  string `json:"$ref"`
 	Type                 any
@@ -52,7 +53,7 @@ type schema struct {
 	Minimum              *float64
 }
 
-// readDescription decodes the document and fails on unknown keywords, which the checks would ignore.
+// readDescription decodes the document. It fails on unknown keywords, because judge would ignore them.
 func readDescription(text []byte) (*description, error) {
 	var d description
 	if err := json.Unmarshal(text, &d); err != nil {
@@ -74,7 +75,7 @@ func readDescription(text []byte) (*description, error) {
 	return &d, nil
 }
 
-// operationOf returns the documented path template of a request.
+// operationOf returns the document's path template for a request path, such as "/vms/{id}".
 func (d *description) operationOf(path string) (string, bool) {
 	parts := strings.Split(path, "/")
 	best, holes := "", math.MaxInt
@@ -98,11 +99,11 @@ func indexes(s []string) []int {
 	return out
 }
 
-// judge returns the differences between a response and the document.
+// judge returns the differences between a response and the document; none for a correct response.
 func (d *description) judge(method, path string, status int, kind string, body []byte) []string {
 	template, ok := d.operationOf(path)
 	if !ok {
-		return nil // no operation: an error for an unknown path
+		return nil // an unknown path, whose error response belongs to no operation
 	}
 	operation, ok := d.Paths[template][strings.ToLower(method)]
 	if !ok {
@@ -130,7 +131,7 @@ func (d *description) judge(method, path string, status int, kind string, body [
 	return d.differs("", media.Schema, value)
 }
 
-// differs returns the places where the value violates the schema.
+// differs returns the paths, below at, where the value violates the schema.
 func (d *description) differs(at string, s schema, v any) (out []string) {
 	s = d.form(s)
 	if len(s.AnyOf) > 0 {
@@ -183,7 +184,7 @@ func (d *description) differs(at string, s schema, v any) (out []string) {
 	return out
 }
 
-// allowed returns the types that a schema allows, one or several.
+// allowed returns a schema's type keyword, a string or a list, as a list of types.
 func allowed(types any) (out []string) {
 	switch types := types.(type) {
 	case string:
@@ -196,7 +197,7 @@ func allowed(types any) (out []string) {
 	return out
 }
 
-// typesOf returns the JSON types of a value.
+// typesOf returns the JSON Schema types that a decoded value has: a whole number has two.
 func typesOf(v any) []string {
 	switch v := v.(type) {
 	case nil:
@@ -216,14 +217,15 @@ func typesOf(v any) []string {
 	return []string{"object"}
 }
 
-// served is the description, read once: it is the same for all portals of this process.
+// served is the OpenAPI document, which is read once because it is the same for all portals of this process.
 var served struct {
 	once sync.Once
 	doc  *description
 	err  error
 }
 
-// described wraps next and checks every response of /api/v1 against the document that next serves.
+// described returns a handler that passes requests to next and checks every response of /api/v1 against the document that
+// next serves.
 func described(t testing.TB, next http.Handler) http.Handler {
 	served.once.Do(func() {
 		w := httptest.NewRecorder()
@@ -249,7 +251,7 @@ func described(t testing.TB, next http.Handler) http.Handler {
 		}
 		maps.Copy(w.Header(), record.Header())
 		w.WriteHeader(record.Code)
-		_, _ = w.Write(record.Body.Bytes()) // the client reports errors
+		_, _ = w.Write(record.Body.Bytes()) // the test's client notices write errors
 	})
 }
 
@@ -269,7 +271,7 @@ func TestObjectsWithoutReportMatchOpenAPI(t *testing.T) {
 	p.addNetwork("default", host)
 	h, err := admin.Host(t.Context(), host)
 	if err != nil || h.Status != nil || h.SeenAt != nil || h.Phase != fleet.HostPending {
-		t.Errorf("the host is %+v, %v; want a pending one", h, err)
+		t.Errorf("the host is %+v, %v; want a pending host", h, err)
 	}
 	for _, path := range []string{
 		"/hosts", "/hosts/" + string(host), "/hosts/" + string(host) + "/discovered-vms", "/vms", "/vms/" + string(vm), "/vms/" + string(vm) + "/events",

@@ -16,7 +16,8 @@ var (
 	sendsPattern  = regexp.MustCompile(`(?:name|value|formaction)="[^"]*"`)
 )
 
-// Enter in a field activates the first submit button of a form, even an invisible one.
+// Browsers activate the first submit button of a form when the user presses Enter, even an invisible button. So the first
+// button must be the primary one.
 func TestEnterActivatesPrimaryButton(t *testing.T) {
 	p, _, pool, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -34,11 +35,11 @@ func TestEnterActivatesPrimaryButton(t *testing.T) {
 			switch {
 			case len(buttons) < 2 || strings.Contains(buttons[0], " disabled"):
 			case chosen < 0:
-				t.Errorf("%s: Enter presses %s, which nothing shows", path, buttons[0])
+				t.Errorf("%s: Enter activates the invisible button %s", path, buttons[0])
 			default:
 				enter, shown := sendsPattern.FindAllString(buttons[0], -1), sendsPattern.FindAllString(buttons[chosen], -1)
 				if !slices.Equal(enter, shown) {
-					t.Errorf("%s: Enter presses %s, while %s is shown", path, buttons[0], buttons[chosen])
+					t.Errorf("%s: Enter activates %s, but %s is the primary button", path, buttons[0], buttons[chosen])
 				}
 			}
 		}

@@ -30,7 +30,7 @@ func TestTooLargeFormRefused(t *testing.T) {
 	b.post("/vms", url.Values{"description": {strings.Repeat("x", 100<<10)}}).is(t, http.StatusRequestEntityTooLarge)
 }
 
-// A client that sends too much can read the reason, even with "Connection: close" or without a Content-Length.
+// A client whose body is too large can read the reason, even with "Connection: close" or without a Content-Length.
 func TestClientReadsReasonForTooLargeBody(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -46,8 +46,8 @@ func TestClientReadsReasonForTooLargeBody(t *testing.T) {
 		}{
 			"announced":   {http.MethodPost, "/vms", 8 << 20, http.StatusRequestEntityTooLarge},
 			"unannounced": {http.MethodPost, "/vms", -1, http.StatusRequestEntityTooLarge},
-			"a file":      {http.MethodPut, "/pools/p/uploads/x.raw", 8 << 20, http.StatusNotFound},
-			"a pipe":      {http.MethodPut, "/pools/p/uploads/x.raw", -1, http.StatusBadRequest},
+			"file":        {http.MethodPut, "/pools/p/uploads/x.raw", 8 << 20, http.StatusNotFound},
+			"pipe":        {http.MethodPut, "/pools/p/uploads/x.raw", -1, http.StatusBadRequest},
 		} {
 			for range 10 {
 				req, err := http.NewRequestWithContext(t.Context(), c.method, p.url+"/api/v1"+c.path, io.LimitReader(spaces{}, 8<<20))
@@ -93,7 +93,7 @@ func TestUnknownErrorsShowReference(t *testing.T) {
 	}
 	a.lacks(t, "42703", "column")
 	if log := p.log.String(); !strings.Contains(log, ref) || !strings.Contains(log, "42703") {
-		t.Error("the log does not tell what the reference stands for")
+		t.Error("the log does not contain the reference and the database's error")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestRefusalsAudited(t *testing.T) {
 		"action = 'user.throttled' AND user_id IS NULL AND detail LIKE 'POST /sign-in: Too many failed attempts.%'",
 	} {
 		if p.count("audit WHERE "+where) != 1 {
-			t.Errorf("the audit has no line where %s", where)
+			t.Errorf("the audit log has no line for: %s", where)
 		}
 	}
 }

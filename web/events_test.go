@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// stream opens /events and returns its events.
+// stream opens /events and returns a channel with the lines of the stream.
 func stream(t *testing.T, b *browser, query string) <-chan string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -53,7 +53,7 @@ func expect(t *testing.T, lines <-chan string, want string) {
 			if !ok {
 				t.Fatalf("the stream ended before %q", want)
 			}
-			if strings.HasPrefix(line, "event: ") && line != "event: pace" { // each stream begins with it
+			if strings.HasPrefix(line, "event: ") && line != "event: pace" { // each stream begins with a pace event
 				t.Fatalf("%q came before %q", line, want)
 			}
 		case <-limit:
@@ -70,10 +70,10 @@ func TestStreamSendsEventsOfItsKeysOnly(t *testing.T) {
 	p.hub.Wake("vm:" + id)
 	expect(t, lines, "event: vm:"+id)
 	expect(t, lines, "data:")
-	p.hub.Wake("vm:" + string(vms["web-02"])) // a key that the stream does not follow
+	p.hub.Wake("vm:" + string(vms["web-02"])) // the stream does not follow this key
 	p.hub.Wake("host:one")
 	expect(t, lines, "event: hosts")
-	p.hub.Wake("host:two") // within the same second: delayed, not lost
+	p.hub.Wake("host:two") // within the same second, so the event is delayed
 	p.hub.Wake("tasks")
 	expect(t, lines, "event: tasks")
 	expect(t, lines, "event: hosts")
@@ -106,7 +106,7 @@ func TestTooManyStreamsRefused(t *testing.T) {
 	p.browser().get("/events?key=tasks", "Accept", "text/event-stream", "HX-Request", "true").is(t, http.StatusUnauthorized)
 }
 
-// ends fails unless the stream ends well before its periodic permission check.
+// ends fails unless the stream ends before its next periodic permission check, so because of a wake-up.
 func ends(t *testing.T, lines <-chan string) {
 	t.Helper()
 	limit := time.After(10 * time.Second)
@@ -117,7 +117,7 @@ func ends(t *testing.T, lines <-chan string) {
 				return
 			}
 		case <-limit:
-			t.Fatal("the stream goes on")
+			t.Fatal("the stream does not end")
 		}
 	}
 }
@@ -145,8 +145,8 @@ func TestStreamEndsWhenPermissionsChange(t *testing.T) {
 	query := "key=tasks&key=vm:" + string(vm)
 
 	lines := stream(t, b, query)
-	user("maria", fleet.RoleNone, false) // permissions are unchanged
-	member(fleet.RoleViewer)             // another role, the same keys
+	user("maria", fleet.RoleNone, false) // an update without new permissions keeps the stream open
+	member(fleet.RoleViewer)             // another role that allows the same keys
 	p.exec("UPDATE vms SET description = 'poked' WHERE id = $1", vm)
 	expect(t, lines, "event: vm:"+string(vm))
 	member(fleet.RoleNone)
@@ -164,8 +164,8 @@ func TestStreamEndsWhenPermissionsChange(t *testing.T) {
 	b.get("/events?"+query, "HX-Request", "true").is(t, http.StatusUnauthorized)
 }
 
-// Under load the stream sends the refresh interval and delays list events by it; events of single objects are sent at
-// once.
+// Under load the stream sends the refresh interval to the page and delays events of lists by the interval. It sends
+// events of single objects at once.
 func TestStreamSendsRefreshInterval(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	p.server.Strain(3 * time.Second)
@@ -181,12 +181,12 @@ func TestStreamSendsRefreshInterval(t *testing.T) {
 	p.hub.Wake(one)
 	expect(t, lines, "event: "+one)
 	expect(t, lines, "event: hosts")
-	p.hub.Wake("host:two") // after the event: it causes another one, one interval later
+	p.hub.Wake("host:two") // a wake-up after the event causes another event, one interval later
 	p.hub.Wake(one)
 	expect(t, lines, "event: "+one)
 	expect(t, lines, "event: hosts")
 	if took := time.Since(began); took < 3*time.Second {
-		t.Errorf("two pokes of the same list came within %s", took)
+		t.Errorf("two events of the same list came within %s", took)
 	}
 	p.server.Strain(0)
 	expect(t, lines, "data: 1")

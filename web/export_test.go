@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// AgentProofs returns, by method and path of each agent route, whether it requires a session.
+// AgentProofs returns whether each agent route requires a session, by the route's method and path.
 func (s *Server) AgentProofs() map[string]bool {
 	out := map[string]bool{}
 	for name, r := range s.table {
@@ -16,7 +16,7 @@ func (s *Server) AgentProofs() map[string]bool {
 	return out
 }
 
-// Pages returns the paths of all pages without parameters.
+// Pages returns the paths of the routes of all pages.
 func (s *Server) Pages() []string {
 	var out []string
 	for _, r := range s.routes() {
@@ -27,7 +27,7 @@ func (s *Server) Pages() []string {
 	return out
 }
 
-// Strain sets the time that refreshes need per interval, whatever they really take, until the next call.
+// Strain makes the server assume that refreshes need this much time per interval, until the next call of Strain.
 func (s *Server) Strain(need time.Duration) {
 	s.pace.mu.Lock()
 	defer s.pace.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Storage faults as agents report them (the agent's tests cause each of them), and how the pages of the pool and the
-// host show them. Only host-2 is affected: host-1 has the same pool at the same path and stays healthy.
+// The pages of the pool and the host show storage faults as agents report them. Only host-2 has the fault: host-1 has the
+// same pool at the same path and stays healthy. The agent's tests cause each of these faults for real.
 func TestStorageFaultsShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -27,7 +27,7 @@ func TestStorageFaultsShown(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		says fleet.PoolStatus
-		want []string // besides its message
+		want []string // texts on the pool's page, in addition to the host's message
 	}{
 		"a wrong server":        {failed("mount.nfs: Failed to resolve server nowhere: Name or service not known"), []string{"host-2 cannot use this pool.", "Retry host-2"}},
 		"a refused mount":       {failed("mount.nfs: access denied by server while mounting 10.0.0.5:/exports/shared-nfs"), []string{"host-2 cannot use this pool.", "Retry host-2"}},
@@ -47,21 +47,22 @@ func TestStorageFaultsShown(t *testing.T) {
 		words := html.EscapeString(c.says.Error)
 		a := b.get(path).is(t, http.StatusOK)
 		if a.has(t, words); t.Failed() {
-			t.Fatalf("%s is not shown in the host's words on the pool's page", name)
+			t.Fatalf("%s: the pool's page lacks the host's message", name)
 		}
 		if a.has(t, c.want...); t.Failed() {
-			t.Fatalf("%s: the pool's page", name)
+			t.Fatalf("%s: the pool's page lacks a text", name)
 		}
 		if b.get(here(1)).is(t, http.StatusOK).has(t, words); t.Failed() {
-			t.Fatalf("%s: the host's page", name)
+			t.Fatalf("%s: the host's page lacks a text", name)
 		}
 		if other := b.get(here(0)).is(t, http.StatusOK); words != "" && strings.Contains(other.body, words) {
-			t.Fatalf("%s on host-2 is shown of host-1", name)
+			t.Fatalf("%s: the fault of host-2 is shown for host-1", name)
 		}
 	}
 }
 
-// A VM that QEMU paused because its storage failed or is full shows that, with a link to the pool's fault.
+// The page of a VM that QEMU paused because its storage failed or is full shows the reason, with a link to the pool's
+// fault.
 func TestVMPausedByStorageFaultShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -80,7 +81,7 @@ func TestVMPausedByStorageFaultShown(t *testing.T) {
 	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, "web-01")
 }
 
-// All 200 pools that exist on a host before it joins are listed, and none becomes a pool of Quantix.
+// The host's page lists all 200 pools that existed before the host joined. None of them becomes a pool of Quantix.
 func TestUnmanagedPoolsListedOnHostPageOnly(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -102,7 +103,7 @@ func TestUnmanagedPoolsListedOnHostPageOnly(t *testing.T) {
 	a.lacks(t, "their-pool-000")
 }
 
-// Impossible values are refused at the field where they were typed.
+// Forms refuse impossible values at the field where they were typed.
 func TestInvalidDefinitionsRefusedAtField(t *testing.T) {
 	p, path, hosts := lanOf(t)
 	p.addPool("fast", hosts[0])
@@ -117,7 +118,7 @@ func TestInvalidDefinitionsRefusedAtField(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, "host-1")
 }
 
-// A host's refusal or failure is shown, with the host's message, on the task.
+// The page of a task that the host refused or that failed shows the host's message.
 func TestHostRefusalShownByTask(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -128,7 +129,7 @@ func TestHostRefusalShownByTask(t *testing.T) {
 		kind  fleet.JobKind
 		words string
 	}{
-		"a redirection into the house":    {fleet.VolumeFetch, "The server leads to 169.254.169.254, which is a private or reserved address."},
+		"a redirect to a private address": {fleet.VolumeFetch, "The server leads to 169.254.169.254, which is a private or reserved address."},
 		"bytes of another checksum":       {fleet.VolumeFetch, "What arrived has the SHA-256 checksum aa11, and bb22 was asked for. Nothing of it was kept."},
 		"a loop of bridges":               {fleet.NetworkApply, "The bridge qx-wire has eth2 as a port: with eth1, they are a loop."},
 		"a full pool":                     {fleet.VolumeFetch, "The pool has no room for it: no space left on device."},
@@ -143,12 +144,12 @@ func TestHostRefusalShownByTask(t *testing.T) {
 		p.exec(`UPDATE tasks SET error = $2 WHERE id = $1`, id, c.words)
 		p.exec(`UPDATE jobs SET error = $2 WHERE task_id = $1`, id, c.words)
 		if b.get("/tasks/"+string(id)).is(t, http.StatusOK).has(t, html.EscapeString(c.words)); t.Failed() {
-			t.Fatalf("%s is not told by its task", name)
+			t.Fatalf("%s: the task's page lacks the host's message", name)
 		}
 	}
 }
 
-// A group may refer to itself: its members may reach each other, and its page shows the group's name.
+// A rule may refer to its own group: the members may reach each other, and the group's page shows the group's name.
 func TestSelfReferencingSecurityGroupShown(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -159,7 +160,7 @@ func TestSelfReferencingSecurityGroupShown(t *testing.T) {
 	path := "/security-groups/" + string(id)
 	a := b.post(path+"/rules", url.Values{"generation": {"1"}, "direction": {"ingress"}, "protocol": {"any"}, "remote": {string(id)}})
 	if !slices.Contains([]int{http.StatusSeeOther, http.StatusOK}, a.status) {
-		t.Fatalf("the rule is answered by %d: %s", a.status, a.main())
+		t.Fatalf("adding the rule answers %d: %s", a.status, a.main())
 	}
 	b.get(path).is(t, http.StatusOK).has(t, "peers", "members of this group")
 	var rules string

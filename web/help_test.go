@@ -25,7 +25,7 @@ func TestManualShownWithoutSignIn(t *testing.T) {
 		a.has(t, "/sign-in")
 		a.lacks(t, "host-1", `id="tree"`, `id="dock"`, "data-user", "<script>alert")
 		if csp := a.header.Get("Content-Security-Policy"); !strings.Contains(csp, "style-src 'self'") {
-			t.Errorf("%s: the policy is %q", path, csp)
+			t.Errorf("%s: the content security policy is %q", path, csp)
 		}
 	}
 	stranger.get("/help/no-such-chapter").is(t, http.StatusNotFound)

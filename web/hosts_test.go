@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hostsOf returns a portal with one online host (with a VM) and one offline host.
+// hostsOf returns a portal with an online host (well), which has a VM, and an offline host (silent).
 func hostsOf(t *testing.T) (p *portal, well, silent fleet.HostID) {
 	t.Helper()
 	t.Parallel()
@@ -31,7 +31,7 @@ func TestHostListFiltersAndExports(t *testing.T) {
 	b.get("/hosts").is(t, http.StatusOK).has(t, "host-1", "Online", "host-2", "Unknown", "libvirt 9.0.0", `href="/hosts/join"`)
 	b.get("/hosts?tab=attention").is(t, http.StatusOK).has(t, ">host-2</a></th>")
 	if strings.Contains(b.get("/hosts?tab=attention").main(), ">host-1<") {
-		t.Error("host-1 needs no attention")
+		t.Error("host-1 is listed although it needs no attention")
 	}
 	b.get("/hosts?filter=name:zzz").is(t, http.StatusOK).has(t, "No host matches")
 	b.get("/hosts?filter=nosuch:x").is(t, http.StatusUnprocessableEntity).has(t, `role="alert"`)
@@ -48,7 +48,7 @@ func TestEmptyHostListOffersJoinToAdministrators(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
 	p.signedIn("mara", fleet.RoleAdmin).get("/hosts").is(t, http.StatusOK).has(t, "No hosts yet", "Add host")
-	// An operator sees why the button is disabled.
+	// An operator sees the disabled button with the reason.
 	p.signedIn("otto", fleet.RoleOperator).get("/hosts").is(t, http.StatusOK).has(t, `aria-disabled="true"`, "Ask an administrator")
 }
 

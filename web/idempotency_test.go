@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Every documented POST of the API is sent twice with one key, and once more with another body.
+// For every POST of the API: the same request with the same key is done once, and another body with that key is refused.
 func TestEveryPostIsIdempotent(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)
@@ -21,7 +21,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	vm := "/vms/" + string(s.vm)
-	sick := map[string]string{} // each action for VMs in trouble needs a VM of its own
+	sick := map[string]string{} // VMs with problems, one for each action that resolves a problem
 	for _, act := range []string{"detach", "replace", "accept-drift", "reapply", "place", "migrate"} {
 		id, disk := addTroubledVM(s.portal, s.addProject("of-"+act), "host-"+act)
 		sick[act] = "/vms/" + string(id)
@@ -160,7 +160,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		path = strings.TrimPrefix(path, "/api/v1")
 		c, known := bodies[path]
 		if len(op.Parameters) == 0 || !known {
-			t.Errorf("POST %s: parameters %+v; this test tries it: %v", path, op.Parameters, known)
+			t.Errorf("POST %s: parameters %+v; in this test's table: %v", path, op.Parameters, known)
 			continue
 		}
 		if path == "/hosts/{id}/actions" { // the action needs a conflict to clear
@@ -174,7 +174,7 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		}
 		again := admin.call("POST", "/api/v1"+c.path, c.body, "Idempotency-Key", path)
 		if again.status != first.status || again.body != first.body || again.header.Get("Location") != first.header.Get("Location") || again.header.Get("ETag") != first.header.Get("ETag") {
-			t.Errorf("POST %s answers\n%d %s, then\n%d %s", path, first.status, first.body, again.status, again.body)
+			t.Errorf("POST %s answers\n%d %s, and the second time\n%d %s", path, first.status, first.body, again.status, again.body)
 		}
 		if n := s.count("audit") - before; n != 1 {
 			t.Errorf("POST %s was done %d times", path, n)
@@ -184,8 +184,8 @@ func TestEveryPostIsIdempotent(t *testing.T) {
 		}
 	}
 	if tried != len(bodies) {
-		t.Errorf("%d POSTs are described, %d are tried", tried, len(bodies))
+		t.Errorf("%d POSTs are tested, but this test's table has %d", tried, len(bodies))
 	}
-	// The path is part of the request that a key stands for.
+	// The path is part of the request: the same key with another path is refused.
 	admin.call("POST", "/api/v1/vms/"+string(off)+"/actions", `{"action":"reset"}`, "Idempotency-Key", "/vms/{id}/actions").refused(t, http.StatusConflict, "")
 }

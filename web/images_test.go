@@ -48,12 +48,12 @@ func TestVolumePublishedAndWithdrawn(t *testing.T) {
 		return out
 	}
 	if err := program.PublishImage(t.Context(), pool, "50% dump #1.raw", ""); err != nil || len(published()) != 3 {
-		t.Errorf("%q are published: %v", published(), err)
+		t.Errorf("published volumes %q: %v", published(), err)
 	}
 	if err := program.WithdrawImage(t.Context(), pool, "50% dump #1.raw", ""); err != nil || len(published()) != 2 {
-		t.Errorf("%q are published: %v", published(), err)
+		t.Errorf("published volumes %q: %v", published(), err)
 	}
 	if err := program.PublishImage(t.Context(), pool, "nothing.raw", hosts[0]); client.StatusOf(err) != http.StatusNotFound {
-		t.Errorf("what is not there: %v", err)
+		t.Errorf("publishing a missing volume: %v", err)
 	}
 }

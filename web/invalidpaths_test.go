@@ -31,7 +31,7 @@ func TestInvalidPathTextRefused(t *testing.T) {
 	}
 }
 
-// deadlines is a connection that records its read deadlines.
+// deadlines is a response recorder that records the connection's read deadlines.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	set []time.Time
@@ -52,10 +52,10 @@ func TestSlowBodyTimesOut(t *testing.T) {
 	}
 	soon := func(at time.Time) bool { return time.Until(at) > 0 && time.Until(at) < time.Minute }
 	if w := send(p.server.Handler(), "/sign-in"); len(w.set) == 0 || !soon(w.set[0]) {
-		t.Errorf("a form may take until %v", w.set)
+		t.Errorf("a form's read deadlines are %v", w.set)
 	}
-	// A parked claim outlasts the deadline, so it must be cleared after the body.
+	// A parked claim outlasts the read deadline, so the handler must clear the deadline after the body.
 	if w := send(p.server.AgentHandler(), wire.PathJoin); len(w.set) != 2 || !soon(w.set[0]) || !w.set[1].IsZero() {
-		t.Errorf("an agent's request may take until %v", w.set)
+		t.Errorf("an agent request's read deadlines are %v", w.set)
 	}
 }

@@ -22,7 +22,7 @@ func TestJoinTokenPageShowsSecretOnceAndAwaitsHost(t *testing.T) {
 	a.has(t, "quantix agent join --portal https://portal.example:8444 --token qxj_", "Waiting for the host.", "expires in 14 min")
 	found := watchedToken.FindStringSubmatch(a.body)
 	if found == nil {
-		t.Fatal("nothing on the page waits for the host")
+		t.Fatal("the page does not refresh until the host joins")
 	}
 	id, state := found[1], "/hosts/join?token="+found[1]
 	b.get(state).is(t, http.StatusOK).lacks(t, "qxj_")

@@ -31,10 +31,10 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 
 const goodPassword = "correct horse battery"
 
-// goodHash is computed once per process, because hashing is slow on purpose.
+// goodHash returns the hash of goodPassword. It is computed once per process, because hashing is slow on purpose.
 var goodHash = sync.OnceValues(func() (string, error) { return auth.HashPassword(context.Background(), goodPassword) })
 
-// portal is a running server with its own database.
+// portal is a running portal with a database for one test.
 type portal struct {
 	t       testing.TB
 	pool    *pgxpool.Pool
@@ -46,7 +46,7 @@ type portal struct {
 	agents  *http.Server // set by newPortalWithAgents
 }
 
-// syncBuffer collects log lines from several goroutines.
+// syncBuffer is a buffer for log lines that is safe for concurrent use.
 type syncBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -69,7 +69,7 @@ func newPortal(t testing.TB) *portal {
 	return portalOn(t, testkit.DB(t))
 }
 
-// portalOn is newPortal with the test's own database pool.
+// portalOn is newPortal with a given database pool.
 func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	t.Helper()
 	testkit.KeepOnline(t, pool)
@@ -87,7 +87,7 @@ func portalOn(t testing.TB, pool *pgxpool.Pool) *portal {
 	return p
 }
 
-// vaults holds the tests' vaults by database: portals of one database share their key.
+// vaults maps database pools to vaults, because portals with the same database must share a secrets key.
 var vaults sync.Map
 
 func vaultOf(pool *pgxpool.Pool) auth.Vault {
@@ -111,7 +111,7 @@ func (p *portal) count(table string) int {
 	return n
 }
 
-// addUser creates a user with goodPassword, whose id equals the name.
+// addUser creates a user with goodPassword. The user's id equals the name.
 func (p *portal) addUser(name string, role fleet.Role) {
 	p.t.Helper()
 	hash, err := goodHash()
@@ -121,7 +121,7 @@ func (p *portal) addUser(name string, role fleet.Role) {
 	p.exec("INSERT INTO users (id, name, role, password_hash) VALUES ($1, $1, $2, $3)", name, role, hash)
 }
 
-// browser is one user's browser: it keeps cookies and follows no redirect.
+// browser is an HTTP client that keeps cookies and follows no redirects.
 type browser struct {
 	t    testing.TB
 	http *http.Client
@@ -139,7 +139,7 @@ func (p *portal) browser() *browser {
 	}}
 }
 
-// signedIn creates a user with that role and returns a signed-in browser.
+// signedIn creates a user with that role and returns the user's signed-in browser.
 func (p *portal) signedIn(name string, role fleet.Role) *browser {
 	p.t.Helper()
 	p.addUser(name, role)
@@ -161,12 +161,12 @@ func (a answer) has(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if !strings.Contains(a.body, text) {
-			t.Errorf("the answer (%d) lacks %q:\n%s", a.status, text, a.main())
+			t.Errorf("the response (%d) lacks %q:\n%s", a.status, text, a.main())
 		}
 	}
 }
 
-// main returns the page's content without the frame.
+// main returns the page's content without the frame, or the whole body if there is no frame.
 func (a answer) main() string {
 	_, body, found := strings.Cut(a.body, "<main")
 	if !found {
@@ -181,12 +181,12 @@ func (a answer) lacks(t testing.TB, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
 		if strings.Contains(a.body, text) {
-			t.Errorf("the answer (%d) holds %q:\n%s", a.status, text, a.main())
+			t.Errorf("the response (%d) contains %q:\n%s", a.status, text, a.main())
 		}
 	}
 }
 
-// is fails unless the response has that status.
+// is stops the test unless the response has that status. It returns the response.
 func (a answer) is(t testing.TB, status int) answer {
 	t.Helper()
 	if a.status != status {
@@ -195,7 +195,7 @@ func (a answer) is(t testing.TB, status int) answer {
 	return a
 }
 
-// do sends a request; header is pairs of names and values.
+// do sends a request. header alternates names and values.
 func (b *browser) do(method, path string, body io.Reader, header ...string) answer {
 	b.t.Helper()
 	r, err := http.NewRequestWithContext(b.t.Context(), method, b.url+path, body)
@@ -228,7 +228,7 @@ func (b *browser) get(path string, header ...string) answer {
 	return b.do(http.MethodGet, path, nil, header...)
 }
 
-// fragment requests the element with that id as htmx does.
+// fragment requests the page's element with that id, as htmx does for a refresh.
 func (b *browser) fragment(path, id string) answer {
 	b.t.Helper()
 	return b.get(path, "HX-Request", "true", "HX-Target", id, "HX-Trigger", id)
@@ -240,7 +240,7 @@ func (b *browser) post(path string, form url.Values, header ...string) answer {
 		append([]string{"Content-Type", "application/x-www-form-urlencoded"}, header...)...)
 }
 
-// hx returns the headers of a form that htmx sends from the element with that id.
+// hx returns the headers with which htmx sends a form whose target is the element with that id.
 func hx(id string) []string { return []string{"HX-Request", "true", "HX-Target", id} }
 
 func mustJSON(v any) string {
@@ -251,7 +251,8 @@ func mustJSON(v any) string {
 	return string(text)
 }
 
-// addProject, addHost, addPool and addVM write rows as control and an agent's report would.
+// addProject writes a project's row. Like addHost, addPool and addVM, it writes what control and a host's report would
+// write.
 func (p *portal) addProject(name string) fleet.ProjectID {
 	p.t.Helper()
 	id := fleet.NewID[fleet.ProjectID]()
@@ -300,7 +301,7 @@ func (p *portal) addPool(name string, hosts ...fleet.HostID) fleet.PoolID {
 	return id
 }
 
-// addVolumes creates a shared pool with unused volumes on the screen's host.
+// addVolumes creates a shared pool with unused volumes, on the host of the screen.
 func (s *screen) addVolumes(name string, volumes ...string) fleet.PoolID {
 	s.t.Helper()
 	id := s.addPool(name, s.host.id)
@@ -317,7 +318,7 @@ func (s *screen) addVolumes(name string, volumes ...string) fleet.PoolID {
 	return id
 }
 
-// network returns the id of the libvirt network of that name, which may have no host.
+// network returns the id of the libvirt network of that name. It creates the network without hosts if there is none.
 func (p *portal) network(name string) (id fleet.NetworkID) {
 	p.t.Helper()
 	p.exec("INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'libvirt') ON CONFLICT DO NOTHING", fleet.NewID[fleet.NetworkID](), name)
@@ -336,10 +337,10 @@ func (p *portal) addNetwork(name string, hosts ...fleet.HostID) {
 	}
 }
 
-// addVM creates a VM whose host last reported the given power state.
+// addVM creates a VM whose host has reported the given power state. change may modify the VM before it is stored.
 func (p *portal) addVM(project fleet.ProjectID, host fleet.HostID, name string, power fleet.Power, change ...func(*fleet.VM)) fleet.VMID {
 	p.t.Helper()
-	mac := fmt.Sprintf("52:54:00:3a:01:%02x", 0x11+p.count("vms")) // unique per VM
+	mac := fmt.Sprintf("52:54:00:3a:01:%02x", 0x11+p.count("vms")) // unique within the test
 	vm := fleet.VM{
 		Meta: fleet.Meta{ID: fleet.NewID[fleet.VMID](), Name: name, Labels: map[string]string{}, Generation: 1, ObservedGeneration: 1},
 		Spec: fleet.VMSpec{

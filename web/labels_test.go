@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A pool can be created with a label selector: errors are shown at its field, and matching hosts before anything is
+// The form of a new pool shows errors of the label selector at its field, and the matching hosts before the pool is
 // saved.
 func TestPoolAssignedByLabelSelector(t *testing.T) {
 	t.Parallel()
@@ -43,7 +43,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	mia.post(page+"/labels", url.Values{"selector": {"rack"}}).is(t, http.StatusForbidden)
 	b.post(page+"/labels", url.Values{"selector": {"rack=4"}}, hx("dialog")...).is(t, http.StatusNoContent)
 	if n := p.count("assignments WHERE asked = 'assign' AND object_id = '" + string(fast) + "'"); n != 2 {
-		t.Errorf("%d hosts have it", n)
+		t.Errorf("%d hosts have the pool", n)
 	}
 	p.exec(`UPDATE assignments SET status = '{"state":"active"}' WHERE host_id = $1`, h2)
 	b.post(page+"/hosts/"+string(h2)+"/release", url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
@@ -54,7 +54,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	b.get(page).is(t, http.StatusOK).has(t, "Not everywhere that the labels rack=4 ask for.", "host-2: Pool x uses /srv on host-2 already.")
 }
 
-// One button retries the assignment on all hosts where it failed.
+// One button retries the pool on all hosts where it failed.
 func TestRetryAllFailedHosts(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -74,7 +74,7 @@ func TestRetryAllFailedHosts(t *testing.T) {
 	var said map[string]struct{ Text string }
 	_ = json.Unmarshal([]byte(a.header.Get("HX-Trigger")), &said)
 	if got, want := said["toast"].Text, "2 hosts will try again.Offline: 1 host; they try again when they are back."; got != want {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("the toast is %q, want %q", got, want)
 	}
 	admin.call("POST", "/api/v1"+page+"/retry", "").is(t, http.StatusAccepted).has(t, `"offline":1`, `"more":0`, `"kind":"pool.apply"`)
 	admin.call("PUT", "/api/v1"+page+"/selector", `{"selector":"ssd,rack=4"}`).is(t, http.StatusOK).has(t, `"selector":"rack=4, ssd"`)

@@ -10,12 +10,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A tenant's page of an image shows no pools, hosts and users; infrastructure administrators see each copy and its
+// The page of an image shows no pools, hosts and users to tenants. Infrastructure administrators see each copy and its
 // actions.
 func TestImagePageDependsOnPermissions(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")
-	p.exec("DELETE FROM vms") // one VM has a disk of that name
+	p.exec("DELETE FROM vms") // a VM of the test fleet has a disk of that name
 	mara, tom := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	var id, project string
@@ -35,7 +35,7 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 		tom.get(at+below).is(t, http.StatusForbidden)
 	}
 
-	// Withdrawn from all projects, published to one.
+	// The image is withdrawn from all projects and published to one.
 	mara.post(at+"/grants", url.Values{"project": {"all"}, "revoke": {"yes"}}).is(t, http.StatusSeeOther)
 	tom.get(at).is(t, http.StatusNotFound)
 	tom.get("/images").is(t, http.StatusOK).lacks(t, "debian-12.qcow2")
@@ -44,7 +44,7 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 	mara.post(at+"/grants", url.Values{"project": {project}}).is(t, http.StatusSeeOther)
 	tom.get("/vms/new").is(t, http.StatusOK).has(t, "image:"+id, "Overlay on an image")
 
-	// A tenant creates a VM from it with the form.
+	// A tenant creates a VM from the image with the form.
 	typed := url.Values{
 		"name": {"from-library"}, "projectId": {project}, "spec.cpus": {"1"}, "spec.memoryMiB": {"1", "GiB"}, "spec.firmware": {"bios"}, "spec.nics": {""},
 		"spec.disks[0].source": {"overlay"}, "spec.disks[0].image": {"image:" + id + ":"}, "spec.disks[0].poolId": {string(pool)}, "spec.disks[0].sizeBytes": {"20"},

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A user with too many slow searches waits alone; other users are served. A locked table blocks the searches here.
+// A user with too many slow searches must wait, but other users are served. The test locks a table to make searches slow.
 func TestSlowSearchesDelayOnlyTheirUser(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -46,6 +46,6 @@ func TestSlowSearchesDelayOnlyTheirUser(t *testing.T) {
 		}
 	}
 	if got[http.StatusTooManyRequests] == 0 || got[http.StatusUnprocessableEntity] == 0 || got[http.StatusTooManyRequests]+got[http.StatusUnprocessableEntity] != len(answers) {
-		t.Errorf("answers: %v", got)
+		t.Errorf("responses by status: %v", got)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listsOf returns a portal with more objects of each type than a page of two shows.
+// listsOf returns a portal with more than two objects of each type, for lists with limit=2.
 func listsOf(t *testing.T) *portal {
 	t.Helper()
 	t.Parallel()
@@ -42,7 +42,7 @@ var (
 	pageLink  = regexp.MustCompile(`rel="(prev|next)" href="([^"]+)"`)
 )
 
-// rowsOf returns the names in the response's table, in its order.
+// rowsOf returns the names in the rows of the response's table, in order, as one text.
 func rowsOf(a answer) string {
 	var words []string
 	for _, m := range rowWords.FindAllStringSubmatch(tableBody.FindString(a.body), -1) {
@@ -92,13 +92,14 @@ func TestListsPageForwardAndBack(t *testing.T) {
 	}
 }
 
-// The next-page link follows live updates: after a row was inserted, the next page begins after the last shown row.
+// The refreshed rows bring a new next-page link. After a row was inserted, the next page begins after the last row now
+// shown.
 func TestNextPageLinkFollowsLiveUpdates(t *testing.T) {
 	p := listsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms?columns=state&limit=2"
 	before := linksOf(b.get(path))
-	p.exec("UPDATE vms SET name = 'vm-00' WHERE name = 'vm-4'") // now the second
+	p.exec("UPDATE vms SET name = 'vm-00' WHERE name = 'vm-4'") // now the second row
 	rows := b.fragment(path, "vm-rows").is(t, http.StatusOK)
 	if after := linksOf(rows); after["next"] == before["next"] || rowsOf(b.get(after["next"])) != "vm-1 vm-2" {
 		t.Errorf("after a change, the next page is %q", rowsOf(b.get(linksOf(rows)["next"])))
@@ -113,7 +114,7 @@ func TestEmptyPageRedirectsToFirst(t *testing.T) {
 	back := linksOf(b.get(second))["prev"]
 	p.exec("DELETE FROM vms WHERE name < 'vm-2'")
 	if to := b.get(back).is(t, http.StatusSeeOther).header.Get("Location"); to != path {
-		t.Errorf("it leads to %s", to)
+		t.Errorf("the empty page redirects to %s", to)
 	}
 	b.get(path).is(t, http.StatusOK).has(t, "vm-2")
 	b.get("/vms?after=zzz").is(t, http.StatusBadRequest).has(t, "out of date")
@@ -148,8 +149,8 @@ func TestListsShowColumnsInQuery(t *testing.T) {
 			t.Errorf("%s shows %s, not %s", path, got, want)
 		}
 	}
-	// Each menu item adds or removes one column. The default columns are not part of the link, and one column always
-	// stays.
+	// Each menu item adds or removes one column. A link to the default columns names none, and the last column cannot be
+	// removed.
 	a := b.get("/pools?columns=free&filter=x&limit=9&tree=storage").is(t, http.StatusOK)
 	a.has(t, `href="/pools?columns=kind%2Cfree&amp;filter=x&amp;limit=9"`, `href="/pools?columns=free&amp;filter=x&amp;limit=9" aria-current="true"`)
 	b.get("/networks?columns=kind,health,forward,subnets").is(t, http.StatusOK).has(t, `<a class="menu-item" href="/networks">Hosts</a>`)
@@ -161,7 +162,7 @@ func TestListsExportAsCSV(t *testing.T) {
 	for path, first := range map[string]string{
 		"/hosts.csv": "host-0", "/pools.csv": "pool-0", "/networks.csv": "net-0", "/tasks.csv": "Assign pool", "/vms.csv": "vm-0", "/vms.csv?tab=found": "old-0",
 	} {
-		// The export ignores the page's position in the list.
+		// The export ignores the limit and the position of the page.
 		a := b.get(path+map[bool]string{true: "&", false: "?"}[strings.Contains(path, "?")]+"limit=2&after=x&before=y").is(t, http.StatusOK)
 		rows, err := csv.NewReader(strings.NewReader(a.body)).ReadAll()
 		if err != nil || len(rows) != 6 || rows[1][1] != first || rows[0][0] != "id" || !strings.Contains(a.header.Get("Content-Disposition"), ".csv") {
@@ -185,8 +186,8 @@ func TestListsExportAsCSV(t *testing.T) {
 	tenant.get("/hosts.csv").is(t, http.StatusForbidden)
 }
 
-// An export of several pages is complete, in order and without duplicates; users who may not see hosts get no host
-// names.
+// An export of several pages is complete, in order and without duplicates. For users who may not see hosts it contains no
+// host names.
 func TestExportOfSeveralPagesComplete(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -216,16 +217,16 @@ func TestExportOfSeveralPagesComplete(t *testing.T) {
 	}
 	byHost := rows(admin, "/vms.csv?sort=-host&filter=phase:running,stopped")
 	if !slices.IsSortedFunc(byHost, func(x, y []string) int { return strings.Compare(y[3]+y[1], x[3]+x[1]) }) || len(byHost) != vms-vms/1000 {
-		t.Errorf("by host the file has %d VMs, or they are in another order", len(byHost))
+		t.Errorf("sorted by host the file has %d VMs, or the order is wrong", len(byHost))
 	}
 	tenant := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects WHERE name < 'project-5'")
 	for _, row := range rows(tenant, "/vms.csv") {
 		if row[3] != "" || row[4] > "project-5" {
-			t.Fatalf("a tenant reads %q", row)
+			t.Fatalf("a tenant gets the row %q", row)
 		}
 	}
 	if n := len(rows(tenant, "/vms.csv")); n != vms/2 {
-		t.Errorf("a tenant of half of the projects reads %d VMs", n)
+		t.Errorf("a tenant of half of the projects gets %d VMs", n)
 	}
 }

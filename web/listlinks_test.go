@@ -12,7 +12,7 @@ import (
 
 var listOwn = regexp.MustCompile(`href="(/[^"]+\.csv[^"]*)"|hx-get="(/views/[^"]+)"|href="(/views/[^"]+)"`)
 
-// The links above each list work: the CSV export, the saved views as menu and page, and the filter's completion.
+// The links above each list work: CSV export, saved views (as menu and as page), and completion of the filter.
 func TestListToolbarLinksWork(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -24,7 +24,7 @@ func TestListToolbarLinksWork(t *testing.T) {
 			links = append(links, html.UnescapeString(m[1]+m[2]+m[3]))
 		}
 		if len(links) < 2 {
-			t.Errorf("/%s has only %q above it", list, links)
+			t.Errorf("/%s has only the links %q above the list", list, links)
 		}
 		for _, link := range slices.Compact(slices.Sorted(slices.Values(links))) {
 			b.get(link).is(t, http.StatusOK).lacks(t, `<a href="/`+list+`"></a>`)

@@ -19,7 +19,7 @@ func TestMetricsRequireLocalClientOrToken(t *testing.T) {
 		"quantix_claims_parked 0", "quantix_consoles_open 0", `quantix_jobs{state="queued"} 0`, "quantix_db_conns_max 10", "go_goroutines")
 	through := []string{"X-Forwarded-For", "203.0.113.9"}
 	if a := b.get("/metrics", through...); a.status == http.StatusOK {
-		t.Error("a proxy on this machine opens the metrics to everybody")
+		t.Error("a request through a proxy on this machine gets the metrics without a token")
 	}
 	viewer := p.program("vic", fleet.RoleViewer, nil)
 	viewer.call("GET", "/metrics", "", through...).is(t, http.StatusOK)
@@ -57,7 +57,7 @@ func TestMetricsWithoutTokenReturn401(t *testing.T) {
 	t.Parallel()
 	a := newPortal(t).browser().get("/metrics", "X-Forwarded-For", "203.0.113.9").is(t, http.StatusUnauthorized)
 	if a.header.Get("WWW-Authenticate") != "Bearer" || a.header.Get("Location") != "" {
-		t.Errorf("the answer's header is %v", a.header)
+		t.Errorf("the response header is %v", a.header)
 	}
 	a.has(t, "Send an API token")
 }
