@@ -30,8 +30,8 @@ import (
 	"quantix/web"
 )
 
-// newPortalWithAgents returns a portal with both listeners. Agents dial agentURL over mutual TLS, and new jobs wake their
-// claims.
+// newPortalWithAgents returns a portal with both listeners. Agents dial agentURL over mutual TLS, and new jobs wake
+// their claims.
 func newPortalWithAgents(t testing.TB) (p *portal, agentURL string) {
 	t.Helper()
 	return newPortalWithAgentsOn(t, testkit.DB(t))

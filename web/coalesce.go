@@ -47,8 +47,8 @@ func somebody(a fleet.Actor) fleet.Actor {
 	return fleet.Actor{UserID: "somebody", Name: "somebody", Role: a.Role, Projects: a.Projects, MustChange: a.MustChange}
 }
 
-// coalesce wraps h so that concurrent automatic refreshes of the same part share one response. h must depend only on the
-// address and the permissions: for such requests it gets neither the user nor a cookie.
+// coalesce wraps h so that concurrent automatic refreshes of the same part share one response. h must depend only on
+// the address and the permissions: for such requests it gets neither the user nor a cookie.
 func (s *Server) coalesce(h handler) handler {
 	return func(c echo.Context, a fleet.Actor) error {
 		id := target(c)

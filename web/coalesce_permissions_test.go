@@ -39,8 +39,8 @@ func (p *portal) await(what string, so func() bool) {
 	}
 }
 
-// Users with different permissions request the same address at the same time. Each must get the same response as without
-// concurrent requests.
+// Users with different permissions request the same address at the same time. Each must get the same response as
+// without concurrent requests.
 func TestCoalescingKeepsPermissionsApart(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -147,8 +147,8 @@ func (s *Server) serveConsole(c echo.Context, a fleet.Actor, now func(ctx contex
 	return nil
 }
 
-// checkOrigin refuses a console to pages of other sites. Behind a proxy, a missing publicUrl causes the same refusal, so
-// the error names that setting.
+// checkOrigin refuses a console to pages of other sites. Behind a proxy, a missing publicUrl causes the same refusal,
+// so the error names that setting.
 func (s *Server) checkOrigin(r *http.Request) error {
 	if s.ownOrigin(r) {
 		return nil

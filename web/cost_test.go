@@ -67,8 +67,8 @@ func (l *listener) taken() []question {
 	return out
 }
 
-// cost is the database work for a page: statements, rows returned (rows), rows scanned (visited), blocks read, and bytes
-// returned. worst is the statement that scanned most rows.
+// cost is the database work for a page: statements, rows returned (rows), rows scanned (visited), blocks read, and
+// bytes returned. worst is the statement that scanned most rows.
 type cost struct {
 	statements, rows, visited, blocks, bytes int
 	worst                                    string

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// exportPage is the maximum number of rows that an export reads at once; lists may have a lower limit. Each read has the
-// time limit of a page.
+// exportPage is the maximum number of rows that an export reads at once; lists may have a lower limit. Each read has
+// the time limit of a page.
 const exportPage = 2000
 
 // export writes all pages of a list as CSV, from the first one regardless of q's page. It reads the next page while it

@@ -224,8 +224,8 @@ var served struct {
 	err  error
 }
 
-// described returns a handler that passes requests to next and checks every response of /api/v1 against the document that
-// next serves.
+// described returns a handler that passes requests to next and checks every response of /api/v1 against the document
+// that next serves.
 func described(t testing.TB, next http.Handler) http.Handler {
 	served.once.Do(func() {
 		w := httptest.NewRecorder()

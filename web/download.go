@@ -60,8 +60,8 @@ func (s *Server) sendVolume(c echo.Context, a fleet.Actor, of control.Volume) er
 	})
 }
 
-// streamFromHost sends the client a file that a host streams. ask requests the stream and returns its relay end, and the
-// names of the host and the file. The stream ends when may no longer allows the user.
+// streamFromHost sends the client a file that a host streams. ask requests the stream and returns its relay end, and
+// the names of the host and the file. The stream ends when may no longer allows the user.
 func (s *Server) streamFromHost(c echo.Context, a fleet.Actor, may func(fleet.Actor) bool, ask func(context.Context) (end relay.End, host, name string, err error)) error {
 	if !s.seats.enter(a.UserID) {
 		return fleet.Errorf(fleet.TooMany, "You have %d consoles, uploads and downloads open. Close some.", maxConsoles)

@@ -16,8 +16,8 @@ var (
 	sendsPattern  = regexp.MustCompile(`(?:name|value|formaction)="[^"]*"`)
 )
 
-// Browsers activate the first submit button of a form when the user presses Enter, even an invisible button. So the first
-// button must be the primary one.
+// Browsers activate the first submit button of a form when the user presses Enter, even an invisible button. So the
+// first button must be the primary one.
 func TestEnterActivatesPrimaryButton(t *testing.T) {
 	p, _, pool, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -35,7 +35,7 @@ func TestEnterActivatesPrimaryButton(t *testing.T) {
 			switch {
 			case len(buttons) < 2 || strings.Contains(buttons[0], " disabled"):
 			case chosen < 0:
-				t.Errorf("%s: Enter activates the invisible button %s", path, buttons[0])
+				t.Errorf("%s: Enter activates %s, but the form shows no primary button", path, buttons[0])
 			default:
 				enter, shown := sendsPattern.FindAllString(buttons[0], -1), sendsPattern.FindAllString(buttons[chosen], -1)
 				if !slices.Equal(enter, shown) {

@@ -148,8 +148,8 @@ func gapped(key string) bool {
 	return t.Each && !t.Parts
 }
 
-// poker translates wake-ups of the hub to events named after the page's keys, and delays events of lists. It is not safe
-// for concurrent use.
+// poker translates wake-ups of the hub to events named after the page's keys, and delays events of lists. It is not
+// safe for concurrent use.
 type poker struct {
 	sub     *notify.Sub
 	wakeUps map[string][]string  // wake-up keys by page key

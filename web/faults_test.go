@@ -14,8 +14,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The pages of the pool and the host show storage faults as agents report them. Only host-2 has the fault: host-1 has the
-// same pool at the same path and stays healthy. The agent's tests cause each of these faults for real.
+// The pages of the pool and the host show storage faults as agents report them. Only host-2 has the fault: host-1 has
+// the same pool at the same path and stays healthy. The agent's tests cause each of these faults for real.
 func TestStorageFaultsShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

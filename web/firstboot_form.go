@@ -12,8 +12,8 @@ import (
 
 const firstForm = "firstBoot.cloudInit."
 
-// firstBootOf reads the first-boot data from the form; nil: none. Further users and files, which the form does not show,
-// are taken from had.
+// firstBootOf reads the first-boot data from the form; nil: none. Further users and files, which the form does not
+// show, are taken from had.
 func firstBootOf(checks *fleet.Checks, typed url.Values, had fleet.FirstBoot) *control.FirstBootInput {
 	text := func(name string) string { return strings.TrimSpace(typed.Get(firstForm + name)) }
 	out := &control.FirstBootInput{}

@@ -101,8 +101,8 @@ func (s *Server) openLevel(c echo.Context, a fleet.Actor, q query.TreeQuery, row
 	return l, nil
 }
 
-// choice returns the browser's display preference called name: from the query, which it stores in a cookie, or from that
-// cookie, or the first of allowed.
+// choice returns the browser's display preference called name: from the query, which it stores in a cookie, or from
+// that cookie, or the first of allowed.
 func choice(c echo.Context, name string, allowed ...string) string {
 	if v := c.QueryParam(name); slices.Contains(allowed, v) {
 		keep(c, name, v)
@@ -147,8 +147,8 @@ func keep(c echo.Context, name, value string) {
 	})
 }
 
-// groupOf returns the label key by which the tree groups VMs; empty: no grouping. Like choice, it stores a valid key from
-// the query in a cookie.
+// groupOf returns the label key by which the tree groups VMs; empty: no grouping. Like choice, it stores a valid key
+// from the query in a cookie.
 func groupOf(c echo.Context) string {
 	valid := func(key string) bool {
 		var checks fleet.Checks

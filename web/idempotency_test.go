@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// For every POST of the API: the same request with the same key is done once, and another body with that key is refused.
+// For every POST of the API: the same request with the same key is done once, and another body with that key is
+// refused.
 func TestEveryPostIsIdempotent(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t)

@@ -70,7 +70,8 @@ func listStatus(f kit.Filter) int {
 	return http.StatusOK
 }
 
-// wrongFilter returns the reason for an invalid filter if err is one, so that the list can show it; else it returns err.
+// wrongFilter returns the reason for an invalid filter if err is one, so that the list can show it; else it returns
+// err.
 func wrongFilter(err error) (string, error) {
 	var refused *fleet.Error
 	if errors.As(err, &refused) && refused.Code == fleet.Invalid &&
@@ -80,7 +81,8 @@ func wrongFilter(err error) (string, error) {
 	return "", err
 }
 
-// tabFilter prepends the filter of the request's tab to the filter of q. own maps the tabs of the list to their filters.
+// tabFilter prepends the filter of the request's tab to the filter of q. own maps the tabs of the list to their
+// filters.
 func tabFilter(c echo.Context, own map[string]string, resource string, q *fleet.Query) (tab string, err error) {
 	if tab = c.QueryParam("tab"); tab == "" {
 		tab = "all"

@@ -149,8 +149,8 @@ func TestListsShowColumnsInQuery(t *testing.T) {
 			t.Errorf("%s shows %s, not %s", path, got, want)
 		}
 	}
-	// Each menu item adds or removes one column. A link to the default columns names none, and the last column cannot be
-	// removed.
+	// Each menu item adds or removes one column. A link to the default columns names none, and the last column cannot
+	// be removed.
 	a := b.get("/pools?columns=free&filter=x&limit=9&tree=storage").is(t, http.StatusOK)
 	a.has(t, `href="/pools?columns=kind%2Cfree&amp;filter=x&amp;limit=9"`, `href="/pools?columns=free&amp;filter=x&amp;limit=9" aria-current="true"`)
 	b.get("/networks?columns=kind,health,forward,subnets").is(t, http.StatusOK).has(t, `<a class="menu-item" href="/networks">Hosts</a>`)
@@ -186,8 +186,8 @@ func TestListsExportAsCSV(t *testing.T) {
 	tenant.get("/hosts.csv").is(t, http.StatusForbidden)
 }
 
-// An export of several pages is complete, in order and without duplicates. For users who may not see hosts it contains no
-// host names.
+// An export of several pages is complete, in order and without duplicates. For users who may not see hosts it contains
+// no host names.
 func TestExportOfSeveralPagesComplete(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -191,8 +191,8 @@ func (s *Server) showMetrics(c echo.Context, nobody fleet.Actor) error {
 	return nil
 }
 
-// fromThisMachine reports whether the client runs on this machine. It is false for requests through a local proxy, which
-// makes all clients look local.
+// fromThisMachine reports whether the client runs on this machine. It is false for requests through a local proxy,
+// which makes all clients look local.
 func fromThisMachine(c echo.Context) bool {
 	h := c.Request().Header
 	ip := net.ParseIP(c.RealIP())

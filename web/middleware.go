@@ -177,9 +177,9 @@ func limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// drainBody reads the rest of the body for drainTime after a refusal on a connection that will close, as Python's urllib
-// requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive connections net/http
-// drains the body.
+// drainBody reads the rest of the body for drainTime after a refusal on a connection that will close, as Python's
+// urllib requests it. Otherwise the client would get a TCP reset instead of the reason. On keep-alive connections
+// net/http drains the body.
 func drainBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()

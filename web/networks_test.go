@@ -73,8 +73,8 @@ func TestBridgeGrantedToProject(t *testing.T) {
 	mia.get("/networks/"+id).is(t, http.StatusOK)
 }
 
-// lanOf returns a portal with a network that is healthy on host-1 with a VM, without its dnsmasq on host-2 with another
-// VM, and stopped on host-3.
+// lanOf returns a portal with a network on three hosts: healthy on host-1, without dnsmasq on host-2, and stopped on
+// host-3. host-1 and host-2 have a VM on the network. path is the path of the network's page.
 func lanOf(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 	t.Helper()
 	t.Parallel()
@@ -96,7 +96,7 @@ func lanOf(t *testing.T) (p *portal, path string, hosts []fleet.HostID) {
 	return p, "/networks/" + string(lan), hosts
 }
 
-// Each host status shows the fault, the number of affected VMs and the remedy.
+// The network's page shows, for each host, the fault, the number of affected VMs and the remedy.
 func TestNetworkPageShowsFaultAndRemedyPerHost(t *testing.T) {
 	p, path, _ := lanOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -133,7 +133,7 @@ func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
 	p, _, hosts := lanOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get("/networks/new").is(t, http.StatusOK).has(t, "host-1", "Isolated", "Static leases", `value="nat" checked`)
-	// Each error is shown at its field, and the input is kept.
+	// Each error is shown at its field, and the form keeps the input.
 	a := b.post("/networks", url.Values{
 		"name": {"Lan!"}, "mode": {"nat"}, "gateway4": {"10.6.0.1/24"}, "dhcp4": {"yes"}, "ranges4": {"10.6.0.10 - 10.6.0.20\n10.7.0.1-10.7.0.9"},
 		"leases4": {"52:54:00:12:34:56 10.6.0.9 web\n52:54:00:12:34:56, 10.6.0.8"}, "gateway6": {"10.9.0.1/24"}, "bridge": {"docker0"}, "mtu": {"many"}, "host": {string(hosts[0])},
@@ -144,7 +144,7 @@ func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
 		has(t, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on host-1.")
 	p.addNetwork("theirs", hosts[1])
 	b.post("/networks", url.Values{"name": {"theirs"}, "mode": {"isolated"}}, hx("network-form")...).is(t, 422).has(t, "A network named theirs was found on hosts: host-2.")
-	// Without scripts the fields of unselected options are sent too.
+	// Without scripts the form also sends the fields of unselected options.
 	form := url.Values{
 		"name": {"quiet"}, "mode": {"isolated"}, "device": {"eth1"}, "gateway4": {" 10.8.0.1/24 "}, "ranges4": {"10.8.0.10-10.8.0.20"}, "dns": {"yes"}, "mtu": {"1400"}, "host": {string(hosts[0]), string(hosts[1])},
 	}
@@ -191,7 +191,7 @@ func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 	b.post(found+"/delete", url.Values{}).is(t, http.StatusConflict).has(t, "is not managed here.")
 }
 
-// API clients can do the same, and get the reason for refusals.
+// API clients can manage networks as on the pages, and get the same reasons for refusals.
 func TestAPIManagesNetworks(t *testing.T) {
 	p, path, hosts := lanOf(t)
 	admin := p.program("ann", fleet.RoleAdmin, nil)

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// oddNames are names that file systems and libvirt allow, but that Quantix refuses for new volumes.
+// oddNames are names of volumes that file systems and libvirt allow, but that Quantix refuses for new volumes.
 var oddNames = []string{"Windows Server 2022 (x64).iso", "odd space & ü.raw", "a+b@c:d,e.raw", "50% #1?.raw", `back\slash.raw`, "-dash.raw", "%20.raw", "日本語.raw"}
 
 func TestVolumePathsAcceptedInAnyEscaping(t *testing.T) {

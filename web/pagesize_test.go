@@ -21,10 +21,11 @@ import (
 	"quantix/internal/testkit"
 )
 
-// firstPageBudget is the number of bytes of one page for a new browser, with all files and headers.
+// firstPageBudget is the maximum number of bytes that a new browser receives for its first page, with all files and
+// headers.
 const firstPageBudget = 55 << 10
 
-// countedConn counts the received bytes.
+// countedConn is a connection that counts its received and sent bytes.
 type countedConn struct {
 	net.Conn
 	in, out *atomic.Int64
@@ -46,7 +47,8 @@ var (
 	loadedByFile = regexp.MustCompile(`(?m)(?:(?:^|;)import\b[^"'\n]*|new URL\()["'](\.[^"']+)["']`)
 )
 
-// firstVisit loads a page with all its assets, like a browser.
+// firstVisit loads a page with all its assets, as a browser does. It returns the number of files, and of received and
+// sent bytes.
 func (b *browser) firstVisit(path string) (files int, in, out int64) {
 	b.t.Helper()
 	var received, sent atomic.Int64
@@ -120,7 +122,7 @@ func TestFirstPageWithinSizeBudget(t *testing.T) {
 	for _, path := range []string{"/", "/vms", "/hosts", "/tasks"} {
 		files, in, out := b.firstVisit(path)
 		report := fmt.Sprintf("%s with %d files: %d bytes received, %d sent", path, files, in, out)
-		// with fewer files, the test's search for assets is broken
+		// fewer than 9 files mean that the test does not find the assets
 		if t.Log(report); in > firstPageBudget || files < 9 {
 			t.Errorf("%s; at most %d", report, firstPageBudget)
 		}

@@ -16,8 +16,8 @@ var (
 	gridMore   = regexp.MustCompile(`href="(/pools/matrix\?pools=[^"]*)"`)
 )
 
-// One page shows all pools on all hosts: each reported status, unknown for offline hosts, and nothing where a pool is
-// not assigned.
+// The matrix shows all pools on all hosts: the reported status, "unknown" for offline hosts, and no status where a pool
+// is not assigned.
 func TestPoolGridShowsAllHosts(t *testing.T) {
 	p := newPortal(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -39,23 +39,23 @@ func TestPoolGridShowsAllHosts(t *testing.T) {
 	a := b.get("/pools/matrix").is(t, http.StatusOK)
 	got := gridStatus.FindAllStringSubmatch(a.body, -1)
 	if len(got) != len(want) {
-		t.Fatalf("%d cells: %v", len(got), got)
+		t.Fatalf("%d entries: %v", len(got), got)
 	}
 	for i, w := range want {
 		if [3]string(got[i][1:]) != w {
-			t.Errorf("cell %d is %q, want %q", i, got[i][1:], w)
+			t.Errorf("entry %d is %q, want %q", i, got[i][1:], w)
 		}
 		b.get(got[i][2]).is(t, http.StatusOK).has(t, "host-")
 	}
 	a = b.get("/pools/matrix?filter="+url.QueryEscape("name:host-3")).is(t, http.StatusOK)
 	if got := gridStatus.FindAllStringSubmatch(a.body, -1); len(got) != 1 || got[0][3] != want[3][2] {
-		t.Errorf("of one host: %v", got)
+		t.Errorf("filtered by one host: %v", got)
 	}
 	b.get("/pools/matrix?filter=name:nobody").is(t, http.StatusOK).has(t, "No host matches")
 	b.get("/pools/matrix?filter=x:y").is(t, http.StatusUnprocessableEntity).has(t, "filter-error")
 	b.get("/pools/matrix?pools=nonsense").is(t, http.StatusBadRequest)
 
-	// Pools that do not fit side by side are on the next page.
+	// Pools that do not fit into the columns of one page are on the next page.
 	for i := range 40 {
 		p.addPool(fmt.Sprintf("more-%02d", i), h1)
 	}
@@ -64,7 +64,7 @@ func TestPoolGridShowsAllHosts(t *testing.T) {
 	a.lacks(t, "slow on host-3")
 	next := gridMore.FindStringSubmatch(a.body)
 	if next == nil {
-		t.Fatal("there is no way to the other pools")
+		t.Fatal("the page has no link to the other pools")
 	}
 	a = b.get(next[1]).is(t, http.StatusOK)
 	a.has(t, "2 pools side by side", "slow on host-3: Unknown", "pools-before=")

@@ -48,7 +48,7 @@ func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
 	b.get("/pools?filter=tone:ok").has(t, "No pool matches")
 }
 
-// A pool stopped outside of Quantix shows that and offers a start; a full pool shows "full".
+// The page of a pool that was stopped outside of Quantix shows that and offers a start. A full pool is shown as full.
 func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
 	p, pool, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -81,13 +81,13 @@ func TestPoolFormShowsErrorsAndCreatesPool(t *testing.T) {
 	b.get("/pools/new").is(t, http.StatusOK).has(t, "host-1", "host-3", "Shared storage")
 	a := b.post("/pools", url.Values{"name": {"Scratch!"}, "kind": {"dir"}, "path": {"/etc"}, "host": {string(hosts[0])}}, hx("pool-form")...).is(t, 422)
 	a.has(t, "A name has 1–63 lower-case letters", "/etc belongs to the system", `value="Scratch!"`, "checked")
-	// Without scripts the fields of the other kind are sent too.
+	// Without scripts the form also sends the fields of the other kinds.
 	form := url.Values{"name": {"scratch"}, "kind": {"dir"}, "path": {"/srv/scratch"}, "source[server]": {"nas"}, "source[format]": {"xfs"}, "host": {string(hosts[0]), string(hosts[1])}}
 	a = b.post("/pools", form).is(t, http.StatusSeeOther)
 	b.get(a.header.Get("Location")).is(t, http.StatusOK).has(t, "scratch", "0 of 2 hosts healthy", "Pending", "each host has its own data")
 }
 
-// The form requires the fields of each kind; unmet requirements of a host are shown beside it.
+// The form requires the fields of the chosen kind, and shows the unmet requirements beside each host.
 func TestPoolFormRequiresFieldsOfItsKind(t *testing.T) {
 	p, _, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -149,7 +149,8 @@ func TestAssignReleaseAndDeletePool(t *testing.T) {
 	p.signedIn("vera", fleet.RoleViewer).post(path+"/delete", url.Values{}).is(t, http.StatusForbidden)
 }
 
-// A typed secret appears on no page, in no response and in no log; kinds that need a secret require it at its field.
+// A typed secret appears on no page, in no response and in no log. Kinds of pool that need a secret refuse a form
+// without one, at the secret's field.
 func TestPoolSecretsNeverReturned(t *testing.T) {
 	p, _, hosts := poolOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -27,7 +27,7 @@ func TestPortGroupCreatedEditedAndGrantedOnPage(t *testing.T) {
 	b.post(network+"/port-groups", url.Values{"name": {"vanished"}, "old": {"vanished"}}).is(t, http.StatusNotFound).has(t, "no port group vanished any more")
 	b.get(network+"?tab=groups").is(t, http.StatusOK).lacks(t, "vanished")
 
-	// A tenant sees the port group after a grant, and can then connect a NIC to it.
+	// After a grant, a tenant sees the port group and can connect a NIC to it.
 	p.addUser("tom", "")
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	tom := p.browser()
@@ -57,7 +57,7 @@ func TestAPIManagesPortGroups(t *testing.T) {
 	api.call("PUT", at+"/slow", `{"toGuest":{"averageKiB":1000},"fromGuest":{"averageKiB":500,"burstKiB":64}}`).is(t, http.StatusAccepted).has(t, `"kind":"network.apply"`)
 	api.call("PUT", at+"/slow", `{"vlan":{"id":20}}`).is(t, http.StatusUnprocessableEntity).has(t, "knows no VLANs", `"vlan"`)
 	api.call("GET", at, "").is(t, http.StatusOK).has(t, `"burstKiB":64`, `"grants":[]`)
-	// The protection of its NICs is set and kept here as on the page.
+	// The API sets the security groups and anti-spoofing of a port group, and keeps them on edits, as the page does.
 	api.call("PUT", at+"/slow", `{"antiSpoofing":true,"securityGroups":["00000000-0000-7000-8000-000000000000"]}`).is(t, http.StatusUnprocessableEntity).has(t, "no such security group")
 	api.call("PUT", at+"/slow", `{"toGuest":{"averageKiB":1000},"fromGuest":{"averageKiB":500,"burstKiB":64},"antiSpoofing":true}`).is(t, http.StatusAccepted)
 	api.call("GET", at, "").is(t, http.StatusOK).has(t, `"antiSpoofing":true`)

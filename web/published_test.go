@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A bridge discovered on hosts, and each port group of a bridged network, is usable for a tenant only after a grant to
-// the project. Until then the API answers as for a missing object.
+// Tenants may use a discovered bridge, and a restricted port group of a bridged network, only after a grant to their
+// project. Until then the API answers as for a missing object.
 func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -28,7 +28,7 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	group := regexp.MustCompile(`"id":"([0-9a-f-]{36})"`).FindStringSubmatch(theirs.body)[1]
 	none := string(fleet.NewID[fleet.NetworkID]())
 
-	// said returns the response without ids and other varying parts.
+	// said returns the response without ids and other parts that differ between requests.
 	strip := regexp.MustCompile(`staff|nemo5|[0-9a-f]{8}-[0-9a-f-]{27}|"reference":"[^"]*"`)
 	said := func(a answer) string { return fmt.Sprint(a.status, strip.ReplaceAllString(a.body, "")) }
 	n := 0
@@ -39,7 +39,7 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	alike := func(what string, there, not answer) {
 		t.Helper()
 		if said(there) != said(not) || there.status < 400 {
-			t.Errorf("%s: of what there is, it says %s, of what there is not, %s", what, said(there), said(not))
+			t.Errorf("%s: the hidden object is answered with %s, a missing one with %s", what, said(there), said(not))
 		}
 	}
 	byID := func(id string) string { return fmt.Sprintf(`{"networkId":%q}`, id) }
@@ -61,7 +61,7 @@ func TestUnpublishedObjectsAnsweredAsMissing(t *testing.T) {
 	}
 	alike("a NIC onto a bridge", moved(byID(string(br0))), moved(byID(none)))
 
-	// Each is opened separately to the one project.
+	// Each object is granted to the project separately.
 	admin.call("PUT", "/api/v1/networks/"+string(br0)+"/grants/"+string(shop), "").is(t, http.StatusNoContent)
 	admin.call("PUT", "/api/v1/networks/"+string(lan)+"/port-groups/web/grants/"+string(shop), "").is(t, http.StatusNoContent)
 	mia.call("GET", "/api/v1/networks", "").is(t, http.StatusOK).has(t, `"br0"`)

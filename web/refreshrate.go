@@ -22,9 +22,9 @@ const (
 	maxRefreshWait = 10 * time.Second // maximum wait for a refresh slot; below the browser's timeout for a refresh
 )
 
-// refreshRate computes the refresh interval: how often an open list gets an event. The interval is one second, and longer
-// if refreshes use more than their share of the CPU. Events are spread at random over the time that the refreshes need,
-// to avoid bursts. It is safe for concurrent use.
+// refreshRate computes the refresh interval: how often an open list gets an event. The interval is one second, and
+// longer if refreshes use more than their share of the CPU. Events are spread at random over the time that the
+// refreshes need, to avoid bursts. It is safe for concurrent use.
 type refreshRate struct {
 	budget float64 // processors
 
@@ -63,8 +63,8 @@ func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 
 func (p *refreshRate) gap() time.Duration { return min(max(p.need, listGap), maxGap) }
 
-// refreshesAtOnce returns the limit of concurrent refreshes: twice the number of processors, because some refreshes wait
-// for the database.
+// refreshesAtOnce returns the limit of concurrent refreshes: twice the number of processors, because some refreshes
+// wait for the database.
 func refreshesAtOnce() int { return 2 * runtime.GOMAXPROCS(0) }
 
 // within returns a random duration from 0 up to spread.
@@ -87,16 +87,16 @@ func waited(c echo.Context, d time.Duration) {
 	c.Set(keyIdle, before+d)
 }
 
-// idle frees the request's refresh slot. Handlers call it before they wait for other requests, and before they write the
-// response, which a slow client can delay.
+// idle frees the request's refresh slot. Handlers call it before they wait for other requests, and before they write
+// the response, which a slow client can delay.
 func idle(c echo.Context) {
 	if leave, ok := c.Get(keyLeave).(func()); ok {
 		leave()
 	}
 }
 
-// measure is the middleware that limits concurrent refreshes, so that they do not delay users and hosts, and records how
-// long each refresh worked. The wait for a slot or for other requests does not count as work.
+// measure is the middleware that limits concurrent refreshes, so that they do not delay users and hosts, and records
+// how long each refresh worked. The wait for a slot or for other requests does not count as work.
 func (s *Server) measure(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if r := routeOf(c); r.kind != page || !isRefresh(c) || strings.Contains(r.path, "/:id") {

@@ -12,7 +12,7 @@ import (
 
 var boundsForm = regexp.MustCompile(`^Give a whole number from (\d+) to (\d+), or nothing\.$`)
 
-// said returns the error of the spec's validation at the field.
+// said returns the message of the spec's validation at the field; "" if the field is valid.
 func said(s fleet.VMSpec, at string) (out string) {
 	var c fleet.Checks
 	s.Check(&c, "spec")
@@ -26,13 +26,13 @@ func said(s fleet.VMSpec, at string) (out string) {
 	return ""
 }
 
-// hostile are texts that every field must refuse.
+// hostile maps descriptions to texts that every text field must refuse.
 var hostile = map[string]string{
-	"markup": `x'/><evil a="`, "the end of a section": "x]]>", "NUL": "x\x00", "a mark that turns the text": "x\u202ey", "two lines": "x\ny", "an option and more": "-x;id", "a path": "../../etc/x",
+	"markup": `x'/><evil a="`, "a CDATA end": "x]]>", "NUL": "x\x00", "a bidirectional control character": "x\u202ey", "two lines": "x\ny", "an option and a command": "-x;id", "a path traversal": "../../etc/x",
 }
 
-// ofField returns values that a field of this kind must refuse. at is the field's path; try returns a spec with the
-// value.
+// ofField returns cases with values that the field with input in must refuse. at is the field's path. try returns a
+// spec with the value, which is JSON.
 func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fleet.VMSpec) (out []refusal) {
 	t.Helper()
 	add := func(what string, value any, says string) {
@@ -43,7 +43,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 		says := said(try("1099511627776"), at)
 		m := boundsForm.FindStringSubmatch(says)
 		if m == nil {
-			t.Fatalf("%s: the bounds are told as %q", at, says)
+			t.Fatalf("%s: the message %q contains no bounds", at, says)
 		}
 		least, _ := strconv.Atoi(m[1])
 		most, _ := strconv.Atoi(m[2])
@@ -51,8 +51,8 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 		if least > 1 {
 			below = least - 1
 		}
-		add("below the least", below, says)
-		add("above the most", most+1, says)
+		add("below the minimum", below, says)
+		add("above the maximum", most+1, says)
 	case fleet.InputChoice:
 		var all []string
 		for _, o := range in.Options[1:] {
@@ -62,16 +62,16 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 			all = append(all, in.Named)
 		}
 		says := fmt.Sprintf("Choose one of %s, or nothing.", strings.Join(all, ", "))
-		add("a word that is none", "no-such", says)
-		add("the end of a section", all[0]+"]]>", says)
+		add("an unknown choice", "no-such", says)
+		add("a choice with a CDATA end", all[0]+"]]>", says)
 	case fleet.InputText:
 		says := said(try(`"\u0000"`), at)
 		if says == "" {
-			t.Fatalf("%s takes NUL", at)
+			t.Fatalf("%s accepts NUL", at)
 		}
 		for what, value := range hostile {
 			if at == "spec.boot.cmdline" && !strings.ContainsAny(value, "\x00\u202e\n") {
-				continue // printable text, which is escaped in a definition
+				continue // the kernel's command line may contain any printable text, which libvirt XML escapes
 			}
 			add(what, value, says)
 		}
@@ -80,7 +80,7 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 	return out
 }
 
-// ofFields returns refusals from the field tables: a new field is covered automatically.
+// ofFields returns cases for all fields in the tables of package fleet, so that new fields are covered automatically.
 func (r *refusing) ofFields(t *testing.T) (out []refusal) {
 	t.Helper()
 	base := func() fleet.VMSpec {
@@ -96,7 +96,7 @@ func (r *refusing) ofFields(t *testing.T) (out []refusal) {
 	}
 	for _, f := range fleet.Parts() {
 		if f.Input.Section == "" {
-			continue // they have rows, and test cases of their own
+			continue // lists of rows, which other functions cover
 		}
 		out = append(out, ofField(t, "spec."+f.Name, f.Input, func(v string) fleet.VMSpec { s := base(); taken(f.Take(&s, []byte(v)), f.Name); return s })...)
 	}

@@ -8,23 +8,23 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ofSources covers templates, VMs, snapshots and files as sources of new VMs.
+// ofSources returns cases about templates, VMs, snapshots and files as sources of new VMs.
 func (r *refusing) ofSources() []refusal {
 	c := func(what, at, says string, from sent) refusal {
 		return refusal{what: what, sent: sent{"from": from}, at: at, says: says, how: created}
 	}
 	return []refusal{
-		c("from nothing", "from", "Name a template, a VM or an appliance.", sent{}),
-		c("from two things", "from", "Name a template, a VM or an appliance.", sent{"templateId": fleet.NewID[string](), "vmId": r.off}),
-		c("from a template that is none", "from.templateId", "There is no such template", sent{"templateId": fleet.NewID[string]()}),
-		c("from a template of a strange name", "from.templateId", "There is no such template", sent{"templateId": "x'/>\x00"}),
-		c("from a VM that is none", "from.vmId", "There is no such VM.", sent{"vmId": fleet.NewID[string]()}),
-		c("from a VM of a strange name", "from.vmId", "There is no such VM.", sent{"vmId": "-rf\x00"}),
-		c("from a snapshot of no VM", "from.snapshotId", "Name the VM whose snapshot it is.", sent{"snapshotId": "s1", "templateId": fleet.NewID[string]()}),
-		c("from a snapshot that is none", "-", "snapshot", sent{"vmId": r.off, "snapshotId": fleet.NewID[string]()}).as(http.StatusNotFound),
-		c("from a file that is none", "-", "no-such.ova", sent{"appliance": sent{"poolId": r.stored, "volume": "no-such.ova"}}).as(http.StatusNotFound),
-		c("from a file that climbs", "-", ".", sent{"appliance": sent{"poolId": r.stored, "volume": "../../x.ova"}}).as(http.StatusNotFound),
-		c("from a file that is no appliance", "-", "is no appliance", sent{"appliance": sent{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
+		c("an empty source", "from", "Name a template, a VM or an appliance.", sent{}),
+		c("two sources", "from", "Name a template, a VM or an appliance.", sent{"templateId": fleet.NewID[string](), "vmId": r.off}),
+		c("an unknown template as source", "from.templateId", "There is no such template", sent{"templateId": fleet.NewID[string]()}),
+		c("a template with an invalid id as source", "from.templateId", "There is no such template", sent{"templateId": "x'/>\x00"}),
+		c("an unknown VM as source", "from.vmId", "There is no such VM.", sent{"vmId": fleet.NewID[string]()}),
+		c("a VM with an invalid id as source", "from.vmId", "There is no such VM.", sent{"vmId": "-rf\x00"}),
+		c("a snapshot without its VM as source", "from.snapshotId", "Name the VM whose snapshot it is.", sent{"snapshotId": "s1", "templateId": fleet.NewID[string]()}),
+		c("an unknown snapshot as source", "-", "snapshot", sent{"vmId": r.off, "snapshotId": fleet.NewID[string]()}).as(http.StatusNotFound),
+		c("an unknown file as source", "-", "no-such.ova", sent{"appliance": sent{"poolId": r.stored, "volume": "no-such.ova"}}).as(http.StatusNotFound),
+		c("a file with a path traversal as source", "-", ".", sent{"appliance": sent{"poolId": r.stored, "volume": "../../x.ova"}}).as(http.StatusNotFound),
+		c("a file that is no appliance as source", "-", "is no appliance", sent{"appliance": sent{"poolId": r.stored, "volume": "debian-12.qcow2"}}).as(http.StatusNotFound),
 		two("a clone on another host", "hostId", "Disks are copied on the host of the VM.", sent{"from": sent{"vmId": r.off}, "hostId": r.other}, created),
 		two("a linked clone of a VM", "spec.disks[0].overlay", "A clone of a VM is a full copy", sent{"from": sent{"vmId": r.off}, "spec.disks[0].overlay": true}, created),
 		two("a clone with more disks", "spec.disks", "has 1 disks, and each of them is copied", sent{"from": sent{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
@@ -32,7 +32,7 @@ func (r *refusing) ofSources() []refusal {
 	}
 }
 
-// ofFirstBoot covers errors at the fields of guest initialization. Package firstboot tests the rules themselves.
+// ofFirstBoot returns cases about the fields of first-boot data. Package firstboot tests the rules themselves.
 func (r *refusing) ofFirstBoot() []refusal {
 	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEbZLH8iO5fLDpZlZYlPcv0fbU0iFxmrX5vYVyOTuAmk ann@example.org"
 	c := func(what, at, says string, boot any) refusal {
@@ -42,40 +42,40 @@ func (r *refusing) ofFirstBoot() []refusal {
 	form := func(v sent) sent { return sent{"kind": "cloud-init", "cloudInit": v} }
 	user := func(v sent) sent { return form(sent{"users": []any{v}}) }
 	return []refusal{
-		two("a first boot in the spec", "spec.firstBoot", "The first boot is not given with the VM's other values", sent{"spec.firstBoot": sent{"kind": "cloud-init", "number": 1}}),
-		c("a first boot of no kind that is", "kind", "no such kind", sent{"kind": "kickstart"}),
-		c("a first boot and a customization", "customizationId", "not both", sent{"kind": "cloud-init", "cloudInit": sent{}, "customizationId": fleet.NewID[string]()}),
-		c("a customization that is none", "customizationId", "no such customization", sent{"customizationId": fleet.NewID[string]()}),
+		two("first-boot data in the spec", "spec.firstBoot", "The first boot is not given with the VM's other values", sent{"spec.firstBoot": sent{"kind": "cloud-init", "number": 1}}),
+		c("first-boot data of an unknown kind", "kind", "no such kind", sent{"kind": "kickstart"}),
+		c("first-boot data and a customization spec", "customizationId", "not both", sent{"kind": "cloud-init", "cloudInit": sent{}, "customizationId": fleet.NewID[string]()}),
+		c("an unknown customization spec", "customizationId", "no such customization", sent{"customizationId": fleet.NewID[string]()}),
 		c("user-data with an anchor", "userData", "Line 2: Anchors", cloud("packages: &a [b]\n")),
-		c("user-data that is a bomb", "userData", "Anchors", cloud("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n")),
+		c("user-data with exponential aliases", "userData", "Anchors", cloud("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n")),
 		c("user-data with a tag", "userData", "The tag", cloud("packages: !!python/object/apply:os.system [id]\n")),
-		c("user-data with a merge", "userData", "Merge keys", cloud("ntp:\n  <<: {enabled: true}\n")),
-		c("user-data that is deep", "userData", "Line", cloud("runcmd: "+strings.Repeat("[", 60_000)+"\n")),
-		c("user-data of many values", "userData", "20000 values", cloud("runcmd: ["+strings.Repeat("a,", 30_000)+"]\n")),
-		c("user-data that is large", "userData", "128 KiB", cloud("# "+strings.Repeat("a", fleet.MaxUserData))),
-		c("user-data that is a script", "userData", "Line 1", sent{"kind": "cloud-config", "userData": "#!/bin/sh\nid\n"}),
+		c("user-data with a merge key", "userData", "Merge keys", cloud("ntp:\n  <<: {enabled: true}\n")),
+		c("user-data with deep nesting", "userData", "Line", cloud("runcmd: "+strings.Repeat("[", 60_000)+"\n")),
+		c("user-data with too many values", "userData", "20000 values", cloud("runcmd: ["+strings.Repeat("a,", 30_000)+"]\n")),
+		c("too large user-data", "userData", "128 KiB", cloud("# "+strings.Repeat("a", fleet.MaxUserData))),
+		c("a script as cloud-config user-data", "userData", "Line 1", sent{"kind": "cloud-config", "userData": "#!/bin/sh\nid\n"}),
 		c("user-data with NUL", "userData", "no text", cloud("a: \x00\n")),
 		c("user-data with an unknown key", "userData", "cloud-init knows no package", cloud("package: [a]\n")),
-		c("a network of another version", "networkConfig", "which version", sent{"kind": "cloud-config", "userData": "#cloud-config\npackages: [a]\n", "networkConfig": "version: 3\n"}),
-		c("Ignition that is YAML", "userData", "no JSON", sent{"kind": "ignition", "userData": "variant: fcos\n"}),
+		c("a network config of an unknown version", "networkConfig", "which version", sent{"kind": "cloud-config", "userData": "#cloud-config\npackages: [a]\n", "networkConfig": "version: 3\n"}),
+		c("YAML as Ignition", "userData", "no JSON", sent{"kind": "ignition", "userData": "variant: fcos\n"}),
 		c("an answer file with an entity", "userData", "document type", sent{"kind": "sysprep", "userData": `<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><unattend/>`}),
 		c("a hostname like an option", "cloudInit.hostname", "hostname has", form(sent{"hostname": "-rf"})),
-		c("a time zone that is a path", "cloudInit.timezone", "time zone", form(sent{"timezone": "../../etc/passwd"})),
+		c("a path as a time zone", "cloudInit.timezone", "time zone", form(sent{"timezone": "../../etc/passwd"})),
 		c("a user with a colon", "cloudInit.users[0].name", "user's name", user(sent{"name": "a:b", "sshKeys": []string{key}})),
-		c("a private key", "cloudInit.users[0].sshKeys[0]", "no public key", user(sent{"name": "anna", "sshKeys": []string{"-----BEGIN OPENSSH PRIVATE KEY-----"}})),
-		c("a key with a command", "cloudInit.users[0].sshKeys[0]", "without options", user(sent{"name": "anna", "sshKeys": []string{`command="id" ` + key}})),
-		c("a file that goes up", "cloudInit.files[0].path", "absolute path", form(sent{"files": []any{sent{"path": "/etc/../x", "content": ""}}})),
+		c("a private key as an SSH key", "cloudInit.users[0].sshKeys[0]", "no public key", user(sent{"name": "anna", "sshKeys": []string{"-----BEGIN OPENSSH PRIVATE KEY-----"}})),
+		c("an SSH key with a command", "cloudInit.users[0].sshKeys[0]", "without options", user(sent{"name": "anna", "sshKeys": []string{`command="id" ` + key}})),
+		c("a file with a path traversal", "cloudInit.files[0].path", "absolute path", form(sent{"files": []any{sent{"path": "/etc/../x", "content": ""}}})),
 		c("a package with a command", "cloudInit.packages[0]", "no name of a package", form(sent{"packages": []string{"nginx; id"}})),
-		c("an address without a prefix", "cloudInit.network[0].addresses[0]", "with its prefix", form(sent{"network": []any{sent{"addresses": []string{"192.0.2.10"}}}})),
-		c("more NICs than the VM has", "cloudInit.network", "The VM has fewer NICs", form(sent{"users": []any{sent{"name": "anna", "sshKeys": []string{key}}}, "network": []any{sent{}, sent{}}})),
+		c("an IP address without a prefix", "cloudInit.network[0].addresses[0]", "with its prefix", form(sent{"network": []any{sent{"addresses": []string{"192.0.2.10"}}}})),
+		c("a network config with more NICs than the VM has", "cloudInit.network", "The VM has fewer NICs", form(sent{"users": []any{sent{"name": "anna", "sshKeys": []string{key}}}, "network": []any{sent{}, sent{}}})),
 	}
 }
 
-// reservedValues are valid values of fields that only infrastructure administrators may set, where the kind gives no
-// example.
+// reservedValues maps fields that only infrastructure administrators may set to valid values, if the kind of the field
+// gives none.
 var reservedValues = map[string]any{"cpu.pinned": "0", "memory.nodes": "0", "boot.cmdline": "quiet", "memory.hugePageKiB": 2048, "placement.tolerations": "gpu", "cpu.reserved": 10}
 
-// ofTenants covers requests that only infrastructure administrators may make.
+// ofTenants returns cases about values that only infrastructure administrators may set, sent by a tenant.
 func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 	t.Helper()
 	for _, f := range fleet.Parts() {
@@ -96,7 +96,7 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 		case f.Name == "shares":
 			value = []any{sent{"tag": "src", "folder": r.volume("src")}}
 		default:
-			t.Fatalf("%s: no value of it is known", f.Name)
+			t.Fatalf("%s: add a valid value to reservedValues", f.Name)
 		}
 		s, says := sent{"spec." + f.Name: value}, "Only those who may change infrastructure choose "+f.Type
 		switch f.Name {
@@ -112,36 +112,36 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 	nodes := []any{sent{"cpus": "0", "memoryMiB": 512, "nodes": "0"}, sent{"cpus": "1", "memoryMiB": 512}}
 	return append(out,
 		two("a tenant's host nodes of a NUMA node", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA nodes", sent{"spec.numa": nodes}, tenant),
-		two("a tenant's edit of nodes", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA nodes", sent{"spec.numa": nodes}, tenants),
+		two("a tenant's edit of a NUMA node's host nodes", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA nodes", sent{"spec.numa": nodes}, tenants),
 		two("a tenant's CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenant),
 		two("a tenant's edit of CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenants),
-		two("a tenant's rule of hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "host", "name": "host-1"}}}, tenant),
-		two("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "hostLabels", "name": "ssd"}}}, tenants),
+		two("a tenant's rule about hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "host", "name": "host-1"}}}, tenant),
+		two("a tenant's edit to a rule about hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "hostLabels", "name": "ssd"}}}, tenants),
 		one("a tenant's overcommit", "overcommit", true, "Only those who may change infrastructure may overcommit", tenant),
-		one("a tenant's guest with other addresses", "spec.nics[0].antiSpoofing", false, "Only those who run hosts may let a guest use other addresses", tenant),
+		one("a tenant's NIC without anti-spoofing", "spec.nics[0].antiSpoofing", false, "Only those who run hosts may let a guest use other addresses", tenant),
 		two("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", sent{"spec.nics[0]": sent{"bridge": "br0"}}, tenant),
-		two("a tenant's network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, sent{"spec.nics[0].network": "elsewhere"}, tenant),
+		two("a tenant's NIC on a network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, sent{"spec.nics[0].network": "elsewhere"}, tenant),
 		two("a tenant's unpublished volume", "hostId", `2 hosts: no volume "secret.qcow2" in pool nfs.`, sent{"spec.disks[0].image": r.volume("secret.qcow2")}, tenant),
-		two("a tenant's unpublished disc", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, sent{"spec.iso": r.volume("secret.iso")}, tenant),
-		two("a tenant's volume as it is", "spec.disks[0].existing", "Pool nfs makes a volume for each disk.", sent{"spec.disks[0]": sent{"poolId": r.stored, "volume": "lun-1", "existing": true}}, tenant),
-		two("a tenant's other project", "-", "There is no such thing here.", sent{"projectId": fleet.NewID[string]()}, tenant).as(http.StatusNotFound),
+		two("a tenant's unpublished ISO", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, sent{"spec.iso": r.volume("secret.iso")}, tenant),
+		two("a tenant's existing volume as a disk", "spec.disks[0].existing", "Pool nfs makes a volume for each disk.", sent{"spec.disks[0]": sent{"poolId": r.stored, "volume": "lun-1", "existing": true}}, tenant),
+		two("a tenant's VM in another project", "-", "There is no such thing here.", sent{"projectId": fleet.NewID[string]()}, tenant).as(http.StatusNotFound),
 	)
 }
 
-// ofEdits covers changes that no edit may make, or none while the VM is on.
+// ofEdits returns cases about changes that an edit may never make, or not while the VM is running.
 func (r *refusing) ofEdits() []refusal {
 	return []refusal{
-		one("a disk that shrinks", "spec.disks[0].sizeBytes", 1<<30, "A disk only grows", edited),
-		one("another volume", "spec.disks[0].volume", "other.qcow2", "The VM has no disk of this name.", edited),
-		two("a disk twice", "spec.disks[1].volume", "Disk 1 is this volume already.", sent{"spec.disks[1]": sent{"poolId": r.stored, "volume": "off-1.qcow2", "sizeBytes": 2 << 30}}, edited),
-		one("another firmware while it is on", "spec.firmware", "bios", "This can be changed only while the VM is off", onlineVM),
-		two("a disk that is encrypted afterwards", "spec.disks[0]", "This is not changed by an edit", sent{"spec.disks[0].encryption": "luks"}, edited),
-		one("a number that is a word", "spec.cpus", "two", "Give a whole number."),
-		one("a number that is broken", "spec.cpus", 1.5, "Give a whole number."),
-		one("a number that is endless", "spec.memoryMiB", 1e30, "The field cannot hold this value."),
-		one("a list that is none", "spec.nics", "all", "Give a list."),
-		one("a label that is a list", "labels.a", []int{1}, "Give a text."),
-		one("a field that is none", "spec.cpuz", 2, "There is no such field here"),
-		one("a disk's field that is none", "spec.disks[0].path", "/etc/shadow", "There is no such field here"),
+		one("a smaller disk size", "spec.disks[0].sizeBytes", 1<<30, "A disk only grows", edited),
+		one("an edit of a disk's volume", "spec.disks[0].volume", "other.qcow2", "The VM has no disk of this name.", edited),
+		two("a disk with another disk's volume", "spec.disks[1].volume", "Disk 1 is this volume already.", sent{"spec.disks[1]": sent{"poolId": r.stored, "volume": "off-1.qcow2", "sizeBytes": 2 << 30}}, edited),
+		one("an edit of the firmware of a running VM", "spec.firmware", "bios", "This can be changed only while the VM is off", onlineVM),
+		two("encryption of a disk by an edit", "spec.disks[0]", "This is not changed by an edit", sent{"spec.disks[0].encryption": "luks"}, edited),
+		one("a word as a number", "spec.cpus", "two", "Give a whole number."),
+		one("a fraction as a whole number", "spec.cpus", 1.5, "Give a whole number."),
+		one("a number that overflows", "spec.memoryMiB", 1e30, "The field cannot hold this value."),
+		one("a word as a list", "spec.nics", "all", "Give a list."),
+		one("a list as a label's value", "labels.a", []int{1}, "Give a text."),
+		one("an unknown field", "spec.cpuz", 2, "There is no such field here"),
+		one("an unknown field of a disk", "spec.disks[0].path", "/etc/shadow", "There is no such field here"),
 	}
 }

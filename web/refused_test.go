@@ -19,7 +19,7 @@ import (
 // sent holds the non-default values of a request by path, such as "spec.disks[0].bus".
 type sent map[string]any
 
-// refusal is a request that must be refused at a field with a message. Nothing may be written.
+// refusal is a test case: a request that must be refused at a field with a message, without any write to the database.
 type refusal struct {
 	what string
 	sent sent
@@ -30,13 +30,13 @@ type refusal struct {
 	status int // 0: 422
 }
 
-// as returns the case with another expected status.
+// as returns a copy of the case that expects another status.
 func (c refusal) as(status int) refusal {
 	c.status = status
 	return c
 }
 
-// how says who sends the request, and for which operation.
+// how is the sender and the operation of a case's request.
 type how int
 
 const (
@@ -49,7 +49,7 @@ const (
 	tenants              // an edit, by a tenant
 )
 
-// refusing is a portal with the objects that refused requests refer to.
+// refusing is a portal with the objects to which the refused requests refer.
 type refusing struct {
 	*portal
 	admin, tenant        *program
@@ -58,7 +58,7 @@ type refusing struct {
 	stored, local, blind fleet.PoolID // the pool of the VMs, a pool of the other host only, a pool without a host
 	off, on              fleet.VMID
 	fresh                map[string]any // a valid VM, as a request body
-	tables, last         string         // the query that detects writes, and its last result
+	tables, last         string         // the query that detects writes, and the query's last result
 }
 
 func newRefusing(t *testing.T) *refusing {
@@ -83,7 +83,7 @@ func newRefusing(t *testing.T) *refusing {
 			"cpus": 2, "memoryMiB": 1024, "firmware": "uefi", "disks": []any{map[string]any{"poolId": r.stored, "sizeBytes": 1 << 30}}, "nics": []any{map[string]any{"network": "default"}},
 		},
 	}
-	r.admin.call("GET", "/api/v1/vms", "").is(t, http.StatusOK) // records the use of the tokens
+	r.admin.call("GET", "/api/v1/vms", "").is(t, http.StatusOK) // a token's first use writes to the database; do that before the comparison
 	r.tenant.call("GET", "/api/v1/vms", "").is(t, http.StatusOK)
 	rows, err := p.pool.Query(t.Context(), "SELECT tablename::text FROM pg_tables WHERE schemaname = 'public' AND tablename NOT IN ('tokens', 'sessions', 'browsers') ORDER BY 1")
 	if err != nil {
@@ -96,7 +96,7 @@ func newRefusing(t *testing.T) *refusing {
 		if err := rows.Scan(&name); err != nil {
 			t.Fatal(err)
 		}
-		if name == "host_sessions" { // the test kit updates the hosts' last-seen times
+		if name == "host_sessions" { // without the last-seen times, which the test kit keeps updating
 			parts = append(parts, `SELECT 'host_sessions ' || md5(string_agg((to_jsonb(s) - '{seen_at,last_look,looked_at}'::text[])::text, '' ORDER BY host_id)) AS said FROM host_sessions s`)
 			continue
 		}
@@ -109,7 +109,7 @@ func newRefusing(t *testing.T) *refusing {
 	return r
 }
 
-// written returns the number of rows of each table and the transaction that last wrote one.
+// written returns, for each table, the number of rows and the last transaction that wrote a row.
 func (r *refusing) written(t *testing.T) (out string) {
 	t.Helper()
 	if err := r.pool.QueryRow(t.Context(), r.tables).Scan(&out); err != nil {
@@ -123,12 +123,12 @@ func (r *refusing) nothingWritten(t *testing.T, what string) {
 	t.Helper()
 	now := r.written(t)
 	if r.last != "" && r.last != now {
-		t.Errorf("%s has written: %s", what, cmp.Diff(strings.Split(r.last, "\n"), strings.Split(now, "\n")))
+		t.Errorf("%s has written to the database: %s", what, cmp.Diff(strings.Split(r.last, "\n"), strings.Split(now, "\n")))
 	}
 	r.last = now
 }
 
-// asIs returns the body of an edit that changes nothing.
+// asIs returns the body of an edit that leaves the VM unchanged.
 func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
 	t.Helper()
 	a := r.admin.call("GET", "/api/v1/vms/"+string(id), "").is(t, http.StatusOK)
@@ -137,19 +137,19 @@ func (r *refusing) asIs(t *testing.T, id fleet.VMID) map[string]any {
 		t.Fatal(err)
 	}
 	spec := vm["spec"].(map[string]any)
-	spec["iso"] = nil // a merge patch may set fields that are null
+	spec["iso"] = nil // null in the response, but present here so that put can set fields of it
 	return map[string]any{"name": vm["name"], "labels": vm["labels"], "description": vm["description"], "spec": spec}
 }
 
 var placeForm = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9]*)(?:\[(\d+)\])?$`)
 
-// put sets the value at the path. Lists grow as needed, with empty objects.
+// put sets the value at the path place in the JSON object in. Lists grow as needed, with empty objects.
 func put(t *testing.T, in map[string]any, place string, value any) {
 	t.Helper()
 	name, rest, more := strings.Cut(place, ".")
 	m := placeForm.FindStringSubmatch(name)
 	if m == nil {
-		t.Fatalf("%q is no place", place)
+		t.Fatalf("%q is not a valid path", place)
 	}
 	if m[2] == "" {
 		if !more {
@@ -177,7 +177,7 @@ func put(t *testing.T, in map[string]any, place string, value any) {
 	put(t, all[i].(map[string]any), rest, value)
 }
 
-// deep returns a deep copy.
+// deep returns a deep copy of in.
 func deep(t *testing.T, in map[string]any) (out map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(mustJSON(in)), &out); err != nil {
@@ -186,10 +186,10 @@ func deep(t *testing.T, in map[string]any) (out map[string]any) {
 	return out
 }
 
-// maxErrorSize limits the size of an error response, whatever was sent.
+// maxErrorSize is the maximum size of an error response, so that errors do not echo large requests.
 const maxErrorSize = 32 << 10
 
-// refuses sends a request and fails unless it is refused as the case says.
+// refuses sends the case's values in body and fails unless the response is the refusal that the case expects.
 func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path string, body map[string]any) {
 	t.Helper()
 	at := c.at
@@ -203,7 +203,7 @@ func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path st
 	r.nothingWritten(t, c.what+": "+method+" "+path)
 	var p problem
 	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.header.Get("Content-Type") != "application/problem+json" {
-		t.Errorf("%s: %s %s: %d %.400s is no problem: %v", c.what, method, path, a.status, a.body, err)
+		t.Errorf("%s: %s %s: %d %.400s is not a problem response: %v", c.what, method, path, a.status, a.body, err)
 		return
 	}
 	status := c.status
@@ -218,11 +218,11 @@ func (r *refusing) refuses(t *testing.T, c refusal, by *program, method, path st
 		t.Errorf("%s: %s %s: %d, want %d with %q at %q: %.1200s", c.what, method, path, a.status, status, c.says, at, a.body)
 	}
 	if len(a.body) > maxErrorSize {
-		t.Errorf("%s: %s %s is refused with %d bytes", c.what, method, path, len(a.body))
+		t.Errorf("%s: %s %s: the error response has %d bytes", c.what, method, path, len(a.body))
 	}
 }
 
-// tried sends the request for all operations of the case.
+// tried sends the case's request for all its operations. off and on are unchanged edits of a stopped and a running VM.
 func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
 	t.Helper()
 	const all, one = "/api/v1/vms", "/api/v1/vms/"
@@ -245,29 +245,29 @@ func (r *refusing) tried(t *testing.T, c refusal, off, on map[string]any) {
 	}
 }
 
-// leastTried is the minimum number of cases, each refused for a different reason.
+// leastTried is the minimum number of cases. It detects generated cases that went missing.
 const leastTried = 250
 
 func TestInvalidRequestsRefusedAtFieldWithoutWrites(t *testing.T) {
 	t.Parallel()
 	r := newRefusing(t)
 	off, on := r.asIs(t, r.off), r.asIs(t, r.on)
-	r.nothingWritten(t, "nobody")
+	r.nothingWritten(t, "no request")
 	cases := slices.Concat(r.ofFields(t), r.ofNames(), r.ofHardware(), r.ofDevices(), r.ofContradictions(), r.ofPolicies(), r.ofSources(), r.ofFirstBoot(), r.ofTenants(t), r.ofEdits())
 	seen := map[string]bool{}
 	for _, c := range cases {
 		if seen[c.what] {
-			t.Errorf("%s: there are two of this name", c.what)
+			t.Errorf("%s: two cases have this name", c.what)
 		}
 		seen[c.what] = true
 		r.tried(t, c, off, on)
 	}
 	if len(seen) < leastTried {
-		t.Errorf("%d refusals are tried, want %d", len(seen), leastTried)
+		t.Errorf("%d cases, want at least %d", len(seen), leastTried)
 	}
 	t.Logf("%d refusals", len(seen))
 
-	// The unchanged base requests are accepted.
+	// Requests without a wrong value are accepted, so each wrong value caused its refusal.
 	r.admin.call("POST", "/api/v1/vms", mustJSON(r.fresh)).is(t, http.StatusCreated)
 	put(t, off, "spec.cpus", 4)
 	r.admin.call("PATCH", "/api/v1/vms/"+string(r.off), mustJSON(off)).is(t, http.StatusOK)

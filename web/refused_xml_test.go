@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A tenant's XML with settings beyond the VM is refused at the XML field, with line numbers. Infrastructure
-// administrators see them line by line as ignored, and the form contains none of them.
+// A tenant's XML with settings that give access to the host is refused at the XML field, with line numbers. For
+// infrastructure administrators the form ignores these settings and lists them line by line.
 func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 	t.Parallel()
 	r := newRefusing(t)
@@ -34,7 +34,7 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 		"a PCI device":            {"", "<hostdev mode='subsystem' type='pci'/>", "Line 7", ""},
 		"a USB device":            {"", "<hostdev mode='subsystem' type='usb'/>", "Line 7", ""},
 		"a mediated device":       {"", "<hostdev mode='subsystem' type='mdev'/>", "Line 7", ""},
-		"a NIC of a device":       {"", "<interface type='hostdev'/>", "Line 7", ""},
+		"a NIC of a host device":  {"", "<interface type='hostdev'/>", "Line 7", ""},
 		"a file outside of pools": {"", "<disk type='file' device='disk'><source file='/etc/shadow'/><target dev='vda'/></disk>", "Line 7", "The file of the disk vda is not an image in a pool"},
 		"a disk of the host":      {"", "<disk type='block' device='disk'><source dev='/dev/sda'/><target dev='vda'/></disk>", "Line 7", "The file of the disk vda is not an image in a pool"},
 		"a folder of the host":    {"", "<filesystem type='mount'><source dir='/'/><target dir='root'/></filesystem>", "Line 7", ""},
@@ -47,17 +47,17 @@ func TestPastedXMLWithHostAccessRefusedToTenant(t *testing.T) {
 		}
 		a = send(admin, domain(c.head, c.devices))
 		if text := html.UnescapeString(a.main()); a.status != http.StatusOK || !strings.Contains(text, cmp.Or(c.listed, "Ignored, because it affects more than the VM: 1 line.")) || c.listed == "" && !strings.Contains(text, c.line) {
-			t.Errorf("%s, by who runs the hosts: %d %.300s", what, a.status, text)
+			t.Errorf("%s, by an administrator: %d %.300s", what, a.status, text)
 		}
 		r.nothingWritten(t, what)
 	}
 	for what, c := range map[string]struct{ xml, says string }{
-		"an external entity": {"<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><domain/>", "Line 1: a document type is not read"},
-		"NUL":                {domain("", "\x00"), "This is no text in UTF-8."},
-		"the end of text":    {domain("]]>", ""), "well-formed"},
-		"no domain":          {"<network/>", "the outermost element is <network>"},
-		"depth":              {strings.Repeat("<domain type='kvm'>", 60), "more elements, or deeper ones"},
-		"no end":             {"<domain type='kvm'>" + strings.Repeat("<a/>", 4_500), "more elements"},
+		"an external entity":   {"<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><domain/>", "Line 1: a document type is not read"},
+		"NUL":                  {domain("", "\x00"), "This is no text in UTF-8."},
+		"a CDATA end":          {domain("]]>", ""), "well-formed"},
+		"another XML document": {"<network/>", "the outermost element is <network>"},
+		"depth":                {strings.Repeat("<domain type='kvm'>", 60), "more elements, or deeper ones"},
+		"too many elements":    {"<domain type='kvm'>" + strings.Repeat("<a/>", 4_500), "more elements"},
 	} {
 		for by, b := range map[string]*browser{"a tenant": tom, "who runs the hosts": admin} {
 			a := send(b, c.xml)

@@ -24,9 +24,9 @@ import (
 )
 
 // zip is the middleware that compresses fragments, and pages for browsers without brotli, with gzip from 1400 bytes on.
-// Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none (BREACH attack).
-// Streams and exports bypass zip; static files are compressed in advance, at a higher level. zstd is off, because
-// browsers accept zstd over TLS only and its encoders hold megabytes.
+// Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none (BREACH
+// attack). Streams and exports bypass zip; static files are compressed in advance, at a higher level. zstd is off,
+// because browsers accept zstd over TLS only and its encoders hold megabytes.
 var zip = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
 	if err != nil {
@@ -53,8 +53,8 @@ func target(c echo.Context) string {
 	return c.Request().Header.Get("HX-Target")
 }
 
-// isRefresh reports whether the request is a page's automatic refresh of an element, or a stream. Such a request must not
-// keep an idle session alive.
+// isRefresh reports whether the request is a page's automatic refresh of an element, or a stream. Such a request must
+// not keep an idle session alive.
 func isRefresh(c echo.Context) bool {
 	h := c.Request().Header
 	return c.Request().Method == http.MethodGet && (routeOf(c).kind == stream ||
@@ -86,8 +86,8 @@ func (s *Server) showAs(c echo.Context, status int, a fleet.Actor, f shell.Frame
 	return s.write(c, status, shell.Layout(f, body))
 }
 
-// part answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions. Without scripts
-// it answers with a page that contains the fragment.
+// part answers htmx with a fragment that has a separate address: a menu, a level of the tree, suggestions. Without
+// scripts it answers with a page that contains the fragment.
 func (s *Server) part(c echo.Context, a fleet.Actor, title string, piece templ.Component) error {
 	if isHX(c) {
 		return s.write(c, http.StatusOK, piece)

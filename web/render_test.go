@@ -24,10 +24,10 @@ func TestPagesCompressedWhenAccepted(t *testing.T) {
 	}
 	part := ann.get("/vms", "Accept-Encoding", "gzip, deflate, br, zstd", "HX-Request", "true", "HX-Target", "vms-head", "HX-Trigger", "vms-head").is(t, http.StatusOK)
 	if got := part.header.Get("Content-Encoding"); got == "br" {
-		t.Error("what a page asks for by itself takes the time of brotli")
+		t.Error("an automatic refresh is compressed with brotli")
 	}
 	small := ann.get("/projects/switch", "Accept-Encoding", "gzip", "HX-Request", "true").is(t, http.StatusOK)
 	if got := small.header.Get("Content-Encoding"); got != "" {
-		t.Errorf("%d bytes are %q", len(small.body), got)
+		t.Errorf("a response of %d bytes has the encoding %q", len(small.body), got)
 	}
 }

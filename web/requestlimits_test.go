@@ -14,13 +14,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxValues is how many values a request may hold.
+// maxValues is the number of JSON values that an API request may contain.
 const maxValues = 25_000
 
-// room is a list or map in a request body whose size the schema does not limit.
+// room is a list or map in a request body, at the path at, whose size the schema does not limit.
 type room struct {
 	at      string
-	element string // its smallest element, as JSON
+	element string // smallest valid element, as JSON
 	named   bool
 }
 
@@ -49,12 +49,12 @@ func (d *description) least(s schema) string {
 	return "1"
 }
 
-// rooms returns the unlimited lists and maps below a schema.
+// rooms returns the lists and maps below a schema that have no size limit. at is the path of the schema.
 func (d *description) rooms(t *testing.T, s schema, at string) (out []room) {
 	t.Helper()
 	s = d.form(s)
 	if strings.Count(at, ".") > 8 {
-		t.Fatalf("%s has no end", at)
+		t.Fatalf("%s: the schema is recursive", at)
 	}
 	if s.Items != nil {
 		out = append(out, room{at: at, element: d.least(*s.Items)})
@@ -64,15 +64,15 @@ func (d *description) rooms(t *testing.T, s schema, at string) (out []room) {
 		out = append(out, d.rooms(t, s.Properties[name], strings.TrimPrefix(at+"."+name, "."))...)
 	}
 	var of schema
-	// otherwise it is a boolean
+	// additionalProperties is either a schema or a boolean
 	if len(s.AdditionalProperties) > 0 && json.Unmarshal(s.AdditionalProperties, &of) == nil {
 		out = append(out, room{at: at, element: d.least(of), named: true})
 	}
 	return out
 }
 
-// Clients may fill every list of a request. The cost must grow only linearly, and an oversized request must be refused
-// before it is decoded.
+// For every unlimited list of a request: a list with as many values as allowed must be answered in time and with a
+// small response, and a longer list must be refused before the request is decoded.
 func TestLargeListsInRequestsBounded(t *testing.T) {
 	t.Parallel()
 	r := newRefusing(t)
@@ -81,7 +81,7 @@ func TestLargeListsInRequestsBounded(t *testing.T) {
 	if err := json.Unmarshal([]byte(r.admin.call("GET", "/api/v1/openapi.json", "").body), &api); err != nil {
 		t.Fatal(err)
 	}
-	bases := map[string]map[string]any{ // required fields that are checked before the lists
+	bases := map[string]map[string]any{ // valid bodies, because required fields are checked before the lists
 		"post /api/v1/vms": r.fresh, "post /api/v1/vms/bulk-create": r.fresh, "post /api/v1/vms/plan": r.fresh, "patch /api/v1/vms/{id}": edit, "post /api/v1/vms/{id}/plan": edit,
 	}
 	tried := 0
@@ -117,7 +117,7 @@ func TestLargeListsInRequestsBounded(t *testing.T) {
 		}
 	}
 	if tried < 140 {
-		t.Errorf("%d were tried", tried)
+		t.Errorf("%d lists were tested", tried)
 	}
-	t.Logf("%d were tried", tried)
+	t.Logf("%d lists were tested", tried)
 }

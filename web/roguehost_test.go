@@ -12,7 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A host may send wrong data about itself. The portal must refuse or truncate it, and it must not affect other hosts.
+// A compromised host can send any data with its own certificate. The portal must refuse or truncate invalid data, and
+// the data must not affect other hosts.
 func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	t.Parallel()
 	p, agentURL := newPortalWithAgents(t)
@@ -83,7 +84,7 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 	report(ok, state("", `,"networks":[`+networks(4096)+`]`))
 	report(ok, state("", ""))
 	if n := p.count("networks WHERE name <> 'default'") + p.count("found_vms"); n != 0 {
-		t.Errorf("%d rows of what the rogue once said are left", n)
+		t.Errorf("%d rows from the host's reports are left", n)
 	}
 	for _, path := range []string{wire.PathJobs + "%00/finish", wire.PathJobs + "%00/progress", wire.PathPair + "%00", wire.PathConsole + "%00"} {
 		method, body := http.MethodPost, fmt.Sprintf(`{"seq":%d,"outcome":"done"}`, rogue.seq+1)
@@ -98,9 +99,9 @@ func TestRogueHostAffectsOnlyItself(t *testing.T) {
 		t.Errorf("hello: %d %s", a.status, a.body)
 	}
 	if after := others(); after != before {
-		t.Errorf("what belongs to others has changed:\n%s\n-- before:\n%s", after, before)
+		t.Errorf("rows of other hosts have changed:\n%s\n-- before:\n%s", after, before)
 	}
 	if strings.Contains(p.log.String(), "unexpected error") {
-		t.Error("the portal failed inside: " + p.log.String())
+		t.Error("an internal error of the portal: " + p.log.String())
 	}
 }

@@ -16,8 +16,8 @@ import (
 	templateview "quantix/views/template"
 )
 
-// handler answers requests for one route. a is the actor, who has the route's permission (in at least one project, if the
-// permission is per project).
+// handler answers requests for one route. a is the actor, who has the route's permission (in at least one project, if
+// the permission is per project).
 type handler func(c echo.Context, a fleet.Actor) error
 
 // kind determines the middleware's checks and limits of a route.

@@ -11,14 +11,14 @@ import (
 	"quantix/internal/wire"
 )
 
-// A handler registered outside of the table would be reachable without any permission check.
+// A handler that is registered outside of the table would be reachable without any permission check.
 func TestEveryRouteIsInTheTable(t *testing.T) {
 	t.Parallel()
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
 	for of, served := range map[bool][]*echo.Route{false: s.pages.Routes(), true: s.agents.Routes()} {
 		for _, r := range served {
 			if line, ok := s.table[r.Method+" "+r.Path]; !ok || line.kind.ofAgents() != of {
-				t.Errorf("%s %s is not in the table of routes.go, for who is let in there (agents: %v)", r.Method, r.Path, of)
+				t.Errorf("%s %s is not in the table of routes.go, which defines the permission (agent route: %v)", r.Method, r.Path, of)
 			}
 		}
 	}
@@ -27,7 +27,7 @@ func TestEveryRouteIsInTheTable(t *testing.T) {
 	}
 }
 
-// Routes without a required permission are open to the whole network; the list must stay short.
+// Routes without a required permission are open to the whole network, so the list of these routes must stay short.
 func TestRoutesWithoutPermissionListed(t *testing.T) {
 	t.Parallel()
 	open := map[string]bool{
@@ -39,10 +39,10 @@ func TestRoutesWithoutPermissionListed(t *testing.T) {
 	s := New(Options{Control: control.New(nil, control.Options{}), Hub: notify.NewHub()})
 	for name, r := range s.table {
 		if r.right == anyone && !open[name] {
-			t.Errorf("%s asks for no right", name)
+			t.Errorf("%s requires no permission", name)
 		}
 		if (r.right == policy.AgentTalk) != (r.kind.ofAgents() && r.kind != joining) {
-			t.Errorf("%s: agents prove themselves, on a listener of their own", name)
+			t.Errorf("%s: an agent route on the wrong listener", name)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The group's page shows what its rules allow, and "unknown" without a report; a rule about the group's own members is
-// shown as such.
+// The page of a security group shows its rules and the hosts' packet counters, or "unknown" without a report. A rule
+// may refer to the group's own members.
 func TestSecurityGroupPageShowsRulesAndCounters(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -35,7 +35,7 @@ func TestSecurityGroupPageShowsRulesAndCounters(t *testing.T) {
 	p.exec(`UPDATE assignments SET status = status || '{"drift":"Somebody changed the network filter quantix-group-x on the host."}' WHERE object_id = $1`, id)
 	b.get(to+"?tab=hosts").is(t, http.StatusOK).has(t, "Somebody changed the network filter")
 
-	// A port group applies the group to its NICs, and the page of their VM shows it.
+	// A port group applies the security group to its NICs, and the page of their VM shows the security group.
 	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "Default filters of NICs", "peers")
 	b.post(network+"/port-groups", url.Values{"name": {"staff"}, "secgroup": {id}, "guard": {"on"}}).is(t, http.StatusSeeOther)
 	b.get(network+"?tab=groups").is(t, http.StatusOK).has(t, "NICs in 1 security group, anti-spoofing on")

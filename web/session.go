@@ -26,8 +26,8 @@ const (
 	sessionUsed  = "used"  // last recorded use, in Unix seconds
 )
 
-// identify is the middleware that authenticates the request. An invalid token or session is an error only on routes that
-// require a permission.
+// identify is the middleware that authenticates the request. An invalid token or session is an error only on routes
+// that require a permission.
 func (s *Server) identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := routeOf(c)
@@ -75,8 +75,8 @@ func (s *Server) bearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error)
 	return s.Control.ActorOfToken(c.Request().Context(), nobody, strings.TrimSpace(secret))
 }
 
-// session loads the browser's session into the request's context, where sign-in can change it, and returns the session's
-// user.
+// session loads the browser's session into the request's context, where sign-in can change it, and returns the
+// session's user.
 func (s *Server) session(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()
 	var token string
@@ -146,8 +146,8 @@ func (s *Server) touch(ctx context.Context) error {
 	return nil
 }
 
-// begin gives the browser a new session for the user and invalidates its old session token. began is the session's start,
-// as returned by control.
+// begin gives the browser a new session for the user and invalidates its old session token. began is the session's
+// start, as returned by control.
 func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.RenewToken(ctx); err != nil {

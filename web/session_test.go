@@ -19,14 +19,14 @@ func TestSignInReturnsToRequestedPageAndSignOutEndsSession(t *testing.T) {
 
 	a := b.get("/vms?filter=phase:running").is(t, http.StatusSeeOther)
 	if to := a.header.Get("Location"); to != "/sign-in?next=%2Fvms%3Ffilter%3Dphase%3Arunning" {
-		t.Fatalf("without a session the page leads to %q", to)
+		t.Fatalf("without a session the page redirects to %q", to)
 	}
 	b.get("/sign-in?next=%2Fvms").is(t, http.StatusOK).has(t, `name="next" value="/vms"`)
 	a = b.post("/sign-in", url.Values{"name": {"mara"}, "password": {"wrong"}}).is(t, http.StatusUnauthorized)
 	a.has(t, "The user name or the password is wrong.", `value="mara"`)
 	a = b.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}, "next": {"/tasks"}}).is(t, http.StatusSeeOther)
 	if to := a.header.Get("Location"); to != "/tasks" {
-		t.Errorf("signing in leads to %q", to)
+		t.Errorf("signing in redirects to %q", to)
 	}
 	cookie := a.header.Get("Set-Cookie")
 	if !strings.Contains(cookie, "HttpOnly") || !strings.Contains(cookie, "SameSite=Lax") {
@@ -46,7 +46,7 @@ func TestSignInRedirectsOnlyToThisSite(t *testing.T) {
 	for _, next := range []string{"https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)", "evil", "/\t/evil.example"} {
 		a := p.browser().post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}, "next": {next}})
 		if to := a.header.Get("Location"); to != "/" {
-			t.Errorf("next=%q leads to %q", next, to)
+			t.Errorf("next=%q redirects to %q", next, to)
 		}
 	}
 }
@@ -59,10 +59,10 @@ func TestFirstPasswordMustBeChanged(t *testing.T) {
 	b := p.browser()
 	a := b.post("/sign-in", url.Values{"name": {"mara"}, "password": {goodPassword}}).is(t, http.StatusSeeOther)
 	if to := a.header.Get("Location"); !strings.HasPrefix(to, "/account/password") {
-		t.Fatalf("signing in leads to %q", to)
+		t.Fatalf("signing in redirects to %q", to)
 	}
 	if to := b.get("/vms").is(t, http.StatusSeeOther).header.Get("Location"); to != "/account/password" {
-		t.Errorf("before the change, pages lead to %q", to)
+		t.Errorf("before the change, pages redirect to %q", to)
 	}
 	b.post("/account/password", url.Values{"old": {goodPassword}, "new": {"a new long password"}, "again": {"another one"}}).
 		is(t, http.StatusUnprocessableEntity).has(t, "differ")
@@ -106,7 +106,7 @@ func TestRefreshesDoNotExtendSession(t *testing.T) {
 	expiry(&before)
 	b.fragment("/tasks/recent", "dock-body").is(t, http.StatusOK)
 	if expiry(&after); !after.Equal(before) {
-		t.Error("a page's own refresh put off the session's idle end")
+		t.Error("a page's automatic refresh extended the session")
 	}
 }
 
@@ -130,20 +130,20 @@ func TestResponsesHaveSecurityHeaders(t *testing.T) {
 		}
 	}
 	if !strings.Contains(h.Get("Content-Security-Policy"), "frame-ancestors 'none'") {
-		t.Error("the page may be framed")
+		t.Error("other sites may show the page in a frame")
 	}
 	if h.Get("Strict-Transport-Security") != "" {
-		t.Error("HSTS without TLS")
+		t.Error("HSTS header without TLS")
 	}
 	for file, policy := range map[string]bool{"app.css": false, "js/live-worker.js": true, "mark.svg": true} {
 		h := p.browser().get(static.Path(file)).header
 		if (h.Get("Content-Security-Policy") != "") != policy || h.Get("X-Content-Type-Options") != "nosniff" || h.Get("X-Frame-Options") != "" {
-			t.Errorf("%s comes with %v", file, h)
+			t.Errorf("%s has the headers %v", file, h)
 		}
 	}
 }
 
-// The browser, not the address, keeps the tree's view and grouping.
+// A cookie stores the view and grouping of the tree, so links need not contain them.
 func TestTreeViewAndGroupingKeptPerBrowser(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -177,5 +177,5 @@ func TestSignInMakesBrowserKnown(t *testing.T) {
 		}
 		return
 	}
-	t.Error("the browser gets no cookie to be known by")
+	t.Error("the browser gets no cookie that marks it as known")
 }

@@ -63,8 +63,8 @@ func (s *Server) signIn(c echo.Context, a fleet.Actor) error {
 // browserCookieLife is how long a browser counts as known after its last sign-in.
 const browserCookieLife = 180 * 24 * time.Hour
 
-// browserCookie returns the name of the cookie of a known browser, which outlives the session cookie. The cookie grants no
-// access: it only exempts the browser from the delay after other clients' wrong passwords.
+// browserCookie returns the name of the cookie of a known browser, which outlives the session cookie. The cookie grants
+// no access: it only exempts the browser from the delay after other clients' wrong passwords.
 func (s *Server) browserCookie() string { return s.Sessions.Cookie.Name + "-browser" }
 
 func (s *Server) browserOf(r *http.Request) string {

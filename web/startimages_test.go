@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Images of the image catalog can be pulled with one click, edited and restored. Tenants do not see them; viewers get
-// the reason why they may not.
+// Entries of the image catalog can be downloaded with one click, edited and restored. Tenants do not see the catalog;
+// viewers see the actions disabled, with the reason.
 func TestImageCatalogShownAndPulled(t *testing.T) {
 	p, pool, _ := poolOf(t)
 	p.exec("UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL")

@@ -16,7 +16,7 @@ type greeting struct {
 	Name string `form:"name"`
 }
 
-// All forms handle each error in the same way, with and without scripts.
+// Each outcome of a form has the same response for all forms, with and without scripts.
 func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 	t.Parallel()
 	invalid := func() error {
@@ -38,12 +38,12 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 		refused      error
 	}{
 		{"asked", nil, false, show, http.StatusSeeOther, "", "Location: /greeted", nil},
-		{"asked by htmx", nil, true, show, http.StatusNoContent, "", "HX-Redirect: /greeted", nil},
+		{"done by htmx", nil, true, show, http.StatusNoContent, "", "HX-Redirect: /greeted", nil},
 		{"invalid", invalid, false, show, http.StatusUnprocessableEntity, "ann|Give a name.|Give a name.", "", nil},
 		{"invalid by htmx", invalid, true, show, http.StatusUnprocessableEntity, "ann|Give a name.|Give a name.", "", nil},
 		{"conflict", conflict, false, show, http.StatusConflict, "ann|It is in use.|", "", nil},
 		{"conflict by htmx", conflict, true, show, http.StatusUnprocessableEntity, "ann|It is in use.|", "", nil},
-		{"no refusal of a form", gone, false, show, 0, "", "", gone},
+		{"error outside the form", gone, false, show, 0, "", "", gone},
 		{"button", conflict, true, nil, 0, "", "", conflict},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/greetings", strings.NewReader(url.Values{"name": {"ann"}}.Encode()))
@@ -54,12 +54,12 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 		w := httptest.NewRecorder()
 		do := func(_ echo.Context, _ fleet.Actor, in greeting) (end, error) {
 			if in.Name != "ann" {
-				t.Errorf("%s: read %+v", x.name, in)
+				t.Errorf("%s: the decoded form is %+v", x.name, in)
 			}
 			return redirect("/greeted"), x.err
 		}
 		err := submit(do, x.show)(echo.New().NewContext(r, w), fleet.Actor{})
-		if err != x.refused { //nolint:errorlint // the same error value must be returned
+		if err != x.refused { //nolint:errorlint // submit must return the error unchanged
 			t.Errorf("%s: %v, want %v", x.name, err, x.refused)
 		}
 		name, value, _ := strings.Cut(x.header, ": ")
@@ -75,7 +75,7 @@ func TestFormEmptyWhenFirstShown(t *testing.T) {
 	c := echo.New().NewContext(httptest.NewRequest(http.MethodGet, "/greetings/new", nil), w)
 	err := ask(func(c echo.Context, _ fleet.Actor, in greeting, how formState) error {
 		if how.again() || in != (greeting{}) {
-			t.Errorf("asked for with %+v and %+v", in, how)
+			t.Errorf("shown with %+v and %+v", in, how)
 		}
 		return c.NoContent(how.status)
 	})(c, fleet.Actor{})

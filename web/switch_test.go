@@ -20,15 +20,15 @@ func TestProjectMenuLinksFilteredLists(t *testing.T) {
 		`project=`+string(shop)+`" aria-current="true"`)
 	list.lacks(t, "<html", "Part of the name")
 	if n := strings.Count(list.body, "aria-current"); n != 1 {
-		t.Errorf("%d projects are the current one", n)
+		t.Errorf("%d projects are marked as current, want 1", n)
 	}
 
-	// Without scripts the same address is a page. An address that is no filterable list leads to the VMs.
+	// Without scripts the same address is a page. If back is not a list that can be filtered, the links go to the VMs.
 	for _, back := range []string{"", "/hosts", "https://elsewhere.example/vms", "//elsewhere.example/vms"} {
 		a := b.get("/projects/switch?back="+back).is(t, http.StatusOK)
 		a.has(t, "<html", `href="/vms?project=`+string(shop)+`"`)
 		if strings.Contains(a.main(), "elsewhere") {
-			t.Errorf("back to %s leads there", back)
+			t.Errorf("the page links back to %s", back)
 		}
 	}
 	b.get("/vms?sort=-name&project="+string(shop)).is(t, http.StatusOK).has(t, `aria-label="Project: shop"`,
@@ -55,7 +55,7 @@ func TestProjectMenuSearchesManyProjects(t *testing.T) {
 	a := b.get("/projects/switch?back=/vms").is(t, http.StatusOK)
 	a.has(t, "Part of the name", "team-099", "And 20 more")
 	if strings.Contains(a.main(), "team-100") {
-		t.Error("the list has no end")
+		t.Error("the list shows more than 100 projects")
 	}
 	a = b.fragment("/projects/switch?back=/vms&q=M-11", "switch-links").is(t, http.StatusOK)
 	a.has(t, "team-110", "team-119")
@@ -63,7 +63,7 @@ func TestProjectMenuSearchesManyProjects(t *testing.T) {
 	b.get("/projects/switch?q=nothing").is(t, http.StatusOK).has(t, "No project is called “nothing”.", `value="nothing"`)
 }
 
-// With thousands of projects, a page must not load all of them.
+// With thousands of projects, a page must not load all projects.
 func TestPagesDoNotLoadAllProjects(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

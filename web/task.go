@@ -66,8 +66,8 @@ func (s *Server) stepsPage(c echo.Context, a fleet.Actor, f shell.Frame, p taskv
 	return s.showList(c, a, f, p.Steps.List, taskview.Show(p))
 }
 
-// cancelState returns whether the actor can cancel the task, and the reason if not. For a finished task that reason comes
-// before a missing permission.
+// cancelState returns whether the actor can cancel the task, and the reason if not. For a finished task that reason
+// comes before a missing permission.
 func cancelState(a fleet.Actor, task fleet.Task) fleet.ActionState {
 	ok, why := task.Allows(fleet.ActCancel)
 	if ok && !policy.May(a, policy.ToCancel(task), task.ProjectID) {

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// addVMWithTemplate creates a stopped VM with a template of its image, in a project with the member tom.
+// addVMWithTemplate creates a stopped VM and a template with the VM's image, in a project with the member tom.
 func (p *portal) addVMWithTemplate(t *testing.T) (vm fleet.VMID, template, version string, project fleet.ProjectID) {
 	t.Helper()
 	project = p.addProject("shop")
@@ -52,7 +52,7 @@ func TestFormCreatesVMFromTemplate(t *testing.T) {
 	for _, field := range []string{"image", "poolId"} {
 		m := regexp.MustCompile(`(?s)<select[^>]*name="spec\.disks\[0\]\.` + field + `".*?<option[^>]*value="([^"]+)" selected`).FindStringSubmatch(form.body)
 		if m == nil {
-			t.Fatalf("no %s is chosen", field)
+			t.Fatalf("the form has no value for %s", field)
 		}
 		sent.Set("spec.disks[0]."+field, m[1])
 	}
@@ -60,22 +60,22 @@ func TestFormCreatesVMFromTemplate(t *testing.T) {
 	wrong.Set("name", "front")
 	tom.post("/vms", wrong).is(t, http.StatusUnprocessableEntity).has(t, "need names that count", "New VM from Web base", "Disk 1 of Web base")
 	first := tom.post("/vms", sent).is(t, http.StatusSeeOther)
-	again := tom.post("/vms", sent).is(t, http.StatusSeeOther) // the same form again
+	again := tom.post("/vms", sent).is(t, http.StatusSeeOther) // the same form sent twice
 	if at := first.header.Get("Location"); !strings.HasPrefix(at, "/tasks/") || at != again.header.Get("Location") {
-		t.Errorf("it leads to %s, and again to %s", at, again.header.Get("Location"))
+		t.Errorf("the form redirects to %s, and the second time to %s", at, again.header.Get("Location"))
 	}
 	if n := p.count("tasks WHERE parent_id IS NOT NULL AND subject_name IN ('front-09', 'front-10', 'front-11')"); n != 3 {
-		t.Errorf("%d are asked for", n)
+		t.Errorf("%d VMs are queued", n)
 	}
 	sent.Set("key", string(fleet.NewID[fleet.VMID]()))
 	sent.Set("name", "single")
 	sent.Del("count")
 	tom.post("/vms", sent).is(t, http.StatusSeeOther)
 	if n := p.count("vms WHERE name = 'single' AND spec @> '{\"disks\":[{\"overlay\":true}],\"devices\":{\"watchdog\":\"i6300esb\"}}'"); n != 1 {
-		t.Errorf("%d are made", n)
+		t.Errorf("%d VMs are created", n)
 	}
 
-	// Users of other projects see none of it.
+	// Users of other projects cannot see the template.
 	sam := p.signedIn("sam", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'sam', 'member')", p.addProject("other"))
 	sam.get("/templates").is(t, http.StatusOK).lacks(t, "Web base")
@@ -112,13 +112,13 @@ func TestFormsCreateTemplatesAndClones(t *testing.T) {
 		"spec.firmware": {"bios"}, "spec.disks[0].source": {"clone"}, "spec.disks[0].poolId": {pool},
 	}).is(t, http.StatusSeeOther)
 	if n := p.count("jobs WHERE kind = 'volume.copy' AND args->'volume'->>'source' = 'web-1.qcow2'"); n != 1 {
-		t.Errorf("%d copies are asked for", n)
+		t.Errorf("%d copies are queued", n)
 	}
 	p.exec(`UPDATE vms SET status = '{"power":"running"}' WHERE id = $1`, vm)
 	form = tom.get("/vms/new?clone="+string(vm)).is(t, http.StatusOK)
 	form.has(t, "from a temporary snapshot", `value="web-clone"`)
 	if regexp.MustCompile(`name="start"[^>]*checked`).MatchString(form.body) {
-		t.Error("a clone is started by default")
+		t.Error("the form of a clone has power-on ticked")
 	}
 }
 
@@ -139,16 +139,16 @@ func TestVMComparedWithTemplateVersion(t *testing.T) {
 	a = tom.get(at+"&"+of+"&all=1").is(t, http.StatusOK)
 	a.has(t, "Watchdog", "Intel 6300ESB", "of 3 GiB", "Only what differs")
 	a.lacks(t, "Labels</th>", "Shared folders")
-	// the newest version
+	// without a version the newest is compared
 	tom.get(at+"&template="+template).is(t, http.StatusOK).has(t, "Web base, version 1", "1 field of")
 
-	// From the template's page, the user chooses the VM.
+	// On the page reached from the template, the user chooses the VM.
 	tom.get("/templates/"+template).is(t, http.StatusOK).has(t, "Compare with a VM…", "/vms/compare?"+of)
 	tom.get("/vms/compare?"+of).is(t, http.StatusOK).has(t, "Web base, version 1", "Compare with a VM", "web · shop")
 	tom.get("/vms/"+string(vm)).is(t, http.StatusOK).has(t, "Compare…")
 
-	// A disk without a size has the size of the template's image, and the NIC's creator sets anti-spoofing: neither
-	// differs.
+	// A disk without a size gets the size of the template's image, and the default of anti-spoofing depends on the
+	// creator. Neither counts as a difference.
 	p.exec(`UPDATE template_versions SET spec = (SELECT jsonb_set(spec - 'power', '{disks,0}', (spec->'disks'->0) || '{"volume":"","sizeBytes":0}') FROM vms WHERE id = $1) WHERE id = $2`, vm, version)
 	p.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, vm)
 	tom.get(at+"&"+of).is(t, http.StatusOK).has(t, "No field differs", "those of a new VM from the template")
@@ -162,7 +162,7 @@ func TestVMComparedWithTemplateVersion(t *testing.T) {
 	} {
 		tom.get(address).is(t, status)
 	}
-	// A user who may not see one of them gets no information about it.
+	// A user who may not see the VM or the template gets no information about that object.
 	blue := p.addProject("blue")
 	own := p.addVM(blue, p.addHost("host-7", 0), "own", fleet.Stopped)
 	sam := p.tenant("sam", blue)

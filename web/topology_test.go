@@ -16,8 +16,8 @@ import (
 
 var pictures = regexp.MustCompile(`(?s)<svg class="pic.*?</svg>\s*</div>`)
 
-// picture returns the page's only SVG. It must be well-formed, give each link a title, and be hidden from screen
-// readers, which read the list.
+// picture returns the page's only SVG. It fails unless the SVG is well-formed and has a title for each link. The SVG
+// must be hidden from screen readers and the keyboard, because the page has the same data as a list.
 func picture(t *testing.T, a answer) string {
 	t.Helper()
 	all := pictures.FindAllString(a.body, -1)
@@ -33,7 +33,7 @@ func picture(t *testing.T, a answer) string {
 			break
 		}
 		if err != nil {
-			t.Fatalf("the picture is no XML: %v in %s", err, svg)
+			t.Fatalf("the picture is not well-formed XML: %v in %s", err, svg)
 		}
 		if e, ok := token.(xml.StartElement); ok {
 			switch e.Name.Local {
@@ -42,7 +42,7 @@ func picture(t *testing.T, a answer) string {
 			case "a":
 				links++
 				if !strings.Contains(svg, `tabindex="-1"`) {
-					t.Error("the keyboard stops in the picture")
+					t.Error("a link in the picture has the keyboard focus")
 				}
 			}
 		}
@@ -53,7 +53,7 @@ func picture(t *testing.T, a answer) string {
 	return svg
 }
 
-// devices makes host-1 report a bridge on a physical NIC, and the bridge of the network "default".
+// devices makes host h report these NICs, and the bridge of the network "default".
 func (p *portal) devices(h fleet.HostID, nics ...fleet.HostNIC) {
 	p.t.Helper()
 	p.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,nics}', $2), '{inventory,nicsLooked}', 'true') WHERE id = $1`, h, mustJSON(nics))
@@ -89,23 +89,23 @@ func TestHostTopologyShowsDevicesAndFaults(t *testing.T) {
 	a.has(t, "As a list", "<td class=\"wrap\">virbr0</td>", "NIC")
 	a.lacks(t, "attention.")
 
-	// Each fault is listed above with a link, and marked in the picture.
+	// Each fault is listed above the picture with a link, and marked in the picture.
 	p.devices(h, wired(false)[:2]...)
 	a = b.get(path).is(t, http.StatusOK)
 	a.has(t, "2 things in it want attention.", "eth0 has no link, so nothing connected to it has a network.", "default is active, but its bridge virbr0 does not exist")
 	if svg := picture(t, a); !strings.Contains(svg, "#triangle-alert") || !strings.Contains(svg, `class="l bad"`) {
-		t.Errorf("no fault is drawn: %s", svg)
+		t.Errorf("the picture marks no fault: %s", svg)
 	}
 	p.devices(h, wired(true)...)
 	p.addVM(shop, h, "lost", fleet.Running, func(vm *fleet.VM) { vm.Status.NICs[0].Source = "bridge br7" })
 	b.get(path).is(t, http.StatusOK).has(t, "1 thing in it wants attention.", "host-1 has no bridge br7, and VMs have NICs on it.", "lost: NIC 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
 
-	// The last report of an offline host counts as unknown, not as a fault.
+	// For an offline host, the picture shows the last report as unknown, not as a fault.
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes'`)
 	a = b.get(path).is(t, http.StatusOK)
 	a.lacks(t, "attention.")
 	if svg := picture(t, a); !strings.Contains(svg, `class="l unknown"`) || strings.Contains(svg, `class="l ok"`) || strings.Contains(svg, `class="ok"`) {
-		t.Errorf("a silent host is drawn %s", svg)
+		t.Errorf("the picture of an offline host is %s", svg)
 	}
 	p.signedIn("vera", fleet.RoleViewer).get(path).is(t, http.StatusOK).has(t, "web-01")
 	p.tenant("mia", shop).get(path).is(t, http.StatusForbidden)
@@ -128,7 +128,7 @@ func TestNetworkTopologyHidesHostsFromMembers(t *testing.T) {
 	p.devices(hosts[0], wired(true)[1:]...)
 	b.get(path+"?tab=topology").is(t, http.StatusOK).has(t, "3 things in it want attention.", "but its bridge br0 does not exist")
 
-	// Project members see their VMs, and nothing of hosts.
+	// Members of a project see their VMs, but no hosts.
 	p.addVM(p.addProject("other"), hosts[0], "secret-1", fleet.Running, func(vm *fleet.VM) {
 		vm.Spec.NICs[0].NetworkID = fleet.NetworkID(strings.TrimPrefix(path, "/networks/"))
 	})
@@ -160,7 +160,7 @@ func TestFleetTopologyShowsStatusPerHost(t *testing.T) {
 	a.has(t, "default (failed)", "default (unknown)", "default, lab", `href="/hosts/`+string(h1)+`?tab=topology"`)
 	a = b.get("/networks/topology?filter="+url.QueryEscape("name:host-3")).is(t, http.StatusOK)
 	if svg := picture(t, a); strings.Contains(svg, "host-1") || !strings.Contains(svg, "host-3") {
-		t.Errorf("of one host: %s", svg)
+		t.Errorf("filtered by one host: %s", svg)
 	}
 	b.get("/networks/topology?filter=name:nobody").is(t, http.StatusOK).has(t, "No host matches")
 	b.get("/networks/topology?filter=x:y").is(t, http.StatusUnprocessableEntity).has(t, "filter-error")

@@ -217,8 +217,8 @@ func (s *Server) senderNow(ctx context.Context, c echo.Context) (fleet.Actor, er
 	return s.consoleActor(ctx, c.Request(), true)
 }
 
-// FinishUpload implements tus.Upload. The client gets the host's result if the host finishes soon enough; the task always
-// shows the result.
+// FinishUpload implements tus.Upload. The client gets the host's result if the host finishes soon enough; the task
+// always shows the result.
 func (u *tusUpload) FinishUpload(context.Context) error {
 	u.leave()
 	now, err := u.s.awaitUpload(u.c.Request().Context(), u.a, u.of)

@@ -44,8 +44,8 @@ type uploadConn struct {
 // request of the same upload, whose client has already disconnected, may have taken the connection.
 const connTries = 3
 
-// openUploadConn asks the upload's host to connect, and reads the offset from the host. If the upload has ended instead,
-// the error is the upload's result.
+// openUploadConn asks the upload's host to connect, and reads the offset from the host. If the upload has ended
+// instead, the error is the upload's result.
 func (s *Server) openUploadConn(ctx context.Context, a fleet.Actor, u fleet.Upload) (l *uploadConn, err error) {
 	for range connTries {
 		if l, err = s.callHost(ctx, a, u); !errors.Is(err, errCalledAway) {
@@ -107,8 +107,8 @@ func (s *Server) callHost(ctx context.Context, a fleet.Actor, u fleet.Upload) (*
 
 var errUploadEnded = errors.New("the upload has ended")
 
-// uploadConnError returns the upload's result if the upload has ended (errUploadEnded after success). Otherwise it returns
-// Unavailable, because the host is not connected.
+// uploadConnError returns the upload's result if the upload has ended (errUploadEnded after success). Otherwise it
+// returns Unavailable, because the host is not connected.
 func (s *Server) uploadConnError(ctx context.Context, a fleet.Actor, u fleet.Upload, err error) error {
 	ended := errors.Is(err, errUploadEnded) || errors.Is(context.Cause(ctx), errUploadEnded)
 	if ctx.Err() != nil && !ended {

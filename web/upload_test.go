@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A host that claims to have the whole file before anything was sent is reported as an error to the client.
+// If a host claims to have the whole file before the client has sent any data, the client gets an error.
 func TestUploadFailsWhenHostClaimsUnsentData(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

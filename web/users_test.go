@@ -37,7 +37,7 @@ func TestUserCreatedEditedResetAndDeleted(t *testing.T) {
 	b.get(path+"/password").has(t, "all sessions of tom end", "the API tokens are deleted")
 	reset := b.post(path+"/password", url.Values{}, hx("dialog")...).is(t, http.StatusOK)
 	if again := oneTime.FindStringSubmatch(reset.body); again == nil || again[1] == password[1] {
-		t.Error("the reset shows no new password")
+		t.Error("the page after the reset shows no new password")
 	}
 	b.get(path+"/delete").has(t, "Delete tom?")
 	b.post(path+"/delete", url.Values{}).is(t, http.StatusSeeOther)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// valuesRead returns the number of values that encoding/json finds.
+// valuesRead returns the number of values that encoding/json reads from the text.
 func valuesRead(text []byte) (n int) {
 	from := json.NewDecoder(bytes.NewReader(text))
 	var in []bool // whether each enclosing container is an object
@@ -43,11 +43,11 @@ func TestValueCountMatchesDecoder(t *testing.T) {
 		"{\n\t\"a\" : [ 1 , 2 ]\r\n}": 4, `"\\"`: 1, `["\"",1]`: 3, `[[[[]]]]`: 4, `[1,2]` + " ": 3,
 	} {
 		if got, read := values([]byte(text)), valuesRead([]byte(text)); got != want || read != want {
-			t.Errorf("%s: %d values, by encoding/json %d, want %d", text, got, read, want)
+			t.Errorf("%s: values returns %d, encoding/json reads %d, want %d", text, got, read, want)
 		}
 	}
 	for _, broken := range []string{"", `"`, `"\`, `[`, `:::`, `{"a`, "\x00", `nul`} {
-		values([]byte(broken)) // any result is fine, as long as it returns
+		values([]byte(broken)) // any result is correct, but the call must return
 	}
 }
 
@@ -67,7 +67,7 @@ func TestCommasInsideStringNotCounted(t *testing.T) {
 		t.Error(err)
 	}
 	if err := checkValues([]byte("["+strings.Repeat("0,", 10)+"0]"), 10); err == nil {
-		t.Error("12 values are let in")
+		t.Error("12 values are accepted with a limit of 10")
 	}
 }
 
@@ -89,7 +89,7 @@ func TestMergePatchMatchesRFC7396(t *testing.T) {
 		{`{"e":null}`, `{"a":1}`, `{"a":1,"e":null}`},
 		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
 		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
-		// numbers keep their spelling
+		// numbers keep their text
 		{`{"n":12345678901234567890}`, `{"m":1.10}`, `{"m":1.10,"n":12345678901234567890}`},
 	} {
 		got, err := mergeText([]byte(c[0]), []byte(c[1]))

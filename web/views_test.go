@@ -16,19 +16,19 @@ func TestViewsSavedAndDeletedPerUser(t *testing.T) {
 	const query = "filter=label%3Aenv%3Dprod&sort=-name"
 	b.get("/vms?"+query+"&tree=vms").is(t, http.StatusOK).has(t, `hx-get="/views/vms?filter=label%3Aenv%3Dprod&amp;sort=-name"`, `href="/views/vms?filter=label%3Aenv%3Dprod&amp;sort=-name"`)
 
-	// Without scripts: a page, and back to the list.
+	// Without scripts, the menu is a page, and saving redirects to the list.
 	menu := "/views/vms?" + query
 	b.get(menu).is(t, http.StatusOK).has(t, "<html", "No saved views yet", `value="filter=label%3Aenv%3Dprod&amp;sort=-name"`)
 	a := b.post("/views/vms", url.Values{"name": {"Prod <1>"}, "query": {query + "&after=x&tree=vms"}}).is(t, http.StatusSeeOther)
 	if to := a.header.Get("Location"); to != "/vms?"+query {
-		t.Errorf("a kept view leads to %s", to)
+		t.Errorf("saving a view redirects to %s", to)
 	}
 	a = b.get(menu).is(t, http.StatusOK)
 	a.has(t, `href="/vms?filter=label%3Aenv%3Dprod&amp;sort=-name" aria-current="true">Prod &lt;1&gt;</a>`)
 	a.lacks(t, "after=x")
 	b.get("/views/vms").is(t, http.StatusOK).lacks(t, "aria-current=\"true\">Prod")
 
-	// With scripts: the menu is redrawn.
+	// With scripts, saving redraws the menu.
 	a = b.post("/views/vms", url.Values{"name": {"My own"}, "query": {""}}, hx("")...).is(t, http.StatusOK)
 	a.has(t, `href="/vms" aria-current="true">My own</a>`, "Prod &lt;1&gt;", `id="view-name"`)
 	a.lacks(t, "<html")
@@ -41,13 +41,13 @@ func TestViewsSavedAndDeletedPerUser(t *testing.T) {
 
 	remove := regexp.MustCompile(`action="(/views/vms/[0-9a-f-]+/delete)"`).FindStringSubmatch(b.get("/views/vms").body)
 	if remove == nil {
-		t.Fatal("no view can be deleted")
+		t.Fatal("the menu has no form to delete a view")
 	}
 	b.post(remove[1], url.Values{"query": {"tab=all&x=y"}}, hx("")...).is(t, http.StatusOK).lacks(t, ">My own<")
 	b.post(remove[1], url.Values{}).is(t, http.StatusNotFound)
 	remove = regexp.MustCompile(`action="(/views/vms/[0-9a-f-]+/delete)"`).FindStringSubmatch(b.get("/views/vms").body)
 	if to := b.post(remove[1], url.Values{"query": {"tab=attention&x=y"}}).is(t, http.StatusSeeOther).header.Get("Location"); to != "/vms?tab=attention" {
-		t.Errorf("after the last one: %s", to)
+		t.Errorf("deleting the last view redirects to %s", to)
 	}
 }
 
@@ -67,7 +67,7 @@ func TestInvalidSavedViewsRefused(t *testing.T) {
 	b.post("/views/users", url.Values{"name": {"n"}}).is(t, http.StatusNotFound)
 	b.get("/views/users").is(t, http.StatusNotFound)
 	b.post("/views/vms/x/delete", url.Values{}).is(t, http.StatusNotFound)
-	// redirects to the sign-in page
+	// without a session, the request is redirected to the sign-in page
 	p.browser().post("/views/vms", url.Values{"name": {"n"}}).is(t, http.StatusSeeOther)
 	if n := p.count("saved_views"); n != 50 {
 		t.Errorf("%d views", n)

@@ -25,7 +25,7 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 	}
 	a := b.post("/vms/edit", form).is(t, http.StatusOK)
 	a.has(t, "What would happen", "Change 2 VMs", `<dt>Changes at once</dt><dd>1 VM</dd>`, `<dt>At the next start</dt><dd>1 VM</dd>`, `name="set.cpus" value="yes" checked`)
-	form.Del("set.display.sound") // unsupported by the hosts' version, which would add a message each
+	form.Del("set.display.sound") // the hosts' agents do not support this field, so the preview would report it
 	form.Set("step", "do")
 	to := b.post("/vms/edit", form).is(t, http.StatusSeeOther).header.Get("Location")
 	p.beginTasks()
@@ -44,11 +44,11 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 	a = b.post("/vms/edit", form).is(t, http.StatusOK)
 	a.has(t, `<dt>Refused</dt><dd>1 VM</dd>`, "only while the VM is off")
 	if strings.Contains(a.main(), "host-1 lacks") {
-		t.Error("a host is asked before anything is ordered")
+		t.Error("the preview reports what host-1 lacks")
 	}
 }
 
-// Proxies refuse addresses and headers of 8 KiB, which 200 ids fill; a selection may have 500.
+// A selection may have 500 ids. Proxies refuse addresses and headers above 8 KiB, which 200 ids exceed.
 func TestBulkEditAcceptsSelectionInBody(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)

@@ -37,10 +37,10 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 	rows.has(t, "qemu: &lt;no&gt; memory", "There is no such VM.", `href="/tasks/`)
 	rows.lacks(t, "<html", "<h1")
 	if n := p.count("jobs"); n != tasks || tasks != 1 {
-		t.Errorf("looking made %d tasks of %d", n, tasks)
+		t.Errorf("%d jobs after the page was shown, and %d before; want 1 both times", n, tasks)
 	}
 
-	// The results are a list: filtered, paged, and each result's page links back.
+	// The results can be filtered and paged, and the page of each result links back.
 	some := b.get(to+"&filter=target:web-02").is(t, http.StatusOK)
 	some.has(t, `">web-02</a>`)
 	some.lacks(t, `">web-01</a></th>`)
@@ -57,7 +57,7 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 
 	p.signedIn("ron", fleet.RoleNone).get(to).is(t, http.StatusForbidden)
 	if a := b.get(strings.Replace(to, "/tasks/", "/vms/bulk/", 1)); a.header.Get("Location") != to {
-		t.Errorf("the address of before leads to %q", a.header.Get("Location"))
+		t.Errorf("the address of older versions redirects to %q", a.header.Get("Location"))
 	}
 	form.Set("back", "//elsewhere.example")
 	to = b.post("/vms/bulk", form).is(t, http.StatusSeeOther).header.Get("Location")
@@ -80,7 +80,7 @@ func TestAPIBulkActionReportsResultPerVM(t *testing.T) {
 	body := mustJSON(map[string]any{"action": "start", "ids": []fleet.VMID{vms["web-01"], vms["web-02"]}})
 	a := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once").is(t, http.StatusAccepted)
 	if again := api.call("POST", "/api/v1/vms/actions", body, "Idempotency-Key", "once"); again.body != a.body || p.count("tasks") != 3 {
-		t.Errorf("sent again: %s, %d tasks", again.body, p.count("tasks"))
+		t.Errorf("repeated request: %s, %d tasks", again.body, p.count("tasks"))
 	}
 	p.beginTasks()
 	var task fleet.Task
@@ -126,12 +126,12 @@ func TestInvalidBulkActionsRefused(t *testing.T) {
 		}
 	}
 	if n := p.count("tasks"); n != 0 {
-		t.Errorf("the refusals wrote %d rows", n)
+		t.Errorf("refused actions created %d tasks", n)
 	}
 	p.signedIn("vera", fleet.RoleViewer).post("/vms/bulk", url.Values{"action": {"start"}, "id": {id}}).is(t, http.StatusForbidden)
 }
 
-// A destructive action on many VMs is confirmed first, with their number and names; the first click changes nothing.
+// The first click on a destructive action changes nothing: it shows a dialog with the number and names of the VMs.
 func TestDestructiveBulkActionConfirmed(t *testing.T) {
 	p, project, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -148,7 +148,7 @@ func TestDestructiveBulkActionConfirmed(t *testing.T) {
 		d.has(t, append(words, ">web-01<", ">web-02<", `name="sure" value="yes"`, `value="`+ids[1]+`"`)...)
 	}
 	if n := p.count("tasks"); n != 0 {
-		t.Errorf("%d tasks before anything was confirmed", n)
+		t.Errorf("%d tasks before the confirmation", n)
 	}
 
 	form := url.Values{"action": {"delete"}, "sure": {"yes"}, "disks": {"keep"}, "id": ids}

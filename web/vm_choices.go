@@ -30,8 +30,8 @@ func (s *Server) editChoices(c echo.Context, a fleet.Actor, f *vmview.Form, vm f
 	})
 }
 
-// fillChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are always
-// included.
+// fillChoices reads the options of each select in lists, whose keys are those of choosers. The chosen options are
+// always included.
 func (s *Server) fillChoices(c echo.Context, a fleet.Actor, f *vmview.Form, page, of string, lists map[string]*kit.Choices) error {
 	now := map[string][]string{"projects": f.Typed["projectId"], "hosts": f.Typed["hostId"], "isos": f.Typed["spec.iso"]}
 	for name, values := range f.Typed {
@@ -94,8 +94,8 @@ func (s *Server) networksOf(c echo.Context, a fleet.Actor, edits bool, vm fleet.
 	return s.Control.UsableNetworks(c.Request().Context(), a)
 }
 
-// defaultsFor returns the pool and the network that the form preselects for new devices: the defaults of the project and
-// host, but the pool of the first disk when a VM with disks is edited.
+// defaultsFor returns the pool and the network that the form preselects for new devices: the defaults of the project
+// and host, but the pool of the first disk when a VM with disks is edited.
 func (s *Server) defaultsFor(ctx context.Context, a fleet.Actor, f *vmview.Form, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if project == "" {
 		return fleet.VMDefaults{}, nil

@@ -85,8 +85,8 @@ func (s *Server) versionOf(ctx context.Context, a fleet.Actor, value string) (fl
 	return t, v, nil
 }
 
-// versionOptions lists the template versions that the user may see: first the version that VM c.of was created from, then
-// the newest version of each template.
+// versionOptions lists the template versions that the user may see: first the version that VM c.of was created from,
+// then the newest version of each template.
 func (s *Server) versionOptions(ctx context.Context, a fleet.Actor, c pick) ([]kit.Option, error) {
 	q := fleet.Query{Limit: maxChoices + 1, Sort: "name"}
 	if text := nameText(c.text); text != "" {
@@ -191,8 +191,8 @@ func merging(typed url.Values, change control.UpdateVM, vm fleet.VMView) (merged
 	return merged, fields, nil
 }
 
-// sameNICs completes the NICs of a form, which contains only networks and MAC addresses, from the NICs in was. Unchanged
-// NICs get all their values back, changed NICs their security groups and anti-spoofing.
+// sameNICs completes the NICs of a form, which contains only networks and MAC addresses, from the NICs in was.
+// Unchanged NICs get all their values back, changed NICs their security groups and anti-spoofing.
 func sameNICs(nics, was []fleet.NIC) {
 	for i, n := range nics {
 		for _, o := range was {

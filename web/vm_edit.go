@@ -91,8 +91,8 @@ func editOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return change, checks.Err()
 }
 
-// changeOf returns the change that the form requests. If another user changed the VM meanwhile, it merges both changes by
-// the choices in the form.
+// changeOf returns the change that the form requests. If another user changed the VM meanwhile, it merges both changes
+// by the choices in the form.
 func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	change, err := editOf(typed, vm)
 	if err != nil || typed.Get("merged") == "" || change.IfGeneration != vm.Generation {
@@ -112,8 +112,8 @@ func changeOf(typed url.Values, vm fleet.VMView) (control.UpdateVM, error) {
 	return change, checks.Err()
 }
 
-// keepFilters copies the security groups and anti-spoofing of each NIC from was, because the form has no fields for them:
-// each NIC has a separate dialog.
+// keepFilters copies the security groups and anti-spoofing of each NIC from was, because the form has no fields for
+// them: each NIC has a separate dialog.
 func keepFilters(spec *fleet.VMSpec, was fleet.VMSpec) {
 	for i, n := range spec.NICs {
 		for _, o := range was.NICs {

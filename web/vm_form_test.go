@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The form and the API write the same spec: an untouched form changes nothing, whatever the VM has.
+// A form that is sent unchanged does not change the spec, even if the VM uses every field.
 func TestUntouchedFormChangesNothing(t *testing.T) {
 	t.Parallel()
 	spec := func() fleet.VMSpec {
@@ -47,7 +47,7 @@ func TestUntouchedFormChangesNothing(t *testing.T) {
 	}
 }
 
-// dropNewDiskFields removes the disk values that the form sends only for new disks.
+// dropNewDiskFields removes the values that the form sends only for new disks.
 func dropNewDiskFields(typed url.Values) {
 	for name := range typed {
 		m := rowKey.FindStringSubmatch(name)
@@ -61,7 +61,7 @@ func dropNewDiskFields(typed url.Values) {
 	typed.Set("spec.disks", "")
 }
 
-// A disk removed from the form does not affect other disks, and a new one inherits nothing from them.
+// Removing a disk in the form does not affect other disks, and a new disk inherits no values from them.
 func TestDiskRowsMapToDisks(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{Disks: []fleet.Disk{
@@ -117,11 +117,11 @@ func TestFormErrorsUseAPIFieldPaths(t *testing.T) {
 	}
 	e, _, _ := formErrors(checks.Err())
 	if len(e.Fields) != 2 || e.At("spec.cpus") == "" || e.At("spec.disks[1].sizeBytes") == "" {
-		t.Errorf("refused are %v", e.Fields)
+		t.Errorf("the errors are at %v", e.Fields)
 	}
 }
 
-// An unticked box sends nothing, so its hidden default counts. A cleared number is unset.
+// An unticked box sends only its hidden default. A cleared number is unset.
 func TestUntickedAndClearedFieldsReset(t *testing.T) {
 	t.Parallel()
 	var checks fleet.Checks
@@ -137,7 +137,7 @@ func TestUntickedAndClearedFieldsReset(t *testing.T) {
 	}
 }
 
-// Unchanged rows keep their parts; a removed row is deleted, and an empty row is ignored.
+// Unchanged rows keep all values of their devices. A removed row deletes the device, and an empty row is ignored.
 func TestDeviceRowsMapToDevices(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{
@@ -166,7 +166,7 @@ func TestDeviceRowsMapToDevices(t *testing.T) {
 	same := read(func(url.Values) {})
 	same.Disks, same.NICs = nil, nil
 	if diff := cmp.Diff(was, same); diff != "" {
-		t.Errorf("as it is: %s", diff)
+		t.Errorf("unchanged form: %s", diff)
 	}
 	got := read(func(typed url.Values) {
 		for name := range typed {
@@ -181,7 +181,7 @@ func TestDeviceRowsMapToDevices(t *testing.T) {
 	})
 	want := []fleet.VMDrive{{Slot: "floppy1"}, {Slot: "cdrom3", Medium: &fleet.Volref{PoolID: "q", Volume: "tools.iso"}}}
 	if diff := cmp.Diff(want, got.Drives); diff != "" || len(got.Shares) != 0 || len(got.HostDevices) != 1 || got.Boot.Kernel != nil {
-		t.Errorf("changed: %s\n%+v", diff, got)
+		t.Errorf("changed form: %s\n%+v", diff, got)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestPresetAddsItsDrives(t *testing.T) {
 	}
 }
 
-// Hidden values of another kind of check are ignored, and removed rows are deleted.
+// Values of fields that the form hides for the chosen kind of check are ignored. Removed rows are deleted.
 func TestRuleAndHealthCheckRowsMapToSpec(t *testing.T) {
 	t.Parallel()
 	was := fleet.VMSpec{
@@ -223,14 +223,14 @@ func TestRuleAndHealthCheckRowsMapToSpec(t *testing.T) {
 	var checks fleet.Checks
 	got := specOf(&checks, inRows(typed), was)
 	if len(got.Rules) != 1 || got.Rules[0] != (fleet.PlacementRule{Preferred: true, Of: fleet.RuleVM, Name: "web"}) || len(got.Health) != 1 || got.Health[0] != (fleet.HealthCheck{Kind: fleet.HealthAgent}) || checks.Err() != nil {
-		t.Errorf("typed are %+v and %+v: %v", got.Rules, got.Health, checks.Err())
+		t.Errorf("rules %+v and health checks %+v: %v", got.Rules, got.Health, checks.Err())
 	}
 	bare := inRows(url.Values{"spec.rules": {""}, "spec.health": {""}})
 	if got := specOf(&checks, bare, was); len(got.Rules)+len(got.Health) != 0 {
-		t.Errorf("of a form without rows, %+v and %+v are left", got.Rules, got.Health)
+		t.Errorf("a form without rows leaves the rules %+v and health checks %+v", got.Rules, got.Health)
 	}
 	typed.Set("spec.health[0].interval", "often")
 	if specOf(&checks, inRows(typed), was); checks.Err() == nil {
-		t.Error("a word is a number")
+		t.Error("a word is accepted as a number")
 	}
 }

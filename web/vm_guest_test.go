@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A VM's page shows the guest agent's data and its age, or why it is missing and the remedy; unavailable actions give
-// their reason.
+// A VM's page shows the data of the guest agent and their age, or why there are none and what to do. Unavailable
+// actions show the reason.
 func TestVMPageShowsGuestAgentData(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -46,7 +46,7 @@ func TestVMPageShowsGuestAgentData(t *testing.T) {
 		}
 		a.lacks(t, "hush-hush")
 		if did := asked() > before; did != (want == http.StatusSeeOther) {
-			t.Errorf("%s: queued on a host: %t", what, did)
+			t.Errorf("%s: a job is queued: %t", what, did)
 		}
 	}
 	freeze, password := "/guest/freeze", "/guest/guestpassword"
@@ -68,7 +68,8 @@ func TestVMPageShowsGuestAgentData(t *testing.T) {
 	events.lacks(t, "hush-hush")
 }
 
-// Users who may not change a locked VM see who locked it and why; an expiring VM shows its date and how to extend it.
+// The page of a locked VM shows who locked the VM and why. The page of an expiring VM shows the date and how to extend
+// it.
 func TestVMPageShowsProtection(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

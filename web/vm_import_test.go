@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An appliance is inspected, mapped and imported through the form of a new VM; a VM is exported from its page.
+// The form of a new VM shows the contents of an appliance and imports it. A VM's page exports the VM.
 func TestApplianceImportedAndVMExportedByForms(t *testing.T) {
 	s := newScreen(t)
 	p := s.portal
@@ -33,10 +33,10 @@ func TestApplianceImportedAndVMExportedByForms(t *testing.T) {
 	tom.post("/vms", sent).is(t, 403)
 	admin.post("/vms", sent).is(t, 303)
 	if n := p.count("jobs WHERE kind = 'volume.convert' AND args->'volume'->>'member' = 'a.vmdk'"); n != 1 {
-		t.Errorf("%d disks are converted", n)
+		t.Errorf("%d disk conversions are queued", n)
 	}
 	if n := p.count(`vms WHERE name = 'crm' AND spec @> '{"disks":[{"sizeBytes":1048576}]}'`); n != 1 {
-		t.Error("the disk is not as the form said")
+		t.Error("the disk differs from the form")
 	}
 	at := "/pools/" + string(stock) + "/volumes/convert?volume=disk.vhdx"
 	admin.get(at).is(t, 200).has(t, `value="disk.qcow2"`)
@@ -62,7 +62,7 @@ func TestApplianceImportedAndVMExportedByForms(t *testing.T) {
 	tom.get(page).has(t, "No space left")
 	tom.post("/exports/"+id+"/delete", url.Values{}).is(t, 303)
 	if n := p.count("exports"); n != 0 {
-		t.Error("it is kept")
+		t.Error("the export still exists after its deletion")
 	}
 	p.exec(`UPDATE vms SET status = '{"power":"running"}' WHERE id = $1`, vm)
 	tom.get(page).is(t, 200).has(t, "The VM is on")

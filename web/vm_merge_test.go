@@ -15,7 +15,7 @@ var inputs = regexp.MustCompile(`<(?:input|textarea|select)[^>]* name="([^"]+)"[
 
 var valueOf = regexp.MustCompile(` value="([^"]*)"`)
 
-// sentBy returns the inputs of the form with that id as a browser sends them; without selects and text areas.
+// sentBy returns the input fields of the form with that id, as a browser sends them. It omits selects and text areas.
 func sentBy(a answer, id string) url.Values {
 	_, form, _ := strings.Cut(a.body, `id="`+id+`"`)
 	form, _, _ = strings.Cut(form, "</form>")
@@ -32,7 +32,7 @@ func sentBy(a answer, id string) url.Values {
 	return out
 }
 
-// Two users have the form open. The second one to save sees both changes and chooses.
+// Two users edit one VM at the same time. The second user to save sees both changes and chooses between them.
 func TestConcurrentEditsMerged(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	first, second := p.signedIn("mara", fleet.RoleAdmin), p.signedIn("nils", fleet.RoleOperator)
@@ -65,14 +65,14 @@ func TestConcurrentEditsMerged(t *testing.T) {
 
 	chosen := sentBy(both, "vm-edit")
 	if chosen.Has("take.cpus") || chosen.Get("take.memoryMiB") != "mine" || chosen.Get("take.labels") != "theirs" {
-		t.Fatalf("chosen from the beginning is %v", chosen)
+		t.Fatalf("the preselected choices are %v", chosen)
 	}
 	second.post(path+"/edit", chosen).is(t, http.StatusUnprocessableEntity).has(t, "Choose whose value of vcpus to keep")
 	chosen.Set("take.cpus", "mine")
 	second.post(path+"/edit", chosen).is(t, http.StatusSeeOther)
 	second.get(path+"?tab=configure").is(t, http.StatusOK).has(t, `name="spec.cpus" type="text" value="4"`, "env=test", `value="6"`)
 
-	// The third submission is merged with the current VM.
+	// The same form sent again conflicts with the VM as the previous submission left it.
 	second.post(path+"/edit", chosen).is(t, http.StatusConflict).has(t, "This VM was changed while you edited it.")
 	chosen.Set("was", "{nonsense")
 	second.post(path+"/edit", chosen).is(t, http.StatusBadRequest)
@@ -98,7 +98,7 @@ func TestVMsComparedFieldByField(t *testing.T) {
 		b.get(address).is(t, status)
 	}
 
-	// A user who may not see one of the VMs gets no information about it.
+	// A user who may not see one of the VMs gets no information about that VM.
 	blue := p.addProject("blue")
 	own := p.addVM(blue, p.addHost("host-7", 0), "own", fleet.Stopped)
 	sam := p.tenant("sam", blue)
@@ -113,6 +113,6 @@ func TestPendingRestartChangesListed(t *testing.T) {
 	a := b.get("/vms?tab=restart").is(t, http.StatusOK)
 	a.has(t, ">mail<", "Restart pending", ">memory<")
 	if strings.Contains(a.main(), ">web-01<") {
-		t.Error("web-01 waits for nothing")
+		t.Error("web-01 is listed although it has no pending changes")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// speaker is a host's agent with its own session.
+// speaker is a simulated agent of a host, with a session, that reports directly to control.
 type speaker struct {
 	*portal
 	actor fleet.Actor
@@ -30,7 +30,7 @@ func (p *portal) speaker(name string) *speaker {
 	return s
 }
 
-// says reports only this VM, with its Quantix mark.
+// says sends a report with this VM only, in the given power state and with the VM's Quantix mark.
 func (s *speaker) says(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	var mark string
@@ -74,7 +74,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 	admin.call("DELETE", api, "").is(t, http.StatusConflict)
 	bulk := b.post("/vms/bulk", url.Values{"action": {"stop"}, "vm": {string(id)}})
 	if n := p.count("jobs WHERE state = 'queued'"); n != 0 {
-		t.Errorf("%d orders were taken; the bulk order answered %d", n, bulk.status)
+		t.Errorf("%d tasks were queued; the bulk action answered %d", n, bulk.status)
 	}
 
 	tenant := p.tenant("mia", project)
@@ -109,8 +109,8 @@ func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusConflict).has(t, "host-1 says")
 }
 
-// Any host can name any UUID. A domain without the VM's mark is shown, but does not block actions while the VM's own
-// host is online.
+// Any host can report a domain with any UUID. A domain without the VM's mark is shown, but does not block actions while
+// the VM's own host is online.
 func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	id := vms["web-02"]

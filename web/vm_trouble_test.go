@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// addTroubledVM adds a VM of the project whose first disk is missing, and another VM that was changed on the host.
+// addTroubledVM adds a VM to the project, on a new host. The VM's first disk (disk) is missing, and the VM has drift.
 func addTroubledVM(p *portal, project fleet.ProjectID, hostName string) (id fleet.VMID, disk fleet.Volref) {
 	host := p.addHost(hostName, 0)
 	pool := p.addPool("pool-of-"+hostName, host)
@@ -28,7 +28,7 @@ func addTroubledVM(p *portal, project fleet.ProjectID, hostName string) (id flee
 	}), disk
 }
 
-// tenant returns the browser of a new member of the project.
+// tenant creates a member of the project and returns the member's signed-in browser.
 func (p *portal) tenant(name string, project fleet.ProjectID) *browser {
 	b := p.signedIn(name, fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')", project, name)
@@ -99,7 +99,7 @@ func TestDriftShownAndResolved(t *testing.T) {
 	b.post(page+"/reapply", url.Values{}).is(t, http.StatusSeeOther)
 	tenant.post(page+"/accept-drift", url.Values{"field": {"cpus"}, "actual": {"3"}}).is(t, http.StatusSeeOther)
 	if n := p.count("vms WHERE spec->>'cpus' = '3'"); n != 1 {
-		t.Errorf("%d VMs have what was taken over", n)
+		t.Errorf("%d VMs have the accepted value", n)
 	}
 	api := p.program("ann", fleet.RoleAdmin, nil)
 	api.call("POST", "/api/v1/vms/"+string(id)+"/accept-drift", `{"fields":{"cpus":"4"}}`).is(t, http.StatusConflict)

@@ -231,8 +231,8 @@ func (s *Server) disksOf(ctx context.Context, a fleet.Actor, r *vmxml.Result, sp
 	return nil
 }
 
-// addDrive adds the nth CD-ROM or floppy drive, with its medium, to spec. It returns false if a VM cannot have that many
-// drives.
+// addDrive adds the nth CD-ROM or floppy drive, with its medium, to spec. It returns false if a VM cannot have that
+// many drives.
 func addDrive(spec *fleet.VMSpec, d vmxml.Disk, nth int, medium *fleet.Volref) bool {
 	slot := fmt.Sprintf("cdrom%d", nth)
 	if d.Floppy {

@@ -23,12 +23,12 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 	a.has(t, "Made on host-2", "1 other host suitable, 0 hosts cannot.", "apiVersion: quantix/v1", "kind: VM", "Authorization: Bearer $QUANTIX_TOKEN", "memoryMiB: 1536", "env: prod")
 	a.lacks(t, "<html", `: &#34;&#34;`)
 	if p.count("vms") != 4 {
-		t.Error("a summary makes VMs")
+		t.Error("a summary created VMs")
 	}
 	form["spec.memoryMiB"] = []string{"900", "GiB"}
 	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No suitable host.", "0 other hosts suitable, 2 hosts cannot.")
 
-	// Users who may not see hosts learn whether the VM can be placed, but not where.
+	// Users who may not see hosts see whether the VM can be placed, but not on which host.
 	tom := p.tenant("tom", project)
 	a = tom.post("/vms/new/summary", newVMForm(project, pool), hx("vm-summary-body")...).is(t, http.StatusOK)
 	a.has(t, "The host has enough capacity.")
@@ -38,7 +38,7 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 	a.lacks(t, "host-1", "The host has enough capacity")
 }
 
-// A password without a user name is for the image's default user.
+// A password without a user name applies to the image's default user.
 func TestPasswordWithoutUserSetsImagesDefaultUser(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -53,7 +53,7 @@ func TestPasswordWithoutUserSetsImagesDefaultUser(t *testing.T) {
 	b.post("/vms", form).is(t, http.StatusSeeOther)
 }
 
-// The form preselects the defaults, with the reason, at any position in the lists.
+// The form preselects the default pool and network with the reason, wherever they are in the lists.
 func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -71,7 +71,7 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 		}
 	}
 
-	// On a change of the project, proposed defaults follow; the user's own choices stay.
+	// When the user changes the project, the preselected defaults change too, but the user's own choices stay.
 	other := p.addProject("other")
 	p.exec(`UPDATE projects SET default_pool_id = $1 WHERE id = $2`, small, other)
 	form := url.Values{
@@ -84,11 +84,11 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 		t.Errorf("the pool is %s, want the other project's default", got)
 	}
 	if got := shownIn(t, a, "spec.nics[0].network"); got != "libvirt:a-isolated" {
-		t.Errorf("the network is %s, want the one that was chosen", got)
+		t.Errorf("the network is %s, want the user's choice", got)
 	}
 
-	// Networks in pasted XML that no host has are replaced by the default; without a default nothing is chosen, which
-	// is refused.
+	// A network in pasted XML that no host has is replaced by the default network. Without a default, the form chooses
+	// no network and is refused.
 	xml := strings.Replace(strings.ReplaceAll(pasted, "MORE", ""), "network='default'", "network='VM Network'", 1)
 	a = b.post("/vms", url.Values{"key": {"k"}, "projectId": {string(project)}, "source": {"xml"}, "xml": {xml}, "begin": {"read"}}).is(t, http.StatusOK)
 	if got := shownIn(t, a, "spec.nics[0].network"); got != "libvirt:default" {
@@ -102,7 +102,7 @@ func TestFormPreselectsDefaultPoolAndNetwork(t *testing.T) {
 	b.post("/vms", want).is(t, http.StatusUnprocessableEntity).has(t, "Choose a network.")
 }
 
-// Each section's heading summarizes its values, and updates while the user types.
+// The heading of each section summarizes the section's values, and is updated while the user types.
 func TestSectionHeadingsShowTheirValues(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -129,7 +129,7 @@ func TestSectionHeadingsShowTheirValues(t *testing.T) {
 	a.lacks(t, "correct horse", `id="spec-disks-3-`)
 }
 
-// The source of a VM is chosen beside its name, at the top of the form.
+// The form shows the select for the VM's source beside the name, at the top.
 func TestImageAndISOAreChosenBesideTheName(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -166,7 +166,7 @@ func TestSourceAndPresetPrefillForm(t *testing.T) {
 		b.post("/vms", form).is(t, http.StatusBadRequest)
 	}
 	if p.count("vms") != 4 {
-		t.Error("setting a form up makes VMs")
+		t.Error("prefilling a form created VMs")
 	}
 }
 
@@ -202,7 +202,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	a.has(t, `value="old-shop"`, `name="spec.cpus" type="text" value="6"`, "TPM 2.0: on", `<option value="image:`, `value="`+string(pool)+`/installer.iso" selected`,
 		"Ignored, because it affects more than the VM: 1 line.", "Line 12", "A device of the host.", "The file of the disk vdb is not an image in a pool", "becomes a copy of the volume debian-12.qcow2", `value="libvirt:default" selected`)
 
-	// Drives, and the bus and model of disks and NICs, are imported too.
+	// The form also imports drives, the bus of disks and the model of NICs.
 	a = send(b, strings.NewReplacer("dev='vda' bus='virtio'/>", "dev='vda' bus='sata'/><iotune><total_iops_sec>543</total_iops_sec></iotune><boot order='2'/>", "type='virtio'/>", "type='e1000e'/><boot order='1'/>").Replace(xml(
 		"<disk device='floppy'><target dev='fda'/></disk><disk device='cdrom'><target dev='sdb'/><boot order='3'/></disk>"))).is(t, http.StatusOK)
 	for field, value := range map[string]string{
@@ -217,7 +217,7 @@ func TestPastedXMLPrefillsForm(t *testing.T) {
 	send(b, "<domain type='kvm'><vcpu>x</vcpu></domain>").is(t, http.StatusUnprocessableEntity).has(t, `id="xml-error"`, "Line 1:", "is no whole number")
 	send(b, "<!DOCTYPE d [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><domain/>").is(t, http.StatusUnprocessableEntity).has(t, "a document type is not read")
 
-	// Tenants may not use host devices and files, and see no pool's paths.
+	// Tenants may not use devices and files of the host, and do not see the paths of pools.
 	tom := p.tenant("tom", project)
 	a = send(tom, xml("")).is(t, http.StatusUnprocessableEntity)
 	a.has(t, "give the VM access to the host", "A file of the host.", "affects more than the VM: 2 lines.")
@@ -235,7 +235,7 @@ func TestPlanLinksBackToItsForm(t *testing.T) {
 	a := b.get(to).is(t, http.StatusOK)
 	a.has(t, "Review fresh-1", "Asking host-2…", "Create VM")
 	if p.count("vms") != 4 {
-		t.Fatal("a plan has made a VM")
+		t.Fatal("a plan created a VM")
 	}
 	b.get("/vms/new?plan="+strings.TrimPrefix(to, "/plans/")).is(t, http.StatusOK).has(t, `value="fresh-1"`, "env=prod", `<option value="image" selected>Copy`, `value="20"`)
 	p.exec(`UPDATE vm_plans SET asked_at = now() - interval '1 minute'`)
@@ -260,7 +260,7 @@ func TestPlanLinksBackToItsForm(t *testing.T) {
 	p.signedIn("nils", fleet.RoleAdmin).get(to).is(t, http.StatusNotFound)
 }
 
-// shownIn returns the field's value on the form's page: its text, or the selected option.
+// shownIn returns the value of the field on the form's page: the text, or the value of the selected option.
 func shownIn(t *testing.T, a answer, field string) string {
 	t.Helper()
 	name := regexp.QuoteMeta(` name="` + field + `"`)

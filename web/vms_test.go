@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// fleetOf returns a portal with two hosts, a pool, a network and four VMs of the project shop.
+// fleetOf returns a portal with two hosts, a pool, a network and four VMs of the project shop, by name.
 func fleetOf(t *testing.T) (p *portal, project fleet.ProjectID, pool fleet.PoolID, vms map[string]fleet.VMID) {
 	t.Helper()
 	t.Parallel()
@@ -39,17 +39,17 @@ func TestVMListFiltersAndUpdatesRows(t *testing.T) {
 	a := b.get("/vms?filter="+url.QueryEscape("phase:stopped")).is(t, http.StatusOK)
 	a.has(t, "web-02", `value="phase:stopped"`)
 	if strings.Contains(a.main(), ">web-01<") {
-		t.Error("the filter lets web-01 through")
+		t.Error("the filtered list contains web-01")
 	}
 	a = b.get("/vms?tab=attention").is(t, http.StatusOK)
 	a.has(t, ">broken<")
 	if strings.Contains(a.main(), ">web-01<") {
-		t.Error("web-01 needs no attention")
+		t.Error("web-01 is listed although it needs no attention")
 	}
 	b.get("/vms?filter=nosuch:x").is(t, http.StatusUnprocessableEntity).has(t, `role="alert"`, "nosuch")
 	b.get("/vms?filter=name:zzz*").is(t, http.StatusOK).has(t, "No VM matches")
 
-	// The same handler and address returns only the rows.
+	// The same address returns only the rows when htmx requests them.
 	rows := b.fragment("/vms?filter=phase:stopped", "vm-rows").is(t, http.StatusOK)
 	rows.has(t, ">web-02<")
 	rows.lacks(t, "<html", "<form")
@@ -103,7 +103,7 @@ func TestFailedStartShown(t *testing.T) {
 	a := b.get("/vms?tab=attention").is(t, http.StatusOK)
 	a.has(t, ">stuck<", ">broken<", "Start failed", `<span class="bad">2</span>`)
 	if strings.Contains(a.main(), ">web-02<") {
-		t.Error("web-02 is off as it should be, and needs no attention")
+		t.Error("web-02 is listed although it is off on purpose")
 	}
 	b.get("/vms?filter=attention:no").is(t, http.StatusOK).has(t, ">web-02<")
 	b.get("/vms/"+id).is(t, http.StatusOK).has(t, "Start failed on host-9.", words, "Leave it off")
@@ -133,11 +133,11 @@ func TestCreateVMFormSentTwiceCreatesOneVM(t *testing.T) {
 	to := b.post("/vms", form).is(t, http.StatusSeeOther).header.Get("Location")
 	b.get(to).is(t, http.StatusOK).has(t, "<h1>fresh-1</h1>", "Creating", "1.5 GiB", "20 GiB", "env=prod")
 	if again := b.post("/vms", form).is(t, http.StatusSeeOther).header.Get("Location"); again != to {
-		t.Errorf("the second submit of one form made another VM: %s, %s", to, again)
+		t.Errorf("the same form sent twice created two VMs: %s, %s", to, again)
 	}
 }
 
-// Sections for rarely used settings are closed, summarize their values, and open where they have an error.
+// Sections for rarely used settings are closed and summarize their values. A section with an error is open.
 func TestCreateVMSectionOpensAtItsError(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -178,7 +178,7 @@ func TestCreateVMFormKeepsInput(t *testing.T) {
 	b.post("/vms", form).is(t, http.StatusOK).lacks(t, `name="spec.disks[1].sizeBytes"`)
 }
 
-// A disk that exceeds its pool's free space is refused with the reason; users who may overcommit get that option.
+// A disk larger than the pool's free space is refused with the reason. Users who may overcommit get that option.
 func TestCreateVMLargerThanPoolRefused(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
@@ -232,7 +232,7 @@ func TestNICsHotPluggedByFormAndPatch(t *testing.T) {
 	typed := url.Values{"generation": {"1"}, "name": {"web-01"}, "spec.nics": {""}, "add": {"spec.nics"}, "description": {"half typed"}}
 	again := b.post(path+"/edit", typed).is(t, http.StatusOK)
 	again.has(t, `name="spec.nics[0].mac"`, "half typed", `name="spec.boot.menu"`)
-	again.lacks(t, `name="spec.boot.machine"`) // cannot be edited
+	again.lacks(t, `name="spec.boot.machine"`) // the machine type cannot be edited
 	typed.Del("add")
 	typed.Set("spec.nics[3].network", "libvirt:default")
 	typed.Set("spec.nics[3].mac", "")
@@ -276,7 +276,7 @@ func TestDeleteVMDialogKeepsDisksByDefault(t *testing.T) {
 	d.lacks(t, "<html")
 	d.has(t, `data-confirm-name="old"`, `id="dialog-title"`, `value="keep" checked`)
 	if n := strings.Count(d.body, "<button") - strings.Count(d.body, `type="button"`); n != 1 {
-		t.Errorf("the dialog has %d buttons that send it, want one: %s", n, d.body)
+		t.Errorf("the dialog has %d submit buttons, want one: %s", n, d.body)
 	}
 	b.post(path, url.Values{"disks": {"delete"}, "confirm": {"other"}}, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, "dialog-title", `value="delete" checked`)
 	a := b.post(path, url.Values{"disks": {"delete"}, "confirm": {"old"}}, hx("dialog")...).is(t, http.StatusNoContent)
@@ -295,12 +295,12 @@ func TestDeletingRunningVMRequiresName(t *testing.T) {
 		b.post(path, url.Values{"disks": {"keep"}, "confirm": {typed}}, hx("dialog")...).is(t, http.StatusUnprocessableEntity).has(t, `id="confirm-error"`, "Type web-01 to confirm")
 	}
 	if n := p.count("vms WHERE name = 'web-01' AND deleted_at IS NULL"); n != 1 {
-		t.Error("the VM was deleted without its name")
+		t.Error("the VM was deleted without typing its name")
 	}
 	b.post(path, url.Values{"disks": {"keep"}, "confirm": {"web-01"}}, hx("dialog")...).is(t, http.StatusNoContent)
 }
 
-// An object that the user may not see is answered exactly like a missing one.
+// An object that the user may not see is answered exactly like a missing object.
 func TestVMsOfOtherProjectsHidden(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	other := p.addProject("finance")
@@ -313,7 +313,7 @@ func TestVMsOfOtherProjectsHidden(t *testing.T) {
 			t.Errorf("%s: %d and %d", suffix, hidden.status, missing.status)
 		}
 		if a, b := strings.ReplaceAll(hidden.main(), string(vms["web-01"]), gone), missing.main(); a != b {
-			t.Errorf("%s: the two answers differ", suffix)
+			t.Errorf("%s: a hidden VM and a missing one are answered differently", suffix)
 		}
 	}
 	b.post("/vms/"+string(vms["web-01"])+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusNotFound)

@@ -22,11 +22,11 @@ func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 	page.is(t, http.StatusOK)
 	for _, says := range []string{"2 orphans, 2 MiB", "New volume", "Download by URL", "Orphan", "3 d ago", `href="` + at("grow") + `?volume=data.raw"`} {
 		if !strings.Contains(page.body, says) {
-			t.Errorf("the tab does not say %q", says)
+			t.Errorf("the tab lacks %q", says)
 		}
 	}
 	if only := b.get(tab + "&only=orphans"); !strings.Contains(only.body, "Show all 2 volumes") || !strings.Contains(only.body, "nobody uses them") {
-		t.Errorf("the orphans alone: %s", only.main())
+		t.Errorf("filtered to orphans: %s", only.main())
 	}
 
 	send := func(what, path string, form url.Values, want int, says string) {
@@ -37,7 +37,7 @@ func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 			t.Errorf("%s: %d %s", what, a.status, a.main())
 		}
 		if asked := tasks() > before; asked != (want == http.StatusSeeOther) {
-			t.Errorf("%s: queued on a host: %v", what, asked)
+			t.Errorf("%s: a task is queued: %v", what, asked)
 		}
 	}
 	one := at("grow") + "?volume=data.raw"
@@ -65,9 +65,9 @@ func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 	send("a second order", at("delete")+"?volume=data.raw", url.Values{"confirm": {"data.raw"}}, http.StatusConflict, "grow volume")
 	b.get("/pools/"+string(pool)+"?tab=tasks").is(t, http.StatusOK)
 	if list := b.get("/pools/" + string(pool) + "?tab=tasks").body; !strings.Contains(list, "Grow volume") || !strings.Contains(list, "Create volume") {
-		t.Errorf("the pool's tasks lack its volumes': %s", list)
+		t.Errorf("the pool's tasks lack those of its volumes: %s", list)
 	}
 	if got := b.get(at("grow") + "?volume=none"); got.status != http.StatusNotFound {
-		t.Errorf("a volume that is not there: %d", got.status)
+		t.Errorf("a missing volume: %d", got.status)
 	}
 }

@@ -59,9 +59,9 @@ func (w *rolling) Write(b []byte) (n int, err error) {
 
 func (w *rolling) putOff() { _ = w.control.SetWriteDeadline(time.Now().Add(rateInterval)) }
 
-// LimitPerAddress returns a listener on l that closes connections beyond most concurrent ones per client address (per /64
-// network for IPv6). This machine and the exempt networks, such as proxies for many users, have no limit; most 0 means
-// no limit at all.
+// LimitPerAddress returns a listener on l that closes connections beyond most concurrent ones per client address (per
+// /64 network for IPv6). This machine and the exempt networks, such as proxies for many users, have no limit; most 0
+// means no limit at all.
 func LimitPerAddress(l net.Listener, most int, exempt []netip.Prefix) net.Listener {
 	if most == 0 {
 		return l

@@ -20,7 +20,7 @@ import (
 	"quantix/web"
 )
 
-// until is a connection that records its write deadlines.
+// until is a response recorder whose connection has a write deadline. It records the deadlines and the chunks.
 type until struct {
 	*httptest.ResponseRecorder
 	at   time.Time // deadline before the latest chunk
@@ -34,7 +34,7 @@ func (u *until) SetWriteDeadline(t time.Time) error {
 
 func (u *until) Write(b []byte) (int, error) {
 	if left := time.Until(u.at); left <= 0 || left > 20*time.Second {
-		return 0, fmt.Errorf("may be written until %v", u.at)
+		return 0, fmt.Errorf("the write deadline is %v", u.at)
 	}
 	u.at = time.Time{}
 	u.seen = append(u.seen, len(b))
@@ -48,17 +48,17 @@ func TestWriteDeadlineExtendedPerChunk(t *testing.T) {
 		w := &until{ResponseRecorder: httptest.NewRecorder()}
 		p.server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
 		if len(w.seen) == 0 && w.at.IsZero() {
-			t.Errorf("%s: %d without a deadline", path, w.Code)
+			t.Errorf("%s: status %d without a write deadline", path, w.Code)
 		}
 		for _, n := range w.seen {
 			if n > 64<<10 {
-				t.Errorf("%s: %d bytes in one piece", path, n)
+				t.Errorf("%s: a chunk of %d bytes", path, n)
 			}
 		}
 	}
 }
 
-// hoard requests the file many times and reads nothing.
+// hoard requests the file many times on one connection and reads no response.
 func hoard(t *testing.T, address, path string) {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)
@@ -88,11 +88,11 @@ func TestClientThatDoesNotReadDisconnected(t *testing.T) {
 	select {
 	case <-closed:
 	case <-time.After(40 * time.Second):
-		t.Error("the connection is still there")
+		t.Error("the connection is still open")
 	}
 }
 
-// elsewhere is a listener whose connections appear to come from a documentation address (RFC 5737).
+// elsewhere is a listener whose connections seem to come from an address that RFC 5737 reserves for documentation.
 type elsewhere struct {
 	net.Listener
 	from string
@@ -154,7 +154,7 @@ func TestConnectionsPerAddressLimited(t *testing.T) {
 		open[0].Close()
 		for limit := time.Now().Add(10 * time.Second); !ask(); {
 			if time.Now().After(limit) {
-				t.Fatalf("from %s: a place that was left is not given to another", from)
+				t.Fatalf("from %s: a closed connection does not make room for a new one", from)
 			}
 		}
 	}
@@ -181,7 +181,7 @@ func TestStreamsLimitedPerUser(t *testing.T) {
 	}
 	got.Body.Close()
 	if got.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("the 41st live page of one person gets %d", got.StatusCode)
+		t.Errorf("the user's 41st event stream gets %d", got.StatusCode)
 	}
 	stream(t, p.signedIn("otto", fleet.RoleAdmin), "key=tasks")
 }
