@@ -1,10 +1,10 @@
-// Ages that tick ("12 s ago") and times in the user's time zone. Ages use the server's clock, not the browser's.
+// Shows ages that count up ("12 s ago") and times in the user's time zone. Ages use the server's clock.
 const renderedAt = Date.parse(document.documentElement.dataset.now ?? "");
 let ahead = Number.isNaN(renderedAt) ? 0 : renderedAt - Date.now(); // server minus browser, ms
 
 const units = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
 
-/** Whole seconds as "45 s", "6 min", "4 h", "3 d". */
+/** Formats whole seconds as "45 s", "6 min", "4 h" or "3 d". */
 function span(seconds) {
   const [unit, size] = units.find(([, size]) => seconds >= size) ?? ["s", 1];
   return `${Math.floor(seconds / size)} ${unit}`;
@@ -44,7 +44,8 @@ function localTimes() {
   }
 }
 
-// Content from htmx is rewritten before it is painted: server-formatted times would make tables jump at each refresh.
+// Times in content from htmx are rewritten before the browser paints them. Otherwise columns would change their width at
+// each refresh.
 function rewrite() {
   tick();
   localTimes();
@@ -55,7 +56,7 @@ document.addEventListener("htmx:afterSwap", rewrite);
 setInterval(tick, 1000);
 document.addEventListener("visibilitychange", tick);
 
-// Each response carries the server's date (whole seconds): adjust when the clocks drift apart.
+// Each response has the server's date in whole seconds, which corrects the difference between the clocks.
 document.addEventListener("htmx:afterRequest", ({ detail }) => {
   const date = Date.parse(detail.xhr?.getResponseHeader("Date") ?? "");
   if (Math.abs(date - Date.now() - ahead) > 2000) ahead = date - Date.now();

@@ -1,4 +1,4 @@
-// Entry point of every page: each module below has one task and finds its own elements.
+// Entry point of every page. Each imported module has one purpose and finds its own elements.
 import "./morph.js";
 import "./portal.js"; // before the modules that handle clicks and forms
 import "./live.js";

@@ -22,7 +22,7 @@ on("click", "[data-set-theme]", (_, button) => {
   showChoice();
 });
 
-// On a narrow screen the dock is a sheet and starts closed; else it starts open.
+// On a narrow screen the task dock is a sheet and starts closed; on other screens it starts open.
 const dockIsOpen = () => innerWidth > 900 ? root.dataset.dock !== "closed" : root.dataset.dock === "open";
 
 export function toggleDock() {
@@ -37,7 +37,7 @@ on("click", "[data-toggle-dock]", toggleDock);
 const LEAST = 62, STEP = 32, HEAD = 33; // px
 const height = () => document.querySelector(".dock-body").getBoundingClientRect().height;
 
-/** Makes the dock's list as high as that, and keeps it so on the next pages. */
+/** Sets the height of the dock's list in px, within limits, and stores it for other pages. */
 function setHeight(wanted) {
   const px = Math.round(Math.max(LEAST, Math.min(wanted, innerHeight * 0.6)));
   root.style.setProperty("--dock-body", `${px}px`);

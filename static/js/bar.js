@@ -1,5 +1,5 @@
-// The bar above a page for states of the whole page. Only the most severe one is shown: signed out before down, down
-// before lost.
+// The bar above a page for states of the whole page. Only the most severe active state is shown: signed out, object gone,
+// portal down, stream lost.
 import { button, tag } from "./dom.js";
 
 const words = {
@@ -16,13 +16,16 @@ export function showBar(kind) {
   draw();
 }
 
-/** Shows that what the page is about no longer exists, with the way to the list at href. */
+/** Shows that the page's object no longer exists, with a link to the list at href. */
 export function showGone(sentence, href) {
   words.gone = [`${sentence} `, "Show the list", () => href];
   showBar("gone");
 }
 
-/** Shows that the portal does not answer, and what goes on by itself once it does, which cancel() gives up; null: nothing. */
+/**
+ * Shows that the portal does not answer. waits: label of the request that is sent once the portal answers, which the
+ * button cancels by cancel(); null: no such request.
+ */
 export function showDown(waits, cancel) {
   const sentence = "The portal does not answer; trying again. What you see may be old. ";
   if (waits === null) words.down = [sentence];
@@ -38,7 +41,7 @@ function draw() {
   const shown = document.getElementById("page-bar");
   const kind = Object.keys(words).find((name) => active.has(name));
   const [sentence, act, does] = words[kind] ?? [];
-  if (kind && shown?.textContent === sentence + (act ?? "")) return; // a screen reader announces it once
+  if (kind && shown?.textContent === sentence + (act ?? "")) return; // an unchanged bar must not be announced again
   shown?.remove();
   if (!kind) return;
   const bar = tag("div", "bar-note");

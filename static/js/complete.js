@@ -1,4 +1,4 @@
-// Completion of the filter language: the server offers suggestions, and a choice replaces the word before the caret.
+// Completion of filters: the server returns suggestions, and a chosen one replaces the word before the caret.
 import { on } from "./dom.js";
 
 const WAIT = 120; // ms after the last key
@@ -16,7 +16,7 @@ function prepare(input) {
   list.setAttribute("role", "listbox");
   list.setAttribute("aria-label", "Suggestions");
   const name = input.closest("label")?.querySelector(".vh")?.textContent ?? "Filter";
-  // the list is inside the label and must not become part of its accessible name
+  // the suggestions are inside the label and must not become part of the field's accessible name
   input.setAttribute("aria-label", name);
   input.setAttribute("role", "combobox");
   input.setAttribute("aria-autocomplete", "list");
@@ -45,7 +45,7 @@ function ask(input) {
     try {
       const answer = await fetch(address, { headers: { "HX-Request": "true" }, signal: asking.signal });
       if (answer.ok && document.activeElement === input) offer(input, await answer.text());
-    } catch { /* superseded, or no network: typing goes on without suggestions */ }
+    } catch { /* aborted by a newer request, or no network: no suggestions */ }
   }, WAIT);
 }
 

@@ -1,5 +1,5 @@
-// Confirmations before a request ([hx-confirm]) as a dialog of the page. Its button repeats the text of the clicked
-// button.
+// Shows the confirmation before a request ([hx-confirm]) as a dialog of the page. The dialog's button has the text of the
+// clicked button.
 import { button, tag } from "./dom.js";
 import { whenUp } from "./portal.js";
 

@@ -1,4 +1,4 @@
-// Types into a guest for the user: pasted text, and the on-screen keyboard of phones.
+// Sends text to a guest as key presses: pasted text, and input from the on-screen keyboard of phones.
 import keysyms from "../vendor/novnc/core/input/keysymdef.js";
 import KeyTable from "../vendor/novnc/core/input/keysym.js";
 
@@ -6,7 +6,7 @@ const PAUSE = 8; // ms between characters; a guest's keyboard buffer is small
 const SHIFTED = /[A-Z~!@#$%^&*()_+{}|:"<>?]/; // on the US layout that QEMU assumes
 const SPECIAL = { "\n": KeyTable.XK_Return, "\t": KeyTable.XK_Tab };
 
-/** What of a text a US keyboard has no key for, each character once. */
+/** Returns the characters of a text that a US keyboard cannot type, each once. */
 export const untypable = (text) => [...new Set(text.replace(/[\n\r\t\x20-\x7e]/gu, ""))];
 
 export const MOST_PASTED = 10_000; // characters
@@ -24,7 +24,7 @@ function typeCharacter(rfb, character) {
   if (shift) rfb.sendKey(KeyTable.XK_Shift_L, "ShiftLeft", false);
 }
 
-/** Types text as keys; stops early when still() says that the connection is another one. */
+/** Types text as keys. Stops when still() returns false, because the connection has changed. */
 export async function type(rfb, text, still = () => true) {
   for (const character of text.replace(/\r\n?/g, "\n")) {
     if (!still()) return;
@@ -35,7 +35,7 @@ export async function type(rfb, text, still = () => true) {
 
 const FILLER = "  "; // without text to delete, Backspace causes no input event
 
-/** A field that brings up a phone's keyboard; what is typed in it goes to connection(). */
+/** Returns a field that opens a phone's keyboard and sends its input to the RFB object that connection() returns. */
 export function keyboardField(connection) {
   const field = document.createElement("textarea");
   field.className = "screen-keys";

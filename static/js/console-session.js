@@ -1,5 +1,5 @@
-// One console and its states. Every path ends in a described state: idle, connecting, connected, disconnected
-// (reconnects automatically), failed and refused (need the user).
+// One console and its states: idle, connecting, connected, disconnected (reconnects automatically), failed and refused
+// (the user must act).
 import RFB from "../vendor/novnc/core/rfb.js";
 import { Refusal, SignedOut, ticket } from "./console-ticket.js";
 
@@ -11,17 +11,17 @@ const STEADY = 10_000; // ms; a connection that lasted this long resets the coun
 export class Session {
   rfb = null;
   #screen; #ticketURL; #changed;
-  #round = 0; // each start increments it; callbacks of an older round are ignored
+  #round = 0; // incremented at each start, to ignore callbacks of earlier connections
   #tries = 0; #timer = 0;
 
-  /** changed(state, sentence) is called at each change of state. */
+  /** The session calls changed(state, sentence, …) at each change of its state. */
   constructor(screen, ticketURL, changed) {
     this.#screen = screen;
     this.#ticketURL = ticketURL;
     this.#changed = changed;
   }
 
-  /** Connects with a new ticket, as the user asked: the count of tries starts anew. */
+  /** Connects with a new ticket on the user's request, and resets the number of attempts. */
   start() {
     this.#tries = 0;
     return this.#connect();

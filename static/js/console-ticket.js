@@ -1,15 +1,15 @@
-// Requests a console ticket from the portal: single use, 30 seconds, for this VM and this session.
+// Requests a console ticket from the portal. A ticket is valid once, for 30 seconds, for this VM and this session.
 import { sentence } from "./toast.js";
 
-/** A refusal that trying again will not change. */
+/** The portal's refusal of a ticket; a retry would be refused too. */
 export class Refusal extends Error {}
 
-/** The session has ended. */
+/** The user's session has ended. */
 export class SignedOut extends Error {}
 
 /**
- * Gives {url, protocols} for the websocket.
- * Throws Refusal with the portal's sentence, SignedOut, or another Error when trying again may help.
+ * Returns {url, protocols} for the websocket.
+ * Throws Refusal with the portal's sentence, SignedOut, or another Error if a retry may succeed.
  */
 export async function ticket(address) {
   let answer;

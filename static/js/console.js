@@ -1,4 +1,4 @@
-// The console page: toolbar, messages and states around a Session. noVNC itself draws into the screen.
+// The console page: toolbar, messages and states around a Session. noVNC draws the picture into the screen element.
 import { showBar } from "./bar.js";
 import { keyboardField, MOST_PASTED, type, untypable } from "./console-keys.js";
 import { Session } from "./console-session.js";
@@ -36,7 +36,7 @@ function begin(root) {
     for (const button of tool("scale")) button.setAttribute("aria-pressed", String(fit));
     if (!session.rfb) return;
     session.rfb.scaleViewport = fit;
-    // touch drags where a mouse would scroll
+    // a touch screen moves the clipped picture by dragging
     session.rfb.clipViewport = !fit && matchMedia("(pointer: coarse)").matches;
     session.rfb.dragViewport = session.rfb.clipViewport;
   }
@@ -73,7 +73,7 @@ function begin(root) {
   });
 }
 
-// The page's head updates live: a VM that starts while its console page is open gets its screen automatically.
+// When a VM starts while its console page is open, the live head of the page reports the state and the console connects.
 function whenItRuns(begin) {
   const phase = () => document.getElementById("vm-head")?.dataset.screen ?? ""; // empty: no screen
   let before = phase();
@@ -90,7 +90,7 @@ function mayFocus(root) {
   return !focused || focused === document.body || focused.id === "main" || root.contains(focused);
 }
 
-/** The layer over the screen that says why there is no picture. */
+/** Returns the layer over the screen that shows why there is no picture. */
 function makeWords(screen) {
   const layer = document.createElement("div");
   layer.className = "screen-words";
@@ -105,7 +105,7 @@ function makeWords(screen) {
   return { text, button };
 }
 
-// The guest gets every key, Tab included; Ctrl+Alt+Home leaves the screen for users without a mouse.
+// The guest gets every key, including Tab, so keyboard users leave the screen by Ctrl+Alt+Home.
 function leaveByKeys(screen, session, root) {
   screen.addEventListener("keydown", (event) => {
     if (!(event.ctrlKey && event.altKey && event.key === "Home")) return;
@@ -139,7 +139,7 @@ function askPaste(session) {
   dialog.showModal();
 }
 
-/** Shows the text with what cannot be typed marked in it, where there is any. */
+/** Shows the text with marks on the characters that cannot be typed, if there are any. */
 function mark(dialog, text) {
   const not = new Set(untypable(text)), words = dialog.querySelector("[data-untypable]"), shown = dialog.querySelector(".pasted");
   words.hidden = not.size === 0;

@@ -1,5 +1,5 @@
 // Context menus: an element with data-menu="/menus/vm/ID" shows the response of that address at the pointer. In the
-// tree, "*" stands for the row's own data-key, as a path. The server renders the items for this user and the object's
+// tree, "*" is replaced by the row's data-key, as a path. The server renders the items for the user and the object's
 // current state.
 import { on } from "./dom.js";
 import { arrows, place } from "./menu.js";

@@ -1,4 +1,4 @@
-// Copying to the clipboard, also over plain HTTP, where browsers lack navigator.clipboard.
+// Copies text to the clipboard, also over plain HTTP, where browsers have no navigator.clipboard.
 import { on } from "./dom.js";
 import { toast } from "./toast.js";
 

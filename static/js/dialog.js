@@ -1,5 +1,5 @@
 // Dialogs. <a href="/vms/ID/delete" data-dialog> shows that address in the shared dialog; without scripts it is a page.
-// The content has its own element inside the dialog, because toasts are placed beside it.
+// The content has a separate element inside the dialog, because toasts are placed beside the content.
 import { on } from "./dom.js";
 
 const shared = () => document.getElementById("dialog");
@@ -15,7 +15,7 @@ function show(content) {
   begin(dialog);
 }
 
-// The first field gets the focus; in a dialog without fields, the button does, so that Enter presses it.
+// The first field gets the focus. In a dialog without fields the button gets the focus, so that Enter activates it.
 function begin(dialog) {
   const seen = (selector) => [...dialog.querySelectorAll(selector)].find((element) => element.checkVisibility() && !element.disabled);
   const first = seen("[aria-invalid=true]") ?? seen(".pad :is(input:not([type=hidden], [type=radio]:not(:checked)), select, textarea)") ?? seen("footer button:is(.primary, .danger)");

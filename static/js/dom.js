@@ -14,7 +14,7 @@ export function onContent(handle) {
   document.addEventListener("htmx:afterSettle", handle);
 }
 
-/** Whether a key press belongs to a field, a button of a dialog's text, or the console rather than to the page. */
+/** Whether target handles key presses itself, so that the page's shortcuts must not: a field, or the console. */
 export function isTyping(target) {
   return target instanceof Element && target.closest("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable], #console") !== null;
 }
@@ -27,14 +27,14 @@ export function moveFocus(elements, step) {
   elements[next].focus();
 }
 
-/** A new element with a class. */
+/** Returns a new element with a class. */
 export function tag(name, className = "") {
   const element = document.createElement(name);
   element.className = className;
   return element;
 }
 
-/** A new button that sends no form. */
+/** Returns a new button with a text that submits no form. */
 export function button(className, word) {
   const element = tag("button", className);
   element.type = "button";

@@ -1,4 +1,4 @@
-// Dynamic forms: repeated rows (disks, NICs), and parts that belong to one option.
+// Dynamic forms: repeated rows (disks, NICs), and parts that are shown only for one option.
 import { on, onContent } from "./dom.js";
 
 on("click", "[data-row-add]", (event, button) => {
@@ -7,7 +7,7 @@ on("click", "[data-row-add]", (event, button) => {
   const template = part.querySelector("template[data-row-template]");
   const rows = part.querySelector("[data-rows]");
   let index = rows.childElementCount;
-  // A field of a row may be elsewhere in the form, such as the image of the first disk.
+  // An index is also taken if a field of the row is elsewhere in the form, such as the image of the first disk.
   const taken = () => rows.querySelector(`[data-row="${index}"]`) ?? part.closest("form").querySelector(`[name^="${button.value}[${index}]."]`);
   while (taken()) index++;
   const holder = document.createElement("template");
@@ -15,7 +15,7 @@ on("click", "[data-row-add]", (event, button) => {
   const row = holder.content.firstElementChild;
   row.dataset.row = String(index);
   rows.append(row);
-  window.htmx?.process(row); // its search fields
+  window.htmx?.process(row); // activates the row's search fields
   row.querySelector("input, select")?.focus();
   rows.dispatchEvent(new Event("change", { bubbles: true }));
 });
@@ -46,7 +46,7 @@ function showParts() {
   }
 }
 
-// A heading with an ID is updated by a server response; other headings are updated here.
+// The server's responses update headings with an ID; this updates the other headings.
 on("change", "details.fold :is(input, select, textarea)", (_, field) => {
   const said = field.closest("details.fold").querySelector(":scope > summary > .muted:not([id])");
   if (said) said.textContent = "changed";
@@ -55,8 +55,8 @@ on("change", "details.fold :is(input, select, textarea)", (_, field) => {
 document.addEventListener("change", showParts);
 onContent(showParts);
 
-// Deleting an object with data requires its name, and the server checks it too. Hidden fields, as for kept disks, are
-// not required.
+// The button that deletes an object with its data needs the typed name, which the server checks too. A hidden name field,
+// as when disks are kept, is not required.
 function confirmNames() {
   for (const input of document.querySelectorAll("[data-confirm-name]")) {
     const asked = getComputedStyle(input.closest(".if-delete") ?? input).display !== "none";
@@ -67,12 +67,12 @@ function confirmNames() {
 for (const type of ["input", "change"]) document.addEventListener(type, confirmNames);
 onContent(confirmNames);
 
-// Only forms with rows are redrawn by the server.
+// The server redraws only forms with rows.
 onContent(() => {
   if (document.querySelector("[data-rows]")) import("./redraw.js");
 });
 
-// A form returned with errors scrolls to the first one; a summary that follows the input is refreshed.
+// A form that is shown again with errors scrolls to the first error, and its summary is refreshed.
 document.addEventListener("htmx:afterSettle", ({ target, detail }) => {
   if (detail.requestConfig?.verb !== "post") return;
   target.querySelector?.("[aria-invalid=true]")?.focus();

@@ -1,4 +1,4 @@
-// Shortcuts: / ? [ and "g" followed by a letter. Users can disable them in the list that "?" shows.
+// Keyboard shortcuts: / ? [ and "g" followed by a letter. Users can disable them in the list that "?" shows.
 import { toggleDock } from "./appearance.js";
 import { isTyping, on, onContent } from "./dom.js";
 import { whenUp } from "./portal.js";
@@ -24,7 +24,7 @@ const actions = {
   g: () => { goneAt = performance.now(); },
 };
 
-/** Ctrl+K, or ⌘K: the search, from a field too, but not from a dialog or the console's screen. */
+/** Ctrl+K or ⌘K focuses the search, also from a field, but not from a dialog or the console's screen. */
 function search(event) {
   const asked = event.key?.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
   const box = asked && !event.target.closest?.("#console") && !document.querySelector("dialog[open]") && document.getElementById("search");

@@ -1,9 +1,9 @@
 // The shared worker: one event stream for all tabs. Over plain HTTP a browser opens only six connections per host, and
-// a stream occupies one. A worker also needs no secure context and is not throttled like a hidden tab.
+// each stream occupies one. A shared worker needs no secure context and is not throttled as hidden tabs are.
 import { Stream } from "./stream.js";
 
-const ROLL_CALL = 60_000; // ms; a tab that did not answer the last ping is closed (browsers send no event for that)
-const MEMORY = 300_000; // ms for which events are kept for tabs that still load
+const ROLL_CALL = 60_000; // ms between pings; a tab without an answer counts as closed, as browsers send no event
+const MEMORY = 300_000; // ms for which events are stored for tabs that are still loading
 
 const tabs = new Map(); // port -> {keys: Set, answered: boolean}, the most recently active tab last
 const pokedAt = new Map(); // key, or "" for all -> time of the last event, ms
@@ -49,8 +49,8 @@ self.onconnect = ({ ports: [port] }) => {
   };
 };
 
-// A tab's content may be older than its first message here: it gets the events since then. Keys that no stream covers
-// yet are skipped: they get an event when a stream does.
+// Sends a new tab the events since its content was rendered, age ms ago. Keys that the stream does not cover yet are
+// skipped, because the stream sends an event for each key that it begins to cover.
 function catchUp(port, { keys, age }) {
   const since = Date.now() - age;
   const missed = (key) => stream.covers(key) && Math.max(pokedAt.get(key) ?? 0, pokedAt.get("") ?? 0) >= since;

@@ -1,12 +1,12 @@
-// Live pages: sends the stream the keys that this page shows, and refreshes the elements of a changed key. An event
-// carries no data: the element's own hx-get fetches the current state.
+// Live pages: subscribes the event stream to the keys that the page shows, and refreshes the elements of a changed key.
+// An event carries no data: the element's hx-get fetches the current state.
 import { onContent } from "./dom.js";
 import { showBar, showGone, hideBar } from "./bar.js";
 import { streamLive, streamLost } from "./portal.js";
 import { Stream } from "./stream.js";
 
 const MIN_GAP = 250; // ms between two refreshes of one element
-const LATER_AGE = 20_000; // ms; content that htmx loads later is no older than its longest request
+const LATER_AGE = 20_000; // ms; the maximum age of content from htmx: the timeout of its requests
 
 const shown = () => [...document.querySelectorAll("[data-live]")]
   .filter((element) => !element.matches(".gone") && !element.closest('[aria-expanded="false"]'));
@@ -21,8 +21,8 @@ function poked(keys) {
 
 const refreshes = new WeakMap(); // element -> {last, timer}
 
-// Refreshes at once if the last refresh is long ago, otherwise after the gap, so that the last event is never lost. An
-// element may set a longer gap.
+// Refreshes the element, but at least one gap after its previous refresh. Events in between share the next refresh, so no
+// change is missed. An element may set a longer gap.
 function refresh(element) {
   const gap = Math.max(MIN_GAP, 1000 * Number(element.dataset.gap ?? 0));
   const turn = refreshes.get(element) ?? { last: -gap, timer: 0 };
@@ -42,7 +42,7 @@ function reported(state, quiet) {
   streamLive();
 }
 
-// Lists refresh every second; under load the server uses a longer interval, which the page shows.
+// Shows the refresh interval of lists if it is longer than the usual second, because the server is under load.
 function paced(seconds) {
   const word = document.getElementById("pace");
   if (!word) return;
@@ -50,13 +50,14 @@ function paced(seconds) {
   word.textContent = `live, every ${seconds} s`;
 }
 
-// Maximum age of the page's content when it first subscribes to its keys, in ms.
+// Returns the maximum age in ms of the content whose keys the page is about to subscribe to: at first the time since the
+// page was loaded.
 let contentAge = () => {
   contentAge = () => LATER_AGE;
   return performance.now();
 };
 
-/** The stream shared by all tabs of this user: {follow(keys), leave()}. */
+/** Returns the stream that all tabs of the browser share, as {follow(keys), leave()}. */
 function sharedStream() {
   const user = document.documentElement.dataset.user ?? "";
   const worker = new SharedWorker(new URL("./live-worker.js", import.meta.url), { type: "module", name: `quantix ${user}` });
@@ -73,7 +74,7 @@ function sharedStream() {
   };
 }
 
-/** A stream of this tab alone, closed while the tab is hidden. */
+/** Returns a stream for this tab only, which is closed while the tab is hidden. */
 function ownStream() {
   const stream = new Stream(poked, reported, paced);
   let wanted = [];
@@ -109,13 +110,13 @@ document.addEventListener("quantix:back", () => {
   poked(null);
 });
 addEventListener("pageshow", (event) => {
-  if (!event.persisted) return; // restored from the browser's page cache: all content is outdated
+  if (!event.persisted) return; // the browser restored the page from its back/forward cache, so all content is outdated
   followed = "";
   follow();
   poked(null);
 });
 
-// Errors of a live refresh are shown on the element instead of as a toast.
+// An error of a live refresh is shown on the element, not as a toast.
 document.addEventListener("htmx:beforeRequest", (event) => {
   if (event.target.matches("[data-live].gone")) event.preventDefault();
 });
@@ -130,7 +131,7 @@ document.addEventListener("htmx:afterRequest", ({ target, detail }) => {
   follow();
 });
 
-// The head of a deleted object shows no state and no actions.
+// Removes the state and the actions from the head of a deleted object.
 function headGone(head) {
   showGone(head.dataset.gone, head.dataset.goneHref);
   const [chip, ...others] = head.querySelectorAll(".title .chip");

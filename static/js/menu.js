@@ -1,9 +1,9 @@
-// Menus (<details class="menu">): placed beside their button and never clipped, closed by Escape or a click elsewhere.
+// Menus (<details class="menu">) are placed beside their button, never clipped, and closed by Escape or a click elsewhere.
 import { isTyping, moveFocus, on } from "./dom.js";
 
 const GAP = 4, EDGE = 8; // px
 
-/** Fixes a list to the screen beside the box {left, right, top, bottom}, above it where below is too little room. */
+/** Places a list on the screen below the box {left, right, top, bottom}, or above the box if there is no space below. */
 export function place(list, box, alignRight = false) {
   list.classList.add("placed");
   list.style.left = list.style.top = "0"; // otherwise the space at its old position would limit the width
@@ -14,14 +14,14 @@ export function place(list, box, alignRight = false) {
   list.style.top = `${Math.max(EDGE, below ? Math.min(box.bottom + GAP, innerHeight - height - EDGE) : box.top - GAP - height)}px`;
 }
 
-/** What arrow keys reach in a menu: of its submenus, what opens them. */
+/** Returns the visible items of a list that arrow keys reach, with the items that open submenus but not their content. */
 const items = (list) => [...list.querySelectorAll("a, button, input, summary")]
   .filter((item) => item.offsetParent !== null && item.closest(".menu-list") === list);
 
 const OPENS = ".menu-list details.sub > summary";
 const subs = (list) => [...list.querySelectorAll(":scope > details.sub[open]")];
 
-/** Opens a submenu beside its item; where a narrow screen has no room beside, it stays within the menu. */
+/** Places a submenu beside its item. On a screen that is too narrow, the submenu stays inside the menu. */
 function placeSub(sub) {
   const list = sub.querySelector(":scope > .menu-list"), box = sub.querySelector("summary").getBoundingClientRect();
   list.classList.add("placed");
@@ -36,7 +36,7 @@ function placeSub(sub) {
   list.style.top = `${Math.max(EDGE, Math.min(box.top - GAP, innerHeight - height - EDGE))}px`;
 }
 
-/** Brings a list that grew back onto the screen. */
+/** Moves a list that has grown back onto the screen. */
 function fit(list) {
   const { top, height } = list.getBoundingClientRect();
   list.style.top = `${Math.max(EDGE, Math.min(top, innerHeight - height - EDGE))}px`;
@@ -51,7 +51,8 @@ document.addEventListener("toggle", ({ target }) => {
   if (!beside(target)) fit(target.parentElement.closest(".menu-list"));
 }, { capture: true });
 
-// Hovering over an item opens its submenu, and hovering over another item closes it; a click on the item keeps it open.
+// Hovering over an item opens its submenu, and hovering over another item closes that submenu. A click on the item keeps
+// the submenu open.
 on("pointerover", ".menu-list .menu-item", ({ pointerType }, item) => {
   if (pointerType !== "mouse") return;
   const own = item.matches(OPENS) ? item.parentElement : null;
@@ -75,7 +76,7 @@ function placeOf(menu) {
   if (list) place(list, box, list.matches(".right"));
 }
 
-/** Whether what scrolled took the menu's button along: the tree beside a page scrolls without it, and a refresh may scroll anything. */
+/** Whether the menu's button has moved since its list was placed. Other parts of the page can scroll without moving it. */
 function moved(menu) {
   const was = anchors.get(menu), { left, top } = menu.querySelector("summary").getBoundingClientRect();
   return was && (Math.abs(left - was.left) > 1 || Math.abs(top - was.top) > 1);
@@ -89,7 +90,7 @@ document.addEventListener("toggle", ({ target }) => {
   placeOf(target);
 }, { capture: true });
 
-// Content from htmx may move the button of an open menu, resize its list, and remove the focused item.
+// Content from htmx may move the button of an open menu, resize the menu's list, and remove the focused item.
 document.addEventListener("htmx:afterSettle", ({ target }) => {
   opened().forEach(placeOf);
   const menu = target.closest?.("details.menu[open]");
@@ -126,7 +127,10 @@ on("keydown", "details.menu", (event, menu) => {
   }
 });
 
-/** Arrow keys, Home and End inside a list of items, left and right between it and a submenu; in a field, Home and End stay the field's. */
+/**
+ * Handles arrow keys, Home and End in a list of items; left and right move between the list and a submenu. In a field,
+ * Home and End keep their usual function.
+ */
 export function arrows(event, menu) {
   const list = event.target.closest(".menu-list") ?? menu, all = items(list), sub = list.closest("details.sub");
   if (event.key === "ArrowRight" && event.target.matches(OPENS)) {

@@ -1,4 +1,4 @@
-// Attributes that belong to the user, which a live refresh must not reset.
+// Keeps the state that the user has set (open, checked, focused, …) when a live refresh updates the page.
 
 const ownAttributes = [
   [/^open$/, "details, dialog"],
@@ -7,17 +7,20 @@ const ownAttributes = [
   [/^tabindex$/, "[role=treeitem] a"],
 ];
 
-/** An open menu, a level of the tree that refreshes itself, and anything marked data-keep stay as they are. */
+/** Whether a refresh must not change the node: open menus, loaded levels of the tree, and elements with data-keep. */
 function keepsNode(node, fresh) {
   if (!(node instanceof Element)) return false;
   if (node.matches("[data-keep], details.menu[open]")) return true;
   return node.matches("[data-lazy]") && node.childElementCount > 0 && fresh.childElementCount === 0;
 }
 
-/** A level below a row stays: the server draws none for a row that it does not know to be open, and the counts behind a row may lag. */
+/**
+ * Whether the node is a level of the tree, which a refresh must not remove: the server renders no level for rows that
+ * the user opened, and its counts of children may be outdated.
+ */
 const isLevel = (node) => node instanceof Element && node.matches("[data-lazy]");
 
-/** A tick belongs to the row's thing, not to its place in the table. */
+/** Clears the selection of a row when the row shows another object after the refresh. */
 function untick(box, fresh) {
   if (box instanceof HTMLInputElement && box.matches("[data-select-row]") && box.value !== fresh.value) box.checked = false;
 }

@@ -1,5 +1,5 @@
-// Detects whether the portal responds. If it does not, the page shows that within seconds, draws each state as unknown
-// after 30 s, and holds the user's requests until the portal is back.
+// Detects whether the portal responds. If not, the page shows that within seconds, shows each state as unknown after
+// 30 s, and holds the user's last request until the portal responds again.
 import { hideBar, showBar, showDown } from "./bar.js";
 import { on } from "./dom.js";
 import { toast } from "./toast.js";
@@ -8,7 +8,7 @@ import { drawKnown, drawUnknown } from "./unknown.js";
 const PATIENCE = 2_000; // ms from a lost stream to the first probe of the portal
 const AGAIN = 2_000; // ms between two probes
 const ANSWER = 2_500; // timeout of a probe, ms
-const UNKNOWN_AFTER = 30_000; // ms without a response, as for a host
+const UNKNOWN_AFTER = 30_000; // ms without a response, the same limit as for an offline host
 
 let lost = false; // whether the stream is lost
 let down = false;
@@ -16,7 +16,7 @@ let heard = performance.now(); // time of the portal's last response, while it i
 let held = null; // {word, go, valid}: the request to send once the portal is back
 let question = 0, silence = 0; // timers
 
-/** The stream is lost, after a silence of so many ms. */
+/** Called when the event stream is lost, quiet ms after the portal's last response. */
 export function streamLost(quiet = 0) {
   if (lost) return;
   lost = true;
@@ -31,7 +31,10 @@ export function streamLive() {
   answered();
 }
 
-/** Does go() now, or once the portal answers again; says what waits, by the word of what was pressed. */
+/**
+ * Calls go() now, or once the portal answers again. Until then a toast shows that the request waits; word is the text of
+ * the pressed button.
+ */
 export async function whenUp(word, go, valid = () => true) {
   if (!lost && !down) return go();
   if (await answers()) {
@@ -111,7 +114,7 @@ document.addEventListener("submit", (event) => {
   hold(event, wordOf(submitter), () => form.requestSubmit(submitter), form);
 }, { capture: true });
 
-// Automatic requests of search boxes and live elements are not held.
+// Automatic requests, as of search boxes and live elements, are not held.
 document.addEventListener("htmx:confirm", (event) => {
   const { elt, verb, question: asks, triggeringEvent, issueRequest } = event.detail;
   if (!(lost || down) || asks || event.defaultPrevented || elt.matches("[data-live], input, select, textarea") || verb === "get" && !elt.matches("a, button, #dialog")) return;

@@ -1,5 +1,5 @@
-// A form redrawn by the server keeps its open sections, and what was typed while the request was under way in each field that came
-// back as it was sent.
+// A form that the server redraws keeps its open sections. Text that the user typed during the request is kept in fields
+// that the server has not changed.
 const fieldStates = (form) => {
   const states = new Map();
   for (const field of form.elements) {

@@ -1,4 +1,4 @@
-// Global search: htmx loads the results while the user types; this module moves through them by keyboard.
+// Global search: htmx loads the results while the user types. This module moves the focus through the results by keyboard.
 import { moveFocus, on } from "./dom.js";
 
 const box = () => document.querySelector(".search .results");

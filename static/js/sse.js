@@ -1,5 +1,4 @@
-// Reads server-sent events with fetch: unlike EventSource it exposes the status of a refusal and accepts any event
-// name.
+// Reads server-sent events with fetch. Unlike EventSource, this gives the status of a refusal and accepts any event name.
 
 export class Refused extends Error {
   constructor(status) {
@@ -9,8 +8,8 @@ export class Refused extends Error {
 }
 
 /**
- * Yields "open" once the server has accepted, then {event, data} for each named event and {} for each sign of life.
- * Ends when the server ends the stream; throws Refused, or fetch's own error.
+ * Yields "open" once the server has accepted the request, then {event, data} for each named event and {} for each ping.
+ * Ends when the server ends the stream. Throws Refused, or fetch's error.
  */
 export async function* events(url, signal) {
   const answer = await fetch(url, { headers: { Accept: "text/event-stream" }, cache: "no-store", signal });

@@ -1,14 +1,14 @@
-// This browser's local storage; without storage, nothing is remembered.
+// Access to the browser's local storage. Without storage, nothing is stored.
 
-/** The stored text under quantix.<name>, or null. */
+/** Returns the text stored under quantix.<name>, or null. */
 export function recall(name) {
   try { return localStorage.getItem(`quantix.${name}`); } catch { return null; }
 }
 
-/** Stores text under quantix.<name>; null forgets it. */
+/** Stores text under quantix.<name>; null removes the entry. */
 export function remember(name, text) {
   try {
     if (text === null) localStorage.removeItem(`quantix.${name}`);
     else localStorage.setItem(`quantix.${name}`, text);
-  } catch { /* storage is full or off: the page works without */ }
+  } catch { /* storage is full or disabled: the page works without it */ }
 }

@@ -15,9 +15,9 @@ export class Stream {
   #heard = performance.now();
 
   /**
-   * poke(keys, or null for all) after a change; report("live" | "lost" | "signed-out") when the connection changes, with the ms since
-   * the portal was heard where it is lost;
-   * paced(seconds) when pokes for whole lists come this far apart from now on.
+   * The stream calls poke(keys) after changes of keys, or poke(null) if any key may have changed;
+   * report("live" | "lost" | "signed-out") when the connection changes, for "lost" with the ms since the portal's last data;
+   * and paced(seconds) when the interval between two events of a list changes.
    */
   constructor(poke, report, paced = () => {}) {
     this.#poke = poke;
@@ -25,7 +25,7 @@ export class Stream {
     this.#paced = paced;
   }
 
-  /** Follows these keys from now on, the first ones where there are too many. */
+  /** Follows these keys from now on; of too many keys, only the first MOST_KEYS. */
   follow(keys) {
     this.#keys = [...new Set(keys)].slice(0, MOST_KEYS);
     if (this.#keys.length === 0) return this.stop();
@@ -33,19 +33,19 @@ export class Stream {
     this.#schedule(OPEN_DELAY);
   }
 
-  /** Tries again soon, as the portal answers; not all browsers at once. */
+  /** Reconnects soon, because the portal answers. The random delay spreads the requests of all browsers. */
   retry() {
     if (this.#open || this.#opening || this.#keys.length === 0) return;
     this.#failures = 0;
     this.#schedule(FIRST_RETRY * Math.random());
   }
 
-  /** For how many ms the portal was not heard. */
+  /** Returns the ms since the last data from the portal. */
   quiet() {
     return performance.now() - this.#heard;
   }
 
-  /** Whether a change of this key is being heard of now. */
+  /** Whether the open stream covers this key. */
   covers(key) {
     return this.#followed.has(key);
   }
@@ -63,7 +63,7 @@ export class Stream {
     this.#timer = setTimeout(() => this.#connect(), delay);
   }
 
-  // The old stream stays open until the new one is accepted, so that no event is lost.
+  // The old stream stays open until the server has accepted the new one, so that no event is lost.
   async #connect() {
     const keys = this.#keys, control = new AbortController();
     this.#opening?.abort();
@@ -91,7 +91,7 @@ export class Stream {
     if (control === this.#open || control === this.#opening) this.#lose(control, failure);
   }
 
-  // Changes before the stream covered a key are unknown, so new keys count as changed.
+  // A key may have changed before the stream covered it, so new keys count as changed.
   #adopt(control, keys) {
     const fresh = keys.filter((key) => !this.#followed.has(key));
     this.#open?.abort();

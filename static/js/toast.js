@@ -1,4 +1,4 @@
-// Toasts: short results of the user's actions. Success messages disappear by themselves, errors stay until closed.
+// Toasts: short results of the user's actions. Success messages disappear after a while, errors stay until closed.
 import { on } from "./dom.js";
 import { showBar } from "./bar.js";
 
@@ -6,7 +6,7 @@ const MOST = 4, STAY = 6_000;
 const NOTICED = 100; // ms until a screen reader has noticed a new live region
 const kinds = ["ok", "warn", "bad", "info"];
 
-/** Shows a sentence; kind is ok, warn, bad or info. */
+/** Shows a sentence as a toast. kind is ok, warn, bad or info. */
 export function toast(kind, text) {
   const tray = document.getElementById("toasts");
   if (!tray || !text) return;
@@ -30,9 +30,9 @@ export function toast(kind, text) {
   else say();
 }
 
-// A modal dialog makes everything outside inert for the pointer and for screen readers. So the tray moves into the open
-// dialog, and as a popover shown last it is on top. Returns whether it moved: a live region inserted together with its
-// text is not announced.
+// A modal dialog makes everything outside inert for the pointer and for screen readers. So the tray of toasts moves into
+// the open dialog, where a popover shown last is on top. Returns whether the tray moved: a screen reader does not announce
+// a live region that is inserted together with its text.
 function raise(tray) {
   const place = [...document.querySelectorAll("dialog:modal")].at(-1) ?? document.body;
   const moved = tray.parentElement !== place;
@@ -52,7 +52,7 @@ for (const type of ["toggle", "close"]) {
   }, { capture: true });
 }
 
-/** The server's sentence about a refusal: its header, else the problem's detail, else a general one. */
+/** Returns the sentence about a refused request: the header's, else the problem's detail, else a general sentence. */
 export function sentence(status, header, body) {
   if (header) {
     try { return decodeURIComponent(header); } catch { return header; }
@@ -60,7 +60,7 @@ export function sentence(status, header, body) {
   try {
     const problem = JSON.parse(body);
     if (problem.detail || problem.title) return problem.detail || problem.title;
-  } catch { /* not a problem+json answer */ }
+  } catch { /* the body is not problem+json */ }
   if (status === 404) return "This no longer exists, or you may not see it. Reload the page.";
   if (status === 429) return "Too many requests. Wait a moment and try again.";
   return `The portal could not do this (status ${status}). Try again; if it stays, ask an administrator.`;
@@ -74,7 +74,7 @@ const isBackground = (element) => element.matches("[data-live]");
 document.addEventListener("htmx:responseError", ({ target, detail: { xhr } }) => {
   if (xhr.status === 401) showBar("signed-out");
   if (isBackground(target)) return;
-  // a dialog covers the bar
+  // an open dialog covers the bar, so a toast shows it
   if (xhr.status === 401) toast("bad", "You are signed out, so nothing was done. Sign in again in another tab; what you typed here stays.");
   else toast("bad", sentence(xhr.status, xhr.getResponseHeader("X-Quantix-Message"), xhr.responseText));
 });

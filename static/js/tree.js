@@ -1,5 +1,5 @@
-// The inventory tree: keyboard navigation as in the ARIA tree pattern, levels that load when opened, and remembered
-// open rows.
+// The inventory tree: keyboard navigation by the ARIA tree pattern, levels that are loaded when opened, and open rows
+// that are stored for other pages.
 import { on, onContent } from "./dom.js";
 import { recall, remember } from "./store.js";
 
@@ -14,7 +14,7 @@ const memoryKey = (item) => `${item.closest("[role=tree]").id} ${item.dataset.ke
 const readOpen = () => { try { return JSON.parse(recall("open") ?? "[]"); } catch { return []; } };
 let open = new Set(readOpen());
 
-/** The level below a row, as the server draws an open one. */
+/** Returns the level below a row, creating the element that the server renders for open rows. */
 function levelOf(item) {
   const drawn = item.querySelector(":scope > [data-lazy]");
   if (drawn || !item.dataset.key) return drawn;
@@ -40,15 +40,15 @@ function toggle(item) {
   const expanded = !isExpanded(item);
   expand(item, expanded);
   if (!item.dataset.key) return;
-  open = new Set(readOpen()); // another tab may have changed it
+  open = new Set(readOpen()); // another tab may have changed the stored rows
   open.delete(memoryKey(item));
   if (expanded) open.add(memoryKey(item));
   remember("open", JSON.stringify([...open].slice(-MOST_REMEMBERED)));
 }
 
-const restored = new WeakSet(); // rows that were restored as open; a later refresh must not reopen what the user closed
+const restored = new WeakSet(); // rows already reopened from storage; not reopened again after a refresh
 
-// Only one row of a tree is a tab stop; Enter on a row follows its link.
+// Only one row of the tree is a tab stop. Enter on a row follows the row's link.
 function prepare() {
   for (const tree of document.querySelectorAll("[role=tree]")) {
     const items = [...tree.querySelectorAll(ITEM)];
@@ -117,7 +117,7 @@ on("click", `${ITEM} > .row > .twist`, (_, twist) => {
 
 onContent(prepare);
 
-// A drawer left open must not float over the wide layout.
+// On a wide screen the tree is no drawer, so an open drawer is closed.
 matchMedia("(min-width: 901px)").addEventListener("change", () => {
   const drawer = document.querySelector(".tree:popover-open");
   drawer?.hidePopover();

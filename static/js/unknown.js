@@ -7,7 +7,7 @@ function keep(element) {
   drawn.set(element, { html: element.innerHTML, className: element.getAttribute("class"), title: element.getAttribute("title") });
 }
 
-/** Draws each state of the page as unknown: words and signs here, colours by the style sheet. */
+/** Shows each state of the page as unknown. This sets texts and icons; the style sheet sets the colours. */
 export function drawUnknown() {
   if (drawn.size > 0) return;
   document.documentElement.dataset.portal = "silent";
@@ -36,7 +36,7 @@ export function drawUnknown() {
   }
 }
 
-/** Draws what was known before; the page is refreshed then. */
+/** Restores the states that were shown before. The page is refreshed afterwards. */
 export function drawKnown() {
   delete document.documentElement.dataset.portal;
   for (const [element, { html, className, title }] of drawn) {

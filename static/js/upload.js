@@ -1,9 +1,9 @@
 // Uploads the files that the user has selected on this page, by tus, and resumes at the offset that the host reports.
-// Only the page in which a file was selected knows the file, so after a reload the user selects it again.
+// Browsers forget selected files on a reload, so the user must select the file again to resume.
 import { on, onContent } from "./dom.js";
 import { sentence, toast } from "./toast.js";
 
-const TRIES = [0, 500, 1000, 2000, 4000, ...Array(120).fill(8000)]; // ms; restarts after each byte that arrives
+const TRIES = [0, 500, 1000, 2000, 4000, ...Array(120).fill(8000)]; // ms before each retry; starts again after progress
 const SAID = 400; // ms between two status messages about one upload
 
 const chosen = new Map(); // fingerprint of a file -> File
@@ -12,7 +12,7 @@ const jobs = new Map(); // address of an upload -> {upload, state, words, done}
 const nameOf = (file) => `${file.name.slice(0, 200)}/${file.size}/${file.lastModified}`;
 
 let loading;
-/** The library, when it is first needed. */
+/** Loads the tus library when it is first needed. */
 function library() {
   loading ??= new Promise((done, failed) => {
     const script = document.createElement("script");
@@ -51,7 +51,7 @@ function draw(row) {
   part("words").textContent = job.words;
 }
 
-// The list shows changes at once; otherwise it polls.
+// Refreshes the list at once; the list polls otherwise.
 const refresh = (element) => element?.closest("[data-live]")?.dispatchEvent(new CustomEvent("poke"));
 
 const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -68,7 +68,7 @@ function left(seconds) {
 
 const statusOf = (error) => error.originalResponse?.getStatus() ?? 0;
 
-// A refusal by the portal or the host is final. A changed offset is requested again.
+// Whether to retry: a refusal by the portal or the host is final, but for a changed offset tus asks for the new one.
 function again(error) {
   const status = statusOf(error);
   return status === 0 || status >= 500 || status === 423 || status === 429 || (status === 409 && !error.originalResponse.getHeader("X-Quantix-Message"));
