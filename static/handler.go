@@ -15,8 +15,8 @@ import (
 	"github.com/andybalholm/brotli"
 )
 
-// contentTypes lists the served file types; a file of another type (a license, say) is plain text. The list is fixed
-// because mime.TypeByExtension depends on the machine.
+// contentTypes maps the extensions of served files to content types. Files of other types, such as licenses, are plain
+// text. The list is fixed because mime.TypeByExtension depends on the machine.
 var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
@@ -26,7 +26,7 @@ var contentTypes = map[string]string{
 type asset struct {
 	plain       []byte
 	contentType string
-	packed      map[string]func() []byte // by encoding
+	packed      map[string]func() []byte // compressed content by encoding, computed at first use
 }
 
 // codings are the encodings of compressed files, the best first. Each file is compressed once per encoding, at the
@@ -37,7 +37,7 @@ var codings = []struct {
 }{
 	{"br", func(w io.Writer) io.WriteCloser { return brotli.NewWriterLevel(w, brotli.BestCompression) }},
 	{"gzip", func(w io.Writer) io.WriteCloser {
-		z, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // fails only for an unknown level
+		z, _ := gzip.NewWriterLevel(w, gzip.BestCompression) // NewWriterLevel fails only for an unknown level
 		return z
 	}},
 }
@@ -57,7 +57,7 @@ func newAsset(name string, content []byte) *asset {
 func compress(content []byte, to func(io.Writer) io.WriteCloser) []byte {
 	var out bytes.Buffer
 	writer := to(&out)
-	_, _ = writer.Write(content) // a bytes.Buffer accepts every write and Close
+	_, _ = writer.Write(content) // not checked: writes to a bytes.Buffer cannot fail
 	_ = writer.Close()
 	return out.Bytes()
 }
@@ -66,9 +66,9 @@ func sortedNames(assets map[string]*asset) []string {
 	return slices.Sorted(maps.Keys(assets))
 }
 
-// Handler serves every asset below Prefix: immutable, and compressed if the browser accepts it. Each asset is
-// compressed once at the highest level, so no compressing middleware is needed. A name from another build answers 404,
-// so that an outdated page fails visibly instead of mixing versions.
+// Handler returns the handler that serves every asset below Prefix, as immutable and, if the browser accepts it,
+// compressed. It needs no compressing middleware. A path with the hash of another build answers 404, so that an outdated
+// page fails visibly instead of mixing versions.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
@@ -100,7 +100,7 @@ func Handler() http.Handler {
 	})
 }
 
-// taken returns the best accepted encoding; empty: none.
+// taken returns the best encoding of the file that the browser accepts; empty: none.
 func taken(accepted string) string {
 	for _, coding := range codings {
 		if Takes(accepted, coding.name) {
@@ -110,7 +110,7 @@ func taken(accepted string) string {
 	return ""
 }
 
-// Takes reports whether a browser that sends accepted as its Accept-Encoding accepts coding.
+// Takes reports whether an Accept-Encoding header with the value accepted allows the encoding coding.
 func Takes(accepted, coding string) bool {
 	for one := range strings.SplitSeq(accepted, ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(one), ";")

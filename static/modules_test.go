@@ -22,8 +22,7 @@ import (
 	"quantix/static"
 )
 
-// modulePage is the page that runs one test file. It imports the real modules as "js/…", from where the portal serves
-// them.
+// modulePage is the page that runs one test file. The page maps "js/…" imports to the modules that the portal serves.
 const modulePage = `<!doctype html><html data-user="ann"><head><meta charset="utf-8">
 <script>
 	window.results = new Promise((done) => { window.finish = done; });
@@ -40,7 +39,7 @@ const modulePage = `<!doctype html><html data-user="ann"><head><meta charset="ut
 	finish(await run());
 </script></head><body></body></html>`
 
-// TestModules runs testdata/modules/*.test.js in a real browser, each in its own page.
+// TestModules runs each testdata/modules/*.test.js in a page of a real browser.
 func TestModules(t *testing.T) {
 	t.Parallel()
 	base := strings.TrimSuffix(static.Path("app.css"), "app.css")
@@ -75,8 +74,8 @@ func TestModules(t *testing.T) {
 
 type moduleResult struct{ Name, Error string }
 
-// runModule runs one page. It repeats the run if the browser aborts requests because a network device appeared or
-// disappeared: other tests create and delete devices on this machine.
+// runModule runs one test file in a page. It repeats the run if the browser aborts requests because a network device
+// appeared or disappeared, because other tests create and delete devices on this machine.
 func runModule(t *testing.T, browser context.Context, address string) (results []moduleResult) {
 	t.Helper()
 	tab, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
@@ -103,7 +102,7 @@ func runModule(t *testing.T, browser context.Context, address string) (results [
 	return results
 }
 
-// startBrowser starts a browser that ends with the test.
+// startBrowser starts a browser, which is stopped when the test ends.
 func startBrowser(t *testing.T) context.Context {
 	t.Helper()
 	dir := t.TempDir()

@@ -1,9 +1,9 @@
-// Package static holds the assets of pages: style sheet, scripts, icons, vendored libraries.
+// Package static embeds and serves the assets of pages: style sheets, scripts, icons, vendored libraries.
 //
-// Hand-written sources are in app.css and js; go run ./static/internal/bundle minifies them into bundle.
+// The sources are the .css files and js. go run ./static/internal/bundle minifies them into bundle.
 //
-// Every file is served under one hash of the whole tree (/static/<hash>/bundle/app.js), so that relative imports
-// between ES modules stay inside one version and browsers may cache everything forever.
+// The paths of all files contain one hash of the whole tree (/static/<hash>/bundle/app.js). So relative imports between
+// ES modules stay inside one version, and browsers may cache every file forever.
 package static
 
 import (
@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// Prefix is the URL path under which Handler must be mounted, without stripping it.
+// Prefix is the URL path under which Handler must be mounted. Requests must reach Handler with Prefix in their path.
 const Prefix = "/static/"
 
 //go:embed icons.svg mark.svg app.css js bundle/*.css bundle/*.js vendor

@@ -20,8 +20,8 @@ import (
 	"quantix/static/internal/sources"
 )
 
-// The bundle matches its sources.
-func TestTheBundleIsFresh(t *testing.T) {
+// The committed bundle must be generated from the current sources.
+func TestBundleMatchesSources(t *testing.T) {
 	t.Parallel()
 	want, err := sources.Sum(os.DirFS("."))
 	if err != nil {
@@ -53,7 +53,7 @@ func body(t *testing.T, r io.Reader) string {
 	return string(content)
 }
 
-func TestAssetsAreImmutableAndTyped(t *testing.T) {
+func TestAssetsHaveCacheAndTypeHeaders(t *testing.T) {
 	t.Parallel()
 	for name, contentType := range map[string]string{
 		"app.css":                          "text/css; charset=utf-8",
@@ -78,7 +78,7 @@ func TestAssetsAreImmutableAndTyped(t *testing.T) {
 	}
 }
 
-func TestFilesAreCompressedWhenRead(t *testing.T) {
+func TestEncodingFollowsAcceptEncoding(t *testing.T) {
 	t.Parallel()
 	plain := body(t, get(t, static.Path("app.css")).Body)
 	for accepted, want := range map[string]string{
@@ -105,7 +105,7 @@ func TestFilesAreCompressedWhenRead(t *testing.T) {
 	}
 }
 
-func TestOtherVersionsFoldersAndMethodsAreRefused(t *testing.T) {
+func TestOtherVersionsFoldersAndMethodsRefused(t *testing.T) {
 	t.Parallel()
 	tree := strings.TrimSuffix(static.Path("app.css"), "app.css")
 	for _, url := range []string{"/static/0123456789ab/app.css", "/static/app.css", "/static/", tree, tree + "js/", tree + "js", tree + "static.go", tree + "js/../app.css", tree + "vendor.json"} {
@@ -130,7 +130,7 @@ func TestHeadHasNoBody(t *testing.T) {
 	}
 }
 
-func TestUnknownNamesPanic(t *testing.T) {
+func TestPathOfUnknownAssetPanics(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(){
 		"path":   func() { static.Path("nothing.css") },
@@ -147,7 +147,7 @@ func TestUnknownNamesPanic(t *testing.T) {
 	}
 }
 
-func TestSpriteHoldsEveryListedIcon(t *testing.T) {
+func TestSpriteContainsEveryListedIcon(t *testing.T) {
 	t.Parallel()
 	var list struct {
 		Packages []struct{ Icons []string }
@@ -172,7 +172,7 @@ func TestSpriteHoldsEveryListedIcon(t *testing.T) {
 
 var importPath = regexp.MustCompile(`(?m)(?:^|;)(?:import|export)\b[^"'\n]*["'](\.[^"']+)["']|new URL\("(\./[^"]+)"`)
 
-// A module that imports a missing file disables all scripts of a page, which only a browser would notice.
+// A module that imports a missing file disables all scripts of a page, which only a browser notices.
 func TestEveryImportedModuleExists(t *testing.T) {
 	t.Parallel()
 	imports := 0
@@ -198,8 +198,8 @@ func TestEveryImportedModuleExists(t *testing.T) {
 	}
 }
 
-// The budget is 55 KB for the whole first page, including its HTML and all headers.
-func TestFirstPageStaysLight(t *testing.T) {
+// A first page may have 55 KB with its HTML and all headers, which leaves 44 KB for its assets.
+func TestFirstPageAssetsWithinSizeBudget(t *testing.T) {
 	t.Parallel()
 	const most = 44 << 10
 	names := []string{"bundle/app.css", "icons.svg", "mark.svg", "bundle/theme.js", "bundle/app.js", "bundle/live-worker.js", "vendor/htmx/htmx.min.js", "vendor/idiomorph/idiomorph-ext.min.js"}

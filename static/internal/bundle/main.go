@@ -1,7 +1,8 @@
-// Command bundle makes static/bundle of the style sheet and the modules that pages load: fewer and smaller files. Modules that two of
-// them import are a file of their own, so that there is one of each on a page. Its output is committed; a test holds it to its sources.
+// Command bundle generates static/bundle: minified style sheets, and the modules that pages load, bundled with their
+// imports. Modules that several bundles import are in shared files, so that a page loads each module once. The output is
+// committed, and a test compares it with the sources.
 //
-//	go run ./static/internal/bundle     # in the repository's root
+//	go run ./static/internal/bundle     # in the root of the repository
 package main
 
 import (

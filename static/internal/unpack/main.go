@@ -1,7 +1,8 @@
-// Command vendor fills static/ from npm: it fetches each package that static/vendor.json pins, unpacks the files it
-// lists, and makes the icon sprite. Its output is committed, so only a change of vendor.json needs npm or the network.
+// Command unpack fetches the vendored libraries of static/ from npm: it downloads each package that static/vendor.json
+// pins, unpacks the files listed there, and generates the icon sprite. The output is committed, so only a change of
+// vendor.json needs npm or the network.
 //
-//	go run ./static/internal/unpack     # in the repository's root
+//	go run ./static/internal/unpack     # in the root of the repository
 package main
 
 import (
@@ -15,8 +16,8 @@ import (
 
 const root = "static"
 
-// pkg is one entry of vendor.json. Take maps a file of the package to its new name below Into;
-// a name that ends in a slash stands for the whole folder.
+// pkg is one entry of vendor.json. Take maps files of the package to their new names below Into. A name that ends in a
+// slash means the whole folder.
 type pkg struct {
 	NPM     string            `json:"npm"`
 	Version string            `json:"version"`
@@ -76,7 +77,7 @@ func (p pkg) vendor() error {
 	return writeSprite(content, p.Icons)
 }
 
-// fetch gives the files of one npm package by their path inside it.
+// fetch downloads one npm package and returns its files by their path inside the package.
 func fetch(temp, spec string) (map[string][]byte, error) {
 	command := exec.Command("npm", "pack", "--silent", spec)
 	command.Dir = temp
@@ -88,7 +89,7 @@ func fetch(temp, spec string) (map[string][]byte, error) {
 	return unpack(filepath.Join(temp, strings.TrimSpace(string(output))))
 }
 
-// take writes one file, or every .js and licence file of a folder, of a package.
+// take writes one file of a package, or every .js and license file of a folder of the package.
 func take(content map[string][]byte, from, to string) error {
 	if !strings.HasSuffix(from, "/") {
 		data, ok := content[from]

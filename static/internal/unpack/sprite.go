@@ -14,8 +14,8 @@ var (
 	betweenTag = regexp.MustCompile(`>\s+<`)
 )
 
-// writeSprite makes icons.svg: one symbol an icon under lucide's own name, and the product's mark as "quantix".
-// Stroke and fill come from the svg.i rule in app.css, which reaches into a <use>.
+// writeSprite writes icons.svg: one symbol for each icon under lucide's name, and the product's logo as "quantix".
+// Stroke and fill come from the svg.i rule in app.css, because styles are inherited into a <use>.
 func writeSprite(content map[string][]byte, icons []string) error {
 	var sprite strings.Builder
 	sprite.WriteString("<svg xmlns=\"http://www.w3.org/2000/svg\">\n")

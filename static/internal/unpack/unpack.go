@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// unpack reads an npm tarball into memory; npm puts everything below "package/".
+// unpack returns the files of an npm tarball by path. npm puts all files below "package/", which the paths omit.
 func unpack(name string) (map[string][]byte, error) {
 	file, err := os.Open(name)
 	if err != nil {

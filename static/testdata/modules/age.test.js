@@ -1,7 +1,7 @@
 import { $, is, page, takeClock, test } from "./harness.js";
 
 const pass = takeClock();
-const AHEAD = 5_000; // ms by which the server's clock goes before this one
+const AHEAD = 5_000; // ms by which the server's clock is ahead of the browser's
 document.documentElement.dataset.now = new Date(Date.now() + AHEAD).toISOString();
 await import("js/age.js");
 
@@ -10,7 +10,7 @@ const age = (seconds, more = "") => `<time class="age" datetime="${ago(seconds)}
 const shows = (seconds, more) => { page(age(seconds, more)); return $("time").textContent; };
 const answered = (date) => document.body.dispatchEvent(new CustomEvent("htmx:afterRequest", { bubbles: true, detail: { xhr: { getResponseHeader: () => date } } }));
 
-test("ages count by the server's clock, and tick", async () => {
+test("ages use the server's clock and count up", async () => {
   is([0, 12, 59, 60, 3_599, 3_600, 86_399, 86_400, 200_000].map((seconds) => shows(seconds)),
     ["0 s ago", "12 s ago", "59 s ago", "1 min ago", "59 min ago", "1 h ago", "23 h ago", "1 d ago", "2 d ago"]);
   is([shows(-30), shows(90, `data-format="short"`)], ["0 s ago", "1 min"]);
@@ -19,14 +19,14 @@ test("ages count by the server's clock, and tick", async () => {
   is($("time").textContent, "11 s ago");
 });
 
-test("what is too old says so", async () => {
+test("an age beyond its limit is marked as old", async () => {
   page(age(29, `data-fresh="30" data-stale-label="Unknown"`));
   is([$("time").textContent, $("time").className], ["29 s ago", "age"]);
   await pass(2_000);
   is([$("time").textContent, $("time").className], ["Unknown · last seen 31 s ago", "age stale"]);
 });
 
-test("a clock that drifts is followed, the rounding of an answer's date is not", async () => {
+test("clock drift is corrected, the rounding of a response's date is not", async () => {
   page(age(10));
   answered(new Date(Date.now() + AHEAD - 1_900).toUTCString());
   await pass(1_000);
@@ -37,7 +37,7 @@ test("a clock that drifts is followed, the rounding of an answer's date is not",
   is($("time").textContent, "1 min ago");
 });
 
-test("times are the reader's", () => {
+test("times are shown in the user's time zone", () => {
   const at = new Date("2026-03-04T05:06:07Z");
   const local = (format) => { page(`<time class="local" datetime="${at.toISOString()}" data-format="${format}">raw</time>`); return $("time").textContent; };
   is([local("date"), local("time"), local("")], [at.toLocaleDateString(undefined, { dateStyle: "medium" }),

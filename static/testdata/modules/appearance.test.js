@@ -6,7 +6,7 @@ const show = () => page(`<button data-set-theme="system"></button><button data-s
 const pressed = () => $('[aria-pressed="true"]').dataset.setTheme;
 const dock = () => $("[data-toggle-dock]").getAttribute("aria-expanded");
 
-/** The page's first script, run again as by the next page. */
+/** Runs theme.js again, as the next page does. */
 const reload = async () => {
   delete root.dataset.theme;
   delete root.dataset.dock;
@@ -19,7 +19,7 @@ const reload = async () => {
   show();
 };
 
-test("a theme is chosen for good, the system's is no choice", async () => {
+test("a chosen theme is stored, the system's theme is not", async () => {
   show();
   is(pressed(), "system");
   $("[data-set-theme=dark]").click();
@@ -32,7 +32,7 @@ test("a theme is chosen for good, the system's is no choice", async () => {
   is(pressed(), "system");
 });
 
-test("a choice in another tab is followed", () => {
+test("a theme chosen in another tab is applied", () => {
   show();
   localStorage.setItem("quantix.theme", "light");
   dispatchEvent(new StorageEvent("storage", { key: "quantix.theme" }));
@@ -42,7 +42,7 @@ test("a choice in another tab is followed", () => {
   is(pressed(), "system");
 });
 
-test("the dock of a wide screen starts open and stays as it is left, the sheet of a narrow one starts closed", async () => {
+test("the dock starts open on a wide screen and closed on a narrow one, and keeps the user's choice", async () => {
   const width = (wide) => Object.defineProperty(window, "innerWidth", { value: wide ? 1200 : 400, configurable: true });
   width(true);
   await reload();
@@ -60,7 +60,7 @@ test("the dock of a wide screen starts open and stays as it is left, the sheet o
   is(dock(), "false", "the next page's:");
 });
 
-test("the dock starts small, and is as high as its user left it", async () => {
+test("the dock starts small and keeps the height that the user set", async () => {
   Object.defineProperty(window, "innerWidth", { value: 1200, configurable: true });
   const dock = (px) => {
     page(`<div data-dock-grip tabindex="0"></div><div class="dock-body"></div>`);

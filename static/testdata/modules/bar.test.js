@@ -3,7 +3,7 @@ import { hideBar, showBar, showGone } from "js/bar.js";
 
 const words = () => $("#page-bar")?.textContent.split(/[.;]/)[0] ?? "";
 
-test("the worst is shown, and what is left when it passes", () => {
+test("only the most severe state is shown, then the next one", () => {
   page(`<main id="main"><p>x</p></main>`);
   showBar("lost");
   is([words(), $("#main").firstElementChild.id], ["Live updates are interrupted", "page-bar"]);

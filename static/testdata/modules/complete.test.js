@@ -22,7 +22,7 @@ async function offered(text, caret, ...values) {
   return field;
 }
 
-test("the server is asked for what stands before the caret, once typing rests", async () => {
+test("the text before the caret is sent to the server after a pause in typing", async () => {
   const field = show();
   write(field, "ho");
   await pass(119);
@@ -35,7 +35,7 @@ test("the server is asked for what stands before the caret, once typing rests", 
   is(asked[0].aborted, true, "the older question is given up:");
 });
 
-test("what is offered is the field's list, and nothing closes it", async () => {
+test("suggestions are shown as the field's listbox, and no suggestions close it", async () => {
   const field = await offered("s", 1, "status:", "storage:");
   is(isOpen(), ["true", true]);
   is([field.getAttribute("role"), field.getAttribute("aria-label"), $(`#${field.getAttribute("aria-controls")}`).getAttribute("role")], ["combobox", "Filter VMs", "listbox"]);
@@ -45,7 +45,7 @@ test("what is offered is the field's list, and nothing closes it", async () => {
   is(isOpen(), ["false", false]);
 });
 
-test("an answer for a field that was left, and a refusal, show nothing", async () => {
+test("a response for an unfocused field and a refusal show no suggestions", async () => {
   const field = show();
   write(field, "s");
   await pass(120);
@@ -59,7 +59,7 @@ test("an answer for a field that was left, and a refusal, show nothing", async (
   is(isOpen(), ["false", false]);
 });
 
-test("keys mark, close and open; without a mark Enter and Tab are the form's", async () => {
+test("keys select, close and open; without a selection Enter and Tab keep their usual function", async () => {
   const field = await offered("s", 1, "a", "b", "c");
   is([press(field, "Enter"), press(field, "Tab"), press(field, "x")], [false, false, false]);
   const walk = (...keys) => keys.map((key) => { press(field, key); return chosen().join(); });
@@ -73,7 +73,7 @@ test("keys mark, close and open; without a mark Enter and Tab are the form's", a
   is(walk("ArrowUp"), ["y"]);
 });
 
-test("a choice takes the place of the word before the caret", async () => {
+test("a chosen suggestion replaces the word before the caret", async () => {
   for (const key of ["Enter", "Tab"]) {
     const field = await offered("web ho  prod", 6, "host-1");
     press(field, "ArrowDown");
@@ -83,7 +83,7 @@ test("a choice takes the place of the word before the caret", async () => {
   is(asked.length, 1, "questions");
 });
 
-test("a key is followed by the question for its values", async () => {
+test("a chosen key requests suggestions of its values", async () => {
   const field = await offered("sta", 3, "status:");
   press(field, "ArrowDown");
   press(field, "Enter");
@@ -92,7 +92,7 @@ test("a key is followed by the question for its values", async () => {
   is(new URL(asked[1].url).searchParams.get("q"), "status:");
 });
 
-test("the pointer chooses and leaves the focus in the field", async () => {
+test("a click chooses a suggestion and keeps the focus in the field", async () => {
   const field = await offered("h", 1, "host-1", "host-2");
   const taken = !$$("[role=option]")[1].dispatchEvent(new PointerEvent("pointerdown", { bubbles: true, cancelable: true }));
   is([taken, field.value, document.activeElement === field], [true, "host-2 ", true]);

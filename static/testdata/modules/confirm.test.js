@@ -2,7 +2,7 @@ import { $, heard, is, page, settle, test } from "./harness.js";
 import "js/dialog.js";
 import "js/confirm.js";
 
-test("what loses data is asked in a dialog of the page, and sent once it is confirmed", async () => {
+test("a destructive request is sent only after confirmation in a dialog", async () => {
   page(`<form hx-post="/vms/1/actions" hx-confirm="Force off web? What it has not written is lost." hx-swap="none"><input type="hidden" name="action" value="stop"><button>Force off</button></form><dialog><div id="dialog"></div></dialog>`);
   htmx.process(document.body);
   window.confirm = () => { throw new Error("the browser asks"); };

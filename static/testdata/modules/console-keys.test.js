@@ -16,17 +16,17 @@ const typed = async (text) => {
   return rfb.keys.join(" ");
 };
 
-test("each character is one press and its release, with Shift where a US keyboard needs it", async () => {
+test("each character is pressed and released, with Shift where a US keyboard needs it", async () => {
   is(await typed("a1"), "+a -a +1 -1");
   is(await typed("A!"), "+Shift +A -A -Shift +Shift +! -! -Shift");
   is(await typed("é"), "+é -é");
 });
 
-test("lines end with Return, however they came", async () => {
+test("every kind of line end is typed as Return", async () => {
   is(await typed("\r\n\n\r\t"), "+Return -Return +Return -Return +Return -Return +Tab -Tab");
 });
 
-test("a guest gets its time, and a connection that ended gets nothing more", async () => {
+test("characters are typed with pauses, and typing stops when the connection ends", async () => {
   const rfb = guest();
   let open = true;
   type(rfb, "abc", () => open);
@@ -40,7 +40,7 @@ test("a guest gets its time, and a connection that ended gets nothing more", asy
   is(rfb.keys.length, 4, "after the end");
 });
 
-test("a phone's keyboard types, deletes, and composes before it types", async () => {
+test("a phone's keyboard types, deletes, and sends composed text once it is complete", async () => {
   page("");
   let rfb = guest();
   const field = keyboardField(() => rfb);

@@ -2,7 +2,7 @@ import { $, is, page, takeClock, takeServer, test } from "./harness.js";
 import { takeSockets } from "./vnc.js";
 
 const pass = takeClock(), asked = takeServer(), sockets = takeSockets();
-console.error = console.warn = () => {}; // noVNC's account of what the tests do to it
+console.error = console.warn = () => {}; // noVNC logs the errors that the tests cause
 const { Session } = await import("js/console-session.js");
 
 const TICKET = `{"url": "/console/7", "protocol": "qx.secret"}`;
@@ -23,7 +23,7 @@ async function granted() {
   return all;
 }
 
-test("a ticket opens the screen", async () => {
+test("a session connects with a ticket", async () => {
   const { session, last, states_ } = await granted();
   is([sockets[0].url.endsWith("/console/7"), sockets[0].protocols], [true, ["binary", "qx.secret"]]);
   sockets[0].show();
@@ -37,7 +37,7 @@ test("a ticket opens the screen", async () => {
   is([states_(), asked.length], ["connecting connected idle", 1], "after it was stopped");
 });
 
-test("a screen that goes away comes back, each time with a new ticket and later", async () => {
+test("a lost connection is retried with a new ticket after a growing delay", async () => {
   const { session, last } = await granted();
   sockets[0].show();
   await pass(1_000);
@@ -60,7 +60,7 @@ test("a screen that goes away comes back, each time with a new ticket and later"
   session.stop();
 });
 
-test("a connection that stood starts the count of tries anew", async () => {
+test("a steady connection resets the number of attempts", async () => {
   const { session, last } = await granted();
   for (const [stood, wait] of [[1_000, 1], [10_000, 2], [10_001, 1]]) {
     sockets.at(-1).show();
@@ -74,7 +74,7 @@ test("a connection that stood starts the count of tries anew", async () => {
   session.stop();
 });
 
-test("a host that does not open in time is given up", async () => {
+test("the attempt fails when the host does not connect in time", async () => {
   const { session, last } = await granted();
   sockets[0].open();
   await pass(14_999);
@@ -84,7 +84,7 @@ test("a host that does not open in time is given up", async () => {
   session.stop();
 });
 
-test("what trying again does not change is not tried again", async () => {
+test("a refusal is not retried", async () => {
   for (const [answer, want] of [
     [() => asked[0].answer(409, `{"detail": "The VM is off."}`), ["refused", "The VM is off."]],
     [() => asked[0].answer(401, ""), ["refused", "You are signed out. Sign in again."]],
@@ -99,7 +99,7 @@ test("what trying again does not change is not tried again", async () => {
   }
 });
 
-test("what an older start still does is ignored", async () => {
+test("events of an earlier connection are ignored", async () => {
   const { session, states_ } = await started();
   session.start();
   await pass(0);

@@ -3,7 +3,7 @@ import { Refusal, SignedOut, ticket } from "js/console-ticket.js";
 
 const asked = takeServer();
 
-/** What comes of an answer: the ticket, or the error's kind and words. */
+/** Returns the result of a response: the ticket, or the error's class and message. */
 async function after(answer) {
   asked.length = 0;
   const got = ticket("/vms/1/console").catch((error) => [error.constructor.name, error.message]);
@@ -12,24 +12,24 @@ async function after(answer) {
   return got;
 }
 
-test("a ticket is a websocket of this portal and the protocols that carry it", async () => {
+test("a ticket has the websocket's address on this portal and its subprotocols", async () => {
   is(await after((request) => request.answer(200, `{"url": "/console/7", "protocol": "qx.secret"}`)),
     { url: `ws://${location.host}/console/7`, protocols: ["binary", "qx.secret"] });
   is([asked[0].url, asked[0].method], ["/vms/1/console", "POST"]);
 });
 
-test("a refusal is the portal's sentence, and final", async () => {
+test("a refusal has the portal's sentence and is final", async () => {
   is(await after((request) => request.answer(409, "{}", { "X-Quantix-Message": "The%20VM%20is%20off." })), ["Refusal", "The VM is off."]);
   is(await after((request) => request.answer(403, `{"detail": "You may not."}`)), ["Refusal", "You may not."]);
   is((await after((request) => request.answer(404, "")))[0], "Refusal");
 });
 
-test("who is signed out is told so", async () => {
+test("an ended session throws SignedOut", async () => {
   is((await after((request) => request.answer(401, "")))[0], "SignedOut");
   is(new SignedOut() instanceof Refusal, false);
 });
 
-test("what may pass is no refusal", async () => {
+test("a temporary error is not a refusal", async () => {
   is(await after((request) => request.answer(503, `{"title": "Busy."}`)), ["Error", "Busy."]);
   is((await after((request) => request.answer(429, "")))[0], "Error");
   is(await after((request) => request.fail()), ["Error", "The portal cannot be reached."]);

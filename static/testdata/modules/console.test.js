@@ -19,7 +19,7 @@ const connect = async () => {
   await pass(0);
 };
 
-test("it starts by itself, and what needs the guest is possible once it is there", async () => {
+test("the console connects automatically and then enables the buttons that need it", async () => {
   is([state(), off(), $(".screen-words button").hidden], ["connecting", ["cad", "paste"], true]);
   await connect();
   is([state(), off(), $("[data-console-status]").textContent], ["connected", [], "Connected."]);
@@ -28,14 +28,14 @@ test("it starts by itself, and what needs the guest is possible once it is there
   is(sent(sockets[0]).filter((_, i) => i % 8 === 7).map((key) => key.toString(16)), ["e3", "e9", "ff", "ff", "e9", "e3"], "Ctrl+Alt+Del:");
 });
 
-test("Ctrl+Alt+Home leads out of the screen, any other key goes to the guest", () => {
+test("Ctrl+Alt+Home leaves the screen, other keys go to the guest", () => {
   $("[data-console-screen]").focus();
   is(press($("[data-console-screen]"), "Home", { ctrlKey: true, altKey: true }), true);
   is(document.activeElement.dataset.console, "cad");
   is(press($("[data-console-screen]"), "Home"), false);
 });
 
-test("what is pasted is typed, unless its user thinks better of it; what a US keyboard cannot type is marked and left out", async () => {
+test("pasted text is typed unless cancelled; characters that a US keyboard cannot type are marked and omitted", async () => {
   for (const [button, text, marked, keys] of [["[data-close]", "hi", "", []], ["[value=type]", "hi", "", ["68", "68", "69", "69"]], ["[value=type]", "h€ié", "€é", ["68", "68", "69", "69"]]]) {
     $("[data-console=paste]").click();
     await pass(0);
@@ -49,7 +49,7 @@ test("what is pasted is typed, unless its user thinks better of it; what a US ke
   }
 });
 
-test("a screen that comes back leaves the focus where its user is", async () => {
+test("an automatic reconnect does not take the focus", async () => {
   $("#elsewhere").focus();
   sockets[0].end();
   await pass(1_000);
@@ -57,7 +57,7 @@ test("a screen that comes back leaves the focus where its user is", async () => 
   is([state(), document.activeElement.id], ["connected", "elsewhere"]);
 });
 
-test("a VM that is switched on gets its screen, if nothing else is under way", async () => {
+test("a started VM gets its screen unless a connection is in progress", async () => {
   const now = (screen) => {
     $("#vm-head").dataset.screen = screen;
     document.body.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true }));
@@ -75,7 +75,7 @@ test("a VM that is switched on gets its screen, if nothing else is under way", a
   is([state(), asked.length], ["connecting", before + 1]);
 });
 
-test("who is signed out is shown the way back", async () => {
+test("an ended session shows the link to sign in", async () => {
   const before = asked.length;
   await asked.at(-1).answer(401, "");
   document.body.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true }));

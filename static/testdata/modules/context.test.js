@@ -3,7 +3,7 @@ import "js/context.js";
 
 await new Promise((done) => {
   const style = Object.assign(document.createElement("link"), { rel: "stylesheet", href: new URL("../app.css", import.meta.resolve("js/dom.js")), onload: done });
-  document.head.append(style); // which frees the list from the middle of the screen
+  document.head.append(style); // removes the default centering of popovers
 });
 
 const menu = () => $("#context-menu");
@@ -16,8 +16,8 @@ async function opened() {
   return { shown, row: $("td") };
 }
 
-// The module keeps one list for the page's life, so these share the page of the first.
-test("the answer opens at the pointer, its first item has the focus", async () => {
+// The module reuses one list while the page is open, so these tests share it.
+test("the menu opens at the pointer with the focus on its first item", async () => {
   const { row, shown } = await opened();
   is(ask(row), true);
   await heard("htmx:afterSettle");
@@ -30,7 +30,7 @@ test("the answer opens at the pointer, its first item has the focus", async () =
   is(menu().matches(":popover-open"), false);
 });
 
-test("a field and Shift keep the browser's own menu", async () => {
+test("fields and Shift keep the browser's context menu", async () => {
   const row = $("td");
   is([ask($("input")), ask(row, { shiftKey: true }), ask($("#box"))], [false, false, true]);
   await heard("htmx:afterSettle");

@@ -13,7 +13,7 @@ test("a button copies its own text, a field's value or an element's text", async
   is([copied, told()], [["https://x", "value", "text"], ["ok", "ok", "ok"]]);
 });
 
-test("a browser that refuses is told", async () => {
+test("a failed copy shows a toast", async () => {
   show(`<button data-copy data-copy-text="x"></button>`);
   refuses = true;
   $("button").click();
@@ -21,7 +21,7 @@ test("a browser that refuses is told", async () => {
   is([copied, told()], [[], ["bad"]]);
 });
 
-test("over plain HTTP the old way serves, inside a dialog too, and leaves nothing", async () => {
+test("without navigator.clipboard text is copied by a temporary field, in dialogs too", async () => {
   Object.defineProperty(window, "isSecureContext", { value: false });
   document.execCommand = () => { copied.push([document.activeElement.value, document.activeElement.parentElement.tagName]); return true; };
   show(`<dialog><button data-copy data-copy-text="secret"></button></dialog>`);

@@ -11,12 +11,12 @@ async function opened(more = "") {
   return $("dialog");
 }
 
-test("the address is shown in the shared dialog, under its own title", async () => {
+test("an address is shown in the shared dialog with its title", async () => {
   const dialog = await opened();
   is([dialog.open, dialog.matches(":modal"), dialog.getAttribute("aria-labelledby"), dialog.hasAttribute("aria-label")], [true, true, "dialog-title", false]);
 });
 
-test("its first field has the focus, not what closes it", async () => {
+test("the first field has the focus, not the close button", async () => {
   page(`<button id="open" data-dialog="#own">Keys</button><dialog id="own"><button data-close>×</button><div class="pad"><input type="radio" name="a"><input type="radio" name="a" checked id="is"><input></div></dialog>
     <dialog><div id="dialog"></div></dialog>`);
   $("#open").click();
@@ -24,7 +24,7 @@ test("its first field has the focus, not what closes it", async () => {
   $("#own").close();
 });
 
-test("it closes by its button and by the server's word, and is empty then", async () => {
+test("the close button and the server's event close and empty the dialog", async () => {
   let dialog = await opened();
   for (const close of [() => $("[data-close]").click(), () => document.body.dispatchEvent(new CustomEvent("close-dialog", { bubbles: true }))]) {
     const gone = new Promise((done) => { dialog.addEventListener("close", done, { once: true }); });
@@ -35,13 +35,13 @@ test("it closes by its button and by the server's word, and is empty then", asyn
   }
 });
 
-test("a dialog of the page opens as it is", () => {
+test("a dialog element of the page opens unchanged", () => {
   page(`<button data-dialog="#own">Keys</button><dialog id="own"><p>Text</p></dialog><dialog><div id="dialog"></div></dialog>`);
   $("button").click();
   is([$("#own").open, $("#dialog").parentElement.open], [true, false]);
 });
 
-test("a click for a new tab stays the browser's", () => {
+test("a click that opens a new tab is left to the browser", () => {
   page(`<a href="#there" data-dialog>Delete</a><dialog><div id="dialog"></div></dialog>`);
   for (const how of [{ ctrlKey: true }, { metaKey: true }, { shiftKey: true }, { button: 1 }]) {
     let taken = true;

@@ -1,7 +1,7 @@
 import { $, $$, is, page, test } from "./harness.js";
 import { isTyping, moveFocus, on, onContent } from "js/dom.js";
 
-test("an event inside an element is the element's", () => {
+test("an event inside a matching element calls the handler", () => {
   const got = [];
   on("ping", "[data-ping]", (_, element) => got.push(element.id));
   page(`<div id="a" data-ping><i><b>x</b></i></div><u>y</u>`);
@@ -9,7 +9,7 @@ test("an event inside an element is the element's", () => {
   is(got, ["a", "a"]);
 });
 
-test("content is looked at at once, and each time that htmx brought some", () => {
+test("onContent runs at once and after each change by htmx", () => {
   let looks = 0;
   onContent(() => looks++);
   page("");
@@ -17,13 +17,13 @@ test("content is looked at at once, and each time that htmx brought some", () =>
   is(looks, 3);
 });
 
-test("a tick box is no place to type in, the console is", () => {
+test("a checkbox is not a typing target, the console is", () => {
   page(`<input id="text"><input id="box" type="checkbox"><div id="console"><i id="in"></i></div><div contenteditable><b id="edit"></b></div><a id="link"></a>`);
   is(["text", "box", "in", "edit", "link"].filter((id) => isTyping($(`#${id}`))), ["text", "in", "edit"]);
   is(isTyping(document), false);
 });
 
-test("the focus goes round", () => {
+test("the focus wraps around", () => {
   page(`<button>1</button><button>2</button><button>3</button>`);
   const walk = (...steps) => steps.map((step) => { moveFocus($$("button"), step); return document.activeElement.textContent; }).join("");
   is(walk(1, 1, 1, 1, -1), "12313");

@@ -1,7 +1,7 @@
 import { $, $$, is, page, press, test, write } from "./harness.js";
 import "js/form.js";
 
-test("a new row takes a number that no row has", () => {
+test("a new row gets an unused index", () => {
   page(`<form><fieldset><div data-rows><div data-row="0"><input name="disks[0].size"></div><div data-row="1"><input name="disks[1].size"></div></div>
     <template data-row-template><div data-row="__i__"><input name="disks[__i__].size"><button data-row-remove>x</button></div></template>
     <button data-row-add>Add</button></fieldset></form>`);
@@ -14,7 +14,7 @@ test("a new row takes a number that no row has", () => {
   is([$$("[data-rows] input").length, document.activeElement.name], [2, "disks[2].size"]);
 });
 
-test("a part that belongs to another choice is neither seen nor sent", () => {
+test("a part of an unselected option is hidden and not sent", () => {
   page(`<form><select name="kind"><option>dir</option><option>nfs</option></select><div id="nfs" data-show-when="kind=nfs|cifs"><input name="server" value="s"></div></form>`);
   const sent = () => new FormData($("form")).get("server");
   is([$("#nfs").hidden, sent()], [true, null]);
@@ -23,7 +23,7 @@ test("a part that belongs to another choice is neither seen nor sent", () => {
   is([$("#nfs").hidden, sent()], [false, "s"]);
 });
 
-test("a box that searches works in a new row too, and Enter in it does not send the form", async () => {
+test("a search field works in a new row, and Enter in it does not submit the form", async () => {
   page(`<form hx-post="/vms" hx-target="this" hx-swap="outerHTML"><div data-rows></div><template data-row-template><div data-row="__i__">
     <input type="search" name="q" data-find hx-get="/choices/pools" hx-trigger="input" hx-target="#pool-__i__" hx-swap="innerHTML" hx-params="q"><select id="pool-__i__" name="pool"></select></div></template>
     <button data-row-add>Add</button></form>`);
@@ -40,7 +40,7 @@ test("a box that searches works in a new row too, and Enter in it does not send 
   is([press(box, "Enter"), press(box, "a")], [true, false]);
 });
 
-test("the name is typed before the button can be pressed, where it is asked for", () => {
+test("the delete button is disabled until the required name is typed", () => {
   page(`<style>form:has([value=keep]:checked) .if-delete { display: none }</style><form><input type="radio" name="disks" value="keep" checked>
     <input type="radio" name="disks" value="delete"><div class="if-delete"><input id="name" data-confirm-name="web"></div><button class="danger">Delete</button></form>`);
   const can = () => $(".danger").getAttribute("aria-disabled") === "false";

@@ -1,7 +1,8 @@
-// What the tests of the browser's modules share: tests, a page to look at, a clock and a server that they hold in their hands.
+// Shared by the tests of the browser's modules: test(), helpers for the page, and a clock and a server that the test
+// controls.
 
 const tests = [];
-const { port1: here, port2: there } = new MessageChannel(); // a turn of the browser's loop, without a timer's delay
+const { port1: here, port2: there } = new MessageChannel(); // a message is delivered in the next turn of the event loop, without a timer's delay
 
 export const test = (name, body) => { tests.push([name, body]); };
 
@@ -15,13 +16,13 @@ export async function run() {
   return results;
 }
 
-/** Fails unless both are the same as JSON. */
+/** Fails unless both values have the same JSON. */
 export function is(got, want, what = "got") {
   const [a, b] = [JSON.stringify(got), JSON.stringify(want)];
   if (a !== b) throw new Error(`${what} ${a}, want ${b}`);
 }
 
-/** Shows html as if htmx had brought it. */
+/** Sets the page's content to html and sends htmx's event for new content. */
 export function page(html) {
   document.body.innerHTML = html;
   for (const type of ["htmx:afterSwap", "htmx:afterSettle"]) document.body.dispatchEvent(new CustomEvent(type, { bubbles: true, detail: {} }));
@@ -30,12 +31,12 @@ export function page(html) {
 export const $ = (selector) => document.querySelector(selector);
 export const $$ = (selector) => [...document.querySelectorAll(selector)];
 
-/** Presses a key on an element; whether the page took it. */
+/** Presses a key on an element. Returns whether the page handled the key. */
 export function press(element, key, more = {}) {
   return !element.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...more }));
 }
 
-/** Lets the browser do what it has begun: promises, streams and events. */
+/** Waits until pending promises, streams and events are done. */
 export async function settle() {
   for (let i = 0; i < 10; i++) {
     await new Promise((done) => {
@@ -45,7 +46,7 @@ export async function settle() {
   }
 }
 
-/** From here on time passes only by pass(ms), which also settles. To be taken before the modules are imported. */
+/** Replaces the timers: time passes only by pass(ms), which also settles. Call it before the modules are imported. */
 export function takeClock() {
   let now = 1_000_000, serial = 0;
   const due = new Map(); // id -> {at, every, call}
@@ -70,7 +71,10 @@ export function takeClock() {
   };
 }
 
-/** Answers fetch from here on: the requests so far, each with accept(status), say(text), end(), fail(), and whether it was given up. */
+/**
+ * Replaces fetch. Returns the list of requests, each with accept(status), say(text), end(), fail(), and whether the page
+ * has aborted the request.
+ */
 export function takeServer() {
   const asked = [];
   window.fetch = (url, { signal, method = "GET" } = {}) => new Promise((resolve, reject) => {
@@ -100,12 +104,12 @@ export function takeServer() {
   return asked;
 }
 
-/** Writes text into a field as its user does, the caret behind it or at caret. */
+/** Types text into a field, with the caret at caret or else after the text. */
 export function write(field, text, caret = text.length) {
   field.value = text;
   field.setSelectionRange(caret, caret);
   field.dispatchEvent(new InputEvent("input", { bubbles: true }));
 }
 
-/** Waits for an event on the document, or on an element. */
+/** Waits for an event on the document or an element. */
 export const heard = (type, on = document) => new Promise((done) => { on.addEventListener(type, done, { once: true }); });

@@ -6,14 +6,14 @@ await import("js/keys.js");
 const show = () => page(`<input id="search"><textarea id="text"></textarea><a href="#/vms" data-key-go="v">VMs</a>
   <dialog id="shortcuts"><input type="checkbox" data-toggle-keys></dialog>`);
 
-test("a slash goes to the search, but is a slash where one types", () => {
+test("a slash focuses the search, except in a field", () => {
   show();
   is([press(document.body, "/"), document.activeElement.id], [true, "search"]);
   is(press($("#text"), "/"), false);
   is(press(document.body, "/", { ctrlKey: true }), false);
 });
 
-test("Ctrl+K goes to the search from anywhere but a dialog", () => {
+test("Ctrl+K focuses the search, except in a dialog", () => {
   show();
   $("#text").focus();
   is([press($("#text"), "k", { ctrlKey: true }), document.activeElement.id], [true, "search"]);
@@ -23,7 +23,7 @@ test("Ctrl+K goes to the search from anywhere but a dialog", () => {
   $("#shortcuts").close();
 });
 
-test("g and a letter lead to a list, when the letter comes in time", async () => {
+test("g and a letter in time open a list", async () => {
   show();
   location.hash = "";
   press(document.body, "g");
@@ -35,7 +35,7 @@ test("g and a letter lead to a list, when the letter comes in time", async () =>
   is([press(document.body, "v"), location.hash], [false, ""]);
 });
 
-test("they rest behind a dialog, and can be switched off for good", () => {
+test("shortcuts are off behind a dialog and can be disabled permanently", () => {
   show();
   press(document.body, "?");
   is($("#shortcuts").open, true);

@@ -7,7 +7,7 @@ const box = (i) => $(`[data-select-row][value="${i}"]`);
 const ticked = () => $$("[data-select-row]:checked").map((each) => Number(each.value));
 const all = () => $("[data-select-all]");
 
-test("the box above ticks all rows, and shows when some are ticked", () => {
+test("the header checkbox selects all rows and shows a partial selection", () => {
   table(4);
   is([$("[data-count]").textContent, all().checked, all().indeterminate], ["0", false, false]);
   box(1).click();
@@ -18,7 +18,7 @@ test("the box above ticks all rows, and shows when some are ticked", () => {
   is(ticked(), []);
 });
 
-test("shift ticks everything between, in either direction, and unticks alike", () => {
+test("Shift selects or clears a range of rows in both directions", () => {
   table(8);
   const shift = (i) => box(i).dispatchEvent(new MouseEvent("click", { shiftKey: true, bubbles: true, cancelable: true }));
   box(6).click();
@@ -28,7 +28,7 @@ test("shift ticks everything between, in either direction, and unticks alike", (
   is(ticked(), [6], "after unticking from 3 to 5");
 });
 
-test("keys walk through the rows and tick them", () => {
+test("keys move between rows and select them", () => {
   table(3);
   const wrap = $(".table-wrap");
   press(wrap, "j");

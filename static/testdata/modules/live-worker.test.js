@@ -14,7 +14,7 @@ function tab(...keys) {
   return port;
 }
 
-/** Tabs that show these keys, of which the stream has heard. */
+/** Connects tabs with these keys to the worker, whose stream then covers the keys. */
 async function tabs(...each) {
   for (const old of all) old.say({ bye: true });
   all = [];
@@ -32,7 +32,7 @@ const say = async (text) => {
   await pass(0);
 };
 
-test("all tabs are one stream, and each is poked with what it shows", async () => {
+test("all tabs share one stream, and each gets events of its keys", async () => {
   const before = asked.length;
   const [a, b] = await tabs(["vm:1", "host:1"], ["vm:2", "host:1"]);
   is(asked.slice(before).map((each) => each.url), ["/events?key=vm:2&key=host:1&key=vm:1"]);
@@ -44,7 +44,7 @@ test("all tabs are one stream, and each is poked with what it shows", async () =
   is([a.take(), b.take()], [[{ poke: null }], [{ poke: null }]]);
 });
 
-test("a tab that loads meanwhile gets the pokes that are younger than what it shows", async () => {
+test("a loading tab gets the events since its content was rendered", async () => {
   await tabs(["vm:1", "vm:2"]);
   await pass(1_000);
   await say("event: vm:1\n\n");
@@ -59,7 +59,7 @@ test("a tab that loads meanwhile gets the pokes that are younger than what it sh
   is(late(2_000), [], "before the stream, which will poke it, is open:");
 });
 
-test("a new tab is told how the stream stands", async () => {
+test("a new tab gets the state of the stream", async () => {
   await tabs(["vm:1"]);
   is(tab("vm:1").take().filter(({ state }) => state), [{ state: "live", quiet: 0 }]);
   asked.at(-1).end();
@@ -67,7 +67,7 @@ test("a new tab is told how the stream stands", async () => {
   is(tab("vm:1").take().filter(({ state }) => state), [{ state: "lost", quiet: 0 }]);
 });
 
-test("what a tab showed is followed until it leaves, or does not answer the roll", async () => {
+test("a tab's keys are followed until the tab closes or stops answering pings", async () => {
   const [stays, leaves, dies] = await tabs(["vm:1"], ["vm:2"], ["vm:3"]);
   leaves.say({ bye: true });
   for (let seconds = 0; seconds < 180; seconds += 5) {

@@ -1,7 +1,7 @@
 import { $, is, page, takeClock, takeServer, test } from "./harness.js";
 
 const pass = takeClock(), asked = takeServer();
-delete window.SharedWorker; // the tab's own stream: a worker's clock is not ours
+delete window.SharedWorker; // use the stream of the tab, because the test's clock does not control a worker
 await import("js/live.js");
 
 const poked = {};
@@ -22,7 +22,7 @@ const say = async (stream, ...keys) => {
   await pass(0);
 };
 
-test("a poke reaches the elements that show its key, and no others", async () => {
+test("an event refreshes only the elements with its key", async () => {
   const stream = await shows(`<div id="a" data-live="vm:1 host:1"></div><div id="b" data-live="vm:2"></div>`);
   is(stream.url, "/events?key=vm:1&key=host:1&key=vm:2");
   await say(stream, "host:1");
@@ -32,7 +32,7 @@ test("a poke reaches the elements that show its key, and no others", async () =>
   is([count("a"), count("b")], [2, 1]);
 });
 
-test("many pokes are two refreshes: one at once, and one when the gap is over", async () => {
+test("many events cause two refreshes: one at once and one after the gap", async () => {
   const stream = await shows(`<div id="c" data-live="vm:3"></div>`);
   await pass(1000);
   await say(stream, "vm:3", "vm:3");
@@ -46,7 +46,7 @@ test("many pokes are two refreshes: one at once, and one when the gap is over", 
   is(count("c"), 2, "in the end");
 });
 
-test("an element whose content changes less often is refreshed less often", async () => {
+test("an element with a longer gap is refreshed less often", async () => {
   const stream = await shows(`<div id="slow" data-live="vm:31" data-gap="5"></div>`);
   await pass(5000);
   await say(stream, "vm:31");
@@ -58,7 +58,7 @@ test("an element whose content changes less often is refreshed less often", asyn
   is(count("slow"), 2);
 });
 
-test("the page says how far apart its lists follow, where that is not each second", async () => {
+test("the page shows the refresh interval of lists if it is longer than a second", async () => {
   const stream = await shows(`<div data-live="vms"></div><span id="pace" hidden></span>`);
   const says = async (seconds) => {
     stream.say(`event: pace\ndata: ${seconds}\n\n`);
@@ -68,7 +68,7 @@ test("the page says how far apart its lists follow, where that is not each secon
   is([await says(1), await says(4), await says(15), await says(1)], ["", "live, every 4 s", "live, every 15 s", ""]);
 });
 
-test("a closed level of the tree is not followed until it is opened", async () => {
+test("a closed level of the tree is followed only after it is opened", async () => {
   await shows(`<div id="d" data-live="vm:4"></div><ul><li id="item" aria-expanded="false"><div id="e" data-live="vm:5"></div></li></ul>`);
   is(asked.at(-1).url.includes("vm:5"), false);
   $("#item").setAttribute("aria-expanded", "true");
@@ -77,7 +77,7 @@ test("a closed level of the tree is not followed until it is opened", async () =
   is(asked.at(-1).url, "/events?key=vm:4&key=vm:5");
 });
 
-test("the page says that it is cut off only after a while, and is refreshed once the portal is back", async () => {
+test("a lost stream is shown after a delay, and the page is refreshed once the portal is back", async () => {
   const stream = await shows(`<main id="main"><div id="g" data-live="vm:7"></div></main>`);
   stream.end();
   await pass(1900);
@@ -96,7 +96,7 @@ test("the page says that it is cut off only after a while, and is refreshed once
   is($("#page-bar"), null);
 });
 
-test("what no longer exists is marked, told, and asked for no more", async () => {
+test("a deleted object is marked, announced, and no longer requested", async () => {
   const stream = await shows(`<main id="main"><div id="f" data-live="vm:6" data-gone="The VM was deleted." data-gone-href="/vms">
     <div class="title"><span class="chip ok">Running</span><b data-state>Running</b><div class="actions"></div></div></div></main>`);
   const answer = (status) => $("#f").dispatchEvent(new CustomEvent("htmx:afterRequest", {

@@ -7,7 +7,7 @@ const show = () => page(`<details class="menu" id="a"><summary>A</summary><div c
 const open = async (id) => { $(`#${id}`).open = true; await settle(); };
 const now = () => ["a", "b"].filter((id) => $(`#${id}`).open).join();
 
-test("one menu is open at a time, and what lies elsewhere closes it", async () => {
+test("only one menu is open, and a click elsewhere closes it", async () => {
   show();
   await open("a");
   await open("b");
@@ -19,7 +19,7 @@ test("one menu is open at a time, and what lies elsewhere closes it", async () =
   is(now(), "");
 });
 
-test("a choice closes the menu, one that cannot be made does not", async () => {
+test("a chosen item closes the menu, a disabled item does not", async () => {
   show();
   await open("a");
   $("#a button").click();
@@ -28,7 +28,7 @@ test("a choice closes the menu, one that cannot be made does not", async () => {
   is(now(), "");
 });
 
-test("keys open, walk and close it, and the focus comes back", async () => {
+test("keys open, navigate and close the menu, and the focus returns to its button", async () => {
   show();
   const summary = $("#a summary");
   summary.focus();
@@ -43,7 +43,7 @@ test("keys open, walk and close it, and the focus comes back", async () => {
   is([now(), document.activeElement.textContent], ["", "A"]);
 });
 
-test("in a field Home and End are the field's", async () => {
+test("Home and End keep their function in a field", async () => {
   show();
   await open("b");
   const field = $("#b input");
@@ -51,7 +51,7 @@ test("in a field Home and End are the field's", async () => {
   is([press(field, "Home"), press(field, "ArrowDown"), document.activeElement.textContent], [false, true, "Three"]);
 });
 
-test("a list stays on the screen: below its button, above where there is no room", () => {
+test("a list is placed below its button, or above without space below", () => {
   page(`<div id="list" style="position: fixed; width: 100px; height: 200px"></div>`);
   const list = $("#list");
   const at = (left, top, alignRight) => {
@@ -69,7 +69,7 @@ const showSub = () => page(`<details class="menu" id="a"><summary>A</summary><di
   <div class="menu-list"><a class="menu-item" href="#start">Start</a><a class="menu-item" href="#stop">Stop</a></div></details>
   <details class="sub" id="guest"><summary class="menu-item">Guest</summary><div class="menu-list"><a class="menu-item" href="#trim">Trim</a></div></details><a class="menu-item" href="#1">One</a></div></details>`);
 
-test("a submenu opens and closes by keys, one at a time, and a choice in it closes the menu", async () => {
+test("keys open and close one submenu at a time, and a chosen item closes the menu", async () => {
   showSub();
   await open("a");
   const item = (id) => $(`#${id} > summary`);

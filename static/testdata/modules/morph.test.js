@@ -3,14 +3,14 @@ import "js/morph.js";
 
 const morph = (html) => Idiomorph.morph($("#live"), `<div id="live">${html}</div>`);
 
-test("what changed changes, and what is the user's stays", () => {
+test("a refresh updates content and keeps the user's state", () => {
   page(`<div id="live"><p>old</p><details id="d"><summary>More</summary></details><form data-keep><input value="typed"></form></div>`);
   $("#d").open = true;
   morph(`<p>new</p><details id="d"><summary>More</summary></details><form data-keep><input value="fresh"></form>`);
   is([$("p").textContent, $("#d").open, $("form input").value], ["new", true, "typed"]);
 });
 
-test("an open menu is not redrawn under the pointer, a closed one is", () => {
+test("a refresh updates a closed menu but not an open one", () => {
   const menu = (item) => `<details class="menu" id="m"><summary>Act</summary><a>${item}</a></details>`;
   page(`<div id="live">${menu("Start")}</div>`);
   $("#m").open = true;
@@ -21,7 +21,7 @@ test("an open menu is not redrawn under the pointer, a closed one is", () => {
   is($("#m a").textContent, "Stop");
 });
 
-test("a tick belongs to the row's thing, not to its place", () => {
+test("a selection follows its object, not the row's position", () => {
   const rows = (...ids) => `<table><tbody>${ids.map((id) => `<tr><td><input type="checkbox" data-select-row value="${id}"></td></tr>`).join("")}</tbody></table>`;
   page(`<div id="live">${rows("a", "b")}</div>`);
   $("[value=a]").checked = true;
@@ -31,14 +31,14 @@ test("a tick belongs to the row's thing, not to its place", () => {
   is($$("input:checked").map((box) => box.value), [], "ticked after its row went");
 });
 
-test("a level of the tree keeps what it shows, and its open rows", () => {
+test("a refresh keeps loaded levels and open rows of the tree", () => {
   const level = (inner, expanded) => `<ul><li role="treeitem" aria-expanded="${expanded}" tabindex="-1"><ul data-lazy>${inner}</ul></li></ul>`;
   page(`<div id="live">${level("<li>vm</li>", true)}</div>`);
   $("[role=treeitem]").tabIndex = 0;
   morph(level("", false));
   const item = $("[role=treeitem]");
   is([item.getAttribute("aria-expanded"), item.tabIndex, $("[data-lazy]").textContent], ["true", 0, "vm"]);
-  morph(`<ul><li role="treeitem" aria-expanded="false"></li></ul>`); // the server draws only what it knows to be open
+  morph(`<ul><li role="treeitem" aria-expanded="false"></li></ul>`); // the server renders no level for rows that the user opened
   is([$("[role=treeitem]").getAttribute("aria-expanded"), $("[data-lazy]").textContent], ["true", "vm"]);
   $("[data-lazy]").replaceChildren();
   morph(`<ul><li role="treeitem" aria-expanded="false"></li></ul>`);

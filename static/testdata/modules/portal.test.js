@@ -7,7 +7,7 @@ const frame = `<main id="main"><p class="x"><span class="chip ok"><svg class="i"
   <a id="away" href="#there" hidden></a><form id="f" action="/vms"><button>Find</button></form></main><div id="toasts"></div>`;
 const bar = () => $("#page-bar")?.textContent ?? "";
 
-/** Time passes while nothing answers. */
+/** Lets time pass while the portal does not answer. */
 async function unanswered(ms) {
   for (let left = ms; left > 0; left -= 500) {
     await pass(Math.min(left, 500));
@@ -16,7 +16,7 @@ async function unanswered(ms) {
   }
 }
 
-test("a portal that is down is said within 5 s, every state is unknown after 30 s, and known again once it is back", async () => {
+test("an unreachable portal is shown within 5 s, states are unknown after 30 s and restored afterwards", async () => {
   page(frame);
   streamLost();
   await unanswered(4_900);
@@ -36,7 +36,7 @@ test("a portal that is down is said within 5 s, every state is unknown after 30 
   is(bar(), "");
 });
 
-test("what is asked for meanwhile waits, goes on by itself, and can be cancelled", async () => {
+test("a request meanwhile waits, is sent automatically, and can be cancelled", async () => {
   page(frame);
   const done = [];
   streamLost();
@@ -50,14 +50,14 @@ test("what is asked for meanwhile waits, goes on by itself, and can be cancelled
     await asked.at(-1).answer(200, "ok");
     is(done.includes(word), !cancel, word);
   }
-  whenUp("Start", () => done.push("Start")); // whose stream is lost, while the portal answers
+  whenUp("Start", () => done.push("Start")); // the stream is lost, but the portal answers
   await asked.at(-1).answer(200, "ok");
   streamLive();
   await whenUp("Stop", () => done.push("Stop"));
   is(done, ["Shut down", "Start", "Stop"]);
 });
 
-test("a link and a form keep the page while the portal is away", async () => {
+test("links and forms do not leave the page while the portal is unreachable", async () => {
   page(frame);
   streamLost();
   await unanswered(4_000);

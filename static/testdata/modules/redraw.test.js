@@ -1,7 +1,7 @@
 import { $, is, page, test } from "./harness.js";
 import "js/redraw.js";
 
-test("a form redrawn by the server keeps what was typed after the request was sent", async () => {
+test("a redrawn form keeps the text typed after the request was sent", async () => {
   const form = (project, pool, ram) => `<form id="vm-form"><select name="project" hx-post="/vms" hx-trigger="change" hx-target="#vm-form" hx-swap="outerHTML" hx-include="#vm-form">
     <option>a</option><option${project === "b" ? " selected" : ""}>b</option></select><select name="pool"><option>one</option><option${pool === "two" ? " selected" : ""}>two</option></select>
     <input name="name" value=""><input name="ram" value="${ram}"><select name="ram"><option>MiB</option><option>GiB</option></select><input type="number" name="cpus" value="2"><details id="more"><summary>More</summary></details><input type="radio" name="boot" value="bios" checked><input type="radio" name="boot" value="efi"></form>`;

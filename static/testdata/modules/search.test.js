@@ -8,12 +8,12 @@ const show = (results = `<a href="#1">One</a><a href="#2">Two</a>`) => {
 const walk = (...keys) => keys.map((key) => { press(document.activeElement, key); return document.activeElement.textContent || document.activeElement.tagName; });
 const isClosed = () => $(".results").matches(".closed");
 
-test("arrows go through the results and back into the box", () => {
+test("arrow keys move through the results and back to the field", () => {
   show();
   is(walk("ArrowDown", "ArrowDown", "ArrowUp", "ArrowUp"), ["One", "Two", "One", "INPUT"]);
 });
 
-test("Escape closes them, typing and arrows open them", () => {
+test("Escape closes the results, typing and arrow keys open them", () => {
   show();
   walk("ArrowDown");
   is([press(document.activeElement, "Escape"), isClosed(), document.activeElement.tagName], [true, true, "INPUT"]);
@@ -24,7 +24,7 @@ test("Escape closes them, typing and arrows open them", () => {
   is(isClosed(), false);
 });
 
-test("without results the keys are the box's", () => {
+test("without results the keys keep their function in the field", () => {
   show("");
   is([press($("input"), "Escape"), press($("input"), "ArrowDown"), press($("input"), "Enter")], [false, false, false]);
 });

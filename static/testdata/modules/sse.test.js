@@ -10,7 +10,7 @@ async function reading() {
   return { got, done, stream: asked.at(-1) };
 }
 
-test("events come out whole, however they were cut", async () => {
+test("events are parsed at any chunk boundaries", async () => {
   const { got, done, stream } = await reading();
   stream.accept();
   for (const piece of [": ping\n\nev", "ent: vm:1\r", "\n\r\nevent:vm:2\n", "\n", "data: x\n\n"]) { stream.say(piece); await settle(); }
@@ -20,7 +20,7 @@ test("events come out whole, however they were cut", async () => {
   is(got.filter((sign) => sign === ".").length, 5, "signs of life");
 });
 
-test("an event's data is its own", async () => {
+test("data of one event does not carry over to the next", async () => {
   const got = [];
   const done = (async () => { for await (const sign of events("/events", undefined)) if (sign.event) got.push([sign.event, sign.data]); })();
   await settle();
@@ -33,7 +33,7 @@ test("an event's data is its own", async () => {
   is(got, [["a", ""], ["pace", "4"], ["b", ""]]);
 });
 
-test("a refusal has its status", async () => {
+test("a refusal has the response's status", async () => {
   const { done, stream } = await reading();
   stream.accept(429);
   const why = await done.catch((error) => error);

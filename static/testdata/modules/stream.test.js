@@ -2,7 +2,7 @@ import { is, takeClock, takeServer, test } from "./harness.js";
 import { Stream } from "js/stream.js";
 
 const pass = takeClock(), asked = takeServer();
-Math.random = () => 1; // the longest pause
+Math.random = () => 1; // the maximum random delay
 
 async function following(keys) {
   const pokes = [], states = [];
@@ -13,7 +13,7 @@ async function following(keys) {
   return { stream, pokes, states };
 }
 
-test("what is new to the stream counts as poked, then each event pokes its key", async () => {
+test("new keys count as changed, then each event reports its key", async () => {
   const { stream, pokes, states } = await following(["vm:1", "vm:2", "vm:1"]);
   is(asked.map((each) => each.url), ["/events?key=vm:1&key=vm:2"]);
   asked[0].accept();
@@ -26,7 +26,7 @@ test("what is new to the stream counts as poked, then each event pokes its key",
   stream.stop();
 });
 
-test("a pace is no poke", async () => {
+test("a pace event reports no key", async () => {
   const paces = [], pokes = [];
   asked.length = 0;
   const stream = new Stream((poked) => pokes.push(poked), () => {}, (seconds) => paces.push(seconds));
@@ -42,7 +42,7 @@ test("a pace is no poke", async () => {
   stream.stop();
 });
 
-test("the old stream is held until the new one is accepted", async () => {
+test("the old stream stays open until the new one is accepted", async () => {
   const { stream, pokes } = await following(["vm:1"]);
   asked[0].accept();
   await pass(0);
@@ -55,13 +55,13 @@ test("the old stream is held until the new one is accepted", async () => {
   await pass(0);
   is(asked.map((each) => each.aborted), [true, false]);
   is(pokes, [["vm:1"], ["vm:1"], ["vm:2"]]);
-  stream.follow(["vm:2"]); // covered
+  stream.follow(["vm:2"]); // already covered
   await pass(300);
   is(asked.length, 2, "streams");
   stream.stop();
 });
 
-test("a lost stream is tried again, each time later", async () => {
+test("a lost stream is retried after growing delays", async () => {
   const { stream, states } = await following(["vm:1"]);
   asked[0].accept();
   await pass(0);
@@ -81,7 +81,7 @@ test("a lost stream is tried again, each time later", async () => {
   is(asked.length, 4, "streams after the stop");
 });
 
-test("a stream that is silent for 12 s is given up", async () => {
+test("a stream without data for 12 s is closed", async () => {
   const { stream, states } = await following(["vm:1"]);
   asked[0].accept();
   await pass(11_000);
@@ -93,14 +93,14 @@ test("a stream that is silent for 12 s is given up", async () => {
   stream.stop();
 });
 
-test("who is signed out is told once, and not tried again", async () => {
+test("an ended session is reported once and not retried", async () => {
   const { states } = await following(["vm:1"]);
   asked[0].accept(401);
   await pass(120_000);
   is([states, asked.length], [["signed-out"], 1]);
 });
 
-test("an address holds at most 170 keys", async () => {
+test("an address has at most 170 keys", async () => {
   const { stream } = await following(Array.from({ length: 300 }, (_, i) => `vm:${i}`));
   is(new URL(asked[0].url, location.href).searchParams.getAll("key").length, 170);
   stream.stop();

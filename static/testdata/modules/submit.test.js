@@ -10,7 +10,7 @@ document.addEventListener("click", (event) => { if (event.target.closest("a")) s
 const show = (html) => { sent = []; page(html); };
 const submit = (form, submitter) => form.dispatchEvent(new SubmitEvent("submit", { bubbles: true, cancelable: true, submitter }));
 
-test("what is disabled does nothing", () => {
+test("disabled actions do nothing", () => {
   show(`<a href="#x" aria-disabled="true"><i>Start</i></a><a id="on" href="#x" aria-disabled="false">Stop</a>`);
   $("i").click();
   is(sent, []);
@@ -18,7 +18,7 @@ test("what is disabled does nothing", () => {
   is(sent, ["followed"]);
 });
 
-test("nothing is sent twice, until the page comes back", () => {
+test("a form is sent only once until the page is shown again", () => {
   show(`<form id="f" method="post"></form><form id="h" method="post" hx-post="/x"></form><form id="g"></form>`);
   for (const id of ["f", "f", "h", "h", "g", "g"]) submit($(`#${id}`));
   is(sent, ["f", "h", "h", "g", "g"]);

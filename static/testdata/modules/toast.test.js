@@ -7,7 +7,7 @@ const show = (html = "") => page(`<div id="toasts"></div><main id="main">${html}
 const seen = () => $$(".toast").map((item) => item.querySelector("p").textContent);
 const tell = (place, type, detail) => $(place).dispatchEvent(new CustomEvent(type, { bubbles: true, detail }));
 
-test("good news leaves, bad news waits to be closed", async () => {
+test("success toasts disappear, error toasts stay until closed", async () => {
   show();
   for (const kind of ["ok", "info", "warn", "bad"]) toast(kind, kind);
   toast("bad", "");
@@ -19,7 +19,7 @@ test("good news leaves, bad news waits to be closed", async () => {
   is(seen(), ["warn"]);
 });
 
-test("there are at most four, and each is shown last, above an open dialog", () => {
+test("at most four toasts are shown, the newest on top, above an open dialog", () => {
   show();
   for (let i = 0; i < 6; i++) toast("bad", String(i));
   is(seen(), ["2", "3", "4", "5"]);
@@ -29,13 +29,13 @@ test("there are at most four, and each is shown last, above an open dialog", () 
   is([raised, $$(".toast").at(-1).className], [["closed", "open"], "toast info"]);
 });
 
-// What the pointer meets at the middle of an element, which is nothing of what a modal dialog makes inert.
+// Returns the element that a click in the middle of an element would hit. Elements that a dialog makes inert are not hit.
 function met(element) {
   const { left, top, width, height } = element.getBoundingClientRect();
   return document.elementFromPoint(left + width / 2, top + height / 2);
 }
 
-test("an open dialog has the toasts, those before it and those to come, and its end gives them back", async () => {
+test("an open dialog contains all toasts and returns them when it closes", async () => {
   show("<dialog><p>Sure?</p></dialog>");
   toast("bad", "before");
   const dialog = $("dialog"), tray = $("#toasts");
@@ -52,10 +52,10 @@ test("an open dialog has the toasts, those before it and those to come, and its 
   is([tray.parentElement === document.body, tray.matches(":popover-open"), seen()], [true, true, ["within"]]);
 });
 
-test("words come after the region in which they are said", async () => {
+test("a toast's text is inserted after its live region", async () => {
   show("<dialog></dialog>");
   $("dialog").showModal();
-  toast("bad", "early"); // before the dialog has told that it is open
+  toast("bad", "early"); // before the dialog's toggle event
   is([$("#toasts").parentElement === $("dialog"), seen()], [true, []]);
   await pass(100);
   is(seen(), ["early"]);
@@ -68,7 +68,7 @@ test("words come after the region in which they are said", async () => {
   is(seen(), ["early"]);
 });
 
-test("a dialog that goes with its end leaves the toasts", async () => {
+test("toasts survive a dialog that is removed when it closes", async () => {
   show("<dialog></dialog>");
   const dialog = $("dialog");
   dialog.showModal();
@@ -80,14 +80,14 @@ test("a dialog that goes with its end leaves the toasts", async () => {
   is(seen(), ["Not typed."]);
 });
 
-test("a refusal is the server's sentence, its problem's, or a general one", () => {
+test("a refusal shows the header's sentence, the problem's detail, or a general sentence", () => {
   is(sentence(409, "The%20VM%20is%20%E2%80%9Eoff%E2%80%9C.", ""), "The VM is „off“.");
   is(sentence(409, "100 %", ""), "100 %");
   is([sentence(409, null, `{"detail": "d", "title": "t"}`), sentence(409, null, `{"title": "t"}`)], ["d", "t"]);
   is([sentence(404, null, "<html>"), sentence(500, null, "").includes("500")], ["This no longer exists, or you may not see it. Reload the page.", true]);
 });
 
-test("what a person asked for and did not get is told, what the page asks by itself is not", () => {
+test("failed requests of the user show a toast, automatic requests do not", () => {
   show(`<form></form><div data-live="vm:1"></div>`);
   const xhr = { status: 409, getResponseHeader: () => "No.", responseText: "" };
   for (const place of ["form", "[data-live]"]) {
@@ -100,7 +100,7 @@ test("what a person asked for and did not get is told, what the page asks by its
   is(seen().at(-1), "Saved.");
 });
 
-test("who is signed out is told by the bar", () => {
+test("an ended session is shown by the bar", () => {
   show(`<div data-live="vm:1"></div>`);
   tell("[data-live]", "htmx:responseError", { xhr: { status: 401 } });
   is([seen(), $("#page-bar a").textContent], [[], "Sign in again"]);

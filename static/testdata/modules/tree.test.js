@@ -21,10 +21,10 @@ const walk = (...keys) => keys.map((key) => { press(document.activeElement, key)
 const kept = () => JSON.parse(localStorage.getItem("quantix.open"));
 const expanded = (id) => $(`#${id}`).getAttribute("aria-expanded");
 
-test("what was open is opened again, once: a refresh leaves the rows as their user left them", () => {
+test("stored rows are reopened once, and a refresh keeps the user's state", () => {
   show();
   is([expanded("alpha"), expanded("beta"), opened], ["false", "true", ["beta"]]);
-  localStorage.setItem("quantix.open", `["inventory host:1", "inventory host:2"]`); // another tab opened Alpha
+  localStorage.setItem("quantix.open", `["inventory host:1", "inventory host:2"]`); // another tab has opened Alpha
   $("#beta .twist").click();
   document.body.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true }));
   is([expanded("alpha"), expanded("beta"), kept()], ["false", "false", ["inventory host:1"]]);
@@ -33,7 +33,7 @@ test("what was open is opened again, once: a refresh leaves the rows as their us
   $("#beta .twist").click();
 });
 
-test("one row is the tab stop: what is shown, then where the focus was", () => {
+test("one row is the tab stop: the page's object, then the last focused row", () => {
   show();
   is([stops(), $$("a").every((link) => link.tabIndex === -1)], [["gamma"], true]);
   $("#gamma").focus();
@@ -41,7 +41,7 @@ test("one row is the tab stop: what is shown, then where the focus was", () => {
   is(stops(), ["beta"]);
 });
 
-test("keys walk over the rows that are seen, and open and close levels", () => {
+test("keys move between visible rows and open and close levels", () => {
   show();
   $("#gamma").focus();
   is(walk("Home", "ArrowDown", "End", "ArrowDown"), ["alpha", "beta", "gamma", "gamma"]);
@@ -51,7 +51,7 @@ test("keys walk over the rows that are seen, and open and close levels", () => {
   is([expanded("alpha"), walk("ArrowDown")], ["false", ["beta"]]);
 });
 
-test("a level that the server left out is made when its row is opened, once", () => {
+test("a missing level is created once when its row is opened", () => {
   page(`<ul role="tree" id="tree-hosts">${item("t--host-3", "Delta", `${closed("host:3")} data-follow="* vms"`)}${item("t--project-4", "Epsilon", closed("project:4"))}</ul>`);
   for (const id of ["t--host-3", "t--project-4"]) for (let i = 0; i < 3; i++) $(`#${id} .twist`).click();
   const made = $$("[data-lazy]").map((level) => [level.id, level.dataset.live, level.getAttribute("hx-get"), level.getAttribute("hx-trigger"), level.parentElement.id]);
@@ -61,7 +61,7 @@ test("a level that the server left out is made when its row is opened, once", ()
   ]);
 });
 
-test("what is opened is remembered, beside what another tab remembers", () => {
+test("opened rows are stored in addition to those of another tab", () => {
   localStorage.setItem("quantix.open", `["inventory host:7"]`);
   show();
   $("#alpha .twist").click();
@@ -72,7 +72,7 @@ test("what is opened is remembered, beside what another tab remembers", () => {
   is([kept().length, kept()[0], kept().at(-1)], [200, "inventory vm:1", "inventory host:2"], "the oldest goes:");
 });
 
-test("Enter follows the row's link, letters lead to names", async () => {
+test("Enter follows the row's link, letters find names", async () => {
   show();
   $("#gamma").focus();
   location.hash = "";

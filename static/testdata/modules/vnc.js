@@ -1,4 +1,4 @@
-// A VNC server that a test holds in its hands, at the end of the websockets that the page opens.
+// A VNC server that the test controls, connected to the websockets that the page opens.
 
 const text = (s) => [...new TextEncoder().encode(s)];
 
@@ -24,10 +24,10 @@ export class Socket {
     this.say(text("RFB 003.008\n"));
   }
 
-  /** Offers the security type: 1 is none, 2 asks for a password. */
+  /** Offers a security type: 1 is none, 2 requires a password. */
   secure(type) { this.say([1, type]); }
 
-  /** Shows a screen of 4 × 4 points. */
+  /** Sends a screen of 4 × 4 pixels. */
   show() {
     this.open();
     this.secure(1);
@@ -48,7 +48,7 @@ export class Socket {
   }
 }
 
-/** From here on websockets lead to the test. */
+/** Replaces WebSocket, so that the page's websockets connect to the test. */
 export function takeSockets() {
   window.WebSocket = Object.assign(Socket, { CONNECTING: 0, OPEN: 1, CLOSING: 2, CLOSED: 3 });
   return Socket.all;
