@@ -195,7 +195,8 @@ func (s *Server) failAgent(err error, c echo.Context) {
 	}
 }
 
-// bodies pools the buffers for request bodies. A buffer returns to the pool before the handler's work begins.
+// bodies pools the buffers that request data is read into. A buffer returns to the pool before the handler's work
+// begins.
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // readJSON reads a whole JSON message of at most limit bytes and checks its bounds. It ignores unknown fields, because

@@ -128,7 +128,7 @@ func (m *machine) done(t *testing.T, w wire.Work) {
 	}
 }
 
-// one waits until only one connection is open and then counts it as the only one so far.
+// one waits until a single connection is open, and sets the number of connections so far to 1.
 func (g *gate) one(t *testing.T, m *machine) {
 	t.Helper()
 	eventually(t, "the connection that the join used is closed", func() bool { return g.open.Load() == 1 })

@@ -84,7 +84,7 @@ func (m *machine) hear(t *testing.T, instance string) (session string) {
 	return hello.Session
 }
 
-// again joins the machine's host with a new key, as the action "Join again" does.
+// again joins the machine's existing host with a new key, as administrators do after a lost key.
 func (p *portal) again(agentURL string, m *machine) {
 	p.t.Helper()
 	token, err := p.control.CreateJoinToken(p.t.Context(), root, m.id)

@@ -26,7 +26,7 @@ const maxChoices = 40
 // pick is one query for options: typ, a key of choosers, and of, the object that the options depend on.
 type pick struct {
 	typ  string
-	of   string   // id of that object; empty: none
+	of   string   // id of the object that the options depend on; empty: none
 	text string   // search text; only options that contain it are shown
 	now  []string // currently chosen values, which are always shown
 	page string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts

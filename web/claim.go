@@ -21,8 +21,8 @@ import (
 
 var claimURL = &url.URL{Path: wire.PathClaim}
 
-// claim returns the handler of the claim call, which waits for jobs. On an agent connection the claim waits outside of
-// net/http, on other connections within the request.
+// claim returns the handler of agents' requests for jobs, which waits for a job. On an agent connection the handler
+// waits outside of net/http, on other connections within the request.
 func (s *Server) claim(r route) echo.HandlerFunc {
 	here := s.claimHere(r)
 	return func(c echo.Context) error {

@@ -83,7 +83,7 @@ func (s *Server) coalesce(h handler) handler {
 	}
 }
 
-// parts holds the parts that are being rendered, or wait for their next rendering. It is safe for concurrent use.
+// parts renders shared responses and holds the requests that wait for them. It is safe for concurrent use.
 type parts struct {
 	mu    sync.Mutex
 	asked map[question]*askers
@@ -99,7 +99,7 @@ type making struct {
 	err  error
 }
 
-// ask returns a rendering of the part that started after the call of ask. One call of do serves all waiting requests.
+// ask returns a rendering that started after this call. One call of do serves all waiting requests.
 func (n *parts) ask(ctx context.Context, q question, do func(context.Context) (*part, error)) (*part, error) {
 	n.mu.Lock()
 	a, busy := n.asked[q]

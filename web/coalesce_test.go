@@ -41,7 +41,7 @@ func (s *slow) change() {
 	s.seen++
 }
 
-// waits reports whether a request waits for the next rendering.
+// waits reports whether a request is waiting for the next rendering.
 func (n *parts) waits(q question) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

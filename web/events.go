@@ -154,7 +154,7 @@ type poker struct {
 	sub     *notify.Sub
 	wakeUps map[string][]string  // wake-up keys by page key
 	pokes   map[string]string    // page key by wake-up key
-	last    map[string]time.Time // time when a gapped key was last sent
+	last    map[string]time.Time // time of the latest event of each rate-limited key
 	waiting map[string]time.Time // page keys with a delayed event, and the time to send the event
 	pace    func(time.Time) (gap, spread time.Duration)
 	gap     time.Duration // refresh interval at the last check
@@ -209,7 +209,7 @@ func (p *poker) wait(name string, at time.Time) {
 	}
 }
 
-// due returns a channel that receives when a delayed event is due; nil: no event is delayed.
+// due returns a channel that receives when a delayed event can be sent; nil: no event is delayed.
 func (p *poker) due() <-chan time.Time {
 	if p.timer == nil {
 		return nil

@@ -27,7 +27,7 @@ func (s *Server) Pages() []string {
 	return out
 }
 
-// Strain makes the server assume that refreshes need this much time per interval, until the next call of Strain.
+// Strain makes the server assume that refreshes need this much time per interval, until the next call.
 func (s *Server) Strain(need time.Duration) {
 	s.pace.mu.Lock()
 	defer s.pace.mu.Unlock()

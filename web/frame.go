@@ -69,7 +69,7 @@ func (s *Server) dock(c echo.Context, a fleet.Actor, all bool) (shell.Dock, erro
 	return shell.Dock{All: all, Tasks: tasks.Items, Now: time.Now()}, err
 }
 
-// level reads one level of the tree, and expands the nodes on the path to the page's object (here).
+// level reads the children of one node of the tree, and expands the nodes on the path to the page's object (here).
 func (s *Server) level(c echo.Context, a fleet.Actor, q query.TreeQuery, here []string) (shell.TreeLevel, error) {
 	rows, err := s.Control.Tree(c.Request().Context(), a, q)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestInvalidPathTextRefused(t *testing.T) {
 	}
 }
 
-// deadlines is a response recorder that records the connection's read deadlines.
+// deadlines is a response recorder that records each read deadline of the connection.
 type deadlines struct {
 	*httptest.ResponseRecorder
 	set []time.Time

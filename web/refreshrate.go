@@ -44,7 +44,7 @@ func (p *refreshRate) spent(d time.Duration) {
 	p.busy += d
 }
 
-// at returns the refresh interval at now, and the part of the interval over which events are spread.
+// at returns the refresh interval for the time now, and the part of the interval over which events are spread.
 func (p *refreshRate) at(now time.Time) (gap, spread time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

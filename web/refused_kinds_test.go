@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// one returns a case with one value, which is wrong. how is both unless given.
+// one returns a case with a single value, which is wrong. how is both unless given.
 func one(what, at string, value any, says string, how ...how) refusal {
 	c := refusal{what: what, sent: sent{at: value}, says: says}
 	if len(how) > 0 {

@@ -25,7 +25,7 @@ import (
 
 // zip is the middleware that compresses fragments, and pages for browsers without brotli, with gzip from 1400 bytes on.
 // Pages contain no constant secret, such as an anti-forgery token, so their compressed size reveals none (BREACH
-// attack). Streams and exports bypass zip; static files are compressed in advance, at a higher level. zstd is off,
+// attack). Streams and exports bypass it; static files are compressed in advance, at a higher level. zstd is off,
 // because browsers accept zstd over TLS only and its encoders hold megabytes.
 var zip = func() func(http.Handler) http.HandlerFunc {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(1400), gzhttp.CompressionLevel(gzip.BestSpeed), gzhttp.EnableZstd(false))
@@ -107,7 +107,7 @@ func (s *Server) write(c echo.Context, status int, page templ.Component) error {
 	return s.send(c, status, out.Bytes())
 }
 
-// buffers pools the buffers of pages: a list of a hundred rows takes a quarter of a megabyte.
+// buffers pools memory for rendered pages: a list of a hundred rows takes a quarter of a megabyte.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 func getBuffer() *bytes.Buffer { return buffers.Get().(*bytes.Buffer) }

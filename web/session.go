@@ -164,7 +164,7 @@ func (s *Server) begin(c echo.Context, user fleet.UserID, began time.Time) error
 	return nil
 }
 
-// end deletes the session. The database announces the deletion, and all portals end the session's streams at once.
+// end deletes the session. The database announces the deletion, and all portals close the session's streams at once.
 func (s *Server) end(c echo.Context) error {
 	ctx := c.Request().Context()
 	if err := s.Sessions.Destroy(ctx); err != nil {

@@ -29,7 +29,7 @@ const uploadScript = "bundle/upload.js"
 // messageHeader is the header with an error's sentence, for scripts: the response to HEAD has no body.
 const messageHeader = "X-Quantix-Message"
 
-// arrival is one request of an upload. tusd passes the arrival through the context to tusStore.
+// arrival is one request of an upload. tusd passes it through the context to tusStore.
 type arrival struct {
 	s       *Server
 	c       echo.Context

@@ -220,7 +220,7 @@ func typedOf(vm fleet.VMView) (url.Values, error) {
 // typedVM is a submitted VM form, with its rows renumbered without gaps.
 type typedVM struct {
 	url.Values
-	sent  url.Values // the values as the browser sent them: with gaps between row numbers
+	sent  url.Values // the values from the browser, with gaps between row numbers
 	again bool       // the button only redraws the form: to add or remove a row without scripts, or to prefill
 
 	begin   string            // key of the source or preset that prefills the form: see Server.beginAs
