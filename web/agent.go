@@ -30,7 +30,7 @@ const (
 // route's kind requires.
 func (s *Server) addForAgents(r route) {
 	if r.path == wire.PathClaim {
-		// no middleware: each stack frame would exist once for each of ten thousand parked claims
+		// without middleware, whose stack frames would take memory for each of ten thousand parked claims
 		s.agents.Add(r.method, r.path, s.claim(r))
 		return
 	}
@@ -103,7 +103,7 @@ func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (
 	})
 }
 
-// join needs no certificate: the host gets its first certificate here.
+// join answers a join request by the host's first certificate. The request proves itself by a join token.
 func (s *Server) join(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
 	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
 	return &out, err
@@ -129,7 +129,7 @@ func (s *Server) finish(c echo.Context, a fleet.Actor, in wire.Finish) (*wire.Fi
 	return &answer, err
 }
 
-// finishAll finishes several jobs in one request.
+// finishAll takes the results of several jobs in one request. Each result is accepted or refused separately.
 func (s *Server) finishAll(c echo.Context, a fleet.Actor, in wire.Results) (*wire.ResultsAnswer, error) {
 	if len(in.Results) == 0 {
 		return nil, fleet.Errorf(fleet.Malformed, "Send at least one result.")
@@ -170,15 +170,14 @@ func (s *Server) hostPair(c echo.Context, a fleet.Actor) error {
 }
 
 // servePair connects ws, an end that control has admitted, with the other end of its relay. It returns when the relay
-// has ended. It calls onMessage, unless nil, for each message from
-// ws.
+// has ended. It calls onMessage, unless nil, for each message from ws.
 func (s *Server) servePair(ctx context.Context, a fleet.Actor, end relay.End, ws *websocket.Conn, onMessage func()) {
 	if err := s.pairs.Serve(ctx, end, ws, onMessage); err != nil {
 		s.Log.Info("relay ended before both ends connected", "pair", end.ID(), "kind", end.Kind(), "side", end.Side(), "who", a.Name, "error", err)
 	}
 }
 
-// stopping is the answer to agents while the portal shuts down.
+// stopping is the error response to agents while the portal shuts down.
 var stopping = refusal{status: http.StatusServiceUnavailable, message: "The portal is stopping. Send the request again."}
 
 // failAgent writes the response for an agent's request that failed with err.

@@ -21,8 +21,8 @@ import (
 
 const apiBase = "/api/v1"
 
-// call is the handler of one operation of /api/v1. in holds the parameters and the body; out holds the response's
-// headers and body.
+// call is the handler of one operation of /api/v1. The input I holds the parameters and the body. The output O holds
+// the response's headers and body.
 type call[I, O any] func(ctx context.Context, a fleet.Actor, in *I) (*O, error)
 
 // operation is one row of the API's table. huma registers it, and the middleware finds its permission by its route.
@@ -135,8 +135,8 @@ const apiDescription = "The operations of the pages, for programs. Lists answer 
 	"?after= for the next page. Refusals are problem+json with a sentence that says what to do, and the path of the field where one applies. " +
 	"An object that you may not see answers 404, like an object that does not exist."
 
-// formTypeAsJSON treats a request body as JSON where curl and other clients send the form content type by default. Only
-// requests with a bearer token qualify: browsers never add one on their own, so cross-site forms are excluded.
+// formTypeAsJSON changes the form content type, which curl and other clients send by default, to JSON. It changes only
+// requests with a bearer token: browsers never add a token to cross-site forms.
 func formTypeAsJSON(r *http.Request) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == "application/x-www-form-urlencoded" && bearerOf(r) != "" {
 		r.Header.Set("Content-Type", "application/json")
@@ -152,7 +152,7 @@ func (s *Server) openAPI(c echo.Context, _ fleet.Actor) error {
 	return c.Blob(http.StatusOK, "application/vnd.oai.openapi+json;version=3.1", text)
 }
 
-// apiProblem converts an error with the same rules as for pages.
+// apiProblem converts err to a problem response, by the same rules as errors of pages.
 func (s *Server) apiProblem(c echo.Context, err error) *problemBody {
 	if errors.Is(c.Request().Context().Err(), context.Canceled) { // the client has disconnected
 		return problemOf(refusal{status: http.StatusServiceUnavailable, message: "The client disconnected. Send the request again."})

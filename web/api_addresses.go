@@ -18,7 +18,7 @@ func (s *Server) apiNetworkAddresses(ctx context.Context, a fleet.Actor, in *net
 	return &networkAddressesOutput{out}, err
 }
 
-// ReservationPath names the NIC that an address is reserved for.
+// ReservationPath holds a network's id and the MAC address of the NIC with the reservation, from the request's path.
 type ReservationPath struct {
 	NetworkPath
 	MAC string `path:"mac" maxLength:"17" example:"52:54:00:12:34:56"`

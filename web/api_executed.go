@@ -6,13 +6,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// objectPath names an object that is assigned to hosts: a pool or a network.
+// objectPath is implemented by the path parameters of a pool or a network, which are assigned to hosts.
 type objectPath interface{ of() fleet.Subject }
 
 func (p PoolPath) of() fleet.Subject    { return fleet.SubjectPool(p.ID) }
 func (p NetworkPath) of() fleet.Subject { return fleet.SubjectNetwork(p.ID) }
 
-// hostStatusPath names an assigned object and one of its hosts.
+// hostStatusPath is implemented by the path parameters of a pool or a network on one host.
 type hostStatusPath interface {
 	objectPath
 	on() fleet.HostID
@@ -35,7 +35,7 @@ func apiAssign[P hostStatusPath](s *Server) call[P, pageOutput[fleet.Task]] {
 	}
 }
 
-// apiOnHost returns an operation that starts a task for an object on one host.
+// apiOnHost returns an operation that starts a task for a pool or a network on one host, by do.
 func apiOnHost[P hostStatusPath](s *Server, do func(context.Context, fleet.Actor, fleet.Subject, fleet.HostID) (fleet.TaskID, error)) call[P, pageOutput[fleet.Task]] {
 	return func(ctx context.Context, a fleet.Actor, in *P) (*pageOutput[fleet.Task], error) {
 		id, err := do(ctx, a, (*in).of(), (*in).on())

@@ -34,7 +34,7 @@ func (s *Server) apiConvertVolume(ctx context.Context, a fleet.Actor, in *conver
 	return &taskOutput{task}, err
 }
 
-// ExportPath names an export in the path.
+// ExportPath holds the id of an export, from the request's path.
 type ExportPath struct {
 	ID fleet.ExportID `path:"id"`
 }

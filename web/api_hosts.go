@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// HostPath names a host in the path.
+// HostPath holds the id of a host, from the request's path.
 type HostPath struct {
 	ID fleet.HostID `path:"id"`
 }

@@ -8,12 +8,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// ImagePath names an image of the image library in the path.
+// ImagePath holds the id of an image of the library, from the request's path.
 type ImagePath struct {
 	ID fleet.ImageID `path:"id"`
 }
 
-// CopyPath names a copy of an image: a volume in a pool.
+// CopyPath identifies a copy of an image, which is a volume in a pool, from the request's path and query.
 type CopyPath struct {
 	ImagePath
 	Pool   fleet.PoolID `path:"pool"`
@@ -99,7 +99,7 @@ type copyImageInput struct {
 	Body control.NewCopy
 }
 
-// apiCopyImage answers without a task where the pool already holds a file with the image's content.
+// apiCopyImage answers without a task if the pool already holds a file with the image's content.
 func (s *Server) apiCopyImage(ctx context.Context, a fleet.Actor, in *copyImageInput) (*tasksAsked, error) {
 	task, err := s.Control.CopyImage(ctx, a, in.ID, in.Body)
 	out := &tasksAsked{}
@@ -134,7 +134,7 @@ func (s *Server) apiDeleteCopy(ctx context.Context, a fleet.Actor, in *deleteCop
 	return out, err
 }
 
-// ImageGrantPath names an image and a project with access to it.
+// ImageGrantPath holds the ids of an image and a project with access to the image, from the request's path.
 type ImageGrantPath struct {
 	ImagePath
 	Project string `path:"project" doc:"A project's id, or all"`

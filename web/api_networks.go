@@ -7,12 +7,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NetworkPath names a network in the path.
+// NetworkPath holds the id of a network, from the request's path.
 type NetworkPath struct {
 	ID fleet.NetworkID `path:"id"`
 }
 
-// NetworkHostPath names a network and one of its hosts.
+// NetworkHostPath holds the ids of a network and one of its hosts, from the request's path.
 type NetworkHostPath struct {
 	NetworkPath
 	Host fleet.HostID `path:"host"`
@@ -53,7 +53,7 @@ func (s *Server) apiNetworkHosts(ctx context.Context, a fleet.Actor, in *network
 	})(ctx, a, &in.ListQuery)
 }
 
-// GrantPath names a network and a project with access to it.
+// GrantPath holds the ids of a network and a project with access to the network, from the request's path.
 type GrantPath struct {
 	ID      fleet.NetworkID `path:"id"`
 	Project string          `path:"project"`

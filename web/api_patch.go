@@ -78,8 +78,8 @@ func (p mergePatch[T]) on(old T) (T, error) {
 	return out, nil
 }
 
-// mergeText applies the patch to old, in time linear in the size of the patch. The usual library searches all members
-// for each new one.
+// mergeText applies the patch to old, in time linear in the size of the patch. The common library would need quadratic
+// time.
 func mergeText(old, patch []byte) ([]byte, error) {
 	before, err := tree(old)
 	if err != nil {
@@ -92,7 +92,7 @@ func mergeText(old, patch []byte) ([]byte, error) {
 	return json.Marshal(merged(before, change))
 }
 
-// tree decodes a JSON document and keeps the text of its numbers.
+// tree decodes a JSON document. It returns numbers as json.Number, so that large numbers stay exact.
 func tree(text []byte) (out any, err error) {
 	read := json.NewDecoder(bytes.NewReader(text))
 	read.UseNumber()
@@ -118,7 +118,7 @@ func merged(old, patch any) any {
 	return out
 }
 
-// MatchHeader is the generation of an If-Match header, plain or as an ETag; 0 where the header is absent.
+// MatchHeader holds the If-Match header: a generation, plain or as an ETag.
 type MatchHeader struct {
 	IfMatch string `header:"If-Match" doc:"The generation that the change applies to; refused with 409 if the current one differs"`
 }

@@ -8,12 +8,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PoolPath names a pool in the path.
+// PoolPath holds the id of a pool, from the request's path.
 type PoolPath struct {
 	ID fleet.PoolID `path:"id"`
 }
 
-// PoolHostPath names a pool and one of its hosts.
+// PoolHostPath holds the ids of a pool and one of its hosts, from the request's path.
 type PoolHostPath struct {
 	PoolPath
 	Host fleet.HostID `path:"host"`

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// PortGroupPath names a port group of a network.
+// PortGroupPath holds a network's id and the name of its port group, from the request's path.
 type PortGroupPath struct {
 	NetworkPath
 	Group string `path:"group" maxLength:"32"`
@@ -57,7 +57,7 @@ func (s *Server) apiDeletePortGroup(ctx context.Context, a fleet.Actor, in *Port
 	return s.tasksOf(ctx, a, ids, err)
 }
 
-// GroupGrantPath names a port group and a project with access to it.
+// GroupGrantPath identifies a port group and a project with access to the port group, from the request's path.
 type GroupGrantPath struct {
 	PortGroupPath
 	Project string `path:"project"`

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ProjectPath names a project in the path.
+// ProjectPath holds the id of a project, from the request's path.
 type ProjectPath struct {
 	ID fleet.ProjectID `path:"id"`
 }
@@ -66,7 +66,7 @@ func (s *Server) apiMembers(ctx context.Context, a fleet.Actor, in *ProjectPath)
 	return singlePage(s.Control.ListMembers(ctx, a, in.ID))
 }
 
-// MemberPath names a project and a user.
+// MemberPath holds the ids of a project and a user, from the request's path.
 type MemberPath struct {
 	ProjectPath
 	User fleet.UserID `path:"user"`

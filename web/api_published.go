@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// imageInput names a volume of a pool.
+// imageInput identifies a volume of a pool, from the request's path and query.
 type imageInput struct {
 	PoolPath
 	Volume string       `path:"volume" maxLength:"255"`

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SecurityGroupPath names a security group in the path.
+// SecurityGroupPath holds the id of a security group, from the request's path.
 type SecurityGroupPath struct {
 	ID fleet.SecurityGroupID `path:"id"`
 }

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// StartImagePath names a well-known image in the path.
+// StartImagePath holds the id of an image catalog entry, from the request's path.
 type StartImagePath struct {
 	ID fleet.StartImageID `path:"id"`
 }

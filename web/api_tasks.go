@@ -8,7 +8,7 @@ import (
 
 type taskOutput struct{ Body fleet.Task }
 
-// TaskPath names a task in the path.
+// TaskPath holds the id of a task, from the request's path.
 type TaskPath struct {
 	ID fleet.TaskID `path:"id"`
 }
@@ -30,7 +30,8 @@ func (s *Server) apiCancelTask(ctx context.Context, a fleet.Actor, in *TaskPath)
 	return &taskOutput{task}, err
 }
 
-// tasksOf answers with the tasks that were started for hosts; the list is empty where hosts have nothing to do.
+// tasksOf returns the response with the tasks of these ids, or err if it is set. The list is empty if hosts have
+// nothing to do.
 func (s *Server) tasksOf(ctx context.Context, a fleet.Actor, ids []fleet.TaskID, err error) (*pageOutput[fleet.Task], error) {
 	if err != nil {
 		return nil, err

@@ -8,12 +8,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// TemplatePath names a template in the path.
+// TemplatePath holds the id of a template, from the request's path.
 type TemplatePath struct {
 	ID fleet.TemplateID `path:"id"`
 }
 
-// TemplateVersionPath names a version of a template.
+// TemplateVersionPath holds the ids of a template and its version, from the request's path.
 type TemplateVersionPath struct {
 	TemplatePath
 	Version fleet.TemplateVersionID `path:"version"`
@@ -73,7 +73,7 @@ func (s *Server) apiDeleteTemplate(ctx context.Context, a fleet.Actor, in *delet
 	return deletionTasks(tasks), err
 }
 
-// deletionTasks returns the tasks that delete files.
+// deletionTasks returns the response with the ids of the tasks that delete files.
 func deletionTasks(tasks []fleet.TaskID) *tasksAsked {
 	out := &tasksAsked{}
 	out.Body.Tasks = append([]fleet.TaskID{}, tasks...)
@@ -114,7 +114,7 @@ func (s *Server) apiDeleteTemplateVersion(ctx context.Context, a fleet.Actor, in
 	return deletionTasks(tasks), err
 }
 
-// TemplateGrantPath names a template and a project with access to it.
+// TemplateGrantPath holds the ids of a template and a project with access to the template, from the request's path.
 type TemplateGrantPath struct {
 	TemplatePath
 	Project string `path:"project" doc:"A project's id, or all"`

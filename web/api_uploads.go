@@ -35,7 +35,7 @@ func (s *Server) uploadRoutes() []route {
 	)
 }
 
-// UploadPath names an upload.
+// UploadPath holds the id of an upload, from the request's path.
 type UploadPath struct {
 	ID fleet.UploadID `path:"id"`
 }

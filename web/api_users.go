@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// UserPath names a user in the path.
+// UserPath holds the id of a user, from the request's path.
 type UserPath struct {
 	ID fleet.UserID `path:"id"`
 }

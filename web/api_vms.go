@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// VMPath names a VM in the path. It is exported because huma fills only exported embedded types.
+// VMPath holds the id of a VM, from the request's path. It is exported because huma fills only exported embedded types.
 type VMPath struct {
 	ID fleet.VMID `path:"id"`
 }

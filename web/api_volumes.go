@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// VolumePath names a volume of a pool.
+// VolumePath identifies a volume of a pool, from the request's path and query.
 type VolumePath struct {
 	PoolPath
 	Volume string       `path:"volume" maxLength:"255"`

@@ -20,13 +20,13 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// maxChoices is the number of options that a select shows at most. Users find others by text search.
+// maxChoices is the maximum number of options that a select shows. Users find other options by text search.
 const maxChoices = 40
 
 // pick is one query for options: typ, a key of choosers, and of, the object that the options depend on.
 type pick struct {
 	typ  string
-	of   string   // id of the object that the options depend on; empty: none
+	of   string   // id of the object on which the options depend
 	text string   // search text; only options that contain it are shown
 	now  []string // currently chosen values, which are always shown
 	page string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts
@@ -53,7 +53,7 @@ var choosers = map[string]chooser{
 // unchosen is the text of the option that chooses nothing, by key of choosers.
 var unchosen = map[string]string{"default-pools": "None (most free space)", "default-networks": "None (NAT network)", "luns": "Choose a volume", "hosts": "Choose for me", "images": "Choose an image", "isos": "Empty", "discs": "Empty", "files": "None", "leave-targets": "Choose the host", "vms": "Choose a VM", "templates": "Choose a template"}
 
-// choose returns the options of a form's select.
+// choose returns the options of a form's select, with the chosen options and a link to all options.
 func (s *Server) choose(ctx context.Context, a fleet.Actor, c pick) (kit.Choices, error) {
 	all, err := choosers[c.typ](s, ctx, a, c)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 // downloadStallLimit is how long a client may read nothing before the portal aborts its download.
 const downloadStallLimit = 4 * time.Minute
 
-// recheckInterval is the interval between permission checks during a download.
+// recheckInterval is the interval between checks of the user's permission during a download.
 const recheckInterval = 30 * time.Second
 
 // downloads configures the relay for downloads of volumes. The portal itself is the receiving end, on behalf of the

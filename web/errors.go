@@ -55,7 +55,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	case isHX(c):
 		c.Response().Header().Set("X-Quantix-Message", url.PathEscape(r.text()))
 		sent = c.NoContent(r.status)
-	case routeOf(c).kind == plain: // requested by programs
+	case routeOf(c).kind == plain: // for programs, such as load balancers and Prometheus
 		if r.status == http.StatusUnauthorized {
 			c.Response().Header().Set("WWW-Authenticate", "Bearer")
 		}

@@ -249,7 +249,7 @@ type eventWriter struct {
 	err     error
 }
 
-// pace sends the refresh interval of lists to the page where it has changed.
+// pace sends the refresh interval of lists to the page if the interval has changed.
 func (o *eventWriter) pace(gap time.Duration) {
 	seconds := int((gap + time.Second/2) / time.Second)
 	if seconds == o.sentGap {

@@ -38,7 +38,7 @@ func (s *Server) apiSetFirstBoot(ctx context.Context, a fleet.Actor, in *setFirs
 	return out, err
 }
 
-// CustomizationPath names a customization spec in the path.
+// CustomizationPath holds the id of a customization spec, from the request's path.
 type CustomizationPath struct {
 	ID fleet.CustomizationID `path:"id"`
 }

@@ -75,7 +75,7 @@ func (s *Server) bearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error)
 	return s.Control.ActorOfToken(c.Request().Context(), nobody, strings.TrimSpace(secret))
 }
 
-// session loads the browser's session into the request's context, where sign-in can change it, and returns the
+// session loads the browser's sign-in state into the request's context, where sign-in can change it, and returns the
 // session's user.
 func (s *Server) session(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()

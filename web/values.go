@@ -102,8 +102,8 @@ func aliased(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || slices.ContainsFunc(n.Content, aliased)
 }
 
-// values returns the number of elements in a JSON text, counted as for the limits above. For invalid JSON the result is
-// arbitrary.
+// values returns the size of a JSON text for checkValues: each list, object, string, number, boolean and null counts as
+// one. For invalid JSON the result is arbitrary.
 func values(text []byte) (n int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {

@@ -69,7 +69,7 @@ func (s *Server) carryOut(c echo.Context, a fleet.Actor, _ none) (end, error) {
 	return redirect(views.VMPath(vm)), err
 }
 
-// PlanPath names a plan in the path.
+// PlanPath holds the id of a plan, from the request's path.
 type PlanPath struct {
 	ID fleet.PlanID `path:"id"`
 }
