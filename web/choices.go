@@ -23,10 +23,10 @@ import (
 // maxChoices is the maximum number of options that a select shows. Users find other options by text search.
 const maxChoices = 40
 
-// pick is one query for options: typ, a key of choosers, and of, the object that the options depend on.
+// pick is one query for the options of a select. typ is a key of choosers.
 type pick struct {
 	typ  string
-	of   string   // id of the object on which the options depend
+	of   string   // id of the object that determines the options
 	text string   // search text; only options that contain it are shown
 	now  []string // currently chosen values, which are always shown
 	page string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts

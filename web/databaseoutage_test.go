@@ -142,7 +142,7 @@ func TestHungDatabaseReportedUnavailable(t *testing.T) {
 	admin.call("POST", "/api/v1/projects", `{"name":"shop"}`, "Idempotency-Key", "k").is(t, http.StatusCreated)
 }
 
-// A database server that became a standby refuses writes, so the portal must report that it is not ready.
+// A database server that became a standby refuses writes, so the portal must not report itself as ready.
 func TestReadOnlyDatabaseReportedUnavailable(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -152,7 +152,7 @@ func backOf(r *http.Request) string {
 	return "/"
 }
 
-// problem writes an RFC 9457 response, with the path of a field where one applies.
+// problem writes an error response in the format of RFC 9457, with the path of each wrong field.
 func problem(c echo.Context, r refusal) error {
 	text, err := json.Marshal(problemOf(r))
 	if err != nil {

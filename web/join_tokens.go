@@ -14,7 +14,8 @@ import (
 	"quantix/views/shell"
 )
 
-// joinPage shows the join tokens; with ?token= the state of one token, and with ?host= how that host joins again.
+// joinPage shows the join tokens. With ?token= it also shows the state of one token, and with ?host= the steps to join
+// that host again.
 func (s *Server) joinPage(c echo.Context, a fleet.Actor) error {
 	p, err := s.joinTokens(c, a, fleet.JoinTokenID(c.QueryParam("token")))
 	if err != nil {
@@ -51,7 +52,7 @@ func (s *Server) showJoin(c echo.Context, a fleet.Actor, p hostview.JoinPage) er
 	return s.showAs(c, http.StatusOK, a, shell.Frame{Title: p.Title()}, hostview.Join(p))
 }
 
-// shownTokens is the number of join tokens that the page shows, newest first.
+// shownTokens is the maximum number of join tokens that the page shows, newest first.
 const shownTokens = 200
 
 // joinTokens reads the join tokens and, for the watched token, the host that joined with it.

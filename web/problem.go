@@ -10,7 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/validation"
 )
 
-// problemBody is an error response as in RFC 9457, with the JSON path of a field where one applies.
+// problemBody is an error response in the format of RFC 9457, with the JSON path of each wrong field.
 type problemBody struct {
 	Title     string         `json:"title"`
 	Status    int            `json:"status"`

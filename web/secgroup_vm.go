@@ -138,16 +138,16 @@ func (s *Server) wouldPass(c echo.Context, a fleet.Actor, p groupview.TestPage) 
 	return s.Control.WouldPass(c.Request().Context(), a, q)
 }
 
-// passEnd resolves an endpoint of the traffic test that a user typed: an address, or a VM by name or id. It adds errors
-// to checks, at fields below at.
-func (s *Server) passEnd(c echo.Context, a fleet.Actor, text, card, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
+// passEnd resolves an endpoint of the traffic test from the typed text: an address, or a VM by name or id. nic selects
+// the VM's NIC by MAC or IP address. Errors are added to checks, at fields below at.
+func (s *Server) passEnd(c echo.Context, a fleet.Actor, text, nic, at string, checks *fleet.Checks) (e fleet.PassEnd, err error) {
 	if _, err := netip.ParseAddr(text); err == nil || text == "" {
 		return fleet.PassEnd{Address: text}, nil
 	}
-	if _, err := netip.ParseAddr(card); err == nil {
-		e.Address = card
+	if _, err := netip.ParseAddr(nic); err == nil {
+		e.Address = nic
 	} else {
-		e.MAC = card
+		e.MAC = nic
 	}
 	if fleet.IsID(text) {
 		e.VMID = fleet.VMID(text)

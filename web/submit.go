@@ -9,7 +9,7 @@ import (
 	"quantix/views/kit"
 )
 
-// asking shows the page or dialog of a form F, filled with in. how tells a first showing from one after a refusal.
+// asking shows the page or dialog of a form F, filled with in. how holds the status and errors of a refused form.
 type asking[F any] func(c echo.Context, a fleet.Actor, in F, how formState) error
 
 // doing passes a submitted form F to control and returns the response after success.

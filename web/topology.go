@@ -9,7 +9,7 @@ import (
 	topologyview "quantix/views/topology"
 )
 
-// networkGrid shows the matrix of networks and hosts.
+// networkGrid shows the topology page of all networks: a matrix of networks and hosts.
 func (s *Server) networkGrid(c echo.Context, a fleet.Actor) (err error) {
 	g, hosts, networks := gridOf(c, fleet.TypeNetwork, topologyview.FleetHosts, topologyview.FleetNetworks)
 	p := topologyview.FleetPage{Actor: a, Grid: g}

@@ -49,8 +49,8 @@ var boundedJSON = huma.Format{
 	},
 }
 
-// checkNames refuses an object with a duplicate name, because decoders differ in which value they take. It ignores all
-// other errors, which the decoder reports.
+// checkNames refuses an object with a duplicate name, because some decoders take the first value and others the last.
+// It ignores all other errors, which the decoder reports.
 func checkNames(text []byte) error {
 	_, err := jsontext.NewDecoder(bytes.NewReader(text), jsontext.AllowInvalidUTF8(true)).ReadValue()
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && errors.Is(err, jsontext.ErrDuplicateName) {

@@ -148,7 +148,7 @@ func (s *Server) sourcedByVM(c echo.Context, a fleet.Actor, from control.From, t
 	return out, nil
 }
 
-// momentOf returns the snapshot from which the new VM's disks are copied, and sets the heading and note of the form
+// momentOf returns the snapshot whose disks are copied to the new VM, and sets the heading and note of the form
 // (out).
 func (s *Server) momentOf(c echo.Context, a fleet.Actor, vm fleet.VMView, id fleet.SnapshotID, out *vmview.From) (fleet.Snapshot, error) {
 	if vm.Status == nil || vm.Status.Snapshots.Of(id) == nil {

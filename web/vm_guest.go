@@ -28,7 +28,8 @@ type freezeForm struct {
 	Seconds string `form:"seconds"`
 }
 
-// guestDialog returns the data that all dialogs about guest actions share. It fails if the action is not possible now.
+// guestDialog returns the data that all dialogs about guest actions share, with the reason (Why) if the action act is
+// not possible now.
 func (s *Server) guestDialog(c echo.Context, a fleet.Actor, act fleet.Action, how formState) (vmview.GuestPage, error) {
 	p, err := s.vmOf(c, a, "")
 	out := vmview.GuestPage{VM: p.VM, Errors: how.errors}

@@ -13,7 +13,7 @@ import (
 	vmview "quantix/views/vm"
 )
 
-// planEdit makes a plan of the form's changes and redirects to it.
+// planEdit creates a plan of the form's changes and redirects to the plan's page.
 func (s *Server) planEdit(c echo.Context, a fleet.Actor, in typedVM) (end, error) {
 	if in.again {
 		return func(c echo.Context) error { return s.editedVM(c, a, in, first) }, nil

@@ -28,7 +28,7 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 	form["spec.memoryMiB"] = []string{"900", "GiB"}
 	b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK).has(t, "No suitable host.", "0 other hosts suitable, 2 hosts cannot.")
 
-	// Users who may not see hosts see whether the VM can be placed, but not on which host.
+	// Users who may not see hosts see whether the VM can be placed, but no name of a host.
 	tom := p.tenant("tom", project)
 	a = tom.post("/vms/new/summary", newVMForm(project, pool), hx("vm-summary-body")...).is(t, http.StatusOK)
 	a.has(t, "The host has enough capacity.")
