@@ -103,7 +103,7 @@ func agentCall[I, O any](limit int64, do func(context.Context, fleet.Actor, I) (
 	})
 }
 
-// join answers a join request by the host's first certificate. The request proves itself by a join token.
+// join answers a new host's first request with a certificate for the host. The request's proof is a join token.
 func (s *Server) join(c echo.Context, a fleet.Actor, in wire.JoinRequest) (*wire.JoinAnswer, error) {
 	out, err := s.Control.JoinHost(c.Request().Context(), a, bearerOf(c.Request()), in)
 	return &out, err

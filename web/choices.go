@@ -26,7 +26,7 @@ const maxChoices = 40
 // pick is one query for the options of a select. typ is a key of choosers.
 type pick struct {
 	typ  string
-	of   string   // id of the object that determines the options
+	of   string   // id; the options are those for this object, such as a project; empty: none
 	text string   // search text; only options that contain it are shown
 	now  []string // currently chosen values, which are always shown
 	page string   // address of the form; with "all" in its query the form shows all options, for browsers without scripts

@@ -76,7 +76,7 @@ func (s *Server) bearer(c echo.Context, nobody fleet.Actor) (fleet.Actor, error)
 }
 
 // session loads the browser's sign-in state into the request's context, where sign-in can change it, and returns the
-// session's user.
+// signed-in user.
 func (s *Server) session(c echo.Context) (fleet.Actor, error) {
 	r := c.Request()
 	var token string

@@ -21,7 +21,7 @@ func (s *Server) askGuest(c echo.Context, a fleet.Actor, in actionForm) (end, er
 func (s *Server) orderGuest(c echo.Context, a fleet.Actor, in control.GuestOrder) (end, error) {
 	id := fleet.VMID(c.Param("id"))
 	t, err := s.Control.ActGuest(c.Request().Context(), a, id, in)
-	return stay(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued on its guest."), err
+	return stay(views.VMPath(id), t.Title()+" of "+t.SubjectName+": queued for the guest agent."), err
 }
 
 type freezeForm struct {

@@ -177,7 +177,7 @@ func (s *Server) deleteExport(c echo.Context, a fleet.Actor, _ none) (end, error
 	if err == nil {
 		err = s.Control.DeleteExport(ctx, a, id)
 	}
-	return stay(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": queued on its host."), err
+	return stay(views.VMPath(e.VMID, "export"), "Delete "+e.Volume+": queued on the host."), err
 }
 
 // sendExport sends the file of an export, authorized by a session or a token.
