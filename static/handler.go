@@ -100,7 +100,7 @@ func Handler() http.Handler {
 	})
 }
 
-// taken returns the best encoding of the file that the browser accepts; empty: none.
+// taken returns the best encoding in codings that an Accept-Encoding header with the value accepted allows; empty: none.
 func taken(accepted string) string {
 	for _, coding := range codings {
 		if Takes(accepted, coding.name) {
