@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Addresses of the portal's objects. Further arguments are path segments below the object: VMPath(id, "delete").
+// Addresses of the portal's objects. The arguments below are path segments under the object's page: VMPath(id,
+// "delete").
 
 // VMPath is the address of a VM's page, or of a path below it.
 func VMPath(id fleet.VMID, below ...string) string { return pathOf(fleet.TypeVM, id, below) }
@@ -114,7 +115,7 @@ func joined(path string, below []string) string {
 // ListAddress is the address of a list with a saved view's query.
 func ListAddress(list, query string) string { return withQuery("/"+list, query) }
 
-// SavedViewsPath is the address of a person's saved views of a list. The query is the one of the list as shown.
+// SavedViewsPath is the address of a person's saved views of a list; query is the query of the list as shown.
 func SavedViewsPath(list, query string) string { return withQuery("/views/"+list, query) }
 
 func withQuery(path, query string) string {

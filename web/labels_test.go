@@ -37,7 +37,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	mia.get(look+"rack%3D4").is(t, http.StatusForbidden)
 
 	page := "/pools/" + string(fast)
-	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "Assigned by label", "none: no host gets it by label", page+"/labels")
+	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "Assigned by label", "none: no automatic assignment", page+"/labels")
 	b.get(page+"/labels?selector=ssd").is(t, http.StatusOK).has(t, `value="ssd"`, "2 hosts match", "Show the hosts with these labels") // without scripts
 	b.post(page+"/labels", url.Values{"selector": {"rack="}}, hx("dialog")...).is(t, 422).has(t, "Write rack=value")
 	mia.post(page+"/labels", url.Values{"selector": {"rack"}}).is(t, http.StatusForbidden)
@@ -51,7 +51,7 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "rack=4", "Assigned without the labels", "host-1", "Released by a person; not assigned again by label.")
 	b.get(page).is(t, http.StatusOK).lacks(t, "Not everywhere")
 	p.exec(`UPDATE left_out SET why = 'Pool x uses /srv on host-2 already.'`)
-	b.get(page).is(t, http.StatusOK).has(t, "Not everywhere that the labels rack=4 ask for.", "host-2: Pool x uses /srv on host-2 already.")
+	b.get(page).is(t, http.StatusOK).has(t, "Hosts with the labels rack=4 are not assigned.", "host-2: Pool x uses /srv on host-2 already.")
 }
 
 // One button retries the pool on all hosts where it failed.
@@ -73,8 +73,8 @@ func TestRetryAllFailedHosts(t *testing.T) {
 	a := b.post(page+"/retry", url.Values{}, "HX-Request", "true").is(t, http.StatusNoContent)
 	var said map[string]struct{ Text string }
 	_ = json.Unmarshal([]byte(a.header.Get("HX-Trigger")), &said)
-	if got, want := said["toast"].Text, "2 hosts will try again.Offline: 1 host; they try again when they are back."; got != want {
-		t.Errorf("the toast is %q, want %q", got, want)
+	if got, want := said["toast"].Text, "2 hosts will try again. Offline: 1 host; they try again when they are online."; got != want {
+		t.Errorf("it says %q, want %q", got, want)
 	}
 	admin.call("POST", "/api/v1"+page+"/retry", "").is(t, http.StatusAccepted).has(t, `"offline":1`, `"more":0`, `"kind":"pool.apply"`)
 	admin.call("PUT", "/api/v1"+page+"/selector", `{"selector":"ssd,rack=4"}`).is(t, http.StatusOK).has(t, `"selector":"rack=4, ssd"`)

@@ -7,8 +7,8 @@ import (
 	"quantix/views/kit"
 )
 
-// JoinPage is the page that adds hosts. Made is the token created by this request, with its secret. Watched is the
-// current state of the token whose use the page waits for.
+// JoinPage is the page that adds hosts. Made is the token that this request created, with its secret. The page waits
+// until a host joins with the Watched token.
 type JoinPage struct {
 	Made    *fleet.JoinToken
 	Again   *fleet.HostView // known host that joins again; nil: a new host
@@ -43,7 +43,7 @@ func joinTokenState(t fleet.JoinToken, now time.Time) string {
 	return "waiting"
 }
 
-// untilWords describes a validity: "expires in 14 min".
+// untilWords describes how long a token that expires at t is still valid: "expires in 14 min".
 func untilWords(t, now time.Time) string {
 	if left := t.Sub(now); left > 0 {
 		return "expires in " + kit.Short(left)

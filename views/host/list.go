@@ -68,16 +68,16 @@ func (p *ListPage) summary() string {
 }
 
 func (p *ListPage) tabs() []kit.Tab {
-	odd, n := "", 0
+	attention, n := "", 0
 	for ph, count := range p.Total {
 		if ph != fleet.HostOnline {
 			n += count
 		}
 	}
 	if n > 0 {
-		odd = strconv.Itoa(n)
+		attention = strconv.Itoa(n)
 	}
-	tabs := kit.TabsAt(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: odd, Severity: "bad"})
+	tabs := kit.TabsAt(p.Link.First(), "tab", p.Tab, kit.Tab{Key: "all", Text: "All"}, kit.Tab{Key: "attention", Text: "Needs attention", Count: attention, Severity: "bad"})
 	if policy.May(p.Actor, policy.Manage, "") {
 		tabs = append(tabs, kit.Tab{Text: "Join tokens", Href: "/hosts/join"})
 	}

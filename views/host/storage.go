@@ -26,7 +26,7 @@ var poolsHere = kit.Columns{
 }
 
 func (p Page) pools() kit.Matrix[fleet.PoolView] {
-	m := hereMatrix(p, "Pools of Quantix", "Pool", poolsHere, p.Pools)
+	m := hereMatrix(p, "Managed pools", "Pool", poolsHere, p.Pools)
 	m.Row = func(v fleet.PoolView) kit.Row {
 		id := string(v.ID)
 		return kit.Row{ID: "pool-" + id, Name: v.Name, Href: views.PoolPath(v.ID), Menu: views.MenuPath(fleet.TypePool, v.ID)}
@@ -62,7 +62,7 @@ func foundState(f fleet.DiscoveredPool) string {
 
 // foundKinds are the labels of libvirt's pool types.
 var foundKinds = map[string]string{
-	"dir": "Directory", "fs": "File system", "netfs": "Network file system", "logical": "LVM", "disk": "Disk", "iscsi": "iSCSI", "iscsi-direct": "iSCSI, by QEMU",
+	"dir": "Directory", "fs": "File system", "netfs": "Network file system", "logical": "LVM", "disk": "Disk", "iscsi": "iSCSI", "iscsi-direct": "iSCSI (QEMU initiator)",
 	"scsi": "SCSI", "mpath": "Multipath", "rbd": "Ceph RBD", "gluster": "GlusterFS", "zfs": "ZFS", "vstorage": "Virtuozzo Storage", "sheepdog": "Sheepdog",
 }
 

@@ -20,14 +20,14 @@ type Act struct {
 	Sure       string // with Post: the browser's confirmation text
 	Danger     bool
 	Apart      bool   // in a menu: a separator precedes the item, as before dangerous items
-	Why        string // reason why the action is not possible now; empty: possible
+	Why        string // why the action is not possible now; empty: possible
 	Sub        []Act  // in a menu: items of the submenu; the act itself does nothing
 }
 
-// Sent is a name and a value that an act sends.
+// Sent is a form value that an act sends with its POST request.
 type Sent struct{ Name, Value string }
 
-// Needs disables the act where the actor lacks the permission.
+// Needs disables the act if the actor lacks the permission. A reason that the act has already stays.
 func (a Act) Needs(actor fleet.Actor, r policy.Permission) Act {
 	if a.Why == "" && !policy.May(actor, r, "") {
 		a.Why = "You do not have permission to " + string(r) + ". Ask an administrator."
@@ -35,8 +35,8 @@ func (a Act) Needs(actor fleet.Actor, r policy.Permission) Act {
 	return a
 }
 
-// As applies an action state to the act: it is disabled unless the object's state and the person's permissions allow
-// it.
+// As sets Why to the reason that states give for the action: the object's state or the person's permissions forbid the
+// action. Without such a reason, Why is empty. An action that states do not list keeps Why.
 func (a Act) As(states []fleet.ActionState, action fleet.Action) Act {
 	for _, s := range states {
 		if s.Action == action {
@@ -46,7 +46,7 @@ func (a Act) As(states []fleet.ActionState, action fleet.Action) Act {
 	return a
 }
 
-// When disables the act with the reason; an empty reason changes nothing.
+// When disables the act for the reason why. It changes nothing if why is empty or the act has a reason already.
 func (a Act) When(why string) Act {
 	if a.Why == "" {
 		a.Why = why

@@ -13,9 +13,9 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestActAsItemAndButton checks that an act renders alike as a menu item and as a button: a link, a dialog, a form with
+// TestActRendersAlikeAsItemAndButton checks that an act renders alike as a menu item and as a button: a link, a dialog, a form with
 // its values, or a reason.
-func TestActAsItemAndButton(t *testing.T) {
+func TestActRendersAlikeAsItemAndButton(t *testing.T) {
 	t.Parallel()
 	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []Sent{{"a", "1"}, {"b", `"2"`}}}
 	into, sure := post, post
@@ -59,7 +59,7 @@ func TestSeparatorPrecedesDangerousActs(t *testing.T) {
 	danger.Danger, apart.Apart = true, true
 	for want, acts := range map[int][]Act{0: {danger, a}, 1: {a, danger}, 2: {a, apart, danger}} {
 		if got := strings.Count(rendered.HTML(t, Acts(acts)), "<hr"); got != want {
-			t.Errorf("%d lines, not %d", got, want)
+			t.Errorf("%d separators, not %d", got, want)
 		}
 	}
 }
@@ -103,13 +103,13 @@ func TestFirstReasonWins(t *testing.T) {
 	t.Parallel()
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Reason: "Third."}}
 	if got := (Act{}).When("").Needs(fleet.Actor{UserID: "ann", Role: fleet.RoleAdmin}, policy.InfraChange).As(states, fleet.ActDelete).Why; got != "" {
-		t.Errorf("an act that all allow says %q", got)
+		t.Errorf("an allowed act has the reason %q", got)
 	}
 	if got := (Act{}).When("First.").When("Second.").Why; got != "First." {
-		t.Errorf("it says %q", got)
+		t.Errorf("the reason is %q", got)
 	}
 	if got := (Act{}).As(states, fleet.ActEdit).Why; got != "Third." {
-		t.Errorf("it says %q", got)
+		t.Errorf("the reason is %q", got)
 	}
 }
 

@@ -23,11 +23,11 @@ func ReserveAt(id fleet.NetworkID, mac, ip, name, card string) string {
 func FreeAct(a fleet.Actor, id fleet.NetworkID, mac, ip string) Act {
 	return Act{
 		Icon: "trash-2", Word: "Free " + ip, Danger: true, Post: views.NetworkPath(id, "reservations", mac, "free"), Back: views.TabPath(views.NetworkPath(id), "addresses"),
-		Sure: "Free " + ip + "? Other NICs may get it when its lease ends.",
+		Sure: "Free " + ip + "? Other NICs may get the address when the lease ends.",
 	}.Needs(a, policy.InfraChange)
 }
 
-// Sources describes how an address is known.
+// Sources lists where an address was reported: DHCP lease, guest agent and so on.
 func Sources(by []fleet.AddressSource) string {
 	words := make([]string, len(by))
 	for i, s := range by {

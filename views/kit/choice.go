@@ -3,10 +3,11 @@ package kit
 // Option is one option of a select.
 type Option struct{ Value, Text string }
 
-// Choices are the options of a select: all options, or the first ones with the addresses that search and list all.
+// Choices are the options of a select. If there are too many, Options holds the first ones, and Search and All are
+// addresses.
 type Choices struct {
 	Options     []Option
-	Search, All string // addresses; empty: the options are complete
+	Search, All string // addresses that search all options and list them; empty: Options is complete
 }
 
 // OptionText is the text of the option with the value; the value itself if no option has it.

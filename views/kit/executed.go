@@ -6,8 +6,8 @@ import (
 	"quantix/views"
 )
 
-// Executed is an object assigned to hosts (a pool or a network), as one person sees it. It holds what both resource
-// types' pages have in common.
+// Executed is an object assigned to hosts (a pool or a network), as the actor sees it. It holds the common part of the
+// pages of pools and networks.
 type Executed struct {
 	Actor  fleet.Actor
 	Type   fleet.ResourceType
@@ -21,7 +21,7 @@ type ExecutedHostStatus struct {
 	HostID  fleet.HostID
 	Host    string
 	States  []fleet.ActionState // of the object on the host
-	Stopped bool                // stopped by others, as the host reports now
+	Stopped bool                // stopped outside Quantix, by the host's newest report
 	Failing bool                // unusable on the host
 }
 
@@ -46,8 +46,9 @@ func (e Executed) EditLabels() Act {
 	return Act{Icon: "pencil", Word: "Edit", Label: "Edit labels", Href: e.page() + "/labels", Dialog: true}.As(e.can(e.States), fleet.ActEdit)
 }
 
-// StatusActs are the actions on the object on one host. there links to the VMs that use it on that host.
-func (e Executed) StatusActs(c ExecutedHostStatus, there Act) []Act {
+// StatusActs are the actions on the object on one host. vms is the action that lists the VMs that use the object on
+// that host.
+func (e Executed) StatusActs(c ExecutedHostStatus, vms Act) []Act {
 	at, can := e.page()+"/hosts/"+string(c.HostID), e.can(c.States)
 	retry := Act{Icon: "refresh-cw", Word: "Try again", Post: at + "/retry", Back: e.page()}.As(can, fleet.ActRetry)
 	if c.Stopped {
@@ -55,7 +56,7 @@ func (e Executed) StatusActs(c ExecutedHostStatus, there Act) []Act {
 	}
 	return []Act{
 		retry,
-		there,
+		vms,
 		{Icon: "server", Word: "Open " + c.Host, Href: views.HostPath(c.HostID)},
 		Act{Icon: "unplug", Word: "Release from " + c.Host, Href: at + "/release", Dialog: true, Danger: true}.As(can, fleet.ActRelease),
 	}
@@ -69,8 +70,9 @@ func (e Executed) help() Topic {
 	return HelpAssign
 }
 
-// Retry are the retry actions in the page's head: one for all failed hosts, or one for the first. statuses are the
-// first hosts' statuses, all is the number of hosts, failed the number of failed ones.
+// Retry returns the retry action of the page's head: for all failed hosts, or for the only one. Without a failed host,
+// or without permission to see hosts, it returns nil. statuses are the first hosts' statuses, all is the number of
+// hosts, failed the number of failed hosts.
 func (e Executed) Retry(statuses []ExecutedHostStatus, all, failed int) []Act {
 	if !policy.May(e.Actor, policy.InfraSee, "") {
 		return nil
@@ -109,5 +111,6 @@ func (e Executed) labels(f LabelForm) LabelForm {
 	return f
 }
 
-// why is the reason from the object's own state. Permissions are checked before a dialog opens.
+// why is the reason that the object's own state gives against the action. Permissions are checked before a dialog
+// opens.
 func (e Executed) why(a fleet.Action) string { return Act{}.As(e.States, a).Why }

@@ -14,7 +14,7 @@ type Field struct {
 	Type                   string // input type; empty: text
 	Hint, Unit, Error      string
 	Short, Required        bool
-	When                   fleet.When       // when an edit takes effect; empty: the field is no edit
+	When                   fleet.When       // when an edit takes effect; empty: the form does not edit a VM
 	Attrs                  templ.Attributes // further attributes of the input: autocomplete, rows
 	Wrap                   templ.Attributes // attributes of the enclosing element: data-show-when
 }

@@ -7,9 +7,9 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestPostAttributes checks that a form submits to one path, with and without JavaScript, and names the replaced
+// TestPostFormNamesPathAndTarget checks that a form submits to one path, with and without JavaScript, and names the replaced
 // element, if any.
-func TestPostAttributes(t *testing.T) {
+func TestPostFormNamesPathAndTarget(t *testing.T) {
 	t.Parallel()
 	const dialog = `<form method="post" action="/x?a=1&amp;b=2" hx-post="/x?a=1&amp;b=2" hx-target="#dialog" hx-swap="innerHTML" class="dialog-form">`
 	if got := rendered.HTML(t, DialogForm(Dialog{Title: "T", Action: "/x?a=1&b=2"})); !strings.HasPrefix(got, dialog) {

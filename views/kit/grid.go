@@ -30,7 +30,7 @@ func (g Grid) hostPager() Pager {
 func (g Grid) sidePager() (out Pager) {
 	typ, before := g.Type.Is().Plural, g.Type.Is().Plural+"-before"
 	l := g.Link.Without(typ, before)
-	out.Text = Count(g.Side.Items, g.Type.Is().Label) + " side by side"
+	out.Text = Count(g.Side.Items, g.Type.Is().Label) + " on this page"
 	if c := g.Side.Prev; c != "" {
 		out.First, out.Prev = l.String(), l.With(before, c).String()
 	}

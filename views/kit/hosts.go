@@ -15,7 +15,7 @@ type HostChoice struct {
 	Chosen bool
 }
 
-// Lack is a missing capability of a host for the form's choice.
+// Lack is a capability that a host lacks for the values chosen in the form.
 type Lack struct {
 	Text string
 	When templ.Attributes // of the note: data-show-when; nil: the note always applies

@@ -24,7 +24,7 @@ type LabelPreview struct {
 	Error string // error of the labels
 }
 
-// hosts summarizes the preview: "3 hosts match: h1, h2, h3. 1 of them does not have it yet: h1."
+// hosts summarizes the preview: "3 hosts match: h1, h2, h3. 1 of these hosts is not assigned yet: h1."
 func (p LabelPreview) hosts() string {
 	if p.All == 0 {
 		return "No host has all of these labels now. Hosts that get the labels later are assigned then."
@@ -68,7 +68,7 @@ func besideNames(b fleet.ByLabel) string {
 	return named(names, b.All)
 }
 
-// cannot are the matching hosts without the object, apart from those that a person released.
+// cannot lists the hosts that match the labels but are not assigned, without the hosts that a person released.
 func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 	for _, h := range b.Left {
 		if h.Why != fleet.ReleasedByPerson {
@@ -82,10 +82,10 @@ func cannot(b fleet.ByLabel) (out []fleet.LeftOutHost) {
 func RetriedText(r fleet.Retried) string {
 	out := Count(len(r.Tasks), "host") + " will try again."
 	if r.Offline > 0 {
-		out += "Offline: " + Count(r.Offline, "host") + "; they try again when they are back."
+		out += " Offline: " + Count(r.Offline, "host") + "; they try again when they are online."
 	}
 	if r.More > 0 {
-		out += " " + Count(r.More, "more host") + " failed; ask again for them."
+		out += " " + Count(r.More, "more host") + " failed; retry once more for them."
 	}
 	return out
 }

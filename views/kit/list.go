@@ -15,7 +15,7 @@ import (
 type List struct {
 	Name       string  // "vms": the list's address, and the name for its saved views and CSV
 	Link       Link    // address of the page as shown
-	Share      string  // the same as an absolute URL
+	Share      string  // address of the page as shown, as an absolute URL
 	Columns    Columns // all available columns
 	Shown      Columns // columns chosen by the address
 	Sort       string  // as in the address, or the list's default

@@ -27,16 +27,16 @@ func TestLivePartIsFragmentOfItsPage(t *testing.T) {
 		t.Errorf("the fragment is %s", got)
 	}
 	if got := fragment(t, withChildren(Live("rows", "", "vms", "/", "1s"), templ.Raw("")), "rows"); got == "" {
-		t.Error("a live part that is empty is taken for one that is not there")
+		t.Error("an empty live part has an empty fragment")
 	}
 	if got := rendered.HTML(t, Live("x", "", "vms", "/", "1s")); strings.Contains(got, "class") {
 		t.Errorf("without a class: %s", got)
 	}
 }
 
-// TestObjectHeadFragmentIncludesItself checks that an object's head is replaced as a whole, so that its attributes
-// report the new phase to scripts.
-func TestObjectHeadFragmentIncludesItself(t *testing.T) {
+// TestObjectHeadFragmentIncludesHeadElement checks that an update replaces the whole head of an object, so that scripts
+// read the new phase from the head's attributes.
+func TestObjectHeadFragmentIncludesHeadElement(t *testing.T) {
 	t.Parallel()
 	head := withChildren(ObjectHead(Head{
 		Crumbs: []Crumb{{"Hosts", "/hosts"}, {"here", ""}}, Icon: Icon("server"), Title: "h<1>", Acts: ActMenu(nil),

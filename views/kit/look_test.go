@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestEveryPhaseHasOwnLook checks that every phase has its own colour, icon and word.
-func TestEveryPhaseHasOwnLook(t *testing.T) {
+// TestTransitionalPhasesSpin checks that every phase has a word, and that the icon spins in transitional phases only.
+func TestTransitionalPhasesSpin(t *testing.T) {
 	t.Parallel()
 	for _, p := range fleet.VMPhases {
 		icon, spins := phaseIcon(p)
