@@ -40,7 +40,7 @@ func TestAddressReservedAndFreedOnNetworkPage(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	page := b.get(network+"?tab=addresses").is(t, http.StatusOK)
 	page.has(t,
-		"10.5.0.100 – 10.5.0.150", "1 of 51, on host-1", "next free: <span class=\"mono\">10.5.0.2</span>", "52:54:00:00:05:02", "outside of the ranges",
+		"10.5.0.100 – 10.5.0.150", "1 of 51, on host-1", "next free: <span class=\"mono\">10.5.0.2</span>", "52:54:00:00:05:02", "outside all ranges",
 		"guest agent, DHCP lease", "2 conflicts.", "stray", "which is reserved for 52:54:00:00:05:02", "On host-1 both")
 	if strings.Contains(page.body, "host-2") {
 		t.Error("a host without addresses in use is listed")
@@ -48,7 +48,7 @@ func TestAddressReservedAndFreedOnNetworkPage(t *testing.T) {
 	if n := strings.Count(b.get(network+"?tab=addresses&find=10.5.0.101").is(t, http.StatusOK).body, `id="used-`); n != 1 {
 		t.Errorf("the search lists %d addresses, want 1", n)
 	}
-	b.get(network+"?tab=addresses&find=nothing-like-it").is(t, http.StatusOK).has(t, "Nothing fits")
+	b.get(network+"?tab=addresses&find=nothing-like-it").is(t, http.StatusOK).has(t, "Nothing found")
 
 	// The VM's page offers to reserve the NIC's current address, and the dialog shows that address.
 	at := network + "/reservations?mac=52:54:00:00:05:01&ip=10.5.0.101&card=web"
@@ -56,7 +56,7 @@ func TestAddressReservedAndFreedOnNetworkPage(t *testing.T) {
 	b.get(at).is(t, http.StatusOK).has(t, "Reserve an address for web", `value="10.5.0.101"`, "10.5.0.2, the next free address")
 	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.9"}}).is(t, http.StatusUnprocessableEntity).has(t, "10.5.0.9 is leased to another NIC already")
 	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.101"}, "name": {"web"}}).is(t, http.StatusSeeOther)
-	b.get(network+"?tab=addresses").is(t, http.StatusOK).has(t, "in a range, which has one less", "Free 10.5.0.101")
+	b.get(network+"?tab=addresses").is(t, http.StatusOK).has(t, "inside a range", "Free 10.5.0.101")
 	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "Reserve another address", "Free 10.5.0.101")
 	b.post(network+"/reservations/52:54:00:00:05:01/free", nil).is(t, http.StatusSeeOther)
 	b.get(network+"?tab=addresses").is(t, http.StatusOK).lacks(t, "Free 10.5.0.101")

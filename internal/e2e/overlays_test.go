@@ -150,7 +150,7 @@ func (s *switchedLab) changeRolledBack(t *testing.T, g *netGuest) {
 	p.signIn(s.playground)
 	p.open("/networks/" + string(s.ids["mgmt-cut"]))
 	p.waitText("#network-body", "The change was undone")
-	p.waitText("#network-body", "Undone")
+	p.waitText("#network-body", "Rolled back")
 	p.capture("network-rolled-back")
 	p.open("/networks/" + string(s.ids["over"]))
 	p.waitText("#network-body", "1 of 1")

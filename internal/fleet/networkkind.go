@@ -92,7 +92,7 @@ var networkFields = []NetworkField{
 		},
 	},
 	{
-		Name: "underlay", Label: "Subnet between the hosts", Missing: "Give the subnet in which the hosts reach one another, such as 10.50.0.0/24.",
+		Name: "underlay", Label: "Underlay subnet", Missing: "Give the subnet in which the hosts reach one another, such as 10.50.0.0/24.",
 		isSet: func(s NetworkSpec) bool { return s.Underlay != "" }, clear: func(s *NetworkSpec) { s.Underlay = "" },
 		check: checkUnderlay,
 	},

@@ -44,7 +44,7 @@ func (p *ListPage) table() kit.Table[fleet.ImageView] {
 	}
 }
 
-// Copies says how many copies of the newest version are ready for new VMs, as "2 of 3".
+// Copies describes how many copies of the newest version are ready for new VMs: "2 of 3".
 func Copies(v fleet.ImageView) string {
 	newest := v.Newest()
 	if newest == nil {
@@ -59,7 +59,7 @@ func Copies(v fleet.ImageView) string {
 	return strconv.Itoa(good) + " of " + strconv.Itoa(len(newest.Copies))
 }
 
-// Owner is the name of the project that owns the image.
+// Owner names the owner of the image: a template, a project or the fleet.
 func Owner(v fleet.ImageView) string {
 	if v.Template != "" {
 		return "Template " + v.Template
@@ -132,9 +132,9 @@ func Acts(a fleet.Actor, v fleet.ImageView) []kit.Act {
 func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 	states := policy.Offer(p.Actor, "image", "", c.Actions)
 	send := []kit.Sent{{Name: "pool", Value: string(c.PoolID)}, {Name: "volume", Value: c.Volume}, {Name: "host", Value: string(c.HostID)}}
-	verify := kit.Act{Icon: "shield-check", Word: "Verify its checksum", Post: p.path("copies", "verify"), Send: send, Back: p.Link.String()}.As(states, fleet.ActVerify)
+	verify := kit.Act{Icon: "shield-check", Word: "Verify checksum", Post: p.path("copies", "verify"), Send: send, Back: p.Link.String()}.As(states, fleet.ActVerify)
 	forget := kit.Act{
-		Icon: "x", Word: "Remove from the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Sure: "Take " + c.Volume + " from the library? The file stays." + p.goesWith(c),
+		Icon: "x", Word: "Remove from the library", Post: p.path("copies", "forget"), Send: send, Back: p.Link.String(), Sure: "Remove " + c.Volume + " from the library? The file stays." + p.goesWith(c),
 	}.As(states, fleet.ActForget)
 	at := kit.Link{Path: p.path("copies", "delete")}.With("pool", string(c.PoolID)).With("volume", c.Volume)
 	if c.HostID != "" {
@@ -144,7 +144,7 @@ func (p Page) copyActs(c fleet.ImageCopy) []kit.Act {
 	return []kit.Act{verify, forget, remove}
 }
 
-// goesWith describes what else is lost when the copy is deleted; empty: nothing else.
+// goesWith describes what the portal deletes together with the copy: the version or the image. Empty: nothing else.
 func (p Page) goesWith(c fleet.ImageCopy) string {
 	last := false
 	for _, v := range p.Image.Versions {
@@ -158,9 +158,9 @@ func (p Page) goesWith(c fleet.ImageCopy) string {
 	case !last:
 		return ""
 	case len(p.Image.Versions) > 1:
-		return " It is the only copy of its version, which is deleted with it."
+		return " This is the only copy of the version, so the version is deleted, too."
 	}
-	return " It is the only copy of the image, which is deleted with it, including its publications."
+	return " This is the only copy of the image, so the image and its publications are deleted, too."
 }
 
 var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
@@ -213,7 +213,7 @@ type Form struct {
 	Image  fleet.ImageView // zero: a new image
 	Copy   fleet.ImageCopy // copy to delete
 	In     In
-	Member bool // the actor is a member of the image's project: the files are deleted in any case
+	Member bool // the actor is a member of the image's project: files are always deleted
 	Errors kit.Errors
 	Starts []fleet.StartImageView // catalog entries that can prefill the form of a new image
 
@@ -237,7 +237,7 @@ func (f Form) back() string {
 	return views.ImagePath(f.Image.ID)
 }
 
-var froms = []kit.Option{{Value: "url", Text: "Downloaded from an address"}, {Value: "file", Text: "A file that lies in a pool"}, {Value: "vm", Text: "A disk of a VM that is off"}}
+var froms = []kit.Option{{Value: "url", Text: "Download from a URL"}, {Value: "file", Text: "File in a pool"}, {Value: "vm", Text: "Disk of a powered-off VM"}}
 
 var families = func() []kit.Option {
 	out := []kit.Option{{Text: "Unspecified"}}

@@ -57,7 +57,8 @@ func (p StartPage) acts(v fleet.StartImageView) []kit.Act {
 	return []kit.Act{{Icon: "disc", Word: "Open the image", Href: views.ImagePath(v.ImageID)}, edit, remove}
 }
 
-// pulls lists the pools with copies of the newest version first, then those of older versions.
+// pulls lists the pools with copies of the downloaded image: copies of the newest version first, then copies of older
+// versions.
 func pulls(v fleet.StartImageView) string {
 	var words []string
 	for _, p := range v.Pulled {

@@ -42,7 +42,7 @@ func vmsHere(n fleet.NetworkView, h fleet.NetworkHost) string {
 
 // statusActs are the actions on a network on one host.
 func statusActs(a fleet.Actor, n fleet.NetworkView, status fleet.NetworkHost) []kit.Act {
-	return executed(a, n).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs with NICs on it here", Href: vmsHere(n, status)})
+	return executed(a, n).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "Connected VMs of this host", Href: vmsHere(n, status)})
 }
 
 // retry are the retry actions in the page's head.

@@ -80,16 +80,16 @@ func (p Page) reservedActs(r fleet.ReservedAddress) []kit.Act {
 }
 
 func (p Page) usedActs(u fleet.AddressInUse) []kit.Act {
-	keep := kit.Act{Icon: "lock", Word: "Reserve " + u.IP + " for it", Href: kit.ReserveAt(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
+	act := kit.Act{Icon: "lock", Word: "Reserve " + u.IP + " for this NIC", Href: kit.ReserveAt(p.Network.ID, u.MAC, u.IP, u.Name, u.VMName), Dialog: true}
 	switch {
 	case strings.Contains(u.IP, ":"):
-		keep.Why = "IPv6 addresses cannot be reserved: guests choose them."
+		act.Why = "IPv6 addresses cannot be reserved: guests choose them."
 	case u.Reserved:
-		keep.Why = "The address is reserved."
+		act.Why = "The address is reserved."
 	case p.reserve().Why != "":
-		keep.Why = p.reserve().Why
+		act.Why = p.reserve().Why
 	}
-	acts := []kit.Act{keep.Needs(p.Actor, policy.InfraChange)}
+	acts := []kit.Act{act.Needs(p.Actor, policy.InfraChange)}
 	if u.VMID != "" {
 		acts = append(acts, kit.Act{Icon: "monitor", Word: "Open " + u.VMName, Href: views.VMPath(u.VMID)})
 	}

@@ -43,7 +43,8 @@ func forMode(m fleet.NetworkMode) templ.Attributes {
 	return templ.Attributes{"data-show-when": "mode=" + string(m)}
 }
 
-// across shows a part for the modes that connect guests of different hosts, or else for the other modes.
+// across shows a part of the form only for modes that connect guests of different hosts; with false, only for the other
+// modes.
 func across(across bool) templ.Attributes {
 	var words []string
 	for _, t := range fleet.NetworkTypes() {
@@ -87,10 +88,10 @@ func Lacks(h fleet.Host, mode fleet.NetworkMode) (out []kit.Lack) {
 		}
 	}
 	if len(carriers) > 0 {
-		out = append(out, kit.Lack{Text: "Its agent reaches the portal by " + strings.Join(carriers, ", ") + ": a bridge on it is kept only if the agent still reaches the portal through it.", When: forMode(fleet.NetworkUplink)})
+		out = append(out, kit.Lack{Text: "The agent reaches the portal through " + strings.Join(carriers, ", ") + ". If the agent loses the portal because of a new bridge, the host removes the bridge.", When: forMode(fleet.NetworkUplink)})
 	}
 	if len(pools) > 0 {
-		out = append(out, kit.Lack{Text: "Virtual functions that are switched on: " + strings.Join(pools, ", ") + ".", When: forMode(fleet.NetworkSRIOV)})
+		out = append(out, kit.Lack{Text: "Enabled virtual functions: " + strings.Join(pools, ", ") + ".", When: forMode(fleet.NetworkSRIOV)})
 	}
 	if len(others) > 0 {
 		out = append(out, kit.Lack{Text: "Other devices: " + strings.Join(others, ", ") + ".", When: forField("device")})

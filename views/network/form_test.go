@@ -20,15 +20,15 @@ func TestFormShowsMissingHostCapabilities(t *testing.T) {
 		all = append(all, lack.When["data-show-when"].(string)+" "+lack.Text)
 	}
 	text := strings.Join(all, "\n")
-	for _, want := range []string{"mode=vxlan The kernel makes no VXLAN", "mode=uplink Its agent reaches the portal by eth0", "Other devices: eth1, eth2.", "mode=sriov Virtual functions that are switched on: eth1 (4 of 64), eth2 (none of 8)."} {
+	for _, want := range []string{"mode=vxlan The kernel makes no VXLAN", "mode=uplink The agent reaches the portal through eth0", "Other devices: eth1, eth2.", "mode=sriov Enabled virtual functions: eth1 (4 of 64), eth2 (none of 8)."} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it lacks %q:\n%s", want, text)
 		}
 	}
 	if here := Lacks(h, fleet.NetworkVXLAN); len(here) != 1 || here[0].When != nil {
-		t.Errorf("when an overlay is assigned: %+v", here)
+		t.Errorf("notes for a VXLAN network: %+v", here)
 	}
 	if here := Lacks(h, fleet.NetworkNAT); len(here) != 0 {
-		t.Errorf("when NAT is assigned: %+v", here)
+		t.Errorf("notes for a NAT network: %+v", here)
 	}
 }

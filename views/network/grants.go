@@ -10,7 +10,7 @@ import (
 // GrantAll is the value for "all projects" in a grant's form and path.
 const GrantAll = "all"
 
-// GrantForm grants the network to one more project. Projects are those without the grant.
+// GrantForm shares the network with one more project. Projects are the projects without a grant.
 type GrantForm struct {
 	Projects kit.Choices
 	Errors   kit.Errors
@@ -36,7 +36,7 @@ func grantValue(g fleet.NetworkGrant) string {
 
 func (p Page) grantActs(g fleet.NetworkGrant) []kit.Act {
 	return []kit.Act{{
-		Icon: "trash-2", Word: "Stop sharing; VMs on it stay", Danger: true, Post: p.grantsPath(), Into: "#grants",
+		Icon: "trash-2", Word: "Stop sharing; connected VMs stay", Danger: true, Post: p.grantsPath(), Into: "#grants",
 		Send: []kit.Sent{{Name: "project", Value: grantValue(g)}, {Name: "revoke", Value: "yes"}},
 	}}
 }

@@ -24,17 +24,18 @@ var onHosts = kit.Columns{
 var onWires = kit.Columns{
 	{Key: "state", Label: "State"},
 	{Key: "bridge", Label: "Bridge"},
-	{Key: "uplink", Label: "Goes out by"},
+	{Key: "uplink", Label: "Uplink"},
 	{Key: "mtu", Label: "MTU"},
 	{Key: "starts", Label: "Starts with the host"},
 	{Key: "says", Label: "Host report"},
 	{Key: "heard", Label: "Last seen"},
 }
 
-// onOverlays are onWires with the overlay's endpoint and peers.
-var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Label: "Own address"}, kit.Column{Key: "peers", Label: "Peers"})
+// onOverlays are the columns for overlays: onWires with the host's tunnel endpoint and peers.
+var onOverlays = slices.Insert(slices.Clone(onWires), 3, kit.Column{Key: "vtep", Label: "Tunnel endpoint"}, kit.Column{Key: "peers", Label: "Peers"})
 
-// onDevices are onWires for networks without a bridge. onCounted are onDevices with the number of free NIC slots.
+// onDevices are the columns for networks without a bridge. onCounted adds the number of used NIC slots, for modes that
+// limit it.
 var (
 	onDevices = slices.Delete(slices.Clone(onWires), 1, 2)
 	onCounted = slices.Insert(slices.Clone(onDevices), 1, kit.Column{Key: "nics", Label: "NICs"})

@@ -22,7 +22,7 @@ func StatusOf(n fleet.NetworkView, host fleet.HostID) fleet.NetworkHost {
 	return fleet.NetworkHost{NetworkID: n.ID, HostID: host}
 }
 
-// says is the text of one column, from the host's report about the network.
+// says is the text of the column key, from the host's report about the network.
 func says(key string, kind fleet.NetworkKind, s *fleet.NetworkStatus) string {
 	switch key {
 	case "forward":
@@ -54,12 +54,12 @@ func kindWord(n fleet.NetworkView) string {
 	case n.Kind == fleet.NetworkBridge:
 		return "Bridge"
 	case n.Spec != nil:
-		return "Defined here"
+		return "Managed"
 	}
-	return "Network of libvirt"
+	return "libvirt network"
 }
 
-// peersKnown is how many other hosts of the overlay the host sends to: "2 of 3".
+// peersKnown describes how many of the overlay's other hosts the host sends packets to: "2 of 3".
 func peersKnown(n fleet.NetworkView, s *fleet.NetworkStatus) string {
 	if s.VTEP == "" {
 		return ""
@@ -76,7 +76,8 @@ func undone(h fleet.NetworkHost) bool {
 	return h.State != fleet.NetworkUnknown && h.Status != nil && h.Status.RolledBack != nil
 }
 
-// source is the subnets of a managed network, or the device below it; empty for other networks.
+// source describes a managed network: its subnets, its VNI and underlay, or its device and VLAN. Empty for discovered
+// networks.
 func source(n fleet.NetworkView) string {
 	if n.Spec == nil {
 		return ""
@@ -100,16 +101,16 @@ func source(n fleet.NetworkView) string {
 func dnsWord(s fleet.NetworkSpec) string {
 	switch {
 	case !s.DNS:
-		return "not answered"
+		return "off"
 	case s.Domain != "":
-		return "answered, in " + s.Domain
+		return "on, domain " + s.Domain
 	}
-	return "answered"
+	return "on"
 }
 
 func deviceWord(s fleet.NetworkSpec) string {
 	if s.Mode.Is().Served {
-		return "Goes out by"
+		return "Uplink"
 	}
 	return "Device"
 }
@@ -123,7 +124,7 @@ func onOff(on bool) string {
 
 func sinceWord(n fleet.NetworkView) string {
 	if n.Spec == nil {
-		return "Found"
+		return "Discovered"
 	}
 	return "Created"
 }
@@ -156,10 +157,10 @@ func forwardWord(kind fleet.NetworkKind, forward string) string {
 	return forward
 }
 
-// valuesNamed is how many different values of hosts a list names.
+// valuesNamed is how many of the values that hosts report a text lists.
 const valuesNamed = 4
 
-// eachOf joins the first distinct values that hosts report.
+// eachOf joins the values that hosts report, at most valuesNamed of them.
 func eachOf(values []string) string {
 	values = slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	if len(values) > valuesNamed {

@@ -14,13 +14,13 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // of a current value.
 func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 	t.Parallel()
-	silent := noon.Add(-31 * time.Second)
-	net := fleet.NetworkHost{SeenAt: &silent, Status: &fleet.NetworkStatus{Active: true}}
+	stale := noon.Add(-31 * time.Second)
+	net := fleet.NetworkHost{SeenAt: &stale, Status: &fleet.NetworkStatus{Active: true}}
 	if word := rendered.Text(t, chip(net, noon)); word != "Unknown" || lastKnown(net, noon) != "The host is offline. Last known: active." {
 		t.Errorf("the network reads %q, %q", word, lastKnown(net, noon))
 	}
-	heard := noon.Add(-29 * time.Second)
-	if net.SeenAt = &heard; rendered.Text(t, chip(net, noon)) != "Active" || lastKnown(net, noon) != "" {
-		t.Errorf("of an online host it reads %q, %q", rendered.Text(t, chip(net, noon)), lastKnown(net, noon))
+	recent := noon.Add(-29 * time.Second)
+	if net.SeenAt = &recent; rendered.Text(t, chip(net, noon)) != "Active" || lastKnown(net, noon) != "" {
+		t.Errorf("the network of an online host reads %q, %q", rendered.Text(t, chip(net, noon)), lastKnown(net, noon))
 	}
 }

@@ -13,7 +13,7 @@ import (
 // GroupsTab lists a network's port groups, with the form that grants one to a project.
 type GroupsTab struct {
 	All      []fleet.PortGroupUse
-	Group    string // chosen in the form
+	Group    string // port group chosen in the form
 	Projects kit.Choices
 	Errors   kit.Errors
 }
@@ -109,12 +109,12 @@ func (p Page) groupActs(g fleet.PortGroupUse) []kit.Act {
 		Sure: "Delete the port group " + g.Name + "?",
 	}
 	if g.VMs > 0 {
-		remove.Why = kit.Count(g.VMs, "VM") + " with NICs on it: connect these NICs to another network first."
+		remove.Why = kit.Count(g.VMs, "VM") + " with NICs in this port group: connect these NICs to another network first."
 	}
 	acts := []kit.Act{kit.Act{Icon: "pencil", Word: "Change", Href: kit.Link{Path: at}.With("name", g.Name).String(), Dialog: true}.Needs(p.Actor, policy.InfraChange)}
 	for _, x := range g.Grants {
 		acts = append(acts, kit.Act{
-			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(grantName(x)[:1]) + grantName(x)[1:] + "; VMs on it stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
+			Icon: "lock", Word: "Stop sharing with " + strings.ToLower(grantName(x)[:1]) + grantName(x)[1:] + "; connected VMs stay", Post: views.NetworkPath(p.Network.ID, "group-grants"), Back: back,
 			Send: []kit.Sent{{Name: "group", Value: g.Name}, {Name: "project", Value: grantValue(x)}, {Name: "revoke", Value: "yes"}},
 		}.Needs(p.Actor, policy.InfraChange))
 	}

@@ -22,7 +22,7 @@ func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	case st.Foreign:
 		return fleet.SeverityBad, "Another network", cmp.Or(st.Error, "The host has another network of this name.")
 	case st.RolledBack != nil:
-		return fleet.SeverityBad, "Undone", cmp.Or(st.Error, "The host rolled back the last change.")
+		return fleet.SeverityBad, "Rolled back", cmp.Or(st.Error, "The host rolled back the last change.")
 	case h.State == fleet.NetworkFailed:
 		return fleet.SeverityBad, "Failed", st.Error
 	case h.State == fleet.NetworkActive:
