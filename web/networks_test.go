@@ -103,14 +103,14 @@ func TestNetworkPageShowsFaultAndRemedyPerHost(t *testing.T) {
 	b.get("/networks").is(t, http.StatusOK).has(t, "lan", "NAT", "10.5.0.0/24", "Managed", "Failed on 1 of 3 hosts", "New network")
 	a := b.get(path).is(t, http.StatusOK)
 	a.has(t, "dnsmasq is not running for it.", "Stopped on the host outside Quantix.", "The network is active there.", "Assign to hosts", "Release from host-1",
-		"Retry host-2", `<a href="/vms?filter=network%3A%22lan%22+host%3A%22host-2%22">1 VM with a NIC on it there</a>`)
-	a.lacks(t, "host-1%22\">1 VM with a NIC on it there")
+		"Retry host-2", `<a href="/vms?filter=network%3A%22lan%22+host%3A%22host-2%22">1 VM with NICs on this network</a>`)
+	a.lacks(t, "host-1%22\">1 VM with NICs on this network")
 	{
 		a := b.get("/vms?filter=network%3A%22lan%22+host%3A%22host-2%22").is(t, http.StatusOK)
 		a.has(t, "web-2")
 		a.lacks(t, "web-1")
 	}
-	b.get(path+"?tab=summary").is(t, http.StatusOK).has(t, "10.5.0.100 – 10.5.0.150", "52:54:00:12:34:56", "db", "answered, in lab.example.org", "chosen by libvirt on each host", "Most settings of a network are fixed.")
+	b.get(path+"?tab=summary").is(t, http.StatusOK).has(t, "10.5.0.100 – 10.5.0.150", "52:54:00:12:34:56", "db", "on, domain lab.example.org", "chosen by libvirt on each host", "Most settings of a network are fixed.")
 	b.get("/networks.csv").is(t, http.StatusOK).has(t, "lan,libvirt,3,2,host-1 host-2 host-3", "NAT,10.5.0.0/24")
 }
 

@@ -60,14 +60,14 @@ func TestPoolGridShowsAllHosts(t *testing.T) {
 		p.addPool(fmt.Sprintf("more-%02d", i), h1)
 	}
 	a = b.get("/pools/matrix").is(t, http.StatusOK)
-	a.has(t, "40 pools side by side", "fast on host-2")
+	a.has(t, "40 pools on this page", "fast on host-2")
 	a.lacks(t, "slow on host-3")
 	next := gridMore.FindStringSubmatch(a.body)
 	if next == nil {
 		t.Fatal("the page has no link to the other pools")
 	}
 	a = b.get(next[1]).is(t, http.StatusOK)
-	a.has(t, "2 pools side by side", "slow on host-3: Unknown", "pools-before=")
+	a.has(t, "2 pools on this page", "slow on host-3: Unknown", "pools-before=")
 	a.lacks(t, "fast on")
 	p.signedIn("vera", fleet.RoleViewer).get("/pools/matrix").is(t, http.StatusOK).has(t, "fast on host-2")
 	p.tenant("mia", p.addProject("shop")).get("/pools").is(t, http.StatusOK).lacks(t, "/pools/matrix")
