@@ -15,7 +15,7 @@ func TestVolumePublishedAndWithdrawn(t *testing.T) {
 	path := "/pools/" + string(pool)
 	p.exec("DELETE FROM vms")
 	p.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', status->'volumes' || '{"name":"50% dump #1.raw","path":"/srv/d","format":"raw","capacityBytes":7}') WHERE noun = 'pool' AND host_id = $1`, hosts[0])
-	b.get(path+"?tab=volumes").is(t, http.StatusOK).has(t, ">Published</span>", "published by mara", "It is not published.", "publish?volume=50%25+dump+%231.raw")
+	b.get(path+"?tab=volumes").is(t, http.StatusOK).has(t, ">Published</span>", "published by mara", "The volume is not published.", "publish?volume=50%25+dump+%231.raw")
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) SELECT id, 'tom', 'member' FROM projects")
 	form := tom.get("/vms/new").is(t, http.StatusOK)

@@ -43,7 +43,7 @@ func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
 	b.fragment(path, "pool-body").is(t, http.StatusOK).has(t, "Connection refused")
 
 	b.post(path+"/hosts/"+string(hosts[1])+"/retry", url.Values{}, hx("")...).is(t, http.StatusNoContent)
-	b.get(path+"?tab=tasks").has(t, "Assign pool", "Waits for host-2")
+	b.get(path+"?tab=tasks").has(t, "Assign pool", "Waiting for host-2")
 	b.get("/pools?filter=tone:warn").has(t, "shared-nfs")
 	b.get("/pools?filter=tone:ok").has(t, "No pool matches")
 }
@@ -56,7 +56,7 @@ func TestStoppedPoolOffersStartAndFullPoolShown(t *testing.T) {
 	p.exec("UPDATE assignments SET status = $2 WHERE noun = 'pool' AND host_id = $1", hosts[1], mustJSON(fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}))
 	p.exec(`UPDATE assignments SET status = status || '{"usedBytes": 2180000000000}' WHERE noun = 'pool' AND host_id = $1`, hosts[0])
 	a := b.get(path).is(t, http.StatusOK)
-	a.has(t, "Stopped on the host outside Quantix.", "Start on host-2", "It was stopped on the host outside Quantix. Start it to use it again.",
+	a.has(t, "Stopped on the host outside Quantix.", "Start on host-2", "The pool was stopped on the host outside Quantix. Start the pool to use it again.",
 		"Full: 99 % used", "1 of 3 hosts healthy, full")
 	a.lacks(t, "Retry host-2", "Defined on the host")
 	b.get("/").is(t, http.StatusOK).has(t, `Full <span class="muted">(on host-1, 99 % used)</span>`)

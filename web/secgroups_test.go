@@ -24,7 +24,7 @@ func TestSecurityGroupPageShowsRulesAndCounters(t *testing.T) {
 	p.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,securityGroups}', jsonb_build_array($2::text)), generation = generation + 1, observed_generation = generation + 1 WHERE id = $1`, web, id)
 	p.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation) SELECT 'secgroup', $2, host_id, 'assign', '{"active":true}', 9 FROM vms WHERE id = $1`, web, id)
 	b.get(to).is(t, http.StatusOK).has(t, "The filter state is unknown: hosts report no counters for 1 NIC.")
-	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "what passes is not known")
+	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "rules not reported")
 	p.exec(`INSERT INTO host_filter_counts (host_id, at, nics, error)
 		SELECT v.host_id, now(), jsonb_build_array(jsonb_build_object('id', v.id, 'mac', lower(v.spec #>> '{nics,0,mac}'), 'sinceMs', 60000, 'dropped', '{"packets":41,"bytes":2460}'::jsonb, 'spoofed', '{"packets":0,"bytes":0}'::jsonb,
 			'rules', (SELECT jsonb_agg(jsonb_build_object('rule', r->>'id', 'packets', 1234, 'bytes', 99000)) FROM security_groups g, jsonb_array_elements(g.spec->'rules') r WHERE g.id = $2 AND r->>'direction' = 'ingress'))), ''

@@ -25,12 +25,12 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 		"id": {string(vms["web-02"]), string(vms["web-01"]), string(fleet.NewID[fleet.VMID]())},
 	}
 	to := b.post("/vms/bulk", form).is(t, http.StatusSeeOther).header.Get("Location")
-	b.get(to).is(t, http.StatusOK).has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waits for its turn")
+	b.get(to).is(t, http.StatusOK).has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waiting in the queue")
 	p.beginTasks()
 	tasks := p.count("jobs")
 	a := b.get(to).is(t, http.StatusOK)
-	a.has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waits for host-2", "Only a VM that is stopped can be started.", "There is no such VM.",
-		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="task:`, "Cancel what waits")
+	a.has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waiting for host-2", "Only a VM that is stopped can be started.", "There is no such VM.",
+		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="task:`, "Cancel waiting tasks")
 	p.exec(`UPDATE jobs SET state = 'failed', attempt = 1, error = 'qemu: <no> memory', started_at = now(), ended_at = now() WHERE kind = 'vm.start'`)
 	b.fragment(to, "task-sum").is(t, http.StatusOK).has(t, "1 failed · 2 refused")
 	rows := b.fragment(to, "step-rows").is(t, http.StatusOK)
@@ -50,7 +50,7 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 	first.has(t, "2 results on this page", ">web-02</a>", ">web-01</a>", "Next")
 	links := strings.Split(rows.body, `href="/tasks/`)
 	child, _, _ := strings.Cut(links[len(links)-1], `"`)
-	b.get("/tasks/"+child).is(t, http.StatusOK).has(t, ">Start 3 VMs</a>", "It was refused:")
+	b.get("/tasks/"+child).is(t, http.StatusOK).has(t, ">Start 3 VMs</a>", "The task was refused:")
 	list := b.get("/tasks").is(t, http.StatusOK)
 	list.has(t, ">3 VMs</a>", "1 failed · 2 refused")
 	list.lacks(t, ">There is no such VM.")

@@ -113,7 +113,7 @@ func TestRetriedTaskShowsNextAttempt(t *testing.T) {
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
 	p.exec(`UPDATE jobs SET retries = 1, attempt = 1, error = 'libvirt did not <answer>', run_after = now() + interval '10 seconds' WHERE subject = $1`, fleet.SubjectVM(id))
 	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "Start is tried again at", "libvirt did not &lt;answer&gt;", "Starting")
-	b.get("/tasks").is(t, http.StatusOK).has(t, "Tried again at")
+	b.get("/tasks").is(t, http.StatusOK).has(t, "Retry at")
 	api := p.program("ann", fleet.RoleAdmin, nil)
 	a := api.call("GET", "/api/v1/tasks", "").is(t, http.StatusOK)
 	a.has(t, `"retryAt":"`)

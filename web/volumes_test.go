@@ -25,8 +25,8 @@ func TestVolumeFormsQueueVolumeTasks(t *testing.T) {
 			t.Errorf("the tab lacks %q", says)
 		}
 	}
-	if only := b.get(tab + "&only=orphans"); !strings.Contains(only.body, "Show all 2 volumes") || !strings.Contains(only.body, "nobody uses them") {
-		t.Errorf("filtered to orphans: %s", only.main())
+	if only := b.get(tab + "&only=orphans"); !strings.Contains(only.body, "Show all 2 volumes") || !strings.Contains(only.body, "hosts report no use of these volumes") {
+		t.Errorf("the orphans alone: %s", only.main())
 	}
 
 	send := func(what, path string, form url.Values, want int, says string) {

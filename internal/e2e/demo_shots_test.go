@@ -65,7 +65,7 @@ func demoShots(t *testing.T, a api) []shot {
 		{"tasks-of-many", "/tasks", nil},
 		{"task-part", "/tasks?filter=kind:vm.reboot+target:fail-start-kiosk", func(p *tab) {
 			p.click("#task-rows tbody a", "Reboot")
-			p.waitText("#task-body", "It was refused:")
+			p.waitText("#task-body", "The task was refused:")
 		}},
 		{"vms-columns-menu", "/vms", func(p *tab) { p.withMenu(".tools summary", "Columns", "Created") }},
 		{"vms-views-menu", "/vms", func(p *tab) { p.withMenu(".tools summary", "Views", "Save this view as") }},

@@ -21,14 +21,11 @@ func projectRoleOptions() []kit.Option {
 	return out
 }
 
-func fleetRoleOptions() []kit.Option {
-	var out []kit.Option
-	for _, r := range fleet.FleetRoles() {
-		text := r.Label + ": " + r.Fleet.Summary
-		if r.Role == fleet.RoleNone {
-			text = "None: " + r.Fleet.Summary
-		}
-		out = append(out, kit.Option{Value: string(r.Role), Text: text})
-	}
-	return out
+var memberRoles = []kit.Option{{Value: "member", Text: "Member: creates and runs VMs"}, {Value: "viewer", Text: "Viewer: sees VMs"}}
+
+var globalRoles = []kit.Option{
+	{Value: "", Text: "None: project roles only"},
+	{Value: "viewer", Text: "Viewer: sees everything"},
+	{Value: "operator", Text: "Operator: everything but users, projects and join tokens"},
+	{Value: "admin", Text: "Administrator: everything"},
 }

@@ -24,5 +24,5 @@ type TokenForm struct {
 
 // TokenLives are the lifetimes to choose from, in hours.
 var TokenLives = []kit.Option{
-	{Value: "24", Text: "1 day"}, {Value: "168", Text: "7 days"}, {Value: "720", Text: "30 days"}, {Value: "2160", Text: "90 days"}, {Value: "8760", Text: "1 year"}, {Value: "0", Text: "Without end"},
+	{Value: "24", Text: "1 day"}, {Value: "168", Text: "7 days"}, {Value: "720", Text: "30 days"}, {Value: "2160", Text: "90 days"}, {Value: "8760", Text: "1 year"}, {Value: "0", Text: "No expiry"},
 }

@@ -30,7 +30,7 @@ func Acts(a fleet.Actor, v fleet.PoolView) []kit.Act {
 	path, e := views.PoolPath(v.ID), executed(a, v)
 	acts := []kit.Act{
 		{Icon: "database", Word: "Open", Href: path},
-		{Icon: "monitor", Word: "VMs with disks in it", Href: views.TabPath(path, "vms")},
+		{Icon: "monitor", Word: "VMs with disks in the pool", Href: views.TabPath(path, "vms")},
 		{Icon: "hard-drive", Word: "Volumes", Href: views.TabPath(path, "volumes")},
 		e.Assign(),
 	}
@@ -52,7 +52,7 @@ func vmsThere(status fleet.PoolHost) string {
 
 // statusActs are the actions on a pool on one host.
 func statusActs(a fleet.Actor, v fleet.PoolView, status fleet.PoolHost) []kit.Act {
-	return executed(a, v).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs with disks here", Href: vmsThere(status)})
+	return executed(a, v).StatusActs(statusOf(status), kit.Act{Icon: "monitor", Word: "VMs of this host with disks in the pool", Href: vmsThere(status)})
 }
 
 // retry are the retry actions in the page's head.
@@ -64,7 +64,7 @@ func retry(p Page) []kit.Act {
 	return executed(p.Actor, p.Pool).Retry(statuses, p.Pool.Health.Hosts, p.Pool.Health.Failed)
 }
 
-// failing are the first hosts with the pool unusable.
+// failing returns the first hosts where the pool is unusable, at most the number most.
 func failing(statuses []fleet.PoolHost, most int) []fleet.PoolHost {
 	var out []fleet.PoolHost
 	for _, c := range statuses {

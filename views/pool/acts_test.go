@@ -19,10 +19,10 @@ func TestActWithoutPermissionHasReason(t *testing.T) {
 		act  kit.Act
 		want string // reason; empty: the act is enabled
 	}{
-		"do not have permission": {Acts(viewer, fleet.PoolView{})[4], "Ask an administrator."},
-		"the right":              {Acts(admin, fleet.PoolView{})[4], ""},
-		"being deleted":          {Acts(admin, fleet.PoolView{Pool: fleet.Pool{DeletedAt: &gone}})[4], "The pool is being deleted"},
-		"the first stays":        {kit.Act{Icon: "plug", Why: "First."}.When("Second.").Needs(viewer, "anything"), "First."},
+		"without permission": {Acts(viewer, fleet.PoolView{})[4], "Ask an administrator."},
+		"with permission":    {Acts(admin, fleet.PoolView{})[4], ""},
+		"being deleted":      {Acts(admin, fleet.PoolView{Pool: fleet.Pool{DeletedAt: &gone}})[4], "The pool is being deleted"},
+		"first reason stays": {kit.Act{Icon: "plug", Why: "First."}.When("Second.").Needs(viewer, "anything"), "First."},
 	} {
 		menu, button := rendered.HTML(t, kit.Acts([]kit.Act{c.act})), rendered.HTML(t, kit.ActButton("x", "", c.act))
 		for where, text := range map[string]string{"menu": menu, "button": button} {

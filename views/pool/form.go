@@ -53,7 +53,7 @@ func forKinds(kinds []fleet.PoolKind) templ.Attributes {
 	return templ.Attributes{"data-show-when": "kind=" + strings.Join(words, "|")}
 }
 
-// secretField never repeats the typed secret.
+// secretField is the input of the pool's credentials. It never repeats the typed secret.
 func (f Form) secretField() kit.Field {
 	var kinds []fleet.PoolKind
 	var labels, hints []string
@@ -70,7 +70,7 @@ func (f Form) secretField() kit.Field {
 
 func secretField(label, hint string, e kit.Errors, wrap templ.Attributes) kit.Field {
 	return kit.Field{
-		Name: "secret", Label: label, Type: "password", Hint: hint + " It is stored encrypted, sent only to the hosts of the pool, and never shown again.", Error: e.At("secret"), Wrap: wrap,
+		Name: "secret", Label: label, Type: "password", Hint: hint + " The portal stores it encrypted, sends it only to the hosts of the pool and never shows it again.", Error: e.At("secret"), Wrap: wrap,
 		Attrs: templ.Attributes{"autocomplete": "new-password", "spellcheck": "false", "maxlength": "255"},
 	}
 }

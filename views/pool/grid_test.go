@@ -10,10 +10,10 @@ import (
 	"quantix/views/kit"
 )
 
-// TestGridAllocatesLittlePerStatus bounds the allocations of a full page of 50 hosts and 40 pools. The 2,000 host
+// TestGridAllocationsPerStatusAreBounded bounds the allocations of a full page of 50 hosts and 40 pools. The 2,000 host
 // statuses take most of the page's time. The bound leaves room for the race detector, under which buffer pools reuse
 // less.
-func TestGridAllocatesLittlePerStatus(t *testing.T) {
+func TestGridAllocationsPerStatusAreBounded(t *testing.T) {
 	p := GridPage{Actor: fleet.Actor{Role: fleet.RoleAdmin}}
 	for i := range GridPools {
 		p.On.Pools.Items = append(p.On.Pools.Items, fleet.PoolView{Pool: fleet.Pool{ID: fleet.NewID[fleet.PoolID](), Name: fmt.Sprintf("pool-%02d", i)}})
@@ -30,7 +30,7 @@ func TestGridAllocatesLittlePerStatus(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if perCell := allocs / (GridHosts * GridPools); perCell > 12 {
-		t.Errorf("%.1f allocations a cell", perCell)
+	if perStatus := allocs / (GridHosts * GridPools); perStatus > 12 {
+		t.Errorf("%.1f allocations per host status", perStatus)
 	}
 }

@@ -16,7 +16,7 @@ var onHosts = kit.Columns{
 	{Key: "free", Label: "Free", Class: "num"},
 	{Key: "path", Label: "Mounted at"},
 	{Key: "says", Label: "Host report"},
-	{Key: "host", Label: "Host is"},
+	{Key: "host", Label: "Host state"},
 	{Key: "heard", Label: "Last seen"},
 }
 
@@ -40,5 +40,5 @@ func (p Page) countedHow() string {
 	case p.Pool.Health.Healthy == 1:
 		return "of one healthy host"
 	}
-	return "of " + strconv.Itoa(p.Pool.Health.Healthy) + " healthy hosts together"
+	return "of " + strconv.Itoa(p.Pool.Health.Healthy) + " healthy hosts in total"
 }

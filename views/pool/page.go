@@ -23,7 +23,7 @@ type Page struct {
 	Uploads  []fleet.Upload // tab volumes: the actor's own unfinished uploads
 	Counts   Counts
 	ByLabel  fleet.ByLabel // tabs health and configure, for actors who may see hosts
-	First    int           // index of the first shown row of Volumes; Last is the end of the shown rows
+	First    int           // index of the first shown row of Volumes; Last is the index after the last one
 	Last     int
 	VMs      []fleet.VMView
 	Filter   kit.Filter // tab vms

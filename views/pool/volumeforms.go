@@ -32,7 +32,7 @@ func (p VolumePage) action(act string) string {
 	return volumeAddress(views.PoolPath(p.Pool.ID, "volumes", act), p.Volume.Name, p.Host)
 }
 
-// asks is the dialog of an action on a volume.
+// asks is the confirmation dialog of an action on a volume.
 func (p VolumePage) asks(title, act, button string, action fleet.Action, danger bool) kit.Dialog {
 	return kit.Dialog{Title: title, Action: p.action(act), Button: button, Danger: danger, Why: kit.WhyNot(p.Volume.Allows(action)), Back: p.Back()}
 }
@@ -49,11 +49,11 @@ func (p VolumePage) curl() string {
 
 // checksumHint explains why a checksum matters; for a catalog image, why its checksum is not filled in.
 func checksumHint(p VolumePage) string {
-	const stake = " Without a checksum, whoever controls that server or its name decides what your VMs run."
+	const stake = " Without a checksum, an attacker who controls the server or its DNS name decides what your VMs run."
 	if p.Start.ChecksumURL != "" {
-		return "It is another for each build of " + p.Start.Name + ": the host downloads it from the address above."
+		return "The checksum differs for each build of " + p.Start.Name + ": the host downloads it from the address above."
 	}
-	return "Copy it from a page that you trust." + stake
+	return "Copy the checksum from a page that you trust." + stake
 }
 
 func hostChoice(h fleet.PoolHost) string {
@@ -73,7 +73,7 @@ func (p VolumePage) formats() []string {
 
 func (p VolumePage) nameHint() string {
 	if p.Pool.Spec.Kind.Is().Files {
-		return "The name of its file in the pool, such as data.qcow2"
+		return "File name in the pool, such as data.qcow2"
 	}
-	return "Its name in the storage, such as data"
+	return "Volume name on the storage, such as data"
 }

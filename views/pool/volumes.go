@@ -21,7 +21,7 @@ type VolumeRow struct {
 	Found     bool         // the VM is unmanaged
 	Published *Published   // nil: not offered to tenants
 	Unfit     string       // why the volume cannot be published
-	Orphan    bool         // nobody uses the volume
+	Orphan    bool         // nothing uses the volume
 	// FetchUntil is when an export is deleted automatically; nil: the volume is no export.
 	FetchUntil *time.Time
 	Can        []fleet.ActionState
@@ -39,7 +39,7 @@ type Volumes struct {
 	Only    bool  // only orphans are shown
 }
 
-// OrphansOf counts the unused volumes. With only set, it drops all other rows.
+// OrphansOf counts the unused volumes of rows and their bytes. With only set, it drops all other rows.
 func OrphansOf(rows []VolumeRow, only bool) Volumes {
 	out := Volumes{All: len(rows), Only: only}
 	for _, v := range rows {
@@ -85,9 +85,9 @@ func (p Page) volumePager() kit.Pager {
 
 func (p Published) who() string {
 	if p.By == "" {
-		return "Tenants may use it."
+		return "Tenants can use the volume."
 	}
-	return "Tenants may use it: published by " + p.By + " on " + p.At.UTC().Format(time.DateOnly) + "."
+	return "Tenants can use the volume: published by " + p.By + " on " + p.At.UTC().Format(time.DateOnly) + "."
 }
 
 // volumeActs are the actions on a volume.
@@ -97,9 +97,9 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	withdraw := kit.Act{Icon: "lock", Word: "Withdraw from tenants", Post: at("withdraw"), Back: p.Link.String()}.Needs(p.Actor, policy.InfraChange)
 	switch {
 	case v.Published == nil:
-		withdraw = withdraw.When("It is not published.")
+		withdraw = withdraw.When("The volume is not published.")
 	case v.Published.Stale == "":
-		publish = publish.When("It is published.")
+		publish = publish.When("The volume is published.")
 	}
 	if len(v.Hosts) == 0 {
 		publish = publish.When("No online host has it now.")
@@ -110,7 +110,7 @@ func (p Page) volumeActs(v VolumeRow) []kit.Act {
 	wipe, remove := act("circle-dashed", "Wipe", "wipe", fleet.ActWipe), act("trash-2", "Delete volume", "delete", fleet.ActDelete)
 	wipe.Danger, remove.Danger = true, true
 	if fleet.ApplianceKind(v.Name) != "" { // appliance files can be imported; disk actions do not apply to them
-		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Create a VM from it", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActImport)}
+		acts := []kit.Act{kit.Act{Icon: "plus", Word: "Create VM from appliance", Href: importHref(p.Pool.ID, v.Host, v.Name)}.Needs(p.Actor, policy.InfraChange).As(v.Can, fleet.ActImport)}
 		if v.Format != fleet.FormatOVA {
 			acts = append(acts, act("refresh-cw", "Convert to qcow2", "convert", fleet.ActConvert))
 		}
@@ -140,7 +140,7 @@ func volumeAddress(path, volume string, host fleet.HostID) string {
 	return link.String()
 }
 
-// place is the volume's location, in pools whose volumes are not paths below one directory.
+// place is the path of a volume that is no file; empty for a file, which is below the pool's directory.
 func (p Page) place(v VolumeRow) string {
 	if p.Pool.Spec.Kind.Is().Files {
 		return ""

@@ -87,24 +87,24 @@ func Tabs() []string { return kit.TabKeys(Page{}.tabs()) }
 func (p Page) whyNot() string {
 	switch {
 	case p.Group.DeletedAt != nil:
-		return "It is being deleted."
+		return "The security group is being deleted."
 	case p.Group.ProjectID == "" && !policy.May(p.Actor, policy.InfraChange, ""):
-		return "It is fleet-wide: every project can use it; operators and administrators change it."
+		return "This security group is fleet-wide: every project can use it, but only operators and administrators can change it."
 	case p.Group.ProjectID != "" && !policy.May(p.Actor, policy.VMChange, p.Group.ProjectID):
-		return "You do not have permission to change VMs of its project. Ask an administrator."
+		return "You do not have permission to change VMs of the group's project. Ask an administrator."
 	}
 	return ""
 }
 
 func (p Page) acts() []kit.Act {
 	why := p.whyNot()
-	retry := "It failed on no host."
+	retry := "No host failed to apply the group."
 	if p.Group.SeverityCounts.Bad > 0 {
 		retry = why
 	}
 	word := "Retry on failed hosts"
 	if slices.ContainsFunc(p.Group.Hosts, func(h fleet.SecurityGroupHost) bool { return h.State == fleet.GroupChanged }) {
-		word = "Reapply where it was changed"
+		word = "Reapply on changed hosts"
 	}
 	return []kit.Act{
 		{Icon: "search", Word: "Traffic test", Href: "/security-groups/test"},
@@ -133,7 +133,7 @@ func (p Page) remoteName(r fleet.SecurityRule) string {
 	return "members of another group"
 }
 
-// remote is the other side of a rule, as the table shows it.
+// remote describes the remote side of a rule: an address range, the members of a group, or anybody.
 func (p Page) remote(r fleet.SecurityRule) string {
 	switch {
 	case r.CIDR != "":
@@ -146,7 +146,7 @@ func (p Page) remote(r fleet.SecurityRule) string {
 
 func owner(g fleet.SecurityGroupView) string {
 	if g.ProjectID == "" {
-		return "the fleet's"
+		return "Fleet"
 	}
 	return g.ProjectName
 }
@@ -170,7 +170,7 @@ var (
 	protocols  = []kit.Option{{Value: "tcp", Text: "TCP"}, {Value: "udp", Text: "UDP"}, {Value: "icmp", Text: "ICMP"}, {Value: "icmpv6", Text: "ICMPv6"}, {Value: "any", Text: "any"}}
 )
 
-// remotes are the possible kinds of a rule's other side.
+// remotes are the choices for a rule's remote side.
 func (p Page) remotes() []kit.Option {
 	return slices.Concat([]kit.Option{{Value: "anybody", Text: "anybody"}, {Value: "cidr", Text: "addresses …"}}, p.Groups)
 }
@@ -191,7 +191,7 @@ type NICForm struct {
 	VM     fleet.VMView
 	MAC    string
 	Guard  bool
-	May    bool // the actor may allow the guest to use other addresses
+	May    bool // the actor may turn anti-spoofing off
 	Groups []NICChoice
 	Follow string // port group whose default groups the NIC uses; empty: its own groups
 	Errors kit.Errors
@@ -206,7 +206,7 @@ type NICChoice struct {
 	Chosen bool
 }
 
-// NICChoices are the groups, with the NIC's groups ticked.
+// NICChoices are all groups as choices; the NIC's groups, in chosen, are selected.
 func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) []NICChoice {
 	out := make([]NICChoice, len(all))
 	for i, g := range all {
@@ -215,7 +215,7 @@ func NICChoices(all []fleet.SecurityGroupView, chosen []fleet.SecurityGroupID) [
 	return out
 }
 
-// packetsOf formats a number of packets.
+// packetsOf formats a number of packets: "3 packets".
 func packetsOf(n int64) string {
 	if n == 1 {
 		return "1 packet"

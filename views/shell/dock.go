@@ -13,7 +13,8 @@ type Dock struct {
 	Now   time.Time
 }
 
-// trigger is the htmx trigger of the frame's live parts. A quiet frame was rendered without them, so they load at once.
+// trigger is the htmx trigger of the frame's live parts. A quiet frame has no content in these parts yet, so they load
+// immediately.
 func (f Frame) trigger(every string) string {
 	if f.Quiet {
 		return "load, poke, every " + every

@@ -45,14 +45,14 @@ func (p Page) crumbs() []kit.Crumb {
 	return all
 }
 
-// cancel is the action that cancels a task before a host starts it.
+// cancel is the action that cancels the task, or the waiting tasks of a bulk task.
 func (p Page) cancel() kit.Act {
 	if !p.Cancel.Allowed {
 		return kit.Act{Word: "Cancel", Why: cmp.Or(p.Cancel.Reason, "This is not possible now.")}
 	}
 	a := kit.Act{Icon: "ban", Word: "Cancel", Post: views.TaskPath(p.Task.ID, "cancel")}
 	if p.Steps != nil {
-		a.Word = "Cancel what waits"
+		a.Word = "Cancel waiting tasks"
 	}
 	return a
 }

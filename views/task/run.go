@@ -7,15 +7,15 @@ import (
 	"quantix/views/kit"
 )
 
-// ranWords describes the program that ran. Its arguments are stored nowhere.
+// ranWords describes the program's arguments by their number, since the portal does not store them.
 func ranWords(r fleet.GuestRun) string {
 	if r.Args == 0 {
 		return ""
 	}
-	return "with " + kit.Count(r.Args, "argument") + ", not kept"
+	return "with " + kit.Count(r.Args, "argument") + ", not stored"
 }
 
-// endLook is the icon, tone and word for a program's end.
+// endLook is the icon, CSS class and text for the exit of a program.
 func endLook(o fleet.GuestOutput) (icon, tone, word string) {
 	switch {
 	case o.Signal != 0:

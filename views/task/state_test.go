@@ -45,7 +45,7 @@ func TestTaskResultText(t *testing.T) {
 		t.Errorf("the bar is %s", bar)
 	}
 	if bar := rendered.HTML(t, Progress(job(fleet.JobUnknown))); strings.Contains(bar, "<progress") {
-		t.Errorf("nobody knows how far it came, but the bar is %s", bar)
+		t.Errorf("the progress is unknown, but the bar is %s", bar)
 	}
 }
 
