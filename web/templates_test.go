@@ -40,7 +40,7 @@ func TestFormCreatesVMFromTemplate(t *testing.T) {
 	tom.get("/templates").is(t, http.StatusOK).has(t, "Web base", "/templates/"+template)
 	page := tom.get("/templates/"+template).is(t, http.StatusOK)
 	page.has(t, "Version 1", "nginx &lt;b&gt;1&lt;/b&gt;", "Intel 6300ESB", "(linked)", "/vms/new?template="+template)
-	page.lacks(t, "pool nfs on", "Lies in")
+	page.lacks(t, "pool nfs on", "Stored in")
 	form := tom.get("/vms/new?template="+template).is(t, http.StatusOK)
 	form.has(t, "New VM from Web base", `name="from.templateId" value="`+template+`"`, `name="from.versionId" value="`+version+`"`, "Disk 1 of Web base, version 1 (3 GiB)", "Watchdog: Intel 6300ESB", `value="3"`)
 
@@ -93,7 +93,7 @@ func TestFormsCreateTemplatesAndClones(t *testing.T) {
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'member')", project)
 	at := "/vms/" + string(vm)
 	tom.get("/menus/vm/"+string(vm)).is(t, http.StatusOK).has(t, "Clone", "/vms/new?clone="+string(vm), "Make a template", at+"/template")
-	tom.get(at+"/template").is(t, http.StatusOK).has(t, "A new template", "A version of Web base", "The images of its disks")
+	tom.get(at+"/template").is(t, http.StatusOK).has(t, "A new template", "A version of Web base", "The images of the disks")
 	tom.post(at+"/template", url.Values{"name": {" "}}).is(t, http.StatusUnprocessableEntity).has(t, "Name the template")
 	tom.post(at+"/template", url.Values{"to": {template}, "disks": {"images"}, "note": {"two"}}).is(t, http.StatusSeeOther)
 	tom.get("/templates/"+template).is(t, http.StatusOK).has(t, "Version 2", "two")

@@ -92,13 +92,13 @@ func TestHostTopologyShowsDevicesAndFaults(t *testing.T) {
 	// Each fault is listed above the picture with a link, and marked in the picture.
 	p.devices(h, wired(false)[:2]...)
 	a = b.get(path).is(t, http.StatusOK)
-	a.has(t, "2 things in it want attention.", "eth0 has no link, so nothing connected to it has a network.", "default is active, but its bridge virbr0 does not exist")
+	a.has(t, "2 objects need attention.", "eth0 has no link, so devices connected through it have no network.", "default is active, but its bridge virbr0 does not exist")
 	if svg := picture(t, a); !strings.Contains(svg, "#triangle-alert") || !strings.Contains(svg, `class="l bad"`) {
 		t.Errorf("the picture marks no fault: %s", svg)
 	}
 	p.devices(h, wired(true)...)
 	p.addVM(shop, h, "lost", fleet.Running, func(vm *fleet.VM) { vm.Status.NICs[0].Source = "bridge br7" })
-	b.get(path).is(t, http.StatusOK).has(t, "1 thing in it wants attention.", "host-1 has no bridge br7, and VMs have NICs on it.", "lost: NIC 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
+	b.get(path).is(t, http.StatusOK).has(t, "1 object needs attention.", "host-1 has no bridge br7, and VMs have NICs on it.", "lost: NIC 52:54:00:3a:01:12 is on bridge br7, which host-1 does not have")
 
 	// For an offline host, the picture shows the last report as unknown, not as a fault.
 	p.exec(`UPDATE host_sessions SET seen_at = now() - interval '5 minutes'`)
@@ -118,7 +118,7 @@ func TestNetworkTopologyHidesHostsFromMembers(t *testing.T) {
 	p.devices(hosts[1], wired(true)...)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(path+"?tab=topology").is(t, http.StatusOK)
-	a.has(t, "2 things in it want attention.", "dnsmasq is not running for it.", "It was stopped on the host outside Quantix.")
+	a.has(t, "2 objects need attention.", "dnsmasq is not running for it.", "The network was stopped on the host outside Quantix.")
 	svg := picture(t, a)
 	for _, want := range []string{"host-1", "host-2", "host-3", "eth0", "web-1", "web-2", `href="/hosts/` + string(hosts[1]) + `?tab=topology"`, `class="mine"`} {
 		if !strings.Contains(svg, want) {
@@ -152,7 +152,7 @@ func TestFleetTopologyShowsStatusPerHost(t *testing.T) {
 	p.devices(h2, wired(false)...)
 	a := b.get("/networks/topology").is(t, http.StatusOK)
 	svg := picture(t, a)
-	for _, want := range []string{"default on host-1: active", "lab on host-1: active", "default on host-2: failed", "default on host-3: unknown", "default: well on 1 of 3 hosts, failed on 1", "1 device without link"} {
+	for _, want := range []string{"default on host-1: active", "lab on host-1: active", "default on host-2: failed", "default on host-3: unknown", "default: healthy on 1 of 3 hosts, failed on 1", "1 device without link"} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("the picture lacks %q: %s", want, svg)
 		}

@@ -134,10 +134,10 @@ func (p Page) versionActs(v fleet.TemplateVersion) []kit.Act {
 	if v.DeprecatedAt == nil {
 		out = append(out, kit.Act{
 			Icon: "circle-x", Word: "Deprecate", Post: p.path("deprecate"), Send: send("yes"), Back: p.Link.String(),
-			Sure: "Deprecate version " + strconv.Itoa(v.Number) + "? No VM is made from it any more; existing VMs do not change.",
+			Sure: "Deprecate version " + strconv.Itoa(v.Number) + "? No new VM can be created from this version. Existing VMs do not change.",
 		}.As(v.Actions, fleet.ActDeprecate))
 	} else {
-		out = append(out, kit.Act{Icon: "eye", Word: "Offer it again", Post: p.path("deprecate"), Send: send(""), Back: p.Link.String()}.As(v.Actions, fleet.ActOffer))
+		out = append(out, kit.Act{Icon: "eye", Word: "Offer again", Post: p.path("deprecate"), Send: send(""), Back: p.Link.String()}.As(v.Actions, fleet.ActOffer))
 	}
 	out = append(out, kit.Act{Icon: "columns-3", Word: "Compare with a VM…", Href: views.CompareTemplatePath("", p.Template.ID, v.ID)})
 	at := kit.Link{Path: p.path("versions", "delete")}.With("version", string(v.ID))
@@ -184,7 +184,7 @@ func others(v fleet.TemplateVersion) string {
 const shownVMs = 12
 
 var copyLooks = map[fleet.CopyState]struct{ tone, icon, word string }{
-	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyComing: {"info", "clock", "Being made"},
+	fleet.CopyReady: {"ok", "circle-check", "Ready"}, fleet.CopyUnverified: {"warn", "circle-dashed", "Not verified"}, fleet.CopyComing: {"info", "clock", "Being created"},
 	fleet.CopyChanged: {"bad", "circle-x", "Changed"}, fleet.CopyMissing: {"bad", "circle-x", "Missing"}, fleet.CopyUnknown: {"unknown", "circle-dashed", "Unknown"},
 }
 
@@ -219,11 +219,11 @@ type In struct {
 	OfImages                                         bool
 }
 
-// Form is the data of a template's dialogs, and of the dialog that makes a template from a VM.
+// Form is the data of a template's dialogs, and of the dialog that creates a template from a VM.
 type Form struct {
 	Template fleet.TemplateView
 	Version  *fleet.TemplateVersion // version to delete
-	VM       fleet.VMView           // VM to make the template from
+	VM       fleet.VMView           // VM from which the template is created
 	In       In
 	Errors   kit.Errors
 	Own      []fleet.TemplateView // templates of the VM's project that can get a new version
@@ -241,7 +241,8 @@ func (f Form) field(name string, in kit.Field, at ...string) kit.Field {
 
 func (f Form) back() string { return views.TemplatePath(f.Template.ID) }
 
-// why is the reason why no template can be made of the VM in either way; empty: possible.
+// why is the reason why no template can be created from the VM, neither from copies of the disks nor from their images;
+// empty: possible.
 func (f Form) why() string {
 	ok, why := f.VM.AllowsTemplate()
 	if images, _ := f.VM.AllowsTemplateOfImages(); ok || images {
@@ -252,13 +253,14 @@ func (f Form) why() string {
 
 // ways are the choices for the disks of a new version.
 func (f Form) ways() []kit.Option {
-	return []kit.Option{{Text: "Copies of its disks as they are now"}, {Value: "images", Text: "The images of its disks"}}
+	return []kit.Option{{Text: "Copies of the disks as they are now"}, {Value: "images", Text: "The images of the disks"}}
 }
 
-// wayWhy is the reason why the other way is not possible; empty: both ways are possible.
+// wayWhy is the hint for the choice of disks: why the disks cannot be copied now, or that the VM can run during the
+// copy.
 func (f Form) wayWhy() string {
 	if ok, why := f.VM.AllowsTemplate(); !ok {
-		return "Its disks are not copied now: " + why
+		return "The disks cannot be copied now: " + why
 	}
 	if f.VM.CopiedFromSnapshot() {
 		return "Copies are made from a temporary snapshot, so the VM can run meanwhile."

@@ -17,8 +17,8 @@ type wiring struct {
 	host   fleet.HostID
 	prefix string // prefix of node ids
 	nics   []fleet.HostNIC
-	heard  bool // the host is online: its report is current
-	looked bool // the device list is complete: a missing device does not exist
+	heard  bool // the host is online, so its report is current
+	looked bool // the device list is complete, so a device that is not listed does not exist
 }
 
 func (w wiring) id(name string) string { return w.prefix + "dev:" + name }
@@ -41,7 +41,7 @@ func (w wiring) below(n fleet.HostNIC) (out []fleet.HostNIC) {
 	return out
 }
 
-// deepest limits the depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
+// deepest is the maximum depth of stacked devices: physical NICs, bonds, VLANs, bridges, and VLANs on bridges.
 const deepest = 5
 
 // depths is each device's distance from the physical NICs. All bridges share one depth, except bridges on a VLAN of
@@ -102,7 +102,7 @@ func (w wiring) device(n fleet.HostNIC, column int) Node {
 	}
 	out.Severity, out.Word, out.Says = w.state(n)
 	if n.Agent {
-		out.Detail = joined(out.Detail, "the agent's")
+		out.Detail = joined(out.Detail, "agent connection")
 	}
 	if n.Kind == "bond" {
 		up, all := 0, 0
@@ -129,7 +129,7 @@ func (w wiring) state(n fleet.HostNIC) (tone fleet.Severity, word, says string) 
 	case n.Kind == "virtual":
 		return fleet.SeverityIdle, "", "" // the kernel reports no link state for virtual devices
 	case w.inUse(n):
-		return fleet.SeverityBad, "No link", n.Name + " has no link, so nothing connected to it has a network."
+		return fleet.SeverityBad, "No link", n.Name + " has no link, so devices connected through it have no network."
 	}
 	return fleet.SeverityIdle, "Not connected", ""
 }
@@ -183,7 +183,7 @@ func (w wiring) draw(g *Graph, needed map[string]bool) (columns int) {
 	return columns
 }
 
-// through is the tone of a line through a device.
+// through is the severity of a line that starts at the device.
 func (w wiring) through(n fleet.HostNIC) fleet.Severity {
 	tone, _, _ := w.state(n)
 	return tone

@@ -67,7 +67,7 @@ func OfFleet(in fleet.NetworkGrid) Rails {
 		case t.Warn > 0:
 			r.Severity = fleet.SeverityWarn
 		}
-		r.Title = n.Name + ": well on " + strconv.Itoa(n.Health.SeverityCounts.OK) + " of " + kit.Count(n.Health.Hosts, "host")
+		r.Title = n.Name + ": healthy on " + strconv.Itoa(n.Health.SeverityCounts.OK) + " of " + kit.Count(n.Health.Hosts, "host")
 		if b := n.Health.SeverityCounts.Bad; b > 0 {
 			r.Title += ", failed on " + strconv.Itoa(b)
 		}
@@ -124,7 +124,7 @@ func hostNode(h fleet.HostView) Node {
 	return out
 }
 
-// line is the tone of the host's line. Faults are shown at the host's box, not on the line.
+// line is the severity of the host's line. The host's box shows faults, the line does not.
 func (r Row) line() fleet.Severity {
 	if r.Severity == fleet.SeverityUnknown {
 		return r.Severity
@@ -132,7 +132,7 @@ func (r Row) line() fleet.Severity {
 	return fleet.SeverityOK
 }
 
-// on are the host's networks with statuses that match is, for the list.
+// on lists the host's networks whose status on the host fulfils is.
 func on(in fleet.NetworkGrid, h fleet.HostView, is func(fleet.NetworkHostStatus) bool) (out []Node) {
 	for _, n := range in.Networks.Items {
 		if c, ok := in.Statuses[fleet.NetworkOn{Network: n.ID, Host: h.ID}]; ok && is(c) {

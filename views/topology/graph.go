@@ -17,7 +17,7 @@ type Node struct {
 	Name     string
 	Detail   string // an additional line
 	Severity fleet.Severity
-	Word     string // its state in one word
+	Word     string // state in one word
 	Says     string // full text of the fault; empty: none
 	Href     string // empty: no page
 	Mine     bool   // the object that the picture is about
@@ -60,7 +60,7 @@ func (g *Graph) join(e Edge) {
 	g.Edges = append(g.Edges, e)
 }
 
-// Faults are the nodes that need attention, worst first. A node that is only unknown is no fault.
+// Faults are the nodes that need attention, worst first. A node with an unknown state is no fault.
 func (g Graph) Faults() (out []Node) {
 	for _, tone := range []fleet.Severity{fleet.SeverityBad, fleet.SeverityWarn} {
 		for _, n := range g.Nodes {

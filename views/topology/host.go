@@ -116,14 +116,14 @@ func (g *hostGraph) reach(n fleet.Network, status fleet.NetworkHost, node Node) 
 			}
 		}
 	}
-	g.join(Edge{From: g.id(up.Name), To: to, Severity: g.through(up), Says: n.Name + " goes out by " + up.Name})
+	g.join(Edge{From: g.id(up.Name), To: to, Severity: g.through(up), Says: n.Name + " uses the uplink " + up.Name})
 }
 
 // lost adds a bridge that a network reports but the host does not have.
 func (g *hostGraph) lost(bridge, network, id string, column int) {
-	says := network + " is active, but its bridge " + bridge + " does not exist: its NICs have no connection."
+	says := network + " is active, but its bridge " + bridge + " does not exist: NICs on the network have no connection."
 	if g.node(g.id(bridge)) == nil {
-		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Not there", Says: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
+		g.add(Node{ID: g.id(bridge), Column: column, Icon: "columns-3", Kind: "Bridge", Name: bridge, Severity: fleet.SeverityBad, Word: "Missing", Says: says, Href: views.TabPath(views.HostPath(g.host), "hardware")})
 	}
 	g.join(Edge{From: g.id(bridge), To: id, Severity: fleet.SeverityBad, Says: says})
 }
@@ -154,7 +154,8 @@ func (g *hostGraph) guest(node Node, phase fleet.Phase, nics []nic) {
 	g.add(node)
 }
 
-// on is the node that a NIC is connected to: a port group, a network, or a missing object.
+// on returns the node to which a NIC is connected: a port group, a network, or a missing object. It also returns the
+// severity and the description of the line.
 func (g *hostGraph) on(c nic, phase fleet.Phase) (id string, tone fleet.Severity, says string) {
 	i := slices.IndexFunc(g.in.Networks, func(n fleet.NetworkView) bool {
 		if c.id != "" {
@@ -175,8 +176,8 @@ func (g *hostGraph) on(c nic, phase fleet.Phase) (id string, tone fleet.Severity
 	if tone == fleet.SeverityBad {
 		says += " (" + word + ")"
 	}
-	if b := g.node(g.id(bridgeOf(n.Network, status))); b != nil && b.Severity == fleet.SeverityBad && b.Word == "Not there" {
-		tone, says = fleet.SeverityBad, "NIC "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is not there"
+	if b := g.node(g.id(bridgeOf(n.Network, status))); b != nil && b.Severity == fleet.SeverityBad && b.Word == "Missing" {
+		tone, says = fleet.SeverityBad, "NIC "+c.mac+" is on "+n.Name+", whose bridge "+b.Name+" is missing"
 	}
 	return id, tone, says
 }
@@ -192,7 +193,7 @@ func (g *hostGraph) missing(c nic) (id string, tone fleet.Severity, says string)
 	tone, says = fleet.SeverityUnknown, "NIC "+c.mac+" on "+what+c.name
 	if g.sees {
 		says = "NIC " + c.mac + " is on " + what + c.name + ", which " + g.in.Host.Name + " does not have"
-		tone, node.Severity, node.Word = fleet.SeverityBad, fleet.SeverityBad, "Not there"
+		tone, node.Severity, node.Word = fleet.SeverityBad, fleet.SeverityBad, "Missing"
 		node.Says = g.in.Host.Name + " has no " + what + c.name + ", and VMs have NICs on it."
 	}
 	if g.node(id) == nil {
@@ -201,7 +202,7 @@ func (g *hostGraph) missing(c nic) (id string, tone fleet.Severity, says string)
 	return id, tone, says
 }
 
-// lineTone is the tone of a line to a node with the severity.
+// lineTone is the severity of a line to a node of severity t.
 func lineTone(t fleet.Severity) fleet.Severity {
 	if t == fleet.SeverityWarn {
 		return fleet.SeverityIdle // the node at the line's end shows the warning

@@ -31,7 +31,7 @@ func lineOf(t *testing.T, g topology.Graph, from, to string) topology.Edge {
 	t.Helper()
 	i := slices.IndexFunc(g.Edges, func(e topology.Edge) bool { return e.From == from && e.To == to })
 	if i < 0 {
-		t.Fatalf("nothing joins %s and %s: %v", from, to, joins(g))
+		t.Fatalf("no edge joins %s and %s: %v", from, to, joins(g))
 	}
 	return g.Edges[i]
 }
@@ -44,17 +44,17 @@ func TestHostGraphFromNICsToVMs(t *testing.T) {
 		"dev:eno3 > dev:br0", "dev:virbr0 > net:n-default", "net:n-br0 > vm:v-web-1", "net:n-br0 > vm:v-web-2", "net:n-br20 > vm:v-db-1", "net:n-default > vm:v-db-1",
 	}
 	if got := joins(g); !slices.Equal(got, want) {
-		t.Errorf("joined are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		t.Errorf("the edges are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	for id, column := range map[string]string{
 		"dev:eno1": "Physical NICs", "dev:bond0": "Bonds", "dev:bond0.20": "VLANs", "dev:br0": "Bridges", "dev:virbr0": "Bridges", "net:n-default": "Networks", "vm:v-db-1": "VMs",
 	} {
 		if got := g.Columns[nodeOf(t, g, id).Column]; got != column {
-			t.Errorf("%s stands below %q, want %q", id, got, column)
+			t.Errorf("%s is in the column %q, want %q", id, got, column)
 		}
 	}
 	if f := g.Faults(); len(f) > 0 {
-		t.Errorf("of a host that is well these want attention: %v", f)
+		t.Errorf("a healthy host has the faults %v", f)
 	}
 	if n := nodeOf(t, g, "dev:eno4"); n.Severity != fleet.SeverityIdle || n.Word != "Not connected" {
 		t.Errorf("a NIC without a cable and with nothing behind it is %+v", n)
@@ -91,17 +91,17 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 		},
 		"a network's bridge is gone": {
 			how: func(h *fleet.HostTopology) { without(h, "virbr0") },
-			at:  "dev:virbr0", tone: fleet.SeverityBad, word: "Not there", says: "default is active, but its bridge virbr0 does not exist", line: "net:n-default > vm:v-db-1",
+			at:  "dev:virbr0", tone: fleet.SeverityBad, word: "Missing", says: "default is active, but its bridge virbr0 does not exist", line: "net:n-default > vm:v-db-1",
 		},
 		"a NIC on a bridge that is gone": {
 			how: func(h *fleet.HostTopology) { without(h, "br0"); h.Networks = h.Networks[1:] },
-			at:  "gone:bridge:br0", tone: fleet.SeverityBad, word: "Not there", says: "host-1 has no bridge br0", line: "gone:bridge:br0 > vm:v-web-1",
+			at:  "gone:bridge:br0", tone: fleet.SeverityBad, word: "Missing", says: "host-1 has no bridge br0", line: "gone:bridge:br0 > vm:v-web-1",
 		},
 		"a network that was stopped": {
 			how: func(h *fleet.HostTopology) {
 				h.Networks[2] = network("default", fleet.NetworkLibvirt, fleet.NetworkStatus{Bridge: "virbr0", Forward: "nat", ByOthers: true})
 			},
-			at: "net:n-default", tone: fleet.SeverityWarn, word: "Stopped", says: "It was stopped on the host outside Quantix.",
+			at: "net:n-default", tone: fleet.SeverityWarn, word: "Stopped", says: "The network was stopped on the host outside Quantix.",
 		},
 		"another network of the name": {
 			how: func(h *fleet.HostTopology) {
@@ -118,7 +118,7 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 				t.Errorf("%s is drawn %s, %q, %q", c.at, n.Severity, n.Word, n.Says)
 			}
 			if !slices.ContainsFunc(g.Faults(), func(f topology.Node) bool { return f.ID == c.at }) {
-				t.Errorf("it is not among what wants attention: %v", g.Faults())
+				t.Errorf("the node is not among the faults %v", g.Faults())
 			}
 			if from, to, ok := strings.Cut(c.line, " > "); ok {
 				if l := lineOf(t, g, from, to); l.Severity != fleet.SeverityBad || l.Says == "" {
@@ -129,8 +129,8 @@ func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 	}
 }
 
-// TestOfflineHostIsUnknown checks that values of an offline host are unknown whatever its last report was: neither
-// faulty nor well.
+// TestOfflineHostIsUnknown checks that all nodes and lines of an offline host are unknown, also if the last report had
+// faults.
 func TestOfflineHostIsUnknown(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
@@ -159,25 +159,25 @@ func TestOfflineHostIsUnknown(t *testing.T) {
 		}
 	}
 	if f := g.Faults(); len(f) > 0 {
-		t.Errorf("these want attention: %v", f)
+		t.Errorf("the faults are %v", f)
 	}
 }
 
-// TestOlderAgentsDevicesAreNotMissed covers agents that report devices only after hardware discovery. Such a report may
-// lack a bridge that was created since.
-func TestOlderAgentsDevicesAreNotMissed(t *testing.T) {
+// TestIncompleteDeviceListCausesNoFault covers agents that report devices only after hardware discovery. Such a report
+// may lack a bridge that was created after the discovery.
+func TestIncompleteDeviceListCausesNoFault(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		h.Host.Status.Inventory.NICsLooked = false
 		without(h, "virbr0")
 	}), now)
 	if f := g.Faults(); len(f) > 0 {
-		t.Errorf("these want attention: %v", f)
+		t.Errorf("the faults are %v", f)
 	}
 }
 
-// TestUnlistedOpenVSwitchBridgeIsNotMissed covers Open vSwitch bridges, which may be missing in a host's device list.
-func TestUnlistedOpenVSwitchBridgeIsNotMissed(t *testing.T) {
+// TestUnlistedOpenVSwitchBridgeIsNoFault covers Open vSwitch bridges, which may be missing in a host's device list.
+func TestUnlistedOpenVSwitchBridgeIsNoFault(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		n := network("ovs", fleet.NetworkLibvirt, fleet.NetworkStatus{Active: true, Bridge: "ovs0", Forward: "bridge"})
@@ -185,7 +185,7 @@ func TestUnlistedOpenVSwitchBridgeIsNotMissed(t *testing.T) {
 		h.Networks = append(h.Networks, n)
 	}), now)
 	if f := g.Faults(); len(f) > 0 {
-		t.Errorf("these want attention: %v", f)
+		t.Errorf("the faults are %v", f)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 		t.Errorf("the port group is %+v", n)
 	}
 	if f := g.Faults(); len(f) > 0 {
-		t.Errorf("these want attention: %v", f)
+		t.Errorf("the faults are %v", f)
 	}
 }
 
@@ -224,14 +224,14 @@ func TestHostReportWithCycleOrTooManyDevices(t *testing.T) {
 		h.More = 160
 	}), now)
 	if n := nodeOf(t, g, "dev:"); !strings.Contains(n.Name, "more devices") || n.Href == "" {
-		t.Errorf("the rest is %+v", n)
+		t.Errorf("the node of further devices is %+v", n)
 	}
 	nodeOf(t, g, "dev:eno3") // devices in use come before unused ones
 	if n := nodeOf(t, g, "more"); n.Name != "and 160 more" || n.Href != "/hosts/h1?tab=vms" {
-		t.Errorf("the VMs beyond are %+v", n)
+		t.Errorf("the node of further VMs is %+v", n)
 	}
 	if len(g.Nodes) > 70 {
-		t.Errorf("%d things are drawn", len(g.Nodes))
+		t.Errorf("%d nodes are drawn", len(g.Nodes))
 	}
 	checkPicture(t, topology.Lay(g))
 }
@@ -249,6 +249,6 @@ func TestNetworksUnknownWithoutHypervisor(t *testing.T) {
 		}
 	}), now)
 	if f := g.Faults(); len(f) != 1 || f[0].ID != "dev:eno3" {
-		t.Errorf("these want attention: %v", f)
+		t.Errorf("the faults are %v", f)
 	}
 }

@@ -18,7 +18,8 @@ const (
 	columnGap = 36
 	headHigh  = 28
 	margin    = 4
-	// signBefore is how far before its end a line has its sign, so that signs of several lines stay apart.
+	// signBefore is the distance of a fault sign from the end of its line, so that signs of several lines do not
+	// overlap.
 	signBefore = 18
 )
 
@@ -51,7 +52,7 @@ type Picture struct {
 
 // Lay computes the layout of the graph; the same graph always gives the same picture. Columns without nodes are left
 // out. Rows are sorted so that few lines cross. A node is placed close to the first node to its right, so the picture
-// begins at its top. An edge to the left is reversed; an edge within one column is left out.
+// begins at its top. An edge that leads to the left is reversed. An edge within one column is left out.
 func Lay(g Graph) Picture {
 	column, heads := columns(g)
 	at := map[string]int{}
@@ -126,7 +127,7 @@ func join(a, b *item) {
 	}
 }
 
-// columns is each node's column among the drawn columns, and the headers of these.
+// columns returns each node's column among the drawn columns, and the headers of the drawn columns.
 func columns(g Graph) (of []int, heads []string) {
 	used := make([]bool, len(g.Columns))
 	for _, n := range g.Nodes {

@@ -23,7 +23,7 @@ func checkPicture(t *testing.T, p topology.Picture) {
 	for i, b := range p.Boxes {
 		at[b.ID] = b
 		if b.X < 0 || b.Y < 28 || b.X+b.W > p.W || b.Y+b.H > p.H || !columns[b.X] {
-			t.Errorf("%s stands at %d,%d of %dx%d", b.ID, b.X, b.Y, p.W, p.H)
+			t.Errorf("%s is at %d,%d in a picture of %dx%d", b.ID, b.X, b.Y, p.W, p.H)
 		}
 		for _, o := range p.Boxes[:i] {
 			if o.X < b.X+b.W && b.X < o.X+o.W && o.Y < b.Y+b.H && b.Y < o.Y+o.H {
@@ -34,10 +34,10 @@ func checkPicture(t *testing.T, p topology.Picture) {
 	for _, l := range p.Lines {
 		var x, y int
 		if _, err := fmt.Sscanf(l.Path, "M%d %d", &x, &y); err != nil {
-			t.Errorf("the way %q begins nowhere", l.Path)
+			t.Errorf("the path %q has no start", l.Path)
 		}
 		if l.Y < 28 || l.Y > p.H || l.X < x {
-			t.Errorf("the sign of %s > %s stands at %d,%d", l.From, l.To, l.X, l.Y)
+			t.Errorf("the sign of %s > %s is at %d,%d", l.From, l.To, l.X, l.Y)
 		}
 	}
 }
@@ -76,7 +76,7 @@ func TestLayout(t *testing.T) {
 		checkPicture(t, p)
 		for _, pair := range []string{"az", "by", "cx"} {
 			if from, to := box(t, p, pair[:1]), box(t, p, pair[1:]); from.Y != to.Y {
-				t.Errorf("%s: %d and %d, though they could stand side by side", pair, from.Y, to.Y)
+				t.Errorf("%s: rows at %d and %d, want the same row", pair, from.Y, to.Y)
 			}
 		}
 	})
@@ -85,7 +85,7 @@ func TestLayout(t *testing.T) {
 		p := topology.Lay(graph(2, two, []string{"a", "x", "y", "z"}, "ax", "ay", "az"))
 		checkPicture(t, p)
 		if a, x := box(t, p, "a"), box(t, p, "x"); a.Y != x.Y {
-			t.Errorf("it stands at %d, the first at %d", a.Y, x.Y)
+			t.Errorf("the node is at %d, its first neighbour at %d", a.Y, x.Y)
 		}
 	})
 	t.Run("empty columns are left out", func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestLayout(t *testing.T) {
 		p := topology.Lay(graph(3, two, []string{"a", "p"}, "ap"))
 		checkPicture(t, p)
 		if len(p.Heads) != 2 || p.Heads[1].Text != "column 2" || len(p.Lines) != 1 {
-			t.Errorf("it is %+v", p)
+			t.Errorf("the picture is %+v", p)
 		}
 	})
 	t.Run("line avoids boxes between its ends", func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestLayout(t *testing.T) {
 		p := topology.Lay(graph(2, two, []string{"a", "b", "x"}, "ab", "aq", "xa"))
 		checkPicture(t, p)
 		if len(p.Lines) != 1 {
-			t.Errorf("%d lines are drawn, want one: that from right to left, turned round", len(p.Lines))
+			t.Errorf("%d lines are drawn, want one: the reversed edge from x to a", len(p.Lines))
 		}
 		checkPicture(t, topology.Lay(topology.Graph{}))
 	})
@@ -138,7 +138,7 @@ func TestLayoutOfRandomGraphs(t *testing.T) {
 		p := topology.Lay(g)
 		checkPicture(t, p)
 		if again := topology.Lay(g); !reflect.DeepEqual(p, again) {
-			t.Fatalf("seed %d is drawn in two ways", seed)
+			t.Fatalf("seed %d has two layouts", seed)
 		}
 		if len(p.Boxes) != len(g.Nodes) {
 			t.Fatalf("seed %d: %d boxes of %d", seed, len(p.Boxes), len(g.Nodes))

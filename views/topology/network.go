@@ -10,7 +10,7 @@ import (
 	"quantix/views"
 )
 
-// look is the state of a network on a host, in the words of the network's matrix.
+// look is the state of a network on a host, with the same words as the table of hosts on the network's page.
 func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	switch st := h.Status; {
 	case h.State == fleet.NetworkUnknown:
@@ -28,9 +28,9 @@ func look(h fleet.NetworkHost) (tone fleet.Severity, word, says string) {
 	case h.State == fleet.NetworkActive:
 		return fleet.SeverityOK, "Active", ""
 	case st.ByOthers:
-		return fleet.SeverityWarn, "Stopped", "It was stopped on the host outside Quantix."
+		return fleet.SeverityWarn, "Stopped", "The network was stopped on the host outside Quantix."
 	case h.Assigned:
-		return fleet.SeverityWarn, "Inactive", "It is defined on the host, but not started."
+		return fleet.SeverityWarn, "Inactive", "The network is defined on the host, but not started."
 	}
 	return fleet.SeverityIdle, "Inactive", ""
 }
@@ -105,7 +105,7 @@ type nic struct {
 	name  string
 	group string
 	mac   string
-	other bool // not on a network: a foreign tap or another device
+	other bool // not on a network: an unmanaged tap or another device
 }
 
 func nicsOf(wanted []fleet.NIC, said []fleet.NICState) (out []nic) {
@@ -153,7 +153,7 @@ func vmNode(v fleet.VMView) Node {
 	return guest("vm:"+string(v.ID), v.Name, views.VMPath(v.ID), v.Phase, v.Status)
 }
 
-// toCard is the tone of a line to a VM's NIC, from the network's severity on the host and the VM's phase.
+// toCard is the severity of a line to a VM's NIC, from the network's severity on the host and the VM's phase.
 func toCard(network fleet.Severity, vm fleet.Phase) fleet.Severity {
 	if network == fleet.SeverityOK && vm.Severity() == fleet.SeverityIdle {
 		return fleet.SeverityIdle

@@ -10,8 +10,8 @@ import (
 	"quantix/views/topology"
 )
 
-// office is a bridged network on five hosts with a VM each: host-1 is well, host-2 has no cable, host-3 failed, host-4
-// is offline, and host-5 has lost its bridge.
+// office is a bridged network on five hosts with a VM each: host-1 is healthy, host-2 has no cable, host-3 failed,
+// host-4 is offline, and host-5 has lost its bridge.
 func office() fleet.NetworkTopology {
 	in := fleet.NetworkTopology{Devices: map[fleet.HostID]fleet.HostDevices{}}
 	in.Network.Network = fleet.Network{ID: "n-office", Name: "office", Kind: fleet.NetworkLibvirt, Spec: &fleet.NetworkSpec{
@@ -66,10 +66,10 @@ func TestNetworkGraphFromHostsToVMs(t *testing.T) {
 	}
 	slices.Sort(faults)
 	if want := []string{"h2:dev:eth1", "host:h3", "host:h5"}; !slices.Equal(faults, want) {
-		t.Errorf("these want attention: %v, want %v", faults, want)
+		t.Errorf("the faults are %v, want %v", faults, want)
 	}
 	if n := nodeOf(t, g, "net:n-office"); !n.Mine || g.Columns[n.Column] != "Network" {
-		t.Errorf("in the middle is %+v", n)
+		t.Errorf("the node of the network is %+v", n)
 	}
 }
 
@@ -104,11 +104,11 @@ func TestNetworkWithoutHostPermission(t *testing.T) {
 	checkPicture(t, topology.Lay(g))
 	for _, n := range g.Nodes {
 		if strings.Contains(n.ID+n.Detail+n.Says, "host-") || n.Column < 2 {
-			t.Errorf("it shows %+v", n)
+			t.Errorf("a user without access to hosts sees %+v", n)
 		}
 	}
 	if n := nodeOf(t, g, "more"); n.Name != "and over 160 more" || n.Href != "/networks/n-office?tab=vms" {
-		t.Errorf("the VMs beyond are %+v", n)
+		t.Errorf("the node of further VMs is %+v", n)
 	}
 }
 
@@ -124,14 +124,14 @@ func TestNetworkWithManyHostsLinksToRest(t *testing.T) {
 	g := topology.OfNetwork(in, now)
 	checkPicture(t, topology.Lay(g))
 	if n := nodeOf(t, g, "more-hosts"); n.Name != "and 9995 more" || n.Href != "/networks/n-office?tab=hosts" {
-		t.Errorf("the hosts beyond are %+v", n)
+		t.Errorf("the node of further hosts is %+v", n)
 	}
 	if n := nodeOf(t, g, "h1:dev:"); n.Name != "and 7 more" {
-		t.Errorf("the devices beyond are %+v", n)
+		t.Errorf("the node of further devices is %+v", n)
 	}
 }
 
-func TestFleet(t *testing.T) {
+func TestFleetPictureConnectsHostsToNetworks(t *testing.T) {
 	t.Parallel()
 	in := fleet.NetworkGrid{Statuses: map[fleet.NetworkOn]fleet.NetworkHostStatus{}}
 	for i := range 3 {
@@ -160,14 +160,14 @@ func TestFleet(t *testing.T) {
 		}
 	}
 	if r.Rails[0].Y2 != r.Rows[2].Y || r.Rails[1].Y2 != 0 || r.Rows[0].X2 != r.Rails[2].X || r.Rows[1].X2 != 0 {
-		t.Errorf("lines end elsewhere: %+v", r)
+		t.Errorf("a line ends at a wrong position: %+v", r)
 	}
-	if rail := r.Rails[0]; rail.Severity != fleet.SeverityBad || rail.Title != "net-0: well on 9998 of 10000 hosts, failed on 2" {
-		t.Errorf("the whole fleet's net-0 is %s, %q", rail.Severity, rail.Title)
+	if rail := r.Rails[0]; rail.Severity != fleet.SeverityBad || rail.Title != "net-0: healthy on 9998 of 10000 hosts, failed on 2" {
+		t.Errorf("the rail of net-0 is %s, %q", rail.Severity, rail.Title)
 	}
 	for _, x := range r.Rows {
 		if x.Box.Y+x.H > r.H || x.X+x.W > r.Rails[0].X {
-			t.Errorf("%s stands at %d,%d", x.Name, x.X, x.Box.Y)
+			t.Errorf("%s is at %d,%d", x.Name, x.X, x.Box.Y)
 		}
 	}
 }

@@ -35,7 +35,7 @@ func OfNetwork(in fleet.NetworkTopology, now time.Time) Graph {
 	}
 	if in.MoreHosts > 0 {
 		g.add(Node{
-			ID: "more-hosts", Column: ofHosts, Icon: "ellipsis", Kind: "Hosts", Name: "and " + strconv.Itoa(in.MoreHosts) + " more", Detail: "all its hosts", Severity: fleet.SeverityIdle,
+			ID: "more-hosts", Column: ofHosts, Icon: "ellipsis", Kind: "Hosts", Name: "and " + strconv.Itoa(in.MoreHosts) + " more", Detail: "all hosts", Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "hosts"),
 		})
 		g.join(Edge{From: "more-hosts", To: middle.ID, Severity: fleet.SeverityIdle, Says: strconv.Itoa(in.MoreHosts) + " more hosts"})
@@ -51,7 +51,7 @@ func OfNetwork(in fleet.NetworkTopology, now time.Time) Graph {
 			name = "and over " + strconv.Itoa(in.More) + " more"
 		}
 		g.add(Node{
-			ID: "more", Column: ofVMs, Icon: "ellipsis", Kind: "VMs", Name: name, Detail: "all its VMs", Severity: fleet.SeverityIdle,
+			ID: "more", Column: ofVMs, Icon: "ellipsis", Kind: "VMs", Name: name, Detail: "all VMs", Severity: fleet.SeverityIdle,
 			Href: views.TabPath(views.NetworkPath(n.ID), "vms"),
 		})
 		g.join(Edge{From: middle.ID, To: "more", Severity: fleet.SeverityIdle, Says: "further VMs"})
@@ -69,7 +69,7 @@ func (g *Graph) hostOf(n fleet.Network, h fleet.NetworkHost, d fleet.HostDevices
 	b, there := w.find(bridge)
 	if !there && bridge != "" && h.Status.Active && w.heard && w.looked && listsBridge(n, h) {
 		node.Severity, node.Word = fleet.SeverityBad, "No bridge"
-		node.Says = "The network is active there, but its bridge " + bridge + " does not exist: its NICs have no connection."
+		node.Says = "The network is active on the host, but its bridge " + bridge + " does not exist: NICs on the network have no connection."
 	}
 	g.add(node)
 	g.join(Edge{From: node.ID, To: "net:" + string(n.ID), Severity: lineTone(node.Severity), Says: n.Name + " on " + h.HostName})

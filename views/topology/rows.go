@@ -23,7 +23,7 @@ func (i *item) height() float64 {
 
 type layers [][]*item
 
-// sorted is the row order with the fewest crossings that a few sweeps find.
+// sorted returns the row order with the fewest line crossings that eight sweeps find.
 func (l layers) sorted() layers {
 	best, least := l.copied(), l.crossings()
 	for sweep := 0; sweep < 8 && least > 0; sweep++ {

@@ -16,7 +16,7 @@ const (
 	detailSize = 11 // font size of the second line
 )
 
-var toneWords = map[fleet.Severity]string{fleet.SeverityOK: "well", fleet.SeverityWarn: "to look at", fleet.SeverityBad: "failed", fleet.SeverityUnknown: "offline"}
+var toneWords = map[fleet.Severity]string{fleet.SeverityOK: "OK", fleet.SeverityWarn: "Warning", fleet.SeverityBad: "Failed", fleet.SeverityUnknown: "Unknown"}
 
 // room is the available width of a box's text.
 func (b Box) room() int {
@@ -26,7 +26,7 @@ func (b Box) room() int {
 	return b.W - textLeft - 8
 }
 
-// marked reports whether the box has an icon for its tone. Boxes without a fault have none.
+// marked reports whether the box has an icon for its severity. Boxes without a fault have none.
 func (b Box) marked() bool { return b.Severity != fleet.SeverityOK && b.Severity != fleet.SeverityIdle }
 
 func (b Box) class() string {
@@ -39,7 +39,8 @@ func (b Box) class() string {
 // line is the second line of a box.
 func (n Node) line() string { return joined(n.Word, n.Detail) }
 
-// second is the second line as it fits. If both parts do not fit and the node is OK, the detail replaces the state.
+// second is the second line, cut to the width of the box. If a node without a fault has too little space for state and
+// detail, the line shows the detail only.
 func (b Box) second() string {
 	if b.Severity == fleet.SeverityOK && b.Detail != "" && widthOf(b.line(), detailSize) > float64(b.room()) {
 		return fit(b.Detail, detailSize, b.room())
@@ -63,9 +64,9 @@ func lineClass(t fleet.Severity) string { return "l " + string(t) }
 
 func wants(n int) string {
 	if n == 1 {
-		return "wants"
+		return "needs"
 	}
-	return "want"
+	return "need"
 }
 
 // names lists a few nodes by name.
