@@ -129,15 +129,15 @@ func TestVMComparedWithTemplateVersion(t *testing.T) {
 	of := "template=" + template + "%2F" + version
 	at := "/vms/compare?id=" + string(vm)
 	a := tom.get(at).is(t, http.StatusOK)
-	a.has(t, "Compare with a template", "Web base · version 1 · source of this VM", `value="`+template+"/"+version+`"`)
-	a.lacks(t, "Fields of both")
-	tom.get("/choices/templates?q=base&of="+string(vm)).is(t, http.StatusOK).has(t, "Web base · version 1 · source of this VM")
+	a.has(t, "Compare with a template", "Web base · version 1 · it was made from it", `value="`+template+"/"+version+`"`)
+	a.lacks(t, "Compared fields")
+	tom.get("/choices/templates?q=base&of="+string(vm)).is(t, http.StatusOK).has(t, "Web base · version 1 · it was made from it")
 
 	a = tom.get(at+"&"+of).is(t, http.StatusOK)
 	a.has(t, "1 field of", "NICs", "on network default", "Web base, version 1", "/templates/"+template, "Show all fields", `value="`+template+"/"+version+`" selected`)
 	a.lacks(t, "Watchdog", "web-1.qcow2", "52:54:00", "<th scope=\"row\">Name</th>", "CD-ROM")
 	a = tom.get(at+"&"+of+"&all=1").is(t, http.StatusOK)
-	a.has(t, "Watchdog", "Intel 6300ESB", "of 3 GiB", "Only what differs")
+	a.has(t, "Watchdog", "Intel 6300ESB", "of 3 GiB", "Show differences only")
 	a.lacks(t, "Labels</th>", "Shared folders")
 	// without a version the newest is compared
 	tom.get(at+"&template="+template).is(t, http.StatusOK).has(t, "Web base, version 1", "1 field of")

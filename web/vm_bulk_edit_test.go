@@ -24,8 +24,8 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 		"spec.memoryMiB": {"9", "GiB"}, "spec.firmware": {"uefi"}, "set.display.sound": {"yes"}, "spec.display.sound": {"ich9"},
 	}
 	a := b.post("/vms/edit", form).is(t, http.StatusOK)
-	a.has(t, "What would happen", "Change 2 VMs", `<dt>Changes at once</dt><dd>1 VM</dd>`, `<dt>At the next start</dt><dd>1 VM</dd>`, `name="set.cpus" value="yes" checked`)
-	form.Del("set.display.sound") // the hosts' agents do not support this field, so the preview would report it
+	a.has(t, "Preview", "Change 2 VMs", `<dt>Changes immediately</dt><dd>1 VM</dd>`, `<dt>At the next start</dt><dd>1 VM</dd>`, `name="set.cpus" value="yes" checked`)
+	form.Del("set.display.sound") // unsupported by the hosts' version, which would add a message each
 	form.Set("step", "do")
 	to := b.post("/vms/edit", form).is(t, http.StatusSeeOther).header.Get("Location")
 	p.beginTasks()

@@ -49,7 +49,7 @@ func TestApplianceImportedAndVMExportedByForms(t *testing.T) {
 	tom.get(page).is(t, 200).has(t, "OVA archive: 1 disk", "Disk 1 as qcow2", "NVRAM")
 	tom.post(page, url.Values{"what": {"iso"}}).is(t, 422)
 	tom.post(page, url.Values{"what": {"ova"}}).is(t, 303)
-	tom.get(page).is(t, 200).has(t, "At work 0 %", "in 48 hours")
+	tom.get(page).is(t, 200).has(t, "Running 0 %", "in 48 hours")
 	sam := p.signedIn("sam", fleet.RoleNone)
 	sam.get(page).is(t, 403)
 	var id string

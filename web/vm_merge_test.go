@@ -60,7 +60,7 @@ func TestConcurrentEditsMerged(t *testing.T) {
 	nils.Set("spec.memoryMiB", "6")
 	nils["spec.memoryMiB"] = []string{"6", "GiB"}
 	both := second.post(path+"/edit", nils).is(t, http.StatusConflict)
-	both.has(t, "This VM was changed while you edited it.", "mara saved first.", "both changed it", "4 vCPUs", "8 vCPUs", "6144 MiB", "env=test")
+	both.has(t, "This VM was changed while you edited it.", "mara saved first.", "changed by both", "4 vCPUs", "8 vCPUs", "6144 MiB", "env=test")
 	both.lacks(t, ">NICs<", ">Disks<")
 
 	chosen := sentBy(both, "vm-edit")
@@ -83,11 +83,11 @@ func TestVMsComparedFieldByField(t *testing.T) {
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	at := "/vms/compare?id=" + string(vms["web-01"])
 	b.get(at).is(t, http.StatusOK).has(t, "web-02 · shop")
-	b.get(at).lacks(t, "Fields of both")
+	b.get(at).lacks(t, "Compared fields")
 	a := b.get(at+"&id="+string(vms["mail"])).is(t, http.StatusOK)
 	a.has(t, "web-01", "mail", "env=prod", "8192 MiB", "Show all fields")
 	a.lacks(t, "Boot menu")
-	b.get(at+"&with="+string(vms["mail"])+"&all=1").is(t, http.StatusOK).has(t, "Boot menu", "the same", "Only what differs")
+	b.get(at+"&with="+string(vms["mail"])+"&all=1").is(t, http.StatusOK).has(t, "Boot menu", "the same", "Show differences only")
 	b.get("/vms/"+string(vms["web-01"])).has(t, "Compare…")
 	for address, status := range map[string]int{
 		"/vms/compare":             http.StatusBadRequest,

@@ -20,7 +20,7 @@ func TestWizardSummaryShowsVMAndPlacement(t *testing.T) {
 	a.has(t, "Placement appears when these are fixed", "2 vCPUs", "1.5 GiB")
 	form.Set("name", "")
 	a = b.post("/vms/new/summary", form, hx("vm-summary-body")...).is(t, http.StatusOK)
-	a.has(t, "Made on host-2", "1 other host suitable, 0 hosts cannot.", "apiVersion: quantix/v1", "kind: VM", "Authorization: Bearer $QUANTIX_TOKEN", "memoryMiB: 1536", "env: prod")
+	a.has(t, "Host: host-2", "1 other host suitable, 0 hosts not suitable.", "apiVersion: quantix/v1", "kind: VM", "Authorization: Bearer $QUANTIX_TOKEN", "memoryMiB: 1536", "env: prod")
 	a.lacks(t, "<html", `: &#34;&#34;`)
 	if p.count("vms") != 4 {
 		t.Error("a summary created VMs")

@@ -256,7 +256,7 @@ func TestNICsHotPluggedByFormAndPatch(t *testing.T) {
 	b.get(path).is(t, http.StatusOK).has(t, first, "waits for the guest to release it")
 	p.exec(`UPDATE vms SET observed_generation = generation, status = status || jsonb_build_object('pendingUnplug', jsonb_build_array(jsonb_build_object('field', 'nics', 'what', 'NIC ' || $2::text))) WHERE id = $1`, id, first)
 	page := b.get(path).is(t, http.StatusOK)
-	page.has(t, "Changes wait for the next start: NIC "+first+" (the guest has not released it).", "Taken out")
+	page.has(t, "Changes wait for the next start: NIC "+first+" (the guest has not released it).", "Pending unplug")
 	page.lacks(t, "waits for the guest")
 	b.get("/vms?columns=waits").is(t, http.StatusOK).has(t, "NIC "+first+" (the guest has not released it)")
 	p.exec(`UPDATE vms SET status = status - 'nextBoot' - 'pendingUnplug' WHERE id = $1`, id)

@@ -44,7 +44,7 @@ func guestShots(t *testing.T, a api, project string) []shot {
 			p.fill("#dialog #program", "rm -rf /")
 			p.fill("#dialog #seconds", "4000")
 			p.click("#dialog button.primary", "Run")
-			p.waitText("#dialog .field.bad", "Wait at most")
+			p.waitText("#dialog .field.bad", "Timeout")
 		}},
 		{"vm-restart", "/vms/" + string(vm.ID), func(p *tab) { p.waitText("main", "Restart") }},
 		{"vm-health-exec", "/vms/" + string(vm.ID) + "?tab=configure", func(p *tab) {

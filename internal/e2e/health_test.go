@@ -79,7 +79,7 @@ func (a api) healthShots(t *testing.T) []shot {
 			p.click("#vm-rules [data-row-add]", "Add rule")
 			p.choose("#spec-rules-0--of", "the host")
 			p.fill("#spec-rules-0--name", "host-2")
-			p.waitText("#vm-wizard", "Made on host-2")
+			p.waitText("#vm-wizard", "Host: host-2")
 			p.click("#vm-wizard summary", "0 other hosts suitable")
 			p.waitText("#vm-wizard", "The VM must be on the host host-2")
 		}},

@@ -164,7 +164,7 @@ func newLife(t *testing.T, r cloudRig, name string, fill func(p *tab)) *life {
 	p.fill("input[name='spec.disks[0].sizeBytes']", "2")
 	p.click("#vm-first-boot > summary", "First boot")
 	fill(p)
-	p.waitText("#vm-summary-body", "Made on "+r.name)
+	p.waitText("#vm-summary-body", "Host: "+r.name)
 	p.waitTrue("the first boot is in sight", `(document.activeElement.blur(), document.querySelector("#vm-first-boot").scrollIntoView(), true)`)
 	p.waitText("#vm-summary-body", "First boot")
 	p.savePicture("readme-wizard-" + name)

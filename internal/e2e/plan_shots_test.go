@@ -24,7 +24,7 @@ func plannedShots(t *testing.T, a api, vm, running, failed string) []shot {
 			p.click("#vm-source button", "libvirt XML")
 			p.waitTrue("the box for it", `!!document.querySelector("#xml")`)
 			p.fill("#xml", "<domain type='kvm'>\n<name>old-shop</name>\n<memory unit='GiB'>4</memory>\n<vcpu>4</vcpu>\n<os firmware='efi'><type>hvm</type></os>\n<devices>\n<disk type='file'><source file='/data/shop.qcow2'/><target dev='vda'/></disk>\n<hostdev mode='subsystem' type='pci'/>\n<tpm><backend type='emulator'/></tpm>\n</devices>\n</domain>")
-			p.click("#vm-source button", "Read it")
+			p.click("#vm-source button", "Read XML")
 			p.waitText("#vm-source", "A device of the host.")
 		}},
 		{"vm-new-plan", "/vms/new", func(p *tab) {
@@ -32,7 +32,7 @@ func plannedShots(t *testing.T, a api, vm, running, failed string) []shot {
 			p.choose("#projectId", "shop")
 			p.choose("select[name='spec.disks[0].source']", "Empty disk")
 			p.fill("input[name='spec.disks[0].sizeBytes']", "8")
-			p.waitText("#vm-summary", "Made on")
+			p.waitText("#vm-summary", "Host: ")
 			p.click("footer button", "Review…")
 			p.waitPath("/plans/")
 			p.waitText("#plan-xml", "<name>planned</name>")
@@ -61,7 +61,7 @@ func plannedShots(t *testing.T, a api, vm, running, failed string) []shot {
 			p.click(".change input[name='set.cpus']", "")
 			p.fill("#labels", "tier=web")
 			p.click("footer button", "Preview")
-			p.waitText("#bulk-preview", "Changes at once")
+			p.waitText("#bulk-preview", "Changes immediately")
 		}},
 	}
 }

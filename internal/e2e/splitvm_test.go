@@ -61,8 +61,8 @@ func splitVM(t *testing.T) {
 	}
 	p.open(page)
 	p.mark()
-	p.click("#place-"+string(other.id)+" button", "Keep it on host-12")
-	p.click("dialog[open] button.danger", "Keep it on host-12")
+	p.click("#place-"+string(other.id)+" button", "Keep on host-12")
+	p.click("dialog[open] button.danger", "Keep on host-12")
 	p.waitText(".head", "host-12")
 	p.waitText("main", "not this VM, by a user's decision")
 	p.sameDocument()

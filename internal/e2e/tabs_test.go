@@ -43,5 +43,5 @@ func TestTenTabsStayLive(t *testing.T) {
 	shown(1)
 	shown(2)
 	tabs[9].click(".head nav.tabs a", "Events")
-	tabs[9].waitText("main", "What people did")
+	tabs[9].waitText("main", "Audit log")
 }

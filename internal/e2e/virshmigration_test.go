@@ -60,7 +60,7 @@ func TestVirshMigrationFollowed(t *testing.T) {
 		got := a.vm(t, vm.ID)
 		return len(got.Elsewhere) == 1 && got.Elsewhere[0].HostName == "host-2" && got.Elsewhere[0].Power == fleet.Stopped && !got.Attention, ""
 	})
-	p.waitText("main", "Where it is")
+	p.waitText("main", "Hosts with this VM")
 	ask[fleet.Task](t, a, http.StatusAccepted, http.MethodPost, "/api/v1"+page+"/actions", map[string]any{"action": "stop"})
 	p.waitText(".head", "Stopped")
 	p.sameDocument()

@@ -44,7 +44,7 @@ func TestDiskGrowsWhileGuestRuns(t *testing.T) {
 		t.Helper()
 		p.open("/vms/" + string(vm.ID))
 		p.pick("main dl summary", "", "Grow")
-		p.waitText("#dialog", "A disk never shrinks")
+		p.waitText("#dialog", "A disk cannot shrink")
 		p.fill("#dialog #size", gib)
 		p.click("#dialog button.primary", "Grow disk")
 		eventually(t, stepLimit, "a disk of "+now, func() (bool, string) {

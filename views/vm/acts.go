@@ -60,9 +60,9 @@ func (p Page) menu() []kit.Act {
 	for i, a := range powers {
 		power[i] = p.act(a)
 	}
-	may := p.whyNotEdit()
-	clone := kit.Act{Icon: "copy", Word: "Clone", Href: cloneAt(p.VM.ID), Apart: true}.When(may).When(kit.WhyNot(p.VM.AllowsClone()))
-	template := kit.Act{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.When(may)
+	why := p.whyNotEdit()
+	clone := kit.Act{Icon: "copy", Word: "Clone", Href: cloneAt(p.VM.ID), Apart: true}.When(why).When(kit.WhyNot(p.VM.AllowsClone()))
+	template := kit.Act{Icon: "layers", Word: "Make a template…", Href: p.path("template"), Dialog: true}.When(why)
 	if images, _ := p.VM.AllowsTemplateOfImages(); !images {
 		template = template.When(kit.WhyNot(p.VM.AllowsTemplate()))
 	}
@@ -74,7 +74,7 @@ func (p Page) menu() []kit.Act {
 		{Icon: "camera", Word: "Snapshots", Sub: []kit.Act{p.takeSnapshot(), {Icon: "history", Word: "Manage snapshots", Href: views.TabPath(p.path(), "snapshots")}}},
 		p.act(fleet.ActConsole),
 		{Icon: "server", Word: "Migrate", Sub: p.migrations()},
-		clone, template, exportAct(p.VM).When(may),
+		clone, template, exportAct(p.VM).When(why),
 		edit, p.act(fleet.ActProtect),
 		{Icon: "columns-3", Word: "Compare…", Href: views.ComparePath(p.VM.ID, "")},
 		p.act(fleet.ActDelete),

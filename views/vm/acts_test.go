@@ -37,17 +37,17 @@ func TestDisabledActionHasReason(t *testing.T) {
 			drawn := rendered.HTML(t, kit.ActButton(string(s.Action), "", actOf(vm, s)))
 			if s.Allowed {
 				if strings.Contains(drawn, "aria-disabled") || !strings.Contains(drawn, `="/vms/1`) {
-					t.Errorf("%s, %s: cannot be used: %s", phase, s.Action, drawn)
+					t.Errorf("%s, %s: the button is disabled: %s", phase, s.Action, drawn)
 				}
 				continue
 			}
 			why := html.EscapeString(s.Reason)
 			if s.Reason == "" || !strings.Contains(menu, why) {
-				t.Errorf("%s, %s: the menu does not say why not: %q", phase, s.Action, s.Reason)
+				t.Errorf("%s, %s: the menu lacks the reason %q", phase, s.Action, s.Reason)
 			}
 			if strings.Contains(drawn, "<form") || !strings.Contains(drawn, `aria-describedby="why-`+string(s.Action)+`"`) ||
 				!strings.Contains(drawn, `id="why-`+string(s.Action)+`">`+why) {
-				t.Errorf("%s, %s: the button does not say why not: %s", phase, s.Action, drawn)
+				t.Errorf("%s, %s: the button lacks the reason: %s", phase, s.Action, drawn)
 			}
 		}
 		disabled := 0
@@ -89,9 +89,9 @@ func TestVMMenuHasEveryAction(t *testing.T) {
 	}
 }
 
-// TestActConfirmation checks that only actions that lose guest writes ask for confirmation. Actions without an action
+// TestOnlyForcedActionsAskForConfirmation checks that only actions that lose guest writes ask for confirmation. Actions without an action
 // state are disabled.
-func TestActConfirmation(t *testing.T) {
+func TestOnlyForcedActionsAskForConfirmation(t *testing.T) {
 	t.Parallel()
 	vm := web(fleet.PhaseRunning)
 	for _, s := range vm.Actions() {
@@ -105,6 +105,6 @@ func TestActConfirmation(t *testing.T) {
 		}
 	}
 	if a := (Page{VM: vm}).act(fleet.ActStart); a.Why == "" {
-		t.Error("an action that nobody listed can be used")
+		t.Error("an action without an action state is enabled")
 	}
 }

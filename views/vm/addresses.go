@@ -17,11 +17,11 @@ func (p Page) reserveActs(c fleet.NICAddresses) []kit.Act {
 			ip = s.IP
 		}
 	}
-	keep := kit.Act{Icon: "lock", Word: "Reserve an address", Href: kit.ReserveAt(c.NetworkID, c.MAC, ip, "", p.VM.Name), Dialog: true}
+	reserve := kit.Act{Icon: "lock", Word: "Reserve an address", Href: kit.ReserveAt(c.NetworkID, c.MAC, ip, "", p.VM.Name), Dialog: true}
 	if c.Reserved != "" {
-		keep.Icon, keep.Word = "pencil", "Reserve another address"
+		reserve.Icon, reserve.Word = "pencil", "Reserve another address"
 	}
-	acts := []kit.Act{keep.When(c.WhyNot).Needs(p.Actor, policy.InfraChange)}
+	acts := []kit.Act{reserve.When(c.WhyNot).Needs(p.Actor, policy.InfraChange)}
 	if c.Reserved != "" {
 		acts = append(acts, kit.FreeAct(p.Actor, c.NetworkID, c.MAC, c.Reserved))
 	}
@@ -44,5 +44,5 @@ func shared(c fleet.NICAddresses) string {
 			names = append(names, o.Name+" on "+o.HostName)
 		}
 	}
-	return "Also " + strings.Join(names, "; ") + ". On one network both malfunction: remove the NIC and add a new one."
+	return "Also used by " + strings.Join(names, "; ") + ". On one network both malfunction: remove the NIC and add a new one."
 }

@@ -16,7 +16,7 @@ type BulkPage struct {
 
 // BulkPreview is the expected effect of a bulk edit.
 type BulkPreview struct {
-	Now, NextBoot, Same, Left int
+	Now, NextBoot, Same, Left int // numbers of VMs; Left: refused VMs that Refused does not list
 	Refused                   []fleet.Refused
 }
 

@@ -15,7 +15,7 @@ type ComparePage struct {
 	Version     *fleet.TemplateVersion // right side; nil: two VMs are compared
 	Rows        []fleet.Compared       // different fields first; empty: only one side is chosen yet
 	All         bool                   // also show equal fields
-	VMs         kit.Choices            // VMs to compare with; of a template without a VM: VMs to compare it with
+	VMs         kit.Choices            // VMs for the other side of the comparison
 	Templates   kit.Choices            // template versions to compare with
 }
 
@@ -48,7 +48,7 @@ func (p ComparePage) right() (name, at string) {
 	return p.Right.Name, views.VMPath(p.Right.ID)
 }
 
-// alike is the text for two sides without a different field.
+// alike is the text for two sides without differences.
 func (p ComparePage) alike() string {
 	if p.Version != nil {
 		return "Hardware, devices and policies are those of a new VM from the template."

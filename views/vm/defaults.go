@@ -10,7 +10,7 @@ import (
 	"quantix/views/kit"
 )
 
-// Names of form fields without a place in the API: the proposed defaults, and the button that loads another project's
+// Names of form fields that the API does not have: the proposed defaults, and the button that loads another project's
 // defaults.
 const (
 	ProposedPool    = "proposed.pool"

@@ -10,7 +10,7 @@ import (
 type DeletePage struct {
 	VM     fleet.VMView
 	Pools  map[fleet.PoolID]string
-	Disks  string // chosen fate of the disks: keep or delete; empty: not chosen yet
+	Disks  string // choice for the disks: "keep" or "delete"; empty: not chosen yet
 	Errors kit.Errors
 }
 

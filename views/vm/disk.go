@@ -29,7 +29,7 @@ func (p DiskPage) action(act string) string {
 
 func sizeHint(d fleet.Disk) string {
 	if d.Image != nil {
-		return "Leave it empty for a copy of the image's size."
+		return "Empty: the size of the image."
 	}
 	return ""
 }

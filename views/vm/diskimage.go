@@ -24,7 +24,7 @@ type ImageForm struct{ Name, Description, Family, System, Release, Arch string }
 
 func (p ImagePage) dialog() kit.Dialog {
 	return kit.Dialog{
-		Title: "Create an image from disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Make image", Back: views.VMPath(p.VM.ID),
+		Title: "Create an image from disk " + strconv.Itoa(p.Number) + " of " + p.VM.Name, Button: "Create image", Back: views.VMPath(p.VM.ID),
 		Action: diskLink(p.VM.ID, "image", p.Disk.Ref()), Why: p.Why,
 	}
 }

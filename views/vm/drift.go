@@ -20,7 +20,7 @@ func (p Page) driftWhy(a fleet.Action) string {
 	return why
 }
 
-// actual is the host's value of a field where it is known to differ from the spec.
+// actual is the host's value of a field with drift. Without drift, it is wanted, the value in the spec.
 func actual(vm fleet.VMView, field, wanted string) string {
 	if d := driftOf(vm, field); d != nil {
 		return d.Actual
@@ -49,14 +49,15 @@ func driftOf(vm fleet.VMView, field string) *fleet.Drift {
 	return nil
 }
 
-// acceptDrift sends the shown value with the action, since the host's value may change before the click.
+// acceptDrift is the action that accepts the drift of one field. It sends the shown value, since the host's value may
+// change before the click.
 func (p Page) acceptDrift(d fleet.Drift) kit.Act {
 	a := kit.Act{
 		Word: "Accept drift", Label: "Accept drift " + fieldWord(d.Field), Post: p.path("accept-drift"), Why: p.driftWhy(fleet.ActAcceptDrift),
 		Send: []kit.Sent{{Name: "field", Value: d.Field}, {Name: "actual", Value: d.Actual}},
 	}
 	if d.Take == nil {
-		a = a.When("Quantix has no such setting. Reapply, or leave it.")
+		a = a.When("Quantix has no setting for this value. Reapply, or leave the drift.")
 	}
 	return a
 }

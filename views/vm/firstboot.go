@@ -11,17 +11,17 @@ import (
 	"quantix/views/kit"
 )
 
-// FirstForm is the form of a guest's first boot configuration. Its fields have the API's names.
+// FirstForm is the form of a guest's first-boot data. Its fields have the API's names.
 type FirstForm struct {
 	Typed  url.Values
 	Errors kit.Errors
 	Specs  []fleet.Customization // specs to choose from; empty in the form of a spec itself
-	Has    fleet.VMFirstBoot     // current configuration of an existing VM
+	Has    fleet.VMFirstBoot     // current first-boot data of an existing VM
 	Spec   bool                  // edits a customization spec, which may contain variables
-	More   string                // settings beyond the form's fields, which an edit keeps, in words
+	More   string                // text about settings without a field in the form, which an edit keeps
 }
 
-// Names of form fields without a place in the API.
+// Names of form fields that the API does not have.
 const (
 	FirstKind     = "firstBoot.kind"
 	FirstNetwork  = "firstBoot.cloudInit.network"
@@ -30,7 +30,7 @@ const (
 	FirstSpec     = "firstBoot.customizationId"
 	FirstValues   = "firstBoot.variables"
 	BySpec        = "spec"  // kind: by customization spec
-	Again         = "again" // kind: reapply the current configuration
+	Again         = "again" // kind: apply the current first-boot data again
 )
 
 func (f FirstForm) first(name string, in kit.Field) kit.Field {
@@ -108,7 +108,7 @@ func (f FirstForm) now() string {
 	return words
 }
 
-// wrong reports whether any first boot field has an error.
+// wrong reports whether any field of the first-boot data has an error.
 func (f FirstForm) wrong() bool { return f.Errors.Under("firstBoot") != "" }
 
 func area(in kit.Field, rows, placeholder string) kit.Field {
@@ -138,18 +138,18 @@ func (f FirstForm) password() kit.Field {
 	return in
 }
 
-// firstForm is the first boot part of a VM's form.
+// firstForm is the part of a VM's form with the first-boot data.
 func (f Form) firstForm() FirstForm {
 	return FirstForm{Typed: f.Typed, Errors: f.Errors, Specs: f.Specs}
 }
 
-// FirstPage is the dialog that changes a VM's first boot configuration. The guest reads it at its next start.
+// FirstPage is the dialog that changes a VM's first-boot data. The guest reads the data at its next start.
 type FirstPage struct {
 	VM     fleet.VMView
 	Form   FirstForm
-	SetBy  string // who set the current configuration; empty: there is none
-	SetAt  string // when it was set, in words
-	Why    string // why it cannot be changed now
+	SetBy  string // who set the current first-boot data; empty: there is none
+	SetAt  string // when the data was set, in words
+	Why    string // why the data cannot be changed now
 	Errors kit.Errors
 }
 
@@ -159,7 +159,7 @@ func (p FirstPage) dialog() kit.Dialog {
 	}
 }
 
-// firstActs are the actions on a VM's first boot configuration.
+// firstActs are the actions on a VM's first-boot data.
 func (p Page) firstActs() []kit.Act {
 	act := kit.Act{Icon: "pencil", Word: "First boot…", Href: p.path("first-boot"), Dialog: true}.As(p.Actions, fleet.ActEdit)
 	return []kit.Act{act}
@@ -178,14 +178,14 @@ func newSpec(a fleet.Actor) kit.Act {
 // SpecPage is the form of a new or existing customization spec.
 type SpecPage struct {
 	ID       fleet.CustomizationID // empty: a new spec
-	Typed    url.Values            // values beyond the first boot's: name, project, description, generation
+	Typed    url.Values            // values other than the first-boot data: name, project, description, generation
 	Form     FirstForm
 	Projects kit.Choices
 	Seen     fleet.Customization // stored spec
 	Errors   kit.Errors
-	Why      string // why the actor may not change it
+	Why      string // why the actor may not change the spec
 
-	MayDelete bool // the actor may delete it even where Why is set
+	MayDelete bool // the actor may delete the spec, even if Why is set
 }
 
 func (p SpecPage) field(name string, in kit.Field) kit.Field {
@@ -208,9 +208,9 @@ func owner(c fleet.Customization) string {
 }
 
 // NetworkText writes NICs in the form's syntax, one per line.
-func NetworkText(cards []fleet.FirstBootNIC) string {
+func NetworkText(nics []fleet.FirstBootNIC) string {
 	var lines []string
-	for _, n := range cards {
+	for _, n := range nics {
 		words := slices.Clone(n.Addresses)
 		if len(words) == 0 {
 			words = []string{"dhcp"}

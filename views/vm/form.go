@@ -61,7 +61,7 @@ func (f Form) back() string {
 	return "/vms"
 }
 
-// cloned names the source of disk i; empty: the disk is no copy.
+// cloned names the source of the disk with index i of a clone; empty: the disk is no copy.
 func (f Form) cloned(i string) string {
 	n, err := strconv.Atoi(i)
 	if f.From == nil || err != nil || n >= len(f.From.Disks) {
@@ -95,7 +95,7 @@ func (f Form) kept(at string) []kit.Sent {
 	return out
 }
 
-// keptWords describes the hidden NIC settings.
+// keptWords describes the hidden NIC settings: "Keeps 2 security groups."
 func keptWords(kept []kit.Sent) string {
 	n := 0
 	for _, s := range kept {
@@ -106,10 +106,10 @@ func keptWords(kept []kit.Sent) string {
 	if n == 0 {
 		return ""
 	}
-	return "In " + kit.Count(n, "security group") + " as before."
+	return "Keeps " + kit.Count(n, "security group") + "."
 }
 
-// several is the typed number of VMs, in words.
+// several describes the typed number of VMs: "3 VMs, from number 5".
 func (f Form) several() string {
 	n, err := strconv.Atoi(strings.TrimSpace(f.Typed.Get("count")))
 	switch {
@@ -192,8 +192,7 @@ var units = []kit.Option{{Value: "GiB", Text: "GiB"}, {Value: "MiB", Text: "MiB"
 
 var diskSources = []kit.Option{{Value: "empty", Text: "Empty disk"}, {Value: "image", Text: "Copy of an image"}, {Value: "overlay", Text: "Overlay on an image"}}
 
-// sources are the kinds of a new disk. An existing volume is offered only where one exists, or where the form already
-// had it.
+// sources are the kinds of a new disk. The form offers an existing volume only if one exists or was already chosen.
 func (f Form) sources() []kit.Option {
 	if len(f.LUNs.Options) < 2 {
 		return diskSources

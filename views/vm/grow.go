@@ -45,7 +45,7 @@ func (p GrowPage) now() string {
 	if n := p.VM.DiskBytes(p.Disk); n > 0 {
 		return kit.Bytes(n)
 	}
-	return "as large as its image"
+	return "the size of its image"
 }
 
 // grow is the action that grows a disk.
@@ -63,7 +63,7 @@ func (p Page) diskActs(d fleet.Disk) []kit.Act {
 	return acts
 }
 
-// asked is the requested size of a disk while its host has not grown it yet; empty: the disk has its size.
+// asked is the requested size of a disk that its host has not grown yet; empty: the disk has the requested size.
 func asked(vm fleet.VMView, d fleet.Disk) string {
 	if has := vm.DiskBytes(d); vm.Status != nil && d.SizeBytes > has && has > 0 {
 		return kit.Bytes(d.SizeBytes)

@@ -63,11 +63,11 @@ func agentLook(g fleet.GuestStatus) (icon, tone, word string) {
 	return "circle-check", "ok", "Answers"
 }
 
-// agentHelp is the way to get an unresponsive guest agent to respond; empty: the agent responds.
+// agentHelp explains how to make the guest agent respond; empty: the agent responds.
 func agentHelp(g fleet.GuestStatus) string {
 	switch g.Agent {
 	case fleet.AgentNone:
-		return "Enable it under Configure, Other devices; it takes effect at the guest's next start."
+		return "Enable the guest agent under Configure, Other devices. The change takes effect at the guest's next start."
 	case fleet.AgentAnswers:
 		return ""
 	}
@@ -84,7 +84,7 @@ func clockOff(g fleet.GuestReading) (text string, bad bool) {
 	}
 	switch {
 	case off < time.Second:
-		return "as the host's", false
+		return "In sync with host", false
 	case off < time.Minute:
 		return strconv.FormatFloat(off.Seconds(), 'f', 1, 64) + " s " + way, off >= 5*time.Second
 	}

@@ -14,7 +14,7 @@ func pluggedIn(vm fleet.VMView, mac string) bool {
 	return vm.Status != nil && slices.ContainsFunc(vm.Status.NICs, func(n fleet.NICState) bool { return strings.EqualFold(n.MAC, mac) })
 }
 
-// unasked are the guest's NICs that are missing in the spec, except NICs of a pending unplug.
+// unasked returns the guest's NICs that are not in the spec, without NICs of a pending unplug.
 func unasked(vm fleet.VMView) []fleet.NICState {
 	if vm.Status == nil || driftOf(vm, "nics") != nil {
 		return nil
@@ -43,7 +43,7 @@ func statusMemory(vm fleet.VMView) int {
 	return vm.Status.MemoryMiB
 }
 
-// squeezed says how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
+// squeezed describes how far the balloon has reduced the guest's memory; empty: the guest has all its memory.
 func squeezed(vm fleet.VMView) string {
 	if vm.Status == nil || vm.Status.BalloonMiB == 0 {
 		return ""
@@ -62,5 +62,5 @@ func diskSize(vm fleet.VMView, i int) string {
 	if vm.Spec.Disks[i].Existing {
 		return "current size"
 	}
-	return "as large as its image"
+	return "image size"
 }

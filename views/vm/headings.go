@@ -21,12 +21,13 @@ const BeginHeadings = "headings"
 
 func headingID(section string) string { return section + "-now" }
 
-// heading is the summary of the typed first boot configuration, or of the default behaviour.
+// heading is the summary of the typed first-boot data; without data, it is "none".
 func (f FirstForm) heading() string {
 	return cmp.Or(f.now(), "none")
 }
 
-// headings are the sections of the form. sent holds the page's own values: its rows keep the page's numbers.
+// headings returns the sections of the form with their summaries. sent holds the values under the row numbers of the
+// page.
 func (f Form) headings(sent url.Values) []fold {
 	out := f.folds()
 	out = append(out, fold{id: rulesSection, now: f.rowsNow("spec.rules", "rule")}, fold{id: healthSection, now: f.rowsNow("spec.health", "check")})

@@ -28,7 +28,7 @@ func (p Page) health() []healthRow {
 		state := fleet.HealthState{Check: c, State: fleet.HealthUnsure}
 		switch {
 		case p.VM.Phase == fleet.PhaseUnknown:
-			state.Said = "Its host is offline."
+			state.Said = "The host is offline."
 		case s == nil:
 			state.Said = "The VM is not created yet."
 		case !p.VM.On():
@@ -58,11 +58,11 @@ func (h healthRow) name() string {
 	return text
 }
 
-// then describes the host's reaction to a failed check, and how often it has reacted.
+// then describes the host's reaction to a failed check, and how often the host has reacted.
 func (h healthRow) then() string {
 	switch {
 	case h.Check.Action == fleet.HealthReport:
-		return "Tell"
+		return "Report"
 	case h.Acted >= fleet.MaxHealthActions:
 		return kit.Capital(string(h.Check.Action)) + ", given up after " + strconv.Itoa(h.Acted)
 	case h.Acted > 0:
@@ -123,8 +123,8 @@ func (f Form) rowsOpen(list string) bool {
 	return f.Errors.Under(list) != "" || f.Typed.Get("add") == list
 }
 
-func short(f kit.Field, usual string) kit.Field {
+func short(f kit.Field, placeholder string) kit.Field {
 	f.Short = true
-	f.Attrs = map[string]any{"inputmode": "numeric", "placeholder": usual}
+	f.Attrs = map[string]any{"inputmode": "numeric", "placeholder": placeholder}
 	return f
 }

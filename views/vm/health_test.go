@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// TestHealthIgnoresStaleResults checks that results of an offline host, and results of a check that was since changed,
-// are not shown.
+// TestHealthIgnoresStaleResults checks that the page does not show results of an offline host, or of a check that has
+// changed since.
 func TestHealthIgnoresStaleResults(t *testing.T) {
 	t.Parallel()
 	check := fleet.HealthCheck{Kind: fleet.HealthTCP, Port: 22}
@@ -21,9 +21,9 @@ func TestHealthIgnoresStaleResults(t *testing.T) {
 		said  string
 	}{
 		"fails":         {fleet.PhaseRunning, fleet.Running, check, fleet.HealthFails, "Failing", "refused"},
-		"is well":       {fleet.PhaseRunning, fleet.Running, check, fleet.Healthy, "Healthy", "refused"},
-		"host is away":  {fleet.PhaseUnknown, fleet.Running, check, fleet.HealthFails, "Unknown", "Its host is offline."},
-		"is off":        {fleet.PhaseStopped, fleet.Stopped, check, fleet.HealthFails, "Unknown", "Checks run while the guest runs."},
+		"healthy":       {fleet.PhaseRunning, fleet.Running, check, fleet.Healthy, "Healthy", "refused"},
+		"host offline":  {fleet.PhaseUnknown, fleet.Running, check, fleet.HealthFails, "Unknown", "The host is offline."},
+		"powered off":   {fleet.PhaseStopped, fleet.Stopped, check, fleet.HealthFails, "Unknown", "Checks run while the guest runs."},
 		"another check": {fleet.PhaseRunning, fleet.Running, other, fleet.HealthFails, "Unknown", "The host has not started this check yet."},
 		"newer agent":   {fleet.PhaseRunning, fleet.Running, check, "dizzy", "Unknown", "refused"},
 	} {
@@ -35,11 +35,11 @@ func TestHealthIgnoresStaleResults(t *testing.T) {
 		}
 	}
 	for want, h := range map[string]fleet.HealthState{
-		"Tell": {}, "Reset": {Check: fleet.HealthCheck{Action: fleet.HealthReset}}, "Restart, 2 of 5 times": {Check: fleet.HealthCheck{Action: fleet.HealthRestart}, Acted: 2},
+		"Report": {}, "Reset": {Check: fleet.HealthCheck{Action: fleet.HealthReset}}, "Restart, 2 of 5 times": {Check: fleet.HealthCheck{Action: fleet.HealthRestart}, Acted: 2},
 		"Reset, given up after 5": {Check: fleet.HealthCheck{Action: fleet.HealthReset}, Acted: 5},
 	} {
 		if got := (healthRow{HealthState: h}).then(); got != want {
-			t.Errorf("then is %q, want %q", got, want)
+			t.Errorf("the reaction is %q, want %q", got, want)
 		}
 	}
 }

@@ -132,7 +132,7 @@ func exportWhat(e fleet.Export) string {
 func (p ExportPage) drop(e fleet.Export) kit.Act {
 	why := ""
 	if !e.State.Ended() {
-		why = "It is being made. Cancel its task first."
+		why = "The export is running. Cancel its task first."
 	}
 	return kit.Act{
 		Icon: "trash-2", Word: "Delete", Label: "Delete " + e.Volume, Post: "/exports/" + string(e.ID) + "/delete", Back: views.VMPath(p.VM.ID, "export"),

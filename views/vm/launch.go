@@ -26,9 +26,9 @@ func launchOf(vm fleet.VMView) *fleet.LaunchInfo {
 func unmeasured(vm fleet.VMView) string {
 	switch {
 	case vm.Phase == fleet.PhaseUnknown:
-		return "Not known: its host is offline."
+		return "Unknown: the host is offline."
 	case vm.On():
 		return "The host reports no measurement: the guest was started before this setting, or libvirt did not answer."
 	}
-	return "The VM is off. It is measured at its start."
+	return "The VM is off. The processor measures the guest at its start."
 }

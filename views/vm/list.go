@@ -105,8 +105,8 @@ func (p *ListPage) tabs() []kit.Tab {
 		kit.Tab{Key: "customizations", Text: "Customization specs", Href: fleet.TypeCustomization.Is().Path})
 }
 
-// summary is the line under the title: "40 · 29 running · 8 unknown". It counts the whole fleet, so a filtered list has
-// none.
+// summary is the line under the title: "40 · 29 running · 8 unknown". The line counts the whole fleet, so a filtered
+// list shows no summary.
 func (p *ListPage) summary() string {
 	total := 0
 	for _, n := range p.Total.Phases {
@@ -127,7 +127,7 @@ func (p *ListPage) summary() string {
 func (p *ListPage) newVM() kit.Act {
 	a := kit.Act{Icon: "plus", Word: "New VM", Href: "/vms/new"}
 	if !p.Create {
-		a.Why = "You may not create VMs in any project. Ask an administrator."
+		a.Why = "You do not have permission to create VMs in any project. Ask an administrator."
 	}
 	return a
 }

@@ -82,7 +82,7 @@ func (p ManyPage) Running() int {
 // Number is the text to type as confirmation.
 func (p ManyPage) Number() string { return strconv.Itoa(len(p.VMs)) }
 
-// goes describes what is deleted, and how many VMs are powered off for it.
+// goes describes the deletion, and how many VMs are powered off before it.
 func (p ManyPage) goes() (text, off string) {
 	switch n := p.Running(); {
 	case len(p.VMs) == 1 && n == 0:

@@ -42,13 +42,13 @@ func migrateName(t fleet.MigrationTarget) string {
 
 func migrateText(t fleet.MigrationTarget) string {
 	if t.PoolID == "" {
-		return migrateName(t) + ": its disks stay where they are"
+		return migrateName(t) + ": disks stay in shared pools"
 	}
 	return migrateName(t) + ", " + kit.Bytes(t.FreeBytes) + " free"
 }
 
-// MigrateOptions are the targets that a person may choose. A target that only lacks capacity is included: a permitted
-// person may overcommit it.
+// MigrateOptions are the targets that a person may choose. The options include targets that only lack capacity, since a
+// permitted person may overcommit them.
 func MigrateOptions(targets []fleet.MigrationTarget) (out []kit.Option) {
 	for _, t := range targets {
 		if t.Allowed || t.Room {

@@ -21,14 +21,14 @@ func TestMigrateDialogIsBounded(t *testing.T) {
 	p := MigratePage{VM: web(fleet.PhaseStopped), Targets: targets, To: kit.Choices{Options: MigrateOptions(targets)}}
 	text := rendered.Text(t, Migrate(p))
 	if n := strings.Count(text, "Its CPU is another."); n != migrateRefused-1 {
-		t.Errorf("%d hosts say why not", n)
+		t.Errorf("%d hosts have a reason", n)
 	}
-	for _, want := range []string{"full, pool ssd: No room.", "1991 more places cannot take it either.", "good: its disks stay where they are"} {
+	for _, want := range []string{"full, pool ssd: No room.", "1991 more targets not suitable.", "good: disks stay in shared pools"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the dialog lacks %q: %s", want, text)
 		}
 	}
 	if strings.Contains(text, "bad-9:") || len(p.To.Options) != 2 {
-		t.Errorf("it offers %v", p.To.Options)
+		t.Errorf("the targets are %v", p.To.Options)
 	}
 }

@@ -61,9 +61,9 @@ func (p MovePage) onlyRoom() bool {
 
 func (p MovePage) how() string {
 	if p.VM.Status != nil && (p.VM.Status.Power == fleet.Running || p.VM.Status.Power == fleet.Paused) {
-		return "The guest keeps running. Its writes are mirrored until the copy is complete; then the guest switches to it."
+		return "The guest keeps running. The guest's writes are mirrored until the copy is complete; then the guest switches to the copy."
 	}
-	return "The guest is off: the file is copied and verified, and then the VM's definition is changed. Starting the VM waits for that."
+	return "The guest is off: the file is copied and verified, and then the VM's definition is changed. The VM can start after that."
 }
 
 // move is the action that moves a disk.

@@ -22,14 +22,14 @@ type Page struct {
 	Actor   fleet.Actor
 
 	Moving     []fleet.MovingDisk // tab summary: running disk migrations, for actors who may see hosts
-	Leaving    *fleet.LeavingVM   // tab summary: the VM's running migration, likewise
+	Leaving    *fleet.LeavingVM   // tab summary: the VM's running migration, for actors who may see hosts
 	MigrateWhy string             // why the actor may not migrate the VM; empty: allowed
 	MoveWhy    string             // why the actor may not move disks; empty: allowed
 
 	Guest        fleet.GuestView     // tab summary: guest values that change without an edit
 	GuestActions []fleet.ActionState // restricted by the actor's permissions
 
-	PlaceWhy string // why the actor may not decide the VM's place; empty: allowed
+	PlaceWhy string // why the actor may not decide which host keeps the VM; empty: allowed
 
 	Busy      []fleet.JobKind      // tab snapshots: kinds of unfinished snapshot jobs
 	Schedules []fleet.ScheduleView // tab snapshots: snapshot schedules

@@ -46,7 +46,7 @@ func TestVMTabsAreLinks(t *testing.T) {
 			}
 		}
 		if here != 1 {
-			t.Errorf("%d tabs are here on %s", here, key)
+			t.Errorf("%d tabs are current on %s", here, key)
 		}
 	}
 }
@@ -55,14 +55,14 @@ func TestVMCrumbsHideHostsFromTenants(t *testing.T) {
 	t.Parallel()
 	p := Page{VM: web(fleet.PhaseRunning), Infra: true}
 	if got := p.crumbs(); !cmp.Equal(got, []kit.Crumb{{Text: "Virtual machines", Href: "/vms"}, {Text: "h1", Href: "/hosts/2"}}) {
-		t.Errorf("an administrator's: %v", got)
+		t.Errorf("an administrator sees %v", got)
 	}
 	if p.Infra = false; len(p.crumbs()) != 1 {
-		t.Errorf("a tenant's: %v", p.crumbs())
+		t.Errorf("a tenant sees %v", p.crumbs())
 	}
 }
 
-func TestVMPageTexts(t *testing.T) {
+func TestVMPageLabels(t *testing.T) {
 	t.Parallel()
 	p := Page{VM: web(fleet.PhaseRunning), Pools: map[fleet.PoolID]string{"1": "fast"}, Actions: []fleet.ActionState{{Action: fleet.ActStart, Reason: "It runs."}}}
 	if p.pool("1") != "fast" || p.pool("2") != "a pool" {
@@ -72,7 +72,7 @@ func TestVMPageTexts(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	if got := p.action(fleet.ActDelete); got.Allowed || got.Action != fleet.ActDelete {
-		t.Errorf("an action that nobody listed: %+v", got)
+		t.Errorf("an action without an action state: %+v", got)
 	}
 	if got := addresses(p.VM); !cmp.Equal(got, []string{"10.0.0.1", "10.0.0.2", "fe80::1"}) {
 		t.Errorf("addresses %v", got)
@@ -87,7 +87,7 @@ func TestVMPageTexts(t *testing.T) {
 	}
 	for _, a := range fleet.VMActions {
 		if asked := sure(a, "web") != ""; asked != (a == fleet.ActStop || a == fleet.ActReset) {
-			t.Errorf("%s asks before: %v", a, asked)
+			t.Errorf("%s asks for confirmation: %v", a, asked)
 		}
 		if actionIcons[a] == "" {
 			t.Errorf("%s has no icon", a)
@@ -111,7 +111,7 @@ func TestOfflineHostShowsNoCurrentValues(t *testing.T) {
 		t.Errorf("the head is %s", head)
 	}
 	summary := rendered.Text(t, summary(page))
-	for _, text := range []string{"h1 is offline. This page shows its last report.", "State Unknown last known: running", "Up – Accelerator"} {
+	for _, text := range []string{"h1 is offline. This page shows the last report.", "State Unknown last known: running", "Uptime – Accelerator"} {
 		if !strings.Contains(summary, text) {
 			t.Errorf("the summary lacks %q: %s", text, summary)
 		}

@@ -82,7 +82,7 @@ func rowFolds[S any](f Form, at string, fields []fleet.Field[S], stays bool) []f
 	return out
 }
 
-// filled is the section with its fields' values; set values come before defaults.
+// filled returns the section with the summary of its fields' values. Set values come before defaults.
 func (f Form) filled(one fold) fold {
 	var set, defaults []string
 	for i, p := range one.fields {
@@ -115,7 +115,7 @@ func (p formPart) says(value string) string {
 	return p.input.Says(value)
 }
 
-// typedPart is the typed value of a field; empty: nothing, or a value with the same meaning.
+// typedPart is the typed value of a field; empty: nothing, "0" or "false".
 func (f Form) typedPart(name string) string {
 	texts := f.Typed[name]
 	if len(texts) == 0 || slices.Contains([]string{"0", "false"}, texts[len(texts)-1]) {
@@ -136,7 +136,7 @@ func (f Form) part(p formPart, section fleet.When) kit.Field {
 	return out
 }
 
-// closed reports whether the field is reserved for others. A set value can still be reset.
+// closed reports whether the actor may not set the field. A value that is set can still be reset.
 func (f Form) closed(p formPart) bool {
 	return p.reserved != "" && !f.RunsHosts && f.typedPart(p.name) == "" && len(f.rows(p.name)) == 0
 }
@@ -206,13 +206,13 @@ func (f Form) room(field string) string {
 	switch {
 	case !f.On || s == nil:
 	case field == "cpus" && s.MinCPUs > 0 && s.MinCPUs < s.CPUs:
-		return fmt.Sprintf("From %d to %s at once, others at the next start.", s.MinCPUs, kit.Count(max(s.MaxCPUs, s.CPUs), "vCPU"))
+		return fmt.Sprintf("From %d to %s immediately, other values at the next start.", s.MinCPUs, kit.Count(max(s.MaxCPUs, s.CPUs), "vCPU"))
 	case field == "cpus" && s.MaxCPUs > s.CPUs:
-		return "Up to " + kit.Count(s.MaxCPUs, "vCPU") + " come at once, fewer at the next start."
+		return "Up to " + kit.Count(s.MaxCPUs, "vCPU") + " immediately, fewer at the next start."
 	case field == "memoryMiB" && len(s.Modules) > 0:
-		return "Up to " + kit.Bytes(int64(max(s.MaxMemory, s.MemoryMiB))<<20) + " come at once in steps of 128 MiB. " + modules(s.Modules) + " can go again at once; less at the next start."
+		return "Up to " + kit.Bytes(int64(max(s.MaxMemory, s.MemoryMiB))<<20) + " immediately, in steps of 128 MiB. " + modules(s.Modules) + " can be removed again immediately; less memory at the next start."
 	case field == "memoryMiB" && s.MaxMemory > s.MemoryMiB:
-		return "Up to " + kit.Bytes(int64(s.MaxMemory)<<20) + " come at once in steps of 128 MiB, less at the next start."
+		return "Up to " + kit.Bytes(int64(s.MaxMemory)<<20) + " immediately, in steps of 128 MiB; less at the next start."
 	}
 	return ""
 }

@@ -17,14 +17,14 @@ func said(p fleet.Place) string {
 	return strings.ToUpper(word[:1]) + word[1:]
 }
 
-// besides are further facts about the VM on that host.
+// besides are notes about the VM on that host.
 func besides(p fleet.Place) []string {
 	var out []string
 	if p.Own {
 		out = append(out, "· its host")
 	}
 	if p.Offline {
-		out = append(out, "· as it said last: the host is offline now")
+		out = append(out, "· last report: the host is offline now")
 	}
 	if !p.Own && !p.Proven {
 		out = append(out, "· without this VM's metadata")
@@ -37,13 +37,13 @@ func besides(p fleet.Place) []string {
 
 func keepWord(vm fleet.VMView, p fleet.Place) string {
 	if p.Own || vm.Contested() {
-		return "Keep it on " + p.HostName
+		return "Keep on " + p.HostName
 	}
-	return "It is on " + p.HostName
+	return "Use the domain on " + p.HostName
 }
 
 func sureOfPlace(vm fleet.VMView, p fleet.Place) string {
-	return "Is " + vm.Name + " on " + p.HostName + "? Quantix manages that domain from now on. Domains on other hosts keep running until they are stopped there."
+	return "Does " + vm.Name + " belong to " + p.HostName + "? Quantix then manages the domain on this host. Domains on other hosts keep running until they are stopped there."
 }
 
 // keep is the action that decides which host keeps the VM.

@@ -96,7 +96,7 @@ func mark(op fleet.LineOp) string {
 	return " "
 }
 
-// plain reports whether the XML has only added lines: a new definition has nothing to compare with.
+// plain reports whether the XML has only added lines, as for a new VM, whose definition replaces no older one.
 func plain(d fleet.Drawing) bool {
 	return !slices.ContainsFunc(d.Lines, func(l fleet.DrawnLine) bool { return l.Op != fleet.LineComes && l.Op != fleet.LineHidden })
 }

@@ -66,7 +66,7 @@ var scheduleWith = []kit.Option{
 	{Value: "memory", Text: "Disks and memory; the guest is paused meanwhile"},
 }
 
-// left is how many snapshots the schedule may keep, next to the VM's other schedules.
+// left is the maximum number of snapshots for this schedule: the VM's limit, less the snapshots of its other schedules.
 func (p SchedulePage) left() int {
 	left := fleet.MaxScheduledSnapshots
 	for _, s := range p.All {

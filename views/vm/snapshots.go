@@ -197,7 +197,7 @@ func (p SnapshotPage) since() string {
 			return "the snapshot “" + s.Name + "”"
 		}
 	}
-	return "its last snapshot"
+	return "the last snapshot"
 }
 
 // names are the first snapshots that are deleted with the chosen one.

@@ -28,8 +28,8 @@ type Summary struct {
 	Placed bool
 	Host   string // empty: the actor may not see hosts
 	Others []Other
-	More   int
-	Why    string
+	More   int    // number of hosts that Others does not list
+	Why    string // why no host is suitable
 	API    string // the same as an API call
 	YAML   string // the same as a YAML object
 }
@@ -37,7 +37,7 @@ type Summary struct {
 // Fact is one row of the summary.
 type Fact struct{ Word, Text string }
 
-// Other is a host that is not the chosen one.
+// Other is a host that placement did not choose.
 type Other struct {
 	Name, Why string
 	Could     bool
@@ -51,7 +51,7 @@ func (f Form) picksImage(at string) bool {
 	return at == firstDisk && !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceImage && f.Typed.Has(at+".source")
 }
 
-// picksISO reports whether the ISO of the CD-ROM drive is chosen there.
+// picksISO reports whether the ISO of the CD-ROM drive is chosen at the top of the form.
 func (f Form) picksISO() bool {
 	return !f.Edits && f.From == nil && f.Wizard.Source == fleet.SourceISO
 }
@@ -91,7 +91,7 @@ func (s Summary) others() string {
 			could++
 		}
 	}
-	return kit.Count(could, "other host") + " suitable, " + kit.Count(len(s.Others)-could, "host") + " cannot."
+	return kit.Count(could, "other host") + " suitable, " + kit.Count(len(s.Others)-could, "host") + " not suitable."
 }
 
 func hostIcon(o Other) string {
