@@ -13,8 +13,8 @@ import (
 	"quantix/internal/testkit/rendered"
 )
 
-// TestActRendersAlikeAsItemAndButton checks that an act renders alike as a menu item and as a button: a link, a dialog, a form with
-// its values, or a reason.
+// TestActRendersAlikeAsItemAndButton checks that an act renders alike as a menu item and as a button: a link, a dialog,
+// a form with its values, or a reason.
 func TestActRendersAlikeAsItemAndButton(t *testing.T) {
 	t.Parallel()
 	post := Act{Word: "Go", Post: "/x", Back: "/b", Send: []Sent{{"a", "1"}, {"b", `"2"`}}}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestHtmxSettlesNoStyleAttributes checks that htmx does not copy style attributes while it settles new elements. The content
-// security policy forbids them, but browsers write them when a user resizes a text area.
+// TestHtmxSettlesNoStyleAttributes checks that htmx does not copy style attributes while it settles new elements. The
+// content security policy forbids them, but browsers write them when a user resizes a text area.
 func TestHtmxSettlesNoStyleAttributes(t *testing.T) {
 	t.Parallel()
 	var config struct{ AttributesToSettle []string }

@@ -64,7 +64,8 @@ func TestHostGraphFromNICsToVMs(t *testing.T) {
 	}
 }
 
-// TestHostFaultsShownAtTheirNodes checks that each fault is drawn at its node with a text, and that nothing else becomes a fault.
+// TestHostFaultsShownAtTheirNodes checks that each fault is drawn at its node with a text, and that nothing else
+// becomes a fault.
 func TestHostFaultsShownAtTheirNodes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
