@@ -17,7 +17,7 @@ func trouble(h fleet.HostView) string {
 	case fleet.HostConflict:
 		return h.Conflict
 	case fleet.HostPending:
-		return "The host has joined. Its agent has not reported yet."
+		return "The host has joined, but the agent has not reported yet."
 	}
 	return ""
 }

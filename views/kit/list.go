@@ -85,7 +85,7 @@ func (l *List) pager(singular string) Pager {
 	return PagerOf(l.Link, l.Count, singular, l.Prev, l.Next)
 }
 
-// Hostless are the columns without those about hosts.
+// Hostless returns the columns without the host column.
 func (all Columns) Hostless() Columns {
 	return slices.DeleteFunc(slices.Clone(all), func(c Column) bool { return c.Key == "host" })
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Follow makes an element follow its wake-up keys: it reloads href when a key changes (static/js/live.js triggers it),
-// and on the given trigger. swap says how the response replaces the element: "morph:innerHTML", "morph:outerHTML".
+// and on the given trigger. swap is the htmx swap style for the response: "morph:innerHTML", "morph:outerHTML".
 func Follow(keys, href, trigger, swap string) templ.Attributes {
 	out := templ.Attributes{"data-live": keys, "hx-get": href, "hx-trigger": trigger, "hx-swap": swap}
 	if strings.HasPrefix(swap, "morph:") {

@@ -90,11 +90,11 @@ func (p ManyPage) goes() (text, off string) {
 	case len(p.VMs) == 1:
 		return "The VM is deleted from its host permanently.", "The VM is running and will be powered off first."
 	case n == 0:
-		return "They are deleted from their hosts permanently.", ""
+		return "The VMs are deleted from their hosts permanently.", ""
 	case n == 1:
-		return "They are deleted from their hosts permanently.", "1 of them is running and will be powered off first."
+		return "The VMs are deleted from their hosts permanently.", "1 of them is running and will be powered off first."
 	default:
-		return "They are deleted from their hosts permanently.", strconv.Itoa(n) + " of them are running and will be powered off first."
+		return "The VMs are deleted from their hosts permanently.", strconv.Itoa(n) + " of them are running and will be powered off first."
 	}
 }
 
