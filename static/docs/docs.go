@@ -1,5 +1,6 @@
-// Package docs is the manual: one Markdown file a chapter, embedded, rendered once and searched in memory. README.md is its table of contents:
-// headings are groups, and the links below them are the chapters in their order.
+// Package docs is the manual: one Markdown file per chapter, embedded, rendered once and searched in memory. README.md
+// is the table of contents: its headings are groups, and the links below a heading are the chapters of the group, in
+// order.
 package docs
 
 import (
@@ -14,28 +15,29 @@ var files embed.FS
 
 const contents = "README.md"
 
-// Manual is all chapters. It does not change after Open has made it.
+// Manual holds all chapters. It does not change after Open, so it is safe for concurrent use.
 type Manual struct {
 	Index    *Chapter // the table of contents, as a page
 	Groups   []Group
 	chapters map[string]*Chapter
 }
 
-// Group is chapters under one heading of the table of contents.
+// Group holds the chapters below one heading of the table of contents.
 type Group struct {
 	Title    string
 	Chapters []*Chapter
 }
 
-// Chapter is one file.
+// Chapter is one Markdown file of the manual.
 type Chapter struct {
-	Name     string // of the file without its ending, and in the chapter's URL; empty: the table of contents
+	Name     string // file name without .md, also used in the chapter's URL; empty: the table of contents
 	Title    string
-	HTML     string // of the whole chapter, its title included
+	HTML     string // rendered chapter, including its title
 	Sections []Section
 }
 
-// Section is a heading of a chapter with the text below it. The first one is what precedes all headings, and has no anchor.
+// Section is a heading of a chapter with the text below the heading. A chapter's first section is its title with the
+// introduction, and has no anchor.
 type Section struct {
 	Anchor string
 	Title  string
@@ -43,7 +45,7 @@ type Section struct {
 	text   string
 }
 
-// Open renders the manual at the first call.
+// Open returns the manual. The first call renders it; later calls return the same Manual.
 var Open = sync.OnceValue(func() *Manual {
 	m, err := load(files)
 	if err != nil {
@@ -87,7 +89,7 @@ func (m *Manual) Chapter(name string) (*Chapter, bool) {
 	return c, ok
 }
 
-// Headings are the sections that have one: what a chapter's own table of contents shows.
+// Headings returns the sections below the chapter's title.
 func (c *Chapter) Headings() []Section {
 	return c.Sections[1:]
 }

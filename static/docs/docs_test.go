@@ -16,7 +16,7 @@ import (
 
 const root = "../.."
 
-// chapters are all chapters and the table of contents.
+// chapters returns the table of contents and all chapters.
 func chapters() []*docs.Chapter {
 	out := []*docs.Chapter{docs.Open().Index}
 	for _, g := range docs.Open().Groups {
@@ -55,7 +55,7 @@ func TestChaptersHaveNoHTMLOrStyles(t *testing.T) {
 		anchors := map[string]bool{}
 		for _, s := range c.Headings() {
 			if anchors[s.Anchor] || s.Anchor == "" {
-				t.Errorf("%s: the heading %q has the anchor %q, which is empty or there twice", c.Title, s.Title, s.Anchor)
+				t.Errorf("%s: the heading %q has the anchor %q, which is empty or not unique", c.Title, s.Title, s.Anchor)
 			}
 			anchors[s.Anchor] = true
 		}
@@ -81,7 +81,7 @@ func leads(link string) bool {
 
 var href = regexp.MustCompile(`href="([^"]*)"`)
 
-func TestLinksOfTheManualLead(t *testing.T) {
+func TestManualLinksHaveTargets(t *testing.T) {
 	t.Parallel()
 	for _, c := range chapters() {
 		for _, m := range href.FindAllStringSubmatch(c.HTML, -1) {
@@ -93,7 +93,7 @@ func TestLinksOfTheManualLead(t *testing.T) {
 				link = strings.TrimSuffix("/help/"+c.Name, "/") + link
 			}
 			if !leads(link) {
-				t.Errorf("%s: the link %s leads nowhere", c.Title, link)
+				t.Errorf("%s: the link %s has no target", c.Title, link)
 			}
 		}
 	}
@@ -101,8 +101,9 @@ func TestLinksOfTheManualLead(t *testing.T) {
 
 var manualLink = regexp.MustCompile(`\(static/docs/([a-z-]+)\.md(#[^)]*)?\)`)
 
-// Links of the repository's README lead to chapters, and to headings of chapters.
-func TestLinksOfReadmeIntoTheManualLead(t *testing.T) {
+// TestReadmeLinksIntoTheManualHaveTargets checks that the links of the repository's README lead to chapters and
+// headings.
+func TestReadmeLinksIntoTheManualHaveTargets(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "README.md"))
 	if err != nil {
@@ -114,12 +115,12 @@ func TestLinksOfReadmeIntoTheManualLead(t *testing.T) {
 	}
 	for _, m := range links {
 		if !leads("/help/" + m[1] + m[2]) {
-			t.Errorf("README: the link %s leads nowhere", m[0])
+			t.Errorf("README: the link %s has no target", m[0])
 		}
 	}
 }
 
-// source is the text of all files below the directories that fit.
+// source returns the text of all files below the directories for which fit returns true.
 func source(t *testing.T, fit func(name string) bool, dirs ...string) string {
 	t.Helper()
 	var out strings.Builder
@@ -141,7 +142,8 @@ func source(t *testing.T, fit func(name string) bool, dirs ...string) string {
 
 var emphasized = regexp.MustCompile(`<em>(.*?)</em>`)
 
-// alone reports whether text has the label as the whole of a string or of an element. A label that ends with " …" is the beginning of one.
+// alone reports whether a string literal or an HTML element in text consists of the label only. A label that ends with
+// " …" matches the beginning.
 func alone(text, label string) bool {
 	label, open := strings.CutSuffix(label, " …")
 	for {
@@ -157,7 +159,8 @@ func alone(text, label string) bool {
 	}
 }
 
-// Words in italics are labels of the pages. A label that changes must change here too.
+// TestLabelsInTheManualAreOnThePages checks that all words in italics are labels on pages. If a label changes, the
+// manual must change, too.
 func TestLabelsInTheManualAreOnThePages(t *testing.T) {
 	t.Parallel()
 	pages := source(t, func(name string) bool {
@@ -175,7 +178,8 @@ func TestLabelsInTheManualAreOnThePages(t *testing.T) {
 
 var apiPath = regexp.MustCompile(`(?:\b(GET|POST|PUT|PATCH|DELETE) |-X (\w+) [^\n]*|\$PORTAL"?)?(/api/v1/[A-Za-z0-9{}$./_-]*[A-Za-z0-9}])`)
 
-// Paths of the API in the manual are in the API's description, with the method where one stands before it.
+// TestAPIPathsOfTheManualExist checks that the API's description has the paths in the manual, with their methods if the
+// manual names them.
 func TestAPIPathsOfTheManualExist(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "web/testdata/api.json"))
@@ -194,7 +198,7 @@ func TestAPIPathsOfTheManualExist(t *testing.T) {
 			known[path], known[method+" "+path] = true, true
 		}
 	}
-	for _, path := range []string{"/api/v1/pools/*/uploads", "/api/v1/pools/*/volumes/*/content", "/api/v1/pools/*/uploads/image.qcow2"} { // of web's own, beside the description
+	for _, path := range []string{"/api/v1/pools/*/uploads", "/api/v1/pools/*/volumes/*/content", "/api/v1/pools/*/uploads/image.qcow2"} { // routes of package web that the description does not contain
 		known[path], known["POST "+path] = true, true
 	}
 	files, err := filepath.Glob("*.md")
@@ -220,8 +224,8 @@ func TestAPIPathsOfTheManualExist(t *testing.T) {
 
 var topic = regexp.MustCompile(`Topic = "([^"]*)"`)
 
-// Every "?" beside a form's section leads to a heading of the manual.
-func TestTopicsOfFormsLead(t *testing.T) {
+// TestHelpTopicsOfFormsExist checks that the help link of each form section leads to a heading of the manual.
+func TestHelpTopicsOfFormsExist(t *testing.T) {
 	t.Parallel()
 	topics := topic.FindAllStringSubmatch(source(t, func(name string) bool { return strings.HasSuffix(name, "help.go") }, "views/kit"), -1)
 	if len(topics) < 10 {
@@ -229,12 +233,12 @@ func TestTopicsOfFormsLead(t *testing.T) {
 	}
 	for _, m := range topics {
 		if !leads("/help/"+m[1]) || !strings.Contains(m[1], "#") {
-			t.Errorf("the topic %s leads nowhere", m[1])
+			t.Errorf("the topic %s has no target", m[1])
 		}
 	}
 }
 
-// A question, and where its answer is: it must be among the first three results.
+// TestSearchFindsAnswers checks that the section with the answer is among the first three results of a question.
 func TestSearchFindsAnswers(t *testing.T) {
 	t.Parallel()
 	for question, answer := range map[string]string{
@@ -266,9 +270,9 @@ func TestSearchFindsAnswers(t *testing.T) {
 		}
 	}
 	if hits := docs.Open().Search("xyzzy plugh", 3); len(hits) > 0 {
-		t.Errorf("nonsense finds %v", hits)
+		t.Errorf("a query of unknown words finds %v", hits)
 	}
 	if hits := docs.Open().Search(" ? ", 3); len(hits) > 0 {
-		t.Errorf("no words find %v", hits)
+		t.Errorf("a query without words finds %v", hits)
 	}
 }

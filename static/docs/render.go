@@ -15,9 +15,9 @@ import (
 	"github.com/yuin/goldmark/util"
 )
 
-// markdown leaves raw HTML and links with scripts out, which is goldmark's default.
+// markdown renders Markdown without raw HTML and without links to scripts, which is goldmark's default.
 var markdown = goldmark.New(
-	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))), // inline styles are against the pages' CSP
+	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignNone))), // the pages' CSP forbids inline styles
 	goldmark.WithParserOptions(parser.WithAutoHeadingID()),
 	goldmark.WithRendererOptions(renderer.WithNodeRenderers(util.Prioritized(parts{}, 100))),
 )
@@ -79,12 +79,13 @@ func (p *page) read(root ast.Node, source []byte) error {
 	})
 	flush()
 	if err == nil && (len(p.Sections) == 0 || p.Sections[0].Level != 1) {
-		err = errors.New("a chapter begins with its title")
+		err = errors.New("the chapter does not begin with its title")
 	}
 	return err
 }
 
-// link is to another chapter ("storage.md#nfs"), within this one ("#nfs"), or to another site.
+// link rewrites a link to a chapter's file ("storage.md#nfs") to the chapter's page. Links within the chapter ("#nfs")
+// and to other sites stay.
 func (p *page) link(n *ast.Link) {
 	file, anchor, _ := strings.Cut(string(n.Destination), "#")
 	name, ok := strings.CutSuffix(file, ".md")
@@ -104,7 +105,7 @@ func (p *page) link(n *ast.Link) {
 	n.Destination = []byte(to)
 }
 
-// list puts a chapter into the group of the newest heading.
+// list adds a chapter to the group of the last heading.
 func (p *page) list(name string) {
 	title := p.Sections[len(p.Sections)-1].Title
 	if n := len(p.groups); n == 0 || p.groups[n-1].Title != title {
@@ -131,7 +132,8 @@ func headingID(n *ast.Heading) string {
 	return string(text)
 }
 
-// parts renders what the pages have otherwise than goldmark: headings link to themselves, and wide parts scroll by keyboard too.
+// parts renders the nodes that differ from goldmark's output: headings link to themselves, and the keyboard can scroll
+// wide tables and code blocks.
 type parts struct{}
 
 func (parts) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
@@ -146,7 +148,7 @@ func renderHeading(w util.BufWriter, source []byte, node ast.Node, entering bool
 	id := util.EscapeHTML([]byte(headingID(n)))
 	switch {
 	case entering && n.Level == 1:
-		_, _ = w.WriteString("<h1>") // bufio keeps an error until the flush
+		_, _ = w.WriteString("<h1>") // bufio returns a write error at the flush
 	case entering:
 		_, _ = w.WriteString("<" + tag + ` id="` + string(id) + `">`)
 	case n.Level == 1:
@@ -177,7 +179,8 @@ func renderTable(w util.BufWriter, source []byte, node ast.Node, entering bool) 
 	return ast.WalkContinue, nil
 }
 
-// tableLabel is the heading above the table, with the table's first column, so that each of a chapter's has another.
+// tableLabel is the accessible name of a table: the heading above the table, and the header of the first column. Thus
+// the labels of a chapter differ.
 func tableLabel(table ast.Node, source []byte) string {
 	column := plainText(table.FirstChild().FirstChild(), source)
 	for n := table.PreviousSibling(); n != nil; n = n.PreviousSibling() {

@@ -8,11 +8,11 @@ import (
 	"unicode/utf8"
 )
 
-// Hit is a section that a text was found in.
+// Hit is a section that matches a search.
 type Hit struct {
 	Chapter *Chapter
 	Section Section
-	Excerpt string // of the section's text, around the first word that was found
+	Excerpt string // part of the section's text around the first match
 }
 
 const (
@@ -20,18 +20,18 @@ const (
 	aroundWord = 60 // bytes of an excerpt on each side
 )
 
-// commonWords say nothing about the section that is looked for.
+// commonWords are ignored in a search, since they occur in most sections.
 var commonWords = strings.Fields("a an and another are be can do does for from get how i if in into is it my of on or other the there to what when where which why with")
 
-// sameWords are words that people use for the manual's own.
+// sameWords maps words of queries to synonyms that the manual uses.
 var sameWords = map[string][]string{
 	"add": {"create", "new"}, "create": {"add", "new"}, "new": {"create", "add"}, "make": {"create", "add"}, "delete": {"remove"}, "remove": {"delete", "release"},
 	"upgrade": {"update"}, "update": {"upgrade"}, "machine": {"vm", "host"}, "server": {"host"}, "datastore": {"pool"}, "disk": {"volume"}, "vms": {"vm"}, "ip": {"address"}, "ips": {"address"},
 	"resize": {"grow"}, "enlarge": {"grow"}, "expand": {"grow"}, "migrate": {"move"}, "move": {"migration"}, "down": {"away"}, "quota": {"limit"},
 }
 
-// Search returns at most limit sections, the best first: words in a heading count more than those in the chapter's title, and these more
-// than those below the heading. A section may lack one of several words, if it has most of them.
+// Search returns at most limit sections, the best first. A match in the heading counts more than a match in the
+// chapter's title, and that more than a match in the text. A section must contain at least two thirds of the words.
 func (m *Manual) Search(text string, limit int) []Hit {
 	words := searchWords(text)
 	if len(words) == 0 {
@@ -61,10 +61,12 @@ func (m *Manual) Search(text string, limit int) []Hit {
 	return hits
 }
 
-// word is one that is searched: its beginning, so that "hosts" finds "host", and the beginnings of those that mean the same.
+// word holds the stem of one word of a query, and the stems of its synonyms. A stem matches the beginning of a word, so
+// that "hosts" finds "host".
 type word []string
 
-// searchWords are in lower case. Questions that have common words alone are searched by these.
+// searchWords returns the words of a query in lower case, without common words. If the query has only common words, it
+// returns these.
 func searchWords(text string) []word {
 	all := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("?!,;\"'()", r) })
 	kept := slices.DeleteFunc(slices.Clone(all), func(w string) bool { return slices.Contains(commonWords, w) })
@@ -81,7 +83,7 @@ func searchWords(text string) []word {
 	return words
 }
 
-// stem cuts an English ending off: a search compares the beginnings of words.
+// stem removes an English ending, since a search compares the beginnings of words.
 func stem(w string) string {
 	for _, ending := range []string{"ing", "ed", "es", "e"} {
 		if short, ok := strings.CutSuffix(w, ending); ok && len(short) >= 3 {
@@ -94,7 +96,8 @@ func stem(w string) string {
 	return w
 }
 
-// score counts the words that the section has, and weighs where it has them. A long section has many words by chance.
+// score counts the words that the section contains, and weighs them by their position. Matches in a long text count
+// less, since they are often accidental.
 func (s Section) score(chapter string, words []word) (found int, score float64) {
 	title, chapter, text := strings.ToLower(s.Title), strings.ToLower(chapter), strings.ToLower(s.text)
 	exact := 0
@@ -123,7 +126,7 @@ func (s Section) score(chapter string, words []word) (found int, score float64) 
 	return found, score
 }
 
-// at is where the first of the word's beginnings is in text; -1: nowhere.
+// at returns the first position in text of one of the word's stems; -1: none.
 func (w word) at(text string) int {
 	first := -1
 	for _, begun := range w {
@@ -142,7 +145,7 @@ func (w word) count(text string) int {
 	return n
 }
 
-// wordAt is where a word of text begins with begun; -1: nowhere.
+// wordAt returns the position of the first word in text that begins with begun; -1: none.
 func wordAt(text, begun string) int {
 	for from := 0; ; {
 		at := strings.Index(text[from:], begun)
