@@ -223,7 +223,7 @@ type In struct {
 type Form struct {
 	Template fleet.TemplateView
 	Version  *fleet.TemplateVersion // version to delete
-	VM       fleet.VMView           // VM from which the template is created
+	VM       fleet.VMView           // source VM of a new template
 	In       In
 	Errors   kit.Errors
 	Own      []fleet.TemplateView // templates of the VM's project that can get a new version
