@@ -177,7 +177,7 @@ func TestPoolSecretsNeverReturned(t *testing.T) {
 		a := b.get(path+tab).is(t, http.StatusOK)
 		quiet("the pool's page "+tab, a.body)
 		if tab == "?tab=configure" {
-			a.has(t, "iqn.2026-01.org.example:vms", "10.0.0.5", "quantix", "iSCSI (QEMU initiator)")
+			a.has(t, "iqn.2026-01.org.example:vms", "10.0.0.5", "quantix", "iSCSI, by QEMU")
 		}
 	}
 	b.get(path).has(t, "Change credentials", path+"/credentials")
