@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestObjectPaths(t *testing.T) {
+func TestObjectPathsEscapeSegments(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		VMPath("1"):                          "/vms/1",
@@ -30,7 +30,7 @@ func TestObjectPaths(t *testing.T) {
 	}
 }
 
-func TestSubjectLinks(t *testing.T) {
+func TestSubjectsLinkToTheirPages(t *testing.T) {
 	t.Parallel()
 	for subject, want := range map[fleet.Subject]string{
 		"vm:1": "/vms/1", "host:2": "/hosts/2", "pool:3": "/pools/3", "net:4": "/networks/4", "project:5": "/projects/5", "user:6": "/users/6",

@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestSearchHitLinks(t *testing.T) {
+func TestSearchHitsLinkToObjectPages(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		foundLink(fleet.SearchHit{Kind: "found", ID: "2/1"}): "/hosts/2/found/1",

@@ -25,7 +25,7 @@ func TestTreeViewsFollowPermissions(t *testing.T) {
 	}
 }
 
-func TestTreeRowLinks(t *testing.T) {
+func TestTreeRowsLinkToObjects(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
 		(&TreeItem{Kind: "foundVM", HostID: "2", ID: "1"}).href():    "/hosts/2/found/1",

@@ -11,7 +11,7 @@ import (
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 
-func TestTaskResultText(t *testing.T) {
+func TestTaskResultFollowsState(t *testing.T) {
 	t.Parallel()
 	ended := noon.Add(640 * time.Millisecond)
 	job := func(state fleet.JobState, change ...func(*fleet.Task)) fleet.Task {
@@ -49,7 +49,7 @@ func TestTaskResultText(t *testing.T) {
 	}
 }
 
-func TestEveryTaskStateHasOwnLook(t *testing.T) {
+func TestTaskStatesHaveDistinctWords(t *testing.T) {
 	t.Parallel()
 	words := map[string]fleet.JobState{}
 	for _, s := range []fleet.JobState{fleet.JobQueued, fleet.JobRunning, fleet.JobDone, fleet.JobFailed, fleet.JobCancelled, fleet.JobUnknown} {

@@ -36,7 +36,7 @@ func lineOf(t *testing.T, g topology.Graph, from, to string) topology.Edge {
 	return g.Edges[i]
 }
 
-func TestHostGraphFromNICsToVMs(t *testing.T) {
+func TestHostGraphConnectsNICsToVMs(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(server(), now)
 	want := []string{
@@ -57,7 +57,7 @@ func TestHostGraphFromNICsToVMs(t *testing.T) {
 		t.Errorf("a healthy host has the faults %v", f)
 	}
 	if n := nodeOf(t, g, "dev:eno4"); n.Severity != fleet.SeverityIdle || n.Word != "Not connected" {
-		t.Errorf("a NIC without a cable and with nothing behind it is %+v", n)
+		t.Errorf("an unused NIC without a cable is %+v", n)
 	}
 	if n := nodeOf(t, g, "dev:virbr0"); n.Severity != fleet.SeverityIdle {
 		t.Errorf("a bridge without guests is %+v", n)
@@ -212,9 +212,9 @@ func TestOverlayIsConnectedToItsTunnel(t *testing.T) {
 	}
 }
 
-// TestHostReportWithCycleOrTooManyDevices checks that a report with a device cycle, or with more devices than a picture
-// holds, is drawn.
-func TestHostReportWithCycleOrTooManyDevices(t *testing.T) {
+// TestHostReportWithCycleOrTooManyDevicesIsDrawn checks that a report with a device cycle, or with more devices than a
+// picture holds, is drawn.
+func TestHostReportWithCycleOrTooManyDevicesIsDrawn(t *testing.T) {
 	t.Parallel()
 	g := topology.OfHost(change(func(h *fleet.HostTopology) {
 		nics := []fleet.HostNIC{{Name: "a", Kind: "bridge", Master: "b", Up: true}, {Name: "b", Kind: "bridge", Master: "a", Up: true}, {Name: "c", Kind: "vlan", Over: "c", Up: true}}

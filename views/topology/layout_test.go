@@ -67,7 +67,7 @@ func graph(columns int, nodes map[string]int, order []string, edges ...string) t
 	return g
 }
 
-func TestLayout(t *testing.T) {
+func TestLayoutAvoidsCrossingsAndOverlaps(t *testing.T) {
 	t.Parallel()
 	two := map[string]int{"a": 0, "b": 0, "c": 0, "x": 1, "y": 1, "z": 1, "p": 2}
 	t.Run("row order avoids crossing lines", func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestLayout(t *testing.T) {
 	})
 }
 
-// TestLayoutOfRandomGraphs checks that random graphs have no overlapping boxes and a stable layout.
-func TestLayoutOfRandomGraphs(t *testing.T) {
+// TestRandomGraphsHaveNoOverlaps checks that random graphs have no overlapping boxes and a stable layout.
+func TestRandomGraphsHaveNoOverlaps(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -146,7 +146,7 @@ func TestLayoutOfRandomGraphs(t *testing.T) {
 	}
 }
 
-func TestHostGraphLayout(t *testing.T) {
+func TestHostGraphLayoutHasAllColumns(t *testing.T) {
 	t.Parallel()
 	p := topology.Lay(topology.OfHost(server(), now))
 	checkPicture(t, p)

@@ -40,7 +40,7 @@ func office() fleet.NetworkTopology {
 	return in
 }
 
-func TestNetworkGraphFromHostsToVMs(t *testing.T) {
+func TestNetworkGraphConnectsHostsToVMs(t *testing.T) {
 	t.Parallel()
 	g := topology.OfNetwork(office(), now)
 	checkPicture(t, topology.Lay(g))
@@ -90,9 +90,9 @@ func TestHostsOfAPictureAreIndependent(t *testing.T) {
 	}
 }
 
-// TestNetworkWithoutHostPermission checks that an actor who may not see hosts gets the network and the own VMs, with a
-// link to VMs beyond the picture.
-func TestNetworkWithoutHostPermission(t *testing.T) {
+// TestNetworkGraphHidesHostsWithoutPermission checks that an actor who may not see hosts gets the network and the own
+// VMs, with a link to VMs beyond the picture.
+func TestNetworkGraphHidesHostsWithoutPermission(t *testing.T) {
 	t.Parallel()
 	in := office()
 	in.Hosts, in.Devices = nil, nil

@@ -62,7 +62,7 @@ func TestVMCrumbsHideHostsFromTenants(t *testing.T) {
 	}
 }
 
-func TestVMPageLabels(t *testing.T) {
+func TestVMPageNamesPoolsFieldsAndActions(t *testing.T) {
 	t.Parallel()
 	p := Page{VM: web(fleet.PhaseRunning), Pools: map[fleet.PoolID]string{"1": "fast"}, Actions: []fleet.ActionState{{Action: fleet.ActStart, Reason: "It runs."}}}
 	if p.pool("1") != "fast" || p.pool("2") != "a pool" {
