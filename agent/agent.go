@@ -24,16 +24,16 @@ type Options struct {
 	Identity   *Identity
 	Client     *wire.Client // from Identity.Client
 	Hypervisor hypervisor.Hypervisor
-	// reads the hardware at the start, every ten minutes and on RefreshInventory
+	// Inventory reads the hardware: at the start, every ten minutes and on RefreshInventory.
 	Inventory func(context.Context) (fleet.Inventory, error)
 	NICs      func() []fleet.HostNIC                        // reads the network devices for every report
 	Load      func(context.Context) (wire.HostMeter, error) // reads the host's load
-	// of the host, in bytes; nil: guests keep their memory
+	// Memory returns the host's memory in bytes. Nil disables ballooning.
 	Memory  func(context.Context) (available, total int64, err error)
 	Links   Links // nil: the host is simulated
 	Version string
 	Ports   transfer.Ports // the host's ports for disks and images of other hosts
-	Slots   int            // number of slow jobs at a time; 0: 4. Console openings and waiting take no slot
+	Slots   int            // number of concurrent slow jobs; 0: 4. Console jobs and waiting jobs take no slot
 	Log     *slog.Logger
 	Metrics *Metrics
 }
@@ -48,8 +48,8 @@ type timing struct {
 	grace                            time.Duration // for running jobs when the agent stops
 	// longest time without progress of a step that reports progress
 	stall                    time.Duration
-	start                    time.Duration // for the start alone, after the definition is up to date
-	askAgain, shutdown, poll time.Duration // to wait until a guest powers off
+	start                    time.Duration // limit of the hypervisor's start call, once the definition is up to date
+	askAgain, shutdown, poll time.Duration // for guests to power off: between requests, limit, between reads
 	call                     time.Duration // one short call to the hypervisor
 	thaw                     time.Duration // one attempt to thaw a guest
 	keep                     time.Duration // between two checks for VMs to start or restart by policy
@@ -147,8 +147,8 @@ func newAgent(o Options, times timing) (*Agent, error) {
 	return a, nil
 }
 
-// Run works until ctx ends, whatever fails meanwhile. It then gives running jobs a few seconds, and never stops a VM.
-// Unfinished jobs come back when their leases expire.
+// Run runs the agent until ctx ends; failures are logged and retried. Running jobs then get a few seconds to finish,
+// and VMs keep running. The portal gives out unfinished jobs again when their leases expire.
 func (a *Agent) Run(ctx context.Context) error {
 	defer a.journal.close()
 	a.life = ctx
@@ -192,7 +192,7 @@ func (a *Agent) awaitJobs(stopWork context.CancelCauseFunc) {
 	select {
 	case <-ended:
 	case <-time.After(a.times.grace / 2):
-		a.log.Warn("The agent leaves while a call of the hypervisor hangs.")
+		a.log.Warn("The agent exits although a hypervisor call has not returned.")
 	}
 }
 
@@ -215,12 +215,13 @@ func (a *Agent) watch(ctx context.Context) {
 
 // next returns the next number of the sequence that orders reports and finishes.
 //
-// A report takes its number before it reads the host, and a finish after it has read its status. So a report that was
-// read while a job ended has a lower number than the job's finish, and cannot undo it even if it arrives later.
+// A report takes its number before the agent reads the host. A finish takes its number after the agent has read the
+// job's resulting status. So a report that was read while a job ended has a lower number than the job's finish, and
+// cannot override the finish even if the report arrives later.
 func (a *Agent) next() int64 { return a.seq.Add(1) }
 
-// present reports whether the number belongs to this session: the portal accepts no others. The upper half of a number
-// identifies the session.
+// present reports whether seq belongs to this session; the portal refuses numbers of other sessions. The upper 32 bits
+// of a number identify the session.
 func (a *Agent) present(seq int64) bool { return seq>>32 == a.seq.Load()>>32 }
 
 // RefreshInventory triggers a new read of the hardware.

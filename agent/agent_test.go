@@ -45,7 +45,7 @@ func TestVMIsCreatedStartedAndDeleted(t *testing.T) {
 	last := int64(1000)
 	for _, r := range p.reports {
 		if r.State == nil {
-			continue // lease renewals may overtake a slow host report and say nothing about the host
+			continue // lease renewals may overtake a slow host report and contain no state of the host
 		}
 		if r.Seq <= last {
 			t.Errorf("report %d follows %d", r.Seq, last)
@@ -81,8 +81,8 @@ func (h *slowApply) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	}
 }
 
-// A start stamps the definition before the job ends. That stamp must not be reported as acted on, not even by the next
-// agent.
+// A start stamps the definition before the job ends. Neither this agent nor the next one may report that stamp as the
+// generation acted on.
 func TestInterruptedStartIsNotReportedAsDone(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)
@@ -108,7 +108,7 @@ func TestInterruptedStartIsNotReportedAsDone(t *testing.T) {
 	stop()
 	none := func() {
 		if acted() {
-			t.Error("the half-done order was reported as done")
+			t.Error("the half-done job was reported as done")
 		}
 		p.reports = nil
 	}
@@ -345,7 +345,7 @@ func TestCertificateIsRenewedWithoutRestart(t *testing.T) {
 	}
 }
 
-// The portal's database was restored to a state before an edit. The order keeps the applied definition, and reports contain
+// The portal's database was restored to a state before an edit. The start keeps the applied definition. Reports contain
 // the host's current state, so that the portal has a record of it again.
 func TestStartByRestoredPortalKeepsNewerAppliedSpec(t *testing.T) {
 	t.Parallel()

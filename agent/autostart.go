@@ -12,15 +12,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// autostarter starts VMs by their policies, with or without the portal: when the host boots, and again when they power
-// off unasked.
+// autostarter applies the VMs' start and restart policies, also while the portal is offline. It starts VMs when the
+// host boots, and restarts guests that power off without a request.
 type autostarter struct {
 	mu     sync.Mutex
 	readAt time.Time // when the reporter last read the host
 
-	due    map[fleet.VMID]time.Time // when a stopped guest is restarted; used by the loop only, like the rest
-	on     map[fleet.VMID]time.Time // since when restarted guests are seen on
-	boot   []fleet.VMID             // VMs to start since the host booted, in this order
+	// restart times of stopped guests; only the loop uses this field and the following ones
+	due    map[fleet.VMID]time.Time
+	on     map[fleet.VMID]time.Time // when restarted guests were first seen on
+	boot   []fleet.VMID             // VMs still to autostart after the host's boot, in start order
 	tries  map[fleet.VMID]int
 	begun  bool
 	notYet time.Time // earliest time of the next start
@@ -29,7 +30,7 @@ type autostarter struct {
 // maxBootTries limits the attempts to start a VM with its host: its storage may be ready later than the agent.
 const maxBootTries = 20
 
-// noteFreshState records that the state file's knowledge of VMs is fresh.
+// noteFreshState records that the state file has been updated from a read of the host.
 func (a *Agent) noteFreshState() {
 	a.autostart.mu.Lock()
 	defer a.autostart.mu.Unlock()
@@ -52,8 +53,8 @@ func (a *Agent) autostartLoop(ctx context.Context) {
 	}
 }
 
-// refreshPolicyVMs makes sure that the state file is fresh, also while the portal accepts no reports; false: the VMs'
-// state is unknown.
+// refreshPolicyVMs reads the VMs in all into the state file unless a report has done so lately: while the portal is
+// offline, no report does. It returns false if the VMs' state is unknown.
 func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState) bool {
 	a.autostart.mu.Lock()
 	fresh := time.Since(a.autostart.readAt) < 2*a.times.report
@@ -83,7 +84,7 @@ func (a *Agent) refreshPolicyVMs(ctx context.Context, all map[fleet.VMID]vmState
 	return true
 }
 
-// startWithHost starts the VMs that autostart after the host's boot, one after the other, each with its delay.
+// startWithHost starts the next VM that autostarts after the host's boot, once the previous VM's start delay is over.
 func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, boot := &a.autostart, a.bootID()
 	if !k.begun {
@@ -98,7 +99,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	if a.running.busy()[fleet.SubjectVM(id)] {
 		return
 	}
-	if !there || vm.Booted == boot { // somebody else started it, or wants it off
+	if !there || vm.Booted == boot { // the VM was started already, or a user powered it off
 		k.boot = k.boot[1:]
 		return
 	}
@@ -109,7 +110,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 		a.log.Info("A VM is started with its host.", "vm", vm.Name)
 		k.notYet = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
 	case k.tries[id] < maxBootTries:
-		k.boot = append(k.boot[1:], id) // others need not wait for it
+		k.boot = append(k.boot[1:], id) // retried later: the other VMs do not wait
 		k.notYet = time.Now().Add(a.times.again / time.Duration(min(len(k.boot), 10)))
 		a.noteTrouble(id, err)
 		return
@@ -126,7 +127,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	}
 }
 
-// bootOrder returns the VMs to start with their host, in order. Each starts once in a boot.
+// bootOrder returns the VMs to autostart after the host's boot, in start order. A VM autostarts once per boot.
 func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	var out []fleet.VMID
 	for id, vm := range all {
@@ -142,7 +143,7 @@ func bootOrder(all map[fleet.VMID]vmState, boot string) []fleet.VMID {
 	return out
 }
 
-// startAgain restarts guests that powered off unasked, with a growing delay.
+// startAgain restarts guests that powered off without a request, with a growing delay.
 func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 	k, now := &a.autostart, time.Now()
 	maps.DeleteFunc(k.due, func(id fleet.VMID, _ time.Time) bool { return all[id].Down == "" })
@@ -159,7 +160,7 @@ func (a *Agent) startAgain(ctx context.Context, all map[fleet.VMID]vmState) {
 		default:
 			delete(k.due, id)
 			err := a.startByItself(ctx, id)
-			a.log.Info("A VM that went off by itself is started again.", "vm", vm.Name, "after", vm.Down, "time", vm.Restarts+1, "error", err)
+			a.log.Info("A VM that powered off without a request is restarted.", "vm", vm.Name, "after", vm.Down, "time", vm.Restarts+1, "error", err)
 			keep := func(k *vmState) {
 				k.Restarts++
 				if err == nil {
@@ -200,13 +201,14 @@ func restartDelay(n int, first, most time.Duration) time.Duration {
 	return min(first<<min(n, 16), most)
 }
 
-// startByItself starts a VM with its present definition.
+// startByItself starts a VM with its current definition, without a job.
 func (a *Agent) startByItself(ctx context.Context, id fleet.VMID) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
 	defer cancel()
 	return explain(ctx, a.hypervisor.StartVM(ctx, id))
 }
 
+// noteTrouble records the error of a failed autostart for the next report.
 func (a *Agent) noteTrouble(id fleet.VMID, err error) {
 	a.log.Warn("A VM could not be started with its host.", "vm", id, "error", err)
 	if err := a.state.updateVM(id, func(k *vmState) { k.Trouble = err.Error() }); err != nil {

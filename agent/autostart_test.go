@@ -74,8 +74,8 @@ func (p *portal) seenOn(host *counted, vm *fleet.VM) {
 	})
 }
 
-// A guest that powers off unasked is restarted by its policy; one that a user powered off stays off, through Quantix or
-// on the host.
+// A guest that powers off without a request is restarted by its policy. A guest that a user powered off stays off,
+// through Quantix or on the host.
 func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
@@ -111,7 +111,7 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 		t.Error("a guest that was shut down from within was started, though it did not fail")
 	}
 
-	// A user powers it off: through Quantix, by a shutdown, and on the host.
+	// A user powers the guest off: through Quantix, by a shutdown, and on the host.
 	p.stateSince(0, "it is seen on", func(s wire.State) bool {
 		r, _ := vmIn(s, always.ID)
 		return r.Status.Power == fleet.Running && r.Status.Restarts == 2
@@ -123,7 +123,7 @@ func TestStoppedGuestsAreRestartedByPolicy(t *testing.T) {
 	host.must(t, host.Host.StartVM(t.Context(), never.ID))
 	p.nextState("the world after", func(s wire.State) bool { r, _ := vmIn(s, never.ID); return r.Status.Power == fleet.Running })
 	if host.power(always.ID) != fleet.Stopped || host.starts(always.ID) != before {
-		t.Error("what a person shut down was started again")
+		t.Error("a guest that a user shut down was started again")
 	}
 	// A forced stop cancels a pending restart.
 	p.do(wire.Work{Kind: fleet.VMStart, VM: always, Epoch: 3})
@@ -159,8 +159,8 @@ func TestGuestsAreRestartedWithoutPortal(t *testing.T) {
 	p.wait("and again", func() bool { return host.starts(vm.ID) >= 3 && host.power(vm.ID) == fleet.Running })
 }
 
-// A host that boots starts its VMs in order, each once, and leaves those that users powered off; it does not need the
-// portal.
+// A host that boots starts its VMs in order, each once, without the portal. It does not start VMs that users powered
+// off.
 func TestVMsAutostartWithHost(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), newCounted()
@@ -211,7 +211,7 @@ func TestVMsAutostartWithHost(t *testing.T) {
 	p.runningCounted(dir, host)
 	p.nextState("the world", func(s wire.State) bool { return len(s.VMs) == len(all) })
 	if host.power(first.ID) != fleet.Stopped || host.starts(first.ID) != before {
-		t.Error("what was put off since was started by the next agent")
+		t.Error("the next agent started a VM that was forced off after the boot")
 	}
 }
 

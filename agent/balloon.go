@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Thresholds in percent of the host's memory. Below scarce, guests return memory until enough is available. Above
-// plenty, they get it back, a step at a time. Nothing changes in between, so that sizes do not oscillate.
+// Thresholds in percent of the host's memory. Below memoryScarce, guests shrink until memoryEnough is available. Above
+// memoryPlenty, guests grow by at most memoryStep a round. In between, sizes stay, so that they do not oscillate.
 const (
 	memoryScarce = 10
 	memoryEnough = 15
@@ -18,9 +18,9 @@ const (
 	memoryStep   = 5
 )
 
-// ShareMemory shrinks guests with a memory minimum if the host is short of memory, and grows them again if it is not,
-// by one step. Each guest's part is proportional to what it can give, or lacks. Guests named by skip are left alone.
-// below: some guest has less than its maximum memory.
+// ShareMemory resizes guests by one step: it shrinks guests with a memory minimum if the host is short of memory, and
+// grows guests if the host has plenty. A guest's share is proportional to the memory that the guest can give or lacks.
+// Guests for which skip returns true stay unchanged. below: some guest has less than its maximum memory.
 func ShareMemory(ctx context.Context, hv hypervisor.Hypervisor, availableBytes, totalBytes int64, skip func(fleet.VMID) bool) (below bool, err error) {
 	all, err := hv.Balloons(ctx)
 	if err != nil {
@@ -63,7 +63,7 @@ func memoryShares(available, total int64, all []hypervisor.Balloon) map[fleet.VM
 func roomOf(g hypervisor.Balloon) int64 { return int64(max(0, min(g.HasMiB, g.MaxMiB)-g.MinMiB)) }
 func lackOf(g hypervisor.Balloon) int64 { return int64(max(0, g.MaxMiB-g.HasMiB)) }
 
-// part returns own's proportional share of n, rounded up, where all is the sum of the shares.
+// part returns n*own/all, rounded up; 0 if n is not positive or all is 0.
 func part(n, own, all int64) int64 {
 	if n <= 0 || all == 0 {
 		return 0
@@ -71,8 +71,8 @@ func part(n, own, all int64) int64 {
 	return (n*own + all - 1) / all
 }
 
-// balloonLoop calls ShareMemory periodically until ctx ends, with or without the portal. If the host is not and was not
-// short of memory, it queries no guest.
+// balloonLoop calls ShareMemory periodically until ctx ends, with or without the portal. It queries guests only while
+// the host is short of memory or some guest has less than its maximum memory.
 func (a *Agent) balloonLoop(ctx context.Context) {
 	if a.hostMemory == nil {
 		return
@@ -90,12 +90,12 @@ func (a *Agent) balloonLoop(ctx context.Context) {
 		}
 		switch {
 		case err != nil:
-			a.log.Debug("The guests' balloons are as they were.", "error", err)
+			a.log.Debug("The guests' balloons could not be changed.", "error", err)
 		case scarce && below && !warned:
-			a.log.Warn("The host is short of memory: guests that have a floor give some back.", "availableMiB", available>>20)
+			a.log.Warn("The host is short of memory: guests with a memory minimum return some.", "availableMiB", available>>20)
 			warned = true
 		case !below && warned:
-			a.log.Info("All guests have their memory again.")
+			a.log.Info("All guests have their maximum memory again.")
 			warned = false
 		}
 		pause(ctx, a.times.balloon)

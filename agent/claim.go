@@ -7,8 +7,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Limits of claimed jobs. The backlog is large, so that a console never waits behind slow jobs: those wait here for a
-// slot, with their leases renewed, while the claim stays parked.
+// Limits of claimed jobs. The backlog is large, so that slow jobs never keep a console job from being claimed. Jobs
+// that wait for a slot keep their leases, while the claim stays parked.
 const (
 	maxBacklog = 256
 	maxClaim   = 32
@@ -42,7 +42,8 @@ func (a *Agent) claimLoop(ctx, inWork context.Context) error {
 			continue
 		}
 		if len(got.Jobs) == 0 && time.Since(began) < time.Second {
-			// A portal that stops answers its parked claims at once: do not flood the next one.
+			// A portal that shuts down answers its parked claims at once. The pause protects its successor from a
+			// burst.
 			if !pause(ctx, wait.NextBackOff()) {
 				return nil
 			}
@@ -86,7 +87,7 @@ func (a *Agent) perform(inWork context.Context, j *job) {
 	}
 }
 
-// inTurn runs the job once the one before has ended and a slot is free; nil: there is no result.
+// inTurn runs the job once the previous job of its subject has ended and a slot is free; nil: there is no result.
 func (a *Agent) inTurn(j *job) *wire.Finish {
 	if j.before != nil {
 		<-j.before.done

@@ -15,14 +15,14 @@ import (
 
 const (
 	maxConsoles = 256
-	screenWrite = 30 * time.Second // longest wait for a VNC server that does not read
+	screenWrite = 30 * time.Second // timeout of a write to the VNC server
 )
 
 // consoleBuffers are shared by all consoles: 32 KiB per direction.
 var consoleBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// openConsole dials the VM's VNC server and the portal at once, and returns once both are open; then bytes flow until
-// either side or the agent ends.
+// openConsole dials the VM's VNC server and the portal in parallel, and returns once both connections are open. Bytes
+// then flow until either connection or the agent ends.
 func openConsole(ctx context.Context, a *Agent, j *job) error {
 	if a.consoles.Add(1) > maxConsoles {
 		a.consoles.Add(-1)
@@ -98,8 +98,8 @@ func copyOneWay(to io.Writer, from io.Reader) {
 	_, _ = io.CopyBuffer(to, from, buf[:]) // the end of either side ends both
 }
 
-// patient sets a deadline for each write. It hides the connection's other methods, so that copies use the shared
-// buffers.
+// patient sets a deadline for each write. It hides the connection's ReadFrom and WriteTo, so that io.CopyBuffer uses
+// the shared buffers.
 type patient struct{ conn net.Conn }
 
 func (p patient) Read(b []byte) (int, error) { return p.conn.Read(b) }

@@ -13,7 +13,7 @@ import (
 
 var errCut = fleet.Errorf(fleet.Unavailable, "The test cuts it off.")
 
-// cut is a host whose orders are interrupted after the disks are created. It records the orders.
+// cut is a host whose ApplyVM calls can be interrupted after the disks are created. It records the calls.
 type cut struct {
 	*mock.Host
 	orders chan hypervisor.Apply
@@ -33,8 +33,8 @@ func (c cut) ApplyVM(ctx context.Context, in hypervisor.Apply) error {
 	return errCut
 }
 
-// A created disk is recorded before any definition names it, across a restart of the agent, until the VM no longer has
-// it.
+// A created disk is recorded before any definition names it, across a restart of the agent, until the VM's spec no
+// longer contains the disk.
 func TestCreatedDisksAreKnownAfterRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), cut{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.Apply, 1), make(chan bool, 1)}

@@ -12,28 +12,28 @@ import (
 	"quantix/internal/wire"
 )
 
-// readPatience is the longest time without progress of a download's reader.
+// readPatience is how long a download waits for its reader to take more bytes.
 const readPatience = 5 * time.Minute
 
-// readVolume sends a volume's file to a waiting reader at the portal. An error before the first byte is sent as text;
-// after it, the early end of the connection is the error.
+// readVolume sends a volume's file to the download's reader at the portal. An error before the first byte is sent as
+// text; a later error closes the connection early.
 func readVolume(ctx context.Context, a *Agent, j *job) error {
 	switch {
 	case j.Pool == nil || j.Args.Volume == nil:
-		return errors.New("the portal sent this work without its pool, or without saying what to send")
+		return errors.New("the portal sent this job without its pool or its volume")
 	case !fleet.IsVolumeName(j.Args.Volume.Source):
 		return fleet.Errorf(fleet.Invalid, "%q is no volume.", j.Args.Volume.Source)
 	}
 	ws, err := a.client.DialPair(ctx, j.Args.PortalURL, j.Args.Pair)
 	if err != nil {
-		return fmt.Errorf("go to the portal with the volume: %w", err)
+		return fmt.Errorf("dial the portal to send the volume: %w", err)
 	}
 	conn := wire.NewPatientStream(ws, readPatience)
 	defer func() { _ = conn.Close() }() // the reader counts the bytes, so the close can fail safely
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { // the reader sends nothing; a read that ends means a gone reader
-		_, _ = io.Copy(io.Discard, conn) // only the end matters
+	go func() { // the reader sends no bytes: the end of this read means that the reader has disconnected
+		_, _ = io.Copy(io.Discard, conn)
 		cancel(errNobodyWaits)
 	}()
 	begun := false
@@ -52,4 +52,4 @@ func readVolume(ctx context.Context, a *Agent, j *job) error {
 	return err
 }
 
-var errNobodyWaits = fleet.Errorf(fleet.Conflict, "Nobody waits for the volume any more.")
+var errNobodyWaits = fleet.Errorf(fleet.Conflict, "The download's client has disconnected.")

@@ -35,7 +35,7 @@ func NewBrisk(o Options) (*Agent, error) {
 // MemoryShares returns the new sizes of guests whose size must change.
 var MemoryShares = memoryShares
 
-// Counting sums up the counters of each reading.
+// Counting returns a function that adds one reading of the counters and returns the sums.
 func Counting() func(time.Time, []hypervisor.CountedNIC) *fleet.FilterCounts {
 	var t filterCounter
 	return func(now time.Time, all []hypervisor.CountedNIC) *fleet.FilterCounts {

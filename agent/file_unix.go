@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// flock takes the file's lock; it ends with the process.
+// flock acquires the file's exclusive lock without waiting. The lock ends with the process.
 func flock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) }
 
 // fileIdentity returns the file's device and inode number.

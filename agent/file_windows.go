@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// flock takes the file's lock; it ends with the process.
+// flock acquires the file's exclusive lock without waiting. The lock ends with the process.
 func flock(f *os.File) error {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	return windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped))

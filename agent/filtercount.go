@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// filterCounter sums up counters. The host rewrites the rules with each change of a group and resets their counters;
-// earlier counts stay in the sum. Packets between the last read and such a change are not counted.
+// filterCounter sums up the packet counters of security group rules. The host resets its counters when a group changes;
+// the sums keep the earlier counts. Packets between the last reading and a reset are not counted.
 type filterCounter struct {
 	nics   map[nicKey]*nicCounter
 	readAt time.Time // time of the newest reading; zero: none yet
@@ -26,12 +26,12 @@ type nicKey struct {
 // nicCounter is a NIC with packet counters.
 type nicCounter struct {
 	since  time.Time
-	before map[string]map[string]fleet.PassCount // counters of its chains at the newest reading
+	before map[string]map[string]fleet.PassCount // counters by chain and rule at the newest reading
 	sum    map[string]fleet.PassCount
 }
 
-// add takes one reading. A NIC present at the first reading is counted from that reading on, a later one from the
-// reading before.
+// add adds one reading to the sums. The first reading is the baseline of its NICs. A NIC that appears later is counted
+// since the previous reading.
 func (t *filterCounter) add(now time.Time, all []hypervisor.CountedNIC) {
 	next := make(map[nicKey]*nicCounter, len(all))
 	for _, c := range all {
@@ -72,7 +72,7 @@ func (k *nicCounter) add(chains map[string]map[string]fleet.PassCount) {
 	k.before = chains
 }
 
-// wasReset reports whether a chain was rewritten since before: a counter is lower, or a rule is gone.
+// wasReset reports whether a chain was rewritten between two readings: a counter is lower, or a rule is missing.
 func wasReset(before, now map[string]fleet.PassCount) bool {
 	for rule, was := range before {
 		n, there := now[rule]

@@ -53,7 +53,7 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 	says("it starts again, and is counted since the look before", look(two(1, 0, 0)), "[{a {1 100}}] 0 69")
 }
 
-// A report stays within its limits, whatever the host has.
+// A report contains a limited number of NICs and rules, however many the host has.
 func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	t.Parallel()
 	tell := agent.Counting()

@@ -9,23 +9,23 @@ import (
 	"quantix/internal/wire"
 )
 
-// checkGroups validates the portal's groups: they are written into definitions on the host.
+// checkGroups validates security groups from the portal, because their values are written into definitions on the host.
 func checkGroups(groups ...fleet.FlatGroup) error {
 	var c fleet.Checks
 	for _, g := range groups {
 		g.Check(&c)
 	}
 	if err := c.Err(); err != nil {
-		return fmt.Errorf("the portal sent a security group that this host does not take: %w", err)
+		return fmt.Errorf("the portal sent an invalid security group: %w", err)
 	}
 	return nil
 }
 
-// onSecurityGroup returns a handler that calls a hypervisor method with the job's valid security group.
+// onSecurityGroup returns a handler that validates the job's security group and passes it to a hypervisor method.
 func onSecurityGroup(call func(hypervisor.Firewall, context.Context, fleet.FlatGroup) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.SecurityGroup == nil {
-			return fmt.Errorf("the portal sent this work without its security group")
+			return fmt.Errorf("the portal sent this job without its security group")
 		}
 		if err := checkGroups(*j.SecurityGroup); err != nil {
 			return err

@@ -34,8 +34,8 @@ func freezeFor(vm *fleet.VM, seconds int) wire.Work {
 	return wire.Work{Kind: fleet.VMFreeze, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Seconds: seconds}}}
 }
 
-// A guest stays frozen only for its time and only while the agent runs: after any end of the agent, the next one thaws
-// it.
+// A guest stays frozen only for the requested time and only while the agent runs. If the agent ends early, the next one
+// thaws the guest.
 func TestFrozenGuestIsThawedInTime(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
@@ -63,7 +63,7 @@ func TestFrozenGuestIsThawedInTime(t *testing.T) {
 	p.do(freezeFor(vm, 600))
 	kept, err := os.ReadFile(filepath.Join(dir, "memory.json"))
 	if err != nil || !strings.Contains(string(kept), `"frozen"`) {
-		t.Fatalf("what the agent keeps of a freeze: %s, %v", kept, err)
+		t.Fatalf("the agent's record of a freeze: %s, %v", kept, err)
 	}
 	stop()
 	if host.GuestFrozen(vm.ID) {
@@ -114,8 +114,7 @@ func TestFailedThawIsRetried(t *testing.T) {
 	p.wait("the guest is thawed", func() bool { return !host.GuestFrozen(vm.ID) })
 }
 
-// The password goes from the portal into the guest and is stored nowhere else: neither in the agent's files nor in its
-// messages.
+// The portal sends the password, and only the guest stores it: neither the agent's files nor its messages contain it.
 func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
@@ -154,7 +153,7 @@ func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 	}
 }
 
-// Guest readings are sent once each, together with the load. A failed guest command leaves no error on its VM.
+// Each guest reading is sent once, together with the load. A failed guest command leaves no error on its VM.
 func TestGuestReadingsAreReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})

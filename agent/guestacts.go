@@ -11,19 +11,19 @@ import (
 	"quantix/internal/wire"
 )
 
-// freezes thaws guests in time. A freeze is recorded before it is made, so that no crash of the agent leaves a guest
-// frozen: the next start thaws it.
+// freezes holds the frozen guests and thaws each in time. A freeze is recorded before the guest is frozen, so that
+// after a crash the next agent thaws the guest.
 type freezes struct {
 	mu  sync.Mutex
 	all map[fleet.VMID]*freeze
 	end sync.WaitGroup
 }
 
-// freeze is a frozen guest. Freezing and thawing hold turn.
+// freeze is the freeze state of one guest. The turn must be held while the guest is frozen or thawed.
 type freeze struct {
 	turn  chan struct{} // buffer of one
 	until time.Time     // guarded by turn
-	again chan struct{} // until has changed; buffer of one
+	again chan struct{} // signals a new until; buffer of one
 }
 
 // frozen returns the guest's entry and starts its watcher.
@@ -42,7 +42,7 @@ func (a *Agent) frozen(id fleet.VMID) *freeze {
 	return f
 }
 
-// hold acquires the turn.
+// hold acquires the turn, or returns ctx's error.
 func (f *freeze) hold(ctx context.Context) error {
 	select {
 	case f.turn <- struct{}{}:
@@ -73,7 +73,7 @@ func (a *Agent) thawLeft() {
 	}
 }
 
-// thawInTime thaws the guest when its time is over or the agent ends; it retries failures.
+// thawInTime thaws the guest when its freeze expires or the agent ends. It retries failures.
 func (a *Agent) thawInTime(id fleet.VMID, f *freeze) {
 	wait := newBackoff(a.times.retry, a.times.calm)
 	for {
@@ -86,7 +86,7 @@ func (a *Agent) thawInTime(id fleet.VMID, f *freeze) {
 					f.until = time.Time{}
 				} else {
 					left = wait.NextBackOff()
-					a.log.Warn("A guest that is frozen could not be thawed; trying again.", "vm", id, "error", err)
+					a.log.Warn("A frozen guest could not be thawed; trying again.", "vm", id, "error", err)
 				}
 			}
 			if f.until.IsZero() {
@@ -106,7 +106,7 @@ func (a *Agent) thawInTime(id fleet.VMID, f *freeze) {
 	}
 }
 
-// thawNow thaws a guest and deletes the record of its freeze. A guest that is off or gone is not frozen.
+// thawNow thaws a guest and deletes the record of its freeze. A guest that is missing or off counts as thawed.
 func (a *Agent) thawNow(ctx context.Context, id fleet.VMID) error {
 	err := a.hypervisor.ThawGuest(ctx, id)
 	if err != nil && fleet.CodeOf(err) != fleet.NotFound {
@@ -133,11 +133,11 @@ func freezeGuest(ctx context.Context, a *Agent, j *job) error {
 	}
 	defer f.release()
 	if err := a.state.freeze(j.VM.ID, true); err != nil {
-		return fmt.Errorf("nothing was frozen, because the agent cannot keep that in mind: %w", err)
+		return fmt.Errorf("nothing was frozen, because the agent cannot record the freeze: %w", err)
 	}
 	err := a.hypervisor.FreezeGuest(ctx, j.VM.ID)
 	if err != nil {
-		f.set(time.Now()) // it may be frozen nevertheless
+		f.set(time.Now()) // the guest may be frozen in spite of the error
 		return err
 	}
 	f.set(time.Now().Add(time.Duration(seconds) * time.Second))
@@ -157,11 +157,12 @@ func thawGuest(ctx context.Context, a *Agent, j *job) error {
 	return a.state.freeze(j.VM.ID, false)
 }
 
-// setPassword fetches the password only when it is needed: no job contains it, and the agent stores it nowhere.
+// setPassword fetches the password from the portal and sets it in the guest. Jobs do not contain passwords, and the
+// agent does not store them.
 func setPassword(ctx context.Context, a *Agent, j *job) error {
 	var checks fleet.Checks
 	if j.Args.Guest == nil {
-		return errors.New("the portal sent this work without its user")
+		return errors.New("the portal sent this job without the guest's user")
 	}
 	got, err := a.client.GuestSecret(ctx, j.ID)
 	if err != nil {

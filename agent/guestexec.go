@@ -12,22 +12,22 @@ import (
 	"quantix/internal/wire"
 )
 
-// runInGuest runs a program in the guest if the VM's policy on this host allows it. The program is fetched only when it
-// is needed, like a password: its arguments may be secrets, so no job and no journal contains them.
+// runInGuest runs a program in the guest if the VM's policy on this host allows it. The program's arguments may be
+// secrets: jobs and the journal do not contain them, and the agent fetches them just before the run.
 func runInGuest(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Guest == nil {
-		return errors.New("the portal sent this work without what it is to run")
+		return errors.New("the portal sent this job without its program")
 	}
 	got, err := a.client.GuestSecret(ctx, j.ID)
 	if err != nil {
 		if e, ok := errors.AsType[*wire.Error](err); ok {
 			return fmt.Errorf("the program's arguments cannot be fetched: %s", e.Detail)
 		}
-		return fmt.Errorf("nothing was run, because its arguments cannot be fetched: %w", err)
+		return fmt.Errorf("the program was not run, because its arguments cannot be fetched: %w", err)
 	}
 	var program fleet.GuestProgram
 	if json.Unmarshal([]byte(got.Secret), &program) != nil || program.Program != j.Args.Guest.Program {
-		return errors.New("nothing was run, because the portal sent the arguments of something else")
+		return errors.New("the program was not run, because the portal sent the arguments of another program")
 	}
 	var checks fleet.Checks
 	seconds := j.Args.Guest.Seconds
@@ -48,7 +48,7 @@ func runInGuest(ctx context.Context, a *Agent, j *job) error {
 	out, err := a.hypervisor.RunInGuest(within, j.VM.ID, program)
 	if err != nil {
 		if errors.Is(err, hypervisor.ErrGoesOn) && within.Err() != nil && ctx.Err() == nil {
-			return fmt.Errorf("%w: it had not ended after %d seconds. The guest's agent cannot end it, so it may still run", hypervisor.ErrGoesOn, seconds)
+			return fmt.Errorf("%w: the program had not ended after %d seconds. The guest agent cannot end it, so the program may still run", hypervisor.ErrGoesOn, seconds)
 		}
 		return err
 	}

@@ -31,8 +31,8 @@ func running(vm *fleet.VM, program string, seconds int) wire.Work {
 	return wire.Work{Kind: fleet.VMExec, VM: vm, Epoch: 2, Args: fleet.JobArgs{Guest: &fleet.GuestOrder{Program: program, Seconds: seconds}}}
 }
 
-// A program runs in the guest if its host's policy allows it, and its result is reported. Its arguments appear only in
-// the guest.
+// A program runs in the guest if the VM's policy on the host allows it, and its result is reported. Its arguments
+// appear only in the guest.
 func TestGuestProgramArgumentsStayInGuest(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
@@ -84,7 +84,7 @@ func TestGuestProgramArgumentsStayInGuest(t *testing.T) {
 	}
 }
 
-// A repeated order does not run the program again, and a forced stop does not wait for a program.
+// A repeated job does not run the program again, and a forced stop does not wait for a program.
 func TestGuestProgramRunsOnce(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})
@@ -144,8 +144,8 @@ func (h *restarts) StartVM(ctx context.Context, id fleet.VMID) error {
 	}
 }
 
-// A restart ends the named run once. Edits that wait for the next start then apply, and the repeated order finds the
-// new run.
+// A restart ends the named run once and applies edits that wait for the next start. The repeated job leaves the new run
+// on.
 func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	t.Parallel()
 	host := &restarts{Host: mock.New(mock.Options{Name: "host-1"}), shut: make(chan struct{}, 100), started: make(chan struct{}, 100), hold: make(chan struct{})}
@@ -181,8 +181,8 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 		t.Errorf("of no run: %+v", f)
 	}
 
-	// A host without a start time is read again, and the guest is not asked to shut down, because it may be another
-	// run.
+	// If the host reports no start time, the agent reads the VM again and does not shut the guest down, because it may
+	// be another run.
 	host.Host.Age(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
 	if err != nil {
@@ -200,7 +200,7 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	}
 	order.ID, order.Epoch, order.Args.Run = "", 7, seen.StartedAt
 	host.blind.Store(1000)
-	if f := p.do(order); f.Outcome != wire.Failed || !strings.Contains(f.Error, "does not tell since when") || len(host.shut) != 2 {
+	if f := p.do(order); f.Outcome != wire.Failed || !strings.Contains(f.Error, "does not report when") || len(host.shut) != 2 {
 		t.Fatalf("of a host that stays blind: %+v; %d shut down", f, len(host.shut))
 	}
 	host.blind.Store(0)

@@ -12,9 +12,9 @@ import (
 // handler runs one kind of job on this agent.
 type handler struct {
 	do func(context.Context, *Agent, *job) error
-	// adds the resulting state of the host to the finish
+	// observe adds the host's resulting state to the finish.
 	observe func(context.Context, *Agent, *job, *wire.Finish)
-	record  func(*Agent, *job, *wire.Finish) error // records what later reports must contain
+	record  func(*Agent, *job, *wire.Finish) error // records state that later reports must contain
 }
 
 var handlers = map[fleet.JobKind]handler{
@@ -88,7 +88,7 @@ func handlerOf(j *job) handler {
 func onVM(do func(context.Context, *Agent, *job) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.VM == nil {
-			return errors.New("the portal sent this work without its VM")
+			return errors.New("the portal sent this job without its VM")
 		}
 		return do(ctx, a, j)
 	}
@@ -103,20 +103,20 @@ func byID(call func(hypervisor.Hypervisor, context.Context, fleet.VMID) error) f
 func onPool(call func(hypervisor.Storage, context.Context, fleet.Pool) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		if j.Pool == nil {
-			return errors.New("the portal sent this work without its pool")
+			return errors.New("the portal sent this job without its pool")
 		}
 		return call(a.hypervisor, ctx, *j.Pool)
 	}
 }
 
-// start applies the spec and starts the guest. A guest may run already, because the agent ended during an earlier
-// attempt. Changes that it cannot get while it runs then wait for its next start and are no failure.
+// start applies the spec and starts the guest. The guest may run already, because the agent ended during an earlier
+// attempt. Spec changes that a running guest cannot take then wait for the next start and are no failure.
 func start(ctx context.Context, a *Agent, j *job) error {
 	if err := apply(ctx, a, j); err != nil {
 		if !a.runsAsDefined(ctx, j) {
 			return err
 		}
-		a.log.Warn("A VM runs already, and cannot have all of its spec before its next start.", "job", j.ID, "vm", j.VM.Name, "error", err)
+		a.log.Warn("A VM runs already; some changes of its spec wait for its next start.", "job", j.ID, "vm", j.VM.Name, "error", err)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, a.times.start, errOverdue)
 	defer cancel()
@@ -134,7 +134,7 @@ func (a *Agent) runsAsDefined(ctx context.Context, j *job) bool {
 	return err == nil && on
 }
 
-// stop first records that somebody wants the VM off, so that its restart policy does not start it again.
+// stop first records that a user wants the VM off, so that the restart policy does not start the VM again.
 func stop(ctx context.Context, a *Agent, j *job) error {
 	if err := a.state.noteStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
@@ -160,7 +160,7 @@ func observeVM(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	out.VM = &status
 }
 
-// observePool adds the pool's state on the host, or the failure if there is none.
+// observePool adds the pool's state on the host. If the host does not report the pool, it adds the job's failure.
 func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Pool == nil {
 		return
@@ -180,14 +180,15 @@ func observePool(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	}
 }
 
-// observeReleased adds the pool's state only after a failure: a pool of that name after a release is another one.
+// observeReleased adds the pool's state only after a failure: after a release, a pool of that name is a different pool.
 func observeReleased(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if out.Outcome != wire.Done {
 		observePool(ctx, a, j, out)
 	}
 }
 
-// observeNetwork adds the network's state on the host, or the failure if there is none.
+// observeNetwork adds the network's state on the host. If the host does not report the network, it adds the job's
+// failure.
 func observeNetwork(ctx context.Context, a *Agent, j *job, out *wire.Finish) {
 	if j.Network == nil {
 		return
@@ -215,7 +216,7 @@ func observeReleasedNetwork(ctx context.Context, a *Agent, j *job, out *wire.Fin
 	}
 }
 
-// observeNothing reports that no generation was acted on.
+// observeNothing clears the finish's generation, because the job applied no spec.
 func observeNothing(_ context.Context, _ *Agent, _ *job, out *wire.Finish) { out.Generation = 0 }
 
 func recordVM(a *Agent, j *job, out *wire.Finish) error { return recordActed(a, j, out, false) }

@@ -11,10 +11,10 @@ func TestEveryJobKindHasHandler(t *testing.T) {
 	all := fleet.KindsWhere(func(fleet.Kind) bool { return true })
 	for _, k := range all {
 		if d := handlers[k]; d.do == nil || d.observe == nil || d.record == nil {
-			t.Errorf("%s has no whole duty: %+v", k, d)
+			t.Errorf("%s lacks a part of its handler: %+v", k, d)
 		}
 	}
 	if len(handlers) != len(all) {
-		t.Errorf("%d loops for %d kinds", len(handlers), len(all))
+		t.Errorf("%d handlers for %d kinds", len(handlers), len(all))
 	}
 }

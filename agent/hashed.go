@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxHashed limits the number of stored checksums; the newest are all.
+// maxHashed limits the number of stored checksums; only the newest are stored.
 const maxHashed = 512
 
 // noteHashed stores new checksums.

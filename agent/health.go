@@ -16,8 +16,8 @@ import (
 // checksAtOnce limits the concurrent checks of a host; a guest has one at a time, so a slow guest blocks only one slot.
 const checksAtOnce = 8
 
-// healthChecker runs health checks and acts on guests that fail. All its state but the number of actions is lost when
-// the agent restarts.
+// healthChecker runs health checks and acts on guests that fail. Its state is lost when the agent restarts, except the
+// number of actions, which is in the state file.
 type healthChecker struct {
 	mu     sync.Mutex
 	all    map[fleet.VMID]*checkedVM
@@ -31,7 +31,7 @@ type checkedVM struct {
 	run    time.Time // start of the guest's run, as reported by the host
 	since  time.Time // start of its grace period
 	acted  time.Time // time of the host's last action
-	calm   time.Time // since when no check fails; zero: some check does
+	calm   time.Time // since when no check fails; zero: some check fails
 	checks []*checkState
 }
 
@@ -63,7 +63,7 @@ func (a *Agent) startDueChecks(ctx context.Context, now time.Time) {
 	defer j.mu.Unlock()
 	for id := range j.all {
 		if k, there := all[id]; !j.all[id].asking && (!there || k.Ran != boot && k.Again == "") {
-			delete(j.all, id) // off, or no longer with checks
+			delete(j.all, id) // the guest is off or has no checks any more
 		}
 	}
 	type dueCheck struct {
@@ -138,7 +138,7 @@ func (j *healthChecker) of(id fleet.VMID, k vmState, now time.Time) *checkedVM {
 	for _, c := range k.Checks[:min(len(k.Checks), fleet.MaxHealthChecks)] {
 		i := slices.IndexFunc(had, func(o *checkState) bool { return o.Check == c })
 		if i < 0 {
-			p.checks = append(p.checks, &checkState{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not asked yet."}, due: now})
+			p.checks = append(p.checks, &checkState{HealthState: fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not checked yet."}, due: now})
 			continue
 		}
 		p.checks = append(p.checks, had[i])
@@ -152,13 +152,13 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	fresh, err := a.readGuest(ctx, id)
 	var sign hypervisor.Sign
 	if err == nil && c.Check.Kind == fleet.HealthExec && !fresh.Policy.GuestExec {
-		err = hypervisor.Unsure("Its policy allows no programs to be run in it.")
+		err = hypervisor.Unsure("The VM's policy does not allow programs to be run in the guest.")
 	}
 	if err == nil {
 		within, cancel := context.WithTimeout(ctx, time.Duration(usual.Timeout)*a.times.second)
 		sign, err = a.hypervisor.CheckGuest(within, id, usual)
 		if cause := within.Err(); cause != nil && err != nil && ctx.Err() == nil {
-			err = errors.New("it did not answer in time")
+			err = errors.New("the guest did not answer in time")
 		}
 		cancel()
 	}
@@ -181,7 +181,7 @@ func (a *Agent) runCheck(ctx context.Context, id fleet.VMID, p *checkedVM, c *ch
 	}
 }
 
-// readGuest reads the guest's state. An Unsure error means that the guest cannot be checkedVM now.
+// readGuest reads the guest's state. An Unsure error means that the guest cannot be checked now.
 func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, error) {
 	var status fleet.VMStatus
 	err := a.within(ctx, func(ctx context.Context) (err error) {
@@ -190,22 +190,23 @@ func (a *Agent) readGuest(ctx context.Context, id fleet.VMID) (fleet.VMStatus, e
 	})
 	switch {
 	case err != nil:
-		return status, hypervisor.Unsure("Its host's hypervisor does not answer.")
+		return status, hypervisor.Unsure("The host's hypervisor does not answer.")
 	case status.Power == fleet.Paused:
-		return status, hypervisor.Unsure("It is paused.")
+		return status, hypervisor.Unsure("The VM is paused.")
 	case status.Power != fleet.Running:
-		return status, hypervisor.Unsure("It is off.")
+		return status, hypervisor.Unsure("The VM is off.")
 	case status.Guest != nil && status.Guest.Frozen:
-		return status, hypervisor.Unsure("Its file systems are frozen.")
+		return status, hypervisor.Unsure("The guest's file systems are frozen.")
 	}
 	return status, nil
 }
 
-// record records the result of a check, and reports whether the portal must know. The checker's lock must be held.
+// record records the result of a check, and reports whether it must be sent to the portal. The checker's lock must be
+// held.
 func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign hypervisor.Sign, err error, busy bool, now time.Time, second time.Duration) (changed bool) {
 	usual := c.Check.Usual()
 	c.due = now.Add(time.Duration(usual.Interval) * second)
-	if busy { // a job works on the VM, so its answers do not count
+	if busy { // a job works on the VM, so the guest's answers do not count
 		c.fails = 0
 		return false
 	}
@@ -213,7 +214,7 @@ func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign hypervisor.
 		if !p.run.IsZero() {
 			p.since = now
 		} else if fresh.StartedAt.Before(p.since) {
-			p.since = *fresh.StartedAt // it was up before the agent was
+			p.since = *fresh.StartedAt // the guest started before the agent
 		}
 		p.run = *fresh.StartedAt
 		for _, o := range p.checks {
@@ -225,9 +226,9 @@ func (p *checkedVM) record(c *checkState, fresh fleet.VMStatus, sign hypervisor.
 	switch {
 	case err != nil || was == "":
 	case usual.Kind == fleet.HealthScreen && was == c.mark:
-		err = errors.New("it shows the same all the time")
+		err = errors.New("the screen has not changed")
 	case usual.Kind == fleet.HealthWatchdog && was != c.mark:
-		err = errors.New("the guest did not feed it")
+		err = errors.New("the guest did not feed the watchdog")
 	}
 	var unsure hypervisor.Unsure
 	next := c.HealthState
@@ -274,7 +275,7 @@ func (a *Agent) actOn(ctx context.Context, id fleet.VMID, p *checkedVM, c *check
 	if !known || k.Again != "" || k.StopRequested || k.Acted >= fleet.MaxHealthActions || wait {
 		return false
 	}
-	fresh, err := a.readGuest(ctx, id) // somebody may have forced it off or paused it during the check
+	fresh, err := a.readGuest(ctx, id) // a user may have forced the VM off or paused it during the check
 	if err != nil || fresh.StartedAt != nil && !fresh.StartedAt.Equal(run) || a.running.busy()[fleet.SubjectVM(id)] {
 		return false
 	}
@@ -304,8 +305,8 @@ func (a *Agent) actOn(ctx context.Context, id fleet.VMID, p *checkedVM, c *check
 	return true
 }
 
-// restartUnhealthy forces off the run that failed and starts the guest again. The next round, or the next agent,
-// finishes an incomplete restart.
+// restartUnhealthy forces the unhealthy guest off and starts it again. The next round, or the next agent, finishes an
+// interrupted restart.
 func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedVM) {
 	a.health.mu.Lock()
 	p.acted = time.Now()
@@ -320,7 +321,7 @@ func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedV
 		return err
 	})
 	over := k.Again != a.bootID() || status.Power == fleet.Paused || status.Power == fleet.Absent ||
-		// another run: somebody else restarted it
+		// another run: the VM was restarted by other means
 		status.Power == fleet.Running && (status.StartedAt == nil || status.StartedAt.After(k.AgainAt))
 	switch {
 	case err != nil:
@@ -335,7 +336,7 @@ func (a *Agent) restartUnhealthy(ctx context.Context, id fleet.VMID, p *checkedV
 		}
 	}
 	if k, known = a.state.checkedVMs()[id]; !known || k.Again == "" || a.running.busy()[fleet.SubjectVM(id)] {
-		return // somebody wants it off
+		return // a user wants the VM off
 	}
 	err = a.startByItself(ctx, id)
 	a.record(id, func(k *vmState) {
@@ -363,7 +364,7 @@ func (j *healthChecker) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) 
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, c := range status.Checks {
-		out := fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not asked yet."}
+		out := fleet.HealthState{Check: c, State: fleet.HealthUnsure, Said: "Not checked yet."}
 		if p := j.all[id]; p != nil {
 			if i := slices.IndexFunc(p.checks, func(o *checkState) bool { return o.Check == c }); i >= 0 {
 				out = p.checks[i].HealthState
@@ -371,9 +372,9 @@ func (j *healthChecker) addTo(id fleet.VMID, status *fleet.VMStatus, acted int) 
 		}
 		switch {
 		case status.Power == fleet.Paused:
-			out.State, out.Said, out.Since = fleet.HealthUnsure, "It is paused.", nil
+			out.State, out.Said, out.Since = fleet.HealthUnsure, "The VM is paused.", nil
 		case status.Guest != nil && status.Guest.Frozen:
-			out.State, out.Said, out.Since = fleet.HealthUnsure, "Its file systems are frozen.", nil
+			out.State, out.Said, out.Since = fleet.HealthUnsure, "The guest's file systems are frozen.", nil
 		}
 		out.Acted = acted
 		status.Health = append(status.Health, out)

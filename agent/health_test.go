@@ -101,7 +101,7 @@ func (p *portal) sickly(t *testing.T, vms ...*fleet.VM) (*sickly, func()) {
 	return host, stop
 }
 
-// A failing guest is reported with its answer until it is healthy again. A check without an action does nothing to the
+// A failing guest is reported with its answer until it is healthy again. A check without an action does not touch the
 // guest.
 func TestHealthIsReportedWithoutAction(t *testing.T) {
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestHealthIsReportedWithoutAction(t *testing.T) {
 	}
 }
 
-// Actions on an unhealthy guest stop after the limit; it is then reported only.
+// Actions on an unhealthy guest stop after the limit. After that the guest is only reported.
 func TestUnhealthyGuestIsResetUpToLimit(t *testing.T) {
 	t.Parallel()
 	check := port

@@ -35,7 +35,7 @@ const (
 )
 
 // ErrNotJoined is returned by OpenIdentity for a data directory without an identity.
-var ErrNotJoined = errors.New("this host has not joined a portal yet: paste the command from Hosts, Add host")
+var ErrNotJoined = errors.New("this host has not joined a portal yet: run the command that the portal shows under Hosts, Add host")
 
 // Identity is the host's identity: its key, its certificate and the portal's CA. It holds the lock of the data
 // directory.
@@ -50,7 +50,7 @@ type Identity struct {
 	ca    *x509.CertPool
 }
 
-// savedIdentity is the content of identity.json: one file, so that all of it is replaced atomically.
+// savedIdentity is the content of identity.json: a single file, so that all fields are replaced atomically.
 type savedIdentity struct {
 	Portal string       `json:"portal"`
 	HostID fleet.HostID `json:"hostId"`
@@ -78,8 +78,7 @@ func lockDir(dir string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the data directory: %w", err)
 	}
-	// A child process that this process is just starting holds copies of all open files for a moment, and with them a
-	// lock that was released.
+	// A child process that is being started holds copies of all open files for a moment, including a released lock.
 	for tries := 0; ; tries++ {
 		if err = flock(f); err == nil || tries == 10 {
 			break
@@ -88,7 +87,7 @@ func lockDir(dir string) (*Identity, error) {
 	}
 	if err != nil {
 		f.Close()
-		return nil, fmt.Errorf("another agent works in %s: stop it first, or give this one its own --data-dir", dir)
+		return nil, fmt.Errorf("another agent works in %s: stop it first, or start this agent with another --data-dir", dir)
 	}
 	return &Identity{dir: dir, lock: f}, nil
 }
@@ -118,7 +117,7 @@ func (id *Identity) readKey() error {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return fmt.Errorf("%s holds no key: join the host again with an empty data directory", keyFile)
+		return fmt.Errorf("%s contains no key: join the host again with an empty data directory", keyFile)
 	}
 	id.key, err = x509.ParseECPrivateKey(block.Bytes)
 	return err
@@ -126,7 +125,7 @@ func (id *Identity) readKey() error {
 
 func newKey() (*ecdsa.PrivateKey, error) { return ecdsa.GenerateKey(elliptic.P256(), rand.Reader) }
 
-// keepKey writes the key to disk. The key never leaves the host.
+// keepKey writes the key to disk.
 func (id *Identity) keepKey() error {
 	der, err := x509.MarshalECPrivateKey(id.key)
 	if err != nil {
@@ -171,7 +170,7 @@ func (id *Identity) use(saved savedIdentity) error {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM([]byte(saved.CA)) {
-		return errors.New("the authority's certificate cannot be read")
+		return errors.New("the certificate of the portal's CA cannot be read")
 	}
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -179,7 +178,7 @@ func (id *Identity) use(saved savedIdentity) error {
 	return nil
 }
 
-// HostID is the host's id in Quantix.
+// HostID returns the host's ID in Quantix.
 func (id *Identity) HostID() fleet.HostID {
 	id.mu.Lock()
 	defer id.mu.Unlock()
@@ -220,7 +219,7 @@ func (id *Identity) life() (from, until time.Time) {
 	return id.cert.Leaf.NotBefore, id.cert.Leaf.NotAfter
 }
 
-// fingerprint distinguishes this copy of the identity on this boot of this machine from any other.
+// fingerprint returns a string that differs between copies of the identity and between boots of the machine.
 func (id *Identity) fingerprint(bootID string) (string, error) {
 	info, err := os.Stat(filepath.Join(id.dir, keyFile))
 	if err != nil {

@@ -31,7 +31,7 @@ func (i *inventory) refresh() {
 	}
 }
 
-// wait returns the inventory once it has been read.
+// wait returns the inventory once it has been read, or ctx's error.
 func (i *inventory) wait(ctx context.Context) (fleet.Inventory, error) {
 	select {
 	case <-i.first:

@@ -133,7 +133,7 @@ func TestRepeatedStartSucceedsWhenGuestRuns(t *testing.T) {
 	if f := p.result(job); f.Outcome != wire.Done || f.Error != "" || f.VM.Power != fleet.Running || f.VM.Error != "" {
 		t.Errorf("the start given again ended %+v", f)
 	}
-	vm.Generation++ // a start does not hide a failed edit
+	vm.Generation++ // a start does not hide a failed edit of a later generation
 	if f := p.result(p.give(wire.Work{Kind: fleet.VMApply, VM: vm, Epoch: 3})); f.Outcome != wire.Failed {
 		t.Errorf("the edit ended %+v", f)
 	}

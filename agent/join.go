@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// JoinOptions name the portal to join and the host to join as.
+// JoinOptions names the portal to join and describes the host.
 type JoinOptions struct {
 	Portal   string // "https://host:8444"
 	Token    string // from Hosts, Add host
@@ -20,15 +20,15 @@ type JoinOptions struct {
 }
 
 // Join creates a key, requests a certificate from the portal, stores both, and returns the host's name. If the
-// directory already holds an identity, the portal learns its host ID, reissues only that identity, and from then on
-// accepts only the new key.
+// directory already contains an identity, Join sends its host ID: the portal then reissues only that identity, and from
+// then on accepts only the new key.
 func Join(ctx context.Context, o JoinOptions) (name string, err error) {
 	id, err := lockDir(o.DataDir)
 	if err != nil {
 		return "", err
 	}
 	defer id.Close()
-	// An unreadable identity, for example one that a crash left half replaced, counts as none: joining repairs it.
+	// An unreadable identity, for example a half-replaced one after a crash, counts as missing: joining repairs it.
 	_ = id.read()
 	before := id.HostID()
 	if id.key, err = newKey(); err != nil {

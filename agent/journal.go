@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// journal records single-shot jobs across crashes: an entry is on disk before the job acts. For an entry with a
-// beginning and no end, it is unknown whether the job acted; it is reported as unknown and never run again.
+// journal records single-shot jobs across crashes: an entry is on disk before the job starts to act. An entry with a
+// beginning and no end means that the outcome is unknown: the job is reported as unknown and never run again.
 type journal struct {
 	path  string
 	limit int64 // in bytes; a larger file is compacted
@@ -27,7 +27,7 @@ type journal struct {
 	order []fleet.JobID
 }
 
-// journalEntry is one line of the file; the newest line of a job is valid.
+// journalEntry is one line of the file. The newest line of a job is the valid one.
 type journalEntry struct {
 	ID         fleet.JobID   `json:"id"`
 	Kind       fleet.JobKind `json:"kind"`
@@ -54,7 +54,7 @@ func openJournal(path string) (*journal, error) {
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var e journalEntry
-		// A crash during a write leaves a torn line: that job had not begun, or its end is unknown, which is correct.
+		// A crash during a write leaves a torn line: that job had not begun, or its outcome is unknown.
 		if json.Unmarshal(lines.Bytes(), &e) == nil && e.ID != "" {
 			j.note(e)
 		}
@@ -72,7 +72,7 @@ func (j *journal) note(e journalEntry) {
 	j.all[e.ID] = &e
 }
 
-// begin records that the job is about to act. durable: the entry must survive a power cut, too.
+// begin records that the job is about to act. durable: the entry must survive a power loss.
 func (j *journal) begin(w wire.Work, epoch int64, durable bool) error {
 	return j.write(journalEntry{ID: w.ID, Kind: w.Kind, Subject: w.Subject, Epoch: epoch, Generation: w.Generation}, durable)
 }
@@ -87,7 +87,8 @@ func (j *journal) end(id fleet.JobID, outcome wire.Outcome, words string, durabl
 	return j.write(e, durable)
 }
 
-// delivered records that the portal has the outcome. A lost line costs one more delivery, so it need not be durable.
+// delivered records that the portal has the outcome. If a power loss removes the line, the outcome is only delivered
+// again.
 func (j *journal) delivered(id fleet.JobID) error {
 	e, ok := j.lookup(id)
 	if !ok {
@@ -184,7 +185,7 @@ func (j *journal) reopen(size int64) error {
 		return fmt.Errorf("open the journal: %w", err)
 	}
 	j.file, j.size = f, size
-	// Many open entries may keep the file large: without more room, each write would copy it.
+	// Many open entries may keep the file large. Without a higher limit, each write would compact it again.
 	j.limit = max(journalLimit, 2*size)
 	return nil
 }

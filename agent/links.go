@@ -12,8 +12,8 @@ import (
 
 // Links sets up the host's network devices for networks; package agent/link implements it.
 type Links interface {
-	// Apply creates the network's devices before the hypervisor has the network. order identifies the portal's order:
-	// one whose change cut the host off from the portal is not repeated.
+	// Apply creates the network's devices before the hypervisor's network is created. order is the job's ID: Apply does
+	// not repeat a job whose change cut the host off from the portal.
 	Apply(ctx context.Context, order string, n fleet.Network) error
 	// Release removes the devices after the hypervisor has released the network.
 	Release(ctx context.Context, order string, n fleet.Network) error
@@ -23,7 +23,7 @@ type Links interface {
 	Restore(ctx context.Context) error
 }
 
-// noLinks is used for simulated hosts.
+// noLinks implements Links for simulated hosts, which have no devices.
 type noLinks struct{}
 
 func (noLinks) Apply(context.Context, string, fleet.Network) error   { return nil }
@@ -43,7 +43,7 @@ func applyNetwork(ctx context.Context, a *Agent, j *job) error {
 	return a.hypervisor.ApplyNetwork(ctx, *j.Network)
 }
 
-// releaseNetwork removes the devices last: the hypervisor refuses while a VM is on the network.
+// releaseNetwork removes the hypervisor's network first, which fails while a VM uses it, and then the devices.
 func releaseNetwork(ctx context.Context, a *Agent, j *job) error {
 	if err := checkNetwork(j.Network); err != nil {
 		return err
@@ -58,7 +58,7 @@ func releaseNetwork(ctx context.Context, a *Agent, j *job) error {
 	return nil
 }
 
-// devicesChanged makes the next report include the changed devices.
+// devicesChanged triggers a new read of the hardware, so that the next report contains the changed devices.
 func (a *Agent) devicesChanged(n fleet.Network) {
 	if n.Spec.Mode.Is().Made {
 		a.inventory.refresh()
@@ -81,9 +81,8 @@ func (a *Agent) addLinkStatus(s *wire.State, assigned []fleet.Network) {
 	}
 }
 
-// nicsBeside counts the NICs of the host's VMs that use up devices of the network's kind: also NICs on other networks
-// of the same device.
-func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards int) {
+// nicsBeside counts the VM NICs on the network's physical device, including NICs on other networks of that device.
+func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (nics int) {
 	names := map[string]bool{}
 	for _, o := range assigned {
 		if o.Spec != nil && o.Spec.Mode == n.Spec.Mode && o.Spec.Device == n.Spec.Device && o.Spec.Counted() {
@@ -93,7 +92,7 @@ func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards
 	count := func(st fleet.VMStatus) {
 		for _, c := range st.NICs {
 			if on, _, _ := strings.Cut(c.Source, ","); names[on] {
-				cards++
+				nics++
 			}
 		}
 	}
@@ -103,11 +102,11 @@ func nicsBeside(s *wire.State, n fleet.Network, assigned []fleet.Network) (cards
 	for _, vm := range s.Discovered {
 		count(vm.Status)
 	}
-	return cards
+	return nics
 }
 
-// restoreLinks recreates at the agent's start, without the portal, the devices from before the host's boot. It retries,
-// because a device may appear a moment later.
+// restoreLinks recreates the devices that existed before the host's boot. It runs at the agent's start, without the
+// portal, and retries, because a physical device may appear late.
 func (a *Agent) restoreLinks(ctx context.Context) {
 	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for {
@@ -115,7 +114,7 @@ func (a *Agent) restoreLinks(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		a.log.Warn("Not all of the host's networks are as they were before it started; trying again.", "error", err)
+		a.log.Warn("Some of the host's network devices could not be restored after its boot; trying again.", "error", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -124,10 +123,10 @@ func (a *Agent) restoreLinks(ctx context.Context) {
 	}
 }
 
-// checkNetwork validates the portal's network: its values are written into definitions and file names.
+// checkNetwork validates a network from the portal, because its values are written into definitions and file names.
 func checkNetwork(n *fleet.Network) error {
 	if n == nil || n.Spec == nil || !fleet.IsID(string(n.ID)) {
-		return fmt.Errorf("the portal sent this work without its network")
+		return fmt.Errorf("the portal sent this job without its network")
 	}
 	var c fleet.Checks
 	fleet.CheckName(&c, "name", n.Name)

@@ -47,9 +47,9 @@ func (h *wiredHost) ReleaseNetwork(ctx context.Context, n fleet.Network) error {
 	return errors.Join(h.note("no network "+n.Name), h.Host.ReleaseNetwork(ctx, n))
 }
 
-// Devices are created before the hypervisor's network and removed after it; existing ones are restored first; and a
-// network's report contains the host's devices. If a device fails, the hypervisor is not called, and the error is the
-// device's.
+// Devices are created before the hypervisor's network and removed after it. Existing devices are restored first, and a
+// network's report contains the host's devices. If a device fails, the hypervisor is not called, and the job has the
+// device's error.
 func TestDevicesAreCreatedBeforeNetwork(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &wiredHost{Host: mock.New(mock.Options{Name: "host-1"})}

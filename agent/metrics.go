@@ -33,11 +33,11 @@ func NewMetrics(version string) *Metrics {
 			Name: "quantix_agent_jobs_total", Help: "Jobs that ended on this host.",
 		}, []string{"kind", "outcome"}),
 		jobSeconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "quantix_agent_job_seconds", Help: "How long acting took, without waiting for a slot.",
+			Name: "quantix_agent_job_seconds", Help: "Run time of jobs, without the wait for a slot.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 4, 9),
 		}, []string{"kind"}),
 		reports: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "quantix_agent_reports_total", Help: "Reports that the portal took: full, or only a heartbeat.",
+			Name: "quantix_agent_reports_total", Help: "Reports that the portal accepted, by kind: full or heartbeat.",
 		}, []string{"type"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "quantix_agent_call_failures_total", Help: "Calls to the portal that failed and were tried again.",
@@ -49,7 +49,7 @@ func NewMetrics(version string) *Metrics {
 			Name: "quantix_agent_hypervisor_connected", Help: "1 while the hypervisor answers.",
 		}),
 		certificateEnds: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "quantix_agent_certificate_expiry_timestamp_seconds", Help: "When the host's certificate ends.",
+			Name: "quantix_agent_certificate_expiry_timestamp_seconds", Help: "When the host's certificate expires.",
 		}),
 	}
 	build := prometheus.NewGaugeFunc(prometheus.GaugeOpts{

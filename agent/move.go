@@ -14,10 +14,11 @@ import (
 // undoTime is reserved at the end of a move's time limit to undo an unfinished move.
 const undoTime = 2 * time.Minute
 
-// moveDisk asks the hypervisor's move to stop and does not cancel it: a copy in QEMU would continue without this agent.
+// moveDisk runs a disk migration. To stop the copy it asks the hypervisor: a copy in QEMU would outlive a cancelled
+// context.
 func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Move == nil || !fleet.IsVolumeName(j.Args.Move.To.Volume) {
-		return errors.New("the portal sent this work without saying where the disk goes")
+		return errors.New("the portal sent this job without the disk's destination")
 	}
 	stop := newStopper()
 	defer j.whenStopped(stop.stop)()
@@ -29,13 +30,13 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 		VM: *j.VM, Pools: j.Pools, Order: *j.Args.Move, Made: a.state.volumeFile(j.ID), Stop: stop.done,
 		Begun: func(file string) error {
 			if err := a.state.noteVolume(j.ID, file); err != nil {
-				return fmt.Errorf("nothing was copied, because the agent cannot keep in mind what it begins: %w", err)
+				return fmt.Errorf("nothing was copied, because the agent cannot record the new file: %w", err)
 			}
 			return nil
 		},
 		Whole: func(ref fleet.Volref) error {
 			if err := a.state.noteDisk(*j.VM, ref); err != nil {
-				return fmt.Errorf("the disk is copied, but the agent cannot keep that in mind: %w", err)
+				return fmt.Errorf("the disk was copied, but the agent cannot record the copy: %w", err)
 			}
 			return nil
 		},
@@ -50,7 +51,8 @@ func moveDisk(ctx context.Context, a *Agent, j *job) error {
 	return err
 }
 
-// recordMoved records no error of a failed move: the VM is unchanged.
+// recordMoved records a successful disk migration only. A failed one leaves the VM unchanged, so its error is not
+// recorded.
 func recordMoved(a *Agent, j *job, out *wire.Finish) error {
 	if j.VM == nil || out.Outcome != wire.Done || j.Args.Move == nil {
 		return nil

@@ -48,7 +48,8 @@ func moving(t *testing.T, p *portal) wire.Work {
 	}
 }
 
-// A disk move ends when users cancel it, however the agent learns of it, and leaves no error on the VM.
+// A disk move ends when users cancel it, whichever message from the portal contains the cancellation, and leaves no
+// error on the VM.
 func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 	t.Parallel()
 	const words = "Cancelled by ann."
@@ -75,7 +76,8 @@ func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 	}
 }
 
-// The next agent knows the file that an earlier one began. A move without progress is stopped and undone.
+// After an agent restart, a disk move continues with the file that it began. A move without progress is stopped and
+// undone.
 func TestDiskMoveContinuesAfterAgentRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.MoveDisk, 4)}
@@ -116,7 +118,7 @@ func (h migrator) MigrateVM(ctx context.Context, in hypervisor.MigrateVM) error 
 	return ctx.Err()
 }
 
-// The next agent knows the state of a disk that an earlier one began to send.
+// After an agent restart, a migration knows the state of a disk that it began to send.
 func TestSentDisksAreKnownAfterRestart(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), migrator{mock.New(mock.Options{Name: "host-1"}), make(chan string, 1)}

@@ -31,8 +31,8 @@ func (p *portal) waitForStatus(n fleet.Network, what string, ok func(fleet.Netwo
 	})
 }
 
-// A network stopped or removed on the host is reported as such, also by the agent's next run; one that is off since the
-// host's boot is not.
+// A network stopped or removed on the host is reported that way, also by the next agent. A network that is off since
+// the host's boot is not.
 func TestNetworkStoppedOnHostIsReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &rebooted{Host: mock.New(mock.Options{Name: "host-1"}), boot: "boot-1"}
@@ -133,7 +133,7 @@ func TestHungNetworkDelaysNoOtherJob(t *testing.T) {
 	})
 }
 
-// A host that loses virtual functions reports it on their networks once more NICs need one than exist.
+// A host that loses virtual functions reports the loss on their networks once more NICs need a function than exist.
 func TestLostVirtualFunctionsAreReported(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})

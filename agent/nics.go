@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// nicWatch reads the host's network devices in the background: the kernel answers only after it has finished its
-// current changes, and no report waits for that.
+// nicWatch reads the host's network devices in the background, because the kernel answers only after it has finished
+// pending changes, and no report must wait for that.
 type nicWatch struct {
 	read func() []fleet.HostNIC
 
@@ -17,8 +17,8 @@ type nicWatch struct {
 	value []fleet.HostNIC
 }
 
-// get reads the devices; fresh: they are current. A read that takes longer than patience continues, and the next get
-// returns its result.
+// get reads the devices; fresh: the list is current. A read that takes longer than patience continues in the
+// background, and a later get returns its result.
 func (w *nicWatch) get(patience time.Duration) (nics []fleet.HostNIC, fresh bool) {
 	w.mu.Lock()
 	if w.under == nil {

@@ -23,7 +23,7 @@ func planVM(ctx context.Context, a *Agent, j *job) error {
 		return err
 	}
 	if max(len(before), len(after)) > fleet.MaxDrawnText {
-		return fleet.Errorf(fleet.TooLarge, "The definition on the host has more than %s, which is too much to be shown.", fleet.Bytes(fleet.MaxDrawnText))
+		return fleet.Errorf(fleet.TooLarge, "The definition on the host is larger than %s, which is too large to show.", fleet.Bytes(fleet.MaxDrawnText))
 	}
 	d := hypervisor.Draw(before, after)
 	j.drawing = &d

@@ -8,11 +8,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// applyPool passes the credential of the pool's storage to the hypervisor before it applies the pool. The credential is
-// fetched only when it is needed: no job contains it, and the agent stores it nowhere.
+// applyPool fetches the credential of the pool's storage, passes it to the hypervisor, and applies the pool. Jobs do
+// not contain credentials, and the agent does not store them.
 func applyPool(ctx context.Context, a *Agent, j *job) error {
 	if j.Pool == nil {
-		return errors.New("the portal sent this work without its pool")
+		return errors.New("the portal sent this job without its pool")
 	}
 	if j.Pool.Spec.Kind.Is().Secret != nil && j.Pool.Spec.User != "" {
 		got, err := a.client.PoolSecret(ctx, j.Pool.ID)

@@ -12,9 +12,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// The secret of a pool's storage is fetched when the pool is applied, goes into the hypervisor, and is stored nowhere
-// else: neither in the agent's files nor in its messages. If the fetch fails, the pool is not applied and the portal's
-// error is reported.
+// The secret of a pool's storage is fetched when the pool is applied, and only the hypervisor stores it: neither the
+// agent's files nor its messages contain it. If the fetch fails, the pool is not applied and the portal's error is
+// reported.
 func TestPoolSecretIsStoredOnlyInHypervisor(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t)

@@ -7,9 +7,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// notifier passes a job's progress on: only the newest value, and none after stop. notify never blocks.
+// notifier sends a job's progress: only the newest value, and nothing after stop. notify never blocks.
 type notifier struct {
-	send func(wire.Progress) // it blocks for a while, so that calls are spaced
+	send func(wire.Progress) // blocks for a while, to space the calls
 
 	mu      sync.Mutex
 	next    *wire.Progress
@@ -50,7 +50,7 @@ func (t *notifier) loop() {
 	}
 }
 
-// progress sends a job's progress to the portal, at most once a second. A lost value is followed by a newer one.
+// progress sends a job's progress to the portal, at most once a second. A lost value is not resent.
 func (a *Agent) progress(j *job, p wire.Progress) {
 	p.Epoch = j.epoch.Load()
 	answer, err := a.client.Progress(j.ctx, j.ID, p)

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// renewLoop renews the certificate in time. The new one is used at once, without a restart.
+// renewLoop renews the certificate before it expires. The agent uses the new certificate at once, without a restart.
 func (a *Agent) renewLoop(ctx context.Context) {
 	wait := newBackoff(time.Second, 5*time.Minute)
 	for {
@@ -36,7 +36,7 @@ func (a *Agent) renewLoop(ctx context.Context) {
 	}
 }
 
-// renewAt returns the time after two thirds of the certificate's lifetime, earlier by up to a tenth of it, so that
+// renewAt returns the time after two thirds of the certificate's lifetime, less a random part of up to a tenth, so that
 // hosts that joined together do not renew together. random is in [0, 1).
 func renewAt(from, until time.Time, random float64) time.Time {
 	life := until.Sub(from)

@@ -45,8 +45,9 @@ func (r *reporter) trigger() {
 	}
 }
 
-// triggerFull requests a full report. It follows each finish: a report numbered before the finish but read after it was
-// refused for that VM, and an unchanged digest would hide the difference forever.
+// triggerFull requests a full report. The agent calls it after each finish: the portal ignores a VM's state in a report
+// numbered before the VM's finish. If that report already had the new state, later heartbeats with the same digest
+// would never deliver it.
 func (r *reporter) triggerFull() {
 	r.mu.Lock()
 	r.force = true
@@ -60,8 +61,8 @@ func (r *reporter) newSession() {
 	r.mu.Unlock()
 }
 
-// loop reports at the start, each period, and at once when poked. Bursts of triggers are spaced; the first is sent at
-// once, so a single change is reported without delay.
+// loop sends a report at the start, each period, and after each trigger. It pauses after each report, so that bursts of
+// triggers are coalesced, while a single change is reported without delay.
 func (r *reporter) loop(ctx context.Context) error {
 	wait := newBackoff(r.a.times.retry, r.a.times.retryMax)
 	tick := time.NewTicker(r.a.times.report)
@@ -97,8 +98,8 @@ func (r *reporter) loop(ctx context.Context) error {
 	}
 }
 
-// leaseLoop renews the leases of running jobs if no report has done so in time: a slow read of the host must not cost a
-// job. Its period is chosen so that it sends only while a read or the portal is slow.
+// leaseLoop renews the leases of running jobs if no report has renewed them in time, so that a slow read of the host
+// loses no job. Its period is so long that it sends only while a host read or the portal is slow.
 func (r *reporter) leaseLoop(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -112,8 +113,8 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 			continue
 		}
 		if leases := r.a.running.leases(); len(leases) > 0 {
-			// It follows no read of the host, so it must not refresh the age of the state: a newer read may have seen
-			// what the portal does not know yet.
+			// No read of the host precedes this report, so it must not refresh the age of the state: a newer read may
+			// contain changes that the portal does not know yet.
 			out := wire.Report{Seq: r.a.next(), Digest: digest, Leases: leases, LookedAgoMs: wire.NeverLooked.Milliseconds()}
 			err := r.send(ctx, out, nil)
 			if sessionOver(err) {
@@ -126,7 +127,7 @@ func (r *reporter) leaseLoop(ctx context.Context) error {
 	}
 }
 
-// report reads the host and sends the result. periodic: with meters.
+// report reads the host and sends its state; periodic: with meters.
 func (r *reporter) report(ctx context.Context, periodic bool) error {
 	out := wire.Report{Seq: r.a.next()} // before the read: see Agent.next
 	if periodic {
@@ -199,7 +200,7 @@ func (r *reporter) stateAge() time.Duration {
 	return time.Since(r.readAt)
 }
 
-// setAssigned stores what the portal assigned to this host. A new assignment is reported at once, with its volumes.
+// setAssigned stores the portal's assignment to this host. A changed assignment triggers a report with its volumes.
 func (r *reporter) setAssigned(on hypervisor.Assigned) {
 	same := func(a, b hypervisor.Assigned) bool {
 		return (len(a.Pools)+len(b.Pools) == 0 || reflect.DeepEqual(a.Pools, b.Pools)) && (len(a.Networks)+len(b.Networks) == 0 || reflect.DeepEqual(a.Networks, b.Networks))
@@ -230,8 +231,8 @@ func (r *reporter) mark(ctx context.Context, marks map[fleet.VMID]string) {
 	}
 }
 
-// readState reads the host's state. If the hypervisor does not answer, the state reports that, together with the newest
-// known state. Without any known state the lists are null: unknown, which is not the same as empty.
+// readState reads the host's state. If the hypervisor does not answer, it returns the newest known state with that
+// error. Without a known state the lists are null, which means unknown, not empty.
 func (r *reporter) readState(ctx context.Context) wire.State {
 	within, cancel := context.WithTimeout(ctx, r.a.times.snapshot)
 	defer cancel()
@@ -259,7 +260,7 @@ func (r *reporter) readState(ctx context.Context) wire.State {
 	return r.complete(state.Host)
 }
 
-// complete joins the host's current status, the newest known state, and what only the agent knows.
+// complete merges the host's current status, the newest known state, and the agent's own data.
 func (r *reporter) complete(host fleet.HostStatus) wire.State {
 	out := wire.State{Host: host}
 	known := r.last.Host

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// result records how the job ended, reads the resulting state of the host, and returns the finish for the portal. nil:
+// result records how the job ended, reads the resulting state of the host, and returns the finish for the portal; nil:
 // there is no result to send.
 func (a *Agent) result(j *job, err error) *wire.Finish {
 	single := j.Kind.SingleShot(j.Args)
@@ -40,13 +40,13 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 	return out
 }
 
-// isRetryable reports whether the work failed only because the hypervisor was not reached or did not answer in
-// time. A refusal would only repeat.
+// isRetryable reports whether the job failed only because the hypervisor was unreachable or did not answer in time. Any
+// other error would repeat.
 func isRetryable(err error) bool {
 	return errors.Is(err, hypervisor.ErrAway) || fleet.CodeOf(err) == fleet.Unavailable
 }
 
-// observe adds the status after the job and, once it is read, the number that orders it against reports.
+// observe adds the status after the job, and then the finish's sequence number: see Agent.next.
 func (a *Agent) observe(j *job, out *wire.Finish) {
 	ctx, cancel := context.WithTimeout(j.ctx, a.times.call)
 	defer cancel()
@@ -55,7 +55,7 @@ func (a *Agent) observe(j *job, out *wire.Finish) {
 	out.Seq = a.next()
 }
 
-// recall answers for a single-shot job that is in the journal already: it never runs again.
+// recall returns the result of a single-shot job that the journal already contains. Such a job never runs again.
 func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 	out := &wire.Finish{Generation: old.Generation, Outcome: old.Outcome, Error: old.Error}
 	if out.Outcome == "" {
@@ -64,7 +64,7 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 		if j.Kind.Is().Type == fleet.TypeVM {
 			what = "VM"
 		}
-		out.Error = fmt.Sprintf("The agent was interrupted during this job, so nobody can tell whether it was done. Look at the %s; to try again, choose %q again.", what, j.Kind.Is().Verb)
+		out.Error = fmt.Sprintf("The agent was interrupted during this job, so its outcome is unknown. Check the %s; to try again, choose %q again.", what, j.Kind.Is().Verb)
 		if err := a.journal.end(j.ID, out.Outcome, out.Error, true); err != nil {
 			a.log.Error("The journal cannot be written.", "job", j.ID, "error", err)
 		}
@@ -76,12 +76,12 @@ func (a *Agent) recall(j *job, old journalEntry) *wire.Finish {
 	return out
 }
 
-// reportPending delivers results in the journal that the portal does not have: after a restart, those of interrupted
-// jobs.
+// reportPending delivers, after a restart, the journal's results that the portal does not have, including unknown
+// outcomes of interrupted jobs.
 func (a *Agent) reportPending(inWork context.Context) {
 	for _, e := range a.pending {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
-		w.Args.DeleteDisks = e.Kind.Is().ShotByData // else it would not be in the journal
+		w.Args.DeleteDisks = e.Kind.Is().ShotByData // such a job is single-shot, and in the journal, only with DeleteDisks
 		if noun, id := e.Subject.Split(); noun == string(fleet.TypeVM) {
 			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
 		}
@@ -91,8 +91,8 @@ func (a *Agent) reportPending(inWork context.Context) {
 }
 
 // outdated reports that a job's epoch is older than the newest one of its subject, until the portal answers or the
-// session ends. Nothing of the job was done. If the portal has given out the job again in the meantime, it refuses the
-// report by its epoch.
+// session ends. The job was not run. If the portal has given out the job again in the meantime, it refuses the report
+// because of the report's epoch.
 func (a *Agent) outdated(ctx context.Context, w wire.Work, newest int64) {
 	out := wire.Finish{Epoch: w.Epoch, Newest: newest, Generation: w.Generation, Outcome: wire.Outdated, Seq: a.next()}
 	wait := newBackoff(a.times.retry, a.times.retryMax)
@@ -119,7 +119,7 @@ func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for j.ctx.Err() == nil && !j.lost.Load() {
 		if !a.present(out.Seq) {
-			a.observe(j, &out) // a status read in an ended session has no number in this one
+			a.observe(j, &out) // the finish's number belongs to an ended session: read the status again
 		}
 		out.Epoch = j.epoch.Load()
 		_, err := a.client.Finish(j.ctx, j.ID, out)
@@ -133,7 +133,7 @@ func (a *Agent) deliver(j *job, out wire.Finish) (taken int64) {
 		}
 		if status/100 == 4 && status != 401 && status != 408 && status != 429 {
 			// 409: the job was given out again or is over. Any other 4xx cannot be solved by a retry.
-			a.log.Warn("The portal did not want a job's result.", "job", j.ID, "portal", detail(err))
+			a.log.Warn("The portal refused a job's result.", "job", j.ID, "portal", detail(err))
 			break
 		}
 		a.metrics.failures.WithLabelValues("finish").Inc()

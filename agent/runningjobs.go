@@ -28,18 +28,18 @@ type job struct {
 	done      chan struct{} // closed once the job has ended and is recorded
 	notifier  notifier
 	stopReq   stopRequest        // a request to stop early
-	begun     bool               // something may have been done; used by the handler's goroutine
+	begun     bool               // the handler may have changed something; used by the handler's goroutine
 	drawing   *fleet.Drawing     // result of a plan; used by the handler's goroutine
 	output    *fleet.GuestOutput // result of a program in the guest; used by the handler's goroutine
 }
 
-// runningJobs holds the running jobs: one job of a subject acts at a time, later ones wait for it.
+// runningJobs holds the running jobs. One job of a subject acts at a time; later jobs of the subject wait.
 type runningJobs struct {
 	mu     sync.Mutex
 	jobs   map[fleet.JobID]*job
 	last   map[fleet.Subject]*job
 	epochs map[fleet.Subject]int64 // newest epoch seen
-	room   chan struct{}           // buffer of one: a job has left
+	room   chan struct{}           // signals that a job has ended; buffer of one
 }
 
 func newRunningJobs() *runningJobs {
@@ -51,8 +51,8 @@ func newRunningJobs() *runningJobs {
 
 // take accepts a claimed job, to run within ctx. It returns nil if the job is running already (now under the newer
 // epoch), or if its epoch is outdated: newest is then the highest epoch seen for the subject, else 0. A job that waits
-// for its guest ends when another job of the VM arrives: the portal has cancelled the wait, because somebody wants the
-// VM off now.
+// for its guest is cancelled when another job of the VM arrives: the portal has ended the wait, because a user wants
+// the VM off now.
 func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int64) {
 	aside := w.Kind.Is().Aside
 	if aside {
@@ -77,7 +77,7 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 	j = &job{Work: w, before: b.last[w.Subject], done: make(chan struct{})}
 	if j.before != nil && j.before.ID != w.ID && j.before.Kind.Is().Waits {
 		j.before.markLost()
-		// single-shot jobs too: only the guest's shutdown is waitingUpload, and that continues
+		// Single-shot jobs, too: only the wait ends, and the guest's shutdown continues.
 		j.before.cancel(errLost)
 	}
 	j.ctx, j.cancel = context.WithCancelCause(ctx)
@@ -87,8 +87,8 @@ func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int
 	return j, 0
 }
 
-// remove removes an ended job. taken is the epoch under which the portal accepted its result; 0: it did not. A returned
-// job must run again: the portal gave it out again after that, before this agent knew that its result was accepted.
+// remove removes an ended job. taken is the epoch under which the portal accepted its result; 0: it did not. again is a
+// job that must run again: the portal gave it out again before the agent received the acknowledgement of its result.
 func (b *runningJobs) remove(j *job, taken int64) (again *wire.Work) {
 	j.cancel(nil)
 	b.mu.Lock()
@@ -110,7 +110,7 @@ func (b *runningJobs) remove(j *job, taken int64) (again *wire.Work) {
 }
 
 // markLost marks jobs whose lease has expired. Convergent jobs end at once, because the portal gives them out again.
-// Single-shot jobs that have begun run to their end, because stopping half-way helps nobody.
+// Single-shot jobs that have begun run to their end, because a half-done action is worse.
 func (b *runningJobs) markLost(ids []fleet.JobID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -33,14 +33,14 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// receiveVolume receives a file of another host.
+// receiveVolume receives a volume from another host.
 func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	ref, ok := j.Subject.Volume()
 	switch {
 	case !ok || !fleet.IsVolumeName(ref.Volume):
 		return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
 	case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil || j.Args.Volume.Transfer == nil:
-		return errors.New("the portal sent this work without its pool, or without saying what comes from where")
+		return errors.New("the portal sent this job without its pool or its transfer")
 	}
 	order := *j.Args.Volume.Transfer
 	ctx, end := untilStopped(ctx, j)
@@ -81,7 +81,7 @@ func receiveVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopped(ctx, err)
 }
 
-// whileBusy sends keep-alives to the sender until the returned function is called.
+// whileBusy sends keep-alives to the sender until over is called.
 func whileBusy(in *transfer.Incoming) (over func()) {
 	done, gone := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -100,11 +100,11 @@ func whileBusy(in *transfer.Incoming) (over func()) {
 	return func() { close(done); <-gone }
 }
 
-// sendVolume sends a file of this host to another one.
+// sendVolume sends a volume to another host.
 func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	v := j.Args.Volume
 	if v == nil || v.Transfer == nil || !fleet.IsVolumeName(v.Source) {
-		return errors.New("the portal sent this work without saying what goes where")
+		return errors.New("the portal sent this job without its volume or its transfer")
 	}
 	i := slices.IndexFunc(j.Pools, func(p fleet.Pool) bool { return p.ID == v.SourcePool })
 	if i < 0 {
@@ -127,10 +127,11 @@ func sendVolume(ctx context.Context, a *Agent, j *job) error {
 	return stopped(ctx, err)
 }
 
-// migrateVM sends the VM's disks one after the other, and removes the VM once the portal knows that all have arrived.
+// migrateVM sends the VM's disks one after the other, and removes the VM once the portal knows that all disks have
+// arrived.
 func migrateVM(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Migrate == nil {
-		return errors.New("the portal sent this work without saying where the VM goes")
+		return errors.New("the portal sent this job without the VM's destination")
 	}
 	order := *j.Args.Migrate
 	ctx, end := untilStopped(ctx, j)
@@ -141,7 +142,7 @@ func migrateVM(ctx context.Context, a *Agent, j *job) error {
 		Sent: func(d fleet.LeavingDisk) string { return a.state.sent(d.Transfer) },
 		Sending: func(d fleet.LeavingDisk, stamp string) error {
 			if err := a.state.noteSent(d.Transfer, stamp); err != nil {
-				return fmt.Errorf("nothing was sent, because the agent cannot keep in mind what it sends: %w", err)
+				return fmt.Errorf("nothing was sent, because the agent cannot record the disk that it sends: %w", err)
 			}
 			return nil
 		},
@@ -174,14 +175,14 @@ func recordMigrated(a *Agent, j *job, out *wire.Finish) error {
 	return a.state.removeVM(j.VM.ID)
 }
 
-// sentDisk records the state of a disk's file before an order sends it.
+// sentDisk records the state of a disk's file before a job sends it.
 type sentDisk struct {
 	Transfer fleet.TransferID `json:"transfer"`
 	Stamp    string           `json:"stamp"` // only the backend reads it
 }
 
-// maxSent limits the records, far above the number of concurrent transfers. An order without its record fails, and no
-// data is lost.
+// maxSent limits the stored records, far above the number of concurrent transfers. A job whose record is missing fails
+// without losing data.
 const maxSent = 256
 
 // noteSent records the stamp of a disk's file before it is sent.

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// hello asks the portal to accept this agent for the host until it agrees; false: ctx ended first. Until then the agent
-// changes nothing: another agent with this identity may be running.
+// hello repeats until the portal accepts this agent for the host; false: ctx ended first. Until then the agent changes
+// nothing on the host, because another agent with this identity may be running.
 func (a *Agent) hello(ctx context.Context) bool {
 	wait := newBackoff(a.times.retry, a.times.retryMax)
 	for ctx.Err() == nil {
@@ -61,12 +61,12 @@ func (a *Agent) helloOnce(ctx context.Context) error {
 	}
 	a.seq.Store(answer.SeqBase) // lower than before if the portal was restored from a backup
 	a.reports.newSession()
-	a.log.Info("The agent is at work.", "host", a.identity.HostID())
+	a.log.Info("The agent has opened a session with the portal.", "host", a.identity.HostID())
 	return nil
 }
 
-// serve runs the loops of one session until ctx ends or the portal says that the session is over. inWork is the context
-// of jobs: running jobs outlast the session.
+// serve runs the loops of one session until ctx or the session ends. inWork is the context of jobs: running jobs
+// outlast the session.
 func (a *Agent) serve(ctx, inWork context.Context) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.reports.loop(ctx) })

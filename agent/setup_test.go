@@ -53,8 +53,8 @@ func (p *portal) runningOn(dir string, host *rebooted) (a *agent.Agent, stop fun
 	return a, p.waitHello(id, run)
 }
 
-// waitHello runs the agent and returns when it has a session or was refused one: from then on no earlier agent's claim
-// takes its jobs.
+// waitHello runs the agent and returns when it has a session or was refused one. From then on no claim of an earlier
+// agent takes the jobs of this agent.
 func (p *portal) waitHello(id *agent.Identity, run func(context.Context)) (stop func()) {
 	p.t.Helper()
 	p.mu.Lock()

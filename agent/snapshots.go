@@ -9,12 +9,12 @@ import (
 	"quantix/internal/wire"
 )
 
-// onSnapshots returns a job handler for one snapshot method of the hypervisor. It asks the method to stop and does not
-// cancel it: a merge in QEMU would continue without this agent.
+// onSnapshots returns a job handler for one snapshot method of the hypervisor. To stop the method, the handler asks the
+// hypervisor: a merge in QEMU would outlive a cancelled context.
 func onSnapshots(call func(hypervisor.Snapshots, context.Context, hypervisor.SnapshotWork) error) func(context.Context, *Agent, *job) error {
 	return onVM(func(ctx context.Context, a *Agent, j *job) error {
 		if j.Args.Snapshot == nil {
-			return errors.New("the portal sent this work without its snapshot")
+			return errors.New("the portal sent this job without its snapshot")
 		}
 		stop := newStopper()
 		defer j.whenStopped(stop.stop)()
@@ -34,7 +34,8 @@ func onSnapshots(call func(hypervisor.Snapshots, context.Context, hypervisor.Sna
 	})
 }
 
-// recordReverted records no error of a failed revert: its task shows the VM's state.
+// recordReverted records a successful revert only. A failed revert stores no error, because its task shows the VM's
+// state.
 func recordReverted(a *Agent, j *job, out *wire.Finish) error {
 	if out.Outcome != wire.Done {
 		return nil

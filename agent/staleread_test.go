@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// lagging is a host whose reads can be delayed: their result is returned later.
+// lagging is a host whose reads can be delayed: it returns the state read before the delay.
 type lagging struct {
 	*counted
 	mu   sync.Mutex
@@ -63,8 +63,8 @@ func (p *portal) waitReports(n int) {
 	p.wait("further reports", func() bool { return len(p.reports) >= from+n })
 }
 
-// A read that began before an order must not undo the order's effect: a guest that a user powered off stays off, even
-// if its host goes down before the next read.
+// A read that began before a job must not undo the job's effect: a guest that a user powered off stays off, even if its
+// host goes down before the next read.
 func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &lagging{counted: newCounted()}

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// The age of VM states grows while the hypervisor is offline, in heartbeats too; an agent that never reached it reports
-// that nothing is known.
+// The age of VM states grows while the hypervisor is offline, in heartbeats too. An agent that never reached the
+// hypervisor reports an unknown age.
 func TestReportsContainAgeOfState(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), mock.New(mock.Options{Name: "host-1"})

@@ -20,36 +20,36 @@ import (
 	"quantix/internal/wire"
 )
 
-// stateFile holds what the agent knows and the hypervisor does not: the applied generation of each VM, the error of the
-// last failed order, and the disks that it created. It is a small file that outlives restarts.
+// stateFile is the agent's persistent state, which the hypervisor does not store: the applied generation of each VM,
+// the error of its last failed job, and the disks that the agent created. Its methods are safe for concurrent use.
 type stateFile struct {
 	path string
 	mu   sync.Mutex
 	data savedState
-	// notedAt is the time of the newest entry of a VM, network or pool (by name) that came from an order and not from a
-	// read of the host: see notedSince.
+	// notedAt is the time of the newest entry of a VM, network or pool (by name) that a job wrote, and not a read of
+	// the host: see notedSince.
 	notedAt map[any]time.Time
 }
 
 type savedState struct {
 	VMs   map[fleet.VMID]vmState `json:"vms"`
 	Pools map[string]string      `json:"pools"` // by name: error of the last failure
-	// Networks are those that this agent was ordered to apply and has not released.
+	// Networks are the networks that jobs have applied and not released.
 	Networks map[fleet.NetworkID]networkState `json:"networks,omitempty"`
-	// Volumes are the files created by the newest volume orders: a repeated order must recognize its own file.
+	// Volumes are the files created by the newest volume jobs: a repeated job must recognize its own file.
 	Volumes []createdVolume `json:"volumes,omitempty"`
-	// Sent are disks of VMs that migrate to other hosts: a repeated order must know whether they have changed since it
-	// sent them.
+	// Sent are disks of VMs that migrate to other hosts: a repeated job must detect whether a disk has changed since it
+	// was sent.
 	Sent []sentDisk `json:"sent,omitempty"`
 	// Hashed are checksums of volumes, oldest first.
 	Hashed []hypervisor.Hashed `json:"hashed,omitempty"`
-	// Frozen are guests that this agent has frozen or is about to freeze: it thaws them even after a restart.
+	// Frozen are guests that this agent has frozen or is about to freeze. The agent thaws them even after a restart.
 	Frozen []fleet.VMID `json:"frozen,omitempty"`
 }
 
 type networkState struct {
 	Error string `json:"error,omitempty"` // error of the last failure
-	Ran   string `json:"ran,omitempty"`   // the host boot when it was last seen active
+	Ran   string `json:"ran,omitempty"`   // the host boot when the network was last seen active
 }
 
 // createdVolume is the file that a job created, as identified by the backend.
@@ -58,7 +58,7 @@ type createdVolume struct {
 	File string      `json:"file"`
 }
 
-// maxVolumes is the number of remembered volume orders, far above the number of concurrent ones.
+// maxVolumes is the number of stored volume files, far above the number of concurrent volume jobs.
 const maxVolumes = 128
 
 func openStateFile(path string) (*stateFile, error) {
@@ -74,8 +74,8 @@ func openStateFile(path string) (*stateFile, error) {
 		}
 	}
 	if _, err := os.Stat(filepath.Join(filepath.Dir(path), state.PoolBookFile)); errors.Is(err, fs.ErrNotExist) {
-		// Written by an agent without the pool book: nothing retries the pools that failed there. Without the stored
-		// errors the portal orders them once more.
+		// An agent without the pool book wrote this file, and nothing retries the pools that failed there. Without the
+		// stored errors the portal applies those pools again.
 		m.data.Pools = nil
 	}
 	if m.data.VMs == nil {
@@ -90,7 +90,7 @@ func openStateFile(path string) (*stateFile, error) {
 	return m, nil
 }
 
-// longestRead is longer than any read of the host takes: entries older than that are contained in every read.
+// longestRead exceeds the duration of any read of the host: every new read reflects entries that are older.
 const longestRead = time.Hour
 
 // notedSince reports whether an entry was written after a read of the host began. The read is then older than the entry
@@ -112,7 +112,7 @@ func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKin
 		next.ErrorOf = kind
 	}
 	if errText == "" && kind.Is().Applies {
-		next.Generation = generation // may be lower: a portal's database was restored
+		next.Generation = generation // lower than before if the portal's database was restored
 		next.Stamped, next.Policy, next.Checks = generation, vm.Spec.Policy, slices.Clone(vm.Spec.Health)
 		next.Made = slices.DeleteFunc(slices.Clone(old.Made), func(r fleet.Volref) bool {
 			return !slices.ContainsFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == r })
@@ -125,8 +125,8 @@ func (m *stateFile) setVMResult(vm fleet.VM, generation int64, kind fleet.JobKin
 	return m.save()
 }
 
-// noteVMBegun records a VM before its definition is stamped, so that the stamp of an incomplete order is not taken for
-// success.
+// noteVMBegun records a VM before its definition is stamped, so that the stamp of an interrupted job does not count as
+// a success.
 func (m *stateFile) noteVMBegun(vm fleet.VM) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,8 +213,8 @@ func (m *stateFile) setPoolResult(name, errText string) error {
 	return m.save()
 }
 
-// setNetworkResult records the error of a network's last failure; after a success, that it runs in this boot of the
-// host.
+// setNetworkResult records the error of a network's last failure. After a success it records that the network is active
+// in this boot of the host.
 func (m *stateFile) setNetworkResult(n fleet.Network, errText, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -249,13 +249,13 @@ func (m *stateFile) save() error {
 		return err
 	}
 	if err := state.WriteAtomic(m.path, data); err != nil {
-		return fmt.Errorf("keep what was done: %w", err)
+		return fmt.Errorf("write the agent's state file: %w", err)
 	}
 	return nil
 }
 
-// complete adds the agent's own knowledge to a host state and sorts it, so that equal states have equal digests. A VM
-// whose creation failed is on no host, but its failure must be reported: it is listed as absent.
+// complete adds the agent's own data to a host state and sorts it, so that equal states have equal digests. A VM whose
+// creation failed is on no host, but its failure must be reported: complete lists the VM as absent.
 func (m *stateFile) complete(s *wire.State, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -264,7 +264,7 @@ func (m *stateFile) complete(s *wire.State, boot string) {
 		vm := &s.VMs[i]
 		seen[vm.ID] = true
 		k, acted := m.data.VMs[vm.ID]
-		if acted { // the stamp's order may be incomplete
+		if acted { // the job that wrote the stamp may be incomplete
 			vm.Generation = k.Generation
 		}
 		k.addTo(&vm.Status, boot)
@@ -305,7 +305,7 @@ func (m *stateFile) completePools(s *wire.State) {
 }
 
 // completeNetworks reports a network's failure until the network is seen active. An inactive network that was active in
-// this boot was stopped by somebody else.
+// this boot was stopped on the host.
 func (m *stateFile) completeNetworks(s *wire.State, boot string) {
 	for i := range s.Networks {
 		n := &s.Networks[i].Status

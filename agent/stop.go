@@ -7,12 +7,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// cancelled is the error of work that users stopped; words is a sentence with their names.
+// cancelled is the error of a job that users cancelled; words is a sentence that names the users.
 type cancelled struct{ words string }
 
 func (c cancelled) Error() string { return c.words }
 
-// stopper asks work to stop, once, and keeps the cause.
+// stopper is a request to stop, with its cause. Only the first call of stop counts.
 type stopper struct {
 	done  chan struct{}
 	once  sync.Once
@@ -28,7 +28,7 @@ func (s *stopper) stop(cause error) {
 	})
 }
 
-// why returns the first cause; it must be called only after stop.
+// why returns the first cause. It blocks until stop has been called.
 func (s *stopper) why() error {
 	<-s.done
 	return s.cause
@@ -54,7 +54,7 @@ func (j *job) stop(words string) {
 	}
 }
 
-// whenStopped calls notify when users cancel the job, also if they did so before.
+// whenStopped calls notify when users cancel the job, or at once if they already have.
 func (j *job) whenStopped(notify func(error)) (forget func()) {
 	j.stopReq.mu.Lock()
 	j.stopReq.notify = notify
@@ -70,14 +70,14 @@ func (j *job) whenStopped(notify func(error)) (forget func()) {
 	}
 }
 
-// wasCancelled returns the sentence of the users who cancelled the work; ok: it was cancelled.
+// wasCancelled returns the sentence of the users who cancelled the job; ok: the job was cancelled.
 func wasCancelled(err error) (words string, ok bool) {
 	var c cancelled
 	ok = errors.As(err, &c)
 	return c.words, ok
 }
 
-// stop asks running jobs to stop that users cancelled.
+// stop asks the jobs in words to stop, because users cancelled them. A job's value in words names the users.
 func (b *runningJobs) stop(words map[fleet.JobID]string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

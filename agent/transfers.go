@@ -14,26 +14,26 @@ import (
 
 // Limits of a transfer.
 const (
-	transferTries = 5 // connections that may be lost
+	transferTries = 5 // connections per transfer
 	meetEvery     = 300 * time.Millisecond
-	meetPatience  = 10 * time.Minute // for a host that has not begun its part
+	meetPatience  = 10 * time.Minute // longest wait for the other host to begin its job
 	busyEvery     = 5 * time.Second
 )
 
-// rendezvous is this host's side of a transfer's rendezvous at the portal.
+// rendezvous exchanges one transfer's messages with the other host through the portal.
 type rendezvous struct {
 	a         *Agent
 	j         *job
 	id        fleet.TransferID
 	peer      string
-	idleSince time.Time // since when the other host has not begun its part
+	idleSince time.Time // since when the other host has not begun its job
 }
 
 func (a *Agent) newRendezvous(j *job, id fleet.TransferID, peer string) *rendezvous {
 	return &rendezvous{a: a, j: j, id: id, peer: peer, idleSince: time.Now()}
 }
 
-// exchange sends a message and returns the other host's. It retries until the message reaches the portal.
+// exchange sends a message and returns the other host's newest one. It retries until the message reaches the portal.
 func (m *rendezvous) exchange(ctx context.Context, msg wire.Meet) (wire.MeetAnswer, error) {
 	wait := newBackoff(m.a.times.retry, m.a.times.retryMax)
 	for {
@@ -62,16 +62,16 @@ func (m *rendezvous) checkPeer(out wire.MeetAnswer) error {
 	}
 	switch {
 	case out.Over != "" && !out.Received:
-		return fleet.Errorf(fleet.Conflict, "The part of %s did not end well: %s", m.peer, out.Over)
+		return fleet.Errorf(fleet.Conflict, "The transfer failed on %s: %s", m.peer, out.Over)
 	case out.Begun:
 		m.idleSince = time.Now()
 	case time.Since(m.idleSince) > meetPatience:
-		return fleet.Errorf(fleet.Conflict, "%s has not started its part within %d minutes. Check that it is online, and try again.", m.peer, int(meetPatience.Minutes()))
+		return fleet.Errorf(fleet.Conflict, "%s has not started its part of the transfer within %d minutes. Check that it is online, and try again.", m.peer, int(meetPatience.Minutes()))
 	}
 	return nil
 }
 
-// until repeats the message until ready accepts the answer.
+// until repeats the message until ready accepts the other host's answer.
 func (m *rendezvous) until(ctx context.Context, msg wire.Meet, note string, ready func(wire.MeetAnswer) bool) (wire.MeetAnswer, error) {
 	for {
 		out, err := m.exchange(ctx, msg)
@@ -89,7 +89,7 @@ func (m *rendezvous) peerOf(out wire.MeetAnswer) transfer.Peer {
 	return transfer.Peer{Host: out.Peer, KeyHash: out.KeyHash}
 }
 
-// send sends a file to the other host and returns once that host has all of it.
+// send sends a file to the other host and returns once the host has received all of it.
 func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int64, rate *transfer.Rate, report func(done, total, rate int64, way string)) error {
 	for try := 1; ; try++ {
 		ticket := transfer.NewTicket()
@@ -113,7 +113,7 @@ func (m *rendezvous) send(ctx context.Context, pieces transfer.Pieces, size int6
 }
 
 // Relayed is the progress note of transfers through the portal.
-const Relayed = "relayed by the portal, for the hosts do not reach each other"
+const Relayed = "relayed by the portal, because the hosts cannot reach each other"
 
 // reach connects to the receiver directly, or else through the portal's relay.
 func (m *rendezvous) reach(ctx context.Context, remote wire.MeetAnswer, ticket transfer.Ticket) (*transfer.Outgoing, string, error) {
@@ -122,7 +122,7 @@ func (m *rendezvous) reach(ctx context.Context, remote wire.MeetAnswer, ticket t
 	if err == nil {
 		return out, "", nil
 	}
-	m.a.log.Info("The other host is not reached; going by way of the portal.", "job", m.j.ID, "peer", m.peer, "error", err)
+	m.a.log.Info("The other host cannot be reached directly; using the portal's relay.", "job", m.j.ID, "peer", m.peer, "error", err)
 	at, err := m.until(ctx, wire.Meet{Ticket: ticket.Hash(), Relay: true}, "waiting at the portal for", func(o wire.MeetAnswer) bool { return o.Paired == ticket.Hash() })
 	if err != nil {
 		return nil, "", err
@@ -132,7 +132,7 @@ func (m *rendezvous) reach(ctx context.Context, remote wire.MeetAnswer, ticket t
 		out, err = transfer.Enter(ctx, conn, own, peer, ticket)
 	}
 	if err != nil {
-		return nil, "", fmt.Errorf("%w: by way of the portal: %w", transfer.ErrLost, err)
+		return nil, "", fmt.Errorf("%w: through the portal's relay: %w", transfer.ErrLost, err)
 	}
 	return out, ", " + Relayed, nil
 }
@@ -145,7 +145,7 @@ func (m *rendezvous) dialPair(ctx context.Context, at wire.MeetAnswer) (net.Conn
 	return pairConn{wire.NewStream(ws)}, nil
 }
 
-// pairConn adapts a relayed stream to net.Conn for TLS. Deadlines are the stream's own.
+// pairConn adapts a relayed stream to net.Conn for TLS. It ignores deadlines, because the stream sets its own.
 type pairConn struct{ *wire.Stream }
 
 func (pairConn) LocalAddr() net.Addr              { return pairAddr{} }
@@ -159,7 +159,7 @@ type pairAddr struct{}
 func (pairAddr) Network() string { return "pair" }
 func (pairAddr) String() string  { return "portal" }
 
-// receive admits the sender and passes its file to take, which is called again after a lost connection.
+// receive admits the sender and calls take with the connection, again after a lost connection.
 func (m *rendezvous) receive(ctx context.Context, take func(context.Context, *transfer.Incoming) error) (*transfer.Incoming, error) {
 	used := ""
 	for try := 1; ; try++ {
@@ -211,7 +211,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 		waited := make(chan struct{})
 		defer func() {
 			cancel()
-			if <-waited; len(admitted) > 0 { // a second connection arrived: the returned one was taken out before
+			if <-waited; len(admitted) > 0 { // close a second connection that nobody uses
 				(<-admitted).Close()
 			}
 		}()
@@ -223,7 +223,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 		}()
 	}
 	if err != nil {
-		m.a.log.Warn("No port can be opened for a transfer; it comes by way of the portal.", "job", m.j.ID, "error", err)
+		m.a.log.Warn("No port can be opened for a transfer; using the portal's relay.", "job", m.j.ID, "error", err)
 	}
 	poll := time.NewTicker(meetEvery)
 	defer poll.Stop()
@@ -248,7 +248,7 @@ func (m *rendezvous) admitWith(ctx context.Context, remote wire.MeetAnswer) (*tr
 				err = wrong
 			}
 			if ctx.Err() == nil {
-				m.a.log.Warn("The sender was not met at the portal.", "job", m.j.ID, "peer", m.peer, "error", err)
+				m.a.log.Warn("The sender did not connect through the portal's relay.", "job", m.j.ID, "peer", m.peer, "error", err)
 				return nil, nil // the sender retries with another ticket
 			}
 		}

@@ -15,7 +15,7 @@ import (
 // maxUploads limits the concurrent uploads of a host.
 const maxUploads = 64
 
-// uploadWaiters connects waiting uploads with incoming connections.
+// uploadWaiters passes incoming connections to the upload jobs that wait for them.
 type uploadWaiters struct {
 	mu         sync.Mutex
 	open       map[fleet.UploadID]*waitingUpload
@@ -32,9 +32,9 @@ func (c *uploadWaiters) wait(id fleet.UploadID) (*waitingUpload, error) {
 	defer c.mu.Unlock()
 	switch {
 	case c.open[id] != nil:
-		return nil, fleet.Errorf(fleet.Conflict, "This upload is being taken in already.")
+		return nil, fleet.Errorf(fleet.Conflict, "This upload is in progress already.")
 	case len(c.open) >= maxUploads:
-		return nil, fleet.Errorf(fleet.TooMany, "This host takes in %d uploads already. Finish or cancel some.", maxUploads)
+		return nil, fleet.Errorf(fleet.TooMany, "This host has %d uploads in progress already. Finish or cancel some.", maxUploads)
 	}
 	if c.open == nil {
 		c.open = map[fleet.UploadID]*waitingUpload{}
@@ -52,7 +52,7 @@ func (c *uploadWaiters) leave(id fleet.UploadID, at *waitingUpload) {
 	close(at.over)
 }
 
-// find waits until the upload is registered: its order may have arrived a moment ago.
+// find waits until the upload is registered, because its job may still be starting.
 func (c *uploadWaiters) find(ctx context.Context, id fleet.UploadID) (*waitingUpload, error) {
 	for {
 		registered := c.registered.wait()
@@ -65,19 +65,20 @@ func (c *uploadWaiters) find(ctx context.Context, id fleet.UploadID) (*waitingUp
 		select {
 		case <-registered:
 		case <-ctx.Done():
-			return nil, fleet.Errorf(fleet.Conflict, "The host is not taking this upload in now.")
+			return nil, fleet.Errorf(fleet.Conflict, "The host is not receiving this upload now.")
 		}
 	}
 }
 
-// uploadVolume receives an upload until it is complete. It waits for people, so it may make no progress for long.
+// uploadVolume receives an upload until it is complete. The upload's client may pause for long, so no progress is
+// required.
 func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 	ref, ok := j.Subject.Volume()
 	switch {
 	case !ok || !fleet.IsVolumeName(ref.Volume):
 		return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
 	case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil || j.Args.Volume.Upload == "" || j.Args.Volume.SizeBytes <= 0:
-		return errors.New("the portal sent this work without its pool, or without saying what comes")
+		return errors.New("the portal sent this job without its pool or its upload")
 	}
 	at, err := a.uploads.wait(j.Args.Volume.Upload)
 	if err != nil {
@@ -88,7 +89,7 @@ func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 		Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID), Sent: at.conns,
 		Whole: func(file string) error {
 			if err := a.state.noteVolume(j.ID, file); err != nil {
-				return fmt.Errorf("the volume is made, but the agent cannot keep that in mind: %w", err)
+				return fmt.Errorf("the volume was uploaded, but the agent cannot record its file: %w", err)
 			}
 			return nil
 		},
@@ -96,7 +97,7 @@ func uploadVolume(ctx context.Context, a *Agent, j *job) error {
 	})
 }
 
-// openUpload dials the portal, where a client continues an upload, and passes the connection to the upload.
+// openUpload dials the portal, where a client continues an upload, and passes the connection to the upload's job.
 func openUpload(ctx context.Context, a *Agent, j *job) error {
 	at, err := a.uploads.find(ctx, j.Args.Upload)
 	if err != nil {
@@ -104,7 +105,7 @@ func openUpload(ctx context.Context, a *Agent, j *job) error {
 	}
 	ws, err := a.client.DialPair(ctx, j.Args.PortalURL, j.Args.Pair)
 	if err != nil {
-		return fmt.Errorf("go to the portal for the upload: %w", err)
+		return fmt.Errorf("dial the portal for the upload: %w", err)
 	}
 	conn := wire.NewStream(ws)
 	select {

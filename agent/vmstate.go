@@ -17,32 +17,32 @@ type vmState struct {
 	ErrorOf    fleet.JobKind `json:"errorOf,omitempty"`
 	// Stamped is the last applied generation.
 	Stamped int64 `json:"stamped,omitempty"`
-	// Made are disks of the VM that this agent created: the definition may be removed before the portal knows of them.
+	// Made are disks of the VM that this agent created: the definition may be removed before the portal knows the
+	// disks.
 	Made []fleet.Volref `json:"made,omitempty"`
-	// Ran is the host boot when the guest was last seen on; empty: it was seen powering off, or an order powered it
-	// off.
+	// Ran is the host boot when the guest was last seen on; empty: the guest was seen off, or a job powered it off.
 	Ran string `json:"ran,omitempty"`
 
 	// Autostart and restart policy. Policy is the newest one seen; the rest belongs to this boot or this run.
 	Policy        fleet.VMPolicy `json:"policy,omitzero"`
-	Booted        string         `json:"booted,omitempty"` // the host boot of the autostart decision
-	StopRequested bool           `json:"asked,omitempty"`  // somebody asked to power it off, so it stays off
-	// it powered off unasked and is to be restarted: "crashed" or "shut down"
+	Booted        string         `json:"booted,omitempty"` // the host boot when the VM's autostart was decided
+	StopRequested bool           `json:"asked,omitempty"`  // a user asked to power the VM off, so it stays off
+	// the guest powered off without a request and is to be restarted: "crashed" or "shut down"
 	Down     string `json:"down,omitempty"`
-	Restarts int    `json:"restarts,omitempty"` // restarts by policy since it last ran for a while
+	Restarts int    `json:"restarts,omitempty"` // restarts by policy since the guest last ran for a while
 	Trouble  string `json:"trouble,omitempty"`  // error of the newest start by policy
 
 	Checks []fleet.HealthCheck `json:"checks,omitempty"` // the newest health checks seen
 	// actions of the host after failed checks, since the guest was last healthy for a while
 	Acted int `json:"acted,omitempty"`
-	// the host boot when a failed check restarts it; empty: no restart pending
+	// the host boot when a failed check restarts the guest; empty: no restart is pending
 	Again string `json:"again,omitempty"`
-	// start of that restart: a run that began earlier is ended
+	// when that restart began: a run that started earlier is forced off
 	AgainAt time.Time `json:"againAt,omitzero"`
 }
 
-// seen records the guests and networks that a read of the host found on in this boot. begun is when the read began.
-// Most reads change nothing and write nothing.
+// seen records the guests and networks that a read of the host found on in this boot. begun is when the read began. It
+// writes the file only after a change.
 func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 	if boot == "" {
 		return nil
@@ -60,7 +60,7 @@ func (m *stateFile) seen(s wire.State, boot string, begun time.Time) error {
 			continue
 		}
 		if changed = true; next.Name == "" {
-			next.Name, next.Generation = vm.Name, vm.Generation // the stamp is the generation acted on
+			next.Name, next.Generation = vm.Name, vm.Generation // the definition's stamp
 		}
 		m.data.VMs[vm.ID] = next
 	}
@@ -84,7 +84,7 @@ func isOff(p fleet.Power) bool {
 	return p == fleet.Stopped || p == fleet.Crashed || p == fleet.Absent
 }
 
-// addTo completes one status, in this boot of the host.
+// addTo adds the agent's data to the status of one VM; boot is the host's current boot.
 func (m *stateFile) addTo(id fleet.VMID, status *fleet.VMStatus, boot string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,13 +95,13 @@ func (k vmState) addTo(status *fleet.VMStatus, boot string) {
 	status.Error, status.ErrorOf = k.Error, k.ErrorOf
 	if k.Ran != "" && boot != "" && k.Ran != boot && isOff(status.Power) && status.Power != fleet.Absent {
 		status.Faults = append(slices.Clone(status.Faults), fleet.Fault{
-			Code: fleet.FaultRebooted, Text: "It was on when its host went down, and is off since the host is back. Start it, or force it off to leave it so.",
+			Code: fleet.FaultRebooted, Text: "The VM was on when its host went down, and is off since the host came back. Start the VM, or force it off to keep it off.",
 		})
 	}
 	k.addPolicyState(status, boot)
 }
 
-// seen returns the entry after a read of the VM's status.
+// seen returns the entry, updated from a read of the VM's status.
 func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
 	// a policy change after boot takes effect at the next boot
 	if k.Booted != boot && k.Policy.Autostart == "" {
@@ -129,7 +129,7 @@ func (k vmState) seen(s fleet.VMStatus, boot string) vmState {
 	return k
 }
 
-// stopReason returns how a guest powered off unasked; empty: somebody powered it off, on the host or through Quantix.
+// stopReason returns how a guest powered off without a request; empty: a user powered it off.
 func stopReason(s fleet.VMStatus) string {
 	switch {
 	case s.Power == fleet.Crashed:
@@ -140,7 +140,7 @@ func stopReason(s fleet.VMStatus) string {
 	return ""
 }
 
-// restartReason returns how the guest powered off if its policy restarts it for that; else empty.
+// restartReason returns how the guest powered off if its policy restarts it after that; else empty.
 func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
 	switch down := stopReason(s); {
 	case p.Restart == "always", p.Restart == "onFailure" && down == "crashed":
@@ -149,7 +149,7 @@ func restartReason(p fleet.VMPolicy, s fleet.VMStatus) string {
 	return ""
 }
 
-// ordered records a successful order of a user. turned: it has powered the guest on or off.
+// ordered updates the entry after a successful job; turned: the job has powered the guest on or off.
 func (k *vmState) ordered(kind fleet.JobKind, turned bool, boot string) {
 	if turned {
 		k.Ran, k.Down, k.Trouble, k.Restarts = "", "", "", 0
@@ -174,18 +174,18 @@ func (k vmState) addPolicyState(status *fleet.VMStatus, boot string) {
 	switch {
 	case !off:
 	case k.Again != "" && k.Trouble == "":
-		say("It failed a health check. Its host starts it again; force it off to leave it off.")
+		say("The VM failed a health check. Its host starts it again; force the VM off to keep it off.")
 	case k.Trouble != "":
-		say("Its host could not start it by itself, and goes on trying for a while: " + k.Trouble)
+		say("The host could not start the VM by its policy, and retries for a while: " + k.Trouble)
 	case k.Down == "crashed":
-		say("It crashed. Its host starts it again within minutes; force it off to leave it off.")
+		say("The VM crashed. Its host starts it again within minutes; force the VM off to keep it off.")
 	case k.Down != "":
-		say("It was shut down from within. Its host starts it again within minutes; force it off to leave it off.")
+		say("The VM was shut down from within. Its host starts it again within minutes; force the VM off to keep it off.")
 	}
 }
 
-// noteStopRequest records, before it happens, that somebody wants the VM off; the VM then no longer autostarts in this
-// boot of the host.
+// noteStopRequest records, before the VM is powered off, that a user wants it off. The VM then no longer autostarts in
+// this boot of the host.
 func (m *stateFile) noteStopRequest(id fleet.VMID, boot string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -238,7 +238,7 @@ func (m *stateFile) checkedVMs() map[fleet.VMID]vmState {
 	return out
 }
 
-// acted returns how often the host has acted on a VM because of failed health checks.
+// acted returns the number of actions after failed health checks of a VM.
 func (m *stateFile) acted(id fleet.VMID) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

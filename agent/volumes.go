@@ -12,8 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// onVolume returns a job handler that calls the hypervisor for a volume. It requires the volume's pool, and refuses if
-// VMs or images that must keep the volume hold it. The call may take long, but must report progress.
+// onVolume returns a job handler that calls the hypervisor for a volume. The handler requires the volume's pool, and
+// refuses a job that VMs or images on the volume forbid. The call may take long, but must report progress.
 func onVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWork) error) func(context.Context, *Agent, *job) error {
 	return func(ctx context.Context, a *Agent, j *job) error {
 		ref, ok := j.Subject.Volume()
@@ -21,7 +21,7 @@ func onVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWo
 		case !ok || !fleet.IsVolumeName(ref.Volume):
 			return fleet.Errorf(fleet.Invalid, "%q is no volume.", string(j.Subject))
 		case j.Pool == nil || j.Pool.ID != ref.PoolID || j.Args.Volume == nil:
-			return errors.New("the portal sent this work without its pool, or without saying what to do")
+			return errors.New("the portal sent this job without its pool or its volume")
 		case j.Held != nil:
 			if err := j.Held.Refuse(j.Kind); err != nil {
 				return err
@@ -39,20 +39,20 @@ func onVolume(call func(hypervisor.Storage, context.Context, hypervisor.VolumeWo
 		defer cancel(nil)
 		stalled := time.AfterFunc(a.times.stall, func() { cancel(errStalled) })
 		defer stalled.Stop()
-		if j.Kind.Is().Stoppable && !j.Args.Volume.Flatten { // libvirt flattens, and cannot be stopped
+		if j.Kind.Is().Stoppable && !j.Args.Volume.Flatten { // libvirt runs a flatten, which cannot be stopped
 			defer j.whenStopped(func(cause error) { cancel(cause) })()
 		}
 		return explain(ctx, call(a.hypervisor, ctx, hypervisor.VolumeWork{
 			Pool: *j.Pool, Name: ref.Volume, Order: *j.Args.Volume, Made: a.state.volumeFile(j.ID), Source: source, Pools: j.Pools,
 			Hashed: func(all ...hypervisor.Hashed) error {
 				if err := a.state.noteHashed(all...); err != nil {
-					return fmt.Errorf("the checksum is computed, but the agent cannot keep that in mind: %w", err)
+					return fmt.Errorf("the checksum is computed, but the agent cannot record the checksum: %w", err)
 				}
 				return nil
 			},
 			Whole: func(file string) error {
 				if err := a.state.noteVolume(j.ID, file); err != nil {
-					return fmt.Errorf("the volume is made, but the agent cannot keep that in mind: %w", err)
+					return fmt.Errorf("the volume was created, but the agent cannot record its file: %w", err)
 				}
 				return nil
 			},

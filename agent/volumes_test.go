@@ -13,7 +13,7 @@ import (
 
 var stock = fleet.Pool{ID: "01a206ba-f47b-7000-ad01-2714dec349a0", Name: "stock", Generation: 1, Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/stock"}}
 
-// volumeWork is an order for a volume of the pool.
+// volumeWork returns a job for a volume of the pool.
 func volumeWork(kind fleet.JobKind, name string, o fleet.VolumeOrder) wire.Work {
 	args := fleet.JobArgs{Volume: &o, DeleteDisks: kind == fleet.VolumeWipe || kind == fleet.VolumeDelete}
 	return wire.Work{Kind: kind, Subject: fleet.SubjectVolume(fleet.Volref{PoolID: stock.ID, Volume: name}), Pool: &stock, Args: args, Held: &fleet.VolumeInUse{}}
@@ -71,7 +71,7 @@ func (h forgotten) DeleteVolume(ctx context.Context, _ hypervisor.VolumeWork) er
 	return ctx.Err()
 }
 
-// After a restart, a repeated order recognizes the volume it created. A deletion with unknown outcome is reported as
+// After a restart, a repeated job recognizes the volume that it created. A deletion with unknown outcome is reported as
 // unknown and not repeated.
 func TestVolumeJobsAfterAgentRestart(t *testing.T) {
 	t.Parallel()

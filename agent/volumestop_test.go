@@ -20,7 +20,7 @@ type patient struct {
 
 func (h patient) last(ctx context.Context, in hypervisor.VolumeWork) error {
 	h.entered <- in
-	alive := time.NewTicker(100 * time.Millisecond) // an order without progress would be stopped
+	alive := time.NewTicker(100 * time.Millisecond) // a job without progress would be stopped
 	defer alive.Stop()
 	for {
 		in.Progress(40, "at it")
@@ -40,8 +40,8 @@ func (h patient) WipeVolume(ctx context.Context, in hypervisor.VolumeWork) error
 	return h.last(ctx, in)
 }
 
-// A cancelled volume order ends when the host learns of it, and reports what it cannot undo. An order that waits for a
-// slot has done nothing.
+// A cancelled volume job ends when the host learns of the cancellation, and reports what it cannot undo. A cancelled
+// job that still waits for a slot has changed nothing.
 func TestVolumeJobsEndWhenCancelled(t *testing.T) {
 	t.Parallel()
 	const words = "Cancelled by ann."

@@ -18,7 +18,7 @@ import (
 var (
 	errOverdue = fleet.Errorf(fleet.Unavailable, "The hypervisor did not answer in time.")
 	errStalled = fleet.Errorf(fleet.Unavailable, "The hypervisor made no progress for too long.")
-	errPanic   = errors.New("the agent failed inside")
+	errPanic   = errors.New("the agent had an internal error")
 )
 
 // act runs the job once and returns its result; nil: no result, because the job is lost or the agent stops.
@@ -35,9 +35,9 @@ func (a *Agent) act(j *job) *wire.Finish {
 	if j.lost.Load() || j.ctx.Err() != nil {
 		return nil
 	}
-	durable := !j.Kind.Is().Aside // a power cut ends it anyway, so the entry need not be synced
+	durable := !j.Kind.Is().Aside // a power loss ends such a job anyway, so its entry need not be synced
 	if err := a.journal.begin(j.Work, j.epoch.Load(), durable); err != nil {
-		return a.result(j, fmt.Errorf("nothing was done, because the agent cannot keep its journal: %w", err))
+		return a.result(j, fmt.Errorf("nothing was done, because the agent cannot write its journal: %w", err))
 	}
 	r := a.result(j, a.attempt(j))
 	if r == nil {
@@ -53,7 +53,7 @@ func (a *Agent) act(j *job) *wire.Finish {
 func (a *Agent) attempt(j *job) (err error) {
 	d, known := handlers[j.Kind]
 	if !known {
-		return fmt.Errorf("this agent (version %s) does not know work of kind %q: upgrade it", a.version, j.Kind)
+		return fmt.Errorf("this agent (version %s) does not know jobs of kind %q: upgrade the agent", a.version, j.Kind)
 	}
 	ctx, cancel := context.WithTimeoutCause(j.ctx, j.Kind.Is().Limit, errOverdue)
 	defer cancel()
@@ -61,14 +61,14 @@ func (a *Agent) attempt(j *job) (err error) {
 		if p := recover(); p != nil {
 			ref := rand.Text()[:8]
 			a.log.Error("Work ended in a panic.", "reference", ref, "job", j.ID, "kind", j.Kind, "panic", p, "stack", string(debug.Stack()))
-			err = fmt.Errorf("%w; its log has the details under reference %s", errPanic, ref)
+			err = fmt.Errorf("%w; the agent's log has the details under reference %s", errPanic, ref)
 		}
 	}()
 	j.begun = true
 	return explain(ctx, d.do(ctx, a, j))
 }
 
-// explain puts the cause of an expired limit before the hypervisor's error, if it has one.
+// explain adds the cause of an expired limit to the hypervisor's error, or replaces a bare context error by the cause.
 func explain(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	switch {
@@ -84,8 +84,8 @@ func apply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, 
 
 func reapply(ctx context.Context, a *Agent, j *job) error { return applySpec(ctx, a, j, true) }
 
-// images refuses to create a VM from an image copy that this host has read and found to differ from the image, also
-// when the order is repeated. An existing VM creates nothing from images.
+// images refuses to create a VM if this host has read the copy of its image and found another checksum, also in a
+// repeated job. An existing VM creates nothing from images.
 func (a *Agent) images(vm fleet.VM) error {
 	if vm.Status != nil {
 		return nil
@@ -123,7 +123,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return firstBoot(ctx, a, *j.VM) },
 		Whole: func(ref fleet.Volref) error {
 			if err := a.state.noteDisk(*j.VM, ref); err != nil {
-				return fmt.Errorf("the disk %s is made, but the agent cannot keep that in mind: %w", ref.Volume, err)
+				return fmt.Errorf("the disk %s was created, but the agent cannot record it: %w", ref.Volume, err)
 			}
 			return nil
 		},
@@ -143,11 +143,11 @@ func shutdown(ctx context.Context, a *Agent, j *job) error {
 // down and starts again within that time.
 const sameRun = 2 * time.Second
 
-// restart ends the run named in its order and starts the VM with its current definition. Any other run is already the
-// wanted one: so a repeated order, or one resumed by the next agent, does not end a second run.
+// restart ends the run that the job names, and starts the VM with its current definition. Any other run is the
+// restarted one already, so a repeated or resumed job does not end a second run.
 func restart(ctx context.Context, a *Agent, j *job) error {
 	if j.Args.Run == nil {
-		return errors.New("the portal sent this work without the run that is to end")
+		return errors.New("the portal sent this job without the run to end")
 	}
 	var unknownStart, newer bool
 	var since time.Time // since when the host has not reported the run's start
@@ -156,8 +156,8 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 		case isOff(s.Power):
 			return true, false
 		case s.StartedAt == nil:
-			// This happens for a moment after a guest has ended and its hypervisor has not noticed, for example while
-			// libvirt restarts.
+			// This happens for a moment after a guest has ended and libvirt has not noticed, for example during a
+			// restart of libvirt.
 			if since.IsZero() {
 				since = time.Now()
 			}
@@ -173,8 +173,8 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 		return err
 	case unknownStart:
 		a.record(j.VM.ID, func(k *vmState) { k.StopRequested = false })
-		return fleet.Errorf(fleet.Conflict, "The host does not tell since when the VM runs, so that nobody could tell the new run from the old. Shut it down, then start it.")
-	case newer: // or it starts now: an agent that was killed leaves its start to the hypervisor
+		return fleet.Errorf(fleet.Conflict, "The host does not report when the VM was started, so a restart cannot be verified. Shut the VM down, then start it.")
+	case newer: // the new run may still be starting: a killed agent leaves the start to the hypervisor
 		if err := a.state.updateVM(j.VM.ID, func(k *vmState) { k.StopRequested = false }); err != nil {
 			return err
 		}
@@ -190,14 +190,14 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	}
 	defer a.slots.Release(1)
 	if a.life.Err() != nil {
-		j.cancel(errStopping) // the next agent starts it
+		j.cancel(errStopping) // the next agent starts the VM
 		return errStopping
 	}
 	return start(ctx, a, j)
 }
 
-// untilOff asks the guest to shut down until look reports that the wait is over. ask: the guest may be asked in this
-// state.
+// untilOff asks the guest to shut down until look reports that the wait is over. look also reports whether the guest
+// may be asked in its current state.
 func (a *Agent) untilOff(ctx context.Context, j *job, look func(fleet.VMStatus) (over, ask bool)) error {
 	if err := a.state.noteStopRequest(j.VM.ID, a.bootID()); err != nil {
 		return err
@@ -249,7 +249,7 @@ func (a *Agent) vmStatus(ctx context.Context, id fleet.VMID) (status fleet.VMSta
 	return status, err
 }
 
-// within gives one short call its own deadline.
+// within calls call with the deadline of one short call.
 func (a *Agent) within(ctx context.Context, call func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, a.times.call, errOverdue)
 	defer cancel()
