@@ -1,5 +1,5 @@
-// Package blockdev finds the whole disks of a host that a guest could use, by their udev names, which do not depend on
-// the port.
+// Package blockdev finds the host's whole disks that a guest could use. It names a disk by its udev name, which does
+// not depend on the port.
 package blockdev
 
 import (
@@ -22,17 +22,17 @@ type Device struct {
 	Name      string // in Dir
 	Kernel    string // "sda"
 	SizeBytes int64
-	Busy      string // how the host uses it, as the end of "it is …"; empty: no use is known
+	Busy      string // how the host uses the disk, completing "it is …"; empty: no use is known
 }
 
-// form matches names of disks that a guest can use. Other names belong to the disks' contents.
+// form matches names of disks that a guest can use. derived matches names of the disks' contents, which it cannot use.
 var (
 	form    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)
 	derived = regexp.MustCompile(`^(dm|md|lvm)-`)
 	virtual = regexp.MustCompile(`^(ram|zram|dm-|md|sr|fd)`)
 )
 
-// All lists the disks of the machine whose files are below root, each once, by name.
+// All lists the disks of the machine, each once, sorted by name. root is the root of the machine's file tree.
 func All(root string) (out []Device) {
 	entries, err := os.ReadDir(filepath.Join(root, Dir))
 	if err != nil {
@@ -48,13 +48,13 @@ func All(root string) (out []Device) {
 	return out
 }
 
-// Look returns the disk of that name; false: it does not exist.
+// Look returns the disk of that name below root; false: the disk does not exist.
 func Look(root, name string) (Device, bool) { return (&tree{root: root}).device(name) }
 
-// Claimed reports whether the kernel has the device in use: a file system on it or on a partition, a RAID, a volume
-// group.
+// Claimed reports whether the kernel uses the block device at path: for a file system on the device or on a partition,
+// a RAID or a volume group.
 func Claimed(path string) (bool, error) {
-	// for block devices, O_EXCL fails while the kernel uses the device
+	// O_EXCL on a block device fails while the kernel uses the device
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_EXCL, 0)
 	if errors.Is(err, syscall.EBUSY) {
 		return true, nil
@@ -65,7 +65,7 @@ func Claimed(path string) (bool, error) {
 	defer f.Close()
 	info, err := f.Stat()
 	if err == nil && (info.Mode()&fs.ModeDevice == 0 || info.Mode()&fs.ModeCharDevice != 0) {
-		err = &os.PathError{Op: "open", Path: path, Err: errors.New("it is no block device")}
+		err = &os.PathError{Op: "open", Path: path, Err: errors.New("the file is not a block device")}
 	}
 	return false, err
 }
@@ -101,7 +101,7 @@ func (m *tree) device(name string) (Device, bool) {
 	return d, true
 }
 
-// busy returns how the disk or one of its partitions is used.
+// busy returns how the host uses the disk or one of its partitions, in the form of Device.Busy.
 func (m *tree) busy(kernel string) string {
 	if m.text("sys/class/block", kernel, "ro") == "1" {
 		return "read-only"
@@ -137,8 +137,8 @@ func (m *tree) busy(kernel string) string {
 	return ""
 }
 
-// mounted returns the mount point of a file system on the device: by the device number, or by name for file systems
-// with numbers of their own.
+// mounted returns the mount point of a file system on the device. It compares the device number, and the name for file
+// systems with device numbers of their own.
 func (m *tree) mounted(name, number string) string {
 	for _, line := range m.mounts {
 		first, second, _ := strings.Cut(line, " - ")

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/ovf"
 )
 
-// ReadAppliance parses a file with the name of an OVA or OVF appliance; nil: the name claims nothing. Errors in its
-// content are in its Error.
+// ReadAppliance parses a file with the name of an OVA or OVF appliance. It returns nil for other names. Errors in the
+// file's content are in the appliance's Error.
 func ReadAppliance(r io.ReaderAt, size int64, name string) (*fleet.Appliance, error) {
 	kind := fleet.ApplianceKind(name)
 	if kind == "" {
@@ -29,7 +29,7 @@ func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Applianc
 		return fleet.Appliance{Disks: []fleet.ApplianceDisk{{Format: f.Format, SizeBytes: f.Size, FileBytes: size}}}, err
 	}
 	if f, err := Read(r, min(size, headBytes), false); err != nil || f.Format != "raw" {
-		return fleet.Appliance{}, errors.Join(err, fleet.Errorf(fleet.Invalid, "It is no tar archive, but a disk."))
+		return fleet.Appliance{}, errors.Join(err, fleet.Errorf(fleet.Invalid, "The file is a disk, not a tar archive."))
 	}
 	a, files, err := ovf.Read(r, size)
 	if err != nil {
@@ -45,7 +45,7 @@ func readAppliance(r io.ReaderAt, size int64, name, kind string) (fleet.Applianc
 		if err != nil {
 			return a, err
 		}
-		d.SizeBytes = f.Size // the disk's header is more reliable than its description
+		d.SizeBytes = f.Size // the disk's header is more reliable than the descriptor
 	}
 	return a, nil
 }
@@ -58,16 +58,16 @@ func diskIn(r io.ReaderAt, size int64, name, claimed string) (Facts, error) {
 	return f, f.Convertible(name, claimed)
 }
 
-// refusedRead returns the error for a truncated header.
+// refusedRead explains the error of a truncated header, and returns any other error unchanged.
 func refusedRead(name string, err error) error {
 	if errors.Is(err, ErrCutOff) {
-		return fleet.Errorf(fleet.Invalid, "The disk %s is not whole: %s.", name, err)
+		return fleet.Errorf(fleet.Invalid, "The disk %s is incomplete: %s.", name, err)
 	}
 	return err
 }
 
-// VerifyAppliance reads all files of an OVA archive and compares them with its manifest, if it has one. report receives
-// the bytes read so far.
+// VerifyAppliance reads all files of an OVA archive and compares their checksums with the manifest, if the archive has
+// one. report receives the number of bytes read so far.
 func VerifyAppliance(ctx context.Context, r io.ReaderAt, size int64, report func(done int64)) error {
 	_, files, err := ovf.Read(r, size)
 	if err != nil {
@@ -83,8 +83,8 @@ func VerifyAppliance(ctx context.Context, r io.ReaderAt, size int64, report func
 	return nil
 }
 
-// Member returns the place of a disk in an OVA archive and the facts of its header; member is empty for a file that is
-// the disk itself.
+// Member returns the offset and length of a disk in an OVA archive, and the facts of the disk's header. With an empty
+// member, the file is the disk.
 func Member(r io.ReaderAt, size int64, name, member string) (at, length int64, f Facts, err error) {
 	claimed := ""
 	if member == "" {
@@ -108,7 +108,7 @@ func Member(r io.ReaderAt, size int64, name, member string) (at, length int64, f
 	return 0, 0, f, fleet.Errorf(fleet.Conflict, "The archive %s has no disk %s.", name, member)
 }
 
-// VerifyMember compares one file of an OVA archive with its manifest, if it has one.
+// VerifyMember compares one file of an OVA archive with the manifest, if the archive has one.
 func VerifyMember(ctx context.Context, r io.ReaderAt, size int64, member string, report func(done int64)) error {
 	files, err := ovf.ReadArchive(r, size)
 	if err != nil {

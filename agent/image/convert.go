@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Part is a disk in a file: the whole file if At is 0, else a part of an archive. It is read through an open file
-// descriptor, never by a path that it names.
+// Part is a disk in a file: the whole file if At is 0, else a part of an archive. qemu-img reads the file through an
+// open descriptor, never by its path.
 type Part struct {
 	File   *os.File
 	At     int64
@@ -27,7 +27,7 @@ const targetFile = "/proc/self/fd/4"
 // node returns QEMU's block node for the disk: the format is explicit, so that QEMU never probes it.
 func (p Part) node() map[string]any {
 	file := map[string]any{"driver": "file", "filename": opinionFile}
-	if p.At > 0 { // QEMU needs multiples of 512 bytes, which archives use, too
+	if p.At > 0 { // QEMU needs a multiple of 512 bytes. Archives are padded to it
 		file = map[string]any{"driver": "raw", "offset": p.At, "size": (p.Size + 511) / 512 * 512, "file": file}
 	}
 	out := map[string]any{"driver": p.Format, "file": file}
@@ -49,7 +49,7 @@ func graph(node map[string]any) string {
 }
 
 // Look inspects the disk with qemu-img as an unprivileged user, and refuses a disk whose format differs from its
-// header's. need is its size in bytes as qcow2.
+// header's. need is the disk's size in bytes as a qcow2 file.
 func (p Part) Look(ctx context.Context, f Facts) (need int64, err error) {
 	said, err := p.ask(ctx, "info", "--output=json", graph(p.node()))
 	if err != nil {
@@ -67,7 +67,7 @@ func (p Part) Look(ctx context.Context, f Facts) (need int64, err error) {
 func needed(text []byte) (int64, error) {
 	var out struct{ Required int64 }
 	if err := json.Unmarshal(text, &out); err != nil || out.Required <= 0 {
-		return 0, fmt.Errorf("read what qemu-img measured: %w", errors.Join(err, errors.New("it says nothing")))
+		return 0, fmt.Errorf("read what qemu-img measured: %w", errors.Join(err, errors.New("the size is missing")))
 	}
 	return out.Required, nil
 }
@@ -82,19 +82,19 @@ func (p Part) ask(ctx context.Context, args ...string) ([]byte, error) {
 		if ctx.Err() != nil || NoOpinion(err) {
 			return nil, err
 		}
-		return nil, doubt("qemu-img does not take it for a %s image: %s", p.Format, err)
+		return nil, doubt("qemu-img does not accept it as a %s image: %s", p.Format, err)
 	}
 	return out.Bytes(), nil
 }
 
-// Convert writes the disk into to, an empty qcow2 image of its size that nobody else uses, as an unprivileged user.
-// report receives the percentage.
+// Convert copies the disk into to as an unprivileged user. to must be an empty qcow2 image of the disk's size that
+// nobody else uses. most limits the bytes of a written file; report receives the percentage.
 func (p Part) Convert(ctx context.Context, to *os.File, most int64, report func(percent int)) error {
 	limits := []string{"--as=2147483648", "--nofile=64", "--core=0", "--fsize=" + strconv.FormatInt(most, 10)}
 	return p.run(ctx, &percents{report: report}, limits, to, "convert", "-p", "-n", "--target-is-zero", "-O", "qcow2", graph(p.node()), targetFile)
 }
 
-// run runs qemu-img as an unprivileged user with the disk's file and the optional output file.
+// run runs qemu-img as an unprivileged user. The process gets the disk's file and the optional output file to.
 func (p Part) run(ctx context.Context, out io.Writer, limits []string, to *os.File, args ...string) (err error) {
 	call, err := qemuImg(ctx, limits, args...)
 	if err != nil {
@@ -139,8 +139,8 @@ func (p *percents) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Layer is a file of a disk of this host with its backing chain. The caller guarantees that each is a plain file of its
-// pool.
+// Layer is one file of a disk of this host, with its backing chain. The caller guarantees that each file is a plain
+// file of its pool.
 type Layer struct {
 	Path, Format string
 	Below        *Layer
@@ -157,7 +157,7 @@ func (l *Layer) node() map[string]any {
 	return out
 }
 
-// Measure returns the number of bytes of data in a disk of this host.
+// Measure returns the number of bytes that the disk takes as a qcow2 file.
 func (l *Layer) Measure(ctx context.Context) (int64, error) {
 	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "measure", "--output=json", "-O", "qcow2", graph(l.node()))
 	if err != nil {
@@ -171,7 +171,8 @@ func (l *Layer) Measure(ctx context.Context) (int64, error) {
 	return needed(out.Bytes())
 }
 
-// Pack writes a disk of this host into to, as a VMDK for archives. name is the file name in its descriptor.
+// Pack writes the disk into to as a VMDK for archives. name is the file name in the VMDK's descriptor. report receives
+// the percentage.
 func (l *Layer) Pack(ctx context.Context, to *os.File, name string, report func(percent int)) error {
 	call, err := qemuImg(ctx, []string{"--as=2147483648", "--core=0"}, "convert", "-p", "-O", "vmdk", "-o", "subformat=streamOptimized,adapter_type=lsilogic", graph(l.node()), opinionFile)
 	if err != nil {
@@ -183,9 +184,9 @@ func (l *Layer) Pack(ctx context.Context, to *os.File, name string, report func(
 	}
 	text := make([]byte, vmdkDescriptor)
 	if _, err := to.ReadAt(text, sector); err != nil {
-		return fmt.Errorf("read what was packed: %w", err)
+		return fmt.Errorf("read the packed VMDK: %w", err)
 	}
-	// qemu-img wrote the file descriptor's number
+	// qemu-img wrote the descriptor number as the file name
 	named := bytes.Replace(text, []byte(` SPARSE "3"`), []byte(` SPARSE "`+name+`"`), 1)
 	if n := len(bytes.TrimRight(named, "\x00")); n > vmdkDescriptor {
 		return fmt.Errorf("the name %q is too long for a descriptor", name)

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// ReadForeign is Read for images to convert: it also reads the size and references of disks in other products' formats.
+// ReadForeign is Read for images to convert: it also reads the size and the references of other products' disk formats.
 func ReadForeign(r io.ReaderAt, size int64) (Facts, error) {
 	f, err := Read(r, size, true)
 	if err != nil {
@@ -34,27 +34,27 @@ func ReadForeign(r io.ReaderAt, size int64) (Facts, error) {
 	return f, at.err
 }
 
-// Convertible refuses a disk that cannot be converted; the error is a sentence about name. claimed is the expected
-// format; empty: any.
+// Convertible returns an error if the disk cannot be converted: a sentence that names the disk by name. claimed is the
+// expected format; empty: any.
 func (f Facts) Convertible(name, claimed string) error {
 	refuse := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.Invalid, "The disk "+name+" "+format, args...)
 	}
 	switch {
 	case f.RefersTo != "":
-		return refuse("refers to %s, which is not taken along. Export it as one file that stands alone.", f.RefersTo)
+		return refuse("refers to %s, which is not imported. Export the disk as one self-contained file.", f.RefersTo)
 	case f.Encrypted || f.Format == "luks":
-		return refuse("is encrypted. Only disks that are not encrypted are taken.")
+		return refuse("is encrypted. Only unencrypted disks are accepted.")
 	case f.Fault != "":
-		return refuse("is not sound: %s.", f.Fault)
+		return refuse("is invalid: %s.", f.Fault)
 	case f.Packed:
 		return refuse("is %s. Unpack it first.", f.Content)
 	case f.Format != "qcow2" && f.Format != "raw" && !isForeign(f.Format):
-		return refuse("has the format %s. VMDK, VHD, VHDX, VDI, qcow2 and raw are taken.", f.Format)
+		return refuse("has the format %s. VMDK, VHD, VHDX, VDI, qcow2 and raw are accepted.", f.Format)
 	case claimed != "" && claimed != f.Format:
-		return refuse("is said to be %s, but its header says %s. It is not taken.", claimed, f.Format)
+		return refuse("is declared as %s, but its header says %s, so it is refused.", claimed, f.Format)
 	case f.Size <= 0 || f.Size > fleet.MaxDiskBytes:
-		return refuse("has %s, which no disk here can have.", fleet.Bytes(f.Size))
+		return refuse("has the invalid size %s.", fleet.Bytes(f.Size))
 	}
 	return f.disk("The disk "+name, fleet.Invalid)
 }
@@ -63,7 +63,7 @@ func isForeign(format string) bool {
 	return slices.Contains(fleet.ForeignFormats, format)
 }
 
-// bytesAt reads small parts of a file; bytes after its end are zeros.
+// bytesAt reads small parts of a file. Bytes after the file's end are zeros.
 type bytesAt struct {
 	r    io.ReaderAt
 	size int64
@@ -83,7 +83,7 @@ func (b *bytesAt) read(at int64, n int) []byte {
 
 const (
 	sector         = 512
-	vmdkDescriptor = 20 * sector // what QEMU reads of it, right after the header
+	vmdkDescriptor = 20 * sector // bytes of the embedded descriptor that QEMU reads, right after the header
 	vmdkAtEnd      = ^uint64(0)
 )
 
@@ -92,25 +92,25 @@ var (
 	vmdkParent = regexp.MustCompile(`(?mi)^\s*parentCID\s*=\s*([0-9a-f]*)`)
 )
 
-// vmdk reads a sparse disk in one file. A separate descriptor names other files, and so does an embedded one if the
-// header has no size.
+// vmdk reads the header of a sparse disk in one file. A separate descriptor names other files, and so does an embedded
+// descriptor if the header has no size.
 func (b *bytesAt) vmdk() Facts {
 	f := Facts{Format: "vmdk"}
 	head := b.read(0, sector)
 	if !bytes.HasPrefix(head, []byte("KDMV")) {
-		f.RefersTo = "other files, for it is only a descriptor"
+		f.RefersTo = "other files, because it is only a descriptor"
 		return f
 	}
 	if binary.LittleEndian.Uint64(head[56:]) == vmdkAtEnd {
 		tail := b.read(b.size-2*sector, sector)
 		if !bytes.HasPrefix(tail, []byte("KDMV")) || !bytes.Equal(tail[12:28], head[12:28]) {
-			f.Fault = "it ends before its footer does, or its footer says something else than its header"
+			f.Fault = "its footer is cut off or contradicts its header"
 			return f
 		}
 	}
 	capacity := binary.LittleEndian.Uint64(head[12:])
 	if capacity == 0 || capacity > fleet.MaxDiskBytes/sector {
-		f.RefersTo = "other files, for its header has no size of its own"
+		f.RefersTo = "other files, because its header has no size"
 		return f
 	}
 	f.Size = int64(capacity) * sector
@@ -137,7 +137,7 @@ func (b *bytesAt) vmdk() Facts {
 	return f
 }
 
-// Identifiers of the parts of a VHDX, as stored in the file.
+// Identifiers of the regions and entries of a VHDX, as stored in the file.
 var (
 	vhdxMetadata   = guid("06a27c8b90479a4bb8fe575f050f886e")
 	vhdxSize       = guid("2442a52f1bcd7648b2115dbed83bf4b8")
@@ -179,7 +179,7 @@ func (b *bytesAt) vhdx() Facts {
 	return f
 }
 
-// vhd reads a footer: dynamic disks have a copy at the beginning.
+// vhd reads the footer at offset at. Dynamic disks have a copy of the footer at the beginning.
 func (b *bytesAt) vhd(at int64) Facts {
 	f := Facts{Format: "vpc"}
 	foot := b.read(at, sector)
@@ -189,7 +189,7 @@ func (b *bytesAt) vhd(at int64) Facts {
 	case 4:
 		f.RefersTo = "another disk, of which it is a snapshot"
 	default:
-		f.Fault = "its footer says that it is no disk of a fixed or a growing size"
+		f.Fault = "its footer says that the disk is neither of fixed nor of dynamic size"
 	}
 	return f
 }

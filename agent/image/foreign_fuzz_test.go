@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// foreignHeads are complete headers of other products' disks of 1 GiB.
+// foreignHeads returns, by format, complete headers of other products' disks of 1 GiB.
 var foreignHeads = map[string]func() []byte{
 	"vmdk": func() []byte {
 		text := make([]byte, 64<<10)
@@ -70,7 +70,7 @@ func TestReadForeignHeaders(t *testing.T) {
 	}
 }
 
-// FuzzForeign parses other products' disks and archives: no accepted one refers to another file or lacks a size, and
+// FuzzForeign parses other products' disks and archives. No accepted disk refers to another file or lacks a size, and
 // each refusal has a text.
 func FuzzForeign(f *testing.F) {
 	for _, head := range foreignHeads {
@@ -86,7 +86,7 @@ func FuzzForeign(f *testing.F) {
 		for _, name := range []string{"x.vmdk", "x.vhdx", "x.vhd", "x.vdi", "x.ova"} {
 			a, err := image.ReadAppliance(bytes.NewReader(text), int64(len(text)), name)
 			if err != nil || a == nil {
-				t.Errorf("%s: what is wrong with it is not told as its own: %v", name, err)
+				t.Errorf("%s: the archive's fault is not in its Error: %v", name, err)
 				continue
 			}
 			for _, d := range a.Disks {

@@ -14,7 +14,7 @@ import (
 
 const cluster = 64 << 10
 
-// sound returns a complete empty qcow2 image of 5 GiB; change may corrupt it.
+// sound returns a complete, empty qcow2 image of 5 GiB; change may corrupt the image.
 func sound(version uint32, change func([]byte)) []byte {
 	text := make([]byte, 4*cluster)
 	copy(text, "QFI\xfb")
@@ -52,7 +52,7 @@ func extension(kind uint32) func([]byte) {
 	}
 }
 
-// disk returns a raw image with that beginning.
+// disk returns a raw image that begins with begin.
 func disk(begin string) []byte { return append([]byte(begin), make([]byte, 1<<20)...) }
 
 func at(where int, word string, text []byte) []byte {
@@ -75,7 +75,7 @@ func TestFetchedImages(t *testing.T) {
 		"iso as a disk":                {text: at(32769, "CD001", disk("\x33\xed"))},
 		"udf":                          {text: at(32769+2048, "NSR02", at(32769, "BEA01", disk(""))), iso: true},
 		"no disc":                      {text: disk(""), iso: true, refused: "no ISO image"},
-		"disc at another place":        {text: at(32769+4096, "CD001", disk("")), iso: true, refused: "no ISO image"},
+		"descriptor elsewhere":         {text: at(32769+4096, "CD001", disk("")), iso: true, refused: "no ISO image"},
 		"qcow2 as a disc":              {text: at(32769, "CD001", sound(3, nil)), iso: true, refused: "no ISO image"},
 		"backing file":                 {text: sound(3, u64(8, 200)), refused: "a backing file"},
 		"backing format alone":         {text: sound(3, extension(0xe2792aca)), refused: "a backing file"},
@@ -84,14 +84,14 @@ func TestFetchedImages(t *testing.T) {
 		"encrypted":                    {text: sound(3, u32(32, 1)), refused: "encrypted"},
 		"encrypted by LUKS":            {text: sound(3, extension(0x0537be77)), refused: "encrypted"},
 		"corrupt":                      {text: sound(3, u64(72, 2)), refused: "it is corrupt"},
-		"feature of later":             {text: sound(3, u64(72, 1<<40)), refused: "bit 40"},
-		"compression of later":         {text: sound(3, func(b []byte) { u64(72, 8)(b); u32(100, 112)(b); b[104] = 7 }), refused: "compression"},
+		"unknown feature":              {text: sound(3, u64(72, 1<<40)), refused: "bit 40"},
+		"unknown compression":          {text: sound(3, func(b []byte) { u64(72, 8)(b); u32(100, 112)(b); b[104] = 7 }), refused: "compression"},
 		"tiny clusters":                {text: sound(3, u32(20, 3)), refused: "clusters of 2^3"},
 		"huge clusters":                {text: sound(3, u32(20, 63)), refused: "clusters of 2^63"},
 		"absurd size":                  {text: sound(3, u64(24, 1<<62)), refused: "absurd size"},
 		"negative size":                {text: sound(3, u64(24, 1<<63)), refused: "absurd size"},
 		"no size":                      {text: sound(3, u64(24, 0)), refused: "the size 0"},
-		"header of no length":          {text: sound(3, u32(100, 0)), refused: "bytes itself"},
+		"header of no length":          {text: sound(3, u32(100, 0)), refused: "its own length"},
 		"table outside":                {text: sound(3, u64(40, 1<<40)), refused: "outside the file"},
 		"table over the header":        {text: sound(3, u64(40, 0)), refused: "outside the file"},
 		"table too short":              {text: sound(3, u32(36, 1)), refused: "fewer than the 10"},
@@ -99,7 +99,7 @@ func TestFetchedImages(t *testing.T) {
 		"reference counts outside":     {text: sound(3, u64(48, 64<<20)), refused: "outside the file"},
 		"no reference counts":          {text: sound(3, u32(56, 0)), refused: "reference counts of 0"},
 		"snapshots outside":            {text: sound(3, func(b []byte) { u32(60, 1)(b); u64(64, 1<<40)(b) }), refused: "outside the file"},
-		"a part's table outside":       {text: sound(3, u64(3*cluster+8, 1<<63|1<<30)), refused: "outside the file"},
+		"L2 table outside":             {text: sound(3, u64(3*cluster+8, 1<<63|1<<30)), refused: "outside the file"},
 		"cut off":                      {text: sound(3, nil)[:2*cluster], refused: "may be cut off"},
 		"extension beyond the cluster": {text: sound(3, func(b []byte) { u32(104, 1)(b); u32(108, 1<<30)(b) }), refused: "first cluster"},
 		"qcow of another version":      {text: sound(1, nil), refused: "qcow1"},
@@ -146,7 +146,7 @@ func TestFetchedImages(t *testing.T) {
 	}
 }
 
-// A disk in use is read without its tables, and raw volumes may have any content.
+// The tables of a disk in use are not checked, and raw volumes may have any content.
 func TestClonableImages(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -232,7 +232,7 @@ func TestSecondOpinion(t *testing.T) {
 		}
 		facts := image.Facts{Format: "raw", Size: 24 << 20}
 		change(&facts)
-		if err := image.SecondOpinion(t.Context(), f, facts); err == nil || !strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "does not take it") {
+		if err := image.SecondOpinion(t.Context(), f, facts); err == nil || !strings.Contains(err.Error(), name) && !strings.Contains(err.Error(), "does not accept it") {
 			t.Errorf("%s: %v", name, err)
 		}
 		f.Close()

@@ -9,7 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// magics are of formats that QEMU would detect by probing. They may refer to other files.
+// magics are the first bytes of formats that QEMU would detect by probing. Images in these formats may refer to other
+// files.
 var magics = []struct{ magic, format string }{
 	{"QED\x00", "qed"},
 	{"KDMV", "vmdk"},
@@ -30,7 +31,7 @@ const (
 	vdiSignature   = 0xbeda107f
 )
 
-// foreign returns the format, other than qcow2, that QEMU would detect; empty: none.
+// foreign returns the format, other than qcow2, that QEMU would detect by probing; empty: none.
 func foreign(head []byte) string {
 	for _, m := range magics {
 		if bytes.HasPrefix(head, []byte(m.magic)) {
@@ -46,8 +47,8 @@ func foreign(head []byte) string {
 	return ""
 }
 
-// isDescriptor reports whether QEMU would detect a VMDK descriptor, which names other files: comments and blank lines,
-// then a version.
+// isDescriptor reports whether QEMU would detect a VMDK descriptor, which names other files. A descriptor begins with
+// comments and blank lines, and then has a version.
 func isDescriptor(head []byte) bool {
 	for len(head) > 0 {
 		line, rest, _ := bytes.Cut(head, []byte("\n"))
@@ -60,7 +61,7 @@ func isDescriptor(head []byte) bool {
 	return false
 }
 
-// packed are formats that contain other files.
+// packed are the magics of formats that contain other files.
 var packed = []struct {
 	at          int
 	magic, what string
@@ -81,7 +82,7 @@ var packed = []struct {
 // textBytes is enough to distinguish text from a disk.
 const textBytes = 4 << 10
 
-// contentOf returns what a file without a magic is if it is certainly no disk.
+// contentOf returns what a file without a magic contains if the file is certainly not a disk.
 func contentOf(head []byte) (what string, isPacked bool) {
 	for _, p := range packed {
 		if len(head) >= p.at && bytes.HasPrefix(head[p.at:], []byte(p.magic)) {
@@ -103,7 +104,7 @@ func contentOf(head []byte) (what string, isPacked bool) {
 	return "text", false
 }
 
-// isText reports whether all of it is text; an incomplete rune at the end is allowed.
+// isText reports whether all of head is UTF-8 text; an incomplete rune at the end is allowed.
 func isText(head []byte) bool {
 	if len(head) == 0 {
 		return false
@@ -154,13 +155,13 @@ func readDisc(r io.ReaderAt) (bool, error) {
 	return isDisc(text[:n]), nil
 }
 
-// isDisc searches for an ISO 9660 or UDF descriptor, after those that may precede it.
+// isDisc searches the volume descriptors for an ISO 9660 or UDF descriptor.
 func isDisc(text []byte) bool {
 	for ; len(text) >= descriptorNameAt+5; text = text[min(len(text), sectorBytes):] {
 		switch string(text[descriptorNameAt : descriptorNameAt+5]) {
 		case "CD001", "NSR02", "NSR03":
 			return true
-		case "BEA01", "BOOT2", "CDW02": // others follow
+		case "BEA01", "BOOT2", "CDW02": // extended area descriptors: more descriptors follow
 		default:
 			return false
 		}

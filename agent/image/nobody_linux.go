@@ -10,8 +10,8 @@ import (
 
 const nobody = 65534
 
-// asNobody runs the command as an unprivileged user who may only read the file; back revokes that. Without root there
-// is nothing to drop.
+// asNobody makes the command run as an unprivileged user who may only read the file; back revokes that access. Without
+// root privileges it does nothing.
 func asNobody(cmd *exec.Cmd, file *os.File) (back func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
@@ -23,7 +23,7 @@ func asNobody(cmd *exec.Cmd, file *os.File) (back func() error, err error) {
 	return back, nil
 }
 
-// grant gives the group of user nobody the rights to the file; back revokes them.
+// grant gives the group of user nobody the rights to the file; back restores the file's group and mode.
 func grant(file *os.File, rights os.FileMode) (back func() error, err error) {
 	if os.Geteuid() != 0 {
 		return func() error { return nil }, nil
@@ -43,8 +43,8 @@ func grant(file *os.File, rights os.FileMode) (back func() error, err error) {
 	return back, nil
 }
 
-// deletedDir returns a directory that is already deleted: it stays empty, and nothing is left if this process is
-// killed. leave must be called once the program runs.
+// deletedDir returns the path of a directory that is already deleted: it stays empty, and no directory is left if this
+// process is killed. leave must be called once the program runs.
 func deletedDir() (dir string, leave func() error, err error) {
 	name, err := os.MkdirTemp("", "quantix-image-")
 	if err != nil {

@@ -19,8 +19,8 @@ const (
 	opinionFile  = "/proc/self/fd/3"
 )
 
-// SecondOpinion inspects an open file with qemu-img, as an unprivileged user with low limits. qemu-img must report the
-// same facts and no other file.
+// SecondOpinion inspects an open file with qemu-img, as an unprivileged user with low limits. It returns an error if
+// qemu-img reports other facts or a reference to another file.
 func SecondOpinion(ctx context.Context, file *os.File, f Facts) error {
 	ctx, cancel := context.WithTimeout(ctx, opinionLimit)
 	defer cancel()
@@ -38,30 +38,30 @@ func SecondOpinion(ctx context.Context, file *os.File, f Facts) error {
 	err = errors.Join(call.run(ctx), back())
 	switch {
 	case ctx.Err() != nil:
-		return doubt("qemu-img did not come to an end with it within %s, so it is not taken.", opinionLimit)
+		return doubt("qemu-img did not finish within %s.", opinionLimit)
 	case err != nil:
-		return doubt("qemu-img does not take it for a %s image: %s", f.Format, err)
+		return doubt("qemu-img does not accept it as a %s image: %s", f.Format, err)
 	}
 	return agrees(out.Bytes(), f)
 }
 
 func doubt(format string, args ...any) error {
-	return fleet.Errorf(fleet.Invalid, "What came is not taken: "+format, args...)
+	return fleet.Errorf(fleet.Invalid, "The file is refused: "+format, args...)
 }
 
-// agrees compares qemu-img's output with the facts.
+// agrees returns an error if qemu-img's output contradicts the facts.
 func agrees(text []byte, f Facts) error {
 	var said map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	if err := d.Decode(&said); err != nil {
-		return fmt.Errorf("read what qemu-img says: %w", err)
+		return fmt.Errorf("read the output of qemu-img: %w", err)
 	}
 	if name := referencedFile(said); name != "" {
 		return doubt("qemu-img finds that it refers to another file, %q.", name)
 	}
 	if said["format"] != f.Format {
-		return doubt("qemu-img takes it for %v, but its header says %s.", said["format"], f.Format)
+		return doubt("qemu-img detects the format %v, but its header says %s.", said["format"], f.Format)
 	}
 	size := f.Size
 	if f.Format == "raw" {
@@ -69,7 +69,7 @@ func agrees(text []byte, f Facts) error {
 	}
 	// some products store less than the real size
 	if number, _ := said["virtual-size"].(json.Number); number.String() != strconv.FormatInt(size, 10) && f.Format != "vpc" {
-		return doubt("qemu-img gives it %v bytes, but its header %d.", said["virtual-size"], size)
+		return doubt("qemu-img reports a size of %v bytes, but its header says %d.", said["virtual-size"], size)
 	}
 	if crypt, _ := said["encrypted"].(bool); crypt {
 		return doubt("qemu-img finds that it is encrypted.")
@@ -77,7 +77,7 @@ func agrees(text []byte, f Facts) error {
 	return nil
 }
 
-// referencedFile returns another file that is named anywhere in the value.
+// referencedFile returns the name of another file anywhere in the value; empty: there is none.
 func referencedFile(v any) string {
 	switch v := v.(type) {
 	case map[string]any:
@@ -101,7 +101,7 @@ func referencedFile(v any) string {
 	return ""
 }
 
-// isOwnName reports whether the name is that of the inspected file or only a protocol option.
+// isOwnName reports whether name is the inspected file's or only a protocol option.
 func isOwnName(name string) bool {
 	spelt, isGraph := strings.CutPrefix(name, "json:")
 	if !isGraph {

@@ -34,10 +34,10 @@ const (
 	maxRefcountBytes = 8 << 20
 	maxSnapshots     = 65536
 
-	offsetMask = 0x00fffffffffffe00 // of an entry of the L1 table
+	offsetMask = 0x00fffffffffffe00 // offset bits of an L1 table entry
 )
 
-// qcow2 holds the header fields in use. All numbers in the file are big-endian.
+// qcow2 holds the header fields that this package uses. All numbers in the file are big-endian.
 type qcow2 struct {
 	head    []byte
 	size    int64 // of the file
@@ -49,7 +49,7 @@ type qcow2 struct {
 func (q qcow2) u32(at int) int64  { return int64(binary.BigEndian.Uint32(q.head[at:])) }
 func (q qcow2) u64(at int) uint64 { return binary.BigEndian.Uint64(q.head[at:]) }
 
-// readQcow2 reads the facts of a file with qcow's magic.
+// readQcow2 reads the facts of a file that begins with the qcow magic.
 func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error) {
 	if len(head) < 8 {
 		return Facts{}, ErrCutOff
@@ -91,7 +91,7 @@ func readQcow2(r io.ReaderAt, head []byte, size int64, deep bool) (Facts, error)
 	return f, err
 }
 
-// geometry validates the header's numbers.
+// geometry validates the header's numbers, and returns the fault as a clause; empty: none.
 func (q *qcow2) geometry(virtual int64) string {
 	clusterBits := q.u32(20)
 	if clusterBits < 9 || clusterBits > 21 {
@@ -100,16 +100,16 @@ func (q *qcow2) geometry(virtual int64) string {
 	q.cluster, q.length = 1<<clusterBits, headerV2
 	if q.version == 3 {
 		if q.length = q.u32(100); q.length < headerV3 || q.length > q.cluster || q.length%8 != 0 {
-			return faultf("its header says that it has %d bytes itself", q.length)
+			return faultf("its header gives its own length as %d bytes", q.length)
 		}
 		features := q.u64(72)
 		switch {
 		case features&^uint64(featuresKnown) != 0:
-			return faultf("its header asks for features that are not known (bit %d)", bits.TrailingZeros64(features&^uint64(featuresKnown)))
+			return faultf("its header requires unknown features (bit %d)", bits.TrailingZeros64(features&^uint64(featuresKnown)))
 		case features&featureCorrupt != 0:
 			return "its header says that it is corrupt"
 		case features&featureCompression != 0 && (q.length <= headerV3 || len(q.head) <= headerV3 || q.head[headerV3] > 1):
-			return "its header asks for a compression that is not known"
+			return "its header requires an unknown compression"
 		case q.u32(96) > 6:
 			return faultf("its header gives reference counts of 2^%d bits; they have 64 at most", q.u32(96))
 		}
@@ -120,12 +120,12 @@ func (q *qcow2) geometry(virtual int64) string {
 	case virtual > fleet.MaxDiskBytes:
 		return faultf("its header gives an absurd size, %s; a disk has at most %s", fleet.Bytes(virtual), fleet.Bytes(fleet.MaxDiskBytes))
 	case q.u32(32) > 2:
-		return "its header asks for an encryption that is not known"
+		return "its header requires an unknown encryption"
 	}
 	return ""
 }
 
-// extensions searches the header extensions for names of other files.
+// extensions searches the header extensions for references to other files, and records them in f.
 func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 	at := q.length
 	for range maxExtensions {
@@ -158,7 +158,8 @@ func (q *qcow2) extensions(r io.ReaderAt, f *Facts) error {
 	return nil
 }
 
-// tables checks that the tables are inside the file, and that the L1 table is large enough.
+// tables checks that the tables are inside the file and that the L1 table is large enough. It returns the fault as a
+// clause.
 func (q *qcow2) tables(virtual int64) string {
 	perL2 := q.cluster / 8
 	if q.version == 3 && q.u64(72)&featureExtendedL2 != 0 {
@@ -170,7 +171,7 @@ func (q *qcow2) tables(virtual int64) string {
 	case entries*8 > maxL1Bytes:
 		return faultf("its header gives a table of %d entries", entries)
 	case entries < need:
-		return faultf("its table has %d entries, fewer than the %d that its size takes", entries, need)
+		return faultf("its table has %d entries, fewer than the %d that its size requires", entries, need)
 	case !q.inside(q.u64(40), entries*8):
 		return q.outside("cluster table")
 	case q.u32(56)*q.cluster > maxRefcountBytes || q.u32(56) == 0:
@@ -196,7 +197,7 @@ func (q *qcow2) inside(at uint64, length int64) bool {
 	return at >= uint64(q.cluster) && at%uint64(q.cluster) == 0 && at < uint64(q.size) && length <= end-int64(at)
 }
 
-// level1 checks that every L2 table is inside the file.
+// level1 checks that every L2 table is inside the file. It returns the fault as a clause.
 func (q *qcow2) level1(r io.ReaderAt) (string, error) {
 	left, at := q.u32(36)*8, int64(q.u64(40))
 	part := make([]byte, 64<<10)
@@ -208,7 +209,7 @@ func (q *qcow2) level1(r io.ReaderAt) (string, error) {
 		}
 		for i := 0; i+8 <= n; i += 8 {
 			if to := binary.BigEndian.Uint64(text[i:]) & offsetMask; to != 0 && !q.inside(to, q.cluster) {
-				return q.outside("table of a part"), nil
+				return q.outside("L2 table"), nil
 			}
 		}
 		if n < len(text) {

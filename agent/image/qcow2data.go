@@ -13,11 +13,11 @@ const maxTableBytes = 1 << 30
 const (
 	entryCompressed = 1 << 62
 	entryZero       = 1
-	refcountMask    = ^uint64(0x1ff) // of an entry of the refcount table
+	refcountMask    = ^uint64(0x1ff) // offset bits of a refcount table entry
 )
 
-// data checks that all data clusters are inside the file. The reference counts usually prove it; the tables are read
-// only if clusters after the file's end are counted.
+// data checks that all data clusters are inside the file. The reference counts usually prove it. The L2 tables are read
+// only if clusters after the file's end have a count.
 func (q *qcow2) data(r io.ReaderAt) (string, error) {
 	last, err := q.lastCounted(r)
 	if err != nil || last < 0 || last*q.cluster < q.size {
@@ -81,7 +81,7 @@ func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 		if at == 0 {
 			continue
 		}
-		if at >= uint64(q.size) { // the counts themselves are after the file's end
+		if at >= uint64(q.size) { // the block of counts is after the file's end
 			return i * inBlock, nil
 		}
 		got, err := r.ReadAt(block, int64(at))
@@ -90,7 +90,7 @@ func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 		}
 		for k := got - 1; k >= 0; k-- {
 			if block[k] != 0 {
-				// counts of less than a byte begin at its lowest bit
+				// a count of less than a byte begins at the byte's lowest bit
 				last := int64(k*8 + bits.Len8(block[k]) - 1)
 				return i*inBlock + last>>order, nil
 			}
@@ -99,7 +99,7 @@ func (q *qcow2) lastCounted(r io.ReaderAt) (int64, error) {
 	return -1, nil
 }
 
-// tolerant returns the error of a read, except for the file's end.
+// tolerant returns the error of a read, or nil if the read only reached the file's end.
 func tolerant(err error) error {
 	if errors.Is(err, io.EOF) {
 		return nil

@@ -15,9 +15,9 @@ import (
 )
 
 // errNoOpinion is returned if qemu-img is not installed.
-var errNoOpinion = errors.New("qemu-img is not installed here, so only Quantix itself has looked at the image")
+var errNoOpinion = errors.New("qemu-img is not installed, so only Quantix's own checks were run on the image")
 
-// NoOpinion reports whether err means that qemu-img is missing: then only this package's own checks apply.
+// NoOpinion reports whether err means that qemu-img is missing. Then only this package's own checks apply.
 func NoOpinion(err error) bool { return errors.Is(err, errNoOpinion) }
 
 // imgCall is one run of qemu-img.
@@ -26,15 +26,16 @@ type imgCall struct {
 	stderr bounded
 }
 
-// stackLimit is the stack size of each thread of qemu-img in bytes. qemu-img starts one thread per waiting request, 64
-// at most. With the default stacks of 8 MiB and malloc arenas of 64 MiB, slow storage made it exceed every address
-// space limit.
+// stackLimit is the stack size in bytes of each qemu-img thread. qemu-img starts one thread per waiting request, at
+// most 64. With default stacks of 8 MiB and malloc arenas of 64 MiB, slow storage made it exceed any address space
+// limit.
 const stackLimit = 1 << 20
 
 // maxOutput limits the stored error output in bytes.
 const maxOutput = 1 << 20
 
-// qemuImg returns a call of qemu-img within limits, which are arguments of prlimit if that is installed.
+// qemuImg returns a call of qemu-img within limits. limits are arguments of prlimit, and ignored if prlimit is not
+// installed.
 func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, error) {
 	program, err := exec.LookPath("qemu-img")
 	if err != nil {
@@ -50,7 +51,7 @@ func qemuImg(ctx context.Context, limits []string, args ...string) (*imgCall, er
 	return c, nil
 }
 
-// run runs qemu-img in an empty directory, so that no relative name refers to a file.
+// run runs qemu-img in an empty directory, so that a relative name refers to no file.
 func (c *imgCall) run(ctx context.Context) error {
 	dir, leave, err := deletedDir()
 	if err != nil {
@@ -64,7 +65,7 @@ func (c *imgCall) run(ctx context.Context) error {
 	return errors.Join(asSentence(ctx, c.Wait(), &c.stderr), err)
 }
 
-// asSentence returns the program's own error output as the error.
+// asSentence returns the program's error output as the error.
 func asSentence(ctx context.Context, err error, stderr *bounded) error {
 	var exit *exec.ExitError
 	switch text := strings.TrimSpace(stderr.String()); {
@@ -81,7 +82,7 @@ func asSentence(ctx context.Context, err error, stderr *bounded) error {
 	return err
 }
 
-// bounded stores the beginning of the data written to it.
+// bounded stores the beginning of its written data, up to maxOutput.
 type bounded struct{ bytes.Buffer }
 
 func (b *bounded) Write(p []byte) (int, error) {

@@ -37,7 +37,7 @@ func TestQemuImgLimitsApplyToAllThreads(t *testing.T) {
 func TestQemuImgWorkingDirectoryIsDeleted(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
-	never := filepath.Join(temp, "never.raw") // a reader waits for a writer
+	never := filepath.Join(temp, "never.raw") // qemu-img waits for a writer
 	if err := syscall.Mkfifo(never, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -60,11 +60,11 @@ func TestQemuImgWorkingDirectoryIsDeleted(t *testing.T) {
 	}
 	cancel()
 	if err := <-ended; err == nil {
-		t.Error("what was broken off ended well")
+		t.Error("an interrupted qemu-img run succeeded")
 	}
 }
 
-// hasDeletedDir reports whether a process has a deleted working directory below that one.
+// hasDeletedDir reports whether a process has a deleted working directory below the given one.
 func hasDeletedDir(below string) bool {
 	all, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	return slices.ContainsFunc(all, func(link string) bool {

@@ -21,7 +21,7 @@ func unsoundOf(t *testing.T, text []byte) string {
 	return f.Unsound()
 }
 
-// Images written by QEMU's tools are valid, and invalid if they are truncated anywhere.
+// Images written by QEMU's tools are valid, and invalid when truncated at any point.
 func TestTruncatedImagesAreInvalid(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("qemu-img"); err != nil {
@@ -72,12 +72,12 @@ func TestNonImagesAreInvalid(t *testing.T) {
 		"a disk":            {at(510, "\x55\xaa", disk("\xeb\x63")), ""},
 		"a disc":            {at(32769, "CD001", disk("")), ""},
 		"nothing":           {nil, "It is empty"},
-		"encrypted":         {sound(3, u32(32, 1)), "It is encrypted"},
-		"encrypted by LUKS": {sound(3, extension(0x0537be77)), "It is encrypted"},
-		"LUKS itself":       {disk("LUKS\xba\xbe"), "It is encrypted"},
-		"a data file":       {sound(3, u64(72, 4)), "It refers to an external data file"},
-		"a backing file":    {sound(3, u64(8, 200)), "It refers to a backing file"},
-		"no table":          {sound(3, nil)[:2*cluster], "It is not sound"},
+		"encrypted":         {sound(3, u32(32, 1)), "The file is encrypted"},
+		"encrypted by LUKS": {sound(3, extension(0x0537be77)), "The file is encrypted"},
+		"LUKS itself":       {disk("LUKS\xba\xbe"), "The file is encrypted"},
+		"a data file":       {sound(3, u64(72, 4)), "The file refers to an external data file"},
+		"a backing file":    {sound(3, u64(8, 200)), "The file refers to a backing file"},
+		"no table":          {sound(3, nil)[:2*cluster], "The file is invalid"},
 		"half a header":     {sound(3, nil)[:40], "cut off"},
 		"a packed file":     {disk("\x1f\x8b\x08"), "Unpack it first"},
 		"counts beyond":     {sound(3, u64(cluster, 1<<40)), ""}, // an unused table: QEMU repairs it

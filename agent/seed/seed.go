@@ -1,5 +1,5 @@
 // Package seed stores first-boot data of guests: an ISO image or a plain file for each VM and each version of the data.
-// It may contain secrets: only root and, while the guest runs, the hypervisor can read it.
+// The data may contain secrets: only root and, while the guest runs, the hypervisor can read it.
 package seed
 
 import (
@@ -18,7 +18,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Dir is the directory of the files. QEMU, which runs as another user, can open files in it by name but cannot list it.
+// Dir is the directory of the first-boot files. QEMU runs as another user: it can open files in Dir by name but cannot
+// list Dir.
 const Dir = "/var/lib/libvirt/quantix"
 
 const (
@@ -33,12 +34,12 @@ var (
 	nameForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9.-]{0,31}$`)
 )
 
-// Store is a directory of first-boot data. The zero Store is Dir.
+// Store is a directory of first-boot data. A zero Store uses the constant Dir.
 type Store struct{ Dir string }
 
 func (s Store) of(id fleet.VMID) (string, error) {
 	if !idForm.MatchString(string(id)) {
-		return "", fmt.Errorf("%q is no VM's id", id)
+		return "", fmt.Errorf("%q is not a VM's ID", id)
 	}
 	dir := s.Dir
 	if dir == "" {
@@ -47,7 +48,7 @@ func (s Store) of(id fleet.VMID) (string, error) {
 	return filepath.Join(dir, string(id)), nil
 }
 
-// Path returns the path for the VM's first-boot data, whether it exists or not.
+// Path returns the path for a version of the VM's first-boot data, whether the file exists or not.
 func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 	dir, err := s.of(id)
 	if err != nil {
@@ -59,12 +60,12 @@ func (s Store) Path(id fleet.VMID, of fleet.VMFirstBoot) (string, error) {
 	}
 	name := fmt.Sprintf("%s-%d.%s", of.Kind, of.Number, ending)
 	if !fileForm.MatchString(name) {
-		return "", fmt.Errorf("%q is no first boot", name)
+		return "", fmt.Errorf("%q is not a version of first-boot data", name)
 	}
 	return filepath.Join(dir, name), nil
 }
 
-// Of returns the first-boot version of a path; false: it is no such path.
+// Of returns the first-boot version that a path belongs to; false: the path has another form.
 func Of(path string) (fleet.VMFirstBoot, bool) {
 	m := fileForm.FindStringSubmatch(filepath.Base(path))
 	if m == nil || !idForm.MatchString(filepath.Base(filepath.Dir(path))) {
@@ -74,7 +75,7 @@ func Of(path string) (fleet.VMFirstBoot, bool) {
 	return fleet.VMFirstBoot{Kind: fleet.FirstBootKind(m[1]), Number: n}, err == nil
 }
 
-// Have reports whether the VM's first-boot data exists and is complete.
+// Have reports whether a version of the VM's first-boot data exists and is complete.
 func (s Store) Have(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 	path, err := s.Path(id, of)
 	if err != nil {
@@ -90,8 +91,8 @@ func (s Store) Have(id fleet.VMID, of fleet.VMFirstBoot) (bool, error) {
 	return info.Mode().IsRegular() && info.Size() > 0, nil
 }
 
-// Make writes these files as the VM's first-boot data. The file gets its name only once it is synced; an error leaves
-// nothing.
+// Make writes files as a version of the VM's first-boot data. The file gets its name only once it is synced; an error
+// leaves no file.
 func (s Store) Make(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte) (err error) {
 	path, err := s.Path(id, of)
 	if err != nil {
@@ -140,17 +141,17 @@ func checkFiles(of fleet.VMFirstBoot, files map[string][]byte) error {
 	all := 0
 	for name, data := range files {
 		if !nameForm.MatchString(name) {
-			return fmt.Errorf("the portal sent a file of the name %q for the first boot", name)
+			return fmt.Errorf("the portal sent first-boot data with the invalid file name %q", name)
 		}
 		all += len(data)
 	}
 	if len(files) == 0 || len(files) > 8 || all > most || of.Kind == fleet.Ignition && len(files["config.ign"]) == 0 {
-		return fmt.Errorf("what the portal sent for the first boot is nothing, or more than %d KiB", most>>10)
+		return fmt.Errorf("the portal sent first-boot data that is empty or larger than %d KiB", most>>10)
 	}
 	return nil
 }
 
-// label returns the disc's volume label, by which cloud-init finds it.
+// label returns the disc's volume label, by which cloud-init finds the disc; empty for other kinds.
 func label(k fleet.FirstBootKind) string {
 	if k.ByCloudInit() {
 		return "cidata"
@@ -158,7 +159,8 @@ func label(k fleet.FirstBootKind) string {
 	return "UNATTEND"
 }
 
-// writeDisc writes an ISO 9660 image with long names for Linux and Windows. Its files are temporarily in work.
+// writeDisc writes files as an ISO 9660 image with long names for Linux and Windows. work is the path of its temporary
+// directory.
 func writeDisc(f *os.File, work, label string, files map[string][]byte) (err error) {
 	if err := errors.Join(os.RemoveAll(work), os.Mkdir(work, 0o700)); err != nil {
 		return err
@@ -176,7 +178,7 @@ func writeDisc(f *os.File, work, label string, files map[string][]byte) (err err
 	return disc.Finalize(iso9660.FinalizeOptions{RockRidge: true, Joliet: true, VolumeIdentifier: label})
 }
 
-// Keep removes the VM's files except those at paths; without paths, its directory, too.
+// Keep deletes the VM's first-boot files except those at paths. If nothing is left, it also deletes the VM's directory.
 func (s Store) Keep(id fleet.VMID, paths ...string) error {
 	dir, err := s.of(id)
 	if err != nil {
@@ -197,7 +199,7 @@ func (s Store) Keep(id fleet.VMID, paths ...string) error {
 			continue
 		}
 		if !fileForm.MatchString(strings.TrimSuffix(strings.TrimSuffix(e.Name(), partial), working)) {
-			kept = true // a foreign file
+			kept = true // Quantix has not written this file
 			continue
 		}
 		if err := os.RemoveAll(path); err != nil {

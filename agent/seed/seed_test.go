@@ -110,7 +110,7 @@ func TestInterruptedSeedIsRecreatedAndUnusedRemoved(t *testing.T) {
 		}
 	}
 	if have, err := s.Have(vm, one); have || err != nil {
-		t.Errorf("what was cut off counts as whole: %v", err)
+		t.Errorf("an interrupted file counts as complete: %v", err)
 	}
 	files := map[string][]byte{"meta-data": []byte("a"), "user-data": []byte("b")}
 	for _, of := range []fleet.VMFirstBoot{one, two} {
@@ -126,7 +126,7 @@ func TestInterruptedSeedIsRecreatedAndUnusedRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all, err := os.ReadDir(dir); err != nil || len(all) != 1 || all[0].Name() != filepath.Base(next) {
-		t.Errorf("after all but the second went there is %v, %v", all, err)
+		t.Errorf("after the deletion of all but the second there is %v, %v", all, err)
 	}
 	for range 2 {
 		if err := s.Keep(vm); err != nil {
@@ -177,6 +177,6 @@ func TestNamesCannotEscapeDirectory(t *testing.T) {
 		}
 	}
 	if all, err := os.ReadDir(s.Dir); err != nil || len(all) != 0 {
-		t.Errorf("what was refused left %v, %v", all, err)
+		t.Errorf("a refused call left %v, %v", all, err)
 	}
 }

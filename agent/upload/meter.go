@@ -2,7 +2,7 @@ package upload
 
 import "time"
 
-// meter reports the progress of an upload, at most twice a second; the rate is that of the connection.
+// meter reports the progress of an upload, at most twice a second. The rate is that of the current connection.
 type meter struct {
 	total  int64
 	report func(done, total, rate int64)

@@ -1,5 +1,5 @@
-// Package upload receives on a host a file that somebody sends through a portal: by one connection after the other.
-// Each connection continues where the file ends. It knows neither pools nor images: see File.
+// Package upload receives on a host a file that a client sends through a portal, over one connection after the other.
+// Each connection continues where the file ends. The package knows neither pools nor images: see File.
 package upload
 
 import (
@@ -13,21 +13,21 @@ import (
 	"quantix/internal/wire"
 )
 
-// farewellTime is how long the last connection may take to request its answer.
+// farewellTime is how long the last connection may take to request its final answer.
 const farewellTime = 10 * time.Second
 
-// File receives the bytes in order.
+// File is the destination of an upload. It receives the bytes in order.
 type File interface {
 	io.Writer
 	// Size returns the number of bytes written.
 	Size() int64
-	// Keep syncs the written bytes to the storage: they survive a crash.
+	// Keep syncs the written bytes to the storage, so that they survive a crash.
 	Keep() error
 }
 
-// Receive fills the file up to total bytes with the data of the connections; each new one ends the one before, whose
-// sender may be gone. report periodically receives the number of bytes done. It returns nil once all is synced. A
-// file's error is returned at once; connections' errors are not.
+// Receive fills the file up to total bytes with the data of the connections. A new connection ends the previous one,
+// whose sender may be gone. report periodically receives the number of bytes done. Receive returns nil once the
+// complete file is synced. It returns an error of the file at once, and ignores errors of connections.
 func Receive(ctx context.Context, conns <-chan io.ReadWriteCloser, total int64, to File, report func(done, total, rate int64)) error {
 	meter := &meter{total: total, report: report, began: to.Size()}
 	meter.say(to.Size())
@@ -80,7 +80,7 @@ func visitOf(conn io.ReadWriteCloser, total int64, to File, m *meter) *visit {
 		defer v.hangUp()
 		v.fault = v.serve(total, to, m)
 		if v.fault != nil {
-			// if the sender is still connected
+			// the sender may still be connected
 			_ = wire.WriteUploadAnswer(conn, wire.UploadAnswer{Offset: to.Size(), Error: v.fault.Error(), Final: true})
 		}
 	}()
@@ -95,7 +95,7 @@ func (v *visit) close() {
 
 func (v *visit) hangUp() { v.once.Do(func() { v.conn.Close() }) }
 
-// serve returns the file's error; a connection's end is no error.
+// serve returns the file's error. The end of the connection is no error.
 func (v *visit) serve(total int64, to File, m *meter) error {
 	answer := func() (bool, error) {
 		if err := to.Keep(); err != nil {
@@ -122,7 +122,7 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 			}
 			continue
 		case int64(n) > total-to.Size():
-			_ = wire.WriteUploadAnswer(v.conn, wire.UploadAnswer{Offset: to.Size(), Error: "More bytes came than were announced. Begin the upload anew."})
+			_ = wire.WriteUploadAnswer(v.conn, wire.UploadAnswer{Offset: to.Size(), Error: "The client sent more bytes than it had announced. Start the upload again."})
 			return to.Keep()
 		}
 		got, err := io.ReadFull(v.conn, piece[:n])
@@ -139,7 +139,7 @@ func (v *visit) serve(total int64, to File, m *meter) error {
 	}
 }
 
-// Differs refuses data that does not match its checksum.
+// Differs returns the error for an upload whose checksum is not the expected one.
 func Differs(algorithm, got, want string) error {
-	return fleet.Errorf(fleet.Conflict, "The upload's %s is %s, but %s was expected. It is not the file that was meant, and nothing of it was kept.", algorithm, got, want)
+	return fleet.Errorf(fleet.Conflict, "The upload's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", algorithm, got, want)
 }
