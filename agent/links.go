@@ -12,11 +12,11 @@ import (
 
 // Links sets up the host's network devices for networks; package agent/link implements it.
 type Links interface {
-	// Apply creates the network's devices before the hypervisor's network is created. order is the job's ID: Apply does
+	// Apply creates the network's devices before the hypervisor's network is created. job is the job's ID: Apply does
 	// not repeat a job whose change cut the host off from the portal.
-	Apply(ctx context.Context, order string, n fleet.Network) error
+	Apply(ctx context.Context, job string, n fleet.Network) error
 	// Release removes the devices after the hypervisor has released the network.
-	Release(ctx context.Context, order string, n fleet.Network) error
+	Release(ctx context.Context, job string, n fleet.Network) error
 	// Look adds the state of the host's devices to a network's status.
 	Look(n fleet.Network, st *fleet.NetworkStatus)
 	// Restore recreates the devices that existed before the host's boot.

@@ -18,14 +18,15 @@ const (
 	maxLookups = 8 // addresses tried per name
 )
 
-// blockedNetworks are networks without permitted downloads, in addition to those that netip classifies.
+// blockedNetworks are networks from other sources: downloads from them are refused, in addition to those that netip
+// classifies.
 var blockedNetworks = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", // this network, carriers' NAT, protocols, benchmarks, reserved
 	"::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/64", "2001::/32", "fec0::/10", // IPv4-compatible and -translated, local NAT64, discard, Teredo, site-local
 	"168.63.129.16/32", // Azure's platform services, at a public address
 )
 
-// IPv6 prefixes that a router translates to IPv4; the IPv4 address is checked.
+// IPv6 prefixes that a router translates to IPv4. The embedded IPv4 address is checked.
 var (
 	nat64  = netip.MustParsePrefix("64:ff9b::/96")
 	sixTo4 = netip.MustParsePrefix("2002::/16")
@@ -38,7 +39,7 @@ func prefixes(all ...string) (out []netip.Prefix) {
 	return out
 }
 
-// plainAddress returns the IPv4 address of an IPv4 address written as IPv6.
+// plainAddress returns the IPv4 address of an IPv6 address that embeds one, and any other address unchanged.
 func plainAddress(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	b := a.As16()
@@ -57,13 +58,13 @@ func notPublic(a netip.Addr) bool {
 		slices.ContainsFunc(blockedNetworks, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// refuse returns the reason not to connect to the address; nil: it is allowed.
+// refuse returns the reason why downloads from the address are refused; nil: they are allowed.
 func (c *Client) refuse(spelt netip.Addr) error {
 	a := plainAddress(spelt)
 	if slices.ContainsFunc(c.settings.From, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return nil
 	}
-	const mend = "Nothing is downloaded from there unless the agent's setting fetchFrom on the host allows it."
+	const mend = "The agent's setting fetchFrom on the host must allow downloads from that address."
 	if notPublic(a) {
 		return fleet.Errorf(fleet.Conflict, "The address %s is in a private or reserved network. %s", spelt, mend)
 	}
@@ -90,7 +91,7 @@ func (c *Client) control(_ context.Context, _, address string, _ syscall.RawConn
 	return c.refuse(to.Addr())
 }
 
-// dial tries a name's addresses one after the other.
+// dial connects to a name, trying its addresses one after the other.
 func (c *Client) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

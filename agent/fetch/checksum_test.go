@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A checksum file is downloaded by the same rules as the image, and is small.
+// A checksum file is downloaded by the same rules as the image, and its size is limited.
 func TestChecksumFileIsDownloaded(t *testing.T) {
 	t.Parallel()
 	digits := strings.TrimPrefix(sumOf(file), "sha256:")
@@ -59,7 +59,7 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 	}
 	before := asked.Load()
 	for at, says := range map[string]string{
-		"/long": "has more than", "/inside": "private or reserved", "/http": "redirects to an address that is not taken", "/none": "404", "/silent": "sent nothing",
+		"/long": "has more than", "/inside": "private or reserved", "/http": "redirects to an address that is not allowed", "/none": "404", "/silent": "sent nothing",
 	} {
 		wantErr(t, at, get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + at}), says)
 	}
@@ -67,7 +67,7 @@ func TestChecksumFileIsDownloaded(t *testing.T) {
 	wantErr(t, "over http", get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: "http://example.org/SUMS"}), "Plain http")
 	wantErr(t, "a checksum beside it", get(Order{URL: s.URL + "/image.qcow2", Checksum: digits, ChecksumURL: s.URL + "/SUMS"}), "is no checksum")
 	if asked.Load() != before {
-		t.Error("the image is asked for, although nobody knows its checksum")
+		t.Error("the image was requested without its checksum")
 	}
 	wantErr(t, "other bytes", get(Order{URL: s.URL + "/image.qcow2", ChecksumURL: s.URL + "/wrong"}), "nothing of it was kept")
 	wantErr(t, "http without TLS for its checksum", get(Order{URL: "http://127.0.0.1:1/image.qcow2", ChecksumURL: s.URL + "/SUMS"}), "cannot reach")

@@ -1,5 +1,5 @@
-// Package fetch downloads one file by its URL, by default only from the public Internet, within limits of size and
-// time, and verifies its checksum.
+// Package fetch downloads one file by its URL and verifies its checksum. Downloads come only from the public Internet
+// by default, and are limited in size and time.
 package fetch
 
 import (
@@ -37,13 +37,13 @@ const (
 
 // Settings are the administrator's rules for downloads.
 type Settings struct {
-	From []netip.Prefix // private, reserved or own addresses that are allowed
+	From []netip.Prefix // private, reserved or own addresses that downloads may use
 	Most int64          // limit of one download in bytes; 0: DefaultMost
 
 	Roots *x509.CertPool // trusted CAs of servers; nil: the system's
 }
 
-// Client downloads files. It uses no proxy, cookie or password of the host.
+// Client downloads files. It uses no proxy, cookie or password of the host. It is safe for concurrent use.
 type Client struct {
 	settings Settings
 	stall    time.Duration
@@ -65,17 +65,18 @@ func New(s Settings) *Client {
 type Order struct {
 	URL      string
 	Checksum string // "sha256:…", "sha512:…", or empty
-	Room     int64  // free space for it
+	Room     int64  // free space for the file in bytes
 
-	ChecksumURL string // of a file with the checksum for the last part of URL's path; then Checksum is empty
+	// address of a file with the checksums of files by name, for the last element of URL's path; then Checksum is empty
+	ChecksumURL string
 }
 
-// Get writes the download to w. report periodically receives the bytes done, the total (0: unknown) and the rate. After
-// an error the caller must remove the part that was written.
+// Get downloads a file into w. report periodically receives the bytes done, the total (0: unknown) and the rate in
+// bytes per second. After an error the caller must remove what Get has written.
 func (c *Client) Get(ctx context.Context, o Order, w io.Writer, report func(done, total, rate int64)) error {
 	algorithm, digest, ok := fleet.ParseChecksum(o.Checksum)
 	if !ok || digest != "" && o.ChecksumURL != "" {
-		return fleet.Errorf(fleet.Invalid, "%q is no checksum: give the digits of a SHA-256 or SHA-512.", o.Checksum)
+		return fleet.Errorf(fleet.Invalid, "%q is not a checksum: give the hexadecimal digits of a SHA-256 or SHA-512.", o.Checksum)
 	}
 	at, err := fleet.ParseDownload(o.URL, digest != "" || o.ChecksumURL != "")
 	if err != nil {
@@ -91,7 +92,8 @@ func (c *Client) Get(ctx context.Context, o Order, w io.Writer, report func(done
 	})
 }
 
-// withSilenceLimit cancels do if the server is silent for too long, and returns the error as a sentence.
+// withSilenceLimit calls do and cancels it if the server sends nothing for too long. It returns do's error as a
+// sentence.
 func (c *Client) withSilenceLimit(ctx context.Context, at *url.URL, do func(context.Context, *time.Timer) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -122,7 +124,7 @@ func (c *Client) checksum(ctx context.Context, address, name string) (algorithm,
 			return cutOff{err, int64(len(text)), response.ContentLength}
 		}
 		if len(text) > fleet.MaxChecksumFile {
-			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is none. Check its address.", at.Host, fleet.Bytes(fleet.MaxChecksumFile))
+			return fleet.Errorf(fleet.Conflict, "The file of checksums at %s has more than %s, so it is not a file of checksums. Check its address.", at.Host, fleet.Bytes(fleet.MaxChecksumFile))
 		}
 		return nil
 	})
@@ -146,7 +148,7 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 	case total == 0:
 		return fleet.Errorf(fleet.Conflict, "The server %s sent nothing: the file is empty.", at.Host)
 	case total < 0 && len(response.TransferEncoding) == 0 && digest == "":
-		return fleet.Errorf(fleet.Conflict, "The server %s does not say how much it sends, so nobody could tell whether the download is whole. Give its checksum.", at.Host)
+		return fleet.Errorf(fleet.Conflict, "The server %s does not say how much it sends, so a truncated download could not be detected. Give the file's checksum.", at.Host)
 	}
 	most := min(c.settings.Most, room)
 	if total > most {
@@ -158,7 +160,7 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 	for {
 		n, err := response.Body.Read(part)
 		if n > 0 {
-			watch.Stop() // slow storage is not the server's fault
+			watch.Stop() // the limit must not count the time of slow storage
 			if meter.done += int64(n); meter.done > most {
 				return c.tooLarge("more than "+fleet.Bytes(most), most)
 			}
@@ -179,7 +181,7 @@ func (c *Client) download(ctx context.Context, at *url.URL, algorithm, digest st
 		}
 	}
 	if got := sumText(sum); got != digest {
-		return fleet.Errorf(fleet.Conflict, "The download's %s is %s, but %s was expected. It is not what was asked for, and nothing of it was kept.", algorithm, got, digest)
+		return fleet.Errorf(fleet.Conflict, "The download's %s is %s, but %s was expected. The file is not the expected one, and nothing of it was kept.", algorithm, got, digest)
 	}
 	return nil
 }
@@ -191,12 +193,13 @@ func (c *Client) tooLarge(has string, most int64) error {
 	return fleet.Errorf(fleet.Conflict, "The download has %s, but this host downloads %s at most. The agent's setting fetchMost changes that.", has, fleet.Bytes(most))
 }
 
-// NoRoom refuses a file that is larger than the pool's free space.
+// NoRoom returns the error for a file that is larger than the pool's free space. what and has are the file's kind and
+// size.
 func NoRoom(what, has string, room int64) error {
 	return fleet.Errorf(fleet.Conflict, "The %s has %s, but the pool has room for %s on this host. Make room, or choose another pool.", what, has, fleet.Bytes(max(room, 0)))
 }
 
-// Digest returns the hash of that name; nil if it is unknown.
+// Digest returns a new hash of that algorithm; nil: the algorithm is unknown.
 func Digest(algorithm string) hash.Hash { return digestOf(algorithm) }
 
 func digestOf(algorithm string) hash.Hash {
@@ -244,7 +247,7 @@ func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Res
 		case response.StatusCode != http.StatusOK:
 			err = fleet.Errorf(fleet.Conflict, "The server %s answered %q instead of sending the file. Check the address.", at.Host, response.Status)
 		case encoding != "" && encoding != "identity":
-			err = fleet.Errorf(fleet.Conflict, "The server %s sends the file packed as %q, which was not asked for. Take another address.", at.Host, encoding)
+			err = fleet.Errorf(fleet.Conflict, "The server %s sends the file packed as %q, which was not requested. Choose another address.", at.Host, encoding)
 		default:
 			return response, nil
 		}
@@ -254,7 +257,7 @@ func (c *Client) open(ctx context.Context, at *url.URL, checked bool) (*http.Res
 	return nil, fleet.Errorf(fleet.Conflict, "The server redirects more than %d times, so the download was given up.", maxRedirects)
 }
 
-// redirected returns the redirect's target, if it may be followed: never from https to http.
+// redirected returns a redirect's target, or an error if it must not be followed, as from https to http.
 func redirected(from *url.URL, location string, checked bool) (*url.URL, error) {
 	to, err := from.Parse(location)
 	if err == nil && location != "" {
@@ -263,14 +266,14 @@ func redirected(from *url.URL, location string, checked bool) (*url.URL, error) 
 	}
 	switch {
 	case err != nil || location == "":
-		return nil, fleet.Errorf(fleet.Conflict, "The server %s redirects to an address that is not taken. Give the address of the file itself.", from.Host)
+		return nil, fleet.Errorf(fleet.Conflict, "The server %s redirects to an address that is not allowed. Give the address of the file itself.", from.Host)
 	case from.Scheme == "https" && to.Scheme != "https":
 		return nil, fleet.Errorf(fleet.Conflict, "The server %s redirects from https to http, where anybody on the way could change the file. Give another address.", from.Host)
 	}
 	return to, nil
 }
 
-// cutOff is the error of a download that ended early.
+// cutOff is the error of a download that ended early. done and total are in bytes; total 0: unknown.
 type cutOff struct {
 	error
 	done, total int64
@@ -278,7 +281,8 @@ type cutOff struct {
 
 func (c cutOff) Unwrap() error { return c.error }
 
-// asSentence returns the error as a sentence. The host does not retry: the user may know another URL.
+// asSentence returns the error as a sentence. The agent does not retry a download, because the user may know another
+// URL.
 func asSentence(ctx context.Context, at *url.URL, err error) error {
 	cut, isCut := errors.AsType[cutOff](err)
 	dns, isDNS := errors.AsType[*net.DNSError](err)
@@ -296,7 +300,7 @@ func asSentence(ctx context.Context, at *url.URL, err error) error {
 	case isDNS:
 		return fleet.Errorf(fleet.Conflict, "The host cannot find %s: %s. Check the address, and whether the host has a network and DNS that reach it.", at.Host, dns)
 	case isCert:
-		return fleet.Errorf(fleet.Conflict, "The server %s does not prove who it is: %s.", at.Host, err)
+		return fleet.Errorf(fleet.Conflict, "The server %s does not prove its identity: %s.", at.Host, err)
 	case isDial:
 		return fleet.Errorf(fleet.Conflict, "The host cannot reach %s: %s. Check the address, and whether the host has a network that reaches it.", at.Host, err)
 	}

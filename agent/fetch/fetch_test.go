@@ -25,7 +25,7 @@ import (
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
-// file is the servers' file: an empty disk.
+// file is the file that the servers send: an empty disk.
 var file = append([]byte("\xeb\x63"), make([]byte, 3<<20)...)
 
 func sumOf(text []byte) string {
@@ -33,7 +33,7 @@ func sumOf(text []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// server answers over TLS; the returned client trusts it and may reach it.
+// server starts a TLS server. The returned client trusts it and may connect to it.
 func server(t *testing.T, answer http.HandlerFunc) (*httptest.Server, *Client) {
 	t.Helper()
 	s := httptest.NewUnstartedServer(answer)
@@ -83,11 +83,11 @@ func TestDownload(t *testing.T) {
 	}
 	for _, header := range []string{"Cookie", "Referer", "Authorization", "Range"} {
 		if seen.Get(header) != "" {
-			t.Errorf("the server is told %s %q", header, seen.Get(header))
+			t.Errorf("the server received %s %q", header, seen.Get(header))
 		}
 	}
 	if seen.Get("Accept-Encoding") != "identity" {
-		t.Errorf("the server is asked for %q", seen.Get("Accept-Encoding"))
+		t.Errorf("the request accepts %q", seen.Get("Accept-Encoding"))
 	}
 	other := "sha256:" + strings.Repeat("ab", 32)
 	_, err := c.get(t, s.URL+"/file", other)
@@ -95,7 +95,7 @@ func TestDownload(t *testing.T) {
 	wantErr(t, "a wrong checksum", err, strings.TrimPrefix(sumOf(file), "sha256:"))
 	stranger := New(Settings{From: loopback})
 	_, err = stranger.get(t, s.URL+"/file", "")
-	wantErr(t, "a certificate that nobody knows", err, "does not prove who it is")
+	wantErr(t, "a certificate that nobody knows", err, "does not prove its identity")
 }
 
 func TestForbiddenAddressesAreRefused(t *testing.T) {
@@ -223,7 +223,7 @@ func TestRedirectLimit(t *testing.T) {
 		_, err = c.get(t, s.URL+path, sumOf(file))
 		wantErr(t, path, err, "not taken")
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error tells the secret: %v", err)
+			t.Errorf("the error contains the secret: %v", err)
 		}
 	}
 	_, err = c.get(t, plainServer.URL+"/round", "")
@@ -233,7 +233,7 @@ func TestRedirectLimit(t *testing.T) {
 	}
 }
 
-// raw sends these bytes, then calls after.
+// raw sends text and then calls after.
 func raw(text string, after func(net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		conn, buffered, err := w.(http.Hijacker).Hijack()
@@ -317,7 +317,8 @@ func zipped(text []byte) []byte {
 	return out.Bytes()
 }
 
-// The downloaded file is the server's: compressed data stays compressed, and a web page stays one. Neither is an image.
+// The downloaded file is stored unchanged: compressed data stays compressed, and a web page stays one. Neither is an
+// image.
 func TestDownloadedContentIsInspected(t *testing.T) {
 	t.Parallel()
 	bomb := zipped(make([]byte, 64<<20))

@@ -143,7 +143,7 @@ func (f Facts) disk(what string, code fleet.Code) error {
 	case f.Packed:
 		return fleet.Errorf(code, "%s is %s, not an image. Unpack it first, and use the image in it.", what, f.Content)
 	case f.Content == fixedVHD || f.Content == dmg:
-		return fleet.Errorf(code, "%s ends as %s does; only qcow2, raw and ISO images are taken so. "+asOther, what, f.Content)
+		return fleet.Errorf(code, "%s ends like %s; under its name only qcow2, raw and ISO images are accepted. "+asOther, what, f.Content)
 	case f.Content != "":
 		return fleet.Errorf(code, "%s is %s, not an image.", what, f.Content)
 	case f.Format == "raw" && f.Size == 0:

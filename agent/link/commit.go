@@ -14,8 +14,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Timing of a change that may cut the host off: the interval of attempts to reach the portal, and how much longer the
-// guard waits than the agent.
+// Timing of a change that may cut the host off: the interval of attempts to reach the portal, and the time that the
+// rollback process waits longer than the agent.
 const (
 	tryEvery    = 500 * time.Millisecond
 	guardMargin = 2 * time.Second
@@ -23,17 +23,17 @@ const (
 	lockLimit   = 5 * time.Second
 )
 
-// commit makes a change that may cut the host off from its portal. The change is kept only if the portal is reached
-// afterwards; else it is rolled back. A guard, a process of its own, rolls back an unconfirmed change even if this
+// commit makes a change that may cut the host off from its portal. If the portal is not reached afterwards, the change
+// is rolled back. A separate rollback process, started by Options.Guard, undoes an unconfirmed change even if this
 // process dies.
-func (k *Devices) commit(ctx context.Context, order string, n fleet.Network, was before, carries bool, device string, steps []step) error {
-	c := change{ID: rand.Text(), Order: order, Boot: k.o.Boot, Network: n, Before: was}
+func (k *Devices) commit(ctx context.Context, job string, n fleet.Network, was before, carries bool, device string, steps []step) error {
+	c := change{ID: rand.Text(), Order: job, Boot: k.o.Boot, Network: n, Before: was}
 	if err := save(k.o.Dir, journalFile, c); err != nil {
-		return fmt.Errorf("nothing was changed, because the agent cannot keep how it was before: %w", err)
+		return fmt.Errorf("nothing was changed, because the agent cannot record the state before the change: %w", err)
 	}
 	disarm, err := k.arm()
 	if err != nil {
-		return errors.Join(fmt.Errorf("nothing was changed, because no guard could be set up to undo it: %w", err), remove(k.o.Dir, journalFile))
+		return errors.Join(fmt.Errorf("nothing was changed, because no process could be started to undo the change: %w", err), remove(k.o.Dir, journalFile))
 	}
 	defer disarm()
 	until := time.Now().Add(k.o.Limit)
@@ -51,17 +51,17 @@ func (k *Devices) commit(ctx context.Context, order string, n fleet.Network, was
 	}
 	var words string
 	if err := k.reach(ctx, device, until); err != nil {
-		words = fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Mend the network there, then try again.", n.BridgeDevice(), k.o.Limit, err)
+		words = fmt.Sprintf("The change was undone: the portal was not reached through %s within %s (%v). The host is as it was before. Repair the network there, then try again.", n.BridgeDevice(), k.o.Limit, err)
 	} else if err = k.confirm(c); err == nil {
 		return nil
 	} else {
-		words = fmt.Sprintf("The change was undone: the portal was reached, but that could not be noted (%v). The host is as it was before. Try again.", err)
+		words = fmt.Sprintf("The change was undone: the portal was reached, but the confirmation could not be recorded (%v). The host is as it was before. Try again.", err)
 	}
 	return errors.Join(fleet.Errorf(fleet.Conflict, "%s", words), undo(k.o.Dir, k.kernel, c, true, words))
 }
 
-// reach tries to connect to the portal until it answers or the time is up, each time by a new connection. device: the
-// only one to use.
+// reach tries to connect to the portal until it answers or the time is up, with a new connection for each attempt.
+// device: use only this device; empty: any.
 func (k *Devices) reach(ctx context.Context, device string, until time.Time) error {
 	ctx, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
@@ -84,7 +84,7 @@ func (k *Devices) reach(ctx context.Context, device string, until time.Time) err
 	}
 }
 
-// confirm keeps the change, unless the guard has rolled it back already.
+// confirm marks the change as confirmed. It fails if the rollback process has undone the change already.
 func (k *Devices) confirm(c change) error {
 	lock, err := lockFor(k.o.Dir, lockLimit)
 	if err != nil {
@@ -97,12 +97,12 @@ func (k *Devices) confirm(c change) error {
 		return err
 	}
 	if !found || now.ID != c.ID {
-		return errors.New("the guard was faster")
+		return errors.New("the rollback process has undone the change already")
 	}
 	return remove(k.o.Dir, journalFile)
 }
 
-// arm starts the guard and returns once it reports that it watches.
+// arm starts the rollback process and returns once the process reports that it waits; disarm ends the process.
 func (k *Devices) arm() (disarm func(), err error) {
 	cmd, err := k.o.Guard(k.o.Limit + guardMargin)
 	if err != nil {
@@ -134,14 +134,14 @@ func (k *Devices) arm() (disarm func(), err error) {
 		return nil, fmt.Errorf("%s said %q", filepath.Base(cmd.Path), line)
 	case <-time.After(armLimit):
 		end()
-		return nil, errors.New("it did not answer in time")
+		return nil, errors.New("the process did not answer in time")
 	}
 }
 
 const armed = "armed"
 
-// Guard waits, then rolls back the change recorded in the agent's directory unless it was confirmed. It runs as a
-// process of its own, which outlives the agent.
+// Guard waits, then rolls back the change recorded in the agent's directory unless the change was confirmed. It runs in
+// a process of its own, which outlives the agent.
 func Guard(ctx context.Context, dir string, after time.Duration) error {
 	var c change
 	found, err := load(dir, journalFile, &c)
@@ -157,9 +157,9 @@ func Guard(ctx context.Context, dir string, after time.Duration) error {
 	return undo(dir, newKernel(), c, false, "The change was undone: the agent did not confirm it in time. The host is as it was before.")
 }
 
-// undo rolls back a change that is still unconfirmed. maker: roll back also if it is not, because the maker may have
-// made steps after the guard's rollback. A holder that keeps the lock for too long hangs: restoring the host takes
-// precedence.
+// undo rolls back a change. If maker is false, it skips a change that is confirmed or undone already. The maker of the
+// change rolls back in any case, because it may have made steps after the rollback process ran. If the lock cannot be
+// acquired in time, undo works without it, because restoring the host takes precedence.
 func undo(dir string, kernel kernel, c change, maker bool, words string) error {
 	if lock, err := lockFor(dir, lockLimit); err == nil {
 		defer lock.Close()
@@ -176,12 +176,12 @@ func undo(dir string, kernel kernel, c change, maker bool, words string) error {
 		}
 	}
 	if len(errs) > 0 {
-		words += fmt.Sprintf(" Not all of it could be undone: %v", errors.Join(errs...))
+		words += fmt.Sprintf(" Parts of the change could not be undone: %v", errors.Join(errs...))
 	}
 	return recordRollback(dir, c, words)
 }
 
-// rollBack runs as many steps of planRollback as possible.
+// rollBack runs as many steps of planRollback as possible, and returns the errors of the others.
 func rollBack(kernel kernel, c change) (errs []error) {
 	p, err := kernel.read(c.Network, true)
 	if err != nil {
@@ -195,20 +195,20 @@ func rollBack(kernel kernel, c change) (errs []error) {
 	return errs
 }
 
-// recover rolls back an unconfirmed change of an earlier agent.
+// recover rolls back an unconfirmed change that an earlier agent left.
 func (k *Devices) recover() error {
 	var c change
 	found, err := load(k.o.Dir, journalFile, &c)
 	if err != nil || !found {
 		return err
 	}
-	if c.Boot != k.o.Boot { // the kernel has lost all of it
-		return recordRollback(k.o.Dir, c, "The change was undone: the host restarted before the portal was reached through it.")
+	if c.Boot != k.o.Boot { // the kernel has lost the devices of that boot
+		return recordRollback(k.o.Dir, c, "The change was undone: the host restarted before the portal was reached through the new devices.")
 	}
-	return undo(k.o.Dir, k.kernel, c, false, "The change was undone: the agent ended before the portal was reached through it. The host is as it was before.")
+	return undo(k.o.Dir, k.kernel, c, false, "The change was undone: the agent ended before the portal was reached through the new devices. The host is as it was before.")
 }
 
-// Command returns the guard as a command of the program.
+// Command returns the command that runs Guard as an agent subcommand of program.
 func Command(program, dir string, after time.Duration) *exec.Cmd {
 	return exec.Command(program, "agent", "rollback", "--data-dir", dir, "--after", after.String())
 }

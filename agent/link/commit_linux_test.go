@@ -16,7 +16,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// devicesOn returns Devices with a kernel in memory. Its guard only reports that it watches.
+// devicesOn returns Devices with a kernel in memory. Their rollback process only reports that it waits.
 func devicesOn(t *testing.T, f *fake, dir string, reach func(context.Context, string) error) *Devices {
 	t.Helper()
 	guard := func(time.Duration) (*exec.Cmd, error) { return exec.Command("echo", armed), nil }
@@ -40,7 +40,7 @@ func hostWithBridge() *fake {
 	return f
 }
 
-// altered are administrators' changes of an existing bridge that the plan would revert: a rollback restores them in
+// altered are administrators' changes of an existing bridge that the plan would revert. A rollback restores them in
 // every case.
 var altered = map[string]func(*fake){
 	"an address on the device": func(f *fake) { f.devices["eth1"].Addresses = []Address{{CIDR: "10.9.0.50/24"}} },
@@ -97,7 +97,7 @@ func TestRollbackOfExistingBridgeFromEveryStep(t *testing.T) {
 	}
 }
 
-// The agent is delayed for so long that its guard rolls back the change, and then continues.
+// The agent is delayed for so long that the rollback process undoes the change, and then continues.
 func TestDelayedAgentDoesNotRepeatRolledBackChange(t *testing.T) {
 	t.Parallel()
 	for _, at := range []verb{dropAddress, dropRoute, join, giveAddress} {
@@ -135,8 +135,8 @@ func TestNoStepRunsAfterDeadline(t *testing.T) {
 	}
 }
 
-// A change whose confirmation cannot be written is rolled back at once: else the next start of the agent would do so at
-// any later time.
+// A change whose confirmation cannot be written is rolled back at once. Otherwise the next start of the agent would
+// roll it back, at any later time.
 func TestUnconfirmedChangeIsRolledBack(t *testing.T) {
 	t.Parallel()
 	f, dir := newFake(), t.TempDir()
@@ -151,7 +151,7 @@ func TestUnconfirmedChangeIsRolledBack(t *testing.T) {
 	}
 }
 
-// A network with a missing device is retried; a device that somebody removes meanwhile stays removed.
+// Restore is repeated for a network with a missing device. A device that somebody removes meanwhile stays removed.
 func TestRestoreCreatesDevicesOnce(t *testing.T) {
 	t.Parallel()
 	f, dir := newFake(), t.TempDir()
@@ -177,11 +177,11 @@ func TestRestoreCreatesDevicesOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := k.Restore(t.Context()); err == nil || f.devices["qx-wire"] != nil {
-		t.Errorf("what somebody removed is made again: %v\n%s", err, f)
+		t.Errorf("a device that somebody removed is created again: %v\n%s", err, f)
 	}
 	f.devices["eth2"] = &device{Name: "eth2", Kind: "device", Up: true}
 	if err := k.Restore(t.Context()); err != nil || f.devices["qx-two"] == nil {
-		t.Errorf("what was late is not made: %v\n%s", err, f)
+		t.Errorf("a late device is not created: %v\n%s", err, f)
 	}
 	did := len(f.done)
 	if err := k.Restore(t.Context()); err != nil || len(f.done) != did {
@@ -189,7 +189,7 @@ func TestRestoreCreatesDevicesOnce(t *testing.T) {
 	}
 }
 
-// A second uplink in a bridge may be a loop and is reported; a guest's NIC is none, whatever its name.
+// A second uplink in a bridge may be a loop and is reported. A guest's NIC is no uplink, whatever its name.
 func TestSecondUplinkIsReported(t *testing.T) {
 	t.Parallel()
 	f := hostWithBridge()
@@ -216,6 +216,6 @@ func TestChangedSpanningTreeIsReported(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	if slices.Contains(f.done, "set the spanning tree of qx-wire") {
-		t.Error("to look changes it")
+		t.Error("a read of the status changes the host")
 	}
 }

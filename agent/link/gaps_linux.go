@@ -18,7 +18,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Gaps lists the network modes that this host does not support. Kernel features are tried in a temporary network
+// Gaps lists the network modes that this host does not support. It tries the kernel's features in a temporary network
 // namespace.
 func Gaps(ctx context.Context) []fleet.NetworkGap { return linux{"/sys"}.gaps(ctx) }
 
@@ -28,16 +28,16 @@ func (l linux) gaps(ctx context.Context) (out []fleet.NetworkGap) {
 	}
 	tried := tryKernel(ctx)
 	if err := tried["bridge"]; err != nil {
-		gap(fleet.NetworkUplink, "The kernel makes no bridges: %v.", err)
+		gap(fleet.NetworkUplink, "The kernel does not support bridges: %v.", err)
 	}
 	if err := errors.Join(tried["bridge"], tried["vxlan"]); err != nil {
-		gap(fleet.NetworkVXLAN, "The kernel makes no VXLAN tunnels: %v.", err)
+		gap(fleet.NetworkVXLAN, "The kernel does not support VXLAN tunnels: %v.", err)
 	}
 	if err := tried["macvtap"]; err != nil {
-		gap(fleet.NetworkMacvtap, "The kernel makes no macvtap devices: %v.", err)
+		gap(fleet.NetworkMacvtap, "The kernel does not support macvtap devices: %v.", err)
 	}
 	if err := tried["vlan"]; err != nil {
-		gap(fleet.NetworkUplink, "Without VLANs: the kernel makes no devices for them: %v.", err)
+		gap(fleet.NetworkUplink, "No VLANs: the kernel does not support VLAN devices: %v.", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, 6*time.Second)
 	defer cancel()
@@ -55,7 +55,8 @@ func (l linux) gaps(ctx context.Context) (out []fleet.NetworkGap) {
 	return out
 }
 
-// tryKernel creates each kind of device once; nil: it is supported.
+// tryKernel tries to create a device of each kind. It returns the errors by kind; a nil error means that the kind is
+// supported.
 func tryKernel(ctx context.Context) map[string]error {
 	done := make(chan map[string]error, 1)
 	go func() {
@@ -65,7 +66,8 @@ func tryKernel(ctx context.Context) map[string]error {
 			done <- tryHere()
 			return
 		}
-		// The main thread cannot end, and its namespace is the process's: hold it, so that another thread is used.
+		// The main thread cannot end, and its namespace is that of the process. Block it, so that another thread is
+		// used.
 		defer runtime.UnlockOSThread()
 		ended := make(chan struct{})
 		go func() {
@@ -83,11 +85,11 @@ func tryKernel(ctx context.Context) map[string]error {
 	}
 }
 
-// tryHere moves the thread into a new network namespace and tries there.
+// tryHere moves the current thread into a new network namespace and tries to create the devices in it.
 func tryHere() map[string]error {
 	out := map[string]error{}
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return out // without permission nothing is known
+		return out // the process lacks the permission, so support is unknown
 	}
 	named := func(name string) netlink.LinkAttrs {
 		a := netlink.NewLinkAttrs()
@@ -107,7 +109,7 @@ func tryHere() map[string]error {
 	}
 	out["vlan"] = netlink.LinkAdd(&netlink.Vlan{LinkAttrs: on("l"), VlanId: 2})
 	tap := on("m")
-	tap.Index = 1<<30 - 16 // the whole machine sees /dev/tapN: no VM uses this number
+	tap.Index = 1<<30 - 16 // all namespaces share the names /dev/tapN: no VM uses this number
 	out["macvtap"] = netlink.LinkAdd(&netlink.Macvtap{Macvlan: netlink.Macvlan{LinkAttrs: tap, Mode: netlink.MACVLAN_MODE_BRIDGE}})
 	return out
 }

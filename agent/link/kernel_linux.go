@@ -83,7 +83,7 @@ func (l linux) do(s step) error {
 	return move(x, s)
 }
 
-// createDevice creates a device and marks it; it deletes one that it cannot mark.
+// createDevice creates a device and marks it with its owner. It deletes a device that it cannot mark.
 func createDevice(x netlink.Link, owner string) error {
 	if err := netlink.LinkAdd(x); err != nil {
 		return err
@@ -111,8 +111,8 @@ func makeBridge(s step) error {
 	return setBridge(x, 0)
 }
 
-// setBridge makes a bridge's ports forward at once, and sets its spanning tree. With spanning tree, the kernel's
-// minimum delay is 2 s.
+// setBridge sets a bridge's spanning tree and the shortest forward delay: none, or 2 s with spanning tree, the kernel's
+// minimum.
 func setBridge(x netlink.Link, stp int) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
@@ -132,8 +132,8 @@ func setBridge(x netlink.Link, stp int) error {
 	return err
 }
 
-// copyIPv6 copies the device's router advertisement settings to its bridge: guests on the bridge must not announce
-// themselves as routers.
+// copyIPv6 copies the device's router advertisement settings to its bridge, so that the bridge accepts no
+// advertisements of guests unless the device would.
 func copyIPv6(from, to string) error {
 	for _, name := range []string{"accept_ra", "autoconf", "disable_ipv6"} {
 		value, err := os.ReadFile(filepath.Join("/proc/sys/net/ipv6/conf", from, name))
@@ -147,7 +147,7 @@ func copyIPv6(from, to string) error {
 	return nil
 }
 
-// peer changes the destinations to which a tunnel floods packets.
+// peer adds or removes a destination to which a tunnel floods packets.
 func peer(x netlink.Link, s step) error {
 	n := &netlink.Neigh{
 		LinkIndex: x.Attrs().Index, Family: unix.AF_BRIDGE, State: netlink.NUD_PERMANENT | netlink.NUD_NOARP, Flags: netlink.NTF_SELF,
@@ -187,10 +187,10 @@ func move(x netlink.Link, s step) error {
 	}
 	a.Flags, a.Broadcast = s.addr.Flags, net.ParseIP(s.addr.Broadcast)
 	if a.Broadcast == nil {
-		a.Broadcast = net.IPv4zero // none; nil would let the library choose
+		a.Broadcast = net.IPv4zero // no broadcast address; with nil the library would choose one
 	}
 	if a.IP.To4() == nil {
-		a.Flags |= unix.IFA_F_NODAD // the host had it a moment ago
+		a.Flags |= unix.IFA_F_NODAD // the host used the address a moment ago, so no duplicate detection is needed
 	}
 	return netlink.AddrReplace(x, a)
 }
@@ -229,7 +229,7 @@ func (l linux) carrier(host string) (out []string) {
 	return out
 }
 
-// functions counts the enabled virtual functions, and those whose driver passes them to guests.
+// functions counts the device's enabled virtual functions, and those whose driver passes them to guests.
 func (l linux) functions(device string) (c fleet.NetworkNICs) {
 	at := filepath.Join(l.sysfs, "class/net", device, "device")
 	text, err := os.ReadFile(filepath.Join(at, "sriov_numvfs"))
@@ -260,10 +260,10 @@ func (l linux) openSwitch(ctx context.Context, bridge string) error {
 	return nil
 }
 
-// detach makes a process outlive this one.
+// detach makes the command's process outlive this one.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// lockFor takes the lock for changes in a directory; closing the file releases it.
+// lockFor acquires the lock for changes in a directory, or fails after patience. Closing the file releases the lock.
 func lockFor(dir string, patience time.Duration) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -20,10 +20,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// roleEnv is the environment variable with the role of the test binary in its own network namespace.
+// roleEnv names the environment variable that makes the test binary run as an agent or a rollback process.
 const roleEnv = "QUANTIX_LINK_TEST"
 
-// TestMain runs as the agent or its guard if a test starts this program again.
+// TestMain runs as the agent or as its rollback process if a test starts this program again.
 func TestMain(m *testing.M) {
 	dir := os.Getenv("QUANTIX_LINK_DIR")
 	var err error
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	case "guard":
 		after, _ := time.ParseDuration(os.Getenv("QUANTIX_LINK_AFTER"))
 		err = Guard(context.Background(), dir, after)
-	case "agent": // it makes a change that nobody confirms
+	case "agent": // makes a change that nobody confirms
 		var n fleet.Network
 		if err = json.Unmarshal([]byte(os.Getenv("QUANTIX_LINK_NETWORK")), &n); err == nil {
 			var k *Devices
@@ -248,9 +248,9 @@ func TestChangeThatCutsOffPortalIsRolledBack(t *testing.T) {
 	want(t, "the host is as before", addressesAndRoutes(t) == was, addressesAndRoutes(t))
 	st := k.seen(n)
 	want(t, "the host tells", st.RolledBack != nil && strings.Contains(st.Error, "The change was undone"), st)
-	k.o.Reach = func(context.Context, string) error { t.Error("the same order is done again"); return nil }
+	k.o.Reach = func(context.Context, string) error { t.Error("the same job is done again"); return nil }
 	again := k.Apply(ctx, "order", n)
-	want(t, "the same order is refused", again != nil && strings.Contains(again.Error(), "no route to host") && addressesAndRoutes(t) == was, again)
+	want(t, "the same job is refused", again != nil && strings.Contains(again.Error(), "no route to host") && addressesAndRoutes(t) == was, again)
 	k.o.Reach = reached
 	if err := k.Apply(ctx, "another order", n); err != nil {
 		t.Fatal(err)
@@ -262,8 +262,8 @@ func TestChangeThatCutsOffPortalIsRolledBack(t *testing.T) {
 	want(t, "a release that cuts off is undone, too", err != nil && addressesAndRoutes(t) == bridged, err, addressesAndRoutes(t))
 }
 
-// The agent is killed during an unconfirmed change: the guard rolls it back. If the guard is killed, too, the next
-// agent does.
+// The agent is killed during an unconfirmed change: the rollback process undoes the change. If the rollback process is
+// killed, too, the next agent undoes it.
 func TestKilledAgentsChangeIsRolledBack(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -349,7 +349,7 @@ func TestKernelErrorsAreReported(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Two of the four belong to guests by VFIO; one is the host's own, and one has no driver.
+	// Two of the four functions are for guests (VFIO), one is used by the host, and one has no driver.
 	for i, driver := range []string{"vfio-pci", "iavf", "vfio-pci"} {
 		at := filepath.Join(sys, "class/net/eth1/device", fmt.Sprintf("virtfn%d", i))
 		if err := errors.Join(os.MkdirAll(at, 0o755), os.Symlink("../../../bus/pci/drivers/"+driver, filepath.Join(at, "driver"))); err != nil {
@@ -386,6 +386,6 @@ func TestKernelErrorsAreReported(t *testing.T) {
 		want(t, "no gap is told of what there is", g.Mode != fleet.NetworkSRIOV && g.Mode != fleet.NetworkVXLAN, g)
 	}
 	if out, err := net.Interfaces(); err != nil || len(out) != 3 {
-		t.Errorf("to try the kernel left devices: %v %v", out, err)
+		t.Errorf("the trial left devices: %v %v", out, err)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-var errNoKernel = errors.New("devices of networks are made on Linux only")
+var errNoKernel = errors.New("network devices are created on Linux only")
 
 type none struct{}
 
@@ -28,5 +28,5 @@ func detach(*exec.Cmd) {}
 
 func lockFor(string, time.Duration) (*os.File, error) { return nil, errNoKernel }
 
-// Gaps returns nil: nothing is known.
+// Gaps returns nil, which means unknown.
 func Gaps(context.Context) []fleet.NetworkGap { return nil }

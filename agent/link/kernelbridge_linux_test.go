@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// The bridge takes over its device's routes, also those to a gateway behind another route, and its router advertisement
-// settings.
+// The bridge gets its device's routes, including a route to a gateway behind another route, and its router
+// advertisement settings.
 func TestBridgeTakesOverDeviceSettings(t *testing.T) {
 	if !inNamespace(t) {
 		return
@@ -42,9 +42,8 @@ func TestBridgeTakesOverDeviceSettings(t *testing.T) {
 	want(t, "the bridge hears no routers either", setting("qx-wire", "accept_ra") == "0", setting("qx-wire", "accept_ra"))
 }
 
-// An administrator gives the bridge's device an address, which the next order moves to the bridge. If the portal is
-// then not reached, the rollback restores the administrator's state, with the host's addresses and the guest on the
-// bridge.
+// An administrator gives the bridge's device an address, which the next job moves to the bridge. If the portal is then
+// not reached, the rollback restores the administrator's state, with the host's addresses and the guest on the bridge.
 func TestRollbackKeepsBridgeInUse(t *testing.T) {
 	if !inNamespace(t) {
 		return

@@ -121,7 +121,7 @@ func readDevice(x netlink.Link, names map[int]string) (*device, error) {
 		dynamic := addr.Flags&unix.IFA_F_PERMANENT == 0
 		d.Auto = d.Auto || dynamic && addr.IP.To4() == nil && addr.Scope != int(netlink.SCOPE_LINK)
 		if addr.Scope == int(netlink.SCOPE_LINK) || dynamic && addr.IP.To4() == nil {
-			continue // the kernel adds them at the new device itself
+			continue // the kernel adds such addresses to the new device
 		}
 		own := Address{CIDR: addr.IPNet.String(), Scope: addr.Scope, Flags: addr.Flags & unix.IFA_F_NOPREFIXROUTE, Dynamic: dynamic}
 		if addr.Broadcast != nil {

@@ -1,7 +1,7 @@
 // Package link manages the host's network devices that some network modes need: bridges and tunnels of overlays, and
-// bridges on one of the host's own devices. It marks its devices with the network's id and changes no others, except
-// the device that a network names. Devices are recreated after a boot before the portal is reached. A change that may
-// cut the host off is kept only if the portal is reached afterwards.
+// bridges on one of the host's own devices. It marks its devices with the network's ID, and changes no other device
+// except the one that a network names. After a boot it recreates the devices before the portal is reached. A change
+// that may cut the host off is rolled back if the portal is not reached afterwards.
 package link
 
 import (
@@ -22,22 +22,23 @@ type Options struct {
 	Dir   string        // the agent's data directory
 	Boot  string        // id of the host's current boot
 	Limit time.Duration // time to reach the portal after a change that may cut the host off; 0: 30 s
-	// Reach makes a new connection to the portal and returns nil once it has answered; device is the only one to use,
-	// empty: any.
+	// Reach makes a new connection to the portal and returns nil once the portal has answered. It uses only the given
+	// device; empty: any.
 	Reach func(ctx context.Context, device string) error
 	// Portal is the host name in the portal's address.
 	Portal string
-	// Guard returns the command that rolls back a change not confirmed within after.
+	// Guard returns the command of the rollback process, which undoes a change that is not confirmed within after.
 	Guard func(after time.Duration) (*exec.Cmd, error)
 	Log   *slog.Logger
 }
 
 // kernel is the host's kernel, or a fake one in tests.
 type kernel interface {
-	read(n fleet.Network, routes bool) (present, error) // routes: with the devices' routes
+	// read returns the host's devices for a network; with their routes if routes is true.
+	read(n fleet.Network, routes bool) (present, error)
 	do(step) error
-	carrier(host string) (devices []string)    // the devices by which the host is reached
-	functions(device string) fleet.NetworkNICs // enabled virtual functions, and those of guests
+	carrier(host string) (devices []string)    // devices through which this host reaches another
+	functions(device string) fleet.NetworkNICs // numbers of enabled virtual functions and of those for guests
 	openSwitch(ctx context.Context, bridge string) error
 }
 
@@ -52,7 +53,7 @@ type Devices struct {
 	state state
 }
 
-// Open reads the recorded networks of the host, and rolls back at once an unconfirmed change of an earlier agent.
+// Open reads the recorded networks of the host, and rolls back an unconfirmed change of an earlier agent.
 func Open(o Options) (*Devices, error) { return open(o, newKernel()) }
 
 func open(o Options, kernel kernel) (*Devices, error) {
@@ -70,14 +71,14 @@ func open(o Options, kernel kernel) (*Devices, error) {
 		k.state.Networks = map[fleet.NetworkID]appliedNetwork{}
 	}
 	if err := k.recover(); err != nil {
-		return nil, fmt.Errorf("undo a change of the network that was not confirmed: %w", err)
+		return nil, fmt.Errorf("undo an unconfirmed change of the network: %w", err)
 	}
 	return k, nil
 }
 
-// Apply creates the network's devices on this host. order identifies the portal's order: one whose change was rolled
-// back is not repeated.
-func (k *Devices) Apply(ctx context.Context, order string, n fleet.Network) error {
+// Apply creates the network's devices on this host. job is the job's ID: a job whose change was rolled back fails at
+// once when repeated.
+func (k *Devices) Apply(ctx context.Context, job string, n fleet.Network) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	switch n.Spec.Mode {
@@ -94,17 +95,17 @@ func (k *Devices) Apply(ctx context.Context, order string, n fleet.Network) erro
 		}
 		return checkPresent(n, p, k.nics(n, p))
 	}
-	if u, ok := k.wasRolledBack(n.ID); ok && u.Order == order {
+	if u, ok := k.wasRolledBack(n.ID); ok && u.Order == job {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
-	if err := k.make(ctx, order, n, true); err != nil {
+	if err := k.make(ctx, job, n, true); err != nil {
 		return err
 	}
 	return k.keep(n)
 }
 
-// make creates or updates the network's devices. asked: a user's order, else a restore.
-func (k *Devices) make(ctx context.Context, order string, n fleet.Network, asked bool) error {
+// make creates or updates the network's devices. asked: for a user's job; else to restore the devices after a boot.
+func (k *Devices) make(ctx context.Context, job string, n fleet.Network, asked bool) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
 		return err
@@ -125,7 +126,7 @@ func (k *Devices) make(ctx context.Context, order string, n fleet.Network, asked
 	if asked && moves {
 		carries := k.carries(n.Spec.Device, n.BridgeDevice())
 		if carries || len(p.uplink.Addresses) > 0 || p.bridge != nil && len(p.bridge.Addresses) > 0 {
-			return k.commit(ctx, order, n, beforeApply(p), carries, n.BridgeDevice(), steps)
+			return k.commit(ctx, job, n, beforeApply(p), carries, n.BridgeDevice(), steps)
 		}
 	}
 	if err := k.run(steps, time.Time{}); err != nil {
@@ -152,7 +153,7 @@ func (k *Devices) carries(devices ...string) bool {
 	return slices.ContainsFunc(k.kernel.carrier(k.o.Portal), func(d string) bool { return slices.Contains(devices, d) })
 }
 
-// sweep removes incomplete devices after a failure.
+// sweep removes the incomplete devices of a failed creation.
 func (k *Devices) sweep(n fleet.Network) error {
 	p, err := k.kernel.read(n, true)
 	if err != nil {
@@ -165,12 +166,12 @@ func (k *Devices) sweep(n fleet.Network) error {
 	return k.run(steps, time.Time{})
 }
 
-// run runs the steps in order; if until is set, none after that time, because a guard may have rolled them back by
-// then.
+// run runs the steps in order. It starts no step after until, because the rollback process may have undone the change
+// by then; zero: no limit.
 func (k *Devices) run(steps []step, until time.Time) error {
 	for _, s := range steps {
 		if !until.IsZero() && !time.Now().Before(until) {
-			return failed(s, errors.New("it came too late: the agent was held up"))
+			return failed(s, errors.New("the time limit passed before this step, because the agent was delayed"))
 		}
 		if err := k.kernel.do(s); err != nil {
 			return failed(s, err)
@@ -179,14 +180,14 @@ func (k *Devices) run(steps []step, until time.Time) error {
 	return nil
 }
 
-// Release removes the network's devices. Devices of another owner stay.
-func (k *Devices) Release(ctx context.Context, order string, n fleet.Network) error {
+// Release removes the network's devices. Devices of another owner stay. job is as for Apply.
+func (k *Devices) Release(ctx context.Context, job string, n fleet.Network) error {
 	k.change.Lock()
 	defer k.change.Unlock()
 	if !n.Spec.Mode.Is().Made {
 		return nil
 	}
-	if u, ok := k.wasRolledBack(n.ID); ok && u.Order == order {
+	if u, ok := k.wasRolledBack(n.ID); ok && u.Order == job {
 		return fleet.Errorf(fleet.Conflict, "%s", u.Words)
 	}
 	p, err := k.kernel.read(n, true)
@@ -199,7 +200,7 @@ func (k *Devices) Release(ctx context.Context, order string, n fleet.Network) er
 	}
 	carries := k.carries(n.BridgeDevice())
 	if moves && (carries || len(p.bridge.Addresses) > 0) {
-		err = k.commit(ctx, order, n, beforeRelease(p), carries, n.Spec.Device, steps)
+		err = k.commit(ctx, job, n, beforeRelease(p), carries, n.Spec.Device, steps)
 	} else {
 		err = k.run(steps, time.Time{})
 	}
@@ -209,9 +210,9 @@ func (k *Devices) Release(ctx context.Context, order string, n fleet.Network) er
 	return k.forget(n.ID)
 }
 
-// Restore recreates the devices from before this boot of the host. A device that somebody has removed since stays
-// removed, and is reported. It returns the errors of devices that could not be created; it may be repeated, and leaves
-// existing devices alone.
+// Restore recreates the devices from before this boot of the host. It returns the errors of devices that could not be
+// created, and may be repeated. A device that was created in this boot and then removed by somebody stays removed, and
+// is reported.
 func (k *Devices) Restore(ctx context.Context) error {
 	k.change.Lock()
 	defer k.change.Unlock()
@@ -242,7 +243,7 @@ func (k *Devices) Restore(ctx context.Context) error {
 	return errors.Join(append(errs, save(k.o.Dir, stateFile, k.state))...)
 }
 
-// keep records the network.
+// keep records the applied network, to restore its devices after the next boot.
 func (k *Devices) keep(n fleet.Network) error {
 	s := appliedNetwork{Network: n, Boot: k.o.Boot}
 	if n.Spec.Mode == fleet.NetworkUplink && n.Spec.VLAN == 0 {
@@ -263,7 +264,7 @@ func (k *Devices) forget(id fleet.NetworkID) error {
 	return errors.Join(save(k.o.Dir, stateFile, k.state), k.clearUndone(id))
 }
 
-// wasRolledBack reads the file each time: a guard may have written it.
+// wasRolledBack reads the file each time, because the rollback process may have written it.
 func (k *Devices) wasRolledBack(id fleet.NetworkID) (undone, bool) {
 	all := map[fleet.NetworkID]undone{}
 	if _, err := load(k.o.Dir, undoneFile, &all); err != nil {
@@ -337,7 +338,7 @@ func addStatus(n fleet.Network, p present, st *fleet.NetworkStatus) {
 	}
 	if p.bridge == nil || p.bridge.Owner != owner(n) {
 		if st.Active {
-			addFault(st, fmt.Sprintf("The bridge %s was removed on the host. Try again to make it anew.", n.BridgeDevice()))
+			addFault(st, fmt.Sprintf("The bridge %s was removed on the host. Try again to recreate it.", n.BridgeDevice()))
 		}
 		return
 	}
@@ -363,11 +364,11 @@ func addStatus(n fleet.Network, p present, st *fleet.NetworkStatus) {
 	case !p.bridge.Up:
 		addFault(st, fmt.Sprintf("The bridge %s was taken down on the host. Try again to bring it up.", p.bridge.Name))
 	case port == nil || port.Master != p.bridge.Name:
-		addFault(st, fmt.Sprintf("The way out of the bridge %s was removed on the host. Try again to make it anew.", p.bridge.Name))
+		addFault(st, fmt.Sprintf("The uplink of the bridge %s was removed on the host. Try again to recreate it.", p.bridge.Name))
 	case port == p.uplink && len(port.Addresses) > 0:
-		addFault(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to give it to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
+		addFault(st, fmt.Sprintf("The device %s has an address of its own on the host, %s, which does not work in a bridge. Try again to move the address to the bridge %s.", port.Name, port.Addresses[0].CIDR, p.bridge.Name))
 	case foreignPort(n, p) != "":
-		addFault(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: with two ways out it may be a loop. Take it out there.", foreignPort(n, p), p.bridge.Name))
+		addFault(st, fmt.Sprintf("Somebody put %s into the bridge %s on the host: two uplinks may form a loop. Remove the device from the bridge there.", foreignPort(n, p), p.bridge.Name))
 	}
 }
 
@@ -378,7 +379,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// addFault appends a fault to the status.
+// addFault records a fault in the status unless it has one already.
 func addFault(st *fleet.NetworkStatus, words string) {
 	if st.Error == "" {
 		st.Error = words

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Address is an address of a device with its prefix.
+// Address is an IP address of a device.
 type Address struct {
 	CIDR      string `json:"cidr"`
 	Scope     int    `json:"scope,omitempty"`
@@ -18,7 +18,7 @@ type Address struct {
 	Dynamic   bool   `json:"dynamic,omitempty"`
 }
 
-// Route is a route through a device, except those that the kernel adds with its addresses.
+// Route is a route through a device. Routes that the kernel adds for the device's addresses are not included.
 type Route struct {
 	To       string `json:"to"` // a prefix
 	Via      string `json:"via,omitempty"`
@@ -43,9 +43,9 @@ type device struct {
 	Up        bool
 	Addresses []Address
 	Routes    []Route
-	Shared    bool   // it is part of a multipath route
-	Odd       string // a route that a Route cannot express
-	Auto      bool   // routers announce its IPv6 addresses
+	Shared    bool   // the device is part of a multipath route
+	Odd       string // a route of the device that type Route cannot express
+	Auto      bool   // the device has IPv6 addresses from router advertisements
 	VNI       int
 	Local     string
 	Parent    string
@@ -54,7 +54,7 @@ type device struct {
 	STP       bool
 }
 
-// present is the host's state that matters to a network; nil: the device does not exist.
+// present is the host's state that a network depends on; a nil device does not exist.
 type present struct {
 	bridge, tunnel, vlan, uplink *device
 	ports                        []string // of the bridge
@@ -63,14 +63,14 @@ type present struct {
 	locals                       []local
 }
 
-// local is an address of the host and its device.
+// local is an address of the host and the device that has it.
 type local struct {
 	addr netip.Addr
 	on   string
 	mtu  int
 }
 
-// verb is the kind of a step.
+// verb is the kind of a step, as the beginning of its description.
 type verb string
 
 const (
@@ -82,7 +82,7 @@ const (
 	leave            verb = "take from its bridge"
 	setMTU           verb = "set the MTU of"
 	bringUp          verb = "bring up"
-	disableIPv6      verb = "keep the host's own IPv6 off" // guests must not reach the host through it
+	disableIPv6      verb = "keep the host's own IPv6 off" // guests must not reach the host through the bridge
 	copyIPv6Settings verb = "give the IPv6 settings of its device to"
 	spanning         verb = "set the spanning tree of"
 	dropAddress      verb = "take an address from"
@@ -110,12 +110,12 @@ func (s step) String() string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" }), " ")
 }
 
-// ownerPrefix is the prefix of the alias of devices made by Quantix; the network's id follows.
+// ownerPrefix begins the alias of devices created by Quantix; the network's ID follows.
 const ownerPrefix = "quantix:"
 
 func owner(n fleet.Network) string { return ownerPrefix + string(n.ID) }
 
-// checkOwner returns an error for a device of another owner.
+// checkOwner returns an error for a device that Quantix did not create for this network, or that has another kind.
 func checkOwner(n fleet.Network, d *device, kind string) error {
 	switch {
 	case d == nil || d.Owner == owner(n) && d.Kind == kind:
@@ -123,10 +123,10 @@ func checkOwner(n fleet.Network, d *device, kind string) error {
 	case strings.HasPrefix(d.Owner, ownerPrefix) && d.Owner != owner(n):
 		return fleet.Errorf(fleet.Conflict, "The device %s on this host belongs to another network of Quantix. Give this network another bridge device.", d.Name)
 	}
-	return fleet.Errorf(fleet.Conflict, "The host has a device %s already, which was not made by Quantix, so it is left alone. Give the network another bridge device, or remove that one.", d.Name)
+	return fleet.Errorf(fleet.Conflict, "The host has a device %s already, which was not made by Quantix, so it is left alone. Give the network another bridge device, or remove that device.", d.Name)
 }
 
-// planOverlay returns the steps to create or update an overlay; none if it is up to date.
+// planOverlay returns the steps to create or update an overlay; no steps if the overlay is up to date.
 func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	bridge, tunnel := n.BridgeDevice(), n.TunnelDevice()
 	if err := checkOwner(n, p.bridge, "bridge"); err != nil {
@@ -141,7 +141,7 @@ func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	}
 	mtu := at.mtu - fleet.VXLANOverhead(at.addr)
 	if n.Spec.MTU > mtu {
-		return nil, fleet.Errorf(fleet.Conflict, "An MTU of %d does not fit into that of %s, which is %d: with the tunnel's header %d are left. Give a smaller one, or leave it empty.", n.Spec.MTU, at.on, at.mtu, mtu)
+		return nil, fleet.Errorf(fleet.Conflict, "An MTU of %d does not fit into the MTU of %s, which is %d: the tunnel's header leaves %d bytes. Give a smaller MTU, or leave it empty.", n.Spec.MTU, at.on, at.mtu, mtu)
 	}
 	if n.Spec.MTU > 0 {
 		mtu = n.Spec.MTU
@@ -188,7 +188,7 @@ func planOverlay(n fleet.Network, p present) (steps []step, err error) {
 	return steps, nil
 }
 
-// underlay returns the host's address for the overlay's packets.
+// underlay returns the host's address for the overlay's packets, and that address's device.
 func underlay(n fleet.Network, p present) (local, error) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
@@ -200,19 +200,19 @@ func underlay(n fleet.Network, p present) (local, error) {
 			found = append(found, l)
 		}
 	}
-	// The present address stays.
+	// keep the tunnel's current address
 	if p.tunnel != nil {
 		if i := slices.IndexFunc(found, func(l local) bool { return l.addr.String() == p.tunnel.Local }); i >= 0 {
 			return found[i], nil
 		}
 	}
 	if len(found) == 0 {
-		return local{}, fleet.Errorf(fleet.Conflict, "None of this host's addresses is in %s, in which the hosts of the overlay reach one another. Give the host one, or choose other hosts.", in)
+		return local{}, fleet.Errorf(fleet.Conflict, "None of this host's addresses is in %s, the network between the overlay's hosts. Give the host such an address, or choose other hosts.", in)
 	}
 	return slices.MinFunc(found, func(a, b local) int { return a.addr.Compare(b.addr) }), nil
 }
 
-// peersOf returns the other hosts named by the portal, within the limits.
+// peersOf returns the addresses of the overlay's other hosts as the portal lists them, at most the supported number.
 func peersOf(n fleet.Network, self netip.Addr) (out []string) {
 	in, err := netip.ParsePrefix(n.Spec.Underlay)
 	if err != nil {
@@ -226,8 +226,8 @@ func peersOf(n fleet.Network, self netip.Addr) (out []string) {
 	return out
 }
 
-// planRelease returns the steps to remove the network's devices. moves: the bridge has the host's addresses, which
-// return to the device.
+// planRelease returns the steps to remove the network's devices. moves: the steps move the host's addresses from the
+// bridge to the device.
 func planRelease(n fleet.Network, p present) (steps []step, moves bool, err error) {
 	mine := func(d *device) bool { return d != nil && d.Owner == owner(n) }
 	if mine(p.bridge) {
@@ -235,7 +235,7 @@ func planRelease(n fleet.Network, p present) (steps []step, moves bool, err erro
 			return port == n.TunnelDevice() || port == n.VLANDevice() || port == n.Spec.Device
 		}
 		if i := slices.IndexFunc(p.ports, func(port string) bool { return !own(port) }); i >= 0 {
-			return nil, false, fleet.Errorf(fleet.Conflict, "The bridge %s is in use by %s. Take that off it first.", p.bridge.Name, p.ports[i])
+			return nil, false, fleet.Errorf(fleet.Conflict, "The bridge %s is in use by %s. Remove that device from the bridge first.", p.bridge.Name, p.ports[i])
 		}
 	}
 	for _, d := range []*device{p.tunnel, p.vlan} {
@@ -275,7 +275,7 @@ func planRollback(n fleet.Network, before before, p present) (steps []step) {
 	} else if stood && mine && p.bridge.STP != before.STP {
 		steps = append(steps, stp)
 	}
-	// The addresses move back from the change's target; addresses already on the target stay there.
+	// The addresses leave the change's target. Addresses that the target had before the change stay.
 	other := p.uplink
 	if !before.Bridged {
 		other = p.bridge
@@ -313,7 +313,7 @@ func planRollback(n fleet.Network, before before, p present) (steps []step) {
 	return append(steps, addAddressesAndRoutes(nic, before.Addresses, before.Routes)...)
 }
 
-// number is the kernel's value for a switch.
+// number returns 1 for true and 0 for false.
 func number(on bool) int {
 	if on {
 		return 1
@@ -328,27 +328,27 @@ func checkPresent(n fleet.Network, p present, cards *fleet.NetworkNICs) error {
 	case fleet.NetworkBridged:
 		switch {
 		case p.bridge == nil:
-			return fleet.Errorf(fleet.NotFound, "This host has no bridge %s. Make it there, or define a network with a bridge that hosts make by themselves.", s.Bridge)
+			return fleet.Errorf(fleet.NotFound, "This host has no bridge %s. Create the bridge there, or define a network whose bridge the hosts create.", s.Bridge)
 		case p.bridge.Kind != "bridge":
-			return fleet.Errorf(fleet.Conflict, "The device %s of this host is no bridge.", s.Bridge)
+			return fleet.Errorf(fleet.Conflict, "The device %s of this host is not a bridge.", s.Bridge)
 		}
 	case fleet.NetworkMacvtap:
 		switch {
 		case p.uplink == nil:
 			return fleet.Errorf(fleet.NotFound, "This host has no device %s.", s.Device)
 		case p.uplink.Master != "":
-			return fleet.Errorf(fleet.Conflict, "The device %s is a part of %s: nothing else can be put on it. Define a network on that bridge.", s.Device, p.uplink.Master)
+			return fleet.Errorf(fleet.Conflict, "The device %s is a part of %s: no other network can use it. Define a network on that bridge.", s.Device, p.uplink.Master)
 		}
 	case fleet.NetworkSRIOV:
 		switch {
 		case p.uplink == nil:
 			return fleet.Errorf(fleet.NotFound, "This host has no device %s.", s.Device)
 		case cards == nil || cards.Total == 0:
-			return fleet.Errorf(fleet.Conflict, "The device %s of this host has no virtual functions. Switch them on there: write how many to /sys/class/net/%s/device/sriov_numvfs.", s.Device, s.Device)
+			return fleet.Errorf(fleet.Conflict, "The device %s of this host has no virtual functions. Enable them there: write their number to /sys/class/net/%s/device/sriov_numvfs.", s.Device, s.Device)
 		}
 	}
 	return nil
 }
 
-// failed wraps the kernel's error of a step.
+// failed adds the step to the kernel's error.
 func failed(s step, err error) error { return fmt.Errorf("%s: %w", s, err) }

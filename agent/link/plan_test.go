@@ -32,7 +32,7 @@ func words(steps []step) string {
 	return strings.Join(out, "; ")
 }
 
-// standing returns an existing overlay of a host.
+// standing returns a host's state with an existing overlay.
 func standing(n fleet.Network, peers ...string) present {
 	return present{
 		bridge: &device{Name: n.BridgeDevice(), Kind: "bridge", Owner: owner(n), MTU: 1450, Up: true},
@@ -54,9 +54,9 @@ func TestPlanOverlay(t *testing.T) {
 			"make bridge " + b + "; keep the host's own IPv6 off " + b + "; make tunnel " + v + " 10.50.0.1; keep the host's own IPv6 off " + v + "; put into bridge " + v + " " + b +
 				"; add a peer to " + v + " 10.50.0.2; add a peer to " + v + " 10.50.0.3; bring up " + v + "; bring up " + b,
 		},
-		"as it should be": {standing(n, "10.50.0.2", "10.50.0.3"), ""},
-		"a host left":     {standing(n, "10.50.0.2", "10.50.0.3", "10.50.0.4"), "drop a peer of " + v + " 10.50.0.4"},
-		"a host came":     {standing(n, "10.50.0.3"), "add a peer to " + v + " 10.50.0.2"},
+		"up to date": {standing(n, "10.50.0.2", "10.50.0.3"), ""},
+		"host left":  {standing(n, "10.50.0.2", "10.50.0.3", "10.50.0.4"), "drop a peer of " + v + " 10.50.0.4"},
+		"host added": {standing(n, "10.50.0.3"), "add a peer to " + v + " 10.50.0.2"},
 	} {
 		steps, err := planOverlay(n, c.p)
 		if err != nil || words(steps) != c.want {
@@ -135,7 +135,7 @@ func TestPlanBridgeOnDevice(t *testing.T) {
 		ports:  []string{"eth1", "vnet0"},
 	}
 	if steps, moves, err := planUplink(n, stands); err != nil || moves || len(steps) > 0 {
-		t.Errorf("as it should be: %v %v %s", moves, err, words(steps))
+		t.Errorf("up to date: %v %v %s", moves, err, words(steps))
 	}
 	stands.ports = []string{"eth1"}
 	steps, moves, err = planRelease(n, stands)
@@ -156,7 +156,7 @@ func TestPlanBridgeOnDevice(t *testing.T) {
 		}
 	}
 	auto := nic()
-	auto.Auto = true // its addresses come from routers: the bridge must accept them, too
+	auto.Auto = true // the addresses come from routers: the bridge must accept advertisements, too
 	if steps, _, err := planUplink(n, present{uplink: auto}); err != nil || strings.Contains(words(steps), "IPv6") {
 		t.Errorf("a device with addresses of routers: %v %s", err, words(steps))
 	}
@@ -192,7 +192,7 @@ func TestPlanRefusesLoopsAndForeignPorts(t *testing.T) {
 	}
 }
 
-// An interrupted change is rolled back to the previous state from every step.
+// An interrupted change is rolled back to the previous state, whichever step was the last.
 func TestPlanBackFromEveryStep(t *testing.T) {
 	t.Parallel()
 	n := uplink()

@@ -8,15 +8,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// planUplink returns the steps to create or update a bridge on a device. moves: it takes the device's addresses, or
-// interrupts its traffic for a moment.
+// planUplink returns the steps to create or update a bridge on a device. moves: the steps move the device's addresses
+// to the bridge, or interrupt the device's traffic for a moment.
 func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error) {
 	bridge, nic := n.BridgeDevice(), n.Spec.Device
 	if err := checkOwner(n, p.bridge, "bridge"); err != nil {
 		return nil, false, err
 	}
 	if p.uplink == nil {
-		return nil, false, fleet.Errorf(fleet.NotFound, "This host has no device %s. Choose other hosts, or define a network with the device that this one has.", nic)
+		return nil, false, fleet.Errorf(fleet.NotFound, "This host has no device %s. Choose other hosts, or define a network on a device of this host.", nic)
 	}
 	port, err := uplinkPort(n, p)
 	if err != nil {
@@ -30,7 +30,7 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 	if p.bridge == nil {
 		made := step{do: addBridge, device: bridge, mtu: p.uplink.MTU, owner: owner(n)}
 		if n.Spec.VLAN == 0 {
-			made.to = p.uplink.MAC // so that the neighbours' ARP entries stay valid
+			made.to = p.uplink.MAC // keeps the neighbours' ARP entries valid
 		}
 		steps = append(steps, made)
 		switch {
@@ -42,7 +42,7 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 	}
 	if p.bridge == nil || p.bridge.STP != n.Spec.STP {
 		steps = append(steps, step{do: spanning, device: bridge, n: number(n.Spec.STP)})
-		// its ports learn again, and a switch may close a port that receives spanning tree packets
+		// the bridge's ports learn again, and a switch may block a port that receives spanning tree packets
 		moves = p.bridge != nil
 	}
 	if p.bridge == nil || !p.bridge.Up {
@@ -75,8 +75,8 @@ func planUplink(n fleet.Network, p present) (steps []step, moves bool, err error
 	return steps, moves, nil
 }
 
-// addAddressesAndRoutes adds addresses and then routes to a device, sorted so that a route to a gateway precedes routes
-// through it.
+// addAddressesAndRoutes returns the steps to add addresses and then routes to a device. A route to a gateway precedes
+// the routes through that gateway.
 func addAddressesAndRoutes(to string, addresses []Address, routes []Route) (steps []step) {
 	for _, a := range addresses {
 		steps = append(steps, step{do: giveAddress, device: to, addr: a})
@@ -91,11 +91,11 @@ func addAddressesAndRoutes(to string, addresses []Address, routes []Route) (step
 	return steps
 }
 
-// uplinkPort returns the device to put into the bridge, if allowed.
+// uplinkPort returns the device to put into the bridge, or an error if the device must not be put there.
 func uplinkPort(n fleet.Network, p present) (string, error) {
 	bridge, nic := n.BridgeDevice(), p.uplink
 	if other := foreignPort(n, p); other != "" {
-		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two ways out of one bridge are a loop. Take that one out.", bridge, other)
+		return "", fleet.Errorf(fleet.Conflict, "The bridge %s has another device in it: %s. Two uplinks of one bridge form a loop. Remove that device from the bridge.", bridge, other)
 	}
 	if n.Spec.VLAN > 0 {
 		return n.VLANDevice(), nil
@@ -106,7 +106,7 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	case nic.Kind == "bridge":
 		return "", fleet.Errorf(fleet.Conflict, "%s is a bridge. Define a network on an existing bridge instead.", nic.Name)
 	case nic.Kind == "tuntap" || nic.Kind == "macvtap" || nic.Kind == "loopback" || strings.HasPrefix(nic.Owner, ownerPrefix):
-		return "", fleet.Errorf(fleet.Conflict, "%s is no device by which this host reaches others. Choose another one.", nic.Name)
+		return "", fleet.Errorf(fleet.Conflict, "%s is no device by which this host reaches others. Choose another device.", nic.Name)
 	case nic.Shared && nic.Master == "":
 		return "", fleet.Errorf(fleet.Conflict, "A route of this host goes out by several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
 	}
@@ -121,7 +121,8 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	return nic.Name, nil
 }
 
-// foreignPort returns a device in the network's bridge that is neither its uplink nor a guest's; empty: none.
+// foreignPort returns a port of the network's bridge that is neither the uplink nor a guest's NIC; empty: there is
+// none.
 func foreignPort(n fleet.Network, p present) string {
 	own := []string{n.VLANDevice(), n.TunnelDevice(), n.Spec.Device}
 	if i := slices.IndexFunc(p.outPorts, func(port string) bool { return !slices.Contains(own, port) }); i >= 0 {
@@ -130,8 +131,8 @@ func foreignPort(n fleet.Network, p present) string {
 	return ""
 }
 
-// isGuest reports whether a port of a bridge belongs to a VM or a container, by its kind and by the names that libvirt
-// and others use.
+// isGuest reports whether a port of a bridge belongs to a VM or a container: by the port's kind, or by the names that
+// libvirt and container tools use.
 func isGuest(port, kind string) bool {
 	return kind == "tuntap" || strings.HasPrefix(port, "vnet") || strings.HasPrefix(port, "tap") || strings.HasPrefix(port, "veth")
 }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dial returns a dialer that uses only the device; empty: any.
+// Dial returns a dialer whose connections use only the device; empty: any.
 func Dial(device string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	d := net.Dialer{}
 	if device != "" {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// Dial returns a dialer that uses any device.
+// Dial returns a dialer that ignores the device: its connections use any.
 func Dial(string) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return new(net.Dialer).DialContext
 }

@@ -20,15 +20,15 @@ const (
 	lockFile    = "networks-change.lock" // held during a change or rollback
 )
 
-// before is the state before a change of a device, or of the bridge that it was in.
+// before is the state of a device, and of its bridge, before a change.
 type before struct {
-	// it was a port of the network's bridge, which had the addresses
+	// the device was a port of the network's bridge, and the bridge had the device's addresses
 	Bridged   bool      `json:"bridged,omitempty"`
 	Up        bool      `json:"up,omitempty"`
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
 
-	// For an existing bridge, which stays with its guests: whether the device was its port, and its own addresses.
+	// Of a bridge that existed before the change: Joined: the device was its port. Own and OwnRoutes are the bridge's.
 	Stood     bool      `json:"stood,omitempty"`
 	Joined    bool      `json:"joined,omitempty"`
 	Own       []Address `json:"own,omitempty"`
@@ -54,7 +54,7 @@ func beforeRelease(p present) before {
 type appliedNetwork struct {
 	Network fleet.Network `json:"network"`
 	Boot    string        `json:"boot"` // the host boot of its last creation
-	// the device's addresses on the bridge, to restore if it comes up without
+	// addresses that moved from the device to the bridge, in case the device comes up without them after a boot
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
 }
@@ -64,10 +64,10 @@ type state struct {
 	Networks map[fleet.NetworkID]appliedNetwork `json:"networks"`
 }
 
-// change is the journal of an unconfirmed change: any process can roll it back from any step with it.
+// change is the journal of an unconfirmed change. It contains all that a process needs for a rollback.
 type change struct {
 	ID      string        `json:"id"`
-	Order   string        `json:"order"` // the portal's order
+	Order   string        `json:"order"` // the job's ID
 	Boot    string        `json:"boot"`
 	Network fleet.Network `json:"network"`
 	Before  before        `json:"before"`
@@ -80,7 +80,7 @@ type undone struct {
 	Words string    `json:"words"`
 }
 
-// load reads a file; if it does not exist, into stays unchanged.
+// load reads a JSON file into into. If the file does not exist, into stays unchanged and found is false.
 func load(dir, name string, into any) (found bool, err error) {
 	path := filepath.Join(dir, name)
 	data, err := os.ReadFile(path)
@@ -96,7 +96,7 @@ func load(dir, name string, into any) (found bool, err error) {
 	return true, nil
 }
 
-// save replaces a file atomically, and returns once it is on disk.
+// save replaces a file atomically, and returns once the file is on disk.
 func save(dir, name string, value any) error {
 	data, err := json.Marshal(value)
 	if err != nil {
@@ -130,7 +130,7 @@ func syncDir(dir string) error {
 		return err
 	}
 	defer d.Close()
-	_ = d.Sync() // some file systems do not support it
+	_ = d.Sync() // some file systems do not support syncing directories
 	return nil
 }
 
