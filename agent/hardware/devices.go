@@ -10,8 +10,8 @@ import (
 )
 
 // devices lists devices for passthrough: PCI devices except bridges, USB devices except hubs, USB ports, whole disks,
-// and mediated device types. A device keeps its name here, whichever driver it has. At most fleet.MaxReportedDevices
-// are listed.
+// and mediated device types. A device is named independently of its driver. At most fleet.MaxReportedDevices are
+// listed.
 func (t tree) devices() (out []fleet.HostDevice) {
 	const pci, usb = "sys/bus/pci/devices", usbDevices
 	var names func(address string) (vendor, product string)

@@ -10,7 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// disks lists block devices with data: no loop, RAM, optical or device-mapper devices, and no drives without a medium.
+// disks lists block devices with data. Loop, RAM, optical and device-mapper devices, and drives without a medium, are
+// left out.
 func (t tree) disks() (out []fleet.HostDisk) {
 	info, err := ghw.Block(ghw.WithChroot(string(t)), ghw.WithDisableWarnings(), ghw.WithDisableTools())
 	if err != nil {

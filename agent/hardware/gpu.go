@@ -8,14 +8,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// gpuVendors are short vendor names that need no pci.ids.
+// gpuVendors maps PCI vendor IDs to short vendor names, so that pci.ids is not needed.
 var gpuVendors = map[string]string{
 	"0x10de": "NVIDIA", "0x1002": "AMD", "0x8086": "Intel", "0x1a03": "ASPEED", "0x102b": "Matrox",
 	"0x1234": "QEMU", "0x1b36": "Red Hat", "0x1af4": "Red Hat", "0x15ad": "VMware", "0x1013": "Cirrus Logic",
 }
 
-// gpus lists PCI devices of the display class and accelerators of GPU vendors, whichever driver they have: a GPU passed
-// to a guest is not in /sys/class/drm.
+// gpus lists PCI devices of the display class and accelerators of GPU vendors, whatever their driver: a GPU passed to a
+// guest is not in /sys/class/drm.
 func (t tree) gpus() (out []fleet.GPU) {
 	const dir = "sys/bus/pci/devices"
 	var names func(address string) (vendor, product string)
@@ -47,7 +47,7 @@ func (t tree) gpus() (out []fleet.GPU) {
 	return out
 }
 
-// pciNames returns a lookup in the machine's pci.ids; without that file it finds no names.
+// pciNames returns a lookup in the machine's pci.ids. Without that file the lookup returns no names.
 func (t tree) pciNames() func(string) (vendor, product string) {
 	found := map[string][2]string{}
 	info, err := ghw.PCI(ghw.WithChroot(string(t)), ghw.WithDisableWarnings(), ghw.WithDisableTools(), ghw.WithDisableTopology())

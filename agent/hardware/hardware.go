@@ -41,7 +41,7 @@ func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
 		Hostname: name, OS: here.osName(ctx), Machine: here.machine(),
 		HugePages: here.hugePages(), NUMA: here.numa(), NICs: here.nics(), Disks: here.disks(), GPUs: here.gpus(), Devices: here.devices(),
 	}
-	// These differ by platform; an unavailable one is no error.
+	// These values differ by platform. A value that cannot be read is no error.
 	out.Arch, _ = host.KernelArch()
 	out.Kernel, _ = host.KernelVersionWithContext(ctx)
 	out.HostUUID, out.BootID = here.text("sys/class/dmi/id/product_uuid"), here.text("proc/sys/kernel/random/boot_id")
@@ -61,7 +61,8 @@ func readAt(ctx context.Context, root string) (fleet.Inventory, error) {
 	return out, ctx.Err()
 }
 
-// processors counts by the topology if the platform reports one, else by the scheduler's CPUs.
+// processors counts sockets, cores and threads by the topology if the platform reports it, else by the scheduler's
+// CPUs.
 func processors(ctx context.Context, here tree) fleet.CPU {
 	out := fleet.CPU{Sockets: 1, Threads: runtime.NumCPU(), Cores: runtime.NumCPU()}
 	if all, err := cpu.InfoWithContext(ctx); err == nil && len(all) > 0 {
@@ -84,14 +85,14 @@ func Memory(ctx context.Context) (available, total int64, err error) {
 	return int64(m.Available), int64(m.Total), nil
 }
 
-// Load returns the machine's load: CPU use since the last call.
+// Load returns the machine's load. CPU use is the average since the last call.
 func Load(ctx context.Context) (wire.HostMeter, error) {
 	busy, err := cpu.PercentWithContext(ctx, 0, false)
 	if err != nil {
 		return wire.HostMeter{}, err
 	}
 	if len(busy) == 0 {
-		return wire.HostMeter{}, errors.New("the platform does not tell its CPU use")
+		return wire.HostMeter{}, errors.New("the platform does not report its CPU use")
 	}
 	m, err := mem.VirtualMemoryWithContext(ctx)
 	if err != nil {

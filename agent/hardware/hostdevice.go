@@ -24,10 +24,10 @@ const (
 )
 
 var (
-	// ErrNothingPlugged means that the USB port has no device for a guest.
+	// ErrNothingPlugged means that no device for a guest is plugged into the USB port.
 	ErrNothingPlugged = errors.New("nothing is plugged in")
 	// ErrNoneFree means that no device of the host can create another mediated device of a type.
-	ErrNoneFree = errors.New("none can be made")
+	ErrNoneFree = errors.New("no more can be created")
 
 	usbPortForm  = regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)
 	mdevTypeForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$`)
@@ -39,14 +39,14 @@ type Devices struct{ Root string }
 
 func (d Devices) tree() tree { return tree(cmp.Or(d.Root, "/")) }
 
-// USBDevice is the kernel's current address of a device, and its IDs of four hexadecimal digits each. A replugged
-// device gets another number.
+// USBDevice is the kernel's current address of a device, and the device's IDs of four hexadecimal digits each. A
+// replugged device gets another number.
 type USBDevice struct {
 	Bus, Number     uint
 	Vendor, Product string
 }
 
-// USBAt returns the device plugged into the port, such as "1-2.3".
+// USBAt returns the device plugged into a port such as "1-2.3", or ErrNothingPlugged.
 func (d Devices) USBAt(port string) (USBDevice, error) {
 	if !usbPortForm.MatchString(port) {
 		return USBDevice{}, fmt.Errorf("%q is no USB port", port)
@@ -62,7 +62,7 @@ func (d Devices) USBAt(port string) (USBDevice, error) {
 	return out, nil
 }
 
-// usbPorts lists USB ports for guests: those with a device, and free ports of hubs.
+// usbPorts lists USB ports for guests: ports with a device, and free ports of hubs.
 func (t tree) usbPorts() (out []fleet.HostDevice) {
 	ports := map[string]bool{}
 	for _, at := range t.list(usbDevices) {
@@ -72,7 +72,7 @@ func (t tree) usbPorts() (out []fleet.HostDevice) {
 		if !strings.Contains(at, ":") {
 			continue
 		}
-		for _, name := range t.list(usbDevices, at) { // of a hub's interface
+		for _, name := range t.list(usbDevices, at) { // ports of a hub's interface
 			m := hubPort.FindStringSubmatch(name)
 			if m == nil || t.text(usbDevices, at, name, "connect_type") == "not used" {
 				continue
@@ -135,7 +135,7 @@ func (t tree) mdevTypes() (out []fleet.HostDevice) {
 	return out
 }
 
-// MdevID returns the UUID of the VM's mediated device of that type: always the same.
+// MdevID returns the UUID of the VM's mediated device of that type. The UUID never changes.
 func MdevID(vm, kind string) string {
 	sum := sha256.Sum256([]byte("quantix mdev " + strings.ToLower(vm) + " " + kind))
 	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80 // RFC 9562: a custom version and variant
@@ -143,8 +143,8 @@ func MdevID(vm, kind string) string {
 	return text[:8] + "-" + text[8:12] + "-" + text[12:16] + "-" + text[16:20] + "-" + text[20:]
 }
 
-// MakeMdev creates the VM's mediated device of that type on the first device of the machine that can. It does nothing
-// if the mediated device exists.
+// MakeMdev creates the VM's mediated device of that type, on the first device of the machine that can create one. It
+// does nothing if the mediated device exists.
 func (d Devices) MakeMdev(vm, kind string) error {
 	if !mdevTypeForm.MatchString(kind) {
 		return fmt.Errorf("%q is no type of mediated devices", kind)
@@ -183,7 +183,7 @@ func (d Devices) KeepMdevs(vm string, kinds ...string) error {
 	return errors.Join(failed...)
 }
 
-// put writes a value to a kernel file. It never creates a file.
+// put writes a value to an existing kernel file. It never creates a file.
 func put(path, word string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-// A device is found by its port alone; a hub is no device for a guest.
+// A device is found by its port, and a hub is no device for a guest.
 func TestUSBDeviceAtPort(t *testing.T) {
 	t.Parallel()
 	d := Devices{unpack(t, recorded)}
 	if got, err := d.USBAt("1-4.1"); err != nil || got != (USBDevice{1, 12, "0529", "0620"}) {
 		t.Errorf("at 1-4.1: %+v, %v", got, err)
 	}
-	// a hub, free ports, none, one without its number
+	// a hub, free ports, a missing port, a port without its number
 	for _, port := range []string{"1-4", "1-4.2", "1-10", "9-9", "1-1"} {
 		if got, err := d.USBAt(port); !errors.Is(err, ErrNothingPlugged) {
 			t.Errorf("at %s: %+v, %v", port, got, err)
@@ -28,8 +28,8 @@ func TestUSBDeviceAtPort(t *testing.T) {
 	}
 }
 
-// A mediated device is created once, by a device with capacity, and removed when its VM no longer has it. Other VMs'
-// devices stay.
+// A mediated device is created once, on a device with capacity, and removed when its VM no longer has it. Devices of
+// other VMs stay.
 func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 	t.Parallel()
 	root := unpack(t, recorded)
@@ -54,7 +54,7 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 		return filepath.Join(dir, "remove")
 	}
 	if err := d.MakeMdev(vm, "nvidia-1147"); err == nil || errors.Is(err, ErrNoneFree) {
-		t.Errorf("a kernel that takes no order: %v", err)
+		t.Errorf("a kernel that accepts no request: %v", err)
 	}
 	if _, err := os.Stat(kind("0000:41:00.0", "nvidia-1147", "create")); err == nil {
 		t.Error("a file was made in place of the kernel's")
@@ -79,7 +79,7 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.MakeMdev(strings.ToUpper(vm), "nvidia-1147"); err != nil {
-		t.Errorf("what is there is made anew: %v", err)
+		t.Errorf("an existing device is created again: %v", err)
 	}
 	if err := d.KeepMdevs(vm, "nvidia-1147"); err != nil || asked(first) != "" || asked(second) != "1" || asked(theirs) != "" {
 		t.Errorf("removed were %q, %q and %q, %v", asked(first), asked(second), asked(theirs), err)
@@ -94,6 +94,6 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := d.KeepMdevs(vm); err == nil || !strings.Contains(err.Error(), MdevID(vm, "nvidia-1148")) {
-		t.Errorf("one that does not go: %v", err)
+		t.Errorf("a device that cannot be removed: %v", err)
 	}
 }

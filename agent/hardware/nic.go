@@ -33,10 +33,11 @@ func (t tree) nics() (out []fleet.HostNIC) {
 	return out
 }
 
-// NICs lists this machine's current network devices. It is called for every report, so it reads only the necessary files.
+// NICs lists this machine's current network devices. The agent calls it for every report, so it reads only the
+// necessary files.
 func NICs() []fleet.HostNIC { return tree("/").nics() }
 
-// over returns the device below a VLAN.
+// over returns the device that a VLAN device uses; empty for other devices.
 func (t tree) over(name, kind string) string {
 	if kind != "vlan" {
 		return ""
@@ -72,7 +73,7 @@ func (t tree) nicKind(name string) string {
 	return "virtual"
 }
 
-// addresses returns the running system's addresses; a recorded tree has none.
+// addresses returns the device's addresses on this machine. A recorded tree has none.
 func (t tree) addresses(name string) []string {
 	if t != "/" {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// tree is the root of /sys, /proc and /etc.
+// tree is the directory that contains /sys, /proc and /etc.
 type tree string
 
 func (t tree) path(rel ...string) string {
@@ -39,7 +39,7 @@ func (t tree) exists(rel ...string) bool {
 	return err == nil
 }
 
-// list returns a directory's entries in order; none if it does not exist.
+// list returns a directory's entries, sorted; none if the directory does not exist.
 func (t tree) list(rel ...string) []string {
 	entries, err := os.ReadDir(t.path(rel...))
 	if err != nil {
@@ -52,7 +52,7 @@ func (t tree) list(rel ...string) []string {
 	return out
 }
 
-// link returns the last element of a symbolic link's target: a driver, a device.
+// link returns the last element of a symbolic link's target, such as a driver or a device.
 func (t tree) link(rel ...string) string {
 	to, err := os.Readlink(t.path(rel...))
 	if err != nil {
@@ -77,7 +77,7 @@ func (t tree) osName(ctx context.Context) string {
 	return strings.TrimSpace(platform + " " + version)
 }
 
-// machine returns vendor and product, without placeholders of unconfigured boards.
+// machine returns the machine's vendor and product, without placeholders of unconfigured boards.
 func (t tree) machine() string {
 	var out []string
 	for _, f := range []string{"sys_vendor", "product_name"} {

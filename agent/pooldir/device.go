@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// CheckDevice refuses a block device that the agent's settings do not allow for pools, and one that is mounted anywhere
-// but at dir: otherwise a compromised portal could have the host's own file systems mounted as pools.
+// CheckDevice refuses a block device that the agent's settings do not allow for pools, or that is mounted anywhere but
+// at dir. Without this check a compromised portal could mount the host's own file systems as pools.
 func (r Roots) CheckDevice(device, dir string) error {
 	if err := r.AllowDevice(device); err != nil {
 		return err
@@ -35,12 +35,12 @@ func (r Roots) CheckDevice(device, dir string) error {
 		return err
 	}
 	if at, ok := mountedAt(string(mounts), info, real); ok {
-		return fleet.Errorf(fleet.Conflict, "%s is mounted at %s already. Unmount it there, or make a directory pool of that.", device, at)
+		return fleet.Errorf(fleet.Conflict, "%s is mounted at %s already. Unmount the device there, or define a directory pool at that path.", device, at)
 	}
 	return nil
 }
 
-// AllowDevice refuses a device, or the directory of a volume group, that the agent's settings do not allow for pools.
+// AllowDevice refuses a device, or a volume group's directory, that the agent's settings do not allow for pools.
 func (r Roots) AllowDevice(device string) error {
 	if !anyMatches(r.Devices, device) {
 		return fleet.Errorf(fleet.Forbidden, "The host refuses the device %s: its agent allows %s for pools. Add the device to poolDevices in the agent's settings.",
@@ -65,8 +65,8 @@ func deviceWords(patterns []string) string {
 	return strings.Join(patterns, ", ") + " only"
 }
 
-// mountedAt finds a mount of the device anywhere but at dir. It compares the device number and the mount's source,
-// because btrfs has a number of its own for each mount.
+// mountedAt returns a mount point of the device other than dir; ok: there is one. It compares the mount's source, too,
+// because each btrfs mount has a device number of its own.
 func mountedAt(table string, device fs.FileInfo, dir string) (at string, ok bool) {
 	for m := range mounts(table) {
 		if m.Point != dir && (m.device == deviceNumber(device) || sameDevice(m.Source, device)) {

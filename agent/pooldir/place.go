@@ -16,8 +16,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Marker is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same
-// file. No volume name may begin like it, and lists of volumes leave it out.
+// Marker is the file in a pool's directory that contains the pool's ID. All hosts of a shared pool use the same file. A
+// volume's name must not begin with Marker, and lists of volumes leave the file out.
 const Marker = ".quantix-pool"
 
 // Mount describes the mount of a path, as the kernel reports it.
@@ -27,27 +27,27 @@ type Mount struct {
 	Source string `json:"source"`
 }
 
-// Sighting is the observed state of a pool's directory.
+// Sighting is a reading of a pool's directory.
 type Sighting struct {
 	There  bool
 	Marker fleet.PoolID // empty: none
 	Mount  Mount
 	Inode  uint64
-	// Options are the options of the mount, then those of its file system: "rw,relatime,errors=remount-ro".
+	// Options are the mount options, then the options of the file system: "rw,relatime,errors=remount-ro".
 	Options string
 	// FileSystem is the directory's file system; nil if the kernel does not report it.
 	FileSystem *fleet.FileSystem
 }
 
-// Place is the directory that a pool was first used in. The marker decides. Device numbers change with reboots and
-// mounts, so mount and inode decide only if no marker could be written; else they only explain an error.
+// Place identifies the directory that a pool was first used in, by the marker. Mount and inode identify it only if no
+// marker could be written, because device numbers change with reboots and mounts. Otherwise they only explain an error.
 type Place struct {
 	Marked bool   `json:"marked"`
 	Mount  Mount  `json:"mount"`
 	Inode  uint64 `json:"inode"`
 }
 
-// SeePlace reads the state of a pool's directory. It may hang as long as the storage does.
+// SeePlace reads the state of a pool's directory. It may block as long as the storage does not answer.
 func SeePlace(dir string) (Sighting, error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -89,7 +89,8 @@ func readMarker(root *os.Root) (fleet.PoolID, error) {
 	return fleet.PoolID(strings.TrimSpace(string(text))), err
 }
 
-// MarkPlace writes the pool's marker if there is none. Another host of a shared pool may do so at the same time.
+// MarkPlace writes the pool's marker unless the directory has one. Other hosts of a shared pool may do so at the same
+// time.
 func MarkPlace(dir string, id fleet.PoolID) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -107,7 +108,7 @@ func MarkPlace(dir string, id fleet.PoolID) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// UnmarkPlace removes the marker if it is this pool's.
+// UnmarkPlace removes the marker if it contains this pool's ID.
 func UnmarkPlace(dir string, id fleet.PoolID) error {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
@@ -123,7 +124,8 @@ func UnmarkPlace(dir string, id fleet.PoolID) error {
 	return root.Remove(Marker)
 }
 
-// mountOf returns the open directory's mount, file system and options; zero values if the kernel does not report them.
+// mountOf returns the open directory's mount, file system and mount options; zero values if the kernel does not report
+// them.
 func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", dir.Fd()))
 	if err != nil {
@@ -138,7 +140,7 @@ func mountOf(dir *os.File) (Mount, *fleet.FileSystem, string) {
 	return mountIn(string(table), id)
 }
 
-// mountIn finds a mount in the kernel's table by its ID.
+// mountIn finds a mount by its ID in the kernel's mount table.
 func mountIn(table, id string) (Mount, *fleet.FileSystem, string) {
 	for m := range mounts(table) {
 		if m.id == id {
@@ -152,11 +154,11 @@ func mountIn(table, id string) (Mount, *fleet.FileSystem, string) {
 type mountEntry struct {
 	Mount
 	id, device string
-	options    []string // the mount's, then the file system's
+	options    []string // mount options, then file system options
 }
 
-// mounts parses the kernel's table, whose lines are: id, parent, device, root, point, options, any number of others,
-// "-", type, source, options.
+// mounts parses the kernel's mount table. A line has: id, parent, device, root, point, options, any number of other
+// fields, "-", type, source, options.
 func mounts(table string) iter.Seq[mountEntry] {
 	return func(yield func(mountEntry) bool) {
 		for line := range strings.Lines(table) {
@@ -173,13 +175,13 @@ func mounts(table string) iter.Seq[mountEntry] {
 	}
 }
 
-// exported are network file systems whose source is the same on every host.
+// exported maps network file systems whose source is the same on every host to the name of their kind.
 var exported = map[string]string{
 	"nfs": "nfs", "nfs4": "nfs", "cifs": "cifs", "smb3": "cifs", "fuse.glusterfs": "glusterfs", "ceph": "ceph", "fuse.ceph": "ceph", "lustre": "lustre",
 }
 
-// fileSystemOf identifies the mount's file system. Exports of one server's file system share its device number when the
-// kernel mounts them; the first source in alphabetical order represents all of them.
+// fileSystemOf identifies a mount's file system. Exports of one server's file system share the device number; the
+// alphabetically first source identifies all of them.
 func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 	kind := exported[of.Type]
 	if kind == "" {
@@ -197,7 +199,7 @@ func fileSystemOf(table string, of mountEntry) *fleet.FileSystem {
 // maxOptions limits the reported mount options, in bytes.
 const maxOptions = 400
 
-// optionsOf joins lists of options, each option once; an "ro" removes "rw".
+// optionsOf joins lists of options, each option once. An "ro" removes "rw".
 func optionsOf(lists ...string) string {
 	var all []string
 	for _, l := range lists {
@@ -214,7 +216,7 @@ func optionsOf(lists ...string) string {
 	return strings.ToValidUTF8(out[:min(len(out), maxOptions)], "")
 }
 
-// unescape decodes the kernel's octal escapes of blanks and backslashes.
+// unescape decodes the kernel's octal escapes, as of blanks and backslashes.
 func unescape(s string) string {
 	var out strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -51,7 +51,7 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 	}
 }
 
-// Only a pool stopped by somebody else stays stopped.
+// A pool stays stopped only if somebody else stopped it.
 func TestPoolStoppedBySomebodyElse(t *testing.T) {
 	t.Parallel()
 	used := &Place{Marked: true}
@@ -63,7 +63,7 @@ func TestPoolStoppedBySomebodyElse(t *testing.T) {
 		"never active":                         {RecordedPool{}, true, false},
 		"active before, same boot":             {RecordedPool{Place: used, Boot: "now"}, true, true},
 		"failed":                               {RecordedPool{Place: used, Boot: "now", Failing: true}, true, false},
-		"the host booted":                      {RecordedPool{Place: used, Boot: "before"}, true, false},
+		"host booted":                          {RecordedPool{Place: used, Boot: "before"}, true, false},
 		"booted, autostart removed":            {RecordedPool{Place: used, Boot: "before"}, false, true},
 		"stopped by others before the boot":    {RecordedPool{Place: used, Boot: "before", ByOthers: true}, true, false},
 		"failed before the boot, no autostart": {RecordedPool{Place: used, Boot: "before", Failing: true}, false, false},
@@ -146,19 +146,20 @@ func TestMountTable(t *testing.T) {
 	}
 }
 
-// A probe leaves no file, and distinguishes full or guest-only storage from storage that cannot be written to.
+// A probe leaves no file. Full storage, or storage that only guests may write to, is distinguished from read-only
+// storage.
 func TestProbePlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p, err := ProbePlace(dir)
 	if err != nil || p.Write <= 0 || p.Read <= 0 || p.Write > time.Minute {
-		t.Errorf("the trial took %+v: %v", p, err)
+		t.Errorf("the probe took %+v: %v", p, err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("it left %v, %v", left, err)
 	}
 	if _, err := ProbePlace(filepath.Join(dir, "gone")); err == nil {
-		t.Error("a directory that is gone was written to")
+		t.Error("the probe wrote to a removed directory")
 	}
 	for name, ours := range map[string]bool{Marker: true, poolProbe + "X": true, "disk.qcow2": false, "quantix-probe-1": false} {
 		if IsOurs(name) != ours {

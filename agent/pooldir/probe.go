@@ -16,11 +16,10 @@ import (
 // poolProbe is the name prefix of files that probes write; lists of volumes leave them out.
 const poolProbe = ".quantix-probe-"
 
-// IsOurs reports whether a file in a pool's directory is Quantix's own, and so no volume.
+// IsOurs reports whether a file in a pool's directory is Quantix's own and therefore not a volume.
 func IsOurs(name string) bool { return name == Marker || strings.HasPrefix(name, poolProbe) }
 
-// Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero if it could not
-// be tried.
+// Probe holds the durations of a small synced write to a pool's directory and of reading it back; zero: not tried.
 type Probe struct{ Write, Read time.Duration }
 
 // probeSize is the size of a probe in bytes.
@@ -28,7 +27,7 @@ const probeSize = 4096
 
 // ProbePlace writes a small file into a pool's directory, reads it back and removes it. An error means that writes
 // fail. A full file system and missing permissions are no errors: free space is reported elsewhere, and a server may
-// let only guests write. It may hang as long as the storage does.
+// allow only guests to write. ProbePlace may block as long as the storage does not answer.
 func ProbePlace(dir string) (p Probe, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -45,7 +44,7 @@ func ProbePlace(dir string) (p Probe, err error) {
 	case errors.Is(err, syscall.EROFS):
 		return Probe{}, fleet.Errorf(fleet.Conflict, "Nothing can be written to %s: it is mounted read-only.", dir)
 	}
-	return Probe{}, fleet.Errorf(fleet.Conflict, "A trial of writing to %s and reading it back failed: %v", dir, err)
+	return Probe{}, fleet.Errorf(fleet.Conflict, "A test file could not be written to %s and read back: %v", dir, err)
 }
 
 func probe(root *os.Root, name string) (p Probe, err error) {
@@ -72,13 +71,13 @@ func probe(root *os.Root, name string) (p Probe, err error) {
 	}
 	p.Read = time.Since(began)
 	if !bytes.Equal(out, back) {
-		return p, errors.New("what was read is not what was written")
+		return p, errors.New("the data read differs from the data written")
 	}
 	return p, nil
 }
 
-// SteadyMicros returns a duration in microseconds for reports. The previously reported value stays until it is wrong by
-// a factor of two, so that busy storage does not change each report.
+// SteadyMicros returns a duration in microseconds for reports. It keeps the previously reported value until that value
+// is wrong by a factor of two, so that busy storage does not change each report.
 func SteadyMicros(previous int64, now time.Duration) int64 {
 	us := now.Microseconds()
 	if previous > 0 && us > previous/2 && us < previous*2 {

@@ -1,5 +1,5 @@
-// Package pooldir checks the directories of file pools: where the agent allows them, and whether a directory is still
-// the one that the pool was first used in.
+// Package pooldir checks the directories of file pools: whether the agent allows a directory, and whether the directory
+// is still the one that the pool was first used in.
 package pooldir
 
 import (
@@ -13,19 +13,19 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Roots are the places where an agent allows pools on its host. The portal's own check is only a convenience: only
-// the host can resolve a path.
+// Roots are the directories and devices that an agent allows for pools on its host. The portal's own check is only a
+// convenience, because only the host can resolve a path.
 type Roots struct {
-	Allowed []string // directories in and below which pools are allowed; empty: nowhere
-	// directories that a pool must not be, contain or lie in, such as the agent's own; overrides Allowed
+	Allowed []string // pools are allowed in and below these directories; empty: no pools are allowed
+	// directories that a pool must not be, contain or lie in, such as the agent's own. Never overrides Allowed.
 	Never   []string
 	Devices []string // patterns of path.Match for block devices allowed for pools; empty: none
 }
 
-// maxLinks limits the symbolic links of a path, like the kernel does.
+// maxLinks limits the symbolic links that a path is resolved through, as the kernel does.
 const maxLinks = 40
 
-// Check resolves the symbolic links of dir as far as it exists, and refuses a result outside the roots. So missing
+// Check resolves the symbolic links of the existing part of dir, and refuses a result outside the roots. So missing
 // directories are created only below a root.
 func (r Roots) Check(dir string) error {
 	real, err := realPath(dir)
@@ -57,12 +57,12 @@ func joinDirs(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// below reports whether p is dir or lies in it; both must be clean.
+// below reports whether p is dir or lies in dir. Both paths must be clean.
 func below(p, dir string) bool {
 	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }
 
-// realRoot resolves an administrator's directory. One that cannot be resolved is only cleaned.
+// realRoot resolves the symbolic links of an administrator's directory. A path that cannot be resolved is only cleaned.
 func realRoot(dir string) string {
 	if real, err := realPath(dir); err == nil {
 		return real
@@ -70,14 +70,14 @@ func realRoot(dir string) string {
 	return path.Clean(dir)
 }
 
-// realPath returns the path without symbolic links. Missing parts stay; a link with a missing target is refused,
+// realPath returns the path without symbolic links. Missing elements stay. A link with a missing target is refused,
 // because its later target is unknown.
 func realPath(p string) (string, error) {
 	if !path.IsAbs(p) {
 		return "", fleet.Errorf(fleet.Invalid, "%q is not an absolute path.", p)
 	}
 	done, rest, links := "/", strings.Split(path.Clean(p), "/"), 0
-	// number of last parts of rest that belong to p itself; earlier ones belong to a link's target
+	// number of last elements of rest that belong to p; earlier elements belong to a link's target
 	own := len(rest)
 	for len(rest) > 0 {
 		part := rest[0]
@@ -94,7 +94,7 @@ func realPath(p string) (string, error) {
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 			if len(rest) >= own {
-				return "", fleet.Errorf(fleet.Conflict, "The path %s leads through a symbolic link to %s, which is not there.", p, next)
+				return "", fleet.Errorf(fleet.Conflict, "The path %s leads through a symbolic link to %s, which does not exist.", p, next)
 			}
 			return path.Join(append([]string{next}, rest...)...), nil
 		case err != nil:

@@ -35,7 +35,7 @@ func TestPoolRoots(t *testing.T) {
 	}
 	roots := pooldir.Roots{Allowed: []string{at("srv"), at("mnt/"), at("not-there-yet")}, Never: []string{at("srv/own/quantix")}}
 	for p, want := range map[string]string{
-		"srv":                    "keeps its own files", // it contains them
+		"srv":                    "keeps its own files", // the root contains Quantix's files
 		"srv/vm":                 "",
 		"srv/vm/new/below":       "",
 		"srv/inside":             "",
@@ -55,9 +55,9 @@ func TestPoolRoots(t *testing.T) {
 		"srv/up/secrets":         "which is really " + at("etc/secrets"),
 		"srv/vm/deep":            "which is really " + at("etc/secrets"),
 		"srv/vm/../../etc":       "allows pools in",
-		"srv/dangling":           "which is not there",
-		"srv/dangling/new":       "which is not there",
-		"srv/danglingOut":        "which is not there",
+		"srv/dangling":           "which does not exist",
+		"srv/dangling/new":       "which does not exist",
+		"srv/danglingOut":        "which does not exist",
 		"srv/loop":               "too many",
 		"srv/own/quantix":        "keeps its own files",
 		"srv/own/quantix/images": "keeps its own files",

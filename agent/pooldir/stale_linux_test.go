@@ -13,8 +13,8 @@ import (
 	"quantix/agent/pooldir"
 )
 
-// staleable mounts a directory of a user-space file server that can forget its handles, as NFS servers do after a
-// restart: from then on each call returns ESTALE.
+// staleable mounts a directory of a user-space file server. After forget, each call in the directory returns ESTALE, as
+// for an NFS server after a restart.
 func staleable(t *testing.T) (dir string, forget func()) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -71,7 +71,7 @@ func serveFUSE(dev *os.File, stale *atomic.Bool) {
 		case stale.Load():
 			no = syscall.ESTALE
 		case op == opGetattr:
-			body = make([]byte, 16+88)                                         // cached for no time
+			body = make([]byte, 16+88)                                         // attributes are not cached
 			binary.LittleEndian.PutUint64(body[16:], 1)                        // inode
 			binary.LittleEndian.PutUint32(body[16+60:], syscall.S_IFDIR|0o755) // mode
 			binary.LittleEndian.PutUint32(body[16+64:], 2)                     // links
@@ -104,9 +104,9 @@ func TestStaleHandleIsReported(t *testing.T) {
 	forget()
 	said := strings.ToLower(syscall.ESTALE.Error())
 	if _, err := pooldir.ProbePlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
-		t.Errorf("the trial reports %v", err)
+		t.Errorf("the probe reports %v", err)
 	}
 	if _, err := pooldir.SeePlace(dir); err == nil || !strings.Contains(strings.ToLower(err.Error()), said) {
-		t.Errorf("the look reports %v", err)
+		t.Errorf("SeePlace reports %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package state stores what the agent knows of its host and libvirt does not, in files of the agent's directory.
+// Package state stores, in files of the agent's directory, facts about the host that libvirt does not store.
 package state
 
 import (
@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 )
 
-// WriteAtomic replaces a file so that a crash leaves the old or the new content, readable by its owner only, and after
-// its return only the new one. google/renameio does not sync the directory, so an appended journal could be lost with
-// its unsynced name; nor does it support Windows.
+// WriteAtomic replaces a file, which only its owner can read. A crash during the call leaves the old or the new
+// content; after the return, only the new. The package google/renameio is not used: it does not sync the directory, so
+// a crash could lose the new name, and it does not support Windows.
 func WriteAtomic(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -13,15 +13,15 @@ import (
 // filterBookFile is the name of the filter book in the agent's directory.
 const filterBookFile = "filters.json"
 
-// FilterBook stores the digests of network filters that Quantix defined on the host: a different digest means that
-// somebody else changed the filter. It outlives restarts.
+// FilterBook stores, across restarts, the digests of network filters that Quantix defined on the host. A different
+// digest means that somebody else changed the filter. It is safe for concurrent use.
 type FilterBook struct {
 	path string // empty: only in memory
 	mu   sync.Mutex
 	kept map[string]string // digest by filter name
 }
 
-// OpenFilterBook reads the filter book of an agent's directory; with an empty dir it exists in memory only.
+// OpenFilterBook reads the filter book of an agent's directory. With an empty dir the book exists in memory only.
 func OpenFilterBook(dir string) (*FilterBook, error) {
 	b := &FilterBook{kept: map[string]string{}}
 	if dir == "" {
@@ -48,14 +48,14 @@ func (b *FilterBook) All() map[string]string {
 	return maps.Clone(b.kept)
 }
 
-// Of returns the filter's digest; empty: unknown.
+// Of returns a filter's digest; empty: there is no record.
 func (b *FilterBook) Of(name string) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.kept[name]
 }
 
-// Put records a filter's digest; an empty digest deletes the record. It writes the file if something changed.
+// Put records a filter's digest; an empty digest deletes the record. Put writes the file only after a change.
 func (b *FilterBook) Put(name, digest string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b *FilterBook) Put(name, digest string) error {
 	if next[name] = digest; digest == "" {
 		delete(next, name)
 	}
-	b.kept = next // kept in memory even if the file cannot be written
+	b.kept = next // also if the file cannot be written
 	if b.path == "" {
 		return nil
 	}
@@ -75,7 +75,7 @@ func (b *FilterBook) Put(name, digest string) error {
 		err = WriteAtomic(b.path, data)
 	}
 	if err != nil {
-		return fmt.Errorf("remember the network filters: %w", err)
+		return fmt.Errorf("record the network filters: %w", err)
 	}
 	return nil
 }

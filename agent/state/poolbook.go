@@ -17,7 +17,8 @@ import (
 // PoolBookFile is the name of the pool book in the agent's directory.
 const PoolBookFile = "pools.json"
 
-// PoolBook stores what the agent knows of its host's pools and libvirt does not. It outlives restarts.
+// PoolBook stores, across restarts, the agent's records of the host's pools that libvirt does not store. It is safe for
+// concurrent use.
 type PoolBook struct {
 	path string // empty: only in memory
 	boot string
@@ -25,7 +26,7 @@ type PoolBook struct {
 	kept map[string]pooldir.RecordedPool // by name
 }
 
-// OpenPoolBook reads the pool book of an agent's directory; with an empty dir it exists in memory only.
+// OpenPoolBook reads the pool book of an agent's directory. With an empty dir the book exists in memory only.
 func OpenPoolBook(dir string) (*PoolBook, error) {
 	b := &PoolBook{kept: map[string]pooldir.RecordedPool{}}
 	if boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id"); err == nil {
@@ -48,10 +49,10 @@ func OpenPoolBook(dir string) (*PoolBook, error) {
 	return b, nil
 }
 
-// Boot returns the id of the host's current boot.
+// Boot returns the ID of the host's current boot.
 func (b *PoolBook) Boot() string { return b.boot }
 
-// Of returns the record of the pool; a record of another pool with its name does not count.
+// Of returns the record of the pool. A record of another pool with the same name is not returned.
 func (b *PoolBook) Of(p fleet.Pool) (pooldir.RecordedPool, bool) {
 	k, ok := b.Named(p.Name)
 	if !ok || k.ID != p.ID {
@@ -68,7 +69,7 @@ func (b *PoolBook) Named(name string) (pooldir.RecordedPool, bool) {
 	return k, ok
 }
 
-// Holding returns the file pool whose directory contains path, and that directory.
+// Holding returns the record of the file pool whose directory contains path, and that directory.
 func (b *PoolBook) Holding(path string) (dir string, of pooldir.RecordedPool, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +81,7 @@ func (b *PoolBook) Holding(path string) (dir string, of pooldir.RecordedPool, ok
 	return dir, of, ok
 }
 
-// Put records a pool and writes the file if something changed.
+// Put records a pool. It writes the file only after a change.
 func (b *PoolBook) Put(name string, k pooldir.RecordedPool) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -105,7 +106,7 @@ func (b *PoolBook) Forget(name string) error {
 	return b.save(next)
 }
 
-// save keeps the new state in memory even if the file cannot be written.
+// save writes the records. The new records stay in memory even if the file cannot be written.
 func (b *PoolBook) save(next map[string]pooldir.RecordedPool) error {
 	b.kept = next
 	if b.path == "" {
@@ -116,7 +117,7 @@ func (b *PoolBook) save(next map[string]pooldir.RecordedPool) error {
 		err = WriteAtomic(b.path, data)
 	}
 	if err != nil {
-		return fmt.Errorf("remember the pools: %w", err)
+		return fmt.Errorf("record the pools: %w", err)
 	}
 	return nil
 }

@@ -10,19 +10,19 @@ import (
 // bufferBytes is the buffer size for reads and writes of the kernel.
 const bufferBytes = 256 << 10
 
-// bufferedConn is the connection below TLS. TLS uses records of 16 KiB; after enableBuffers many of them share one read
-// or write. It is enabled only once the peer is admitted, so that strangers cost no memory.
+// bufferedConn is the connection below TLS, whose records have at most 16 KiB. After enableBuffers many records share
+// one system call. Buffers are enabled only once the peer is admitted, so that strangers cost no memory.
 type bufferedConn struct {
 	net.Conn
 
 	in *bufio.Reader // nil until enableBuffers
 
-	mu      sync.Mutex // TLS writes during its close, too
+	mu      sync.Mutex // TLS also writes during its close
 	out     *bufio.Writer
 	gathers bool
 }
 
-// enableBuffers enables buffering; it must be called while nobody reads or writes.
+// enableBuffers enables buffering. It must be called while nobody reads or writes.
 func (w *bufferedConn) enableBuffers() {
 	w.in = bufio.NewReaderSize(w.Conn, bufferBytes)
 	w.mu.Lock()
@@ -62,7 +62,7 @@ func (w *bufferedConn) gather(on bool) error {
 	return w.out.Flush()
 }
 
-// coalesce buffers the writes of do into one.
+// coalesce buffers all that do writes to conn, and then flushes the buffer once.
 func coalesce(conn net.Conn, do func() error) error {
 	below, ok := conn.(*tls.Conn).NetConn().(*bufferedConn)
 	if !ok {

@@ -10,20 +10,20 @@ import (
 	"os"
 )
 
-// blockBytes is the size of one read or write.
+// blockBytes is the size of one read or write in bytes.
 const blockBytes = 1 << 20
 
-// holeBytes is the part of a hole that is hashed at once: hashing its zeros takes time, and progress must be reported.
+// holeBytes is the part of a hole that is hashed between two progress reports, because hashing zeros takes time.
 const holeBytes = 256 << 20
 
 // Sum is the SHA-256 of a file's bytes; holes count as zeros.
 type Sum [sha256.Size]byte
 
 // ErrDiffers is wrapped by the error of a copy whose bytes differ from its source.
-var ErrDiffers = errors.New("what was written is not what was read")
+var ErrDiffers = errors.New("the data written differs from the data read")
 
-// Copy writes all of src into dst, which must be empty, and returns the sum of the bytes read. Holes stay holes. The
-// data is synced to the storage when it returns.
+// Copy writes all of src into dst, which must be empty, and returns the sum of the bytes read. Holes stay holes. When
+// Copy returns, the data is synced to the storage.
 func Copy(ctx context.Context, dst, src *os.File, size int64, rate *Rate, meter *Meter) (Sum, error) {
 	sum := sha256.New()
 	err := eachExtent(ctx, src, size, func(at int64, block []byte, n int64) error {
@@ -50,7 +50,8 @@ func Copy(ctx context.Context, dst, src *os.File, size int64, rate *Rate, meter 
 	return Sum(sum.Sum(nil)), err
 }
 
-// Check reads size bytes of the file back from its storage, past the page cache if possible, and compares their sum.
+// Check reads size bytes of the file back from the storage, past the page cache if possible, and compares their sum
+// with want.
 func Check(ctx context.Context, f *os.File, size int64, want Sum, meter *Meter) error {
 	got, err := sumOf(ctx, f, size, meter)
 	switch {
@@ -69,7 +70,7 @@ func sumOf(ctx context.Context, f *os.File, size int64, meter *Meter) (Sum, erro
 		return Sum{}, err
 	}
 	if info.Size() != size {
-		return Sum{}, fmt.Errorf("it has %d bytes, not %d", info.Size(), size)
+		return Sum{}, fmt.Errorf("the file has %d bytes, not %d", info.Size(), size)
 	}
 	forget(f)
 	sum := sha256.New()
@@ -84,7 +85,7 @@ func sumOf(ctx context.Context, f *os.File, size int64, meter *Meter) (Sum, erro
 	return Sum(sum.Sum(nil)), err
 }
 
-// eachExtent reads the file in order: blocks of data, and a nil block for a hole of n bytes.
+// eachExtent reads the file in order. It calls do with each block of data, and with a nil block for a hole of n bytes.
 func eachExtent(ctx context.Context, f *os.File, size int64, do func(at int64, block []byte, n int64) error) error {
 	buf := make([]byte, blockBytes)
 	for at := int64(0); at < size; {

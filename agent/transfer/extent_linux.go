@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nextExtent returns the start and end of the next data at or after at. If the storage does not report holes, all is
-// data.
+// nextExtent returns the start and end of the next data at or after at. If the storage does not report holes,
+// everything is data.
 func nextExtent(f *os.File, at, size int64) (data, hole int64) {
 	data, err := unix.Seek(int(f.Fd()), at, unix.SEEK_DATA)
 	switch {
@@ -24,11 +24,11 @@ func nextExtent(f *os.File, at, size int64) (data, hole int64) {
 	return min(data, size), min(hole, size)
 }
 
-// forget drops the file's page cache, so that the next read comes from the storage. Pages that the kernel keeps are
-// read from the cache.
+// forget drops the file's page cache, so that the next read comes from the storage. Pages that the kernel does not drop
+// are still read from the cache.
 func forget(f *os.File) { _ = unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED) }
 
-// writeback starts to write these bytes of the file to its storage. Sync reports errors.
+// writeback starts to write n bytes of the file to the storage. Sync reports the errors.
 func writeback(f *os.File, at, n int64) {
 	_ = unix.SyncFileRange(int(f.Fd()), at, n, unix.SYNC_FILE_RANGE_WRITE)
 }

@@ -17,16 +17,16 @@ import (
 
 // Limits of a listener.
 const (
-	maxConnections = 32               // connections in all, including strangers'
+	maxConnections = 32               // all connections, including strangers'
 	handshakeTime  = 10 * time.Second // for the handshake and the ticket together
-	// FirstWord is how long a listener waits for its peer.
+	// FirstWord is how long a listener waits for its peer to connect.
 	FirstWord = time.Minute
 )
 
 // ErrNobody is wrapped by the error of a listener whose peer did not connect.
-var ErrNobody = errors.New("the other host did not come")
+var ErrNobody = errors.New("the other host did not connect")
 
-// Listener is a port that is open for one transfer. It admits its peer once, with its ticket.
+// Listener is a port that is open for one transfer. It admits its peer once, with the transfer's ticket.
 type Listener struct {
 	own    Self
 	peer   Peer
@@ -35,7 +35,8 @@ type Listener struct {
 	closed sync.Once
 }
 
-// Open opens a listener on all of the host's addresses for the peer with the ticket of that hash.
+// Open opens a listener on all of the host's addresses. It admits only peer, with the ticket that has the hash
+// ticketHash.
 func Open(own Self, peer Peer, ticketHash string, ports Ports) (*Listener, error) {
 	ln, err := ports.listen()
 	if err != nil {
@@ -65,7 +66,8 @@ func (d *Listener) Port() int { return d.ln.Addr().(*net.TCPAddr).Port }
 // Close closes the listener; admitted connections stay open.
 func (d *Listener) Close() { d.closed.Do(func() { d.ln.Close() }) }
 
-// Wait waits for the peer and closes the listener: also if the peer does not connect in time, or too many strangers do.
+// Wait waits for the peer. Then it closes the listener, also after FirstWord or after too many connections of
+// strangers.
 func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, FirstWord, ErrNobody)
 	defer context.AfterFunc(ctx, d.Close)()
@@ -109,7 +111,8 @@ func (d *Listener) Wait(ctx context.Context) (*Incoming, error) {
 	}
 }
 
-// Admit is the receiving end of a connection of any kind: it accepts only the peer, with the ticket of that hash.
+// Admit accepts the sender on an existing connection: only peer, with the ticket that has the hash ticketHash. On an
+// error it closes conn.
 func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash string) (*Incoming, error) {
 	within, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
@@ -128,7 +131,7 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 	want, err := hex.DecodeString(ticketHash)
 	if err != nil || subtle.ConstantTimeCompare(sum[:], want) != 1 {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%w: it has another ticket", ErrStranger)
+		return nil, fmt.Errorf("%w: the ticket is another one", ErrStranger)
 	}
 	if _, err := secure.Write([]byte{admitted}); err != nil {
 		_ = conn.Close()
@@ -137,8 +140,8 @@ func Admit(ctx context.Context, conn net.Conn, own Self, peer Peer, ticketHash s
 	return &Incoming{conn: buffered(secure)}, nil
 }
 
-// Dial connects to the first of the addresses at which the peer accepts it. All are tried at once, each for a short
-// time.
+// Dial connects to the peer at the first address where the peer accepts the ticket. It tries all addresses in parallel,
+// each for a short time.
 func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -168,7 +171,7 @@ func Dial(ctx context.Context, addresses []string, own Self, peer Peer, ticket T
 		errs = append(errs, m.err)
 	}
 	if len(errs) == 0 {
-		errs = append(errs, errors.New("the other host has no address to go to"))
+		errs = append(errs, errors.New("the other host has no address"))
 	}
 	return nil, errors.Join(errs...)
 }
@@ -191,7 +194,7 @@ func greet(ctx context.Context, at string, own Self, peer Peer) (*tls.Conn, erro
 	return secure, nil
 }
 
-// Enter is the sending end of an existing connection.
+// Enter presents the ticket to the receiver on an existing connection.
 func Enter(ctx context.Context, conn net.Conn, own Self, peer Peer, ticket Ticket) (*Outgoing, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
@@ -212,17 +215,18 @@ func enter(conn *tls.Conn, ticket Ticket) (*Outgoing, error) {
 		_, err = io.ReadFull(conn, word[:])
 	}
 	if err == nil && word[0] != admitted {
-		err = errors.New("it answers with something else")
+		err = errors.New("the answer is invalid")
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("the other host does not take the ticket: %w", err)
+		return nil, fmt.Errorf("the other host does not accept the ticket: %w", err)
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return &Outgoing{conn: buffered(conn)}, nil
 }
 
-// Addresses returns the addresses of a port of this host for other hosts, without loopback and link-local addresses.
+// Addresses returns this host's addresses with port, as other hosts reach it: without loopback and link-local
+// addresses.
 func Addresses(port int) ([]string, error) {
 	all, err := net.InterfaceAddrs()
 	var out []string
@@ -235,5 +239,5 @@ func Addresses(port int) ([]string, error) {
 	return out, err
 }
 
-// MostAddresses limits the addresses of a host that are tried.
+// MostAddresses limits the number of a host's addresses that are tried.
 const MostAddresses = 16

@@ -67,7 +67,7 @@ func (a *authority) sign(name string, by *authority, life time.Duration) (*ecdsa
 	return key, cert
 }
 
-// host returns a host with a certificate of the authority, as itself and as others know it.
+// host returns a host with a certificate of the authority: its own identity, and the peer that others expect.
 func (a *authority) host(name string, life time.Duration) (transfer.Self, transfer.Peer) {
 	key, cert := a.sign(name, a, life)
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
@@ -116,7 +116,7 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 		t.Helper()
 		if out, err := transfer.Dial(t.Context(), o.at, own, peer, with); err == nil {
 			out.Close()
-			t.Errorf("%s is let in", what)
+			t.Errorf("%s is admitted", what)
 		}
 	}
 	refused("another host of the same authority", thief, peerB, ticket)
@@ -124,7 +124,7 @@ func TestListenerAdmitsPeerOnce(t *testing.T) {
 	refused("a host of another authority", foreign, peerB, ticket)
 	refused("another ticket", a, peerB, transfer.NewTicket())
 	if _, err := transfer.Dial(t.Context(), o.at, a, peerOld, ticket); !errors.Is(err, transfer.ErrStranger) {
-		t.Errorf("who is not at home where another was expected: %v", err)
+		t.Errorf("a listener of another host: %v", err)
 	}
 	out, err := transfer.Dial(t.Context(), o.at, a, peerB, ticket)
 	if err != nil {
@@ -168,7 +168,7 @@ func TestListenerClosesAfterTooManyStrangers(t *testing.T) {
 	o = open(t, ctx, b, peerA, transfer.NewTicket().Hash())
 	cancel(errors.New("taken back"))
 	if err := <-o.err; err == nil || err.Error() != "taken back" {
-		t.Errorf("taken back: %v", err)
+		t.Errorf("cancelled: %v", err)
 	}
 }
 
@@ -189,7 +189,7 @@ func joined(t *testing.T) (*transfer.Outgoing, *transfer.Incoming) {
 	return out, in
 }
 
-// take receives into dst like a host, and answers.
+// take receives the file into dst as a host does, and answers the sender.
 func take(ctx context.Context, in *transfer.Incoming, dst transfer.Sink, room int64) (transfer.Sum, error) {
 	size, err := in.Size()
 	var sum transfer.Sum
@@ -310,7 +310,7 @@ func (full) WriteAt([]byte, int64) (int, error) { return 0, errors.New("no space
 func TestIncompleteTransferFailsOnBothSides(t *testing.T) {
 	t.Parallel()
 	const size = 5 << 20
-	t.Run("more than there is room for", func(t *testing.T) {
+	t.Run("more data than free space", func(t *testing.T) {
 		t.Parallel()
 		out, in := joined(t)
 		done := taking(t.Context(), in, transfer.FileSink{File: file(t, "dst")}, 2<<20)
@@ -330,10 +330,10 @@ func TestIncompleteTransferFailsOnBothSides(t *testing.T) {
 	})
 	for name, bad := range map[string][]byte{
 		"a piece before the last one": {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a'},
-		"a piece behind the end":      {0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 'a'},
+		"a piece after the end":       {0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 1, 'a'},
 		"a piece that is too long":    {0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255},
-		"a place before the file":     {255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a'},
-		"an end before the end":       {0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0},
+		"a negative offset":           {255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 'a'},
+		"an early end":                {0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -361,7 +361,7 @@ func TestIncompleteTransferFailsOnBothSides(t *testing.T) {
 		out, in := joined(t)
 		in.Answer(nil)
 		if err := out.Send(t.Context(), transfer.File(source(t, size), size), size, nil, nil); err == nil {
-			t.Error("half a file is taken for a whole one")
+			t.Error("half a file counts as complete")
 		}
 	})
 	t.Run("cancelled by the sender", func(t *testing.T) {

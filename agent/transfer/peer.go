@@ -14,18 +14,18 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Ticket admits one connection at a listener. Only the sender has it until it is presented; everybody else knows only
-// its hash.
+// Ticket admits one connection at a listener. Only the sender has the ticket until it presents the ticket to the
+// receiver; the portal and the receiver know only the hash.
 type Ticket [32]byte
 
 // NewTicket returns a random ticket.
 func NewTicket() Ticket {
 	var t Ticket
-	_, _ = rand.Read(t[:]) // it never fails
+	_, _ = rand.Read(t[:]) // rand.Read never fails
 	return t
 }
 
-// Hash returns the ticket's hash for others.
+// Hash returns the ticket's SHA-256 in hexadecimal, which reveals nothing about the ticket.
 func (t Ticket) Hash() string {
 	sum := sha256.Sum256(t[:])
 	return hex.EncodeToString(sum[:])
@@ -40,21 +40,21 @@ type Self struct {
 // Peer is the other host of a transfer.
 type Peer struct {
 	Host    fleet.HostID
-	KeyHash string // hexadecimal SHA-256 of its public key: no other key of the authority is accepted
+	KeyHash string // hexadecimal SHA-256 of the host's public key: no other key is accepted
 }
 
 // ErrStranger is wrapped by the error of a handshake with a host other than the peer.
-var ErrStranger = errors.New("that is not the host which the portal named")
+var ErrStranger = errors.New("the connected host is not the one that the portal named")
 
-// check accepts only the peer: a certificate of the authority that is valid now, for that host, with that key.
+// check accepts only a currently valid certificate of the authority for the peer's host and key.
 func (p Peer) check(ca *x509.CertPool, state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
-		return fmt.Errorf("%w: it shows no certificate", ErrStranger)
+		return fmt.Errorf("%w: there is no certificate", ErrStranger)
 	}
 	cert := state.PeerCertificates[0]
 	want, err := hex.DecodeString(p.KeyHash)
 	if sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo); err != nil || !bytes.Equal(sum[:], want) || p.Host == "" || cert.Subject.CommonName != string(p.Host) {
-		return fmt.Errorf("%w: its certificate is another's", ErrStranger)
+		return fmt.Errorf("%w: the certificate belongs to another host", ErrStranger)
 	}
 	if _, err := cert.Verify(x509.VerifyOptions{Roots: ca, CurrentTime: time.Now(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 		return fmt.Errorf("%w: %w", ErrStranger, err)
@@ -62,8 +62,8 @@ func (p Peer) check(ca *x509.CertPool, state tls.ConnectionState) error {
 	return nil
 }
 
-// settings requires TLS 1.3 with certificates of both hosts. Hosts have no DNS names, so names are not verified; check
-// verifies the key instead.
+// settings requires TLS 1.3 with certificates of both hosts. Hosts have no DNS names, so check verifies the key instead
+// of a name.
 func settings(own Self, peer Peer) *tls.Config {
 	return &tls.Config{
 		MinVersion:             tls.VersionTLS13,

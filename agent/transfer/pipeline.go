@@ -7,16 +7,16 @@ import (
 )
 
 const (
-	// aheadBlocks is the number of blocks that may wait for hashing and writing together: a short delay of one stage
-	// does not stop the others.
+	// aheadBlocks is the number of blocks that may wait for hashing and writing together, so that a short delay of one
+	// stage does not stop the others.
 	aheadBlocks = 8
-	// writebackBytes is the amount written before writeback starts. Left to the kernel, most of a file is written only
-	// by the final Sync, and I/O of the host's guests waits behind it.
+	// writebackBytes is the number of bytes written before writeback starts. Without writeback, the kernel writes most
+	// of a file during the final Sync, and the guests' I/O waits behind it.
 	writebackBytes = 8 << 20
 )
 
-// pipeline hashes and writes a file's pieces behind its reader: one goroutine hashes and passes each piece to another
-// one that writes.
+// pipeline hashes and writes a file's pieces behind their reader. One goroutine hashes each piece and passes it to a
+// second one, which writes it.
 type pipeline struct {
 	free   chan []byte
 	hashes chan piece
@@ -29,7 +29,7 @@ type pipeline struct {
 	cancel context.CancelFunc
 }
 
-// piece is a block of the file and the length of the hole before it.
+// piece is a block of the file, and the length of the hole before the block.
 type piece struct {
 	block    []byte
 	at, hole int64
@@ -44,7 +44,7 @@ func newPipeline(ctx context.Context, dst Sink) *pipeline {
 		done: make(chan struct{}), fail: make(chan struct{}), hash: sha256.New(),
 	}
 	for range aheadBlocks {
-		p.free <- nil // allocated when needed: few files are long
+		p.free <- nil // allocated when needed, because most files are short
 	}
 	go p.hashAll(ctx)
 	go p.writeAll(dst)
@@ -54,7 +54,7 @@ func newPipeline(ctx context.Context, dst Sink) *pipeline {
 func (p *pipeline) hashAll(ctx context.Context) {
 	defer close(p.writes)
 	for x := range p.hashes {
-		_ = zeros(ctx, p.hash, x.hole) // it fails only if nobody needs the sum any more
+		_ = zeros(ctx, p.hash, x.hole) // zeros fails only if the sum is no longer needed
 		p.hash.Write(x.block)
 		p.writes <- x
 	}
@@ -62,7 +62,7 @@ func (p *pipeline) hashAll(ctx context.Context) {
 
 func (p *pipeline) writeAll(dst Sink) {
 	defer close(p.done)
-	var from, to int64 // range written but not in writeback yet
+	var from, to int64 // written bytes that writeback has not started yet
 	for x := range p.writes {
 		if len(x.block) > 0 && p.err == nil {
 			if _, p.err = dst.WriteAt(x.block, x.at); p.err != nil {
@@ -80,7 +80,7 @@ func (p *pipeline) writeAll(dst Sink) {
 	}
 }
 
-// block returns a buffer of n bytes.
+// block returns a buffer of n bytes, or the pipeline's first error.
 func (p *pipeline) block(n int64) ([]byte, error) {
 	select {
 	case <-p.fail:
@@ -95,7 +95,7 @@ func (p *pipeline) block(n int64) ([]byte, error) {
 
 func (p *pipeline) put(x piece) { p.hashes <- x }
 
-// end abandons unhashed holes and waits until all writes have ended. After finish it does nothing.
+// end skips unhashed holes and waits until all writes have ended. After finish it does nothing.
 func (p *pipeline) end() {
 	p.cancel()
 	p.close()
@@ -109,7 +109,7 @@ func (p *pipeline) close() {
 	<-p.done
 }
 
-// finish returns the sum of all pieces once all are written.
+// finish waits until all pieces are written, and returns their sum.
 func (p *pipeline) finish() (Sum, error) {
 	p.close()
 	return Sum(p.hash.Sum(nil)), p.err

@@ -1,5 +1,5 @@
-// Package transfer copies a file from one place of a host, or from another host, to a new file. An unfinished copy
-// leaves the source unchanged. A copy counts as complete only after its bytes were verified at the target.
+// Package transfer copies a file to a new file, on the same host or from another host. An unfinished copy leaves the
+// source unchanged. A copy counts as complete only after its bytes were verified at the target.
 package transfer
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Rate limits several goroutines together to a number of bytes per second. The zero value does not limit.
+// Rate limits the bytes per second of all goroutines that share it. The zero value does not limit.
 type Rate struct {
 	Bytes int64 // per second; 0: unlimited
 
@@ -16,10 +16,10 @@ type Rate struct {
 	next time.Time // when the rate allows the next bytes
 }
 
-// burst is how far a transfer may be ahead of its rate: a pause after each block would cost more than the block.
+// burst is how far a transfer may be ahead of its rate. A pause after each block would take longer than the block.
 const burst = 100 * time.Millisecond
 
-// Take waits until n more bytes are allowed.
+// Take waits until n more bytes are allowed, or returns ctx's cause.
 func (r *Rate) Take(ctx context.Context, n int) error {
 	if r == nil || r.Bytes <= 0 {
 		return context.Cause(ctx)
@@ -45,7 +45,8 @@ func (r *Rate) Take(ctx context.Context, n int) error {
 	}
 }
 
-// Meter reports the progress of a transfer, at most twice a second.
+// Meter reports the progress of a transfer, at most twice a second. Report gets bytes, and the rate in bytes per
+// second.
 type Meter struct {
 	Total  int64
 	Report func(done, total, rate int64) // nil: no reports
@@ -60,7 +61,7 @@ type Meter struct {
 
 const reportPeriod = 500 * time.Millisecond
 
-// Add counts n more bytes.
+// Add adds n to the number of bytes done.
 func (m *Meter) Add(n int64) {
 	if m == nil || m.Report == nil {
 		return

@@ -14,14 +14,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A transfer is one file: its size, then pieces of data in order, each with its offset and length, with holes between
-// them, then one piece of length zero. The receiver answers once. TLS protects the data; only the receiver computes the
-// sum.
+// A transfer is one file. The sender sends the file's size, then pieces of data in order, each with its offset and
+// length, and at the end a piece of length zero. Bytes between pieces are holes. The receiver answers once. TLS
+// protects the data, so only the receiver computes the sum.
 const (
 	admitted = 0x51 // the ticket was accepted
 
 	isComplete = 0 // answer: the file is complete and correct
-	isWrong    = 1 // answer: it is not; an error text follows
+	isWrong    = 1 // answer: the transfer failed; an error text follows
 	isBusy     = 2 // answer: the receiver is still checking
 
 	headBytes = 12
@@ -31,11 +31,11 @@ const (
 	drainTime = 3 * time.Second // time for a sender to read the refusal
 )
 
-// ErrLost is wrapped by the error of a transfer whose connection was lost: it may be retried.
+// ErrLost is wrapped by the error of a transfer whose connection was lost. Such a transfer may be retried.
 var ErrLost = errors.New("the connection to the other host was lost")
 
-// Pieces delivers a file's bytes in order: blocks of data, and a nil block for a hole of n bytes. No block is longer
-// than 1 MiB.
+// Pieces delivers a file's bytes in order to do: blocks of data of at most 1 MiB, and a nil block for a hole of n
+// bytes.
 type Pieces func(ctx context.Context, do func(at int64, block []byte, n int64) error) error
 
 // File returns the pieces of a file.
@@ -48,7 +48,7 @@ func File(f *os.File, size int64) Pieces {
 // Sink is the target of a file.
 type Sink interface {
 	io.WriterAt
-	// Writeback starts to write these bytes to the storage without waiting.
+	// Writeback starts to write n bytes to the storage, and does not wait.
 	Writeback(at, n int64)
 	Truncate(size int64) error
 	Sync() error
@@ -66,7 +66,7 @@ type Outgoing struct{ conn net.Conn }
 // Close ends the connection.
 func (o *Outgoing) Close() { o.conn.Close() }
 
-// Send sends the file and waits until the receiver confirms its completeness.
+// Send sends the file and waits until the receiver confirms that the file is complete.
 func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	answers := make(chan error, 1)
 	go func() { answers <- o.answer() }()
@@ -80,7 +80,8 @@ func (o *Outgoing) Send(ctx context.Context, pieces Pieces, size int64, rate *Ra
 	return err
 }
 
-// send reads answers in parallel: a receiver that refuses answers early and reads no more.
+// send reads the receiver's answer in parallel, because a receiver that refuses the file answers early and stops
+// reading.
 func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces, size int64, rate *Rate, meter *Meter) error {
 	var head [headBytes]byte
 	var refused error
@@ -128,8 +129,8 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 	return err
 }
 
-// errEarly is the error of a receiver that confirms a file before it was sent completely.
-var errEarly = errors.New("the other host answers before it has everything")
+// errEarly is the error of a receiver that confirms a file before the file was sent completely.
+var errEarly = errors.New("the other host answers before it has received the whole file")
 
 func (o *Outgoing) write(p []byte) error {
 	_ = o.conn.SetWriteDeadline(time.Now().Add(silence))
@@ -154,7 +155,7 @@ func (o *Outgoing) answer() error {
 		case isComplete:
 			return nil
 		case isWrong:
-			return fmt.Errorf("the other host says: %s", words)
+			return fmt.Errorf("the other host reports: %s", words)
 		}
 		_ = o.conn.SetReadDeadline(time.Now().Add(silence))
 	}
@@ -166,11 +167,11 @@ type Incoming struct{ conn net.Conn }
 // Close ends the connection.
 func (in *Incoming) Close() { in.conn.Close() }
 
-// MostBytes limits the announced size of a file: the largest disk, doubled for its format's metadata. Holes take no
-// space, but are hashed all the same.
+// MostBytes limits the announced size of a file: twice the largest disk, because of the format's metadata. Holes take
+// no space, but are hashed, too.
 const MostBytes = 2 * fleet.MaxDiskBytes
 
-// Size returns the announced size of the file. It must be called once, before Into.
+// Size returns the announced size of the file in bytes. It must be called once, before Into.
 func (in *Incoming) Size() (int64, error) {
 	var head [8]byte
 	if err := in.read(head[:]); err != nil {
@@ -178,7 +179,7 @@ func (in *Incoming) Size() (int64, error) {
 	}
 	size := int64(binary.BigEndian.Uint64(head[:]))
 	if size < 0 || size > MostBytes {
-		return 0, errors.New("what the other host sends says that it is longer than any file may be")
+		return 0, errors.New("the file announced by the other host is longer than any file may be")
 	}
 	return size, nil
 }
@@ -191,9 +192,8 @@ func (in *Incoming) read(p []byte) error {
 	return nil
 }
 
-// Into writes the file of that size into dst, which must be empty, and returns the sum of the received data, holes as
-// zeros. room limits the received data; bytes that are not sent are holes. The data is synced to the storage when it
-// returns.
+// Into writes the received file of that size into dst, which must be empty. It returns the sum of the bytes, holes as
+// zeros. room limits the received data in bytes. When Into returns, the data is synced to the storage.
 func (in *Incoming) Into(ctx context.Context, dst Sink, size, room int64, meter *Meter) (Sum, error) {
 	stop := context.AfterFunc(ctx, in.Close)
 	sum, err := in.into(ctx, dst, size, room, meter)
@@ -214,9 +214,9 @@ func (in *Incoming) into(ctx context.Context, dst Sink, size, room int64, meter 
 		at, n := int64(binary.BigEndian.Uint64(head[:8])), int64(binary.BigEndian.Uint32(head[8:]))
 		switch {
 		case at < next || at > size || n > blockBytes || at+n > size || n == 0 && at != size:
-			return Sum{}, errors.New("the other host sends what is no file")
+			return Sum{}, errors.New("the other host sends invalid data")
 		case room < n:
-			return Sum{}, errors.New("what comes is more than there is room for")
+			return Sum{}, errors.New("the received data exceeds the free space")
 		}
 		room -= n
 		if at > next {
@@ -260,11 +260,11 @@ func (in *Incoming) Answer(err error) {
 	}
 }
 
-// drain reads until the sender has received the answer and closed: closing a connection with unread bytes would reset
-// it, and the answer would be lost.
+// drain reads until the sender has received the answer and closed the connection. Closing a connection with unread
+// bytes would reset it, and the answer would be lost.
 func (in *Incoming) drain() {
 	_ = in.conn.SetReadDeadline(time.Now().Add(drainTime))
-	_, _ = io.Copy(io.Discard, in.conn) // only the end matters
+	_, _ = io.Copy(io.Discard, in.conn)
 }
 
 func (in *Incoming) reply(what byte, words string) error {

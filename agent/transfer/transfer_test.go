@@ -12,7 +12,7 @@ import (
 	"quantix/agent/transfer"
 )
 
-// source returns a file of random bytes of that size.
+// source returns a file of size random bytes.
 func source(t *testing.T, size int) *os.File {
 	t.Helper()
 	text := make([]byte, size)

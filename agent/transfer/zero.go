@@ -5,11 +5,11 @@ import (
 	"os"
 )
 
-// syncBytes is the amount written between two syncs, which limits the delay of a cancel.
+// syncBytes is the number of bytes written between two syncs, which limits the delay of a cancel.
 const syncBytes = 32 << 20
 
-// Zero overwrites all data of the file with zeros. Holes stay holes. The zeros are synced to the storage when it
-// returns; after an early end, the data overwritten so far is gone.
+// Zero overwrites all data of the file with zeros; holes stay holes. When Zero returns, the zeros are synced to the
+// storage. After a cancel, the data overwritten so far is lost.
 func Zero(ctx context.Context, f *os.File, size int64, meter *Meter) error {
 	block, waits := make([]byte, blockBytes), int64(0)
 	for at := int64(0); at < size; {

@@ -43,7 +43,7 @@ func TestZeroOverwritesAllData(t *testing.T) {
 	}
 }
 
-// A cancelled Zero ends at the next block: the rest is unchanged.
+// A cancelled Zero ends at the next block and leaves the rest unchanged.
 func TestZeroEndsWhenCancelled(t *testing.T) {
 	t.Parallel()
 	f, back := filled(t), errors.New("taken back")
