@@ -24,7 +24,7 @@ type Conn struct {
 	listener *Listener
 	tls      *tls.Conn
 
-	ahead    [1]byte // read while parked
+	ahead    [1]byte // the byte read while parked
 	hasAhead bool
 
 	mu     sync.Mutex
@@ -32,7 +32,7 @@ type Conn struct {
 	kept   io.Closer
 }
 
-// Read first returns the byte that was read while the connection was parked.
+// Read first returns the byte that was read from the connection while it was parked.
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.hasAhead && len(p) > 0 {
 		p[0], c.hasAhead = c.ahead[0], false
@@ -41,7 +41,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// Close also closes the value of Keep.
+// Close closes the connection and the value of Keep.
 func (c *Conn) Close() error {
 	c.mu.Lock()
 	kept := c.kept
@@ -53,15 +53,15 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Kept returns the last value of Keep.
+// Kept returns the value of the last Keep; nil: there is none.
 func (c *Conn) Kept() io.Closer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.kept
 }
 
-// Keep stores a value of one request for later requests of the same connection. It is closed with the connection; the
-// previous value is closed now.
+// Keep stores a value of one request for later requests of the same connection. It closes the previous value now; the
+// new value is closed with the connection.
 func (c *Conn) Keep(k io.Closer) {
 	c.mu.Lock()
 	old := c.kept
@@ -75,18 +75,18 @@ func (c *Conn) Keep(k io.Closer) {
 	}
 }
 
-// Parked is a connection between a request and its answer. While it waits it holds no buffers and only two small
-// stacks.
+// Parked is a connection between a request and its answer. While parked it has no buffers, and only two goroutines with
+// small stacks.
 type Parked struct {
 	conn     *Conn
-	ahead    []byte        // start of the next request, as far as net/http has read it
+	ahead    []byte        // start of the next request, if net/http has read it already
 	readable chan struct{} // closed when the agent has sent data or closed the connection
 	answered chan struct{}
 	gone     bool // the agent closed the connection; set before readable is closed
 }
 
-// Park takes over the connection of a request whose body is read. The answer is sent by Answer, possibly after the
-// request's handler has returned. If confirm is true, the agent gets status 102 now.
+// Park takes the connection of a request whose body was read from net/http. The answer is sent by Answer, possibly
+// after the request's handler has returned. If confirm is true, Park sends the agent status 102 now.
 func (c *Conn) Park(w http.Hijacker, confirm bool) (*Parked, error) {
 	_, buffered, err := w.Hijack()
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *Parked) write(text []byte) error {
 	return c.SetWriteDeadline(time.Time{})
 }
 
-// drain reads the data already buffered by TLS, because only data below TLS wakes the wait.
+// drain reads the data that TLS has buffered already, because wait notices only new data below TLS.
 func (p *Parked) drain() error {
 	c := p.conn.tls
 	setReadDeadline(c, time.Unix(1, 0))
@@ -141,7 +141,7 @@ func (p *Parked) drain() error {
 // setReadDeadline sets the read deadline. On a closed connection the next read returns the error.
 func setReadDeadline(c net.Conn, t time.Time) { _ = c.SetReadDeadline(t) }
 
-// wait waits for more data of the agent, and returns the connection to the listener after the answer.
+// wait waits for more data from the agent, and returns the connection to the listener after the answer.
 func (p *Parked) wait() {
 	if c := p.conn; len(p.ahead) == 0 {
 		n, _ := c.Conn.Read(c.ahead[:])
@@ -157,11 +157,11 @@ func (p *Parked) wait() {
 	p.conn.listener.push(accepted{conn: &resumed{p.conn.tls, p.ahead}})
 }
 
-// ReadAnything returns a channel that is closed when the agent has sent its next request or closed the connection:
-// the answer is due.
+// ReadAnything returns a channel that is closed once the agent has sent its next request or closed the connection. Then
+// Answer must be called.
 func (p *Parked) ReadAnything() <-chan struct{} { return p.readable }
 
-// Life ends when the listener is closed and answers are useless.
+// Life returns a context that ends when the listener is closed: then an answer is useless.
 func (p *Parked) Life() context.Context { return p.conn.listener.life }
 
 // Answer sends the answer. It must be called once.
@@ -184,7 +184,7 @@ func (p *Parked) Answer(a *http.Response) {
 	}
 }
 
-// resumed is a connection after parking, with the data already read of its next request.
+// resumed is a connection after parking. ahead is the start of the next request, which was read while it was parked.
 type resumed struct {
 	*tls.Conn
 	ahead []byte

@@ -1,6 +1,6 @@
-// Package agentconn holds the connections of agents at the portal. An agent usually has one connection, which nearly
-// always waits for work. Such a connection is taken from net/http, which would hold buffers, a request and two large
-// stacks for it. It is returned to net/http with the next request. See ADR 27.
+// Package agentconn holds the portal's connections to agents. An agent usually has one connection, which waits for work
+// nearly always. While it waits, the connection is taken from net/http, which would need buffers, a request and two
+// large stacks. It is returned to net/http with the next request. See ADR 27.
 package agentconn
 
 import (

@@ -11,12 +11,12 @@ import (
 	"quantix/internal/testkit/goals"
 )
 
-// The console's limits: CPU for each MB at most that of websockify, memory for each session at most a tenth of its
-// 3.4 MB, and 1,000 sessions of 40 KB/s without loss. Each peer runs in its own process and is measured in the same
-// run. Hosts always use TLS; browsers too, unless a proxy before the portal terminates it.
+// The console's limits: CPU for each MB at most that of websockify, memory for each session at most a tenth of
+// websockify's 3.4 MB, and 1,000 sessions of 40 KB/s without loss. Each peer runs in its own process and is measured in
+// the same run. Hosts always use TLS. Browsers do, too, unless a proxy before the portal terminates TLS.
 var peers = []string{"broker" + hostTLS, "websockify" + hostTLS, "tcp" + hostTLS, "broker" + bothTLS, "websockify" + bothTLS, "tcp" + bothTLS, "broker", "websockify", "tcp"}
 
-// BenchmarkSplice carries screen data from a host to a browser: one operation is 1 MiB in messages of 32 KiB.
+// BenchmarkSplice sends screen data from a host to a browser: one operation is 1 MiB in messages of 32 KiB.
 func BenchmarkSplice(b *testing.B) {
 	cpu := map[string]float64{} // µs for each MiB
 	for _, kind := range peers {
@@ -52,7 +52,7 @@ func BenchmarkSplice(b *testing.B) {
 	goals.Console.Tell(b, ours <= peer, fmt.Sprintf("%.0f µs", ours), fmt.Sprintf("websockify %.0f µs, raw TCP splice %.0f µs", peer, tcp), ours/peer)
 }
 
-// BenchmarkSessionMemory measures the memory of an open console that is idle after it has carried a screen.
+// BenchmarkSessionMemory measures the memory of an open console that is idle after it has transferred a screen.
 func BenchmarkSessionMemory(b *testing.B) {
 	for _, kind := range peers {
 		b.Run(kind, func(b *testing.B) {
@@ -80,7 +80,7 @@ func BenchmarkSessionMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkThousandSessions carries 40 KB/s on each of 1,000 consoles for three seconds and counts lost bytes.
+// BenchmarkThousandSessions sends 40 KB/s on each of 1,000 consoles for three seconds and counts lost bytes.
 func BenchmarkThousandSessions(b *testing.B) {
 	const sessions, rate, seconds, ticks = 1000, 40_000, 3, 10
 	for _, kind := range []string{"broker" + hostTLS, "broker" + bothTLS, "tcp"} {

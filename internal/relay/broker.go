@@ -1,5 +1,5 @@
-// Package relay splices two outbound connections: of a browser and a host, or of two hosts. Each side presents a
-// ticket that names both parties. Package control stores tickets and decides who gets them.
+// Package relay splices two outbound connections: of a browser and a host, or of two hosts. Each side presents a ticket
+// that names both parties. Package control stores the tickets and decides who gets them.
 package relay
 
 import (
@@ -14,32 +14,32 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Errors of a relay whose sides did not meet.
+// Errors of a relay whose two sides were not connected.
 var (
-	ErrAlone   = errors.New("the other side did not come in time")
-	ErrTaken   = errors.New("this side of the pair is taken")
-	ErrForeign = errors.New("the other side came with another ticket")
+	ErrAlone   = errors.New("the other side did not connect in time")
+	ErrTaken   = errors.New("this side of the relay is taken")
+	ErrForeign = errors.New("the other side has another ticket")
 )
 
-// Reason is a cancellation cause of a relay's context: a sentence that is sent to both sides. For any other cause both
-// sides get the message that the portal is stopping.
+// Reason is a cancellation cause of a relay's context: a sentence that is sent to both sides. Any other cause sends
+// both sides the message that the portal is stopping.
 type Reason string
 
 func (r Reason) Error() string { return string(r) }
 
-// Use configures the relays of one kind: timeouts and texts for people. The arrays are indexed by Side.
+// Use configures the relays of one kind: timeouts, and texts for people. The arrays are indexed by Side.
 type Use struct {
 	Kind        Kind
 	Wait        [2]time.Duration // longest wait for the other side
-	Late        [2]string        // for a side whose peer never came
+	Late        [2]string        // to a side whose peer never connected
 	Left        [2]string        // about a side that disconnected without a close frame
 	Unreachable [2]string        // about a side that no longer answers pings
-	Taken       string           // for a second connection to an occupied side
+	Taken       string           // to a second connection of an occupied side
 	Stray       string           // after a message that is not binary
 	Pace        func(bytes int)  // blocks until the rate limit allows these bytes; nil: no limit
 }
 
-// Broker connects the two sides of relays. Each portal has one, in memory.
+// Broker connects the two sides of relays. Each portal has one broker, in memory. It is safe for concurrent use.
 type Broker struct {
 	uses    map[Kind]*Use
 	mu      sync.Mutex
@@ -47,21 +47,21 @@ type Broker struct {
 	open    map[Kind]int
 }
 
-// peer is the connection of one side. onMessage is called for each message from it.
+// peer is the connection of one side. onMessage is called for each message from that side.
 type peer struct {
 	ws        *websocket.Conn
 	onMessage func()
 }
 
-// waiter is an end that waits for the other. ready receives the session at most once, from the goroutine that removed
-// the waiter from the map.
+// waiter is an end that waits for the other end. ready receives the session at most once, from the goroutine that
+// removed the waiter from the map.
 type waiter struct {
 	end   End
 	peer  peer
 	ready chan *session
 }
 
-// New returns a broker for relays of these uses.
+// New returns a broker for relays of the kinds in uses.
 func New(uses ...Use) *Broker {
 	b := &Broker{uses: map[Kind]*Use{}, waiting: map[fleet.PairID]*waiter{}, open: map[Kind]int{}}
 	for _, u := range uses {
@@ -70,13 +70,13 @@ func New(uses ...Use) *Broker {
 	return b
 }
 
-// Serve waits for the other end, then splices until either ends. It always closes ws with a code and a sentence: 1013
-// if the other end never came. onMessage, which may be nil, is called for each message of this end.
+// Serve waits for the other end, then splices until either end closes. It always closes ws with a code and a sentence:
+// 1013 if the other end never connected. onMessage, which may be nil, is called for each message of this end.
 func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessage func()) error {
 	defer ws.Close()
 	use := b.uses[end.Kind()]
 	if use == nil {
-		return fmt.Errorf("nothing uses pairs of the kind %q", end.Kind())
+		return fmt.Errorf("no relays of the kind %q are configured", end.Kind())
 	}
 	if onMessage == nil {
 		onMessage = func() {}
@@ -88,7 +88,7 @@ func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessa
 		case errors.Is(err, ErrTaken):
 			code, text = websocket.ClosePolicyViolation, use.Taken
 		case errors.Is(err, ErrForeign):
-			code, text = websocket.ClosePolicyViolation, "This connection is no longer the one that was asked for. Open it again."
+			code, text = websocket.ClosePolicyViolation, "This connection is no longer the requested one. Open it again."
 		case ctx.Err() != nil:
 			code, text = stopped(ctx)
 		}
@@ -102,7 +102,7 @@ func (b *Broker) Serve(ctx context.Context, end End, ws *websocket.Conn, onMessa
 	return nil
 }
 
-// Counts returns the number of open relays of a kind and of ends that wait.
+// Counts returns the number of open relays of a kind, and of ends of that kind that wait.
 func (b *Broker) Counts(k Kind) (open, waiting int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -150,7 +150,7 @@ func (b *Broker) meet(ctx context.Context, use *Use, end End, own peer) (*sessio
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
-	if b.waiting[id] != waiter { // the other end came at the last moment
+	if b.waiting[id] != waiter { // the other end connected at the last moment
 		b.mu.Unlock()
 		return <-waiter.ready, nil
 	}

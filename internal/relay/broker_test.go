@@ -36,8 +36,8 @@ var parties = [2]Party{{User: "ann", Session: "s1"}, {Host: "h1"}}
 
 func ticketFor(id string) Ticket { return Ticket{fleet.PairID(id), Console, parties} }
 
-// portal serves a broker's two ends at /asker/<id> and /answerer/<id>. results receives what each end's handler
-// returned.
+// portal serves a broker's two ends at /asker/<id> and /answerer/<id>. results receives the results of each end's
+// handler.
 type portal struct {
 	*Broker
 	url      string

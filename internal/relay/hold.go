@@ -7,13 +7,12 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Hold is Serve for an end that the portal itself takes on behalf of a person. It waits for the other end and lends
-// its connection to the caller until release, which closes it. Nothing is spliced: the caller reads and writes the
-// connection directly.
+// Hold is Serve for an end inside the portal, on behalf of a person. It waits for the other end and returns that end's
+// connection, which the caller reads and writes directly. release closes the connection.
 func (b *Broker) Hold(ctx context.Context, end End) (ws *websocket.Conn, release func(), err error) {
 	use := b.uses[end.Kind()]
 	if use == nil {
-		return nil, nil, fmt.Errorf("nothing uses pairs of the kind %q", end.Kind())
+		return nil, nil, fmt.Errorf("no relays of the kind %q are configured", end.Kind())
 	}
 	both, err := b.meet(ctx, use, end, peer{})
 	if err != nil {
@@ -25,7 +24,7 @@ func (b *Broker) Hold(ctx context.Context, end End) (ws *websocket.Conn, release
 	}, nil
 }
 
-// leave removes a side; after the last one the session no longer counts as open.
+// leave removes a side. After both sides have left, the session no longer counts as open.
 func (b *Broker) leave(p *session) {
 	if !p.detach() {
 		return
@@ -35,5 +34,5 @@ func (b *Broker) leave(p *session) {
 	b.mu.Unlock()
 }
 
-// held reports whether the portal itself takes one of the sides.
+// held reports whether one of the sides is the portal's own, from Hold.
 func (p *session) held() bool { return p.peers[Asker].ws == nil || p.peers[Answerer].ws == nil }

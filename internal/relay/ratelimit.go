@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Pace returns a rate limit in bytes a second that all its users share; nil for 0 or less. A relay may exceed it by
-// one chunk.
+// Pace returns a rate limit in bytes per second that all relays with it share; nil for 0 or less. A relay may exceed
+// the limit by one chunk.
 func Pace(bytesASecond int64) func(bytes int) {
 	if bytesASecond <= 0 {
 		return nil

@@ -13,19 +13,19 @@ import (
 
 const (
 	pingEvery    = 20 * time.Second
-	readTimeout  = 45 * time.Second // without data or pong, a side is lost
+	readTimeout  = 45 * time.Second // without data or pong for that long, a side is lost
 	writeTimeout = 30 * time.Second // for one chunk
 	pingTimeout  = 15 * time.Second // for writing a ping
 	closeTimeout = time.Second      // for closing: unsent data is then lost
 	chunkSize    = 32 << 10
 )
 
-// chunks are in use only while data is in flight, so an idle session holds none. Two io.Copy over websocket streams
-// would hold a buffer in each direction and lose the close code and reason.
+// chunks are buffers that a session uses only while data is in flight, so an idle session has none. Two io.Copy over
+// websocket streams would occupy a buffer in each direction and lose the close code and reason.
 var chunks = sync.Pool{New: func() any { return new([chunkSize]byte) }}
 
-// session is a relay whose sides have met. Each side's goroutine copies from that side to the other, so a session has
-// two goroutines and one timer.
+// session is a relay with both sides connected. Each side's goroutine copies from that side to the other, so a session
+// has two goroutines and one timer.
 type session struct {
 	use     *Use
 	peers   [2]peer
@@ -58,7 +58,7 @@ func newSession(use *Use, s Side, own, other peer) *session {
 // detach reports whether the caller was the last of the two sides.
 func (p *session) detach() bool { return p.running.Add(-1) == 0 }
 
-// run copies from side s to the other until either ends; then it ends both.
+// run copies from side s to the other side until either ends, and then ends both.
 func (p *session) run(s Side) {
 	if p.held() {
 		<-p.done // the caller of Hold reads from the connection
@@ -66,7 +66,7 @@ func (p *session) run(s Side) {
 	}
 	from, to, onMessage := p.peers[s].ws, p.peers[1-s].ws, p.peers[s].onMessage
 	for {
-		// The timeout counts only while this side is read, not while the other one is slow.
+		// The timeout counts only while this side is read, not while the other side is slow.
 		p.extendReadDeadline(from)
 		kind, message, err := from.NextReader()
 		if err == nil && kind != websocket.BinaryMessage {
@@ -91,8 +91,8 @@ func (p *session) run(s Side) {
 	}
 }
 
-// carry forwards a message in chunks, each as a message of its own. A relay is a byte stream, so no side has to wait
-// for the end of a large message.
+// carry forwards a message in chunks, each as a separate message. A relay is a byte stream, so no side has to wait for
+// the end of a large message.
 func carry(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent error) {
 	chunk := chunks.Get().(*[chunkSize]byte)
 	defer chunks.Put(chunk)
@@ -109,7 +109,7 @@ func carry(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent er
 		}
 		switch err {
 		case nil:
-		case io.EOF, io.ErrUnexpectedEOF: // the message's end; the connection's end is a CloseError
+		case io.EOF, io.ErrUnexpectedEOF: // end of the message; the end of the connection would be a CloseError
 			return nil, nil
 		default:
 			return err, nil
@@ -117,7 +117,7 @@ func carry(to *websocket.Conn, message io.Reader, pace func(int)) (read, sent er
 	}
 }
 
-// extendReadDeadline gives a side its full read timeout, or a short one when the session is ending.
+// extendReadDeadline gives a side its full read timeout, or a short one while the session is ending.
 func (p *session) extendReadDeadline(ws *websocket.Conn) {
 	ws.SetReadDeadline(time.Now().Add(readTimeout))
 	if p.ended.Load() {
@@ -160,7 +160,7 @@ func (p *session) end(code int, text string) {
 	})
 }
 
-// reasonOf returns the close code and reason after err on side s: those of the side's own close frame, if any.
+// reasonOf returns the close code and reason after err on side s: from the side's own close frame, if it sent one.
 func (p *session) reasonOf(err error, s Side) (int, string) {
 	var closeErr *websocket.CloseError
 	var network net.Error
@@ -177,7 +177,8 @@ func (p *session) reasonOf(err error, s Side) (int, string) {
 	return websocket.CloseGoingAway, p.use.Left[s]
 }
 
-// sayClose sends a close frame to a side that may be gone. A close frame holds 123 bytes of text; longer text is cut.
+// sayClose sends a close frame, also to a side that may have disconnected. A close frame has room for 123 bytes of
+// text; longer text is cut.
 func sayClose(ws *websocket.Conn, code int, text string) {
 	for len(text) > 123 {
 		cut := 123

@@ -26,8 +26,8 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// splicerVar makes the test binary run as a splicer process. The benchmarks read its costs from /proc, without those
-// of the load generator.
+// splicerVar names the environment variable that makes the test binary run as a splicer process. The benchmarks read
+// the costs of that process from /proc, without the costs of the load generator.
 const splicerVar = "QUANTIX_BENCH_SPLICER"
 
 func TestMain(m *testing.M) {
@@ -226,14 +226,14 @@ func (s *splicer) processes() []int {
 	return pids
 }
 
-// statOf returns the fields of a /proc/*/stat file from the state on, behind the name in parentheses.
+// statOf returns the fields of a /proc/*/stat file from the state on, which follows the name in parentheses.
 func statOf(file string) []string {
 	data, _ := os.ReadFile(file)
 	_, rest, _ := strings.Cut(string(data), ") ")
 	return strings.Fields(rest)
 }
 
-// cpu is the user and system time of the splicer so far.
+// cpu returns the user and system time of the splicer so far.
 func (s *splicer) cpu() time.Duration {
 	var ticks int
 	for _, pid := range s.processes() {
@@ -246,7 +246,7 @@ func (s *splicer) cpu() time.Duration {
 	return time.Duration(ticks) * 10 * time.Millisecond
 }
 
-// memory is the splicer's proportional set size.
+// memory returns the splicer's proportional set size in bytes.
 func (s *splicer) memory() (bytes int) {
 	for _, pid := range s.processes() {
 		data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))

@@ -5,7 +5,7 @@ import "quantix/internal/fleet"
 // Side is an end of a relay.
 type Side int
 
-// The sides: the one that requested the relay and the one that was called.
+// The sides: Asker requested the relay, and Answerer was called.
 const (
 	Asker Side = iota
 	Answerer
@@ -13,23 +13,23 @@ const (
 
 func (s Side) String() string { return [2]string{"asker", "answerer"}[s] }
 
-// Kind names what relays carry.
+// Kind is the content of a relay.
 type Kind string
 
 // Console is a VM's screen, between a person's session and the VM's host.
 const Console Kind = "console"
 
-// Upload is a file sent by a person: the portal forwards it for their session to the host.
+// Upload is a file sent by a person. The portal reads it from the person's session and forwards it to the host.
 const Upload Kind = "upload"
 
-// Transfer is a file between two hosts that cannot reach each other: the sender asks, the receiver answers. Its
-// content is encrypted with a key that the portal does not know.
+// Transfer is a file between two hosts that cannot reach each other. The sender is the Asker, the receiver the
+// Answerer. The content is encrypted with a key that the portal does not know.
 const Transfer Kind = "transfer"
 
-// Download is a volume sent by a host: the portal reads it for a person's session.
+// Download is a volume sent by a host. The portal reads it for a person's session.
 const Download Kind = "download"
 
-// Party is who may take a side: a person with a session or token, or a host with its certificate.
+// Party identifies who may use a side: a person with a session or token, or a host with its certificate.
 type Party struct {
 	User    fleet.UserID
 	Session string // fleet.Actor.Session; empty for hosts, because a relay outlives an agent's session
@@ -46,14 +46,14 @@ func PartyOf(a fleet.Actor) Party {
 
 func (p Party) named() bool { return p.Host != "" || p.User != "" && p.Session != "" }
 
-// Ticket describes a relay and its parties. Both ends must present the same ticket.
+// Ticket describes a relay and its two parties. Both ends must present the same ticket.
 type Ticket struct {
 	ID      fleet.PairID
 	Kind    Kind
 	Parties [2]Party // by Side
 }
 
-// End is an admitted side of a relay. It is small because it lies on the stack of each open connection.
+// End is an admitted side of a relay. It is small because it is on the stack of each open connection.
 type End struct {
 	ticket *Ticket
 	side   Side
@@ -68,7 +68,7 @@ func (e End) Side() Side { return e.side }
 // Kind returns what the relay carries.
 func (e End) Kind() Kind { return e.ticket.Kind }
 
-// fits returns why the end cannot meet the waiting one, or nil.
+// fits returns nil if the two ends may be connected, else the reason.
 func (e End) fits(other End) error {
 	switch {
 	case *e.ticket != *other.ticket:
@@ -79,8 +79,8 @@ func (e End) fits(other End) error {
 	return nil
 }
 
-// Admit returns the End of a party that the ticket names; anyone else gets NotFound. It is the only way to make an
-// End, and a Broker accepts nothing else.
+// Admit returns the End of a party that the ticket names, or NotFound for any other party. Only Admit creates an End,
+// and a Broker accepts nothing else.
 func (t Ticket) Admit(p Party) (End, error) {
 	if p.named() && t.Parties[Asker] != t.Parties[Answerer] {
 		for side, party := range t.Parties {

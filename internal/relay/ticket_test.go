@@ -46,7 +46,7 @@ func TestAdmitOnlyParties(t *testing.T) {
 	}
 }
 
-// An end admitted under another ticket of the same relay, because its host changed, meets no other end.
+// An end whose ticket differs from the waiting end's, because the host has changed, is not connected with it.
 func TestEndsWithDifferentTicketsDoNotMeet(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())

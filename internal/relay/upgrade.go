@@ -13,12 +13,12 @@ const ReadLimit = 1 << 20
 // Protocol is the websocket subprotocol of both sides: binary messages that form one byte stream.
 const Protocol = "binary"
 
-// headers are write buffers. They hold a frame's header and first bytes only during a write; the rest of a chunk is
-// sent from its read buffer.
+// headers are write buffers. They are in use only during a write, for a frame's header and first bytes; the rest of a
+// chunk is sent from the chunk's own buffer.
 var headers sync.Pool
 
-// The read buffer is net/http's own 4 KiB. The rest of a large message is read directly into a chunk, which costs
-// less than a larger buffer and a copy.
+// The read buffer is the 4 KiB of net/http. The rest of a large message is read directly into a chunk, which costs less
+// than a larger buffer and a copy.
 var upgrader = websocket.Upgrader{
 	Subprotocols:    []string{Protocol},
 	WriteBufferSize: 4 << 10,

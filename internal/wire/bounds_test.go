@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A renamed field must not lose its bound.
+// Each entry of the bounds tables names an existing field, so that a renamed field does not lose its bound.
 func TestBoundsNameExistingFields(t *testing.T) {
 	t.Parallel()
 	fields := map[string]bool{}

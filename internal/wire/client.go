@@ -24,7 +24,7 @@ const (
 	maxAnswer    = 16 << 20
 )
 
-// Credentials are the agent's client certificate with its key, and the only authority that it trusts.
+// Credentials are the agent's client certificate with its key, and the pool of its only trusted authority.
 type Credentials struct {
 	Certificate tls.Certificate
 	CA          *x509.CertPool
@@ -41,7 +41,7 @@ type Client struct {
 	results     resultQueue
 }
 
-// transport is the TLS configuration of one set of credentials, with the connections dialled under it.
+// transport is the TLS configuration of one set of credentials, and the connections dialled with it.
 type transport struct {
 	tls   *tls.Config
 	conns *connPool
@@ -61,7 +61,7 @@ func NewClient(portal string, credentials func() Credentials) (*Client, error) {
 func parsePortal(portal string) (*url.URL, error) {
 	u, err := url.Parse(portal)
 	if err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/" || u.User != nil {
-		return nil, fmt.Errorf("%q is no portal address: write it as https://host:8444", portal)
+		return nil, fmt.Errorf("%q is not a portal address: write the address as https://host:8444", portal)
 	}
 	return u, nil
 }
@@ -86,12 +86,12 @@ func newDialer() *net.Dialer {
 	return &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}
 }
 
-// Close ends all connections, each once it is idle.
+// Close closes each connection as soon as the connection is idle.
 func (c *Client) Close() {
 	c.transport.Load().conns.retire()
 }
 
-// Hello opens a session; later calls carry it.
+// Hello opens a session. Later calls send the session's ID.
 func (c *Client) Hello(ctx context.Context, in Hello) (HelloAnswer, error) {
 	var out HelloAnswer
 	if err := c.call(ctx, PathHello, in, &out); err != nil {
@@ -120,8 +120,8 @@ func (c *Client) Report(ctx context.Context, in Report) (ReportAnswer, error) {
 	return out, err
 }
 
-// Claim waits for work. No job and no error means: claim again. Other calls may use the claim's connection meanwhile;
-// Claim then repeats the request.
+// Claim waits for work. If it returns neither a job nor an error, claim again. Other calls may use the claim's
+// connection meanwhile; Claim then repeats its request.
 func (c *Client) Claim(ctx context.Context, in ClaimRequest) (Claim, error) {
 	for {
 		out, err := c.claimOnce(ctx, in)
@@ -137,7 +137,7 @@ func (c *Client) claimOnce(ctx context.Context, in ClaimRequest) (out Claim, err
 	return out, c.do(ctx, PathClaim, in, &out)
 }
 
-// GuestSecret fetches the secret of a job of this host that only the guest may see.
+// GuestSecret fetches the guest's secret for a job of this host.
 func (c *Client) GuestSecret(ctx context.Context, id fleet.JobID) (GuestSecret, error) {
 	var out GuestSecret
 	err := c.call(ctx, PathJobs+url.PathEscape(string(id))+"/secret", struct{}{}, &out)
@@ -216,7 +216,7 @@ type answer struct {
 	last   bool // the portal closes the connection after this answer
 }
 
-// into decodes the body into out, which may be nil. A status other than 2xx becomes an *Error.
+// into decodes the body into out, unless out is nil. A status other than 2xx becomes an *Error.
 func (a answer) into(out any) error {
 	switch {
 	case a.status/100 != 2:

@@ -23,7 +23,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// authority issues the certificates of a test.
+// authority issues certificates for a test.
 type authority struct {
 	t    *testing.T
 	key  *ecdsa.PrivateKey
@@ -51,7 +51,7 @@ func (a authority) sign(tmpl, parent *x509.Certificate, key any) *x509.Certifica
 	return cert
 }
 
-// leaf returns a server certificate for the address, or a client certificate if it is nil.
+// leaf returns a server certificate for ip, or a client certificate if ip is nil.
 func (a authority) leaf(ip net.IP) tls.Certificate {
 	key, _ := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	tmpl := &x509.Certificate{

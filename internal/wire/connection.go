@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// exchange is one request and its answer. The pool's lock protects all fields but req, claim and done.
+// exchange is one request and its answer. The pool's lock protects the fields except req, claim and done.
 type exchange struct {
 	req     *http.Request
 	claim   bool
@@ -33,8 +33,8 @@ func (t *exchange) end(a answer, err error) {
 	}
 }
 
-// connection is one connection to the portal. Requests are sent in the order of its exchanges: one claim and at most
-// one call behind it. Answers arrive in the same order. The pool's lock protects exchanges and all fields below.
+// connection is one connection to the portal. It sends the requests of its exchanges in order: one claim and at most
+// one call behind the claim. Answers arrive in the same order. The pool's lock protects exchanges and all fields below.
 type connection struct {
 	pool      *connPool
 	conn      net.Conn
@@ -48,10 +48,11 @@ type connection struct {
 type state int
 
 const (
-	idle    state = iota // takes any exchange
-	busy                 // idle soon
-	parked               // takes a call, which ends the claim before it
-	blocked              // by a claim that the portal has not confirmed as parked: an older portal or a stalled one
+	idle   state = iota // accepts any exchange
+	busy                // idle soon
+	parked              // accepts a call, which ends the parked claim
+	// by a claim that the portal has not confirmed as parked: the portal is of an older version, or stalled
+	blocked
 )
 
 func (c *connection) state() state {
@@ -70,7 +71,7 @@ func (c *connection) state() state {
 }
 
 // write sends the request. A connection has one writer at a time, because no exchange is queued behind an unwritten
-// one. A portal that does not read blocks the caller only until ctx ends.
+// one. If the portal does not read, write blocks only until ctx ends.
 func (c *connection) write(ctx context.Context, t *exchange) {
 	defer close(t.sent)
 	stop := context.AfterFunc(ctx, func() { c.conn.SetWriteDeadline(time.Unix(1, 0)) })
@@ -108,7 +109,7 @@ func (c *connection) read() {
 	}
 }
 
-// next returns the exchange whose answer begins.
+// next waits for the beginning of an answer, and returns the exchange of the answer.
 func (c *connection) next() (*exchange, error) {
 	_, err := c.in.Peek(1)
 	c.pool.mu.Lock()
@@ -144,8 +145,8 @@ func (c *connection) readAnswer(t *exchange) (answer, error) {
 	}
 }
 
-// sentGrace is how long an answer waits until its request is written. The answer can arrive before the writer has
-// recorded that the request is sent. A portal that refuses a request unread never reads the rest.
+// sentGrace is how long an answer waits until its request is marked as written. The answer can arrive before the writer
+// has recorded that the request was sent. A portal that refuses a request early does not read the rest of it.
 const sentGrace = time.Second
 
 func (c *connection) answered(t *exchange, a answer) {
@@ -174,7 +175,7 @@ func (c *connection) answered(t *exchange, a answer) {
 	}
 }
 
-// closeWhenIdle closes the connection if it is unused since then: soon when another connection exists.
+// closeWhenIdle closes the connection if it stays unused since then: soon if another connection exists.
 func (c *connection) closeWhenIdle(since time.Time) {
 	time.AfterFunc(spareIdleLimit, func() {
 		c.pool.mu.Lock()
@@ -189,8 +190,8 @@ func (c *connection) closeWhenIdle(since time.Time) {
 	})
 }
 
-// abandon gives up an exchange. It closes the connection, because the answer is still outstanding. Exception: a call
-// is queued behind an abandoned claim; the claim's answer is then discarded.
+// abandon gives up an exchange. It closes the connection, because the answer is still outstanding. Exception: if a call
+// is queued behind an abandoned claim, the connection stays open and the claim's answer is discarded.
 func (c *connection) abandon(t *exchange, err error) {
 	p := c.pool
 	p.mu.Lock()
@@ -216,7 +217,7 @@ func (c *connection) close(err error) {
 		return
 	}
 	c.closed = true
-	go c.conn.Close() // the TLS goodbye can block
+	go c.conn.Close() // the TLS close message can block
 	for _, t := range c.exchanges {
 		t.end(answer{}, err)
 	}

@@ -15,11 +15,12 @@ import (
 )
 
 // Limits of an agent's connections. One connection is nearly always enough: a call sent while a claim is parked is
-// written behind the claim, and the portal answers both. Another connection is dialled only when that one is blocked.
+// written behind the claim, and the portal answers both. Another connection is dialled only when the first one is
+// blocked.
 const (
 	busyWait       = 250 * time.Millisecond // longest wait for a busy connection
 	maxConns       = 4
-	spareIdleLimit = 5 * time.Second  // idle limit of a connection beside others
+	spareIdleLimit = 5 * time.Second  // idle limit of a connection while others exist
 	soleIdleLimit  = 90 * time.Second // idle limit of the only connection
 	// Bytes per TLS record: a portal keeps a buffer as large as the largest record received.
 	recordSize = 1 << 10
@@ -38,7 +39,7 @@ type connPool struct {
 	mu          sync.Mutex
 	conns       []*connection
 	dialling    int           // connections being dialled
-	waiting     int           // calls waiting for a connection; claims let them go first
+	waiting     int           // calls waiting for a connection; claims wait until there are none
 	changed     chan struct{} // closed and replaced when a connection may have become free
 	olderPortal bool          // the portal did not confirm a parked claim: do not wait for the next confirmation
 	retired     bool
@@ -54,8 +55,8 @@ func newConnPool(portal *url.URL, conf *tls.Config) *connPool {
 	}}
 }
 
-// send writes the request on a connection and returns the complete answer. A claim returns errPreempted when a call
-// took its place.
+// send writes the request on a connection and returns the complete answer. A claim returns errPreempted when a call has
+// used its connection.
 func (p *connPool) send(ctx context.Context, req *http.Request, claim bool) (answer, error) {
 	t := &exchange{req: req, claim: claim, done: make(chan struct{}), sent: make(chan struct{})}
 	c, err := p.acquire(ctx, t)
@@ -111,7 +112,7 @@ func (p *connPool) addWaiting(n int) {
 	p.notify()
 }
 
-// assign picks a connection for the exchange or reports that one must be dialled. The caller holds the lock.
+// assign picks a connection for the exchange, or reports that a new one must be dialled. The caller holds the lock.
 func (p *connPool) assign(t *exchange, mayWait bool) (c *connection, dial bool) {
 	freeSoon := p.dialling > 0 // a connection becomes idle soon
 	var parkedConn *connection
@@ -160,7 +161,7 @@ func (p *connPool) redundant(c *connection) bool {
 	return slices.ContainsFunc(p.conns, func(o *connection) bool { return o != c && (o.state() == idle || o.state() == parked) })
 }
 
-// notify wakes all that wait for a connection. The caller holds the lock.
+// notify wakes all goroutines that wait for a connection. The caller holds the lock.
 func (p *connPool) notify() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -178,7 +179,7 @@ func (p *connPool) retire() {
 	}
 }
 
-// smallRecords writes in TLS records of at most recordSize bytes.
+// smallRecords writes to a TLS connection in records of at most recordSize bytes.
 type smallRecords struct{ conn net.Conn }
 
 func (r smallRecords) Write(b []byte) (n int, err error) {

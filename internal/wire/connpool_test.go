@@ -63,7 +63,7 @@ func TestCallsBypassParkedClaimOnOlderPortal(t *testing.T) {
 	}
 }
 
-// A portal may close its connections at any time; each of many concurrent calls still gets its own answer.
+// A portal may close its connections at any time. Each of many concurrent calls still gets its own answer.
 func TestConcurrentCallsShareConnections(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -113,7 +113,7 @@ func TestCallFailsWhenPortalDoesNotRead(t *testing.T) {
 	}
 }
 
-// slow blocks in Write of a claim until release is closed.
+// slow is a connection whose Write of a claim blocks until release is closed.
 type slow struct {
 	net.Conn
 	release chan struct{}
@@ -128,7 +128,7 @@ func (s slow) Write(p []byte) (int, error) {
 }
 
 // A claim's answer may arrive before its writer has recorded the request as sent. Until then no request is written
-// behind it.
+// behind the claim.
 func TestNoRequestBehindUnwrittenClaim(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

@@ -17,7 +17,7 @@ type DownloadHead struct {
 
 const maxDownloadHead = 4 << 10
 
-// WriteDownloadHead writes the head as JSON behind its length in four bytes.
+// WriteDownloadHead writes the head as JSON, after its length in four bytes. A long error text is cut.
 func WriteDownloadHead(w io.Writer, h DownloadHead) error {
 	if len(h.Error) > maxDownloadHead/8 {
 		h.Error = h.Error[:maxDownloadHead/8]
@@ -39,7 +39,7 @@ func ReadDownloadHead(r io.Reader) (h DownloadHead, err error) {
 		return h, err
 	}
 	if n > maxDownloadHead {
-		return h, fmt.Errorf("a head of %d bytes is larger than %d", n, maxDownloadHead)
+		return h, fmt.Errorf("a download head of %d bytes is larger than %d", n, maxDownloadHead)
 	}
 	text := make([]byte, n)
 	if _, err := io.ReadFull(r, text); err != nil {
@@ -49,7 +49,7 @@ func ReadDownloadHead(r io.Reader) (h DownloadHead, err error) {
 		return h, err
 	}
 	if h.SizeBytes < 0 {
-		return h, fmt.Errorf("a volume of %d bytes", h.SizeBytes)
+		return h, fmt.Errorf("invalid volume size of %d bytes", h.SizeBytes)
 	}
 	return h, nil
 }

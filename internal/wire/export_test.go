@@ -11,7 +11,7 @@ import (
 // Patience sets the timeout of a claim.
 func (c *Client) Patience(d time.Duration) { c.claimLimit = d }
 
-// Late sets how long queued results wait for a call in progress.
+// Late sets how long queued results wait for a result call in progress.
 func (c *Client) Late(d time.Duration) { c.results.maxDelay = d }
 
 // Wrap wraps each connection that the client dials.

@@ -17,8 +17,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// bound limits a field of a message: bytes of a text, entries of a list, or a quantity. A longer text is cut. A
-// longer list is refused, because each entry matters; lists that guests can make long are cut instead.
+// bound limits a field of a message: the bytes of a text, the entries of a list, or a quantity. A longer text is cut. A
+// longer list is refused, because each entry matters. Lists that guests can make long are cut instead.
 type bound struct {
 	limit int
 	cut   bool // list: drop the entries above the limit
@@ -37,8 +37,8 @@ var boundsByName = map[string]bound{
 	"Path": {limit: 4 << 10}, "MountPath": {limit: 4 << 10}, "Backing": {limit: 4 << 10},
 }
 
-// boundsByField overrides boundsByName. No honest host comes near these limits: an agent lists at most 2,000 volumes
-// of a pool.
+// boundsByField overrides boundsByName. Valid messages stay far below these limits: an agent lists at most 2,000
+// volumes of a pool.
 var boundsByField = map[string]bound{
 	"State.VMs": {limit: 4 << 10}, "State.Discovered": {limit: 4 << 10}, "State.Pools": {limit: 256},
 	"State.Networks": {limit: 4 << 10}, "State.Groups": {limit: 4 << 10},
@@ -69,10 +69,10 @@ var boundsByField = map[string]bound{
 	"JoinRequest.CSR":    {limit: 17 << 10, lines: true}, "RenewRequest.CSR": {limit: 17 << 10, lines: true},
 }
 
-// ordinals are numbers that only order events or count forever. Every other number is a quantity: 0 to maxQuantity.
+// ordinals are numbers without the limit maxQuantity: sequence numbers, and counters that grow forever.
 var ordinals = map[string]bool{"Seq": true, "Epoch": true, "Newest": true, "Stamped": true, "Generation": true, "CPUNanos": true}
 
-// maxQuantity is larger than any real quantity, and a thousand of them add up without overflow.
+// maxQuantity is larger than any real quantity. A thousand such quantities add up without overflow.
 const maxQuantity = 1 << 53
 
 // knownValues lists the accepted values of enumerated texts.
@@ -103,7 +103,7 @@ func Fit[T any](message *T) error {
 	return nil
 }
 
-// checkRuleCount refuses more rule counts than a report may hold for all NICs of a host.
+// checkRuleCount refuses a report with more than fleet.MaxCountedRules rule counts of all NICs together.
 func (r *Report) checkRuleCount() error {
 	if r.Filters == nil {
 		return nil
@@ -114,7 +114,7 @@ func (r *Report) checkRuleCount() error {
 	}
 	var c fleet.Checks
 	if n > fleet.MaxCountedRules {
-		c.Add("filters.cards", "Counts of %d rules are more than the %d that a report has.", n, fleet.MaxCountedRules)
+		c.Add("filters.cards", "The report has counts of %d rules; %d at most are accepted.", n, fleet.MaxCountedRules)
 	}
 	return c.Err()
 }
@@ -195,7 +195,7 @@ func fit(v reflect.Value, f field) *violation {
 func fitStruct(v reflect.Value) *violation {
 	if at, ok := reflect.TypeAssert[*time.Time](v.Addr()); ok {
 		if *at = at.UTC(); at.Year() < 1970 || at.Year() > 9998 {
-			return &violation{text: "This is no time."}
+			return &violation{text: "This is not a valid time."}
 		}
 		return nil
 	}
@@ -232,7 +232,7 @@ func fitText(v reflect.Value, f field) *violation {
 	case f.closed && !slices.Contains(f.known, s):
 		return &violation{text: fmt.Sprintf("This portal does not know %q.", sanitize(s, bound{limit: 40}))}
 	case f.id && (s != "" || f.required) && !fleet.IsID(s):
-		return &violation{text: "This is no identifier."}
+		return &violation{text: "This is not an identifier."}
 	case f.id:
 		return nil
 	}
@@ -255,8 +255,8 @@ func normalizeJSON(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// sanitize cuts the text to the bound and replaces characters that cannot be displayed. PostgreSQL stores no NUL, and
-// bidirectional controls make one name look like another.
+// sanitize cuts the text to the bound and replaces characters that cannot be displayed: PostgreSQL stores no NUL, and
+// bidirectional controls can make one name look like another.
 func sanitize(s string, b bound) string {
 	hidden := func(r rune) bool {
 		switch r {
@@ -283,7 +283,7 @@ func sanitize(s string, b bound) string {
 	return s[:n]
 }
 
-// Shown returns a text of a guest or a host as one line of at most most bytes, without characters that cannot be
+// Shown returns a text from a guest or a host as one line of at most limit bytes, without characters that cannot be
 // displayed.
 func Shown(text string, limit int) string { return sanitize(text, bound{limit: limit}) }
 
@@ -292,7 +292,7 @@ func ShownLines(text string, limit int) string {
 	return sanitize(text, bound{limit: limit, lines: true})
 }
 
-// dedup drops later entries with the same key. A domain is either a Quantix VM or a discovered VM, not both.
+// dedup drops later entries with the same key. A domain is either a Quantix VM or a discovered VM, never both.
 func (r *Report) dedup() {
 	if f := r.Filters; f != nil {
 		f.NICs = dropRepeated(f.NICs, map[string]bool{}, func(c fleet.NICCount) string { return string(c.ID) + " " + strings.ToLower(c.MAC) })

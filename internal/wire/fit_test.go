@@ -12,7 +12,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// fill puts one entry into every list and a value behind every pointer, so that Fit checks each field of a message.
+// fill puts one entry into every list and a value behind every pointer, so that a test of Fit reaches each field of a
+// message.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -50,7 +51,7 @@ func fill(v reflect.Value) {
 	}
 }
 
-// checkTexts checks that Fit has removed everything that must not be stored or displayed.
+// checkTexts fails the test if v contains text that must not be stored or displayed.
 func checkTexts(t *testing.T, v any) {
 	t.Helper()
 	data, err := json.Marshal(v)

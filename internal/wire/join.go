@@ -9,8 +9,8 @@ import (
 	"errors"
 )
 
-// Join requests the first certificate. The token contains the authority's fingerprint; Join checks it on this
-// connection and again on the authority in the answer, so that no other server gets the token's secret.
+// Join requests the host's first certificate. The token contains the fingerprint of the portal's authority. Join checks
+// it on this connection and again on the authority in the answer, so that no other server gets the token's secret.
 func Join(ctx context.Context, portal, token string, in JoinRequest) (JoinAnswer, error) {
 	var out JoinAnswer
 	fingerprint, err := tokenFingerprint(token)
@@ -44,10 +44,10 @@ func Join(ctx context.Context, portal, token string, in JoinRequest) (JoinAnswer
 	}
 	block, _ := pem.Decode([]byte(out.CA))
 	if block == nil {
-		return out, errors.New("the portal's answer holds no certificate of its authority")
+		return out, errors.New("the portal's answer contains no certificate of the portal's authority")
 	}
 	if sum := sha256.Sum256(block.Bytes); !bytes.Equal(sum[:], fingerprint) {
-		return out, errors.New("the portal answered with another authority than the join token names")
+		return out, errors.New("the authority in the portal's answer is not the one that the join token names")
 	}
 	return out, nil
 }

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// stampMaxAge is how long a better stamp is preferred to a newer one: clocks drift, and the portal's clock may be
-// set.
+// stampMaxAge limits how long an earlier, better stamp is preferred to a newer one: clocks drift, and somebody may set
+// the portal's clock.
 const stampMaxAge = time.Minute
 
-// portalClock estimates the portal's present time. The portal's time is at least the last stamp plus the time since
-// its arrival, because an answer may be delayed. The best stamp gives the latest time.
+// portalClock estimates the portal's current time. That time is at least the last stamp plus the time since the stamp's
+// arrival, because an answer may be delayed. The best stamp is the one that gives the latest time.
 type portalClock struct {
 	mu      sync.Mutex
 	at      time.Time // the portal's time in the answer
 	arrived time.Time // arrival of the answer on the monotonic clock
 }
 
-// update takes the portal's time of an answer that has just arrived; zero means that the answer had none.
+// update records the portal's time from an answer that has just arrived; zero: the answer had no time.
 func (c *portalClock) update(at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -27,7 +27,7 @@ func (c *portalClock) update(at time.Time) {
 	}
 }
 
-// stamp returns the stamp for a report sent now; nil before the portal has sent any time.
+// stamp returns the stamp for a report sent now. It returns nil until the portal has sent a time.
 func (c *portalClock) stamp() *Stamp {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Whatever the delay of answers, a stamp's time is never after the portal's present time.
+// A stamp's time is never after the portal's current time, however long answers are delayed.
 func TestStampNeverAheadOfPortal(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -14,7 +14,7 @@ func TestStampNeverAheadOfPortal(t *testing.T) {
 		if s.stamp() != nil {
 			t.Fatal("stamp without a portal time")
 		}
-		ahead := 5 * time.Hour // of the portal's clock
+		ahead := 5 * time.Hour // the portal's clock is ahead of the agent's
 		answer := func(underWay time.Duration) {
 			at := time.Now().Add(ahead)
 			time.Sleep(underWay)

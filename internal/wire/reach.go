@@ -16,8 +16,8 @@ var errNoAnswer = errors.New("no answer")
 // Host returns the host of the portal's address.
 func (c *Client) Host() string { return c.portal.Hostname() }
 
-// Reach connects to the portal over a new connection opened by dial. It returns nil when the portal has proven its
-// identity and answered, with any status. It changes nothing at the portal.
+// Reach connects to the portal over a new connection opened by dial. It returns nil once the portal has proven its
+// identity and answered with any status. The call changes nothing at the portal.
 func (c *Client) Reach(ctx context.Context, dial func(ctx context.Context, network, address string) (net.Conn, error)) error {
 	conf := c.transport.Load().tls.Clone()
 	conf.ClientSessionCache = nil // a resumed session does not prove the portal's certificate again

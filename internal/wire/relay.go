@@ -16,11 +16,11 @@ import (
 // MaxPairMessage is the largest websocket message of a relay, in bytes.
 const MaxPairMessage = 1 << 20
 
-// relayWriteBuffers is shared by all relays, so that an idle relay holds no write buffer.
+// relayWriteBuffers is shared by all relays, so that an idle relay occupies no write buffer.
 var relayWriteBuffers sync.Pool
 
-// DialPair opens the agent's end of a relay at the portal that holds the other end. portal is that portal's address;
-// empty means the agent's own. The dial resumes the TLS session of earlier calls where possible.
+// DialPair opens the agent's end of a relay at the portal that the other end is connected to. portal is that portal's
+// address; empty: the agent's own portal. If possible, the dial resumes the TLS session of earlier calls.
 func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (*websocket.Conn, error) {
 	u := c.portal
 	if portal != "" {
@@ -46,7 +46,7 @@ func (c *Client) DialPair(ctx context.Context, portal string, id fleet.PairID) (
 			defer resp.Body.Close()
 			return nil, problem(resp.StatusCode, resp.Body)
 		}
-		return nil, fmt.Errorf("dial the portal for the other side: %w", err)
+		return nil, fmt.Errorf("dial the portal for the relay: %w", err)
 	}
 	ws.SetReadLimit(MaxPairMessage)
 	return ws, nil

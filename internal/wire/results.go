@@ -11,11 +11,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// olderFor is how long a portal that does not know Results gets results one by one.
+// olderFor is how long results are sent one by one to a portal that lacks PathResults.
 const olderFor = 10 * time.Minute
 
-// resultQueue batches results: those that arrive during a call go together in the next one. A host where many jobs
-// end at once needs one connection and few calls. Results that the portal delays hold up others for at most maxDelay.
+// resultQueue batches results: the results that arrive during a call are sent together in the next call. So a host
+// where many jobs end at once needs one connection and few calls. A call that the portal delays blocks other results
+// for at most maxDelay.
 type resultQueue struct {
 	maxDelay    time.Duration
 	mu          sync.Mutex
@@ -95,8 +96,8 @@ func (r *resultQueue) next() (next []*pendingResult) {
 	return next
 }
 
-// finishAll sends a batch. If the portal refuses the batch as a whole, each result is sent in a call of its own, so
-// that one bad result refuses no other.
+// finishAll sends a batch. If the portal refuses the whole batch, each result is sent in a call of its own, so that one
+// invalid result does not affect the others.
 func (c *Client) finishAll(all []*pendingResult) {
 	in := Results{Results: make([]Result, len(all))}
 	for i, h := range all {
@@ -119,8 +120,8 @@ func (c *Client) finishAll(all []*pendingResult) {
 	}
 }
 
-// finishEach sends each result in a call of its own. unknown means that the portal knows neither Results nor any of the
-// jobs. If it knows one of the jobs, it is an older portal.
+// finishEach sends each result in a call of its own. unknown: the portal answered that it knows neither PathResults nor
+// any of the jobs. If it then accepts one of the jobs, it is an older portal.
 func (c *Client) finishEach(all []*pendingResult, unknown bool) {
 	var each sync.WaitGroup
 	for _, h := range all {

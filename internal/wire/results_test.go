@@ -141,7 +141,7 @@ func TestDelayedResultDelaysNoOther(t *testing.T) {
 	}
 }
 
-// A portal that knows none of the jobs does not count as an older one.
+// A portal that knows none of the jobs is not mistaken for an older portal.
 func TestUnknownJobsDoNotMarkPortalAsOlder(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

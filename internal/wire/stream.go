@@ -8,16 +8,16 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Keepalive of an agent's end of a relay, and the limits after which it is dead.
+// Keepalive of an agent's end of a relay, and the limits after which the relay counts as lost.
 const (
 	pingEvery  = 20 * time.Second
 	readLimit  = 3 * pingEvery    // longest time without data or pong from the portal
 	writeLimit = 30 * time.Second // longest write to a portal that does not read
 )
 
-// Stream is the byte stream of a websocket's binary messages. It is no net.Conn because it sets its own deadlines: it
-// pings, a read fails after too long without data or pong, and a write fails when the portal does not read in time.
-// It must be closed.
+// Stream is the byte stream in a websocket's binary messages. It is no net.Conn, because it sets its own deadlines. It
+// sends pings. A read fails after too long without data or pong, and a write fails if the portal does not read in time.
+// A Stream must be closed.
 type Stream struct {
 	ws     *websocket.Conn
 	in     io.Reader
@@ -30,8 +30,8 @@ type Stream struct {
 // NewStream wraps a dialled websocket and owns it.
 func NewStream(ws *websocket.Conn) *Stream { return newStream(ws, readLimit, writeLimit) }
 
-// NewPatientStream is NewStream for receivers that may stop reading for the duration patience. They answer no ping
-// meanwhile, so the read timeout grows by patience too.
+// NewPatientStream is NewStream for receivers that may stop reading for up to patience. Such a receiver answers no ping
+// meanwhile, so the read timeout grows by patience, too.
 func NewPatientStream(ws *websocket.Conn, patience time.Duration) *Stream {
 	return newStream(ws, patience+readLimit, patience)
 }

@@ -25,20 +25,19 @@ func NewJoinToken(ca []byte) string {
 	return tokenPrefix + base64.RawURLEncoding.EncodeToString(secret[:]) + "." + hex.EncodeToString(sum[:])
 }
 
-// tokenFingerprint returns the SHA-256 of the authority's certificate that the token names.
+// tokenFingerprint returns the SHA-256 of the authority's certificate, which the token contains.
 func tokenFingerprint(token string) ([]byte, error) {
 	secret, sum, ok := strings.Cut(strings.TrimPrefix(token, tokenPrefix), ".")
 	fingerprint, err := hex.DecodeString(sum)
 	if !ok || err != nil || len(fingerprint) != sha256.Size || secret == "" || !strings.HasPrefix(token, tokenPrefix) {
-		return nil, errors.New(`this is no join token: it starts with "qxj_"; copy the whole command from Hosts, Add host`)
+		return nil, errors.New(`this is not a join token, which starts with "qxj_": copy the whole command from Hosts, Add host`)
 	}
 	return fingerprint, nil
 }
 
-// verifyPinned checks that the chain contains the authority with that fingerprint. The authority must have signed the
-// leaf, and the leaf must be valid now and for the dialled name or address. It replaces a CA pool, which a joining
-// host does not have yet. name is a parameter because ConnectionState.ServerName is empty after dialling an IP
-// address.
+// verifyPinned checks that the chain contains the authority with that fingerprint, that the authority has signed the
+// leaf, and that the leaf is valid now and for name. It replaces a CA pool, which a joining host does not have yet.
+// name is a parameter because ConnectionState.ServerName is empty after dialling an IP address.
 func verifyPinned(fingerprint []byte, name string) func(tls.ConnectionState) error {
 	return func(state tls.ConnectionState) error {
 		for _, cert := range state.PeerCertificates {

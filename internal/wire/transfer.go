@@ -10,7 +10,7 @@ import (
 // MaxListens is the largest number of addresses that a receiver may report.
 const MaxListens = 16
 
-// Meet is sent by a host that has one of a transfer's jobs. Without a ticket it only polls.
+// Meet is sent by the host of one of a transfer's two jobs. Without a ticket it only polls.
 type Meet struct {
 	Job   fleet.JobID `json:"job"`
 	Epoch int64       `json:"epoch"`
@@ -21,7 +21,7 @@ type Meet struct {
 	Relay   bool     `json:"relay,omitempty"`   // sender: none of the receiver's addresses is reachable
 }
 
-// MeetAnswer is what the portal knows about the transfer's other host.
+// MeetAnswer contains what the portal knows about the transfer's other host.
 type MeetAnswer struct {
 	Peer     fleet.HostID `json:"peer"`
 	PeerName string       `json:"peerName"`
@@ -30,15 +30,15 @@ type MeetAnswer struct {
 	Ticket    string       `json:"ticket,omitempty"`    // the sender's newest ticket
 	Online    string       `json:"heard,omitempty"`     // the ticket that the receiver accepts
 	Listens   []string     `json:"listens,omitempty"`   // the receiver's addresses
-	Paired    string       `json:"paired,omitempty"`    // the ticket for which both can use a relay
+	Paired    string       `json:"paired,omitempty"`    // the ticket of the relay that both hosts can use
 	Pair      fleet.PairID `json:"pair,omitempty"`      // the relay
-	PortalURL string       `json:"portalUrl,omitempty"` // the portal that holds the relay
+	PortalURL string       `json:"portalUrl,omitempty"` // address of the portal with the relay
 	Begun     bool         `json:"begun,omitempty"`     // the other host has started or finished its job
 	Received  bool         `json:"received,omitempty"`  // the receiver has reported the complete file
 	Over      string       `json:"over,omitempty"`      // why the other host's job has ended without success
 }
 
-// Meet reports this host's side of a transfer and returns the other host's.
+// Meet reports this host's state of a transfer and returns the other host's.
 func (c *Client) Meet(ctx context.Context, id fleet.TransferID, in Meet) (MeetAnswer, error) {
 	var out MeetAnswer
 	err := c.call(ctx, PathTransfers+url.PathEscape(string(id))+"/meet", in, &out)

@@ -8,11 +8,11 @@ import (
 	"io"
 )
 
-// The protocol of an upload over its relay. The host first sends how many bytes of the file are on its storage. The
-// portal then sends the rest in pieces, each behind its length; length 0 requests the current offset. At any time the
-// host may answer with an error instead and take no more bytes.
+// The protocol of an upload over its relay. The host first sends the number of the file's bytes that are on its
+// storage. The portal then sends the rest in pieces, each after its length; length 0 requests the current offset. At
+// any time the host may answer with an error instead and accept no more bytes.
 const (
-	// MaxUploadPiece is the largest piece in bytes. It bounds what each side buffers.
+	// MaxUploadPiece is the largest piece in bytes. It bounds the buffers of both sides.
 	MaxUploadPiece = 256 << 10
 	// UploadHeader is the size of a piece's length in bytes.
 	UploadHeader = 4
@@ -30,7 +30,7 @@ type UploadAnswer struct {
 // PutUploadHeader encodes a piece's length into b.
 func PutUploadHeader(b []byte, n int) { binary.BigEndian.PutUint32(b, uint32(n)) }
 
-// ReadUploadHeader reads the length of the next piece. It returns io.EOF if none follows.
+// ReadUploadHeader reads the length of the next piece. It returns io.EOF if no piece follows.
 func ReadUploadHeader(r io.Reader) (int, error) {
 	var b [UploadHeader]byte
 	if _, err := io.ReadFull(r, b[:]); err != nil {
@@ -43,7 +43,7 @@ func ReadUploadHeader(r io.Reader) (int, error) {
 	return int(n), nil
 }
 
-// WriteUploadAnswer writes the answer as one line of JSON.
+// WriteUploadAnswer writes the answer as one line of JSON. A long error text is cut.
 func WriteUploadAnswer(w io.Writer, a UploadAnswer) error {
 	if len(a.Error) > maxUploadAnswer/8 {
 		a.Error = a.Error[:maxUploadAnswer/8]

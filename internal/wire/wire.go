@@ -1,13 +1,13 @@
-// Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 and mutual TLS, always dialled by
-// the agent. An agent needs one connection: see TurnsHeader.
+// Package wire is the protocol between an agent and its portal: JSON over HTTP/1.1 and mutual TLS. The agent always
+// dials. An agent needs one connection: see TurnsHeader.
 //
-// Every call but Join proves the host by its certificate for the key of its last join. Every call but Join, Renew and
-// Hello also carries the live session, which is bound to that key.
+// In every call but Join, the host proves its identity by its certificate for the key of its last join. Every call but
+// Join, Renew and Hello also sends the live session, which is bound to that key.
 //
-// Every answer but 2xx is problem+json with a "detail" sentence. 401: the certificate is not accepted (join again).
-// 409 on Hello: another agent holds the identity. 409 on Progress and Finish: the job's epoch is over (discard the
-// result). 409 on other calls: the agent's session is over (say hello again). 422: the message violates a bound, see
-// Fit.
+// Every answer other than 2xx is problem+json with a "detail" sentence. 401: the certificate is not accepted (join
+// again). 409 on Hello: another agent uses the identity. 409 on Progress and Finish: the job's epoch is outdated
+// (discard the result). 409 on other calls: the agent's session has ended (say hello again). 422: the message violates
+// a bound, see Fit.
 package wire
 
 import (
@@ -106,10 +106,10 @@ type Stamp struct {
 	AgoMs int64     `json:"agoMs"`
 }
 
-// NeverLooked is the age of an inventory that has never succeeded: older than every freshness limit.
+// NeverLooked is the reported age of a state that was never read: it is older than every freshness limit.
 const NeverLooked = 1000 * time.Hour
 
-// Report is a host's state. Full reports carry State; heartbeats without changes carry only Digest.
+// Report is a host's state. Full reports contain State; heartbeats, which report no change, contain only Digest.
 type Report struct {
 	Seq    int64                `json:"seq"`
 	Digest string               `json:"digest"` // hash of State; a heartbeat repeats the hash of the last full report
@@ -120,13 +120,14 @@ type Report struct {
 	Guests []fleet.GuestReading `json:"guests,omitempty"` // guests queried since the last report
 	// Packet counts of running VMs' NICs; nil: the host has no packet filter support.
 	Filters *fleet.FilterCounts `json:"filters,omitempty"`
-	// LookedAgoMs is the age of the inventory in milliseconds of the agent's monotonic clock, from the start of the
-	// last successful read of the hypervisor to sending. The report's VMs, pools and networks are that old.
+	// LookedAgoMs is the age of the host's state when the report is sent, in milliseconds of the agent's monotonic
+	// clock, from the start of the last successful read of the hypervisor. The report's VMs, pools and networks are
+	// that old.
 	LookedAgoMs int64  `json:"lookedAgoMs,omitempty"`
 	Stamp       *Stamp `json:"stamp,omitempty"` // set by Client
 }
 
-// MaxGuests is the largest number of guest readings in a report. The next report carries the rest.
+// MaxGuests is the largest number of guest readings in a report. The next report contains the rest.
 const MaxGuests = 64
 
 // State is the host's full state. Anything missing from it does not exist on the host.
@@ -140,21 +141,22 @@ type State struct {
 	Groups []GroupReport `json:"groups,omitempty"`
 }
 
-// VMReport is a domain with Quantix metadata. Generation is the last generation that the agent applied.
+// VMReport is a domain with Quantix metadata. Generation is the last generation that the agent acted on.
 type VMReport struct {
 	ID         fleet.VMID     `json:"id"`
 	Name       string         `json:"name"`
 	Generation int64          `json:"generation"`
 	Status     fleet.VMStatus `json:"status"`
-	// Proof of the mark in the metadata of the running guest, else of the definition; empty without a mark.
+	// Proof is the proof of the mark in the metadata of the running guest, else of the definition; empty: no mark.
 	Proof string `json:"proof,omitempty"`
-	// Stamped is the generation of the spec in the definition, SpecHash its Work.SpecHash. A generation above the
-	// portal's, or another hash for it, shows that the portal's database was restored from a backup.
+	// Stamped is the generation of the spec in the definition, and SpecHash is its Work.SpecHash. If Stamped is above
+	// the portal's generation, or the hashes of one generation differ, the portal's database was restored from a
+	// backup.
 	Stamped  int64  `json:"stamped,omitempty"`
 	SpecHash string `json:"specHash,omitempty"`
 }
 
-// Proof is the agent's proof of a VM's mark, a secret that stays with the domain when it moves. The SQL function
+// Proof returns the agent's proof of a VM's mark, a secret in the domain that a migration keeps. The SQL function
 // vm_proof computes the same value; a test compares both.
 func Proof(id fleet.VMID, mark string) string {
 	if mark == "" {
@@ -236,16 +238,16 @@ type Work struct {
 	Pools   []fleet.Pool   `json:"pools,omitempty"`
 	Pool    *fleet.Pool    `json:"pool,omitempty"`    // pool.*; of volume.*, the volume's
 	Network *fleet.Network `json:"network,omitempty"` // network.*
-	// Held names the users of the volume at the time of the claim, for volume.*.
+	// Held lists the users of the volume at the time of the claim, for volume.*.
 	Held *fleet.VolumeInUse `json:"held,omitempty"`
-	// Made are the VM's disks that once existed completely. A disk is created only once: if one of these is missing,
-	// that is a fault, and the agent must not create it again.
+	// Made are the VM's disks whose content was complete once. A disk is created only once: if one of these disks is
+	// missing, the agent reports a fault and does not create the disk again.
 	Made []fleet.Volref `json:"made,omitempty"`
 	Mark string         `json:"mark,omitempty"` // the VM's mark: see Proof
 	// SpecHash is the hash of the VM's name and spec, equal for each claim of one generation. The agent stores it in
 	// the definition.
 	SpecHash string `json:"specHash,omitempty"`
-	// The job was cancelled while a host ran it: end it and change nothing. The text names the person.
+	// A user has cancelled the job while a host ran it: end the job and change nothing. The text names the user.
 	Stop string `json:"stop,omitempty"`
 	// Name of the VM's project: added to the domain's name if the VM's name is taken on the host.
 	Project string `json:"project,omitempty"`
@@ -261,7 +263,7 @@ type Progress struct {
 	Note    string `json:"note"`
 }
 
-// ProgressAnswer is empty mostly, and then omitted.
+// ProgressAnswer is mostly empty; the portal then omits it.
 type ProgressAnswer struct {
 	Stop string `json:"stop,omitempty"` // as Work.Stop
 }
@@ -275,22 +277,22 @@ const (
 	Unknown Outcome = "unknown" // a single-shot job that may or may not have happened
 
 	Cancelled Outcome = "cancelled" // as Work.Stop requested
-	// Outdated: nothing was done, because the agent has seen a higher epoch for the subject in this session. This
-	// happens after the portal's database was restored. Newest is that epoch; the portal queues the job again with a
-	// higher one.
+	// Outdated means that the job was not run, because the agent has seen a higher epoch for the subject in this
+	// session. This happens after the portal's database was restored. Newest is that epoch; the portal queues the job
+	// again with a higher one.
 	Outdated Outcome = "outdated"
 )
 
-// Finish is a job's result with the subject's status afterwards.
+// Finish is a job's result, with the subject's status after the job.
 type Finish struct {
 	Epoch int64 `json:"epoch"`
 	// Outdated: the highest epoch that the agent has seen for the subject.
 	Newest     int64   `json:"newest,omitempty"`
-	Generation int64   `json:"generation"` // generation of the subject that was applied
+	Generation int64   `json:"generation"` // generation of the subject that the job acted on
 	Seq        int64   `json:"seq"`        // a number from the same sequence as reports
 	Outcome    Outcome `json:"outcome"`
 	Error      string  `json:"error,omitempty"`
-	// Failed, but convergent and only because the hypervisor did not answer: try again.
+	// The convergent job failed only because the hypervisor did not answer: the portal retries it.
 	Retry   bool                 `json:"retry,omitempty"`
 	VM      *fleet.VMStatus      `json:"vm,omitempty"`      // status after the job (vm.*)
 	Pool    *fleet.PoolStatus    `json:"pool,omitempty"`    // status after the job (pool.*, volume.*)
@@ -310,7 +312,7 @@ type FinishAnswer struct {
 // MaxResults is the largest number of results in one call.
 const MaxResults = 32
 
-// Results are several jobs' results in one call. Each is accepted or refused on its own.
+// Results are the results of several jobs in one call. Each result is accepted or refused separately.
 type Results struct {
 	Results []Result `json:"results"`
 }
@@ -321,8 +323,8 @@ type Result struct {
 	Finish
 }
 
-// ResultsAnswer has one ResultAnswer for each result, in order. If all are refused, the call fails with the first
-// refusal.
+// ResultsAnswer has one ResultAnswer for each result, in the same order. If all results are refused, the call fails
+// with the first refusal.
 type ResultsAnswer struct {
 	Answers []ResultAnswer `json:"answers"`
 }
@@ -334,8 +336,8 @@ type ResultAnswer struct {
 	Detail string `json:"detail,omitempty"` // a sentence for people
 }
 
-// GuestSecret is the secret of a job that only the guest may see: the password of vm.password, or the program and
-// arguments of vm.exec as JSON (fleet.GuestProgram).
+// GuestSecret is a job's secret for the guest: the password of vm.password, or the program and arguments of vm.exec as
+// JSON (fleet.GuestProgram).
 type GuestSecret struct {
 	Secret string `json:"secret"`
 }
