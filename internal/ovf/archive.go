@@ -4,7 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
-	"crypto/sha1" //nolint:gosec // what old manifests have; it finds damage, and proves nothing
+	"crypto/sha1" //nolint:gosec // old manifests use SHA-1, which detects damage but proves no origin
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
@@ -21,14 +21,14 @@ import (
 // File is a file in an archive.
 type File struct {
 	Name   string
-	Offset int64 // of its first byte in the archive
+	Offset int64 // of the first byte in the archive
 	Size   int64
 }
 
 // Archive is the content of an OVA.
 type Archive struct {
 	Descriptor  File
-	Files       []File // all but descriptor, manifest and certificate
+	Files       []File // all files except descriptor, manifest and certificate
 	Sums        []Sum  // of the manifest
 	Certificate bool   // the archive is signed
 }
@@ -44,7 +44,7 @@ func (a Archive) File(name string) (File, bool) {
 	return File{}, false
 }
 
-// named returns the index of the file with this name, taken literally or as an escaped URI; -1 if there is none.
+// named returns the index of the file with this name, taken literally or as an escaped URI; -1: there is none.
 func named(files []File, name string) int {
 	name = strings.TrimPrefix(name, "./")
 	i := slices.IndexFunc(files, func(f File) bool { return f.Name == name })
@@ -68,7 +68,7 @@ func fileName(name string) error {
 	case name == "" || len(name) > 200 || clean(name) != name:
 		return refuse("The archive has a file whose name is empty, too long, or holds characters that cannot be seen.")
 	case path.Base(name) != name || name == "." || name == ".." || strings.ContainsAny(name, `/\`) || name[0] == '.' || name[0] == '-':
-		return refuse("The archive has a file named %q, which would lie outside of it. Only plain names are taken.", name)
+		return refuse("The archive has a file named %q, which would lie outside of it. Only plain names are accepted.", name)
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 			break
 		}
 		if err != nil {
-			return out, refuse("It is no whole tar archive: %s.", clean(err.Error()))
+			return out, refuse("The file is not a complete tar archive: %s.", clean(err.Error()))
 		}
 		if n >= MostFiles {
 			return out, refuse("The archive has more than %d files.", MostFiles)
@@ -109,7 +109,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		for key := range h.PAXRecords {
 			sparse = sparse || strings.HasPrefix(key, "GNU.sparse.")
 			if !sparse && !slices.Contains(harmlessPAX, key) {
-				return out, refuse("The archive describes %s with the record %q, which is not known.", h.Name, clean(key))
+				return out, refuse("The archive describes %s with the unknown record %q.", h.Name, clean(key))
 			}
 		}
 		offset, err := at.Seek(0, io.SeekCurrent)
@@ -117,11 +117,11 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		case err != nil:
 			return out, err
 		case sparse:
-			return out, refuse("The archive holds %s as a sparse file. Pack it anew, with tar --format=ustar.", h.Name)
+			return out, refuse("The archive holds %s as a sparse file. Pack the archive again with tar --format=ustar.", h.Name)
 		case h.Typeflag != tar.TypeReg:
-			return out, refuse("The archive holds %s, which is a link, a directory or a device. Only plain files are taken.", h.Name)
+			return out, refuse("The archive holds %s, which is a link, a directory or a device. Only plain files are accepted.", h.Name)
 		case h.Size < 0 || offset > size || h.Size > size-offset:
-			return out, refuse("The archive ends before %s does. It is not whole.", h.Name)
+			return out, refuse("The archive ends before the end of %s, so it is incomplete.", h.Name)
 		case names[strings.ToLower(h.Name)]:
 			return out, refuse("The archive holds %s twice.", h.Name)
 		}
@@ -129,7 +129,7 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		f := File{Name: h.Name, Offset: offset, Size: h.Size}
 		switch ext := strings.ToLower(path.Ext(h.Name)); {
 		case n == 0 && ext != ".ovf":
-			return out, refuse("The archive does not begin with its descriptor, a file that ends in .ovf, but with %s. Pack it anew with the descriptor first.", h.Name)
+			return out, refuse("The archive does not begin with its descriptor, a file that ends in .ovf, but with %s. Pack the archive again with the descriptor first.", h.Name)
 		case n == 0:
 			out.Descriptor = f
 		case ext == ".ovf":
@@ -175,8 +175,7 @@ func (a Archive) text(r io.ReaderAt, f File, most int64) ([]byte, error) {
 
 var sumForm = regexp.MustCompile(`^(SHA1|SHA256|SHA512) ?\((.+)\) ?= ?([0-9A-Fa-f]+)$`)
 
-// manifest parses the checksums. Every checksum must have a file, and every file a checksum. own is the manifest's
-// name.
+// manifest parses the checksums of the manifest named own. Every checksum must have a file, and every file a checksum.
 func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 	for line := range bytes.Lines(text) {
 		line = bytes.TrimSpace(line)
@@ -197,7 +196,7 @@ func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 		case s.Name == own: // some tools list the manifest itself, whose checksum is meaningless
 			continue
 		case i < 0:
-			return nil, refuse("The manifest has a checksum of %q, which is not in the archive. It is not whole.", clean(s.Name))
+			return nil, refuse("The manifest has a checksum of %q, which is not in the archive. The archive is incomplete.", clean(s.Name))
 		case slices.ContainsFunc(out, func(o Sum) bool { return o.Name == s.Name }):
 			return nil, refuse("The manifest has two checksums of %s.", s.Name)
 		}
@@ -205,7 +204,7 @@ func (a Archive) manifest(own string, text []byte) (out []Sum, err error) {
 	}
 	for _, f := range append([]File{a.Descriptor}, a.Files...) {
 		if !slices.ContainsFunc(out, func(s Sum) bool { return s.Name == f.Name }) {
-			return nil, refuse("The manifest has no checksum of %s, so nobody can tell whether that is whole.", f.Name)
+			return nil, refuse("The manifest has no checksum of %s, so that file cannot be verified.", f.Name)
 		}
 	}
 	return out, nil
@@ -221,8 +220,8 @@ func digest(algorithm string) hash.Hash {
 	return sha256.New()
 }
 
-// Verify compares the file with its checksum in the manifest; without a manifest it reads nothing. It calls progress
-// with the bytes read.
+// Verify compares the file with its checksum in the manifest. Without a manifest it reads nothing. It calls progress
+// with the number of bytes read so far.
 func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, progress func(done int64)) error {
 	i := slices.IndexFunc(a.Sums, func(s Sum) bool { return s.Name == f.Name })
 	if i < 0 {
@@ -246,7 +245,7 @@ func (a Archive) Verify(ctx context.Context, r io.ReaderAt, f File, progress fun
 		}
 	}
 	if got := hex.EncodeToString(sum.Sum(nil)); got != a.Sums[i].Hex {
-		return refuse("The %s of %s is %s, but its manifest says %s. The archive was damaged or changed: get it anew.", a.Sums[i].Algorithm, f.Name, got, a.Sums[i].Hex)
+		return refuse("The %s of %s is %s, but its manifest says %s. The archive was damaged or changed: get the archive again.", a.Sums[i].Algorithm, f.Name, got, a.Sums[i].Hex)
 	}
 	return nil
 }

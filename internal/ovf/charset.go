@@ -45,15 +45,15 @@ func inUTF8(text []byte) ([]byte, error) {
 		return converted(text, of)
 	}
 	if strings.HasPrefix(name, "utf-16") {
-		return nil, refuse("The descriptor says that it is in %s, but has no byte order mark. Save it in UTF-8.", m[1])
+		return nil, refuse("The descriptor says that it is in %s, but has no byte order mark. Save the descriptor in UTF-8.", m[1])
 	}
-	return nil, refuse("The descriptor is in the character encoding %s. UTF-8, UTF-16, ISO-8859-1 and Windows-1252 are read: save it in UTF-8.", m[1])
+	return nil, refuse("The descriptor is in the character encoding %s. UTF-8, UTF-16, ISO-8859-1 and Windows-1252 are read: save the descriptor in UTF-8.", m[1])
 }
 
 func converted(text []byte, from encoding.Encoding) ([]byte, error) {
 	out, err := from.NewDecoder().Bytes(text)
 	if err != nil {
-		return nil, errors.Join(refuse("The descriptor's text is in no sound character encoding. Save it in UTF-8."), err)
+		return nil, errors.Join(refuse("The descriptor's text is invalid in its character encoding. Save the descriptor in UTF-8."), err)
 	}
 	return out, nil
 }

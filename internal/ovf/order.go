@@ -44,7 +44,7 @@ func ordered(disks []placedDisk) (out []fleet.ApplianceDisk) {
 	return out
 }
 
-// address parses a controller's or unit's number. A missing one sorts last.
+// address parses a controller's or unit's number. A missing or invalid number sorts last.
 func address(text string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(text))
 	if err != nil || n < 0 {

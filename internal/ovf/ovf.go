@@ -23,8 +23,8 @@ const (
 
 func refuse(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }
 
-// Read reads an archive of size bytes and returns its machine and files. It reads only the descriptor and the
-// manifest.
+// Read reads an archive of size bytes and returns its machine and its files. It reads only the bytes of the descriptor
+// and the manifest.
 func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 	a, err := ReadArchive(r, size)
 	if err != nil {
@@ -42,7 +42,7 @@ func Read(r io.ReaderAt, size int64) (fleet.Appliance, Archive, error) {
 		app.Checks = a.Checks()
 	}
 	if a.Certificate {
-		app.Left = append(app.Left, "Its signature: who made it is not verified.")
+		app.Left = append(app.Left, "Its signature: the origin of the archive is not verified.")
 	}
 	return app, a, nil
 }

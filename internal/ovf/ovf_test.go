@@ -151,9 +151,9 @@ func TestRefusedArchives(t *testing.T) {
 	}{
 		"an empty file":                      {nil, "is empty"},
 		"only zeros":                         {make([]byte, 4096), "is empty"},
-		"not a tar archive":                  {[]byte(strings.Repeat("no tar archive ", 100)), "no whole tar"},
-		"cut off in a disk":                  {whole[:len(whole)-1024-512], "ends before|no whole tar"},
-		"cut off in a header":                {whole[:200], "no whole tar"},
+		"not a tar archive":                  {[]byte(strings.Repeat("no tar archive ", 100)), "not a complete tar"},
+		"cut off in a disk":                  {whole[:len(whole)-1024-512], "ends before|not a complete tar"},
+		"cut off in a header":                {whole[:200], "not a complete tar"},
 		"a name with ..":                     {archive(t, d, plain("../disk.vmdk", "12345")), "outside"},
 		"a name with several ..":             {archive(t, d, plain("../../../../etc/cron.d/x", "12345")), "outside"},
 		"an absolute name":                   {archive(t, d, plain("/etc/passwd", "12345")), "outside"},
@@ -214,7 +214,7 @@ func TestRefusedSparse(t *testing.T) {
 	}
 }
 
-// Every refusal of a descriptor, each by one change of the good one.
+// Every refusal of a descriptor, each caused by one change of the valid descriptor.
 func TestRefusedDescriptors(t *testing.T) {
 	files := []ovf.File{{Name: "disk.vmdk", Size: 5}, {Name: "second.vmdk", Size: 1}}
 	item := func(text string) string { return "<Item>" + text + "</Item>\n      <vmw:Config" }
@@ -225,20 +225,20 @@ func TestRefusedDescriptors(t *testing.T) {
 	for name, c := range map[string]struct{ old, new, message string }{
 		"an external entity":                    {`<Envelope`, `<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/shadow">]><Envelope`, "DOCTYPE"},
 		"an entity bomb":                        {`<Envelope`, `<!DOCTYPE x [<!ENTITY a "ha"><!ENTITY b "&a;&a;">]><Envelope`, "DOCTYPE"},
-		"an undeclared entity":                  {`Web 01`, `&secret;`, "no sound XML"},
+		"an undeclared entity":                  {`Web 01`, `&secret;`, "not valid XML"},
 		"a style sheet":                         {`<Envelope`, `<?xml-stylesheet href="http://x"?><Envelope`, "processing instruction"},
 		"another charset":                       {`UTF-8`, `UTF-16`, "no byte order mark"},
-		"a missing end tag":                     {`</Envelope>`, ``, "no sound XML"},
-		"a second root":                         {`</Envelope>`, `</Envelope><x/>`, "behind its envelope"},
+		"a missing end tag":                     {`</Envelope>`, ``, "not valid XML"},
+		"a second root":                         {`</Envelope>`, `</Envelope><x/>`, "after its envelope"},
 		"text after the envelope":               {`</Envelope>`, `</Envelope>x`, "outside of its envelope"},
 		"an unknown namespace":                  {`xmlns="http://schemas.dmtf.org/ovf/envelope/1"`, `xmlns="http://example.org/x"`, "no version of OVF"},
 		"no namespace":                          {`xmlns="http://schemas.dmtf.org/ovf/envelope/1"`, ``, "no version of OVF"},
 		"too deep nesting":                      {`Web 01`, strings.Repeat("<a>", 40) + strings.Repeat("</a>", 40), "nested deeper"},
 		"too many elements":                     {`Web 01`, strings.Repeat("<a/>", 20001), "more than 20000 elements"},
 		"too many attributes":                   {`<Name>`, `<Name ` + attributes(70) + `>`, "more than 64 attributes"},
-		"a NUL":                                 {`Web 01`, "a\x00b", "no sound XML"},
-		"no UTF-8":                              {`Web 01`, "a\xffb", "no sound XML"},
-		"no machine":                            {`VirtualSystem `, `OtherSystem `, "no sound XML"},
+		"a NUL":                                 {`Web 01`, "a\x00b", "not valid XML"},
+		"no UTF-8":                              {`Web 01`, "a\xffb", "not valid XML"},
+		"no machine":                            {`VirtualSystem `, `OtherSystem `, "not valid XML"},
 		"two machines":                          {`</VirtualSystem>`, `</VirtualSystem><VirtualSystem ovf:id="b"/>`, "2 machines"},
 		"collections in collections":            {`<DiskSection>`, `<VirtualSystemCollection><VirtualSystemCollection/></VirtualSystemCollection><DiskSection>`, "collections"},
 		"no hardware":                           {`<VirtualHardwareSection>`, `<VirtualHardwareSection/><VirtualHardwareSection>`, "2 hardware sections"},
@@ -246,7 +246,7 @@ func TestRefusedDescriptors(t *testing.T) {
 		"a file of the host":                    {`href="disk.vmdk"`, `href="/etc/shadow"`, "no file of the archive"},
 		"a file with ..":                        {`href="disk.vmdk"`, `href="../disk.vmdk"`, "no file of the archive"},
 		"a missing file":                        {`href="disk.vmdk"`, `href="other.vmdk"`, "not in the archive"},
-		"a file of another size":                {`ovf:size="5"`, `ovf:size="6"`, "not whole"},
+		"a file of another size":                {`ovf:size="5"`, `ovf:size="6"`, "incomplete"},
 		"a compressed file":                     {`ovf:size="5"`, `ovf:compression="gzip"`, "packed"},
 		"a chunked file":                        {`ovf:size="5"`, `ovf:chunkSize="100"`, "pieces"},
 		"duplicate reference IDs":               {`</References>`, `<File ovf:id="file1" ovf:href="second.vmdk"/></References>`, "two of the id"},

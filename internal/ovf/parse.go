@@ -29,16 +29,16 @@ const (
 	kindSound   = 35
 )
 
-// droppedDevices are devices that every VM here has anyway, or does not need.
+// droppedDevices are the notes for devices that are not imported, by CIM resource type.
 var droppedDevices = map[int]string{
 	kindFloppy: "A floppy drive.", kindSerial: "A serial port: every VM here has one of its own.", kindSound: "A sound card.",
 	kindCD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.", kindDVD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.",
 }
 
-// ignored are ignored devices without a note: every VM here has its own.
+// ignored are the types of devices that are dropped without a note, because every VM here has its own.
 var ignored = []int{kindUSB, kindDisplay}
 
-// parsing is the state of parsing one descriptor.
+// parsing is the state of parsing one descriptor. Its methods read the parts of the descriptor into out.
 type parsing struct {
 	envelope
 	files       []File
@@ -83,7 +83,7 @@ func (p *parsing) read() error {
 	p.out.Firmware = fleet.BIOS
 	p.machineSections(s)
 	if len(s.Hardware) != 1 {
-		return refuse("The descriptor has %d hardware sections for its machine; one is taken.", len(s.Hardware))
+		return refuse("The descriptor has %d hardware sections for its machine; one is supported.", len(s.Hardware))
 	}
 	if err := p.hardware(s.Hardware[0]); err != nil {
 		return err
@@ -102,7 +102,7 @@ func (p *parsing) system() (system, error) {
 	all := p.Systems
 	for _, c := range p.Several {
 		if len(c.Nested) > 0 {
-			return system{}, refuse("The descriptor has collections of machines in each other. Export one machine alone.")
+			return system{}, refuse("The descriptor has nested collections of machines. Export a single machine.")
 		}
 		all = append(all, c.Systems...)
 	}
@@ -112,7 +112,7 @@ func (p *parsing) system() (system, error) {
 	case 1:
 		return all[0], nil
 	}
-	return system{}, refuse("The descriptor describes %d machines. Export each of them alone.", len(all))
+	return system{}, refuse("The descriptor describes %d machines. Export each machine separately.", len(all))
 }
 
 // references checks that all referenced files are in the archive and have the stated size.
@@ -132,13 +132,13 @@ func (p *parsing) references() error {
 		case strings.Contains(r.Href, "://"):
 			return refuse("The descriptor refers to %q, which is not in the archive. Nothing is fetched from elsewhere.", clean(r.Href))
 		case r.ChunkSize != "":
-			return refuse("%s is cut into pieces. Join them in order to one file, remove chunkSize from the descriptor, and pack the archive anew.", clean(r.Href))
+			return refuse("%s is cut into pieces. Join the pieces in order into one file, remove chunkSize from the descriptor, and pack the archive again.", clean(r.Href))
 		case i < 0 && fileName(r.Href) != nil:
 			return refuse("The descriptor refers to %q, which is no file of the archive.", clean(r.Href))
 		case i < 0:
 			return refuse("The descriptor refers to %s, which is not in the archive.", clean(r.Href))
 		case r.Size != "" && strings.TrimSpace(r.Size) != strconv.FormatInt(p.files[i].Size, 10):
-			return refuse("%s has %d bytes, but the descriptor says %s. The archive is not whole.", r.Href, p.files[i].Size, clean(r.Size))
+			return refuse("%s has %d bytes, but the descriptor says %s. The archive is incomplete.", r.Href, p.files[i].Size, clean(r.Size))
 		case r.Compression != "" && r.Compression != "identity":
 			return refuse("%s is packed by %s. Unpack it first.", r.Href, clean(r.Compression))
 		}
@@ -159,7 +159,7 @@ func (p *parsing) machineSections(s system) {
 		p.out.Product = cmp.Or(p.out.Product, clean(x.Vendor+" "+x.Product+" "+x.Version))
 	}
 	if properties > 0 {
-		p.addNote("%s that its guest would be told when it first starts (vApp properties): give it a first boot instead.", plural(properties, "One value", "values"))
+		p.addNote("%s for the guest's first start (vApp properties): give the VM first-boot data instead.", plural(properties, "One value", "values"))
 	}
 	for _, o := range p.Options {
 		if o.Default == "true" || p.configured == "" {
@@ -167,21 +167,21 @@ func (p *parsing) machineSections(s system) {
 		}
 	}
 	if len(p.Options) > 1 {
-		p.addNote("Its other sizes: of the %d that it offers, %q is taken.", len(p.Options), clean(p.configured))
+		p.addNote("Its other deployment options: of the %d options, %q is used.", len(p.Options), clean(p.configured))
 	}
 	for _, m := range s.VirtualBox {
 		if strings.HasPrefix(strings.ToUpper(m.Firmware.Type), "EFI") {
 			p.out.Firmware = fleet.UEFI
 		}
-		p.addNote("VirtualBox's own settings of the machine, but for its firmware.")
+		p.addNote("VirtualBox's own settings of the machine, except the firmware.")
 	}
 	for _, a := range append(slices.Clone(p.Sections), s.Sections...) {
 		switch name := clean(a.XMLName.Local); name {
 		case "Name", "Info", "Strings", "AnnotationSection":
 		case "EulaSection":
-			p.addNote("Its licence agreement: read it where the file comes from.")
+			p.addNote("Its licence agreement: read it at the source of the file.")
 		default:
-			p.addNote("What it says in %s.", name)
+			p.addNote("Its section %s.", name)
 		}
 	}
 }
@@ -251,21 +251,22 @@ func (p *parsing) hardware(h hardware) error {
 	p.out.Disks = ordered(p.disks)
 	p.firmware(h)
 	if p.out.CPUs == 0 || p.out.MemoryMiB == 0 {
-		p.addNote("How many vCPUs or how much memory it has: it does not say.")
+		p.addNote("The number of vCPUs or the memory size: the descriptor does not contain it.")
 	}
 	return nil
 }
 
-// firmware reads the machine's firmware from VMware's settings; VirtualBox states it outside the hardware section.
+// firmware reads the machine's firmware from VMware's settings. VirtualBox stores the firmware outside the hardware
+// section.
 func (p *parsing) firmware(h hardware) {
 	for _, c := range append(slices.Clone(h.Config), h.Extra...) {
 		switch {
 		case c.Key == "firmware" && strings.EqualFold(c.Value, "efi"):
 			p.out.Firmware = fleet.UEFI
 		case strings.Contains(strings.ToLower(c.Key), "secureboot") && strings.EqualFold(c.Value, "true"):
-			p.addNote("Secure boot: switch it on in the VM's settings, where its guest is signed.")
+			p.addNote("Secure boot: enable it in the VM's settings if the guest's boot loader is signed.")
 		case strings.Contains(c.Key, "nvram"):
-			p.addNote("Its firmware's variables (NVRAM): the firmware starts with its own, and looks for the boot loader anew.")
+			p.addNote("Its firmware variables (NVRAM): the firmware starts with new ones and searches for the boot loader.")
 		}
 	}
 }
@@ -309,7 +310,7 @@ func (p *parsing) item(i item) error {
 	switch kind {
 	case kindCPU:
 		if p.out.CPUs > 0 {
-			return refuse("The descriptor says twice how many vCPUs there are.")
+			return refuse("The descriptor gives the number of vCPUs twice.")
 		}
 		i.Units = "" // CPU items have the unit "hertz * 10^6", meant for reservations
 		n, err := count("its vCPUs", fleet.MaxCPUs, 1)
@@ -317,7 +318,7 @@ func (p *parsing) item(i item) error {
 		return err
 	case kindMemory:
 		if p.out.MemoryMiB > 0 {
-			return refuse("The descriptor says twice how much memory there is.")
+			return refuse("The descriptor gives the memory size twice.")
 		}
 		n, err := count("its memory", fleet.MaxMemoryMiB<<20, 1<<20)
 		p.out.MemoryMiB = int((n + 1<<20 - 1) >> 20)
@@ -334,7 +335,7 @@ func (p *parsing) item(i item) error {
 		p.addNote("%s", what)
 	case slices.Contains(ignored, kind):
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vtpm"):
-		p.addNote("Its TPM and what it keeps: what the guest has sealed with it (BitLocker, LUKS) needs its recovery key.")
+		p.addNote("Its TPM with its contents: data that the guest has sealed with the TPM (BitLocker, LUKS) needs its recovery key.")
 	case kind == kindOther && strings.Contains(strings.ToLower(i.SubType), "vmci"):
 	default:
 		p.addNote("The device %s.", cmp.Or(clean(i.Name), clean(i.SubType), "of the type "+strconv.Itoa(kind)))

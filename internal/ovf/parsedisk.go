@@ -12,7 +12,7 @@ func (p *parsing) disk(i item) error {
 		return refuse("The descriptor has more than %d disks.", fleet.MaxDisks)
 	}
 	if len(i.Host) != 1 {
-		return refuse("The descriptor's disk %q does not say what it is, or says several things.", clean(i.Name))
+		return refuse("The descriptor's disk %q has no source, or several.", clean(i.Name))
 	}
 	d, err := p.diskOf(strings.TrimSpace(i.Host[0]))
 	if err != nil {
@@ -29,7 +29,7 @@ func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	host = strings.TrimPrefix(host, "ovf:")
 	kind, id, _ := strings.Cut(strings.TrimPrefix(host, "/"), "/")
 	if kind != "disk" {
-		return out, refuse("The descriptor has a disk that is %q; only disks of its own disk section are taken.", clean(host))
+		return out, refuse("The descriptor has a disk that is %q; only disks of its own disk section are accepted.", clean(host))
 	}
 	same := func(d disk) bool { return d.ID == id }
 	i := slices.IndexFunc(p.Disks, same)
@@ -41,7 +41,7 @@ func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	}
 	d := p.Disks[i]
 	if d.Parent != "" {
-		return out, refuse("The disk %q stands on another one. Export the machine without snapshots.", clean(id))
+		return out, refuse("The disk %q has a parent disk. Export the machine without snapshots.", clean(id))
 	}
 	if out.SizeBytes, err = inBytes("the size of a disk", d.Capacity, d.Units, 1); err != nil {
 		return out, err
@@ -68,12 +68,12 @@ func (p *parsing) diskOf(host string) (out fleet.ApplianceDisk, err error) {
 	}
 	out.Format = format(d.Format, out.Member)
 	if out.Format == "" {
-		return out, refuse("The disk %s has the format %q. VMDK, VHD, VHDX, VDI, qcow2 and raw are taken.", out.Member, clean(d.Format))
+		return out, refuse("The disk %s has the format %q. VMDK, VHD, VHDX, VDI, qcow2 and raw are accepted.", out.Member, clean(d.Format))
 	}
 	return out, nil
 }
 
-// format is the disk's declared format; the host detects the real one when it reads the disk.
+// format returns the disk's declared format. The host detects the actual format when it reads the disk.
 func format(uri, name string) string {
 	uri, name = strings.ToLower(uri), strings.ToLower(name)
 	for _, f := range []struct{ word, ext, format string }{

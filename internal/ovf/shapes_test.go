@@ -15,7 +15,7 @@ import (
 	"quantix/internal/ovf"
 )
 
-// replaced is the good descriptor after replacements, given as pairs of old and new.
+// replaced returns the valid descriptor after replacements, given as pairs of old and new text.
 func replaced(t *testing.T, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {

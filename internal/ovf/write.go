@@ -21,7 +21,7 @@ const head = `<?xml version="1.0" encoding="UTF-8"?>
 
 const vmdkFormat = "http://www.vmware.com/interfaces/specifications/vmdk.html#streamOptimized"
 
-// controllers are the CIM type and subtype of each disk controller.
+// controllers maps each disk controller to its CIM type and subtype.
 var controllers = map[string]struct {
 	kind int
 	sub  string
@@ -32,13 +32,13 @@ var controllers = map[string]struct {
 
 var models = map[string]string{"vmxnet3": "VmxNet3", "vmxnet2": "VmxNet2", "e1000": "E1000", "e1000e": "E1000e", "pcnet": "PCNet32", "virtio": "virtio"}
 
-// systems are the CIM numbers of OS families, 64 bit.
+// systems maps each OS family to the CIM number of its 64-bit variant.
 var systems = map[string]struct {
 	id   int
 	kind string
 }{"linux": {101, "other3xLinux64Guest"}, "windows": {103, "windows9Server64Guest"}, "bsd": {78, "freebsd64Guest"}}
 
-// Write returns the descriptor of a machine. Disks are VMDK files, or empty disks without a member.
+// Write returns the descriptor of a machine. A disk with a member name is a VMDK file; any other disk is empty.
 func Write(a fleet.Appliance) []byte {
 	var b bytes.Buffer
 	b.WriteString(head)
@@ -128,7 +128,7 @@ type Plan struct {
 func NewPlan(a fleet.Appliance) Plan {
 	a.Disks = slices.Clone(a.Disks)
 	for i := range a.Disks {
-		// The longest numbers that Write can print.
+		// reserve space for the longest numbers that Write can print
 		a.Disks[i].SizeBytes, a.Disks[i].FileBytes = math.MaxInt64, math.MaxInt64
 	}
 	p := Plan{name: a.Name, descriptorSize: len(Write(a))}
@@ -148,13 +148,13 @@ func members(a fleet.Appliance) (out []string) {
 
 func padded(n int64) int64 { return (n + 511) / 512 * 512 }
 
-// Next returns the offsets of the next file's header and data.
+// Next returns the offsets of the next file's tar header and data.
 func (p Plan) Next() (header, data int64) { return p.next, p.next + 512 }
 
-// Took records the size of the next file.
+// Took records the size of the next file in bytes.
 func (p *Plan) Took(size int64) { p.next += 512 + padded(size) }
 
-// End is the size of the archive.
+// End returns the size of the archive in bytes.
 func (p Plan) End() int64 { return p.next + 1024 }
 
 // Header returns the tar header of a plain file.
@@ -173,8 +173,8 @@ func Header(name string, size int64) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// manifest returns the checksums of the descriptor, then of the files. With sums nil it has placeholders of the final
-// length.
+// manifest returns the checksums of the descriptor and then of the files. With nil sums it contains placeholders of the
+// same length.
 func (p Plan) manifest(files []string, sums []string) []byte {
 	var b bytes.Buffer
 	for i, name := range append([]string{p.name + ".ovf"}, files...) {
@@ -187,11 +187,12 @@ func (p Plan) manifest(files []string, sums []string) []byte {
 	return b.Bytes()
 }
 
-// Begin writes the head before the disks. sums are the SHA-256 sums of the disk files in hexadecimal, in order.
+// Begin writes the archive's head, which precedes the disks. sums are the SHA-256 sums of the disk files in
+// hexadecimal, in order.
 func (p Plan) Begin(to io.WriterAt, a fleet.Appliance, sums []string) error {
 	text := Write(a)
 	if len(text) > p.descriptorSize {
-		return fmt.Errorf("a descriptor of %d bytes is longer than the %d that it has", len(text), p.descriptorSize)
+		return fmt.Errorf("a descriptor of %d bytes is longer than the %d reserved bytes", len(text), p.descriptorSize)
 	}
 	text = append(text, bytes.Repeat([]byte("\n"), p.descriptorSize-len(text))...)
 	own := digest("SHA256")

@@ -130,7 +130,7 @@ type item struct {
 	Connection    []string `xml:"Connection"`
 }
 
-// decode parses a descriptor. It first refuses DOCTYPEs, processing instructions and entities other than XML's own.
+// decode parses a descriptor. It refuses DOCTYPEs, processing instructions and entities other than XML's own.
 func decode(text []byte) (envelope, error) {
 	var out envelope
 	if len(text) > MostDescriptor {
@@ -153,10 +153,10 @@ func decode(text []byte) (envelope, error) {
 }
 
 func notXML(err error) error {
-	return refuse("The descriptor is no sound XML: %s.", clean(strings.TrimPrefix(err.Error(), "XML ")))
+	return refuse("The descriptor is not valid XML: %s.", clean(strings.TrimPrefix(err.Error(), "XML ")))
 }
 
-// decoder reads text that is already UTF-8, whatever its declaration says.
+// decoder returns a decoder for UTF-8 text that ignores the encoding in the XML declaration.
 func decoder(text []byte) *xml.Decoder {
 	d := xml.NewDecoder(bytes.NewReader(text))
 	d.CharsetReader = func(_ string, r io.Reader) (io.Reader, error) { return r, nil }
@@ -176,7 +176,7 @@ func bounded(text []byte) error {
 		}
 		switch token := token.(type) {
 		case xml.Directive:
-			return refuse("The descriptor has a DOCTYPE, or another directive. External and own entities are not taken.")
+			return refuse("The descriptor has a DOCTYPE, or another directive. Entities other than XML's own are not accepted.")
 		case xml.ProcInst:
 			if token.Target != "xml" || elements > 0 {
 				return refuse("The descriptor has the processing instruction %q.", clean(token.Target))
@@ -189,7 +189,7 @@ func bounded(text []byte) error {
 			elements++
 			switch {
 			case roots > 1:
-				return refuse("The descriptor has something behind its envelope.")
+				return refuse("The descriptor has something after its envelope.")
 			case depth > mostDepth:
 				return refuse("The descriptor's elements are nested deeper than %d.", mostDepth)
 			case elements > mostElements:

@@ -6,10 +6,10 @@ import (
 	"quantix/internal/fleet"
 )
 
-// usualOrder is the firmware's boot order for a VM without numbered devices.
+// usualOrder is the firmware's boot order for a VM whose devices have no boot order.
 var usualOrder = []string{"hd", "cdrom", "network"}
 
-// settleBoot numbers the first device of each kind if the definition lists kinds in another order than the usual one.
+// settleBoot numbers the first device of each kind if the definition orders the kinds differently from usualOrder.
 func (r *reading) settleBoot() {
 	numbered := slices.ContainsFunc(r.Disks, func(d Disk) bool { return d.As.BootOrder > 0 }) ||
 		slices.ContainsFunc(r.Spec.NICs, func(n fleet.NIC) bool { return n.BootOrder > 0 })
@@ -22,7 +22,7 @@ func (r *reading) settleBoot() {
 	for n, e := range r.firmwareOrder {
 		switch {
 		case numbered:
-			r.note(e, Left, "The devices' own boot order is taken, which goes with no order of kinds.")
+			r.note(e, Left, "The boot order of single devices is used, so an order of device kinds is dropped.")
 		case inOrder:
 			r.note(e, Usual, "Disks are tried first, then the CD-ROM, then the network, as on every VM without a boot order.")
 		case !r.bootFrom(e.attr("dev"), n+1):

@@ -9,20 +9,20 @@ import (
 )
 
 // defaultPort is the note for ports that every VM has.
-const defaultPort = "Every VM here has one serial port for its console, and the channel of its guest's agent."
+const defaultPort = "Every VM here has one serial port for its console, and a channel for the guest agent."
 
 var deviceTable = map[string]part{
 	"disk": {many: true, read: readDisk}, "interface": {many: true, read: readInterface}, "graphics": {many: true, read: readGraphics}, "video": {many: true, read: readVideo},
 	"input": {many: true, read: readInput}, "sound": {many: true, read: readSound}, "watchdog": {many: true, read: readWatchdog}, "rng": {many: true, read: readRNG}, "tpm": {read: readTPM},
 	"vsock": {read: readVSOCK}, "memballoon": {read: readBalloon}, "redirdev": {many: true, read: readRedirection},
 	"serial": {many: true, read: readPort}, "console": {many: true, read: readPort}, "channel": {many: true, read: readPort}, "parallel": {many: true, read: readPort},
-	"controller": usual("The VM gets the controllers that its devices need."), "audio": usual("Sound goes to SPICE, or nowhere."), "panic": left("A VM here has no panic device."),
-	"emulator": usual("The host chooses the program that runs the guest."), "hub": left("A VM here has no USB hub."), "redirfilter": left("What is redirected is the viewer's choice."),
+	"controller": usual("The VM gets the controllers that its devices need."), "audio": usual("The sound of a VM here is played over SPICE only."), "panic": left("A VM here has no panic device."),
+	"emulator": usual("The host chooses the program that runs the guest."), "hub": left("A VM here has no USB hub."), "redirfilter": left("The SPICE viewer chooses the redirected devices."),
 	"hostdev":    refused("A device of the host. Choose it among the devices of its host, under Other devices."),
-	"filesystem": refused("A folder of the host. Share a folder of a pool, under Other devices."), "shmem": refused("Memory of the host that others share."),
-	"smartcard": refused("A NIC at the host."), "lease": refused("A lease in a file of the host."), "pstore": refused("A file of the host."),
-	"nvram": left("This is of other architectures."), "iommu": left("A VM here has no IOMMU."), "crypto": left("A VM here has no crypto device."),
-	"memory": left("The VM's memory is said as a whole, and what can come while it runs as most memory: single modules cannot be chosen here."),
+	"filesystem": refused("A folder of the host. Share a folder of a pool, under Other devices."), "shmem": refused("Memory shared with other processes of the host."),
+	"smartcard": refused("A smart card of the host."), "lease": refused("A lease in a file of the host."), "pstore": refused("A file of the host."),
+	"nvram": left("Only other architectures have this device."), "iommu": left("A VM here has no IOMMU."), "crypto": left("A VM here has no crypto device."),
+	"memory": left("A VM here has a memory size and a maximum memory for hot-plug: single modules cannot be chosen."),
 }
 
 func readGraphics(r *reading, e *element) error {
@@ -34,13 +34,13 @@ func readGraphics(r *reading, e *element) error {
 	case "spice":
 		r.Spec.Display.Spice = true
 	default:
-		r.note(e, Left, "The screen is shown by VNC in the browser, and by SPICE, not by "+cut(kind)+".")
+		r.note(e, Left, "The screen is available by VNC in the browser and by SPICE, not by "+cut(kind)+".")
 		return nil
 	}
 	if e.has("passwd") {
-		r.note(e, Left, "The password is not taken: the screen is reached through Quantix, and SPICE on its host.")
+		r.note(e, Left, "The password is dropped: the screen is reached through Quantix, and SPICE on the VM's host.")
 	} else {
-		r.note(e, Usual, "The screen is reached through Quantix, and SPICE on its host: ports and addresses are no choice.")
+		r.note(e, Usual, "The screen is reached through Quantix, and SPICE on the VM's host: ports and addresses cannot be chosen.")
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func readWatchdog(r *reading, e *element) error {
 	model, action := e.attr("model"), cmp.Or(e.attr("action"), "reset")
 	switch has := r.Spec.Devices.Watchdog; {
 	case model == "itco" && action == "reset":
-		r.note(e, Usual, "It is in the chipset of each machine q35.")
+		r.note(e, Usual, "The chipset of each q35 machine has this watchdog.")
 		return nil
 	case has != "":
 		r.note(e, Left, "A VM here has one watchdog.")
@@ -124,7 +124,7 @@ func readVSOCK(r *reading, e *element) error {
 	return nil
 }
 
-// readRedirection counts USB redirection ports; settle checks that the VM has SPICE.
+// readRedirection counts USB redirection ports; settle drops them if the VM has no SPICE.
 func readRedirection(r *reading, e *element) error {
 	if e.attr("type") != "spicevmc" {
 		r.note(e, Refused, "A port that ends in a file, a device or a network of the host.")
@@ -164,7 +164,7 @@ func readTPM(r *reading, e *element) error {
 		return nil
 	}
 	r.Spec.Security.TPM = true
-	r.note(e, Left, "The VM gets a new TPM: what the old one keeps is not brought along.")
+	r.note(e, Left, "The VM gets a new TPM: the contents of the old one are not imported.")
 	return nil
 }
 
@@ -183,10 +183,10 @@ func readPort(r *reading, e *element) error {
 		}
 		r.note(e, Usual, defaultPort)
 	case kind == "spicevmc":
-		r.note(e, Usual, "It belongs to SPICE.")
+		r.note(e, Usual, "This channel belongs to SPICE.")
 	case kind == "unix" && e.name == "channel" && own:
 		if name := e.first("target").attr("name"); name != "" && name != "org.qemu.guest_agent.0" {
-			r.note(e, Left, "The channel "+cut(name)+" cannot be chosen here: a VM has that of its guest's agent.")
+			r.note(e, Left, "The channel "+cut(name)+" cannot be chosen here: a VM has a channel for the guest agent only.")
 			return nil
 		}
 		r.note(e, Usual, defaultPort)
@@ -198,7 +198,7 @@ func readPort(r *reading, e *element) error {
 	return nil
 }
 
-// offered reports whether the value is a choice of the field.
+// offered reports whether value is one of the options.
 func offered(options []fleet.Option, value string) bool {
 	return slices.ContainsFunc(options, func(o fleet.Option) bool { return value != "" && o.Value == value })
 }

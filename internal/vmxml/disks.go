@@ -15,7 +15,7 @@ func readDisk(r *reading, e *element) error {
 	switch device {
 	case "disk", "cdrom", "floppy":
 	case "lun":
-		r.note(e, Refused, "A disk that takes SCSI commands through to the host's device.")
+		r.note(e, Refused, "A disk that passes SCSI commands to a device of the host.")
 		return nil
 	default:
 		r.note(e, Left, "A VM here has no such drive: "+cut(device)+".")
@@ -29,7 +29,7 @@ func readDisk(r *reading, e *element) error {
 	switch kind := e.attr("type"); {
 	case source == nil || len(source.attrs) == 0:
 		if !d.CDROM && !d.Floppy {
-			r.note(e, Left, "The disk says not what it is: choose it.")
+			r.note(e, Left, "The disk has no source: choose an image or a volume.")
 		}
 	case kind == "file":
 		d.Path = source.attr("file")
@@ -38,7 +38,7 @@ func readDisk(r *reading, e *element) error {
 	case kind == "volume":
 		d.Pool, d.Volume = source.attr("pool"), source.attr("volume")
 	default:
-		r.note(e, Refused, "A disk of type "+cut(kind)+" is of no pool.")
+		r.note(e, Refused, "A disk of type "+cut(kind)+" belongs to no pool.")
 		return nil
 	}
 	r.Disks = append(r.Disks, d)
@@ -68,12 +68,12 @@ func readDiskChild(r *reading, e, in *element, d *Disk) error {
 			set(r, in, fleet.DiskFields, &d.As, "readOnly", true)
 		}
 	case "shareable":
-		r.note(in, Left, "The disk becomes a new volume, which is no other VM's. What VMs share is an existing volume: choose it as one.")
+		r.note(in, Left, "The disk becomes a new volume, which other VMs cannot share. To share a disk between VMs, choose an existing volume.")
 	case "iotune":
 		return readTune(r, in, d)
 	case "backingStore", "mirror":
 		if len(in.in) > 0 {
-			r.note(in, Refused, "A disk that stands on another file.")
+			r.note(in, Refused, "A disk that depends on another file.")
 		}
 	case "encryption", "auth":
 		r.note(in, Refused, "A secret of the host.")
@@ -89,7 +89,7 @@ func readBus(r *reading, target *element, d *Disk) {
 	case offered(fleet.DiskBuses, bus):
 		d.As.Bus = bus
 	default:
-		r.note(target, Left, "A disk is at the virtio bus here, not at "+cut(bus)+": its guest needs the driver.")
+		r.note(target, Left, "The disk uses the virtio bus here, not "+cut(bus)+": the guest needs the virtio driver.")
 	}
 }
 
@@ -105,7 +105,8 @@ func readDriver(r *reading, disk, e *element, d *Disk) {
 	r.others(e, "disk's driver", "name", "type", "cache", "io", "discard")
 }
 
-// limitFields are a disk's limits: libvirt's name, the field, and the number of libvirt units in one unit of the field.
+// limitFields maps libvirt's name of a disk limit to the field, and to the number of libvirt units in one unit of the
+// field.
 var limitFields = map[string]struct {
 	field string
 	by    uint64
@@ -119,7 +120,7 @@ func readTune(r *reading, e *element, d *Disk) error {
 	for _, in := range e.in {
 		t, known := limitFields[in.name]
 		if !known {
-			r.note(in, Left, "Limits are of operations and bytes, of reads and writes or of both, with a burst of both: this one cannot be chosen here.")
+			r.note(in, Left, "A disk's limits here are operations and bytes a second, of reads, writes or both, with bursts. This limit cannot be chosen.")
 			continue
 		}
 		if err := setNumber(r, in, fleet.DiskFields, &d.As, t.field, in.text, t.by); err != nil {

@@ -19,12 +19,12 @@ func init() { // init, because its entries use the table's reader
 		"devices":       {read: func(r *reading, e *element) error { return r.each(e, deviceTable) }},
 		"currentMemory": {read: readCurrentMemory}, "maxMemory": {read: readMaxMemory}, "cputune": {read: readCPUTune}, "numatune": {read: readNUMATune},
 		"features": {read: readFeatures}, "clock": {read: readClock}, "pm": {read: readPM},
-		"on_poweroff": lifecycleAction("a guest that powers off is off", "destroy", map[string]string{"restart": "always"}), "on_crash": lifecycleAction("a guest that crashes is off, or starts again", "destroy", map[string]string{"restart": "onFailure"}),
-		"on_reboot": lifecycleAction("a guest that restarts does so", "restart", nil), "uuid": usual("A new VM gets its own."), "metadata": left("What other programs note there is theirs."),
+		"on_poweroff": lifecycleAction("a guest that powers off stays off", "destroy", map[string]string{"restart": "always"}), "on_crash": lifecycleAction("a guest that crashes stays off or is restarted", "destroy", map[string]string{"restart": "onFailure"}),
+		"on_reboot": lifecycleAction("a guest that reboots is not powered off", "restart", nil), "uuid": usual("A new VM gets a new UUID."), "metadata": left("The metadata of other programs is not imported."),
 		"resource": usual(hostChoice), "seclabel": usual(hostChoice), "genid": left("A new VM gets no generation id."),
 		"launchSecurity": {read: readLaunchSecurity}, "iothreads": left("IOThreads cannot be chosen here: the disks' I/O runs in QEMU's main thread."),
 		"iothreadids": left("IOThreads cannot be chosen here."), "defaultiothread": left("IOThreads cannot be chosen here."),
-		"blkiotune": left("A disk's limits are chosen at the disk, not for all of the VM."), "sysinfo": left("What the guest reads as its maker's words is as usual."),
+		"blkiotune": left("I/O limits are set for each disk, not for the whole VM."), "sysinfo": left("The SMBIOS texts that the guest reads cannot be chosen here."),
 		"bootloader": refused("A program of the host."),
 	}
 }
@@ -39,7 +39,7 @@ func readMemory(r *reading, e *element) (err error) {
 	return err
 }
 
-// readCurrentMemory may run before readMemory; settle compares both values.
+// readCurrentMemory may run before readMemory, so settle compares the two values.
 func readCurrentMemory(r *reading, e *element) error {
 	n, err := kib(e, e.text, e.attr("unit"))
 	if err != nil {
@@ -106,10 +106,10 @@ func readCPU(r *reading, e *element) error {
 			case "disable", "forbid":
 				features = append(features, "-"+name)
 			default:
-				r.note(in, Left, "A feature is asked for or taken away here; the policy "+cut(in.attr("policy"))+" is neither.")
+				r.note(in, Left, "A CPU feature can be required or disabled here; the policy "+cut(in.attr("policy"))+" does neither.")
 			}
 		default:
-			r.note(in, Left, "Of a processor, its model, features, topology and NUMA nodes can be chosen here.")
+			r.note(in, Left, "Only the model, features, topology and NUMA nodes of a processor can be chosen here.")
 		}
 	}
 	if len(features) > 0 {
@@ -130,7 +130,7 @@ func readTopology(r *reading, e *element) error {
 		}
 	}
 	if each["dies"] > 1 || each["clusters"] > 1 {
-		r.note(e, Left, "Dies and clusters cannot be said here: their cores are those of their socket.")
+		r.note(e, Left, "Dies and clusters cannot be chosen here: their cores count as cores of the socket.")
 	}
 	if each["dies"]*each["clusters"]*each["cores"] > fleet.MaxCPUs {
 		return lineError(e.line, "these are more cores than a VM can have.")
@@ -139,12 +139,12 @@ func readTopology(r *reading, e *element) error {
 	return nil
 }
 
-// readNUMANodes reads guest NUMA nodes. A single node is the whole VM and needs no setting.
+// readNUMANodes reads guest NUMA nodes. A single node contains the whole VM and needs no setting.
 func readNUMANodes(r *reading, e *element) error {
 	var nodes []fleet.VMNUMANode
 	for _, in := range e.in {
 		if in.name != "cell" {
-			r.note(in, Left, "Of NUMA nodes, their vCPUs, memory and host nodes can be chosen here.")
+			r.note(in, Left, "Only the vCPUs, memory and host nodes of a NUMA node can be chosen here.")
 			continue
 		}
 		n, err := kib(in, in.attr("memory"), in.attr("unit"))
@@ -160,7 +160,7 @@ func readNUMANodes(r *reading, e *element) error {
 		nodes = append(nodes, fleet.VMNUMANode{CPUs: cut(in.attr("cpus")), MemoryMiB: int(n >> 10)})
 	}
 	if len(nodes) == 1 {
-		r.note(e, Usual, "One NUMA node is the whole VM, and needs no setting.")
+		r.note(e, Usual, "A single NUMA node contains the whole VM and needs no setting.")
 		return nil
 	}
 	r.Spec.NUMA = nodes
@@ -169,8 +169,8 @@ func readNUMANodes(r *reading, e *element) error {
 
 func readFeatures(r *reading, e *element) error {
 	return r.each(e, map[string]part{
-		"acpi": usual("Every VM here has it."), "apic": usual("Every VM here has it."), "pae": usual("Every VM here has it."), "vmport": usual(hostChoice), "smm": usual("It comes with secure boot."),
-		"hyperv": left("Hyper-V enlightenments cannot be chosen here."), "kvm": left("What a guest sees of KVM cannot be chosen here."),
+		"acpi": usual("Every VM here has it."), "apic": usual("Every VM here has it."), "pae": usual("Every VM here has it."), "vmport": usual(hostChoice), "smm": usual("Secure boot includes this."),
+		"hyperv": left("Hyper-V enlightenments cannot be chosen here."), "kvm": left("The KVM features that a guest sees cannot be chosen here."),
 	})
 }
 
@@ -193,8 +193,8 @@ func readPM(r *reading, e *element) error {
 	return nil
 }
 
-// lifecycleAction handles on_poweroff, on_reboot and on_crash. usual is libvirt's value for what happens here anyway,
-// described by meaning. policies maps other values to the VM's restart policy.
+// lifecycleAction handles on_poweroff, on_reboot and on_crash. usual is libvirt's value for the behaviour of every VM,
+// which meaning describes. policies maps other values to the VM's restart policy.
 func lifecycleAction(meaning, usual string, policies map[string]string) part {
 	return part{read: func(r *reading, e *element) error {
 		switch word := strings.TrimSpace(e.text); {
@@ -221,6 +221,6 @@ func readLaunchSecurity(r *reading, e *element) error {
 		return nil
 	}
 	r.part(e, "security.confidential", kind)
-	r.note(e, Usual, "Its policy and its keys are those that the host gives a new VM.")
+	r.note(e, Usual, "The host gives a new VM its own launch policy and keys.")
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// reading is the state of converting one definition into a spec.
+// reading is the state of one conversion of a definition into a spec.
 type reading struct {
 	Result
 	firmwareOrder []*element // the firmware's boot order of device kinds
@@ -26,7 +26,7 @@ func (r *reading) note(e *element, k Kind, text string) {
 	}
 }
 
-// Read converts a definition into a spec. Its error is Invalid and describes a fault of the XML itself.
+// Read converts a definition into a spec. A fault of the XML is an error with the code Invalid.
 func Read(text string) (Result, error) {
 	root, err := parse(text)
 	if err != nil {
@@ -35,7 +35,7 @@ func Read(text string) (Result, error) {
 	r := &reading{numaNodes: map[int]*element{}}
 	r.Spec.Firmware = fleet.BIOS
 	if t := root.attr("type"); t != "kvm" && t != "qemu" {
-		return Result{}, lineError(root.line, "this is a domain of type %q. Only those of KVM and QEMU can be made here.", cut(t))
+		return Result{}, lineError(root.line, "this is a domain of type %q. Only KVM and QEMU domains can be imported.", cut(t))
 	}
 	if err := r.each(root, domainTable); err != nil {
 		return Result{}, err
@@ -48,7 +48,7 @@ func Read(text string) (Result, error) {
 	return r.Result, nil
 }
 
-// part says how an element is handled. If read is nil, the element becomes a note of this kind with why.
+// part describes how an element is handled. If read is nil, the element becomes a note of this kind with the text why.
 type part struct {
 	read func(r *reading, e *element) error
 	many bool // may occur several times
@@ -63,16 +63,16 @@ func (r *reading) each(in *element, table map[string]part) error {
 		p, known := table[e.name]
 		switch {
 		case e.foreign && e.name == "commandline":
-			r.note(e, Refused, "Arguments for QEMU itself go past all that is checked here.")
+			r.note(e, Refused, "Arguments for QEMU bypass the checks of Quantix.")
 		case e.foreign:
-			r.note(e, Refused, "An extension of libvirt's that goes past what is checked here.")
+			r.note(e, Refused, "An extension of libvirt that bypasses the checks of Quantix.")
 		case !known:
 			r.note(e, Left, "A VM here has no such setting.")
 		case p.read == nil && p.why == "": // the element says nothing about the VM
 		case p.read == nil:
 			r.note(e, p.kind, p.why)
 		case seen[e.name] && !p.many:
-			return lineError(e.line, "<%s> stands there twice.", cut(e.name))
+			return lineError(e.line, "<%s> occurs twice.", cut(e.name))
 		default:
 			if err := p.read(r, e); err != nil {
 				return err
@@ -88,8 +88,8 @@ func usual(why string) part   { return part{kind: Usual, why: why} }
 func refused(why string) part { return part{kind: Refused, why: why} }
 
 const (
-	sameForAll = "Every VM here has it the same way."
-	hostChoice = "The host chooses it."
+	sameForAll = "This is the same for every VM here."
+	hostChoice = "The host chooses this."
 )
 
 // number parses a whole number from 0 to most.
@@ -126,7 +126,8 @@ func (r *reading) mib(e *element) (int, error) {
 	return int(n >> 10), nil
 }
 
-// set stores a value in the named field. A value that the field refuses becomes a note with the field's reason.
+// set stores a value in the named field. If the field refuses the value, the field stays unchanged and the note has the
+// field's reason.
 func set[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name string, value any) {
 	i := slices.IndexFunc(fields, func(f fleet.Field[S]) bool { return f.Name == name })
 	f, was := fields[i], *to
@@ -141,9 +142,9 @@ func set[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name str
 	*to = was
 	shown := cut(fmt.Sprint(value))
 	if f.Input.Kind == fleet.InputChoice {
-		why = "It gets the usual one."
+		why = "The default is used."
 	}
-	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is none that a VM here can have. %s", strings.ToUpper(f.Type[:1]), cut(f.Type[1:]), shown, why)))
+	r.note(e, Left, strings.TrimSpace(fmt.Sprintf("%s%s %q is not available for a VM here. %s", strings.ToUpper(f.Type[:1]), cut(f.Type[1:]), shown, why)))
 }
 
 // part sets a field of the spec.
@@ -151,12 +152,12 @@ func (r *reading) part(e *element, name string, value any) {
 	set(r, e, fleet.Parts(), &r.Spec, name, value)
 }
 
-// numberPart sets a numeric field of the spec. A text that is no number is an error; zero keeps the default.
+// numberPart sets a numeric field of the spec. A text that is not a number is an error. Zero keeps the default.
 func (r *reading) numberPart(e *element, name, text string) error {
 	return setNumber(r, e, fleet.Parts(), &r.Spec, name, text, 1)
 }
 
-// setNumber is set for a number divided by the unit by: 1024 for bytes stored as KiB.
+// setNumber parses text, divides the number by by (1024 converts bytes to KiB), and stores it as set does.
 func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, name, text string, by uint64) error {
 	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 62)
 	if err != nil {
@@ -168,7 +169,7 @@ func setNumber[S any](r *reading, e *element, fields []fleet.Field[S], to *S, na
 	return nil
 }
 
-// others adds a note for attributes other than the known ones; of names the element: "NIC driver".
+// others adds a note if the element has attributes other than known. of describes the element: "NIC driver".
 func (r *reading) others(e *element, of string, known ...string) {
 	var more []string
 	for name := range e.attrs {
@@ -177,7 +178,7 @@ func (r *reading) others(e *element, of string, known ...string) {
 		}
 	}
 	if slices.Sort(more); len(more) > 0 {
-		r.note(e, Left, fmt.Sprintf("Of a %s, this is no choice here: %s.", of, cut(strings.Join(more, ", "))))
+		r.note(e, Left, fmt.Sprintf("These attributes of a %s cannot be chosen here: %s.", of, cut(strings.Join(more, ", "))))
 	}
 }
 
@@ -197,12 +198,12 @@ func (r *reading) settle(root *element) {
 		r.Spec.Memory.BalloonMiB = 0
 	}
 	if most := root.first("maxMemory"); r.Spec.Memory.MaxMiB > 0 && r.Spec.Memory.MaxMiB <= r.Spec.MemoryMiB {
-		r.note(most, Usual, "The VM has as much memory already.")
+		r.note(most, Usual, "The VM already has that much memory.")
 		r.Spec.Memory.MaxMiB = 0
 	}
 	if !r.Spec.Display.Spice {
 		for _, e := range r.spiceOnly {
-			r.note(e, Left, "USB redirection comes through SPICE, which this VM has not.")
+			r.note(e, Left, "USB redirection comes through SPICE, which this VM does not have.")
 		}
 		r.Spec.Display.USBRedirection = 0
 	}

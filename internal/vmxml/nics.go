@@ -6,7 +6,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// maxNICs limits the NICs that are read; the form enforces the VM's limit.
+// maxNICs limits the NICs that are read. The form enforces the lower limit of a VM.
 const maxNICs = 64
 
 func readInterface(r *reading, e *element) error {
@@ -18,10 +18,10 @@ func readInterface(r *reading, e *element) error {
 	case kind == "bridge" && source.has("bridge"):
 		n.Bridge = source.attr("bridge")
 	case kind == "user":
-		r.note(e, Left, "A NIC is on a network here: choose one.")
+		r.note(e, Left, "A NIC needs a network here: choose one.")
 		return nil
 	default:
-		r.note(e, Refused, "A NIC of type "+cut(kind)+" is on no network of Quantix's.")
+		r.note(e, Refused, "A NIC of type "+cut(kind)+" is on no network of Quantix.")
 		return nil
 	}
 	for _, in := range e.in {
@@ -61,7 +61,7 @@ func readNICChild(r *reading, e *element, n *fleet.NIC) error {
 	case "filterref":
 		r.note(e, Left, "Security groups filter the NIC's traffic here.")
 	case "vlan", "mtu", "virtualport", "port":
-		r.note(e, Left, "This belongs to the network or its port group here, not to a NIC.")
+		r.note(e, Left, "This is set on the network or its port group here, not on a NIC.")
 	case "script", "backend", "downscript":
 		r.note(e, Refused, "A program of the host.")
 	default:
@@ -80,13 +80,13 @@ func readModel(r *reading, e *element, n *fleet.NIC) {
 		n.Model = m
 	case equivalentModels[m] != "":
 		n.Model = equivalentModels[m]
-		r.note(e, Left, "The NIC is an e1000e here, not "+m+": guests of this century have its driver.")
+		r.note(e, Left, "The NIC is an e1000e here, not "+m+": recent guests have its driver.")
 	default:
-		r.note(e, Left, "A NIC is virtio here, not "+cut(m)+": its guest needs the driver.")
+		r.note(e, Left, "The NIC is virtio here, not "+cut(m)+": the guest needs the virtio driver.")
 	}
 }
 
-// readBandwidth reads limits, which libvirt also gives in KiB.
+// readBandwidth reads the NIC's limits. libvirt and the fields both use KiB.
 func readBandwidth(r *reading, e *element, n *fleet.NIC) error {
 	for _, in := range e.in {
 		way := map[string]string{"inbound": "in", "outbound": "out"}[in.name]

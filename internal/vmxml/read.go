@@ -1,6 +1,5 @@
-// Package vmxml converts pasted libvirt domain XML into a VM's spec, on the portal and without a host. Everything
-// else in the XML is listed line by line. It is pure and strict: it resolves no entities, opens no files, and bounds
-// its input.
+// Package vmxml converts pasted libvirt domain XML into a VM's spec, on the portal and without a host. It lists each
+// line that the spec does not contain. It resolves no entities, opens no files, and bounds its input.
 package vmxml
 
 import (
@@ -22,7 +21,7 @@ const (
 	maxNotes    = 500
 )
 
-// Result is a definition as a spec.
+// Result is a definition converted into a spec.
 type Result struct {
 	Name, Description string
 	Spec              fleet.VMSpec // without disks and ISO: see Disks
@@ -37,18 +36,18 @@ type Disk struct {
 	As     fleet.Disk // fields of fleet.DiskFields; for a drive only the boot order matters
 	CDROM  bool
 	Floppy bool
-	Path   string // of a file or device of the host; empty: neither
-	Pool   string // of a volume named by its pool
+	Path   string // path of a file or device of the host; empty: the source is neither
+	Pool   string // pool of a volume that the source names by its pool
 	Volume string
 }
 
-// Kind says how a line was handled.
+// Kind is the way a line was handled.
 type Kind string
 
 const (
-	Left    Kind = "left"    // dropped: a VM here has no such setting
-	Usual   Kind = "usual"   // every VM has it, or the host chooses it
-	Refused Kind = "refused" // refused: it reaches outside the VM, into its host or past Quantix
+	Left    Kind = "left"    // dropped, because a VM here has no such setting
+	Usual   Kind = "usual"   // dropped, because every VM has it or the host chooses it
+	Refused Kind = "refused" // dropped, because it reaches outside the VM: into the host, or past Quantix
 )
 
 // Note is a line that was dropped or changed.
@@ -56,10 +55,10 @@ type Note struct {
 	Line int
 	At   string // "devices/hostdev"
 	Kind Kind
-	Text string // a sentence without anything secret
+	Text string // a sentence without secrets
 }
 
-// Beyond reports whether a line reaches outside the VM.
+// Beyond reports whether any line reaches outside the VM.
 func (r Result) Beyond() bool {
 	return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Kind == Refused })
 }
@@ -109,7 +108,7 @@ func lineError(line int, format string, args ...any) error {
 	return fleet.Errorf(fleet.Invalid, "Line %d: "+format, append([]any{line}, args...)...)
 }
 
-// parse parses one domain and refuses anything but plain XML.
+// parse parses the XML of one domain. It refuses document types, entities and processing instructions.
 func parse(text string) (*element, error) {
 	switch {
 	case strings.TrimSpace(text) == "":
@@ -152,7 +151,7 @@ func parse(text string) (*element, error) {
 			case len(open) > 0:
 				open[len(open)-1].in = append(open[len(open)-1].in, e)
 			case root != nil:
-				return nil, lineError(line, "behind the domain there is more. Paste one domain alone.")
+				return nil, lineError(line, "there is more text after the domain. Paste a single domain.")
 			case e.name != "domain" || e.foreign:
 				return nil, lineError(line, "the outermost element is <%s>, not <domain>.", cut(t.Name.Local))
 			default:
@@ -170,7 +169,7 @@ func parse(text string) (*element, error) {
 		}
 	}
 	if root == nil {
-		return nil, fleet.Errorf(fleet.Invalid, "There is no domain in it. Paste what virsh dumpxml prints.")
+		return nil, fleet.Errorf(fleet.Invalid, "The text contains no domain. Paste what virsh dumpxml prints.")
 	}
 	return root, nil
 }
@@ -195,7 +194,7 @@ func begin(t xml.StartElement, line int, open []*element) (*element, error) {
 	return e, nil
 }
 
-// parserMessage returns the parser's message without its line number, which is the previous one.
+// parserMessage returns the XML parser's message without the parser's line number, which may be too low.
 func parserMessage(err error) string {
 	if bad, ok := errors.AsType[*xml.SyntaxError](err); ok {
 		return cut(bad.Msg)

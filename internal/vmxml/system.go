@@ -10,7 +10,7 @@ import (
 
 const (
 	chooseKernel = "A file of the host. Choose a kernel or an initial RAM disk in a pool, under Boot."
-	intoHost     = "It reaches into the host."
+	intoHost     = "This reaches into the host."
 )
 
 func readOS(r *reading, e *element) error {
@@ -21,9 +21,9 @@ func readOS(r *reading, e *element) error {
 		"type": {read: readMachine}, "loader": {read: readLoader}, "firmware": {read: readFirmware},
 		"bootmenu": {read: func(r *reading, e *element) error { r.Spec.Boot.Menu = e.attr("enable") == "yes"; return nil }},
 		"boot":     {many: true, read: func(r *reading, e *element) error { r.firmwareOrder = append(r.firmwareOrder, e); return nil }},
-		"nvram":    left("The firmware's variables are not brought along: the VM begins with fresh ones."),
-		"kernel":   refused(chooseKernel), "initrd": refused(chooseKernel), "cmdline": refused("It goes with a kernel of the host. Give it with the kernel, under Boot."),
-		"dtb": refused(intoHost), "acpi": refused(intoHost), "smbios": left("What the guest reads as its maker's words is as usual."), "bios": left("How long the firmware waits, and where it writes, is as usual."),
+		"nvram":    left("The firmware's variables are not imported: the VM starts with new ones."),
+		"kernel":   refused(chooseKernel), "initrd": refused(chooseKernel), "cmdline": refused("This belongs to a kernel of the host. Give the command line with the kernel, under Boot."),
+		"dtb": refused(intoHost), "acpi": refused(intoHost), "smbios": left("The SMBIOS texts that the guest reads cannot be chosen here."), "bios": left("The timeouts and the output of the firmware cannot be chosen here."),
 	})
 }
 
@@ -68,8 +68,8 @@ func readBacking(r *reading, e *element) error {
 	return r.each(e, map[string]part{
 		"locked": {read: func(r *reading, _ *element) error { r.Spec.Memory.Locked = true; return nil }},
 		"access": {read: func(r *reading, e *element) error { r.Spec.Memory.Shared = e.attr("mode") == "shared"; return nil }},
-		"source": usual(hostChoice), "allocation": usual(hostChoice), "nosharepages": left("Whether the host merges equal pages is its own choice."),
-		"discard": left("What becomes of the memory's file at the end is the host's choice."),
+		"source": usual(hostChoice), "allocation": usual(hostChoice), "nosharepages": left("The host chooses whether it merges equal pages."),
+		"discard": left("The host chooses whether it discards the memory's file at the end."),
 		"hugepages": {read: func(r *reading, e *element) error {
 			page := e.first("page")
 			if page == nil {
@@ -84,7 +84,7 @@ func readBacking(r *reading, e *element) error {
 				return lineError(page.line, "there are no pages of this size.")
 			}
 			if len(e.in) > 1 || page.has("nodeset") {
-				r.note(e, Left, "All of the memory has pages of one size here: that of the first.")
+				r.note(e, Left, "All memory has pages of one size here: the first size given.")
 			}
 			r.part(page, "memory.hugePageKiB", n)
 			return nil
@@ -95,7 +95,7 @@ func readBacking(r *reading, e *element) error {
 // defaultPeriod is libvirt's default period for CPU quotas, in microseconds.
 const defaultPeriod = 100_000
 
-// readCPUTune reads CPU shares, the quota, and pinning if it is equal for all vCPUs.
+// readCPUTune reads the CPU shares, the quota, and the pinning if all vCPUs have the same.
 func readCPUTune(r *reading, e *element) error {
 	pins := map[string]bool{}
 	var last *element
@@ -115,7 +115,7 @@ func readCPUTune(r *reading, e *element) error {
 		case "emulatorpin", "iothreadpin", "emulatorsched", "iothreadsched", "emulator_period", "emulator_quota", "iothread_period", "iothread_quota":
 			r.note(in, Left, "Only vCPUs can be limited and pinned here, not QEMU's other threads.")
 		default:
-			r.note(in, Left, "Shares, a limit for each vCPU, and the processors for all of them can be chosen here.")
+			r.note(in, Left, "Only shares, a limit for each vCPU, and one set of processors for all vCPUs can be chosen here.")
 		}
 	}
 	switch {
@@ -146,9 +146,9 @@ func readQuota(r *reading, tune, e *element) error {
 	return nil
 }
 
-// readNUMATune may run before readNUMANodes; settle combines both.
+// readNUMATune may run before readNUMANodes, so settle combines the two results.
 func readNUMATune(r *reading, e *element) error {
-	const strict = "The memory comes from the nodes of the host that are named, and from no other: another way cannot be chosen here."
+	const strict = "The memory comes only from the named nodes of the host: another mode cannot be chosen here."
 	for _, in := range e.in {
 		nodes := strings.TrimSpace(in.attr("nodeset"))
 		switch {

@@ -36,7 +36,7 @@ var allSettings = []string{
 	strings.Replace(with(`<cpu><topology sockets='1' cores='2' threads='2'/></cpu><launchSecurity type='sev'><policy>0x0007</policy></launchSecurity>`, ""), "<vcpu>1<", "<vcpu current='2'>4<", 1),
 }
 
-// notInXML are the fields that no definition contains, with the reason.
+// notInXML lists, by name or prefix, the fields that no definition contains, with the owner of the setting.
 var notInXML = map[string]string{
 	"cpu.reserved": "the portal's", "memory.minMiB": "the agent's", "policy.": "the host's and the portal's", "migration.": "the portal's", "placement.": "the portal's", "rules": "the portal's",
 	"health": "the agent's", "firstBoot": "the portal's",
@@ -132,7 +132,7 @@ func TestSettingsKeepTheirValues(t *testing.T) {
 	}
 }
 
-// A boot order of device kinds becomes an order of devices if it differs from the usual one.
+// A boot order of device kinds becomes a boot order of devices if it differs from the default.
 func TestBootOrderOfKindsConverted(t *testing.T) {
 	t.Parallel()
 	devices := `<disk type='file'><source file='/a'/><target dev='vda'/></disk><disk type='file'><source file='/b'/><target dev='vdb'/></disk><disk device='cdrom'><target dev='sda'/></disk>
@@ -154,7 +154,7 @@ func TestBootOrderOfKindsConverted(t *testing.T) {
 	}
 }
 
-// Each dropped line has a note with its reason, and a kept line has none.
+// Each dropped line has a note with the reason. An imported line has no note.
 func TestDroppedLinesHaveReasons(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ head, devices, message string }{
@@ -164,8 +164,8 @@ func TestDroppedLinesHaveReasons(t *testing.T) {
 		"queues of a non-virtio NIC":         {"", "<interface type='network'><source network='a'/><driver queues='4'/><model type='rtl8139'/></interface>", "Only a virtio NIC has several queues."},
 		"too many queues":                    {"", "<interface type='network'><source network='a'/><driver queues='400'/></interface>", "from 1 to 64"},
 		"redirection without SPICE":          {"", "<redirdev bus='usb' type='spicevmc'/>", "comes through SPICE"},
-		"an unknown driver option":           {"", "<disk type='file'><source file='/a'/><driver name='qemu' queues='4' iothread='1'/></disk>", "no choice here: iothread, queues"},
-		"an I/O size limit":                  {"", "<disk type='file'><source file='/a'/><iotune><size_iops_sec>4096</size_iops_sec></iotune></disk>", "Limits are of operations and bytes"},
+		"an unknown driver option":           {"", "<disk type='file'><source file='/a'/><driver name='qemu' queues='4' iothread='1'/></disk>", "cannot be chosen here: iothread, queues"},
+		"an I/O size limit":                  {"", "<disk type='file'><source file='/a'/><iotune><size_iops_sec>4096</size_iops_sec></iotune></disk>", "limits here are operations and bytes"},
 		"a serial number with a space":       {"", "<disk type='file'><source file='/a'/><serial>A B</serial></disk>", "A serial number has"},
 		"a fifth serial port":                {"", strings.Repeat("<serial type='pty'/>", 5), "from 1 to 3"},
 		"a VLAN on the NIC":                  {"", "<interface type='network'><source network='a'/><vlan><tag id='4'/></vlan></interface>", "network or its port group"},
@@ -173,7 +173,7 @@ func TestDroppedLinesHaveReasons(t *testing.T) {
 		"Hyper-V":                            {"<features><acpi/><hyperv><relaxed state='on'/></hyperv></features>", "", "Hyper-V enlightenments"},
 		"IOThreads":                          {"<iothreads>2</iothreads>", "", "IOThreads"},
 		"separate pinning for each vCPU":     {"<cputune><vcpupin vcpu='0' cpuset='1'/><vcpupin vcpu='1' cpuset='2'/></cputune>", "", "pinned to the same processors"},
-		"preferred memory node":              {"<numatune><memory mode='preferred' nodeset='0'/></numatune>", "", "another way cannot be chosen"},
+		"preferred memory node":              {"<numatune><memory mode='preferred' nodeset='0'/></numatune>", "", "another mode cannot be chosen"},
 		"memory node of a missing NUMA node": {"<numatune><memnode cellid='2' mode='strict' nodeset='0'/></numatune>", "", "no such NUMA node"},
 		"on_crash preserve":                  {"<on_crash>preserve</on_crash>", "", `"preserve" cannot be chosen`},
 	} {

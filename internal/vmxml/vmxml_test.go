@@ -127,7 +127,7 @@ func TestOldDefinitionKeepsMachineType(t *testing.T) {
 	}
 }
 
-// with is a domain with additional elements in it and in its devices.
+// with returns a domain with additional elements in the domain and in its devices.
 func with(more, devices string) string {
 	return `<domain type='kvm'><name>web</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>` + more + `<devices>` + devices + `</devices></domain>`
 }
@@ -147,7 +147,7 @@ func TestHostAccessIsRefused(t *testing.T) {
 		"an extension among devices":                with("", `<x:disk xmlns:x='urn:x'/>`),
 		"a kernel of the host":                      with(`<os><type>hvm</type><kernel>/boot/vmlinuz</kernel></os>`, ""),
 		"an initrd of the host":                     with(`<os><type>hvm</type><initrd>/boot/initrd</initrd></os>`, ""),
-		"a command line for it":                     with(`<os><type>hvm</type><cmdline>init=/bin/sh</cmdline></os>`, ""),
+		"a command line of a kernel":                with(`<os><type>hvm</type><cmdline>init=/bin/sh</cmdline></os>`, ""),
 		"a device tree":                             with(`<os><type>hvm</type><dtb>/etc/passwd</dtb></os>`, ""),
 		"tables of ACPI":                            with(`<os><type>hvm</type><acpi><table type='slic'>/etc/shadow</table></acpi></os>`, ""),
 		"a PCI device":                              with("", `<hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0' bus='1' slot='0' function='0'/></source></hostdev>`),
@@ -207,7 +207,7 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 	for name, c := range map[string]struct{ text, message string }{
 		"empty input":                    {" \n", "Paste the XML of a domain"},
 		"not XML":                        {"web 4 GiB", "outside of the domain"},
-		"only a comment":                 {"<!-- -->", "no domain in it"},
+		"only a comment":                 {"<!-- -->", "contains no domain"},
 		"too long":                       {with(`<description>`+strings.Repeat("a", vmxml.MaxText)+`</description>`, ""), "more than 60 KiB"},
 		"NUL":                            {with("\x00", ""), "no text in UTF-8"},
 		"invalid UTF-8":                  {with("\xff\xfe", ""), "no text in UTF-8"},
@@ -221,7 +221,7 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 		"an inner document type":         {`<domain type='kvm'><!DOCTYPE x></domain>`, "document type"},
 		"instructions":                   {`<?php system("id") ?>` + with("", ""), "processing instructions"},
 		"instructions in it":             {with(`<?xml-stylesheet href="x"?>`, ""), "processing instructions"},
-		"two domains":                    {with("", "") + with("", ""), "behind the domain there is more"},
+		"two domains":                    {with("", "") + with("", ""), "there is more text after the domain"},
 		"text after the domain":          {with("", "") + "x", "outside of the domain"},
 		"a network definition":           {"<network><name>lan</name></network>", "the outermost element is <network>"},
 		"a list of domains":              {"<domains>" + with("", "") + "</domains>", "the outermost element is <domains>"},
@@ -241,8 +241,8 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 		"memory of an odd unit":          {"<domain type='kvm'><memory unit='PiB'>1</memory></domain>", "no amount of memory"},
 		"memory that overflows":          {"<domain type='kvm'><memory unit='TiB'>99999999999999</memory></domain>", "no amount of memory"},
 		"memory over the limit":          {"<domain type='kvm'><memory unit='TiB'>4000</memory></domain>", "more memory than a VM can have"},
-		"two memory elements":            {with("<memory>1</memory>", ""), "<memory> stands there twice"},
-		"two names":                      {with("<name>other</name>", ""), "<name> stands there twice"},
+		"two memory elements":            {with("<memory>1</memory>", ""), "<memory> occurs twice"},
+		"two names":                      {with("<name>other</name>", ""), "<name> occurs twice"},
 		"vCPUs that are not a number":    {"<domain type='kvm'><vcpu>two</vcpu></domain>", "no whole number"},
 		"too many vCPUs":                 {"<domain type='kvm'><vcpu>99999</vcpu></domain>", "no whole number up to"},
 		"negative vCPUs":                 {"<domain type='kvm'><vcpu>-4</vcpu></domain>", "no whole number"},
@@ -253,7 +253,7 @@ func TestInvalidXMLRefusedWithLine(t *testing.T) {
 		"screens that are not a number":  {with("", "<video><model type='qxl' heads='many'/></video>"), "no whole number"},
 		"a number that overflows":        {with("", "<rng><rate bytes='99999999999'/></rng>"), "no whole number"},
 		"too many NICs":                  {with("", strings.Repeat("<interface type='network'><source network='a'/></interface>", 65)), "more NICs than a VM can have"},
-		"two TPMs":                       {with("", strings.Repeat("<tpm><backend type='emulator'/></tpm>", 2)), "<tpm> stands there twice"},
+		"two TPMs":                       {with("", strings.Repeat("<tpm><backend type='emulator'/></tpm>", 2)), "<tpm> occurs twice"},
 	} {
 		r, err := vmxml.Read(c.text)
 		if fleet.CodeOf(err) != fleet.Invalid || !strings.Contains(fmt.Sprint(err), c.message) {
@@ -273,7 +273,7 @@ func attributes(n int) string {
 	return b.String()
 }
 
-// Unknown values are dropped with a note; the fields keep their defaults.
+// Unknown values are dropped with a note, and the fields keep their defaults.
 func TestUnknownValuesDropped(t *testing.T) {
 	t.Parallel()
 	r, err := vmxml.Read(with("<cpu mode='host-passthrough'/><idmap/>", `<video><model type='cirrus'/></video><sound model='sb16'/><watchdog model='diag288'/><graphics type='sdl'/><floppy/>`))

@@ -184,12 +184,12 @@ func testAppliancesRefused(t *testing.T, h *host) {
 		"a descriptor without its disk": {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}), "not in the archive"},
 		"a manifest of something else": {"bad.ova", tarOf(t, member{name: "vm.ovf", text: []byte(descriptorOf(good, vmdk))}, member{name: "disk", text: good},
 			member{name: "vm.mf", text: []byte("SHA256(vm.ovf)= " + strings.Repeat("0", 64) + "\nSHA256(disk)= " + strings.Repeat("0", 64) + "\n")}), "manifest says"},
-		"not an archive":                {"bad.ova", sound(64 << 10), "no whole tar|no tar archive"},
-		"a lone VMDK that names passwd": {"bad.vmdk", flat, "only a descriptor"},
-		"a qcow2 called VMDK":           {"bad.vmdk", qcowWith("/etc/shadow"), "refers to"},
-		"invalid VHDX":                  {"bad.vhdx", append([]byte("vhdxfile"), make([]byte, 1<<20)...), "no metadata"},
-		"another format called VHDX":    {"bad.vhdx", sound(64 << 10), "its header says raw"},
-		"a snapshot of a VHD":           {"bad.vhd", vhdOf(4), "another disk"},
+		"no archive":                  {"bad.ova", sound(64 << 10), "not a complete tar|not a tar archive"},
+		"a VMDK that names passwd, 2": {"bad.vmdk", flat, "only a descriptor"},
+		"a qcow2 called VMDK":         {"bad.vmdk", qcowWith("/etc/shadow"), "refers to"},
+		"bytes that are no VHDX":      {"bad.vhdx", append([]byte("vhdxfile"), make([]byte, 1<<20)...), "no metadata"},
+		"bytes that are called VHDX":  {"bad.vhdx", sound(64 << 10), "its header says raw"},
+		"a snapshot of a VHD":         {"bad.vhd", vhdOf(4), "another disk"},
 	} {
 		u := h.upload(p, c.file, c.text, sumOf(c.text))
 		u.send(t, int64(len(c.text)))
