@@ -221,7 +221,7 @@ func TestRedirectLimit(t *testing.T) {
 	wantErr(t, "from https to http", err, "from https to http")
 	for _, path := range []string{"/secret", "/deletedDir", "/file-scheme"} {
 		_, err = c.get(t, s.URL+path, sumOf(file))
-		wantErr(t, path, err, "not taken")
+		wantErr(t, path, err, "not allowed")
 		if err != nil && strings.Contains(err.Error(), "secret") {
 			t.Errorf("the error contains the secret: %v", err)
 		}

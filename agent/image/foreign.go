@@ -110,7 +110,7 @@ func (b *bytesAt) vmdk() Facts {
 	}
 	capacity := binary.LittleEndian.Uint64(head[12:])
 	if capacity == 0 || capacity > fleet.MaxDiskBytes/sector {
-		f.RefersTo = "other files, because its header has no size"
+		f.RefersTo = "other files, because its header has no size of its own"
 		return f
 	}
 	f.Size = int64(capacity) * sector

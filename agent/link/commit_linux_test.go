@@ -146,7 +146,7 @@ func TestUnconfirmedChangeIsRolledBack(t *testing.T) {
 		return errors.Join(os.Remove(journal), os.MkdirAll(filepath.Join(journal, "in the way"), 0o700))
 	})
 	err := k.Apply(t.Context(), "order", uplink())
-	if err == nil || !strings.Contains(err.Error(), "could not be noted") || f.String() != was {
+	if err == nil || !strings.Contains(err.Error(), "could not be recorded") || f.String() != was {
 		t.Errorf("%v\n%s\nwant\n%s", err, f, was)
 	}
 }

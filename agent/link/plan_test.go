@@ -181,7 +181,7 @@ func TestPlanRefusesLoopsAndForeignPorts(t *testing.T) {
 		"several ways out":   {func(p *present) { p.uplink.Shared = true }, "several devices at once"},
 		"a second uplink": {func(p *present) {
 			p.bridge, p.outPorts = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
-		}, "are a loop"},
+		}, "form a loop"},
 		"a bridge of others": {func(p *present) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
 	} {
 		p := present{uplink: nic()}

@@ -41,7 +41,7 @@ var schema = sync.OnceValues(func() (*jsonschema.Schema, error) {
 	return c.Compile("cloud-config.json")
 })
 
-// cloudKeys are cloud-init's top-level keys: those of the schema, and keys of newer versions listed here.
+// cloudKeys are cloud-init's top-level keys: the keys of the schema, and the keys of newer versions listed here.
 var cloudKeys = sync.OnceValue(func() map[string]bool {
 	out := map[string]bool{}
 	for _, k := range []string{
@@ -78,7 +78,7 @@ func addKeys(out map[string]bool, schema any) {
 	}
 }
 
-// cloudConfig checks user-data.
+// cloudConfig checks cloud-init's user-data.
 func (in checker) cloudConfig(field, source string) {
 	switch {
 	case strings.TrimSpace(source) == "":
@@ -90,7 +90,7 @@ func (in checker) cloudConfig(field, source string) {
 	}
 	first, _, _ := strings.Cut(source, "\n")
 	if strings.TrimRight(first, " \t\r") != cloudHead {
-		in.add(field, "Line 1: User-data begins with the line %s. Scripts and other formats are not taken: put commands below runcmd.", cloudHead)
+		in.add(field, "Line 1: User-data begins with the line %s. Scripts and other formats are not accepted: put commands below runcmd.", cloudHead)
 		return
 	}
 	if err := checkCloudConfig(source); err != nil {
@@ -123,7 +123,7 @@ func checkCloudConfig(source string) error {
 		if at == "" {
 			at = "user-data"
 		}
-		return docError{lineOf(doc.root, deep.InstanceLocation), fmt.Sprintf("cloud-init does not take %s so: %s.", cutTo(at, 100), cutTo(deep.ErrorKind.LocalizedString(english), 200))}
+		return docError{lineOf(doc.root, deep.InstanceLocation), fmt.Sprintf("cloud-init does not accept %s: %s.", cutTo(at, 100), cutTo(deep.ErrorKind.LocalizedString(english), 200))}
 	}
 	return err
 }
@@ -139,7 +139,8 @@ func keyLine(doc document, key string) int {
 
 var english = message.NewPrinter(language.English)
 
-// deepest returns the error deepest in the document, which is the most specific one; the first of several.
+// deepest returns the error deepest in the document, which is the most specific one. If several are equally deep, it
+// returns the first.
 func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	best := e
 	if _, ok := e.ErrorKind.(*kind.Schema); ok && len(e.Causes) > 0 {
@@ -154,7 +155,7 @@ func deepest(e *jsonschema.ValidationError) *jsonschema.ValidationError {
 	return best
 }
 
-// networkKeys are the keys of a network-config of version 2. All but two are mappings.
+// networkKeys are the keys of a network-config of version 2. All of them but version and renderer are mappings.
 var networkKeys = []string{"bonds", "bridges", "ethernets", "renderer", "tunnels", "version", "vlans", "wifis"}
 
 // networkTypes are the device types of version 1.
@@ -182,7 +183,7 @@ func checkNetworkConfig(source string) error {
 	top, ok := doc.tree.(map[string]any)
 	if inner, wrapped := top["network"]; ok && wrapped {
 		if len(top) > 1 {
-			return docError{doc.root.Line, "Beside \"network\" there is nothing else."}
+			return docError{doc.root.Line, "\"network\" must be the only key."}
 		}
 		top, ok = inner.(map[string]any)
 	}
@@ -223,11 +224,11 @@ func checkNetworkV2(doc document, top map[string]any) error {
 		}
 		devices, ok := top[key].(map[string]any)
 		if !ok {
-			return docError{keyLine(doc, key), fmt.Sprintf("Below %s stand devices by name.", key)}
+			return docError{keyLine(doc, key), fmt.Sprintf("The key %s contains devices by name.", key)}
 		}
 		for _, name := range slices.Sorted(maps.Keys(devices)) {
 			if _, ok := devices[name].(map[string]any); !ok {
-				return docError{keyLine(doc, key), fmt.Sprintf("Below %s stand keys with their values, such as \"dhcp4: true\".", cut(name))}
+				return docError{keyLine(doc, key), fmt.Sprintf("The device %s has keys with their values, such as \"dhcp4: true\".", cut(name))}
 			}
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Check adds an error for each invalid field of f, with at as the path prefix. With template, values may contain
-// variables; their form is checked only after Fill.
+// Check adds an error for each invalid field of f, with at as the path prefix. If template is true, values may contain
+// variables; the form of such values is checked after Fill.
 func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	in := checker{c, template}
 	if at != "" {
@@ -15,10 +15,10 @@ func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	}
 	switch f.Kind {
 	case "":
-		in.add(at+"kind", "Choose how the guest is told: cloud-init, Ignition or a Windows answer file.")
+		in.add(at+"kind", "Choose how the guest is configured: cloud-init, Ignition or a Windows answer file.")
 	case fleet.CloudInit:
 		if f.CloudInit == nil {
-			in.add(at+"cloudInit", "Say what cloud-init is to do.")
+			in.add(at+"cloudInit", "Fill in the cloud-init form.")
 			break
 		}
 		in.form(at+"cloudInit.", *f.CloudInit)
@@ -30,16 +30,16 @@ func Check(c *fleet.Checks, at string, f fleet.FirstBoot, template bool) {
 	case fleet.Sysprep:
 		in.sysprep(at+"userData", f.UserData)
 	default:
-		in.add(at+"kind", "There is no such kind of first boot. Choose cloud-init, cloud-config, ignition or sysprep.")
+		in.add(at+"kind", "There is no such kind of first-boot data. Choose cloud-init, cloud-config, ignition or sysprep.")
 	}
 	if f.Kind != fleet.CloudInit && f.CloudInit != nil {
-		in.add(at+"cloudInit", "This is for cloud-init filled in as a form alone. Leave it out.")
+		in.add(at+"cloudInit", "The form belongs to the kind cloud-init only. Leave it out.")
 	}
 	if !f.Kind.Raw() && f.UserData != "" {
-		in.add(at+"userData", "This is for a text as it is alone. Leave it out.")
+		in.add(at+"userData", "The text belongs to the kinds cloud-config, ignition and sysprep only. Leave it out.")
 	}
 	if f.Kind != fleet.CloudConfig && f.NetworkConfig != "" {
-		in.add(at+"networkConfig", "This is for cloud-init's user-data as it is alone. Leave it out.")
+		in.add(at+"networkConfig", "The network-config belongs to the kind cloud-config only. Leave it out.")
 	}
 }
 
@@ -51,7 +51,7 @@ type checker struct {
 
 func (in checker) add(field, format string, args ...any) { in.c.Add(field, format, args...) }
 
-// require adds an error if a value is invalid, unless a template's variable supplies it later.
+// require adds an error unless ok is true, or a variable of the template supplies the value later.
 func (in checker) require(ok bool, field, value, format string, args ...any) {
 	if deferred := in.template && variableForm.MatchString(value); !ok && !deferred {
 		in.add(field, format, args...)

@@ -95,8 +95,8 @@ func TestPasswordsStoredHashed(t *testing.T) {
 	}
 }
 
-// A user without a name is the image's default user: cloud-init takes its password from "password", its keys from
-// "ssh_authorized_keys".
+// A user without a name is the image's default user. cloud-init takes the password of that user from "password" and the
+// keys from "ssh_authorized_keys".
 func TestUserWithoutNameIsTheImagesDefaultUser(t *testing.T) {
 	t.Parallel()
 	written := func(users ...fleet.FirstUser) map[string]any {
@@ -185,7 +185,7 @@ const answers = `<?xml version="1.0" encoding="utf-8"?>
   <settings pass="specialize"><component name="Microsoft-Windows-Shell-Setup"><ComputerName>{{vm.name}}</ComputerName></component></settings>
 </unattend>`
 
-// A value stays within the scalar that contains its variable, whatever the value is.
+// A value stays within the scalar that contains its variable, even if the value contains YAML, JSON or XML.
 func TestValueStaysWithinItsScalar(t *testing.T) {
 	t.Parallel()
 	for _, hostile := range []string{`x"], runcmd: [evil]`, "yes", "0644", "a: b", "'", "# x", "{{var.x}}", "&a *a", "</ComputerName><evil/>", "]]>", "--><evil/>", "- a", "|", "!!binary x", "\\", "%x", "@x", "`x", "null", "12:30", "2024-01-01"} {
@@ -294,10 +294,10 @@ func FuzzUserData(f *testing.F) {
 			return
 		}
 		if err := yaml.Unmarshal([]byte(out.UserData), &after); err != nil {
-			t.Errorf("what was filled is no YAML: %v\n%q", err, out.UserData)
+			t.Errorf("the filled text is no YAML: %v\n%q", err, out.UserData)
 		}
 		if size(before) != size(after) {
-			t.Errorf("what was filled has another shape:\n%q\n%q", source, out.UserData)
+			t.Errorf("the filled text has another shape:\n%q\n%q", source, out.UserData)
 		}
 	})
 }

@@ -17,7 +17,7 @@ var (
 	hostForm = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
 	userForm = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 	hashForm = regexp.MustCompile(`^\$(5|6|y|2[aby])\$[./A-Za-z0-9$=,+-]{8,250}$`)
-	// cloud-init takes any other form as a plain-text password.
+	// cloud-init would use any other form as a plain-text password
 	defaultHashForm = regexp.MustCompile(`^\$(2a|2y|5|6)(\$[^$:]+)?\$[^$:]+\$[^$:]+$`)
 	zoneForm        = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+-]{0,31}(/[A-Za-z0-9][A-Za-z0-9_+-]{0,31}){0,2}$`)
 	localeForm      = regexp.MustCompile(`^([A-Za-z]{2,3}(_[A-Z]{2})?|C|POSIX)(\.[A-Za-z0-9-]{1,16})?(@[A-Za-z]{1,16})?$`)
@@ -73,7 +73,7 @@ func (in checker) users(at string, users []fleet.FirstUser) {
 			in.defaultUser(at, u)
 		}
 		if len(u.SSHKeys) == 0 && u.Password == "" && u.PasswordHash == "" {
-			in.add(at+"sshKeys", "Give the user a key or a password: nobody could sign in as it.")
+			in.add(at+"sshKeys", "Give the user a key or a password, so that the user can sign in.")
 		}
 		if len(u.SSHKeys) > fleet.MaxFirstKeys {
 			in.add(at+"sshKeys", "At most %d keys.", fleet.MaxFirstKeys)

@@ -9,10 +9,11 @@ import (
 	"quantix/internal/fleet"
 )
 
-// rounds of SHA-512 crypt: some tens of milliseconds of CPU time, still acceptable in an emulated guest.
+// rounds is the number of rounds of SHA-512 crypt. They take some tens of milliseconds of CPU time, which is acceptable
+// even in an emulated guest.
 const rounds = 100_000
 
-// Hash replaces passwords by their salted hashes.
+// Hash returns f with its passwords replaced by salted hashes. It does not change f.
 func Hash(f fleet.FirstBoot) (fleet.FirstBoot, error) {
 	if f.CloudInit == nil {
 		return f, nil

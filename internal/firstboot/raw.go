@@ -48,7 +48,7 @@ func (in checker) ignition(field, source string) {
 	head, _ := top["ignition"].(map[string]any)
 	version, _ := head["version"].(string)
 	if !ignitionVersion.MatchString(version) {
-		in.add(field, "Say which version of Ignition it is for, such as {\"ignition\": {\"version\": \"3.4.0\"}}.")
+		in.add(field, "Say which version of Ignition the configuration is for, such as {\"ignition\": {\"version\": \"3.4.0\"}}.")
 	}
 }
 
@@ -68,7 +68,7 @@ func readJSON(source string) (map[string]any, error) {
 	}
 	top, ok := value.(map[string]any)
 	if !ok {
-		return nil, docError{1, "This is no JSON object. Ignition takes its configuration as JSON; Butane turns YAML into it."}
+		return nil, docError{1, "This is no JSON object. Ignition takes its configuration as JSON; Butane converts YAML into JSON."}
 	}
 	if deeper(value, maxDepth) {
 		return nil, docError{0, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
@@ -130,7 +130,7 @@ func checkSysprep(source string) error {
 		}
 		switch t := token.(type) {
 		case xml.Directive:
-			return at("A document type, and entities of its own, are not taken. Leave it out.")
+			return at("A document type and entities of its own are not accepted. Leave them out.")
 		case xml.EndElement:
 			depth--
 		case xml.StartElement:
@@ -145,7 +145,7 @@ func checkSysprep(source string) error {
 					return at("The settings have no pass that Windows knows: %s.", strings.Join(sysprepPasses, ", "))
 				}
 			case depth == 2 && t.Name.Local != "servicing" && t.Name.Local != "offlineImage":
-				return at("Below <unattend> stand <settings>, not <%s>.", cut(t.Name.Local))
+				return at("<unattend> contains <settings>, not <%s>.", cut(t.Name.Local))
 			}
 		}
 	}

@@ -14,7 +14,7 @@ type Instance struct {
 	Number int // see fleet.VMFirstBoot
 }
 
-// Files returns the guest's files by name; for cloud-init those of its NoCloud data source.
+// Files returns the guest's files by name. For cloud-init these are the files of the NoCloud data source.
 func Files(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
 	switch f.Kind {
 	case fleet.CloudInit, fleet.CloudConfig:
@@ -128,8 +128,8 @@ func userDataOf(f fleet.CloudInitForm) userData {
 	return out
 }
 
-// defaultUser writes the image's default user. Besides other users it must be listed as "default", else cloud-init
-// does not create it.
+// defaultUser adds the image's default user. If there are other users, cloud-init creates the default user only if
+// "default" is listed among them.
 func (out *userData) defaultUser(u fleet.FirstUser, others bool) {
 	if others {
 		out.Users = append(out.Users, "default")
@@ -164,7 +164,7 @@ type nameLine struct {
 	Search    []string `yaml:"search,omitempty"`
 }
 
-// networkOf returns the network-config for the NICs; empty if no NIC has a MAC address.
+// networkOf returns the network-config for the NICs; empty: no NIC has a MAC address.
 func networkOf(nics []fleet.FirstBootNIC) (string, error) {
 	out := networkConfig{2, map[string]ethernetLine{}}
 	for i, n := range nics {

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// variableForm matches a variable in a text.
+// variableForm matches a variable in a text, such as {{vm.name}}.
 var variableForm = regexp.MustCompile(`\{\{ *((?:vm|var)\.[A-Za-z0-9_-]{1,64}) *\}\}`)
 
 var (
@@ -47,12 +47,12 @@ func VMVars(id fleet.VMID, name, project, mac, ip string) map[string]string {
 	return out
 }
 
-// vmVars are the built-in variables, with the error for a VM without a value.
+// vmVars are the built-in variables, each with the error text for a VM that has no value.
 var vmVars = map[string]string{
 	"id": "", "name": "", "project": "",
-	"mac":   "The VM has no NIC, so it has no {{vm.mac}}. Add a NIC.",
-	"ip":    "No address is reserved for the VM's first NIC, so it has no {{vm.ip}}. Reserve one, or write the address itself.",
-	"index": "The VM's name ends in no number, so it has no {{vm.index}}. Name it such as web-01.",
+	"mac":   "The VM has no NIC, so there is no {{vm.mac}}. Add a NIC.",
+	"ip":    "No address is reserved for the VM's first NIC, so the VM has no {{vm.ip}}. Reserve an address, or write the address instead of the variable.",
+	"index": "The VM's name ends in no number, so there is no {{vm.index}}. Give the VM a name such as web-01.",
 }
 
 // CheckVars adds an error for each invalid variable of a VM.
@@ -86,8 +86,8 @@ func Names(f fleet.FirstBoot) []string {
 	return out
 }
 
-// Fill replaces variables by their values. A value stays within the scalar or text that contains its variable. The
-// result must be checked like any other first boot.
+// Fill returns f with variables replaced by their values. A value stays within the scalar or text that contains its
+// variable. The caller must check the result with Check.
 func Fill(f fleet.FirstBoot, vars Vars) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
 	in := filling{vars, &checks}
@@ -172,7 +172,7 @@ func escapeXML(s string) string {
 	return out.String()
 }
 
-// form fills each text of a form, by way of its JSON.
+// form fills each text of a form. To reach them all, it converts the form to JSON and back.
 func (in filling) form(f fleet.CloudInitForm) (out fleet.CloudInitForm, err error) {
 	data, err := json.Marshal(f)
 	if err != nil || !variableForm.Match(data) {

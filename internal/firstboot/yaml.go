@@ -49,7 +49,7 @@ type document struct {
 	tree any
 }
 
-// readYAML reads one document. It refuses anything that other readers interpret differently or that expands: anchors,
+// readYAML reads one document. It refuses all that other readers interpret differently or that expands: anchors,
 // aliases, tags, duplicate keys, several documents.
 func readYAML(source string) (document, error) {
 	if !text(source) {
@@ -58,16 +58,16 @@ func readYAML(source string) (document, error) {
 	d := yaml.NewDecoder(strings.NewReader(source))
 	var doc yaml.Node
 	if err := d.Decode(&doc); errors.Is(err, io.EOF) {
-		return document{}, docError{0, "This says nothing."}
+		return document{}, docError{0, "The document is empty."}
 	} else if err != nil {
 		return document{}, inYAML(err)
 	}
 	var more yaml.Node
 	if err := d.Decode(&more); !errors.Is(err, io.EOF) {
-		return document{}, docError{more.Line, "This is more than one document. Give one."}
+		return document{}, docError{more.Line, "This is more than one document. Give a single document."}
 	}
 	if doc.Kind != yaml.DocumentNode || len(doc.Content) != 1 {
-		return document{}, docError{0, "This says nothing."}
+		return document{}, docError{0, "The document is empty."}
 	}
 	r := yamlReader{}
 	tree, err := r.read(doc.Content[0], 1)
@@ -76,7 +76,7 @@ func readYAML(source string) (document, error) {
 
 var yamlAt = regexp.MustCompile(`^yaml: (?:line ([0-9]+): )?`)
 
-// inYAML turns the parser's error into a sentence.
+// inYAML converts the parser's error into a docError.
 func inYAML(err error) error {
 	at := 0
 	if m := yamlAt.FindStringSubmatch(err.Error()); m != nil {
@@ -95,9 +95,9 @@ func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 	case depth > maxDepth:
 		return nil, docError{n.Line, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}
 	case n.Kind == yaml.AliasNode || n.Anchor != "":
-		return nil, docError{n.Line, "Anchors (&) and aliases (*) are not taken. Write out what they stand for."}
+		return nil, docError{n.Line, "Anchors (&) and aliases (*) are not accepted. Write out the values."}
 	case n.Style&yaml.TaggedStyle != 0:
-		return nil, docError{n.Line, fmt.Sprintf("The tag %s is not taken. Leave it out.", cut(n.Tag))}
+		return nil, docError{n.Line, fmt.Sprintf("The tag %s is not accepted. Leave it out.", cut(n.Tag))}
 	}
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -115,7 +115,7 @@ func (r *yamlReader) read(n *yaml.Node, depth int) (any, error) {
 	case yaml.ScalarNode:
 		return scalar(n)
 	}
-	return nil, docError{n.Line, "This is no YAML that can be taken."}
+	return nil, docError{n.Line, "This YAML is not supported."}
 }
 
 func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
@@ -129,14 +129,14 @@ func (r *yamlReader) mapping(n *yaml.Node, depth int) (any, error) {
 		name, ok := k.(string)
 		switch {
 		case key.Kind != yaml.ScalarNode:
-			return nil, docError{key.Line, "A key is a word. A variable such as {{vm.name}} stands in quotes."}
+			return nil, docError{key.Line, "A key must be a word. Write a variable such as {{vm.name}} in quotes."}
 		case !ok:
-			return nil, docError{key.Line, fmt.Sprintf("The key %s is no word to cloud-init. Put it in quotes.", cut(key.Value))}
+			return nil, docError{key.Line, fmt.Sprintf("cloud-init does not read the key %s as text. Put the key in quotes.", cut(key.Value))}
 		case name == "<<":
-			return nil, docError{key.Line, "Merge keys (<<) are not taken. Write out what they stand for."}
+			return nil, docError{key.Line, "Merge keys (<<) are not accepted. Write out the values."}
 		}
 		if _, twice := out[name]; twice {
-			return nil, docError{key.Line, fmt.Sprintf("The key %s is there twice.", cut(name))}
+			return nil, docError{key.Line, fmt.Sprintf("The key %s occurs twice.", cut(name))}
 		}
 		if out[name], err = r.read(value, depth+1); err != nil {
 			return nil, err
@@ -159,24 +159,24 @@ func scalar(n *yaml.Node) (any, error) {
 	case intForm.MatchString(v):
 		whole, ok := new(big.Int).SetString(strings.ReplaceAll(v, "_", ""), 0)
 		if !ok || !whole.IsInt64() {
-			return nil, docError{n.Line, fmt.Sprintf("The number %s is too large, or none. Put it in quotes.", cut(v))}
+			return nil, docError{n.Line, fmt.Sprintf("The number %s is too large or invalid. Put it in quotes.", cut(v))}
 		}
 		return whole.Int64(), nil
 	case floatForm.MatchString(v):
 		number, err := strconv.ParseFloat(strings.ReplaceAll(v, "_", ""), 64)
 		if err != nil {
-			return nil, docError{n.Line, fmt.Sprintf("%s is no number that can be taken. Put it in quotes.", cut(v))}
+			return nil, docError{n.Line, fmt.Sprintf("%s is not a supported number. Put it in quotes.", cut(v))}
 		}
 		return number, nil
 	case baseForm.MatchString(v):
-		return nil, docError{n.Line, fmt.Sprintf("%s is a number of base 60 to cloud-init. Put it in quotes.", cut(v))}
+		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a number of base 60. Put it in quotes.", cut(v))}
 	case timeForm.MatchString(v):
-		return nil, docError{n.Line, fmt.Sprintf("%s is a date to cloud-init. Put it in quotes.", cut(v))}
+		return nil, docError{n.Line, fmt.Sprintf("cloud-init reads %s as a date. Put it in quotes.", cut(v))}
 	}
 	return v, nil
 }
 
-// writeYAML writes a node tree or a value.
+// writeYAML returns a node tree or a value as YAML text.
 func writeYAML(v any) (string, error) {
 	var out bytes.Buffer
 	e := yaml.NewEncoder(&out)
@@ -187,7 +187,7 @@ func writeYAML(v any) (string, error) {
 	return out.String(), e.Close()
 }
 
-// lineOf returns the line of the value at the path, or of the closest existing parent.
+// lineOf returns the line of the value at path, or of its closest existing parent.
 func lineOf(n *yaml.Node, path []string) int {
 	for _, p := range path {
 		next := (*yaml.Node)(nil)

@@ -204,7 +204,7 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 		t.Fatalf("join: %+v, %v", out, err)
 	}
 	answerCA = other.pem()
-	if _, err := wire.Join(t.Context(), srv.URL, token, wire.JoinRequest{}); err == nil || !strings.Contains(err.Error(), "another authority") {
+	if _, err := wire.Join(t.Context(), srv.URL, token, wire.JoinRequest{}); err == nil || !strings.Contains(err.Error(), "not the one that the join token names") {
 		t.Errorf("an answer with another authority: %v", err)
 	}
 	untrusted := func(http.ResponseWriter, *http.Request) { t.Error("token sent to an untrusted server") }
