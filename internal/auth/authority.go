@@ -18,7 +18,7 @@ import (
 
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
-	// clockSkew is how far a host's clock may be behind the portal's when its certificate is issued.
+	// clockSkew is how far a host's clock may be behind the portal's clock when a certificate is issued.
 	clockSkew = time.Hour
 )
 
@@ -112,7 +112,7 @@ func (a *Authority) Pool() *x509.CertPool {
 	return pool
 }
 
-// Fingerprint is the hexadecimal SHA-256 of a certificate's DER form, as in join tokens.
+// Fingerprint returns the hexadecimal SHA-256 of a certificate in DER form, as in join tokens.
 func Fingerprint(cert *x509.Certificate) string {
 	sum := sha256.Sum256(cert.Raw)
 	return hex.EncodeToString(sum[:])

@@ -160,7 +160,7 @@ func TestHostOfAcceptsOnlyHostCertificates(t *testing.T) {
 	}
 }
 
-// shake does one TLS handshake and returns the errors of both sides.
+// shake runs one TLS handshake and returns the errors of both sides.
 func shake(t *testing.T, server, client *tls.Config) (peer []*x509.Certificate, serverErr, clientErr error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -253,7 +253,7 @@ func TestExpiredCertificateOnlyRenews(t *testing.T) {
 			t.Errorf("a certificate made %s ago: the portal's listener says %v", age, serverErr)
 		}
 		if _, ok := HostOf(cert); ok != want.isHost {
-			t.Errorf("a certificate made %s ago speaks for its host: %v", age, ok)
+			t.Errorf("a certificate made %s ago identifies its host: %v", age, ok)
 		}
 		if id, ok := LapsedHostOf(cert); ok != want.renews || ok && id != hostID {
 			t.Errorf("a certificate made %s ago can be renewed: %v, %q", age, ok, id)

@@ -9,7 +9,7 @@ import (
 //go:embed common.txt
 var commonText string
 
-// common holds the words of commonText, the base of most guessed passwords.
+// common is the set of words in commonText, which most guessed passwords are based on.
 var common = func() map[string]bool {
 	words := map[string]bool{}
 	for w := range strings.FieldsSeq(commonText) {
@@ -18,30 +18,30 @@ var common = func() map[string]bool {
 	return words
 }()
 
-// guessable describes why a password is easy to guess, ignoring case, digits for letters ("p4$$w0rd") and additions
-// at its ends ("password2026!"); empty if it is not.
+// guessable returns why a password is easy to guess, as a clause, or "" if it is not. It ignores case, digits for
+// letters ("p4$$w0rd") and additions at the ends ("password2026!").
 func guessable(userName, password string) string {
 	folded := strings.ToLower(password)
 	switch {
 	case repeated(folded):
 		return "repeats the same few characters"
 	case sequential(folded):
-		return "is a row of the alphabet, of figures or of the keyboard"
+		return "is a row of letters, digits or keyboard keys"
 	case strings.Trim(folded, "0123456789 .,:;-_/!?#+*") == "" && len(folded) < 20:
-		return "is a number, such as a date or a telephone's"
+		return "is a number, such as a date or a telephone number"
 	}
 	for _, letters := range letterForms(folded) {
 		switch {
 		case letters == lettersOf(strings.ToLower(userName)):
 			return "is the user name with something added"
 		case commonWords(letters):
-			return "is one of those that are tried first"
+			return "is one that attackers try first"
 		}
 	}
 	return ""
 }
 
-// repeated reports at most three different characters, or one group of up to six characters repeated.
+// repeated reports whether text has at most three different characters, or repeats one group of up to six characters.
 func repeated(text string) bool {
 	runes := []rune(text)
 	different := map[rune]bool{}
@@ -68,8 +68,8 @@ func repeated(text string) bool {
 // rows are rows of keyboard keys.
 var rows = []string{"1234567890", "qwertyuiop", "qwertzuiop", "azertyuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p", "q1w2e3r4t5y6u7i8o9p0"}
 
-// sequential reports that four of five steps go to a neighbour in a keyboard row, the alphabet or the digits, in
-// either direction.
+// sequential reports whether at least four of five steps in text go to a neighbour in a keyboard row, the alphabet or
+// the digits, in either direction.
 func sequential(text string) bool {
 	runes := []rune(text)
 	steps := 0
@@ -94,14 +94,16 @@ func neighbours(a, b rune) bool {
 	return false
 }
 
-// asLetters replaces digits and signs written for letters. "1" and "!" stand for i or l, so there are two tables.
+// asLetters replaces digits and signs by the letters that they resemble. "1" and "!" resemble i and l, so there are two
+// tables.
 var asLetters = []*strings.Replacer{
 	strings.NewReplacer(),
 	strings.NewReplacer("0", "o", "1", "i", "!", "i", "|", "i", "3", "e", "€", "e", "4", "a", "@", "a", "5", "s", "$", "s", "7", "t", "+", "t", "8", "b", "9", "g", "2", "z"),
 	strings.NewReplacer("0", "o", "1", "l", "!", "l", "|", "l", "3", "e", "€", "e", "4", "a", "@", "a", "5", "s", "$", "s", "7", "t", "+", "t", "8", "b", "9", "g", "2", "z"),
 }
 
-// letterForms returns the readings of a password as letters, with and without characters before and after them.
+// letterForms returns the readings of a password as letters, with and without the characters before and after the
+// letters.
 func letterForms(folded string) []string {
 	noLetter := func(r rune) bool { return !unicode.IsLetter(r) }
 	var out []string
@@ -115,7 +117,7 @@ func letterForms(folded string) []string {
 	return out
 }
 
-// lettersOf removes all characters but letters.
+// lettersOf removes all characters other than letters.
 func lettersOf(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) {
@@ -125,7 +127,7 @@ func lettersOf(text string) string {
 	}, text)
 }
 
-// commonWords reports whether the text is one common word or two of them.
+// commonWords reports whether letters is one common word or two of them.
 func commonWords(letters string) bool {
 	if common[letters] {
 		return true

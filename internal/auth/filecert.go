@@ -9,12 +9,12 @@ import (
 	"sync"
 )
 
-// FileCert is a TLS certificate in two PEM files that are renewed externally. It is safe for concurrent use.
+// FileCert is a TLS certificate in two PEM files that another program renews. It is safe for concurrent use.
 type FileCert struct {
 	certFile, keyFile string
 
 	mu        sync.Mutex
-	cert, key []byte // file contents of current
+	cert, key []byte // file contents that current was read from
 	current   *tls.Certificate
 }
 
@@ -28,7 +28,8 @@ func OpenFileCert(certFile, keyFile string) (*FileCert, error) {
 }
 
 // Reload reads both files again and serves them from the next handshake on. Invalid or mismatched files, as during a
-// renewal, change nothing. changed reports a different certificate or key.
+// renewal, leave the served certificate unchanged and return an error. changed: the certificate or key is a different
+// one.
 func (f *FileCert) Reload() (changed bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

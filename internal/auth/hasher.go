@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// hasher limits concurrent hash computations and how long other callers wait.
+// hasher limits the number of concurrent hash computations, and the time that a caller waits for its turn.
 type hasher struct {
 	slots chan struct{}
 	wait  time.Duration

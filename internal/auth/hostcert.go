@@ -22,15 +22,16 @@ import (
 
 const (
 	hostCertLife = 24 * time.Hour
-	// lapse is how long after its expiry a certificate can still be renewed: a portal or host may be down for longer
-	// than a certificate's life. Removing a host revokes its certificates at once, expired or not.
+	// lapse is how long after its expiry a certificate can still be renewed, because a portal or host may be down for
+	// longer than the lifetime of a certificate. Removing a host revokes its certificates at once, including expired
+	// ones.
 	lapse  = 30 * 24 * time.Hour
 	maxCSR = 16 << 10 // bytes
 )
 
-// IssueHost signs a client certificate of 24 h for the host. Its common name is the host's ID, its URI is
-// quantix://host/<id>. Only the key of the request (PEM) is used, P-256 or Ed25519; its subject and extensions are
-// ignored. An unusable request is Invalid at the field "csr".
+// IssueHost signs a client certificate of 24 h for the host. Its common name is the host's ID, and its URI is
+// quantix://host/<id>. The request (PEM) supplies only the key, P-256 or Ed25519; its subject and extensions are
+// ignored. An unusable request is an Invalid error at the field "csr".
 func (a *Authority) IssueHost(id fleet.HostID, csr string) (certificate string, err error) {
 	return a.issueHost(id, csr, time.Now())
 }
@@ -85,7 +86,7 @@ func (a *Authority) verifyHost(state tls.ConnectionState) error {
 // expired ones, because a connection may outlive its certificate.
 func HostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, 0) }
 
-// LapsedHostOf is HostOf for renewal only: the certificate may have expired within the last 30 days.
+// LapsedHostOf is HostOf for renewals: the certificate may have expired within the last 30 days.
 func LapsedHostOf(cert *x509.Certificate) (fleet.HostID, bool) { return hostWithin(cert, lapse) }
 
 func hostWithin(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool) {
@@ -96,13 +97,13 @@ func hostWithin(cert *x509.Certificate, grace time.Duration) (fleet.HostID, bool
 	return fleet.HostID(id), ok && id != "" && id == cert.Subject.CommonName
 }
 
-// KeyHash is the SHA-256 of the public key of a host's certificate.
+// KeyHash returns the SHA-256 of the public key in a host's certificate.
 func KeyHash(cert *x509.Certificate) []byte {
 	sum := sha256.Sum256(cert.RawSubjectPublicKeyInfo)
 	return sum[:]
 }
 
-// RequestKeyHash is the KeyHash of the certificate that IssueHost would issue for the request.
+// RequestKeyHash returns the KeyHash of the certificate that IssueHost would issue for the request.
 func RequestKeyHash(csr string) ([]byte, error) {
 	key, err := requestKey(csr)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package auth authenticates people and hosts: passwords, secrets, browser sessions, and the authority that signs
-// host certificates. It decides no permissions; package policy does.
+// Package auth authenticates people and hosts: passwords, secrets, browser sessions, and the authority that signs host
+// certificates. Package policy decides on permissions.
 package auth
 
 import (
@@ -24,14 +24,14 @@ const (
 // cost is the cost of argon2id: 19 MiB, two passes, one thread.
 var cost = &argon2id.Params{Memory: 19 << 10, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
 
-// dummyHash matches no password. A sign-in without an account compares with it, so that it takes the same time.
+// dummyHash matches no password. A sign-in without an account is compared with it, so that it takes the same time.
 const dummyHash = "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// hashing limits this process's memory and processors for passwords.
+// hashing limits the memory and CPU time that this process spends on passwords.
 var hashing = hasher{slots: make(chan struct{}, 2), wait: 5 * time.Second}
 
-// HashPassword returns the argon2id hash of a password. Two run at once; a caller that waits longer than 5 s gets
-// TooMany.
+// HashPassword returns the argon2id hash of a password. Two computations run at once. A caller that waits longer than 5
+// s gets TooMany.
 func HashPassword(ctx context.Context, password string) (hash string, err error) {
 	err = hashing.do(ctx, func() error {
 		hash, err = argon2id.CreateHash(password, cost)
@@ -40,8 +40,8 @@ func HashPassword(ctx context.Context, password string) (hash string, err error)
 	return hash, err
 }
 
-// VerifyPassword reports whether the password has that hash, under the same limit as HashPassword. An empty hash
-// matches nothing and takes the same time.
+// VerifyPassword reports whether the password has that hash, within the limits of HashPassword. An empty hash matches
+// no password and takes the same time.
 func VerifyPassword(ctx context.Context, password, hash string) (same bool, err error) {
 	if hash == "" {
 		hash = dummyHash

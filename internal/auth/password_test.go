@@ -35,7 +35,7 @@ func TestMissingAccountCostsSameHashing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if *params != *cost || len(salt) != int(cost.SaltLength) || len(key) != int(cost.KeyLength) {
-		t.Fatalf("the stand-in is hashed with %+v", *params)
+		t.Fatalf("the dummy hash has the parameters %+v", *params)
 	}
 	if same, err := VerifyPassword(t.Context(), "anything", ""); err != nil || same {
 		t.Fatalf("no account matches: %v, %v", same, err)
@@ -100,7 +100,7 @@ func TestHashingWaitsForSlotThenFails(t *testing.T) {
 	})
 }
 
-// Passwords that attackers try first are refused in every disguise; others are accepted.
+// Passwords that attackers try first are refused in every disguise. Other passwords are accepted.
 func TestGuessablePasswordsRefused(t *testing.T) {
 	t.Parallel()
 	for _, password := range []string{

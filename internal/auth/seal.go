@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// Seal encrypts text with a key derived from the secret (256 random bits). label is authenticated and required for
-// decryption.
+// Seal encrypts text with a key derived from the secret, which must have 256 random bits. Unseal requires the same
+// label.
 func Seal(secret, label string, text []byte) ([]byte, error) {
 	box, err := boxOf(secret, label)
 	if err != nil {
@@ -18,7 +18,7 @@ func Seal(secret, label string, text []byte) ([]byte, error) {
 	return box.Seal(nil, nil, text, []byte(label)), nil
 }
 
-// Unseal decrypts the result of Seal; false for another secret or label.
+// Unseal decrypts the result of Seal. ok is false for another secret or label.
 func Unseal(secret, label string, sealed []byte) ([]byte, bool) {
 	box, err := boxOf(secret, label)
 	if err != nil {

@@ -16,7 +16,7 @@ func NewSecret(prefix string) string {
 	return prefix + base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-// HashSecret returns the stored form of a secret. A plain SHA-256 is enough for 256 random bits; passwords need
+// HashSecret returns the hash of a secret, for storage. A plain SHA-256 is enough for 256 random bits. Passwords need
 // HashPassword.
 func HashSecret(secret string) []byte {
 	sum := sha256.Sum256([]byte(secret))

@@ -15,8 +15,8 @@ import (
 
 const serverCertLife = 30 * 24 * time.Hour
 
-// IssueServer returns a certificate of 30 days for the agent listener at these names or IP addresses. Its new key
-// stays in memory. The chain includes the authority, so that a joining agent can check its fingerprint.
+// IssueServer returns a certificate of 30 days for the agent listener at these names or IP addresses. Its new key stays
+// in memory. The chain includes the authority's certificate, so that a joining agent can check the fingerprint.
 func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -49,7 +49,7 @@ func (a *Authority) IssueServer(hosts []string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
 }
 
-// Server returns the renewing certificate of the agent listener at these names or IP addresses.
+// Server returns a certificate of the agent listener at these names or IP addresses that is replaced before it expires.
 func (a *Authority) Server(hosts []string) (*ServerCert, error) {
 	first, err := a.IssueServer(hosts)
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *Authority) Server(hosts []string) (*ServerCert, error) {
 	return &ServerCert{authority: a, hosts: hosts, cert: &first}, nil
 }
 
-// ServerTLS returns the TLS configuration of a listener with such a certificate.
+// ServerTLS returns the TLS configuration of a listener with the certificate of Server.
 func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	s, err := a.Server(hosts)
 	if err != nil {
@@ -67,7 +67,7 @@ func (a *Authority) ServerTLS(hosts []string) (*tls.Config, error) {
 	return s.TLS(), nil
 }
 
-// ServerCert is the certificate of the agent listener, replaced after two thirds of its life. It is safe for
+// ServerCert is the certificate of the agent listener. It is replaced after two thirds of its life. It is safe for
 // concurrent use.
 type ServerCert struct {
 	authority *Authority
@@ -78,8 +78,8 @@ type ServerCert struct {
 }
 
 // TLS returns the configuration of the agent listener: TLS 1.3, and client certificates of this authority only. The
-// handshake also accepts clients without a certificate, which join, and expired certificates, which can be renewed.
-// Every handler must therefore check HostOf or LapsedHostOf.
+// handshake also accepts clients without a certificate, for joins, and expired certificates, for renewals. So every
+// handler must check HostOf or LapsedHostOf.
 func (s *ServerCert) TLS() *tls.Config {
 	return &tls.Config{
 		MinVersion:       tls.VersionTLS13,
@@ -98,7 +98,7 @@ func (s *ServerCert) Renew() error {
 	return s.renew()
 }
 
-// Validity returns the validity period of the served certificate, after replacing it if due.
+// Validity returns the validity period of the served certificate. It first replaces a certificate that is due.
 func (s *ServerCert) Validity() (Validity, error) {
 	cert, err := s.get(time.Now())
 	if err != nil {

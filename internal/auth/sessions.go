@@ -10,8 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Sessions stores browser sessions in PostgreSQL: at most 12 h, and 30 min idle. The token is stored hashed, and the
-// cookie ends with the browser. secure means that browsers use TLS; the cookie is then bound to this one origin.
+// Sessions returns the manager of browser sessions, stored in PostgreSQL: at most 12 h, and 30 min idle. The database
+// contains only hashes of the tokens. The cookie ends with the browser. secure: browsers use TLS, and the cookie is
+// bound to this origin.
 func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	m := scs.New()
 	m.Store = bounded{pgxstore.New(pool)}
@@ -27,7 +28,7 @@ func Sessions(pool *pgxpool.Pool, secure bool) *scs.SessionManager {
 	return m
 }
 
-// storeLimit is the database timeout for a session, also for requests without a deadline, such as streams.
+// storeLimit is the database timeout for one access to a session, also in requests without a deadline, such as streams.
 const storeLimit = 4 * time.Second
 
 type bounded struct{ *pgxstore.PostgresStore }

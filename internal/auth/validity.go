@@ -6,17 +6,17 @@ import (
 )
 
 // maxNotice is how long before expiry the portal warns of a certificate. A short-lived certificate causes a warning
-// only in its last quarter, because renewal normally happens with a third of its life left.
+// only in its last quarter, because it is normally renewed when a third of its life is left.
 const maxNotice = 14 * 24 * time.Hour
 
 // Validity is the validity period of one of the portal's certificates.
 type Validity struct {
 	Use         string // "browsers", "agents", or "hosts": the authority for host certificates
-	File        string // its file; empty: issued by the portal
+	File        string // the certificate's file; empty: issued by the portal
 	From, Until time.Time
 }
 
-// Warning says that the certificate has expired or will soon, and what to do; empty if neither.
+// Warning returns a sentence if the certificate has expired or expires soon, with the remedy; empty otherwise.
 func (v Validity) Warning(now time.Time) string {
 	left := v.Until.Sub(now)
 	if left > min(maxNotice, v.Until.Sub(v.From)/4) {
@@ -28,7 +28,7 @@ func (v Validity) Warning(now time.Time) string {
 	}
 	text := fmt.Sprintf("The portal's certificate for %s %s %s.", v.Use, ends, v.Until.UTC().Format("2 January 2006 15:04 UTC"))
 	if v.File != "" {
-		text += " Renew " + v.File + ": the portal takes the new file by itself."
+		text += " Renew " + v.File + ": the portal reads the new file automatically."
 	}
 	return text
 }

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Vault encrypts hosts' secrets in the database, such as storage passwords and keys. Its key is in a file outside the
-// database, so that a database dump reveals none of them. The zero Vault has no key.
+// Vault encrypts secrets in the database, such as storage passwords and keys. The vault's key is in a file outside the
+// database, so that a database dump reveals no secret. The zero Vault has no key.
 type Vault struct{ secret string }
 
 // vaultPrefix marks a vault's key for secret scanners and people.
@@ -19,11 +19,11 @@ const vaultPrefix = "qxv_"
 // NewVault returns a vault with a new key.
 func NewVault() Vault { return Vault{NewSecret(vaultPrefix)} }
 
-// OpenVault reads the key from the file. With fresh, it creates a missing file.
+// OpenVault reads the key from the file. If fresh is true, it creates a missing file.
 func OpenVault(file string, fresh bool) (Vault, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && fresh {
-		// Another portal with this directory may create it first.
+		// Another portal with this directory may create the file first.
 		if err = writeKey(file, NewVault()); err == nil || errors.Is(err, fs.ErrExist) {
 			text, err = os.ReadFile(file)
 		}
@@ -33,7 +33,7 @@ func OpenVault(file string, fresh bool) (Vault, error) {
 	}
 	v := Vault{strings.TrimSpace(string(text))}
 	if !strings.HasPrefix(v.secret, vaultPrefix) || len(v.secret) < len(NewVault().secret) {
-		return Vault{}, fmt.Errorf("%s holds no key: it is one line that begins with %s; restore it from a backup, or, where nothing was sealed yet, remove it", file, vaultPrefix)
+		return Vault{}, fmt.Errorf("%s contains no key, which is one line that begins with %s; restore the file from a backup, or remove it if the database contains no encrypted secrets", file, vaultPrefix)
 	}
 	return v, nil
 }
@@ -55,15 +55,15 @@ func (v Vault) ID() string {
 	return hex.EncodeToString(HashSecret(v.secret)[:8])
 }
 
-// Seal encrypts text. label is required for decryption.
+// Seal encrypts text. Unseal requires the same label.
 func (v Vault) Seal(label string, text []byte) ([]byte, error) {
 	if v.secret == "" {
-		return nil, errors.New("this portal has no key to seal with")
+		return nil, errors.New("this portal has no key to encrypt with")
 	}
 	return Seal(v.secret, label, text)
 }
 
-// Unseal decrypts the result of Seal; false for another key or label.
+// Unseal decrypts the result of Seal. ok is false for another key or label.
 func (v Vault) Unseal(label string, sealed []byte) ([]byte, bool) {
 	if v.secret == "" {
 		return nil, false

@@ -9,12 +9,12 @@ import (
 	"quantix/internal/auth"
 )
 
-// The key file is created once, readable only by its owner. Only a vault with this key can decrypt.
+// The key file is created once and readable only by its owner. Only a vault with this key can decrypt.
 func TestVault(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "secrets.key")
 	if _, err := auth.OpenVault(file, false); !os.IsNotExist(err) {
-		t.Errorf("a file that is to be there: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 	v, err := auth.OpenVault(file, true)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestVault(t *testing.T) {
 	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := auth.OpenVault(file, true); err == nil || !strings.Contains(err.Error(), "holds no key") {
+	if _, err := auth.OpenVault(file, true); err == nil || !strings.Contains(err.Error(), "contains no key") {
 		t.Errorf("an empty file: %v", err)
 	}
 }

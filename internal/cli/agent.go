@@ -31,8 +31,8 @@ func newAgent() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Run this host's agent",
-		Long: `Run the agent of a host that has joined a portal: it reports the host's state and carries out what people ask for, through
-libvirt. It only dials out, and never stops a VM because of the network. "quantix agent join" joins first.`,
+		Long: `Run the agent of a host that has joined a portal: the agent reports the host's state and runs jobs, through
+libvirt. The agent only dials out, and never stops a VM because of the network. "quantix agent join" joins the host first.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadAgent(cmd.Flags(), os.Environ(), "")
@@ -52,7 +52,7 @@ func newAgentJoin() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "join --portal URL --token TOKEN",
 		Short: "Join this host to a portal",
-		Long: `Join this host to a portal with a token from "Hosts, Add host". The host's key is made here and never leaves the host;
+		Long: `Join this host to a portal with a token from "Hosts, Add host". The host's key is created here and never leaves the host;
 the token holds the fingerprint of the portal's authority, so that no other portal can answer.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,7 +73,7 @@ the token holds the fingerprint of the portal's authority, so that no other port
 	}
 	config.AgentFlags(cmd.Flags())
 	cmd.Flags().StringVar(&token, "token", "", "the join token")
-	cmd.Flags().StringVar(&tokenFile, "token-file", "", "read the join token from this file (\"-\": standard input), so that it does not show in the process list")
+	cmd.Flags().StringVar(&tokenFile, "token-file", "", "read the join token from this file (\"-\": standard input), so that the process list does not show the token")
 	return cmd
 }
 
@@ -152,7 +152,7 @@ func refreshOnHangup(ctx context.Context, a *agent.Agent) {
 	}()
 }
 
-// openHypervisor opens the configured hypervisor. The mock is used only if the configuration names it.
+// openHypervisor opens the configured hypervisor. It returns a mock only if the settings name it.
 func openHypervisor(ctx context.Context, cfg config.Agent, log *slog.Logger) (hypervisor.Hypervisor, error) {
 	roots := pooldir.Roots{Allowed: cfg.PoolRoots, Never: []string{cfg.DataDir}, Devices: cfg.PoolDevices}
 	if cfg.Hypervisor == "mock" {
@@ -192,7 +192,7 @@ func serveMetrics(ctx context.Context, address string, handler http.Handler, log
 	context.AfterFunc(ctx, func() { server.Close() })
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			log.Error("metrics are no longer served", "error", err)
+			log.Error("the metrics listener failed", "error", err)
 		}
 	}()
 	return nil

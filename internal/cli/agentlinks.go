@@ -19,8 +19,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// newAgentRollback returns the hidden command that undoes a host network change unless the agent confirms it. The agent
-// starts this command itself.
+// newAgentRollback returns the hidden command that undoes a change of the host's network unless the agent confirms it.
+// The agent starts this command.
 func newAgentRollback() *cobra.Command {
 	var dir string
 	var after time.Duration
@@ -37,7 +37,7 @@ func newAgentRollback() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&dir, "data-dir", "", "the agent's data directory")
-	cmd.Flags().DurationVar(&after, "after", 0, "how long the agent has; 0: none")
+	cmd.Flags().DurationVar(&after, "after", 0, "time limit of the confirmation; 0: undo the change now")
 	return cmd
 }
 
@@ -47,8 +47,8 @@ type hostFacts struct {
 	nics      func() []fleet.HostNIC
 }
 
-// openLinks opens the manager of the host's network devices and the reader of its hardware. A mock host has no device
-// manager.
+// openLinks opens the manager of the host's network devices, and returns functions that read the host's hardware. A
+// mock host has no device manager.
 func openLinks(cfg config.Agent, client *wire.Client, log *slog.Logger) (agent.Links, hostFacts, error) {
 	if cfg.Hypervisor == "mock" {
 		return nil, hostFacts{hardware.Read, hardware.NICs}, nil

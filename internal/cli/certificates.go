@@ -25,7 +25,7 @@ type certificates struct {
 	failure string // the last reload error; the same error is logged once
 }
 
-// watch reloads renewed certificates (periodically, and at once on each signal) and warns of expiring ones. It returns
+// watch reloads renewed certificates periodically, and at once on each signal. It warns of expiring ones. It returns
 // when ctx ends.
 func (c *certificates) watch(ctx context.Context, signals <-chan os.Signal) error {
 	reload, remind := time.NewTicker(certificateReload), time.NewTicker(certificateRemind)
@@ -41,7 +41,7 @@ func (c *certificates) watch(ctx context.Context, signals <-chan os.Signal) erro
 		case <-reload.C:
 			c.reload()
 		case <-signals:
-			c.log.Info("SIGHUP: the portal reads its TLS certificate again and makes a new one for agents")
+			c.log.Info("SIGHUP: the portal reads its TLS certificate again and issues a new one for agents")
 			c.failure = ""
 			c.reload()
 			if err := c.agents.Renew(); err != nil {
@@ -63,7 +63,7 @@ func (c *certificates) reload() {
 	}
 	switch {
 	case failure != "" && failure != c.failure:
-		c.log.Warn("the TLS certificate cannot be read again; the portal goes on with the one that it has", "error", err)
+		c.log.Warn("the TLS certificate cannot be read again; the portal keeps its current certificate", "error", err)
 	case changed:
 		c.log.Info("the renewed TLS certificate is in use", "until", c.browsers.Validity().Until)
 		c.warn()

@@ -1,4 +1,4 @@
-// Package cli holds the program's commands, one per file. A command only wires other packages together.
+// Package cli contains the program's commands, one per file. A command only connects other packages.
 package cli
 
 import (
@@ -17,7 +17,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Version is the program's version; releases set it by -ldflags "-X quantix/internal/cli.Version=…".
+// Version is the program's version. Releases set it by -ldflags "-X quantix/internal/cli.Version=…".
 var Version = "dev"
 
 // Main runs the command line and returns the exit status.

@@ -16,9 +16,9 @@ const (
 	databaseWarnInterval  = time.Minute // how often the log repeats that the database is unavailable
 )
 
-// waitForDatabase calls open until it succeeds, and retries while the database server is unavailable: after a power
-// failure the portal may start before PostgreSQL. It returns at once on errors that no waiting fixes, such as a wrong
-// password or a missing database.
+// waitForDatabase calls open until it succeeds. It retries while the database server is unavailable, because after a
+// power failure the portal may start before PostgreSQL. It returns other errors at once, such as a wrong password or a
+// missing database.
 func waitForDatabase(ctx context.Context, log *slog.Logger, open func() error) error {
 	retry := time.NewTicker(databaseRetryInterval)
 	defer retry.Stop()

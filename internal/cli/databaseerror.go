@@ -15,7 +15,7 @@ func databaseError(err error) error {
 	if !errors.As(err, &connect) {
 		return err
 	}
-	var reasons []string // one for each attempted address; the driver may try each twice, with TLS and without
+	var reasons []string // one for each attempted address; the driver may try an address with and without TLS
 	for line := range strings.SplitSeq(errors.Unwrap(connect).Error(), "\n") {
 		if line = strings.TrimSpace(line); line != "" && !slices.Contains(reasons, line) {
 			reasons = append(reasons, line)

@@ -95,7 +95,7 @@ func runDemo(ctx context.Context, f playgroundFlags, out, progress io.Writer) (e
 	return p.Wait(ctx)
 }
 
-// startMockHost joins a simulated host and runs its agent in this process, over mutual TLS like a real agent.
+// startMockHost joins a simulated host and runs its agent in this process. The agent uses mutual TLS, like a real one.
 func (s *setup) startMockHost(ctx context.Context, dir string, o mock.Options, log *slog.Logger, running *sync.WaitGroup) (fleet.HostID, error) {
 	host, joined := mock.New(o), agent.Joined(dir)
 	if !joined {

@@ -12,7 +12,7 @@ import (
 )
 
 // restore recreates the pools, networks, VMs and power states of an earlier run on a simulated host, from the portal's
-// records: the mock keeps nothing across runs. It runs before the host's agent starts.
+// records, because a mock host stores nothing across runs. It must run before the host's agent starts.
 func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, name string) error {
 	pools, err := s.restorePools(ctx, host, id)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *setup) restore(ctx context.Context, host *mock.Host, id fleet.HostID, n
 			continue
 		}
 		all.Go(func() {
-			// Some demo VMs fail by design, and did so in the earlier run. The host's report shows the failure.
+			// Some demo VMs fail on purpose, as in the earlier run. The host's report shows the failure.
 			in := hypervisor.Apply{
 				VM: vm.VM, Project: vm.ProjectName, Pools: pools,
 				Whole: func(fleet.Volref) error { return nil }, Progress: func(int, string) {},

@@ -17,7 +17,7 @@ func newDoctor() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "doctor [" + strings.Join(names, "|") + "]",
-		Short: "Say what this machine lacks, and install it",
+		Short: "List what this machine lacks, and install it",
 		Long: `Say what this machine lacks for a purpose: to run a portal (the default), an agent, the demo, the lab, the tests, or
 the benchmarks. With --install, as root on Debian or Ubuntu, the missing packages are installed; elsewhere it names the command.`,
 		Args: cobra.MatchAll(cobra.MaximumNArgs(1), cobra.OnlyValidArgs), ValidArgs: names,

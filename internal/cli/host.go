@@ -40,7 +40,7 @@ portal's machine, with the portal's settings; elsewhere use the page Hosts, Add 
 		}),
 	}
 	config.PortalFlags(token.Flags())
-	token.Flags().StringVar(&again, "again", "", "the name of a host that is there already and whose agent is to join again")
+	token.Flags().StringVar(&again, "again", "", "name of an existing host whose agent joins again")
 	cmd.AddCommand(token)
 	return cmd
 }

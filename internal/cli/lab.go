@@ -43,7 +43,7 @@ own libvirtd, agent and guests, a pool that both share, and one VM. Needs root o
 		},
 	}
 	f.register(cmd)
-	cmd.Flags().BoolVar(&apart, "apart", false, "give each host a network of its own, joined by a switch: for overlays and bridges on devices")
+	cmd.Flags().BoolVar(&apart, "apart", false, "give each host its own network, with a switch between the networks: for overlays and bridges on devices")
 	return cmd
 }
 
@@ -89,7 +89,7 @@ func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io
 	pools := []string{shared, filepath.Join(dir, "pools")}
 	for _, dir := range pools { // an earlier lab may have created them
 		if err := errors.Join(os.MkdirAll(dir, 0o700), os.Chmod(dir, 0o700)); err != nil {
-			return fmt.Errorf("make the directories of pools: %w", err)
+			return fmt.Errorf("create the directories of pools: %w", err)
 		}
 	}
 	hosts := []*labHost{{name: "host-1", dir: filepath.Join(dir, "h1"), pools: pools}, {name: "host-2", dir: filepath.Join(dir, "h2"), pools: pools}}
@@ -138,13 +138,14 @@ func runLab(ctx context.Context, f playgroundFlags, apart bool, out, progress io
 func labHints(hosts []*labHost) []string {
 	return []string{
 		"Try:  open the VM hello and its console, and type something;",
-		"      make a VM of your own from the image tiny-guest.qcow2 in the pool shared;",
-		"      or work beside Quantix with virsh and see the page follow:",
+		"      create a VM from the image tiny-guest.qcow2 in the pool shared;",
+		"      or change VMs with virsh and watch the page update:",
 		"      virsh -c '" + hosts[0].URI() + "' list --all",
 	}
 }
 
-// prepareLab installs missing packages if it runs as root, and reports whether this machine supports the lab.
+// prepareLab installs missing packages if it runs as root. It returns an error if this machine does not support the
+// lab.
 func prepareLab(ctx context.Context, progress io.Writer) error {
 	if os.Geteuid() == 0 && !doctor.Ready(doctor.Inspect(ctx, doctor.Lab)) {
 		fmt.Fprintln(progress, "Installing what the lab needs …")
@@ -163,7 +164,7 @@ func copyImages(ctx context.Context, cache, shared string) error {
 	}
 	for name, from := range map[string]string{"tiny-guest.qcow2": files.Disk, "tiny-guest.iso": files.ISO} {
 		if err := copyFile(filepath.Join(shared, name), from); err != nil {
-			return fmt.Errorf("put %s into the shared directory: %w", name, err)
+			return fmt.Errorf("copy %s into the shared directory: %w", name, err)
 		}
 	}
 	return nil
@@ -183,7 +184,7 @@ func copyFile(to, from string) error {
 	return errors.Join(err, out.Close())
 }
 
-// joinLabHost joins a host with a token and the agent's own join command, run on the host, like an administrator.
+// joinLabHost joins a host as an administrator would: with a token and the agent's join command, run on the host.
 func (s *setup) joinLabHost(ctx context.Context, h *labHost) error {
 	if !agent.Joined(h.agentDir()) {
 		token, err := s.Control.CreateJoinToken(ctx, s.actor, "")
@@ -211,7 +212,7 @@ func (s *setup) joinLabHost(ctx context.Context, h *labHost) error {
 func (h *labHost) agentDir() string { return filepath.Join(h.dir, "agent") }
 
 // supervise runs a host's agent and restarts it when it ends, as systemd does on a real host. It waits a second before
-// it reports a restart: when the lab ends, agents may exit before ctx is cancelled.
+// it reports a restart, because agents may exit before ctx is cancelled when the lab ends.
 func supervise(ctx context.Context, host string, run func() error, log string, progress io.Writer) {
 	for {
 		err := run()
@@ -220,7 +221,7 @@ func supervise(ctx context.Context, host string, run func() error, log string, p
 			return
 		case <-time.After(time.Second):
 		}
-		fmt.Fprintf(progress, "The agent of %s ended (%v); it is started again. Its log: %s\n", host, err, log)
+		fmt.Fprintf(progress, "The agent of %s ended (%v) and is started again. Log file: %s\n", host, err, log)
 	}
 }
 
@@ -257,7 +258,7 @@ func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared str
 	}
 	pool, err := s.pool(ctx, control.CreatePool{
 		Name: "shared", HostIDs: ids,
-		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: shared, Shared: true, Description: "A directory that both hosts see."},
+		Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: shared, Shared: true, Description: "A directory that both hosts use."},
 	})
 	if err != nil {
 		return err
@@ -265,7 +266,7 @@ func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared str
 	if err := s.waitPool(ctx, pool, len(ids)); err != nil {
 		return err
 	}
-	project, err := s.project(ctx, "lab", "What the lab made by itself.")
+	project, err := s.project(ctx, "lab", "The objects that the lab has created.")
 	if err != nil {
 		return err
 	}
@@ -299,8 +300,8 @@ func (s *setup) createLabFleet(ctx context.Context, hosts []*labHost, shared str
 	})
 }
 
-// defaultNIC returns a NIC on the host's NAT network, or none if the host lacks one: without iptables the lab has no
-// NAT.
+// defaultNIC returns a NIC on the host's NAT network. It returns none if the host has no such network, because without
+// iptables the lab has no NAT.
 func (s *setup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 	networks, err := s.Control.NetworksOn(ctx, s.actor, host)
 	if err != nil {
@@ -314,7 +315,7 @@ func (s *setup) defaultNIC(ctx context.Context, host fleet.HostID) []fleet.NIC {
 	return nil
 }
 
-// pool returns the pool named in.Name, and creates it if it is missing.
+// pool returns the ID of the pool named in.Name, and creates the pool if it is missing.
 func (s *setup) pool(ctx context.Context, in control.CreatePool) (fleet.PoolID, error) {
 	pools, err := s.Control.ListPools(ctx, s.actor, fleet.Query{Filter: "name:" + in.Name})
 	if err != nil {

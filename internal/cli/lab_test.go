@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// An agent that ends with the lab is not reported as restarted; a restarted agent is.
+// An agent that ends together with the lab is not reported as restarted. A restarted agent is.
 func TestSuperviseReportsOnlyRealRestarts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

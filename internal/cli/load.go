@@ -29,7 +29,7 @@ func newLoad() *cobra.Command {
 	var f loadFlags
 	cmd := &cobra.Command{
 		Use:   "load --self | --portal URL --token-file FILE",
-		Short: "Load a portal with simulated hosts, people and tabs, to size one",
+		Short: "Load a portal with simulated hosts, people and browser tabs, to size a portal",
 		Long: `Load a running portal and print what it managed: simulated hosts that join and speak the agents' protocol over mutual TLS, with VMs that
 are asked for through the API, people who open pages, and browser tabs that follow the list of VMs. Only the hypervisors are made up.
 
@@ -42,36 +42,36 @@ that flushes to the disk, in a temporary directory.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&f.self, "self", false, "start a portal for it, and end that afterwards")
+	flags.BoolVar(&f.self, "self", false, "start a portal for the test and stop it afterwards")
 	flags.StringVar(&f.Portal, "portal", "", "the portal's `URL` for browsers and the API")
 	flags.StringVar(&f.tokenFile, "token-file", "", "an administrator's API token, in this `file` (\"-\": standard input)")
 	flags.StringVar(&f.caFile, "ca", "", "trust the certificates in this PEM `file` for --portal, instead of the system's")
-	flags.StringVar(&f.Agents, "agents", "", "where agents reach the portal, as `URL` (default: as the portal tells new hosts)")
-	flags.IntVar(&f.Hosts, "hosts", 100, "how many `hosts`")
-	flags.IntVar(&f.VMs, "vms", 1000, "how many `VMs`, spread over the hosts")
-	flags.IntVar(&f.Pools, "pools", 3, "how many shared `pools` on all hosts, with the VMs' disks")
-	flags.Float64Var(&f.Change, "change", 0, "how many `VMs` a second get another address")
-	flags.IntVar(&f.Tabs, "tabs", 0, "how many browser `tabs` show the list of VMs and follow it")
-	flags.IntVar(&f.People, "people", 4, "how many `people` open one page after the other")
-	flags.DurationVar(&f.Pause, "pause", time.Second, "how long they look at a page")
-	flags.DurationVar(&f.For, "for", time.Minute, "how long it is measured, once all are there")
-	flags.DurationVar(&f.Report, "tell", 5*time.Second, "how often to say how it goes")
-	flags.IntVar(&f.pid, "pid", 0, "the portal's process on this machine: tell what it and its private PostgreSQL use")
-	flags.IntVar(&f.postgres, "postgres-pid", 0, "PostgreSQL's first process on this machine, where it is not the portal's own")
-	flags.StringVar(&f.Database, "seed-database", "", "write the VMs straight into the portal's database at this `URL`: quicker than asking for 100,000. With --self any word will do")
-	flags.BoolVar(&f.AllowUsed, "into-used-portal", false, "go on where the portal has other hosts")
-	flags.BoolVar(&f.Keep, "keep", false, "leave what was made")
+	flags.StringVar(&f.Agents, "agents", "", "the portal's `URL` for agents (default: the URL that the portal gives new hosts)")
+	flags.IntVar(&f.Hosts, "hosts", 100, "number of `hosts`")
+	flags.IntVar(&f.VMs, "vms", 1000, "number of `VMs`, spread over the hosts")
+	flags.IntVar(&f.Pools, "pools", 3, "number of shared `pools` on all hosts, for the VMs' disks")
+	flags.Float64Var(&f.Change, "change", 0, "number of `VMs` whose address changes, per second")
+	flags.IntVar(&f.Tabs, "tabs", 0, "number of browser `tabs` with a live list of VMs")
+	flags.IntVar(&f.People, "people", 4, "number of `people` who open one page after the other")
+	flags.DurationVar(&f.Pause, "pause", time.Second, "how long a person looks at a page")
+	flags.DurationVar(&f.For, "for", time.Minute, "duration of the measurement, once all hosts and VMs exist")
+	flags.DurationVar(&f.Report, "tell", 5*time.Second, "interval of progress messages")
+	flags.IntVar(&f.pid, "pid", 0, "process ID of the portal on this machine: report its resource use and that of its private PostgreSQL")
+	flags.IntVar(&f.postgres, "postgres-pid", 0, "process ID of PostgreSQL's first process on this machine, if it is not the portal's private one")
+	flags.StringVar(&f.Database, "seed-database", "", "write the VMs directly into the portal's database at this `URL`, which is faster than 100,000 API calls; with --self, any value")
+	flags.BoolVar(&f.AllowUsed, "into-used-portal", false, "continue if the portal has other hosts")
+	flags.BoolVar(&f.Keep, "keep", false, "keep the created hosts, pools and VMs")
 	flags.BoolVar(&f.json, "json", false, "print the figures as JSON")
 	return cmd
 }
 
 func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Reader) (err error) {
-	// a second Ctrl-C ends the program without cleanup
+	// A second Ctrl-C ends the program without cleanup.
 	context.AfterFunc(ctx, func() { signal.Reset(os.Interrupt, syscall.SIGTERM) })
 	f.Out = progress
 	switch {
 	case f.self && (f.Portal != "" || f.tokenFile != "" || f.pid != 0 || f.Keep):
-		return errors.New("--self starts a portal of its own, which goes with all of it: leave out --portal, --token-file, --pid and --keep")
+		return errors.New("--self starts a temporary portal: leave out --portal, --token-file, --pid and --keep")
 	case f.self:
 		p, err := startLoadPortal(ctx, progress)
 		if err != nil {
@@ -83,7 +83,7 @@ func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Re
 			f.Database = p.database
 		}
 	case f.Portal == "" || f.tokenFile == "":
-		return errors.New("give --portal and --token-file (an administrator's, from Account, Tokens), or --self for a portal of its own")
+		return errors.New("give --portal and --token-file (an administrator's, from Account, Tokens), or --self for a temporary portal")
 	default:
 		if f.Token, err = readSecret(f.tokenFile, in); err != nil {
 			return err
@@ -92,7 +92,7 @@ func runLoad(ctx context.Context, f loadFlags, out, progress io.Writer, in io.Re
 	if f.caFile != "" {
 		text, err := os.ReadFile(f.caFile)
 		if f.Roots = x509.NewCertPool(); err != nil || !f.Roots.AppendCertsFromPEM(text) {
-			return fmt.Errorf("%s holds no certificates: %w", f.caFile, err)
+			return fmt.Errorf("%s contains no certificates: %w", f.caFile, err)
 		}
 	}
 	if f.pid != 0 {

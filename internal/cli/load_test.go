@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// The load command names missing or contradictory flags before it starts or contacts a portal.
+// The load command's error names missing or contradictory flags before the command starts or contacts a portal.
 func TestLoadNamesMissingOrContradictoryFlags(t *testing.T) {
 	t.Parallel()
 	canceled, stop := context.WithCancel(t.Context())
 	stop() // even accepted flags start nothing
 	for args, want := range map[string]string{
-		"":                           "--self for a portal of its own",
+		"":                           "--self for a temporary portal",
 		"--portal http://localhost":  "--token-file",
 		"--self --portal http://x":   "leave out --portal",
 		"--self --keep":              "--keep",

@@ -50,11 +50,11 @@ func startLoadPortal(ctx context.Context, progress io.Writer) (p *loadPortal, er
 		}
 	}()
 	settings := filepath.Join(dir, "portal.yaml")
-	// PostgreSQL runs as its own user and needs to enter the directory
+	// PostgreSQL runs as another user and needs to enter the directory
 	if err := errors.Join(os.Chmod(dir, 0o711), os.WriteFile(settings, nil, 0o600)); err != nil {
 		return nil, err
 	}
-	fmt.Fprintln(progress, "Starting a portal with a private PostgreSQL …")
+	fmt.Fprintln(progress, "Starting a temporary portal with a private PostgreSQL …")
 	p.cmd = exec.Command(self, "portal", "--config", settings, "--data-dir", dir, "--listen", "127.0.0.1:0", "--agent-listen", "127.0.0.1:0", "--log-format", "json")
 	p.cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "QUANTIX_") })
 	p.cmd.SysProcAttr = ownGroup() // Ctrl-C reaches only this program, which then stops the portal

@@ -160,7 +160,7 @@ func TestManualNamesEveryMetric(t *testing.T) {
 	}
 }
 
-// The tests of balancers run these configurations, so the manual has one of each.
+// The tests of balancers run the configurations in the manual, so the manual has one of each.
 func TestManualHasOneConfigOfEachBalancer(t *testing.T) {
 	t.Parallel()
 	text := manual(t)

@@ -7,9 +7,9 @@ import (
 	"runtime/metrics"
 )
 
-// TuneMemory makes the garbage collector adapt GOGC to the size of the live heap. A small heap may grow more than Go's
-// default of 100 %, because rendered pages are mostly short-lived garbage. A large heap, with thousands of parked agent
-// requests, may grow less: it would double for nothing. GOGC or GOMEMLIMIT in the environment turn this off.
+// TuneMemory adapts GOGC to the size of the live heap. A small heap may grow more than Go's default of 100 %, because
+// rendered pages are mostly short-lived garbage. A large heap, with thousands of parked agent requests, may grow less,
+// because 100 % would only waste memory. GOGC or GOMEMLIMIT in the environment disables this.
 func TuneMemory() {
 	if os.Getenv("GOGC") == "" && os.Getenv("GOMEMLIMIT") == "" {
 		adaptGC(0)
@@ -28,7 +28,7 @@ func adaptGC(set int) {
 	runtime.AddCleanup(&struct{ collected *int }{}, adaptGC, set)
 }
 
-// gcPercent returns GOGC in percent for a live heap of the given bytes: 400, limited to 192 MiB of growth, but at least
+// gcPercent returns GOGC in percent for a live heap of live bytes: 400, limited to a growth of 192 MiB, but at least
 // 50.
 func gcPercent(live uint64) int {
 	const most, percent, least = 192 << 20, 400, 50

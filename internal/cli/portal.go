@@ -26,7 +26,7 @@ A renewed TLS certificate is taken within seconds, and at once by SIGHUP.`,
 			}
 			log := newLog(cfg.Log, cmd.ErrOrStderr())
 			hangups := make(chan os.Signal, 1)
-			// from here on, because the default action of SIGHUP ends the process
+			// not earlier, because the default action of SIGHUP ends the process
 			signal.Notify(hangups, syscall.SIGHUP)
 			defer signal.Stop(hangups)
 			p, err := startPortal(cmd.Context(), cfg, log, false, hangups)

@@ -28,15 +28,16 @@ type playgroundFlags struct {
 
 func (f *playgroundFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "host:port for browsers and the API; port 0 takes a free one")
-	flags.StringVar(&f.dataDir, "data-dir", "", "keep everything in this directory (default: a temporary one, removed at the end)")
+	flags.StringVar(&f.listen, "listen", "127.0.0.1:8080", "host:port for browsers and the API; port 0: any free port")
+	flags.StringVar(&f.dataDir, "data-dir", "", "store all data in this directory (default: a temporary one, removed at the end)")
 	flags.BoolVar(&f.json, "json", false, "print one line of JSON on standard output once all is ready")
 	flags.StringVar(&f.log.Level, "log-level", "warn", "how much to log: debug, info, warn or error")
 	f.log.Format = "text"
 }
 
-// dir returns the data directory and a function that removes a temporary one. Other users may not list or write it. As
-// root they may enter it, because PostgreSQL runs as its own user; private files in it have their own mode.
+// dir returns the data directory and a function that removes a temporary one. Other users cannot list or write the
+// directory. If this process is root, they can enter it, because PostgreSQL runs as another user; private files in it
+// have their own mode.
 func (f *playgroundFlags) dir(name string) (string, func(), error) {
 	mode := os.FileMode(0o700)
 	if os.Geteuid() == 0 {
@@ -54,15 +55,16 @@ func (f *playgroundFlags) dir(name string) (string, func(), error) {
 	}
 	info, err := os.Stat(f.dataDir)
 	if err != nil {
-		return "", nil, fmt.Errorf("look at the data directory: %w", err)
+		return "", nil, fmt.Errorf("read the data directory's mode: %w", err)
 	}
 	if info.Mode().Perm()&0o022 != 0 {
-		return "", nil, fmt.Errorf("other users may write %s (mode %04o): choose a directory for --data-dir that only you can write, or chmod go-w it", f.dataDir, info.Mode().Perm())
+		return "", nil, fmt.Errorf("other users may write %s (mode %04o): give --data-dir a directory that only you can write, or run chmod go-w on this one", f.dataDir, info.Mode().Perm())
 	}
 	return f.dataDir, func() {}, nil
 }
 
-// start starts the portal in dir. The agent listener keeps its address across restarts, so that joined agents find it.
+// start starts the portal in dir. The agent listener keeps its address across restarts, so that joined agents can reach
+// it.
 func (f *playgroundFlags) start(ctx context.Context, dir string, log *slog.Logger) (*portal, error) {
 	file := filepath.Join(dir, "agent-address")
 	known, _ := os.ReadFile(file) // missing at the first start
@@ -72,14 +74,14 @@ func (f *playgroundFlags) start(ctx context.Context, dir string, log *slog.Logge
 	}
 	if err := os.WriteFile(file, []byte(strings.TrimPrefix(p.AgentURL, "https://")+"\n"), 0o600); err != nil {
 		p.Close()
-		return nil, fmt.Errorf("remember where agents reach the portal: %w", err)
+		return nil, fmt.Errorf("store the address of the agent listener: %w", err)
 	}
 	return p, nil
 }
 
 // portalConfig returns the settings of a portal in dir. known is the earlier address of the agent listener, empty at
-// the first start. If the address is taken now, another one is used; the agents start with the portal and get the new
-// address.
+// the first start. If another process uses that address now, the portal gets another one; the agents start with the
+// portal and get the new address.
 func (f *playgroundFlags) portalConfig(dir, known string) config.Portal {
 	cfg := config.Portal{Listen: f.listen, AgentListen: net.JoinHostPort(cmp.Or(f.agents, "127.0.0.1"), "0"), DataDir: dir, Log: f.log}
 	if known != "" {
@@ -95,7 +97,7 @@ func (f *playgroundFlags) portalConfig(dir, known string) config.Portal {
 	return cfg
 }
 
-// ready is the JSON line that scripts read once demo or lab is ready.
+// ready is what demo and lab report once they are ready, to scripts as one line of JSON.
 type ready struct {
 	URL      string      `json:"url"`
 	User     string      `json:"user"`
@@ -109,7 +111,7 @@ type readyHost struct {
 	LibvirtURI string `json:"libvirtUri"` // empty for a simulated host
 }
 
-// print announces readiness: to scripts as JSON, to people with hints.
+// print writes r: as JSON for scripts, or as text with hints for people.
 func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 	if asJSON {
 		return json.NewEncoder(out).Encode(r)
@@ -122,7 +124,8 @@ func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 	return err
 }
 
-// chosenPassword stands for the password when the data directory was used before and no one-time password exists.
+// chosenPassword is shown instead of the password when the data directory was used before and no one-time password
+// exists.
 const chosenPassword = "(the one that you chose earlier)"
 
 const (

@@ -50,8 +50,8 @@ type portal struct {
 }
 
 // startPortal opens and migrates the database, then serves browsers and agents until ctx ends or Close is called. On
-// failure it releases everything. With throwaway the data need not survive a power failure (demo and lab). Each signal
-// from hangups reloads certificates; hangups may be nil.
+// failure it releases everything. If throwaway is true, the data need not survive a power failure (demo and lab). Each
+// signal from hangups reloads the certificates; hangups may be nil.
 func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throwaway bool, hangups <-chan os.Signal) (*portal, error) {
 	TuneMemory()
 	p := &portal{log: log, hangups: hangups}
@@ -63,7 +63,7 @@ func startPortal(ctx context.Context, cfg config.Portal, log *slog.Logger, throw
 }
 
 func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) error {
-	// Cheap checks of the settings come first, so that they fail before a database is touched.
+	// Checks of the settings come first, so that wrong settings fail before a database is touched.
 	proxies, err := prefixes(cfg.TrustedProxies)
 	if err != nil {
 		return err
@@ -119,8 +119,8 @@ func (p *portal) start(ctx context.Context, cfg config.Portal, throwaway bool) e
 	return p.serve(ctx, cfg, pool, hub, proxies, certificate, browsers, agents)
 }
 
-// openVault opens the vault that encrypts secrets in the database. The key is the configured file or secrets.key in the
-// data directory. A missing secrets.key is generated only if the database holds no encrypted secret yet.
+// openVault opens the vault that encrypts secrets in the database. The key is in the configured file, or in secrets.key
+// in the data directory. A missing secrets.key is generated only if the database contains no encrypted secret yet.
 func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth.Vault, error) {
 	file, generate := cfg.SecretsKey, false
 	if file == "" {
@@ -128,22 +128,22 @@ func openVault(ctx context.Context, cfg config.Portal, pool *pgxpool.Pool) (auth
 		if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) {
 			keys, err := db.New(pool).SealedBy(ctx)
 			if err != nil {
-				return auth.Vault{}, fmt.Errorf("look for what is sealed in the database: %w", err)
+				return auth.Vault{}, fmt.Errorf("list the encrypted secrets in the database: %w", err)
 			}
 			if len(keys) > 0 {
-				return auth.Vault{}, fmt.Errorf("the key %s is missing, and the database holds what only that key opens (%s): credentials of pools, first boots or the key of the "+
+				return auth.Vault{}, fmt.Errorf("the key %s is missing, and the database contains secrets that only that key decrypts (%s): credentials of pools, first-boot data or the key of the "+
 					"hosts' authority. Restore the file from the backup of the portal's data directory, or name it by --secrets-key", file, strings.Join(keys, ", "))
 			}
 			generate = true
 		}
-		// PostgreSQL runs as its own user and needs to enter the directory
+		// PostgreSQL runs as another user and needs to enter the directory
 		if err := os.MkdirAll(cfg.DataDir, 0o755); err != nil {
 			return auth.Vault{}, err
 		}
 	}
 	v, err := auth.OpenVault(file, generate)
 	if err != nil {
-		return v, fmt.Errorf("open the key that seals secrets: %w", err)
+		return v, fmt.Errorf("open the key that encrypts secrets: %w", err)
 	}
 	return v, nil
 }
@@ -173,7 +173,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	if certificate != nil {
 		browsers = tls.NewListener(browsers, certificate.TLS())
 	} else if !loopback(cfg.Listen) && !secure {
-		p.log.Warn("browsers are served without TLS beyond this machine; set --tls-cert and --tls-key, or put a TLS proxy before it and set --public-url")
+		p.log.Warn("browsers on other machines are served without TLS; set --tls-cert and --tls-key, or put a TLS proxy before the portal and set --public-url")
 	}
 	ctx, p.stop = context.WithCancel(context.WithoutCancel(ctx))
 	p.group, ctx = errgroup.WithContext(ctx)
@@ -191,7 +191,7 @@ func (p *portal) serve(ctx context.Context, cfg config.Portal, pool *pgxpool.Poo
 	return nil
 }
 
-// runServer serves until ctx ends. Requests in flight then have the grace period to finish; afterwards their contexts
+// runServer serves until ctx ends. Requests in flight then have the grace period to finish. After that their contexts
 // are cancelled, which ends streams, parked claims and consoles.
 func runServer(ctx context.Context, listener net.Listener, server *http.Server, grace time.Duration, log *slog.Logger) error {
 	base, cut := context.WithCancel(context.WithoutCancel(ctx))
@@ -230,7 +230,7 @@ func (p *portal) Wait(ctx context.Context) error {
 	}
 }
 
-// Close stops the portal and its private PostgreSQL, if any. It drops the loops' error, which Wait returns.
+// Close stops the portal, and its private PostgreSQL if there is one. It drops the loops' error, which Wait returns.
 func (p *portal) Close() {
 	p.stop()
 	_ = p.group.Wait()
@@ -244,7 +244,8 @@ func (p *portal) close() {
 	p.undo = nil
 }
 
-// openDatabase returns the configured database URL, or the URL of a private PostgreSQL that it starts or adopts.
+// openDatabase returns the URL of the configured database, or of a private PostgreSQL that it starts or that runs
+// already.
 func (p *portal) openDatabase(ctx context.Context, cfg config.Portal, throwaway bool) (string, error) {
 	if cfg.Database.URL != "" {
 		return cfg.Database.URL, nil
@@ -277,7 +278,8 @@ func (p *portal) listen(address, flag string) (net.Listener, error) {
 	return l, nil
 }
 
-// publishAddress stores the agent listener's address in the database while the portal runs, for "quantix host token".
+// publishAddress stores the agent listener's address in the database while the portal runs, for the command "quantix
+// host token".
 func (p *portal) publishAddress(ctx context.Context) error {
 	if err := p.Control.SetAgentAddress(ctx, fleet.SystemActor); err != nil {
 		return fmt.Errorf("publish the portal's address: %w", err)
@@ -308,8 +310,8 @@ func addresses(cfg config.Portal, browsers, agents net.Listener) (public, agent,
 	return public, agent, cmp.Or(cfg.PairURL, agent)
 }
 
-// certNames returns the names for which the agent certificate is valid: those of the URLs, the listener and this
-// machine.
+// certNames returns the names for which the agent certificate is valid: the hosts of the URLs, and the names of the
+// listener and of this machine.
 func certNames(listen string, urls ...string) []string {
 	names := []string{"localhost", "127.0.0.1", "::1"}
 	for _, address := range urls {

@@ -11,15 +11,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// setup prepares a demo's or lab's portal as an administrator, through the same control API as people.
+// setup fills the portal of a demo or a lab as an administrator, through the same control API that people use.
 type setup struct {
 	*portal
 	actor fleet.Actor
-	began time.Time // start time, before any agent of this run
+	began time.Time // start time of this run, before any agent starts
 }
 
-// newSetup returns a setup for the first administrator. The user gets a new one-time password if the last one was never
-// used.
+// newSetup returns a setup that acts as the first administrator. That user gets a new one-time password if the last one
+// was never used.
 func newSetup(ctx context.Context, p *portal) (*setup, error) {
 	admins, err := p.Control.ListUsers(ctx, fleet.SystemActor, fleet.Query{Filter: "role:" + string(fleet.RoleAdmin), Limit: 1})
 	if err != nil {
@@ -29,7 +29,7 @@ func newSetup(ctx context.Context, p *portal) (*setup, error) {
 		return nil, fmt.Errorf("there is no administrator")
 	}
 	u := admins.Items[0]
-	if p.Password == "" && u.MustChange { // an unused one-time password was printed at an earlier start and may be lost
+	if p.Password == "" && u.MustChange { // an earlier start printed an unused one-time password, which may be lost
 		p.Password = auth.NewPassword()
 		if err := p.Control.SetPassword(ctx, fleet.SystemActor, u.ID, p.Password); err != nil {
 			return nil, fmt.Errorf("make a new one-time password: %w", err)
@@ -38,7 +38,7 @@ func newSetup(ctx context.Context, p *portal) (*setup, error) {
 	return &setup{p, fleet.Actor{UserID: u.ID, Name: u.Name, Role: u.Role}, time.Now()}, nil
 }
 
-// ready creates an API token and collects what people need to begin.
+// ready creates an API token and returns the data that people need to begin.
 func (s *setup) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 	token, err := s.Control.CreateToken(ctx, s.actor, "started with the portal", 30*24*time.Hour)
 	if err != nil {
@@ -51,7 +51,7 @@ func (s *setup) ready(ctx context.Context, hosts []readyHost) (ready, error) {
 	return r, nil
 }
 
-// project returns the project of the given name, and creates it if it is missing.
+// project returns the ID of the named project, and creates the project if it is missing.
 func (s *setup) project(ctx context.Context, name, description string) (fleet.ProjectID, error) {
 	projects, err := query.Every(ctx, s.actor, fleet.Query{}, s.Control.ListProjects)
 	if err != nil {
@@ -66,7 +66,7 @@ func (s *setup) project(ctx context.Context, name, description string) (fleet.Pr
 	return p.ID, err
 }
 
-// waitFor polls until done returns true or an error. The timeout error names what.
+// waitFor polls until done returns true or an error. Its timeout error contains what.
 func waitFor(ctx context.Context, what string, done func() (bool, error)) error {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -89,7 +89,7 @@ func waitFor(ctx context.Context, what string, done func() (bool, error)) error 
 }
 
 // waitHosts waits until every host has reported in this run. Right after a restart a host still counts as online from
-// the last run.
+// the previous run.
 func (s *setup) waitHosts(ctx context.Context, ids []fleet.HostID) error {
 	for _, id := range ids {
 		err := waitFor(ctx, "the first report of a host", func() (bool, error) {
@@ -110,7 +110,7 @@ func (s *setup) waitPool(ctx context.Context, id fleet.PoolID, healthy int) erro
 	})
 }
 
-// hostID returns the ID of the joined host of the given name, and whether it exists.
+// hostID returns the ID of the joined host with that name, and whether the host exists.
 func (s *setup) hostID(ctx context.Context, name string) (fleet.HostID, bool, error) {
 	page, err := s.Control.ListHosts(ctx, s.actor, fleet.Query{Filter: "name:" + name})
 	if err != nil {

@@ -25,8 +25,8 @@ import (
 
 func newUser() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "user", Short: "Manage users on the portal's machine, also when nobody can sign in",
-		Long: `Manage users straight in the portal's database. Run it on the portal's machine, with the portal's settings.`,
+		Use: "user", Short: "Manage users on the portal's machine, even if nobody can sign in",
+		Long: `Manage users directly in the portal's database. Run the command on the portal's machine, with the portal's settings.`,
 	}
 	add := &cobra.Command{
 		Use: "add NAME", Short: "Add a user and print a one-time password", Args: cobra.ExactArgs(1),
@@ -88,9 +88,9 @@ func printPassword(cmd *cobra.Command, name, password string) error {
 	return err
 }
 
-// withControl runs a command over the configured database, or over the private one, which it starts temporarily if no
-// portal runs. The address published by a running portal overrides the agent URL of the settings, but not the flag
-// --agent-url.
+// withControl runs a command over the configured database, or over the private one. If no portal runs, it starts the
+// private one temporarily. The address that a running portal has published overrides the agent URL of the settings, but
+// not the flag --agent-url.
 func withControl(run func(*cobra.Command, []string, *control.Control) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) (err error) {
 		cfg, err := config.LoadPortal(cmd.Flags(), os.Environ(), "")
@@ -130,7 +130,7 @@ func existingDatabase(ctx context.Context, cfg config.Portal, log *slog.Logger) 
 	}
 	dir := filepath.Join(cfg.DataDir, "postgres")
 	if _, err := os.Stat(dir); err != nil {
-		return "", nil, fmt.Errorf("there is no portal's database in %s; give the portal's --data-dir or --database-url, and run as the portal's user", strings.TrimSuffix(dir, "/postgres"))
+		return "", nil, fmt.Errorf("%s contains no portal database; give the portal's --data-dir or --database-url, and run as the portal's user", strings.TrimSuffix(dir, "/postgres"))
 	}
 	server, err := pglocal.Visit(ctx, pglocal.Options{Dir: dir, Log: log})
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// A new portal generates its key. If the key is missing but the database holds encrypted secrets, the error names the
-// file to restore, and no key is generated.
+// A new portal generates its key. If the key is missing but the database contains encrypted secrets, the error names
+// the file to restore, and no key is generated.
 func TestSecretsKeyGeneratedOnlyWhenNothingIsEncrypted(t *testing.T) {
 	t.Parallel()
 	pool, cfg := testkit.DB(t), config.Portal{DataDir: t.TempDir()}
@@ -34,7 +34,7 @@ func TestSecretsKeyGeneratedOnlyWhenNothingIsEncrypted(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the first failure must not leave a key for the second start
+	for range 2 { // the first failed start must not leave a key for the second
 		if _, err := openVault(t.Context(), cfg, pool); err == nil || !strings.Contains(err.Error(), "Restore") || !strings.Contains(err.Error(), file) {
 			t.Errorf("without the key: %v", err)
 		}
@@ -46,6 +46,6 @@ func TestSecretsKeyGeneratedOnlyWhenNothingIsEncrypted(t *testing.T) {
 		t.Errorf("with the key restored: %v", err)
 	}
 	if _, err := openVault(t.Context(), config.Portal{DataDir: cfg.DataDir, SecretsKey: filepath.Join(cfg.DataDir, "none")}, pool); err == nil {
-		t.Error("a missing key named by the settings was generated")
+		t.Error("a missing key file named in the settings was generated")
 	}
 }

@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// macPrefixForm matches three to five bytes with an even first byte, the mark of unicast addresses.
+// macPrefixForm matches three to five bytes. The first byte is even, which marks unicast addresses.
 var macPrefixForm = regexp.MustCompile(`^[0-9a-f][02468ace](:[0-9a-f]{2}){2,4}$`)
 
-// checker collects errors, each with the setting's name as the user wrote it.
+// checker collects errors, each with the setting's name in the spelling that the user chose.
 type checker struct {
 	from  origins
 	wrong []error
@@ -32,7 +32,7 @@ func checkPortal(p *Portal, from origins) error {
 	c.address("listen", p.Listen)
 	c.address("agentListen", p.AgentListen)
 	if p.Listen == p.AgentListen && !strings.HasSuffix(p.Listen, ":0") {
-		c.fail("agentListen", "%q is the address of listen too; give agents one of their own", p.AgentListen)
+		c.fail("agentListen", "%q is also the address of listen; give agents another address", p.AgentListen)
 	}
 	c.filled("dataDir", p.DataDir)
 	c.webURL("publicUrl", p.PublicURL, "https", "http")
@@ -41,23 +41,23 @@ func checkPortal(p *Portal, from origins) error {
 	for i, network := range p.TrustedProxies {
 		prefix, ok := parseNetwork(network)
 		if !ok {
-			c.fail("trustedProxies", "%q is not a network; write one such as 10.0.0.0/8 or 192.0.2.7", network)
+			c.fail("trustedProxies", "%q is not a network; write a network such as 10.0.0.0/8 or 192.0.2.7", network)
 			continue
 		}
 		p.TrustedProxies[i] = prefix.String()
 	}
 	p.MACPrefix = strings.ReplaceAll(strings.ToLower(p.MACPrefix), "-", ":")
 	if !macPrefixForm.MatchString(p.MACPrefix) {
-		c.fail("macPrefix", "%q begins no MAC addresses; write three to five bytes such as 52:54:00, of unicast addresses", p.MACPrefix)
+		c.fail("macPrefix", "%q is not a prefix of unicast MAC addresses; write three to five bytes such as 52:54:00", p.MACPrefix)
 	}
 	if p.AuditMonths < 12 || p.AuditMonths > 1200 {
 		c.fail("auditMonths", "%d is out of range; choose 12 to 1200", p.AuditMonths)
 	}
 	if p.RelayRate < 0 || p.RelayRate > 100_000 {
-		c.fail("relayRate", "%d is out of range; choose 0, for no bound, to 100000", p.RelayRate)
+		c.fail("relayRate", "%d is out of range; choose 0 (no limit) to 100000", p.RelayRate)
 	}
 	if p.ConnsPerAddress < 0 || p.ConnsPerAddress > 1_000_000 {
-		c.fail("connsPerAddress", "%d is out of range; choose 0, for no bound, to 1000000", p.ConnsPerAddress)
+		c.fail("connsPerAddress", "%d is out of range; choose 0 (no limit) to 1000000", p.ConnsPerAddress)
 	}
 	c.databaseURL("database.url", p.Database.URL)
 	if p.Database.MaxConns < 2 || p.Database.MaxConns > 10_000 {
@@ -80,7 +80,7 @@ func checkAgent(a Agent, from origins) error {
 	c.filled("dataDir", a.DataDir)
 	c.oneOf("hypervisor", a.Hypervisor, "libvirt", "mock")
 	if a.Hypervisor == "libvirt" && !filepath.IsAbs(a.Libvirt.Socket) {
-		c.fail("libvirt.socket", "%q is not an absolute path; the usual one is /run/libvirt/libvirt-sock", a.Libvirt.Socket)
+		c.fail("libvirt.socket", "%q is not an absolute path; the default is /run/libvirt/libvirt-sock", a.Libvirt.Socket)
 	}
 	for _, root := range a.PoolRoots {
 		if !filepath.IsAbs(root) || filepath.Clean(root) == "/" {
@@ -95,7 +95,7 @@ func checkAgent(a Agent, from origins) error {
 	for i, network := range a.FetchFrom {
 		prefix, ok := parseNetwork(network)
 		if !ok {
-			c.fail("fetchFrom", "%q is not a network; write one such as 10.0.0.0/8 or 192.0.2.7", network)
+			c.fail("fetchFrom", "%q is not a network; write a network such as 10.0.0.0/8 or 192.0.2.7", network)
 			continue
 		}
 		a.FetchFrom[i] = prefix.String()
@@ -103,7 +103,7 @@ func checkAgent(a Agent, from origins) error {
 	if _, _, ok := TransferPorts(a.TransferPorts); !ok {
 		c.fail("transferPorts", "%q names no ports; write 49200-49231, one number, \"none\", or nothing", a.TransferPorts)
 	}
-	if a.NetworkConfirm < 3 || a.NetworkConfirm > 90 { // the task itself has 2 minutes, see fleet.NetworkApply
+	if a.NetworkConfirm < 3 || a.NetworkConfirm > 90 { // the job's own limit is 2 minutes, see fleet.NetworkApply
 		c.fail("networkConfirm", "%d is out of range; choose 3 to 90", a.NetworkConfirm)
 	}
 	if a.FetchMost < 1 || a.FetchMost > 65536 {
@@ -143,7 +143,7 @@ func (c *checker) address(key, value string) {
 	}
 }
 
-// webURL checks a URL without a path: Quantix is served at the root.
+// webURL checks a URL without a path, because Quantix is served at the root.
 func (c *checker) webURL(key, value string, schemes ...string) {
 	if value == "" {
 		return
@@ -156,7 +156,8 @@ func (c *checker) webURL(key, value string, schemes ...string) {
 	}
 }
 
-// databaseURL checks a database URL. Its errors never contain the value, nor net/url's error, which does.
+// databaseURL checks a database URL. Its errors contain neither the value nor the error of net/url, which quotes the
+// value.
 func (c *checker) databaseURL(key, value string) {
 	if value == "" {
 		return

@@ -1,6 +1,6 @@
-// Package config reads the settings of the portal and the agent. A flag overrides a QUANTIX_* variable, which
-// overrides the YAML file, which overrides the default. One table for each command lists its settings; all three
-// spellings derive from it.
+// Package config reads the settings of the portal and the agent. A flag overrides a QUANTIX_* variable, a variable
+// overrides the YAML file, and the file overrides the default. Each command has one table of its settings; the three
+// spellings of a setting derive from the table.
 package config
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Default configuration files, used without --config; either may be absent.
+// Default configuration files, read if --config is not given. A default file may be missing.
 const (
 	PortalFile = "/etc/quantix/portal.yaml"
 	AgentFile  = "/etc/quantix/agent.yaml"
@@ -33,7 +33,7 @@ type Portal struct {
 	// while Listen's port is 0, because only the open listener knows the port.
 	PublicURL string `koanf:"publicUrl"`
 	// AgentURL is the address that agents dial, by default derived from AgentListen. With several portals it is the
-	// load balancer's.
+	// address of the load balancer.
 	AgentURL string `koanf:"agentUrl"`
 	// PairURL is the address at which hosts reach this portal itself, because both sides of a relay, such as a
 	// console, must connect to the same portal. The default is AgentURL.
@@ -63,7 +63,7 @@ type Database struct {
 	MaxConns int `koanf:"maxConns"`
 }
 
-// TLS names the PEM files of the browser listener; both or neither. Without them the listener speaks plain HTTP.
+// TLS contains the PEM files of the browser listener: both, or neither. Without them the listener serves plain HTTP.
 type TLS struct {
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
@@ -90,7 +90,7 @@ type Agent struct {
 	PoolRoots []string `koanf:"poolRoots"`
 	// PoolDevices are patterns (path.Match) of block devices for pools.
 	PoolDevices []string `koanf:"poolDevices"`
-	// FetchFrom are private, reserved or local networks (CIDR) with allowed downloads.
+	// FetchFrom are private, reserved or local networks (CIDR) that downloads may come from.
 	FetchFrom []string `koanf:"fetchFrom"`
 	// FetchMost is the size limit of one download in GiB.
 	FetchMost int `koanf:"fetchMost"`
@@ -111,15 +111,15 @@ type Libvirt struct {
 	Socket string `koanf:"socket"`
 }
 
-// PortalFlags registers the portal's flags, and --config.
+// PortalFlags registers the flags of the portal's settings, and --config.
 func PortalFlags(fs *pflag.FlagSet) { registerFlags(fs, portalSettings, PortalFile) }
 
-// AgentFlags registers the agent's flags, and --config.
+// AgentFlags registers the flags of the agent's settings, and --config.
 func AgentFlags(fs *pflag.FlagSet) { registerFlags(fs, agentSettings, AgentFile) }
 
 // LoadPortal reads and checks the portal's settings. flags are from PortalFlags (nil: none), env has the form of
-// os.Environ, and file is the file to read. If file is empty, --config applies, else PortalFile if it exists. The
-// error names every wrong setting as the user wrote it.
+// os.Environ, and file is the file to read. If file is empty, LoadPortal reads the file of --config, else PortalFile if
+// it exists. The error names every wrong setting in the spelling that the user chose.
 func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error) {
 	var p Portal
 	from, err := load(&p, source{portalSettings, agentSettings, PortalFile}, flags, env, file)
@@ -146,7 +146,7 @@ func LoadPortal(flags *pflag.FlagSet, env []string, file string) (Portal, error)
 	return p, nil
 }
 
-// LoadAgent is LoadPortal for the agent.
+// LoadAgent reads and checks the agent's settings, as LoadPortal does for the portal.
 func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 	var a Agent
 	from, err := load(&a, source{agentSettings, portalSettings, AgentFile}, flags, env, file)
@@ -154,7 +154,7 @@ func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 		return Agent{}, err
 	}
 	if a.Name == "" {
-		// If the hostname is unknown, the check below reports the setting name.
+		// If the host name is unknown, checkAgent reports the missing name.
 		a.Name, _ = os.Hostname()
 	}
 	if err := checkAgent(a, from); err != nil {
@@ -164,8 +164,8 @@ func LoadAgent(flags *pflag.FlagSet, env []string, file string) (Agent, error) {
 	return a, nil
 }
 
-// reachable returns the URL of a listener as others can dial it: a listener on all addresses gets the machine's
-// hostname.
+// reachable returns the URL that others can dial for a listener. A listener on all addresses gets the machine's host
+// name.
 func reachable(scheme, listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil || port == "0" {

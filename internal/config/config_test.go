@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// given is one user's settings in the three places.
+// given is one set of settings in the three sources: file, environment and flags.
 type given struct {
 	yaml  string
 	env   []string
@@ -200,7 +200,7 @@ func TestPortalRefuses(t *testing.T) {
 		},
 		"another spelling of a key":       {given{yaml: "data-dir: /x\n"}, []string{`unknown key "data-dir"; did you mean "dataDir"?`}},
 		"a key without a similar one":     {given{yaml: "colour: red\n"}, []string{`portal.yaml:1: unknown key "colour"`}},
-		"the agent's key":                 {given{yaml: "libvirt: {socket: /x}\n"}, []string{`unknown key "libvirt"; it belongs into the other program's file`}},
+		"the agent's key":                 {given{yaml: "libvirt: {socket: /x}\n"}, []string{`unknown key "libvirt"; it belongs in the other program's file`}},
 		"a text for a number":             {given{yaml: "database:\n  maxConns: many\n"}, []string{`portal.yaml:2: "database.maxConns" must be a whole number, not a text`}},
 		"a number for a text":             {given{yaml: "listen: 8443\n"}, []string{`:1: "listen" must be a text`, "not a number"}},
 		"a text for a list":               {given{yaml: "trustedProxies: 10.0.0.0/8\n"}, []string{`"trustedProxies" must be a list of texts`}},
@@ -215,7 +215,7 @@ func TestPortalRefuses(t *testing.T) {
 		"text for a number in a variable": {given{env: []string{"QUANTIX_DATABASE_MAX_CONNS=ten"}}, []string{`QUANTIX_DATABASE_MAX_CONNS: "ten" is not a whole number`}},
 		"no address, by flag":             {given{flags: []string{"--listen=8443"}}, []string{`--listen: "8443" is not an address`}},
 		"no address, by file":             {given{yaml: "\nlisten: localhost:99999\n"}, []string{`portal.yaml:2: listen: "localhost:99999" is not an address`}},
-		"one address for both listeners":  {given{flags: []string{"--listen=:1", "--agent-listen=:1"}}, []string{"--agent-listen", "is the address of listen too"}},
+		"one address for both listeners":  {given{flags: []string{"--listen=:1", "--agent-listen=:1"}}, []string{"--agent-listen", "is also the address of listen"}},
 		"a certificate without key":       {given{flags: []string{"--tls-cert=/c"}}, []string{"--tls-cert: a certificate needs its key"}},
 		"a key without certificate":       {given{env: []string{"QUANTIX_TLS_KEY=/k"}}, []string{"QUANTIX_TLS_KEY: a key needs its certificate"}},
 		"an unknown level":                {given{flags: []string{"--log-level=loud"}}, []string{`--log-level: "loud" is not known; choose one of debug, info, warn, error`}},
@@ -263,7 +263,7 @@ func TestAgentRefuses(t *testing.T) {
 		"a relative root of pools": {given{env: []string{"QUANTIX_POOL_ROOTS=srv"}}, "QUANTIX_POOL_ROOTS"},
 		"no address for metrics":   {given{flags: []string{"--metrics-listen=yes"}}, "--metrics-listen"},
 		"an unknown variable":      {given{env: []string{"QUANTIX_PORTL=x"}}, `did you mean "QUANTIX_PORTAL"?`},
-		"the portal's key":         {given{yaml: "database: {url: x}\n"}, "belongs into the other program's file"},
+		"the portal's key":         {given{yaml: "database: {url: x}\n"}, "belongs in the other program's file"},
 		"an empty name in quotes":  {given{yaml: "name: ' '\n"}, "agent.yaml:1: name: it must not be empty"},
 	} {
 		t.Run(name, func(t *testing.T) {

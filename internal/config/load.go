@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// source holds a command's settings, those of the other command, and the default file.
+// source contains a command's settings, the settings of the other command, and the default file.
 type source struct {
 	settings, others []setting
 	file             string
@@ -52,7 +52,8 @@ func (o origins) name(key string) string {
 	return key
 }
 
-// load fills target from the defaults, the file, the environment and the flags; later ones override.
+// load fills target from the defaults, the file, the environment and the flags. A later source overrides an earlier
+// one.
 func load(target any, from source, flags *pflag.FlagSet, env []string, file string) (origins, error) {
 	given := origins{}
 	defaults := values{}
@@ -104,7 +105,7 @@ func readFile(from source, file string, given origins) (values, error) {
 	return parseYAML(from, file, text, given)
 }
 
-// readEnv reads every QUANTIX_* variable. A variable that no command knows is an error, to catch typing mistakes.
+// readEnv reads every QUANTIX_* variable. A variable that no command uses is an error, to detect typing mistakes.
 // QUANTIX_TEST_* is reserved for tests.
 func readEnv(from source, env []string, given origins) (values, error) {
 	found := values{}

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TransferPorts returns the first and last port of the setting: 0 and 0 for any, -1 and -1 for none.
+// TransferPorts parses the setting and returns the first and last port: 0 and 0 for any, -1 and -1 for none.
 func TransferPorts(text string) (first, last int, ok bool) {
 	switch text {
 	case "":

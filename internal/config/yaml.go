@@ -10,9 +10,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// yamlReader reads a file node by node and collects every error with its line. It never repeats a value, because the
-// file may contain a password. A strict decoder (goccy/go-yaml) stops at the first error, quotes its line, and knows
-// neither the other command's keys nor similar names.
+// yamlReader reads a file node by node and collects every error with its line. Its errors never contain a value,
+// because the file may contain a password. A strict decoder (goccy/go-yaml) would stop at the first error, quote its
+// line, and know neither the other command's keys nor similar names.
 type yamlReader struct {
 	from  source
 	file  string
@@ -33,7 +33,7 @@ func parseYAML(from source, file string, text []byte, given origins) (values, er
 		return nil, fmt.Errorf("%s: %s", file, strings.TrimPrefix(err.Error(), "yaml: "))
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("%s: the file must hold one YAML document, without a line of --- between settings", file)
+		return nil, fmt.Errorf("%s: the file must contain one YAML document, without a line of --- between settings", file)
 	}
 	root := follow(document.Content[0])
 	if root.Tag != "!!null" {
@@ -42,7 +42,7 @@ func parseYAML(from source, file string, text []byte, given origins) (values, er
 	return r.found, errors.Join(r.wrong...)
 }
 
-// section reads the mapping at path; the file itself has the path "".
+// section reads the mapping at path. The path of the whole file is "".
 func (r *yamlReader) section(path string, node *yaml.Node) {
 	if node.Kind != yaml.MappingNode {
 		r.fail(node, "%s must be a group of settings (name: value), not %s", quoteOr(path, "the file"), kindOf(node))
@@ -78,7 +78,7 @@ func (r *yamlReader) isSection(key string) bool {
 func (r *yamlReader) unknown(key string, name *yaml.Node) {
 	for _, s := range r.from.others {
 		if s.key == key || strings.HasPrefix(s.key, key+".") {
-			r.fail(name, "unknown key %q; it belongs into the other program's file (portal.yaml is the portal's, agent.yaml the agent's)", key)
+			r.fail(name, "unknown key %q; it belongs in the other program's file (portal.yaml is the portal's, agent.yaml the agent's)", key)
 			return
 		}
 	}
@@ -102,14 +102,14 @@ func (r *yamlReader) value(s setting, name, node *yaml.Node) {
 		}
 	case []string:
 		list := []string{}
-		want = "a list of texts (- one a line)"
+		want = "a list of texts (one per line, each after a hyphen)"
 		if node.Kind == yaml.SequenceNode && allText(node.Content) {
 			err = node.Decode(&list)
 			value, want = list, ""
 		}
 	default:
 		var text string
-		if want = "a text (in quotes where it looks like a number)"; node.Tag == "!!str" {
+		if want = "a text (in quotes if it looks like a number)"; node.Tag == "!!str" {
 			err = node.Decode(&text)
 			value, want = text, ""
 		}
