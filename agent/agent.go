@@ -22,7 +22,7 @@ import (
 // Options are the dependencies of an agent. All but Memory, Links, Slots, Log and Metrics are required.
 type Options struct {
 	Identity   *Identity
-	Client     *wire.Client // from Identity.Client
+	Client     *wire.Client // the result of Identity.Client
 	Hypervisor hypervisor.Hypervisor
 	// Inventory reads the hardware: at the start, every ten minutes and on RefreshInventory.
 	Inventory func(context.Context) (fleet.Inventory, error)
@@ -45,7 +45,7 @@ type timing struct {
 	nics                             time.Duration // longest wait of a report for the network devices
 	passive                          time.Duration // between two attempts to become this host's active agent
 	retry, retryMax                  time.Duration // backoff of the loops
-	grace                            time.Duration // for running jobs when the agent stops
+	grace                            time.Duration // time for running jobs to finish when the agent stops
 	// longest time without progress of a step that reports progress
 	stall                    time.Duration
 	start                    time.Duration // limit of the hypervisor's start call, once the definition is up to date
@@ -103,7 +103,7 @@ type Agent struct {
 	health    healthChecker
 	ports     transfer.Ports
 
-	seq     atomic.Int64 // see next
+	seq     atomic.Int64 // newest sequence number: see next
 	changed bell         // rung when something on the host may have changed
 	renewed bell         // rung when there is a new certificate
 

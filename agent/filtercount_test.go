@@ -75,6 +75,6 @@ func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	}
 	tell(now, nil)
 	if out := tell(now, all[:2]); len(out.NICs) != 1 || out.Left != 1 {
-		t.Errorf("of too many rules: %d NICs, %d left", len(out.NICs), out.Left)
+		t.Errorf("with too many rules: %d NICs, %d left", len(out.NICs), out.Left)
 	}
 }

@@ -134,10 +134,10 @@ func TestPasswordIsStoredOnlyInGuest(t *testing.T) {
 	}
 	p.set(func() { p.secret = "two\nlines" })
 	if f := p.do(order("root")); f.Outcome != wire.Failed || strings.Contains(f.Error, "lines") || host.GuestPassword(vm.ID, "root") != secret {
-		t.Errorf("in two lines: %+v", f)
+		t.Errorf("a password of two lines: %+v", f)
 	}
 	if f := p.do(wire.Work{Kind: fleet.VMPassword, VM: vm, Epoch: 2}); f.Outcome != wire.Failed {
-		t.Errorf("for nobody: %+v", f)
+		t.Errorf("without a user: %+v", f)
 	}
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

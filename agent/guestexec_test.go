@@ -61,11 +61,11 @@ func TestGuestProgramArgumentsStayInGuest(t *testing.T) {
 	}
 	bears(`{"program": "/bin/false", "args": null}`)
 	if f := p.do(running(vm, "/bin/false", 30)); f.Outcome != wire.Failed || f.Output == nil || f.Output.ExitCode != 1 || f.Output.Stderr == "" || !strings.Contains(f.Error, "exit code 1") {
-		t.Errorf("one that fails: %+v", f)
+		t.Errorf("a program that fails: %+v", f)
 	}
 	bears(`{"program": "/bin/sleep", "args": ["600"]}`)
 	if f := p.do(running(vm, "/bin/sleep", 1)); f.Outcome != wire.Unknown || f.Output != nil || !strings.Contains(f.Error, "may still run") {
-		t.Errorf("one that goes on: %+v", f)
+		t.Errorf("a program that does not end: %+v", f)
 	}
 	if got := host.GuestPrograms(vm.ID); len(got) != 3 || len(host.GuestPrograms(shut.ID)) != 0 {
 		t.Errorf("the guests ran %+v and %+v", got, host.GuestPrograms(shut.ID))
@@ -174,11 +174,11 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	}
 	order.ID, order.Epoch = "", 4
 	if f := p.do(order); f.Outcome != wire.Done || len(host.shut) != 1 || !f.VM.StartedAt.Equal(*restarted.VM.StartedAt) {
-		t.Errorf("the same again: %+v; %d shut down", f, len(host.shut))
+		t.Errorf("the repeated restart: %+v; %d shut down", f, len(host.shut))
 	}
 	order.ID, order.Epoch, order.Args.Run = "", 5, nil
 	if f := p.do(order); f.Outcome != wire.Failed || len(host.shut) != 1 {
-		t.Errorf("of no run: %+v", f)
+		t.Errorf("a restart without a run: %+v", f)
 	}
 
 	// If the host reports no start time, the agent reads the VM again and does not shut the guest down, because it may
@@ -191,7 +191,7 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	order.ID, order.Epoch, order.Args.Run = "", 6, seen.StartedAt
 	host.blind.Store(2)
 	if f := p.do(order); f.Outcome != wire.Done || len(host.shut) != 2 || host.blind.Load() > 0 || f.VM.StartedAt.Equal(*seen.StartedAt) {
-		t.Fatalf("of a host that was blind for a moment: %+v; %d shut down", f, len(host.shut))
+		t.Fatalf("with a start time missing for a moment: %+v; %d shut down", f, len(host.shut))
 	}
 	host.Host.Age(vm.ID)
 	seen, _, err = host.VM(t.Context(), vm.ID)
@@ -201,7 +201,7 @@ func TestRestartEndsOnlyTheNamedRun(t *testing.T) {
 	order.ID, order.Epoch, order.Args.Run = "", 7, seen.StartedAt
 	host.blind.Store(1000)
 	if f := p.do(order); f.Outcome != wire.Failed || !strings.Contains(f.Error, "does not report when") || len(host.shut) != 2 {
-		t.Fatalf("of a host that stays blind: %+v; %d shut down", f, len(host.shut))
+		t.Fatalf("without any start time: %+v; %d shut down", f, len(host.shut))
 	}
 	host.blind.Store(0)
 

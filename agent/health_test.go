@@ -120,7 +120,7 @@ func TestHealthIsReportedWithoutAction(t *testing.T) {
 		return len(r.Status.Health) > 0 && is(fleet.Healthy)(r.Status) && len(r.Status.Faults) == 0
 	})
 	if acts := host.done(); !slices.Equal(acts, []string{"start"}) {
-		t.Errorf("done to it was %q", acts)
+		t.Errorf("the actions on the guest are %q", acts)
 	}
 }
 

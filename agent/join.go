@@ -13,9 +13,9 @@ import (
 // JoinOptions names the portal to join and describes the host.
 type JoinOptions struct {
 	Portal   string // "https://host:8444"
-	Token    string // from Hosts, Add host
+	Token    string // join token from Hosts, Add host
 	Name     string // the host's name in Quantix
-	HostUUID string // of the machine
+	HostUUID string // the machine's UUID
 	DataDir  string // directory for key and certificate
 }
 

@@ -19,7 +19,7 @@ import (
 // beginning and no end means that the outcome is unknown: the job is reported as unknown and never run again.
 type journal struct {
 	path  string
-	limit int64 // in bytes; a larger file is compacted
+	limit int64 // maximum size in bytes; a larger file is compacted
 	mu    sync.Mutex
 	file  *os.File
 	size  int64

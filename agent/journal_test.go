@@ -53,7 +53,7 @@ func TestJournalSurvivesTruncation(t *testing.T) {
 		}
 		must(t, again.begin(reset("c"), 9, true))
 		if e, ok := openTest(t, torn).lookup("c"); !ok || e.Epoch != 9 {
-			t.Fatalf("cut at %d: what was written after it is lost", cut)
+			t.Fatalf("cut at %d: the entry written after the cut is lost", cut)
 		}
 	}
 	if open := openTest(t, path).open(); len(open) != 2 || open[0].Outcome != wire.Failed || open[1].Outcome != "" {
@@ -155,12 +155,12 @@ func TestStateFileIsWrittenOnlyOnChange(t *testing.T) {
 	must(t, m.forget(wire.State{}, map[fleet.Subject]bool{"vm:1": true}, time.Now()))
 	must(t, m.forget(wire.State{}, nil, time.Now().Add(-time.Minute))) // the read began before the order
 	if len(m.data.VMs) != 1 {
-		t.Errorf("kept %+v", m.data)
+		t.Errorf("the state file has %+v", m.data)
 	}
 	must(t, m.forget(wire.State{}, nil, time.Now()))
 	again, err := openStateFile(path)
 	must(t, err)
 	if len(again.data.VMs) != 0 {
-		t.Errorf("kept %+v", again.data)
+		t.Errorf("the state file has %+v", again.data)
 	}
 }

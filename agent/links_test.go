@@ -84,6 +84,6 @@ func TestDevicesAreCreatedBeforeNetwork(t *testing.T) {
 		done = append(done, d)
 	}
 	if want := []string{"restored", "devices of wire", "network wire", "no network wire", "no devices of wire", "devices of other"}; !slices.Equal(done, want) {
-		t.Errorf("done was %v, want %v", done, want)
+		t.Errorf("the calls are %v, want %v", done, want)
 	}
 }

@@ -41,26 +41,26 @@ type portal struct {
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced with each change
-	life     time.Duration // of certificates
+	life     time.Duration // lifetime of certificates
 	refuse   map[string]int
-	secret   string // of pools
+	secret   string // secret of all pools
 	session  int
-	joined   wire.JoinRequest // the newest
+	joined   wire.JoinRequest // the newest request
 	hellos   []wire.Hello
-	serials  []string // of client certificates, by call
+	serials  []string // serial numbers of client certificates, by call
 	queue    []wire.Work
 	claims   int
 	claimed  []wire.Work
 	pools    []fleet.Pool
 	networks []fleet.Network
-	marks    map[fleet.VMID]string // given to VMs that lack them
+	marks    map[fleet.VMID]string // marks sent for VMs that lack them
 	resend   bool
 	lost     []fleet.JobID
 	stops    map[fleet.JobID]string // sent in answers to progress
 	reported map[fleet.JobID]string // sent in answers to reports
 	reports  []wire.Report
 	finishes []finish
-	notes    []string // of progress
+	notes    []string // progress notes
 	slow     func()   // called once before an accepted result is acknowledged
 	consoles chan *websocket.Conn
 }
@@ -242,7 +242,7 @@ func (p *portal) answer(r *http.Request, name string) any {
 		}
 		return out
 	}
-	p.t.Errorf("nobody asked for %s", name)
+	p.t.Errorf("unexpected call of %s", name)
 	return nil
 }
 

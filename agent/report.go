@@ -28,7 +28,7 @@ type reporter struct {
 
 	mu     sync.Mutex
 	readAt time.Time // when the read for last began; zero: none has succeeded
-	digest string    // of the newest full report that the portal accepted; empty: none in this session
+	digest string    // digest of the newest full report that the portal accepted; empty: none in this session
 	force  bool      // the next report is a full one, changed or not
 	sentAt time.Time // when the portal accepted the last report of any kind
 }

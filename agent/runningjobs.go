@@ -16,12 +16,12 @@ var (
 	errStopping = errors.New("the agent is stopping")
 )
 
-// job is one claimed job in work on this host.
+// job is a claimed job on this host, waiting or running.
 type job struct {
 	wire.Work
 	ctx       context.Context // ends with the agent, or when the job is lost
 	cancel    context.CancelCauseFunc
-	epoch     atomic.Int64  // of the newest claim: the portal may give out a running job again
+	epoch     atomic.Int64  // epoch of the newest claim: the portal may give out a running job again
 	lost      atomic.Bool   // the portal no longer wants the result
 	reclaimed *wire.Work    // the newest claim while the job was running; nil: there was none
 	before    *job          // the job of the same subject that must end first
@@ -56,7 +56,7 @@ func newRunningJobs() *runningJobs {
 func (b *runningJobs) take(ctx context.Context, w wire.Work) (j *job, newest int64) {
 	aside := w.Kind.Is().Aside
 	if aside {
-		w.Subject = fleet.Subject("aside:" + string(w.ID)) // it waits for no other job, and no job waits for it
+		w.Subject = fleet.Subject("aside:" + string(w.ID)) // the job waits for no other job, and no job waits for it
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

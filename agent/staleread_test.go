@@ -65,7 +65,7 @@ func (p *portal) waitReports(n int) {
 
 // A read that began before a job must not undo the job's effect: a guest that a user powered off stays off, even if its
 // host goes down before the next read.
-func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
+func TestReadFromBeforeJobIsIgnored(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), &lagging{counted: newCounted()}
 	dir := p.join()
@@ -75,7 +75,7 @@ func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
 	p.seenOn(host.counted, always)
 
 	look := host.holding(t)
-	<-look.has // it is on
+	<-look.has // the guest is on
 	if f := p.do(wire.Work{Kind: fleet.VMShutdown, VM: always, Epoch: 2}); f.Outcome != wire.Done {
 		t.Fatalf("shut down: %+v", f)
 	}
@@ -87,7 +87,7 @@ func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
 	})
 	p.waitReports(5) // the policy would have restarted it by now
 	if n := host.starts(always.ID); n != 1 || host.power(always.ID) != fleet.Stopped {
-		t.Errorf("what was shut down is %s after %d starts", host.power(always.ID), n)
+		t.Errorf("the VM that was shut down is %s after %d starts", host.power(always.ID), n)
 	}
 
 	from = p.reportCount()
@@ -108,6 +108,6 @@ func TestReadFromBeforeOrderIsIgnored(t *testing.T) {
 	p.faults(always.ID, "after the reboot", func(codes []fleet.FaultCode) bool { return !slices.Contains(codes, fleet.FaultRebooted) })
 	p.waitReports(5)
 	if n := host.starts(always.ID); n != begun || host.power(always.ID) == fleet.Running {
-		t.Errorf("what was put off is %s, started %d times since", host.power(always.ID), n-begun)
+		t.Errorf("the VM that was powered off is %s, started %d times since", host.power(always.ID), n-begun)
 	}
 }

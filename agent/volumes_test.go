@@ -73,7 +73,7 @@ func (h forgotten) DeleteVolume(ctx context.Context, _ hypervisor.VolumeWork) er
 
 // After a restart, a repeated job recognizes the volume that it created. A deletion with unknown outcome is reported as
 // unknown and not repeated.
-func TestVolumeJobsAfterAgentRestart(t *testing.T) {
+func TestRepeatedVolumeJobRecognizesItsFile(t *testing.T) {
 	t.Parallel()
 	p, host := newPortal(t), forgotten{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.VolumeWork, 2), make(chan bool, 2)}
 	dir := p.join()

@@ -73,6 +73,6 @@ func TestVolumeJobsEndWhenCancelled(t *testing.T) {
 	late.ID = fleet.NewID[fleet.JobID]()
 	p.set(func() { p.stops = map[fleet.JobID]string{late.ID: words} })
 	if f := p.do(late); f.Outcome != wire.Cancelled || f.Error != words {
-		t.Errorf("what had no slot yet ended %+v", f.Finish)
+		t.Errorf("the job without a slot ended %+v", f.Finish)
 	}
 }

@@ -19,7 +19,7 @@ const Dir = "dev/disk/by-id"
 
 // Device is a whole disk.
 type Device struct {
-	Name      string // in Dir
+	Name      string // file name in Dir
 	Kernel    string // "sda"
 	SizeBytes int64
 	Busy      string // how the host uses the disk, completing "it is …"; empty: no use is known

@@ -51,7 +51,7 @@ proc/self/mountinfo: 22 1 8:17 / / rw - ext4 /dev/root rw
 proc/swaps: Filename	Type	Size
 /dev/sdd2 partition 1024`
 
-func TestHostDisks(t *testing.T) {
+func TestHostDisksAreListedWithUsage(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
 	write := func(name string, do func(path string) error) {

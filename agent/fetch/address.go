@@ -18,7 +18,7 @@ const (
 	maxLookups = 8 // addresses tried per name
 )
 
-// blockedNetworks are networks from other sources: downloads from them are refused, in addition to those that netip
+// blockedNetworks are networks that downloads must not use, in addition to the networks that netip classifies.
 // classifies.
 var blockedNetworks = prefixes(
 	"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4", // this network, carriers' NAT, protocols, benchmarks, reserved

@@ -62,7 +62,7 @@ func wantErr(t *testing.T, what string, err error, says string) {
 	}
 }
 
-func TestDownload(t *testing.T) {
+func TestDownloadWritesVerifiedFile(t *testing.T) {
 	t.Parallel()
 	var seen http.Header
 	s, c := server(t, func(w http.ResponseWriter, r *http.Request) {
@@ -182,7 +182,7 @@ func TestRedirectsAndDNSCannotBypassAddressRules(t *testing.T) {
 	}
 }
 
-func TestRedirectLimit(t *testing.T) {
+func TestRedirectsAreLimited(t *testing.T) {
 	t.Parallel()
 	plainServer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/round" {
@@ -249,7 +249,7 @@ func raw(text string, after func(net.Conn)) http.HandlerFunc {
 	}
 }
 
-func TestMisbehavingServers(t *testing.T) {
+func TestInvalidServerAnswersFailDownload(t *testing.T) {
 	t.Parallel()
 	body := string(file[:100000])
 	endless := func(head string) http.HandlerFunc {
@@ -365,7 +365,7 @@ func TestDownloadIsCancelled(t *testing.T) {
 	}
 }
 
-func TestUnreachableHosts(t *testing.T) {
+func TestUnreachableServerFailsDownload(t *testing.T) {
 	t.Parallel()
 	c := New(Settings{From: loopback})
 	c.lookup = func(_ context.Context, host string) ([]netip.Addr, error) {

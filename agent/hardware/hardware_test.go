@@ -181,7 +181,7 @@ func write(t *testing.T, name, content string) {
 	}
 }
 
-func TestRecordedServer(t *testing.T) {
+func TestInventoryOfRecordedServer(t *testing.T) {
 	t.Parallel()
 	inv, err := readAt(t.Context(), unpack(t, recorded))
 	if err != nil {
@@ -232,7 +232,7 @@ func TestRecordedServer(t *testing.T) {
 	}})
 }
 
-func TestThisMachine(t *testing.T) {
+func TestInventoryOfThisMachine(t *testing.T) {
 	t.Parallel()
 	inv, err := Read(t.Context())
 	if err != nil {
@@ -249,7 +249,7 @@ func TestThisMachine(t *testing.T) {
 	}
 }
 
-func TestRanges(t *testing.T) {
+func TestCPURangesAreParsed(t *testing.T) {
 	t.Parallel()
 	if got := ranges("0-2,8,10-11"); !slices.Equal(got, []int{0, 1, 2, 8, 10, 11}) {
 		t.Errorf("got %v", got)

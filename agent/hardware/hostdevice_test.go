@@ -9,7 +9,7 @@ import (
 )
 
 // A device is found by its port, and a hub is no device for a guest.
-func TestUSBDeviceAtPort(t *testing.T) {
+func TestUSBDeviceIsFoundByPort(t *testing.T) {
 	t.Parallel()
 	d := Devices{unpack(t, recorded)}
 	if got, err := d.USBAt("1-4.1"); err != nil || got != (USBDevice{1, 12, "0529", "0620"}) {
@@ -44,7 +44,7 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 		}
 		return string(said)
 	}
-	made := func(vm, name string) string { // by the kernel
+	made := func(vm, name string) string { // made writes what the kernel would write
 		id := MdevID(vm, name)
 		dir := filepath.Join(root, "sys/bus/mdev/devices", id)
 		write(t, filepath.Join(dir, "remove"), "")

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// foreignHeads returns, by format, complete headers of other products' disks of 1 GiB.
+// foreignHeads build, by format, complete headers of other products' disks of 1 GiB.
 var foreignHeads = map[string]func() []byte{
 	"vmdk": func() []byte {
 		text := make([]byte, 64<<10)
@@ -59,7 +59,7 @@ var foreignHeads = map[string]func() []byte{
 	},
 }
 
-func TestReadForeignHeaders(t *testing.T) {
+func TestHeadersOfOtherFormatsAreRead(t *testing.T) {
 	t.Parallel()
 	for kind, head := range foreignHeads {
 		text := head()
@@ -81,7 +81,7 @@ func FuzzForeign(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		facts, err := image.ReadForeign(bytes.NewReader(text), int64(len(text)))
 		if err == nil && facts.Convertible("x", "") == nil && (facts.Size <= 0 || facts.Size > fleet.MaxDiskBytes || facts.RefersTo != "" || facts.Encrypted || facts.Packed) {
-			t.Errorf("it is taken: %+v", facts)
+			t.Errorf("an invalid disk is accepted: %+v", facts)
 		}
 		for _, name := range []string{"x.vmdk", "x.vhdx", "x.vhd", "x.vdi", "x.ova"} {
 			a, err := image.ReadAppliance(bytes.NewReader(text), int64(len(text)), name)
@@ -91,7 +91,7 @@ func FuzzForeign(f *testing.F) {
 			}
 			for _, d := range a.Disks {
 				if a.Error == "" && (d.SizeBytes <= 0 || d.SizeBytes > fleet.MaxDiskBytes) {
-					t.Errorf("%s: a disk of %d bytes is taken", name, d.SizeBytes)
+					t.Errorf("%s: a disk of %d bytes is accepted", name, d.SizeBytes)
 				}
 			}
 		}

@@ -17,9 +17,9 @@ type Facts struct {
 	Size      int64  // the virtual size in bytes; of raw: the file's size
 	RefersTo  string // description of another file that the image needs; empty: self-contained
 	Encrypted bool
-	Disc      bool   // it has an ISO 9660 or UDF volume descriptor at sector 16
+	Disc      bool   // the file has an ISO 9660 or UDF volume descriptor at sector 16
 	Fault     string // an invalid property of the header, as a clause; empty: none
-	Content   string // of raw: its kind if it is no disk, as "a web page"; empty: it may be a disk
+	Content   string // raw only: the kind of the content if it is certainly not a disk, such as "a web page"
 	Packed    bool   // Content is a compressed or archive file
 }
 

@@ -60,7 +60,7 @@ func at(where int, word string, text []byte) []byte {
 	return text
 }
 
-func TestFetchedImages(t *testing.T) {
+func TestDownloadedImagesAreChecked(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text    []byte
@@ -147,7 +147,7 @@ func TestFetchedImages(t *testing.T) {
 }
 
 // The tables of a disk in use are not checked, and raw volumes may have any content.
-func TestClonableImages(t *testing.T) {
+func TestClonableImagesAreSelfContained(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		text                          []byte
@@ -175,7 +175,7 @@ func TestClonableImages(t *testing.T) {
 	}
 }
 
-func TestSecondOpinion(t *testing.T) {
+func TestQemuImgConfirmsFacts(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("qemu-img"); err != nil {
 		t.Skip("no qemu-img")

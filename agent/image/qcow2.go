@@ -40,10 +40,10 @@ const (
 // qcow2 holds the header fields that this package uses. All numbers in the file are big-endian.
 type qcow2 struct {
 	head    []byte
-	size    int64 // of the file
+	size    int64 // size of the file
 	version uint32
 	cluster int64
-	length  int64 // of the header
+	length  int64 // length of the header
 }
 
 func (q qcow2) u32(at int) int64  { return int64(binary.BigEndian.Uint32(q.head[at:])) }

@@ -117,7 +117,7 @@ func (k *Devices) arm() (disarm func(), err error) {
 		return nil, err
 	}
 	end := func() {
-		_ = cmd.Process.Kill() // it may have exited
+		_ = cmd.Process.Kill() // the process may have exited already
 		_ = cmd.Wait()         // the error of the kill is expected
 	}
 	said := make(chan string, 1)

@@ -185,7 +185,7 @@ func TestRestoreCreatesDevicesOnce(t *testing.T) {
 	}
 	did := len(f.done)
 	if err := k.Restore(t.Context()); err != nil || len(f.done) != did {
-		t.Errorf("it is made twice: %v %v", err, f.done[did:])
+		t.Errorf("a device is created twice: %v %v", err, f.done[did:])
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 type fake struct {
 	devices map[string]*device
 	done    []string
-	fail    verb // of the next step
+	fail    verb // kind of the step that fails next
 	before  func(step)
 	by      []string
 }

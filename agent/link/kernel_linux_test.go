@@ -148,7 +148,7 @@ func want(t *testing.T, what string, ok bool, got ...any) {
 	}
 }
 
-func TestOverlayInKernel(t *testing.T) {
+func TestOverlayDevicesAreCreatedAndRemoved(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
@@ -172,21 +172,21 @@ func TestOverlayInKernel(t *testing.T) {
 	want(t, "the peers follow", err == nil && slices.Equal(p.tunnel.Peers, []string{"10.9.0.4", "10.9.0.5"}), p.tunnel.Peers)
 	want(t, "guests do not reach the host by IPv6", !strings.Contains(ip(t, "-6", "addr", "show", "dev", n.BridgeDevice()), "fe80"))
 	ip(t, "link", "set", n.TunnelDevice(), "nomaster")
-	want(t, "what somebody takes apart shows", strings.Contains(k.seen(n).Error, "uplink of the bridge"), k.seen(n))
+	want(t, "a removed uplink is reported", strings.Contains(k.seen(n).Error, "uplink of the bridge"), k.seen(n))
 	ip(t, "link", "del", n.BridgeDevice())
 	want(t, "what somebody removes shows", strings.Contains(k.seen(n).Error, "was removed"), k.seen(n))
 	if err := k.Restore(ctx); err != nil || !strings.Contains(k.seen(n).Error, "was removed") {
-		t.Errorf("the agent's restart made anew what somebody removed: %v", err)
+		t.Errorf("the agent's restart recreated a removed device: %v", err)
 	}
 	if err := k.Apply(ctx, "order", n); err != nil || k.seen(n).Error != "" {
-		t.Errorf("it is not made again: %v %+v", err, k.seen(n))
+		t.Errorf("the device is not recreated: %v %+v", err, k.seen(n))
 	}
 	if err := k.Release(ctx, "order", n); err != nil || addressesAndRoutes(t) != was {
 		t.Errorf("after its release (%v) the host is\n%s\nand was\n%s", err, addressesAndRoutes(t), was)
 	}
 }
 
-func TestBridgeOnAgentsDevice(t *testing.T) {
+func TestBridgeTakesAddressesOfAgentsDevice(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}
@@ -308,7 +308,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-func TestNoChangeWithoutGuard(t *testing.T) {
+func TestNoChangeWithoutRollbackProcess(t *testing.T) {
 	if !inNamespace(t) {
 		return
 	}

@@ -36,7 +36,7 @@ type Route struct {
 type device struct {
 	Name      string
 	Kind      string // "bridge", "vxlan", "vlan", "device", …
-	Owner     string // its alias
+	Owner     string // the device's alias
 	Master    string
 	MAC       string
 	MTU       int
@@ -57,7 +57,7 @@ type device struct {
 // present is the host's state that a network depends on; a nil device does not exist.
 type present struct {
 	bridge, tunnel, vlan, uplink *device
-	ports                        []string // of the bridge
+	ports                        []string // ports of the bridge
 	outPorts                     []string // ports that are not guests'
 	taps                         int      // guests directly on the uplink
 	locals                       []local

@@ -41,7 +41,7 @@ func standing(n fleet.Network, peers ...string) present {
 	}
 }
 
-func TestPlanOverlay(t *testing.T) {
+func TestPlanOverlayHasOnlyNeededSteps(t *testing.T) {
 	t.Parallel()
 	n := overlay("10.50.0.1", "10.50.0.2", "10.50.0.3", "192.0.2.1", "no address")
 	b, v := n.BridgeDevice(), n.TunnelDevice()
@@ -76,7 +76,7 @@ func TestPlanOverlay(t *testing.T) {
 	}
 }
 
-func TestPlanRefusesForeignDevices(t *testing.T) {
+func TestPlanRefusesUnmanagedDevices(t *testing.T) {
 	t.Parallel()
 	n := overlay()
 	refused := func(what string, err error, want string) {
@@ -120,7 +120,7 @@ func nic() *device {
 	}
 }
 
-func TestPlanBridgeOnDevice(t *testing.T) {
+func TestPlanBridgeMovesAddresses(t *testing.T) {
 	t.Parallel()
 	n := uplink()
 	steps, moves, err := planUplink(n, present{uplink: nic()})
@@ -166,7 +166,7 @@ func TestPlanBridgeOnDevice(t *testing.T) {
 	}
 }
 
-func TestPlanRefusesLoopsAndForeignPorts(t *testing.T) {
+func TestPlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		change func(*present)
@@ -193,7 +193,7 @@ func TestPlanRefusesLoopsAndForeignPorts(t *testing.T) {
 }
 
 // An interrupted change is rolled back to the previous state, whichever step was the last.
-func TestPlanBackFromEveryStep(t *testing.T) {
+func TestPlanRollbackFromEveryStep(t *testing.T) {
 	t.Parallel()
 	n := uplink()
 	forth := func(f *fake) []step {

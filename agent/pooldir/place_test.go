@@ -52,7 +52,7 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 }
 
 // A pool stays stopped only if somebody else stopped it.
-func TestPoolStoppedBySomebodyElse(t *testing.T) {
+func TestPoolStoppedByOthersStaysStopped(t *testing.T) {
 	t.Parallel()
 	used := &Place{Marked: true}
 	for name, c := range map[string]struct {
@@ -122,7 +122,7 @@ func TestPoolMarkerIsWrittenOnce(t *testing.T) {
 	}
 }
 
-func TestMountTable(t *testing.T) {
+func TestMountTableIsParsed(t *testing.T) {
 	t.Parallel()
 	const table = `22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 ro,errors=remount-ro
 90 22 0:40 / /srv/my\040vm rw shared:2 master:1 - nfs4 nas:/a\134b rw
@@ -148,7 +148,7 @@ func TestMountTable(t *testing.T) {
 
 // A probe leaves no file. Full storage, or storage that only guests may write to, is distinguished from read-only
 // storage.
-func TestProbePlace(t *testing.T) {
+func TestProbeDistinguishesReadOnlyStorage(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	p, err := ProbePlace(dir)
@@ -156,7 +156,7 @@ func TestProbePlace(t *testing.T) {
 		t.Errorf("the probe took %+v: %v", p, err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("it left %v, %v", left, err)
+		t.Errorf("the probe left %v, %v", left, err)
 	}
 	if _, err := ProbePlace(filepath.Join(dir, "gone")); err == nil {
 		t.Error("the probe wrote to a removed directory")
@@ -168,7 +168,7 @@ func TestProbePlace(t *testing.T) {
 	}
 }
 
-func TestSteadyMicros(t *testing.T) {
+func TestSmallDurationChangesAreNotReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		told, want int64

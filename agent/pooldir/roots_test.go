@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestPoolRoots(t *testing.T) {
+func TestPoolsOutsideRootsAreRefused(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

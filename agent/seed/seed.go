@@ -108,7 +108,7 @@ func (s Store) Make(id fleet.VMID, of fleet.VMFirstBoot, files map[string][]byte
 		}
 	}
 	temp := path + partial
-	if err := os.RemoveAll(temp); err != nil { // of an interrupted attempt
+	if err := os.RemoveAll(temp); err != nil { // left by an interrupted attempt
 		return err
 	}
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)

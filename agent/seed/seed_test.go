@@ -138,7 +138,7 @@ func TestInterruptedSeedIsRecreatedAndUnusedRemoved(t *testing.T) {
 	}
 }
 
-func TestForeignFilesStay(t *testing.T) {
+func TestOtherFilesStayInSeedDirectory(t *testing.T) {
 	t.Parallel()
 	s := seed.Store{Dir: t.TempDir()}
 	path, _ := s.Path(vm, fleet.VMFirstBoot{Kind: fleet.CloudInit, Number: 1})

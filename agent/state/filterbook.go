@@ -66,7 +66,7 @@ func (b *FilterBook) Put(name, digest string) error {
 	if next[name] = digest; digest == "" {
 		delete(next, name)
 	}
-	b.kept = next // also if the file cannot be written
+	b.kept = next // even if the file cannot be written
 	if b.path == "" {
 		return nil
 	}

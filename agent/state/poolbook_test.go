@@ -27,16 +27,16 @@ func TestPoolBookSurvivesRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, ok := book().Of(fleet.Pool{ID: mine, Name: "fast"}); !ok || !got.Equal(kept) {
-		t.Errorf("kept is %+v, %v", got, ok)
+		t.Errorf("the record is %+v, %v", got, ok)
 	}
 	if got, ok := book().Of(fleet.Pool{ID: theirs, Name: "fast"}); ok || !got.Equal(pooldir.RecordedPool{}) {
-		t.Errorf("of another pool of that name: %+v, %v", got, ok)
+		t.Errorf("the record of another pool with that name is %+v, %v", got, ok)
 	}
 	if err := book().Forget("fast"); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := book().Named("fast"); ok {
-		t.Error("it was not forgotten")
+		t.Error("the record was not deleted")
 	}
 	if err := os.WriteFile(filepath.Join(dir, PoolBookFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

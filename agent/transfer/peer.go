@@ -34,7 +34,7 @@ func (t Ticket) Hash() string {
 // Self is this host's identity.
 type Self struct {
 	Certificate tls.Certificate
-	CA          *x509.CertPool // only the portal's authority
+	CA          *x509.CertPool // contains only the portal's authority
 }
 
 // Peer is the other host of a transfer.

@@ -34,7 +34,7 @@ func file(t *testing.T, name string) *os.File {
 	return f
 }
 
-func TestRateLimit(t *testing.T) {
+func TestRateLimitsBytesPerSecond(t *testing.T) {
 	t.Parallel()
 	const size = 3 << 20
 	src, dst := source(t, size), file(t, "dst")

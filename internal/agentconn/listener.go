@@ -24,7 +24,7 @@ type accepted struct {
 	err  error
 }
 
-// Listen serves TLS over inner.
+// Listen returns a listener that accepts TLS connections from inner.
 func Listen(inner net.Listener, conf *tls.Config) *Listener {
 	l := &Listener{inner: inner, conf: conf, ready: make(chan accepted)}
 	l.life, l.end = context.WithCancel(context.Background())

@@ -61,7 +61,7 @@ func parse(t *testing.T, certificate string) *x509.Certificate {
 	return cert
 }
 
-func TestAuthorityRoundTrip(t *testing.T) {
+func TestStoredAuthorityIsRestored(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	key, err := a.KeyPEM()

@@ -65,7 +65,7 @@ func repeated(text string) bool {
 	return false
 }
 
-// rows are rows of keyboard keys.
+// rows are sequences of neighbouring keys on common keyboard layouts.
 var rows = []string{"1234567890", "qwertyuiop", "qwertzuiop", "azertyuiop", "asdfghjkl", "zxcvbnm", "yxcvbnm", "1qaz2wsx3edc4rfv5tgb6yhn7ujm8ik9ol0p", "q1w2e3r4t5y6u7i8o9p0"}
 
 // sequential reports whether at least four of five steps in text go to a neighbour in a keyboard row, the alphabet or

@@ -69,7 +69,7 @@ func TestRenewedCertificateFilesServedOnceTheyMatch(t *testing.T) {
 	serves("second.example")
 }
 
-func TestCertificateExpiryWarning(t *testing.T) {
+func TestExpiringCertificateCausesWarning(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
 	now := time.Now()

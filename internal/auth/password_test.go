@@ -28,7 +28,7 @@ func TestPasswordMatchesOnlyItsHash(t *testing.T) {
 	}
 }
 
-func TestMissingAccountCostsSameHashing(t *testing.T) {
+func TestMissingAccountTakesSameHashingTime(t *testing.T) {
 	t.Parallel()
 	params, salt, key, err := argon2id.DecodeHash(dummyHash)
 	if err != nil {
@@ -42,7 +42,7 @@ func TestMissingAccountCostsSameHashing(t *testing.T) {
 	}
 }
 
-func TestPasswordRules(t *testing.T) {
+func TestWeakPasswordsAreRefused(t *testing.T) {
 	t.Parallel()
 	for password, want := range map[string]bool{
 		"123456789": false, "1234567890": false, strings.Repeat("tree-house ", 23) + "1": true, strings.Repeat("tree-house ", 24): false,

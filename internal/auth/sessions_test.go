@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-func TestSessionCookieAndStoredToken(t *testing.T) {
+func TestSessionTokenIsStoredHashed(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	for name, secure := range map[string]bool{"__Host-quantix": true, "quantix": false} {

@@ -10,7 +10,7 @@ import (
 )
 
 // The key file is created once and readable only by its owner. Only a vault with this key can decrypt.
-func TestVault(t *testing.T) {
+func TestVaultDecryptsOnlyWithItsKey(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "secrets.key")
 	if _, err := auth.OpenVault(file, false); !os.IsNotExist(err) {

@@ -36,9 +36,9 @@ import (
 
 // portal is a running portal.
 type portal struct {
-	URL      string // for browsers
+	URL      string // URL of the listener for browsers
 	AgentURL string
-	PairURL  string // for relay connections of hosts to this instance
+	PairURL  string // URL of this portal for relay connections of hosts
 	Control  *control.Control
 	Password string // one-time password of the admin that this start created; empty otherwise
 

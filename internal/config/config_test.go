@@ -54,7 +54,7 @@ func portalDefaults() Portal {
 	}
 }
 
-func TestPortalSettings(t *testing.T) {
+func TestPortalSettingsFromAllSources(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given given
@@ -146,7 +146,7 @@ log: {level: debug, format: json}
 	}
 }
 
-func TestAgentSettings(t *testing.T) {
+func TestAgentSettingsFromAllSources(t *testing.T) {
 	t.Parallel()
 	host, err := os.Hostname()
 	if err != nil {
@@ -188,7 +188,7 @@ func TestAgentSettings(t *testing.T) {
 	}
 }
 
-func TestPortalRefuses(t *testing.T) {
+func TestInvalidPortalSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given given
@@ -250,7 +250,7 @@ func TestPortalRefuses(t *testing.T) {
 	}
 }
 
-func TestAgentRefuses(t *testing.T) {
+func TestInvalidAgentSettingsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given given

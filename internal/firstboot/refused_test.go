@@ -203,7 +203,7 @@ var refused = []refusedCase{
 	{"a large answer file", sysprep(strings.Repeat("x", fleet.MaxUserData+1)), "userData", "128 KiB"},
 }
 
-func TestRefusedFirstBoots(t *testing.T) {
+func TestInvalidFirstBootDataIsRefused(t *testing.T) {
 	t.Parallel()
 	if len(refused) < 60 {
 		t.Errorf("%d refused inputs are tried", len(refused))

@@ -63,12 +63,13 @@ func cloudFiles(f fleet.FirstBoot, to Instance) (map[string][]byte, error) {
 }
 
 type userData struct {
-	FQDN       string     `yaml:"fqdn,omitempty"`
-	Hosts      bool       `yaml:"manage_etc_hosts"`
-	Timezone   string     `yaml:"timezone,omitempty"`
-	Locale     string     `yaml:"locale,omitempty"`
-	Users      []any      `yaml:"users,omitempty"`               // "default" is the image's default user, others are userLine
-	Keys       []string   `yaml:"ssh_authorized_keys,omitempty"` // of the image's default user, like the password
+	FQDN     string `yaml:"fqdn,omitempty"`
+	Hosts    bool   `yaml:"manage_etc_hosts"`
+	Timezone string `yaml:"timezone,omitempty"`
+	Locale   string `yaml:"locale,omitempty"`
+	Users    []any  `yaml:"users,omitempty"` // "default" is the image's default user, others are userLine
+	// keys of the image's default user; the password below is that user's, too
+	Keys       []string   `yaml:"ssh_authorized_keys,omitempty"`
 	Hash       string     `yaml:"password,omitempty"`
 	ChPasswd   *chPasswd  `yaml:"chpasswd,omitempty"`
 	SSHPwAuth  bool       `yaml:"ssh_pwauth"`

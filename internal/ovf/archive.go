@@ -29,7 +29,7 @@ type File struct {
 type Archive struct {
 	Descriptor  File
 	Files       []File // all files except descriptor, manifest and certificate
-	Sums        []Sum  // of the manifest
+	Sums        []Sum  // checksums of the manifest
 	Certificate bool   // the archive is signed
 }
 

@@ -13,12 +13,12 @@ import (
 
 // Limits of an archive.
 const (
-	MostDescriptor = 4 << 20 // bytes
-	MostManifest   = 1 << 20 // bytes
-	MostFiles      = 64      // in an archive
-	mostDepth      = 32      // of elements
+	MostDescriptor = 4 << 20 // bytes of a descriptor
+	MostManifest   = 1 << 20 // bytes of a manifest
+	MostFiles      = 64      // files in an archive
+	mostDepth      = 32      // nesting of elements
 	mostElements   = 20000
-	mostAttributes = 64 // of one element
+	mostAttributes = 64 // attributes of one element
 )
 
 func refuse(format string, args ...any) error { return fleet.Errorf(fleet.Invalid, format, args...) }

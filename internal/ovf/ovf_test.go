@@ -88,7 +88,7 @@ func read(text []byte) (fleet.Appliance, ovf.Archive, error) {
 	return ovf.Read(bytes.NewReader(text), int64(len(text)))
 }
 
-func TestRead(t *testing.T) {
+func TestArchiveIsRead(t *testing.T) {
 	text := archive(t, plain("web.ovf", good), plain("web.mf", manifest("web.ovf", good, "disk.vmdk", "12345")), plain("disk.vmdk", "12345"))
 	a, files, err := read(text)
 	if err != nil {
@@ -118,7 +118,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestVerify(t *testing.T) {
+func TestChangedFileFailsVerification(t *testing.T) {
 	text := archive(t, plain("web.ovf", good), plain("disk.vmdk", "12345"), plain("web.mf", fmt.Sprintf("SHA1(web.ovf)= %x\nSHA1(disk.vmdk)= %x\n", sha1.Sum([]byte(good)), sha1.Sum([]byte("1234x")))))
 	_, files, err := read(text)
 	if err != nil {
@@ -138,7 +138,7 @@ func TestVerify(t *testing.T) {
 }
 
 // Every refusal of an archive, with a part of its error.
-func TestRefusedArchives(t *testing.T) {
+func TestInvalidArchivesAreRefused(t *testing.T) {
 	d, disk := plain("web.ovf", good), plain("disk.vmdk", "12345")
 	whole := archive(t, d, disk)
 	var many []entry
@@ -203,7 +203,7 @@ func refused(t *testing.T, name string, err error, message string) {
 }
 
 // Sparse files of GNU and PAX are refused: a small archive could expand to a huge file.
-func TestRefusedSparse(t *testing.T) {
+func TestSparseFilesAreRefused(t *testing.T) {
 	for _, name := range []string{"gnu-sparse.tar", "pax-sparse.tar"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
@@ -215,7 +215,7 @@ func TestRefusedSparse(t *testing.T) {
 }
 
 // Every refusal of a descriptor, each caused by one change of the valid descriptor.
-func TestRefusedDescriptors(t *testing.T) {
+func TestInvalidDescriptorsAreRefused(t *testing.T) {
 	files := []ovf.File{{Name: "disk.vmdk", Size: 5}, {Name: "second.vmdk", Size: 1}}
 	item := func(text string) string { return "<Item>" + text + "</Item>\n      <vmw:Config" }
 	kind := func(n, more string) string {
@@ -332,7 +332,7 @@ func write(t testing.TB, a fleet.Appliance, disks ...string) []byte {
 	return to.b
 }
 
-func TestRoundTrip(t *testing.T) {
+func TestWrittenArchiveIsReadBack(t *testing.T) {
 	for _, a := range []fleet.Appliance{
 		{
 			Name: "web-1", OS: "Debian 12 <&\"'>", Family: "linux", CPUs: 4, MemoryMiB: 2048, Firmware: fleet.UEFI, Checks: "SHA256",

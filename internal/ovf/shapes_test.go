@@ -67,7 +67,7 @@ func TestDisksOrderedByControllerAddressThenUnit(t *testing.T) {
 	}
 }
 
-func TestFirmwareOfVirtualBox(t *testing.T) {
+func TestVirtualBoxFirmwareIsRead(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]fleet.Firmware{"EFI": fleet.UEFI, "EFI64": fleet.UEFI, "BIOS": fleet.BIOS} {
 		text := replaced(t, `<vmw:Config ovf:required="false" vmw:key="firmware" vmw:value="efi"/>`, "", `</VirtualSystem>`,
@@ -127,7 +127,7 @@ func TestChunkedDiskRefused(t *testing.T) {
 	refused(t, "two chunks", err, "disk.vmdk is cut into pieces")
 }
 
-func TestDescriptorsInOtherEncodings(t *testing.T) {
+func TestDescriptorsInOtherEncodingsAreRead(t *testing.T) {
 	t.Parallel()
 	in := func(name string) string { return replaced(t, `UTF-8`, name, `Web 01`, "Büro 01") }
 	latin, _ := charmap.ISO8859_1.NewEncoder().String(in("ISO-8859-1"))

@@ -152,7 +152,7 @@ func TestEitherSideConnectsFirst(t *testing.T) {
 	}
 }
 
-func TestFullDuplexTransfer(t *testing.T) {
+func TestRelayIsFullDuplex(t *testing.T) {
 	t.Parallel()
 	p := newPortal(t, t.Context())
 	asker, answerer := p.dial(t, "asker", "c"), p.dial(t, "answerer", "c")

@@ -50,7 +50,7 @@ func (p Party) named() bool { return p.Host != "" || p.User != "" && p.Session !
 type Ticket struct {
 	ID      fleet.PairID
 	Kind    Kind
-	Parties [2]Party // by Side
+	Parties [2]Party // the two parties, indexed by Side
 }
 
 // End is an admitted side of a relay. It is small because it is on the stack of each open connection.

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestAdmitOnlyParties(t *testing.T) {
+func TestTicketAdmitsOnlyItsParties(t *testing.T) {
 	t.Parallel()
 	ann, h1, h2 := fleet.Actor{UserID: "ann", Session: "s1"}, fleet.Actor{HostID: "h1", Session: "of its agent"}, fleet.Actor{HostID: "h2"}
 	console := Ticket{"c", Console, [2]Party{PartyOf(ann), PartyOf(h1)}}

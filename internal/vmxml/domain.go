@@ -11,7 +11,7 @@ import (
 
 var domainTable map[string]part
 
-func init() { // init, because its entries use the table's reader
+func init() { // an init function, because the table's entries refer to a reader that uses the table
 	domainTable = map[string]part{
 		"name":        {read: func(r *reading, e *element) error { r.Name = strings.TrimSpace(e.text); return nil }},
 		"description": {read: func(r *reading, e *element) error { r.Description = strings.TrimSpace(e.text); return nil }},

@@ -70,7 +70,7 @@ type element struct {
 	attrs    map[string]string
 	text     string
 	in       []*element
-	foreign  bool // of another namespace
+	foreign  bool // the element has another XML namespace than libvirt's
 }
 
 // attr returns an attribute's value; empty for a nil element.

@@ -232,7 +232,7 @@ func TestJoinVerifiesThePortalByTheToken(t *testing.T) {
 	}
 }
 
-func TestPortalAddress(t *testing.T) {
+func TestInvalidPortalAddressIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "portal", "http://portal:8444", "https://", "https://a:b@portal", "https://portal/x"} {
 		if _, err := wire.NewClient(bad, func() wire.Credentials { return wire.Credentials{} }); err == nil {

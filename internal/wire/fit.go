@@ -128,7 +128,7 @@ func (m *violation) at(step string) *violation { return &violation{step + m.path
 type field struct {
 	path                 string // ".vms"; empty for an embedded struct
 	text, list           bound
-	limit                int64 // of a quantity
+	limit                int64 // largest value of a quantity
 	required, id, closed bool
 	known                []string
 }

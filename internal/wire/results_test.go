@@ -72,7 +72,7 @@ func TestQueuedResultsAreBatched(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		portal *resultPortal
-		calls  int // that were made
+		calls  int // number of calls made
 		want   map[string]outcome
 	}{
 		"all accepted":                 {&resultPortal{}, 2, map[string]outcome{"first": {}, "b": {}, "again": {again: true}, "d": {}}},

@@ -231,7 +231,7 @@ type Work struct {
 	Subject    fleet.Subject `json:"subject"`
 	Epoch      int64         `json:"epoch"`
 	Attempt    int           `json:"attempt"`
-	Generation int64         `json:"generation"` // of the subject in this message
+	Generation int64         `json:"generation"` // the subject's generation in this message
 	Args       fleet.JobArgs `json:"args"`
 	VM         *fleet.VM     `json:"vm,omitempty"` // vm.* and console.open
 	// Every pool that the VM's spec names; of volume.copy, the source pool if it differs.
@@ -268,7 +268,7 @@ type ProgressAnswer struct {
 	Stop string `json:"stop,omitempty"` // as Work.Stop
 }
 
-// Outcome of a job.
+// Outcome is the result of a job.
 type Outcome string
 
 const (
