@@ -258,7 +258,7 @@ func TestRefusedAgentStaysPassive(t *testing.T) {
 	p.mu.Unlock()
 	p.set(func() { delete(p.refuse, "hello") })
 	p.result(job)
-	// Another session took over: the agent says hello again.
+	// The portal reports another session of this host: the agent says hello again.
 	p.set(func() { p.refuse["report"] = 409 })
 	p.wait("the second hello", func() bool { return p.session >= 2 })
 	p.set(func() { delete(p.refuse, "report") })

@@ -40,8 +40,8 @@ func heldHost() *held {
 	return &held{mock.New(mock.Options{Name: "host-1"}), make(chan fleet.VMID, 8), make(chan struct{})}
 }
 
-// The portal learns the newest epoch at once: after a restore of its database it gives out the job again under a higher
-// one.
+// The agent reports the newest epoch at once. A portal whose database was restored then gives out the job again under a
+// higher epoch.
 func TestOutdatedEpochIsReportedAndJobNotRun(t *testing.T) {
 	t.Parallel()
 	p, _ := atWork(t)

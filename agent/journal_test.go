@@ -153,7 +153,7 @@ func TestStateFileIsWrittenOnlyOnChange(t *testing.T) {
 		t.Errorf("the report is %+v", s.VMs[0])
 	}
 	must(t, m.forget(wire.State{}, map[fleet.Subject]bool{"vm:1": true}, time.Now()))
-	must(t, m.forget(wire.State{}, nil, time.Now().Add(-time.Minute))) // the read began before the order
+	must(t, m.forget(wire.State{}, nil, time.Now().Add(-time.Minute))) // the read began before the job
 	if len(m.data.VMs) != 1 {
 		t.Errorf("the state file has %+v", m.data)
 	}

@@ -22,7 +22,7 @@ type job struct {
 	ctx       context.Context // ends with the agent, or when the job is lost
 	cancel    context.CancelCauseFunc
 	epoch     atomic.Int64  // epoch of the newest claim: the portal may give out a running job again
-	lost      atomic.Bool   // the portal no longer wants the result
+	lost      atomic.Bool   // the portal no longer accepts the result
 	reclaimed *wire.Work    // the newest claim while the job was running; nil: there was none
 	before    *job          // the job of the same subject that must end first
 	done      chan struct{} // closed once the job has ended and is recorded

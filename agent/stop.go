@@ -41,7 +41,7 @@ type stopRequest struct {
 	notify func(error)
 }
 
-// stop asks the job to stop because users cancelled it; empty words do nothing.
+// stop asks the job to stop because users cancelled it. It does nothing if words is empty.
 func (j *job) stop(words string) {
 	if words == "" {
 		return

@@ -95,7 +95,7 @@ func (v *visit) close() {
 
 func (v *visit) hangUp() { v.once.Do(func() { v.conn.Close() }) }
 
-// serve returns the file's error. The end of the connection is no error.
+// serve writes the connection's data to the file, and returns the file's error. The end of the connection is no error.
 func (v *visit) serve(total int64, to File, m *meter) error {
 	answer := func() (bool, error) {
 		if err := to.Keep(); err != nil {

@@ -68,7 +68,7 @@ func (r *reading) each(in *element, table map[string]part) error {
 			r.note(e, Refused, "An extension of libvirt that bypasses the checks of Quantix.")
 		case !known:
 			r.note(e, Left, "A VM here has no such setting.")
-		case p.read == nil && p.why == "": // the element says nothing about the VM
+		case p.read == nil && p.why == "": // the element does not describe the VM
 		case p.read == nil:
 			r.note(e, p.kind, p.why)
 		case seen[e.name] && !p.many:

@@ -100,7 +100,8 @@ type HelloAnswer struct {
 }
 
 // Stamp is the newest time received from the portal, and the milliseconds from its arrival to sending, by the agent's
-// monotonic clock. The portal learns from it when a report was sent, so that a delayed report does not count as fresh.
+// monotonic clock. From the stamp the portal computes when a report was sent, so that a delayed report does not count
+// as fresh.
 type Stamp struct {
 	At    time.Time `json:"at"`
 	AgoMs int64     `json:"agoMs"`
