@@ -40,7 +40,10 @@ type Options struct {
 
 // timing holds all periods and deadlines of an agent.
 type timing struct {
+	// report and lease are intervals of reports and lease renewals. snapshot limits one read of the host. spacing is
+	// the pause after a report.
 	report, snapshot, spacing, lease time.Duration
+	// inventory is the interval of hardware reads, inventoryRead the limit of one.
 	inventory, inventoryRead         time.Duration
 	nics                             time.Duration // longest wait of a report for the network devices
 	passive                          time.Duration // between two attempts to become this host's active agent

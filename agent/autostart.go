@@ -107,7 +107,7 @@ func (a *Agent) startWithHost(ctx context.Context, all map[fleet.VMID]vmState) {
 	k.tries[id]++
 	switch {
 	case err == nil:
-		a.log.Info("A VM is started with its host.", "vm", vm.Name)
+		a.log.Info("A VM was started after the boot of its host.", "vm", vm.Name)
 		k.notYet = time.Now().Add(time.Duration(vm.Policy.StartDelay) * time.Second)
 	case k.tries[id] < maxBootTries:
 		k.boot = append(k.boot[1:], id) // retried later: the other VMs do not wait
@@ -210,7 +210,7 @@ func (a *Agent) startByItself(ctx context.Context, id fleet.VMID) error {
 
 // noteTrouble records the error of a failed autostart for the next report.
 func (a *Agent) noteTrouble(id fleet.VMID, err error) {
-	a.log.Warn("A VM could not be started with its host.", "vm", id, "error", err)
+	a.log.Warn("A VM could not be started after the boot of its host.", "vm", id, "error", err)
 	if err := a.state.updateVM(id, func(k *vmState) { k.Trouble = err.Error() }); err != nil {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}

@@ -26,7 +26,7 @@ func (a *Agent) hello(ctx context.Context) bool {
 		pace := wait.NextBackOff()
 		switch wire.StatusOf(err) {
 		case 409:
-			a.log.Error("Another agent works with this host's identity, so this one stays passive. Stop one of the two; if this machine is a copy, remove its data directory and join it as a host of its own.",
+			a.log.Error("Another agent works with this host's identity, so this agent stays passive. Stop one of the two; if this machine is a copy, remove its data directory and join it as a host of its own.",
 				"portal", detail(err))
 			pace = a.times.passive
 		case 401, 403:

@@ -33,7 +33,7 @@ func TestBridgeGetsDeviceSettings(t *testing.T) {
 	ip(t, "route", "add", "10.88.0.0/16", "via", "inet6", "fd00:9::1", "dev", "eth1")
 	was := addressesAndRoutes(t)
 	err := k.Apply(t.Context(), "order", uplink())
-	want(t, "a route that cannot be moved is refused beforehand", err != nil && strings.Contains(err.Error(), "The route 10.88.0.0/16 by eth1") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
+	want(t, "a route that cannot be moved is refused beforehand", err != nil && strings.Contains(err.Error(), "The route 10.88.0.0/16 through eth1") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
 	ip(t, "route", "del", "10.88.0.0/16")
 	if err := k.Apply(t.Context(), "order", uplink()); err != nil {
 		t.Fatal(err)

@@ -230,7 +230,7 @@ func (k *Devices) Restore(ctx context.Context) error {
 	var errs []error
 	for id, s := range due {
 		if err := k.make(ctx, "", s.Network, false); err != nil {
-			errs = append(errs, fmt.Errorf("make the network %s again: %w", s.Network.Name, err))
+			errs = append(errs, fmt.Errorf("recreate the devices of the network %s: %w", s.Network.Name, err))
 			delete(due, id)
 		}
 	}

@@ -108,10 +108,10 @@ func uplinkPort(n fleet.Network, p present) (string, error) {
 	case nic.Kind == "tuntap" || nic.Kind == "macvtap" || nic.Kind == "loopback" || strings.HasPrefix(nic.Owner, ownerPrefix):
 		return "", fleet.Errorf(fleet.Conflict, "%s is no device by which this host reaches others. Choose another device.", nic.Name)
 	case nic.Shared && nic.Master == "":
-		return "", fleet.Errorf(fleet.Conflict, "A route of this host goes out by several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
+		return "", fleet.Errorf(fleet.Conflict, "A route of this host uses several devices at once, %s among them, which cannot be moved to a bridge. Choose another device.", nic.Name)
 	}
 	if nic.Odd != "" && nic.Master == "" {
-		return "", fleet.Errorf(fleet.Conflict, "The route %s by %s goes by a gateway of another family, in a tunnel or for one kind of traffic: it cannot be moved to a bridge. Choose another device, or take the route away first.", nic.Odd, nic.Name)
+		return "", fleet.Errorf(fleet.Conflict, "The route %s through %s uses a gateway of another address family, a tunnel or one kind of traffic, so it cannot be moved to a bridge. Choose another device, or remove the route first.", nic.Odd, nic.Name)
 	}
 	for _, a := range nic.Addresses {
 		if a.Dynamic && nic.Master == "" && strings.Contains(a.CIDR, ".") {

@@ -36,12 +36,12 @@ func (k RecordedPool) Judge(now Sighting) error {
 	case k.Place == nil || now.Marker == k.ID:
 		return nil
 	case !now.There:
-		return fleet.Errorf(fleet.Conflict, "The directory %s is gone. When it is back or mounted again, the pool is used again by itself.", k.Path)
+		return fleet.Errorf(fleet.Conflict, "The directory %s is gone. When the directory is back or mounted again, the pool is used again automatically.", k.Path)
 	case now.Mount != k.Place.Mount && below(now.Mount.Point, k.Place.Mount.Point):
-		return fleet.Errorf(fleet.Conflict, "Another file system lies over %s: %s, mounted at %s. When it is unmounted, the pool is used again by itself.",
+		return fleet.Errorf(fleet.Conflict, "Another file system lies over %s: %s, mounted at %s. When that file system is unmounted, the pool is used again automatically.",
 			k.Path, now.Mount.words(), now.Mount.Point)
 	case now.Mount != k.Place.Mount:
-		return fleet.Errorf(fleet.Conflict, "The file system of %s is not mounted: %s belongs at %s. When it is mounted again, the pool is used again by itself.",
+		return fleet.Errorf(fleet.Conflict, "The file system of %s is not mounted: %s belongs at %s. When the file system is mounted again, the pool is used again automatically.",
 			k.Path, k.Place.Mount.words(), k.Place.Mount.Point)
 	case k.Place.Marked:
 		return fleet.Errorf(fleet.Conflict, "The directory %s is not the one that this pool was created in: its marker %s is missing. Bring that directory back, or release the pool.", k.Path, Marker)

@@ -60,12 +60,12 @@ func VerifyPassword(ctx context.Context, password, hash string) (same bool, err 
 func CheckPassword(c *fleet.Checks, field, userName, password string) {
 	switch {
 	case len(password) < MinPassword || len(password) > MaxPassword || !utf8.ValidString(password):
-		c.Add(field, "A password has %d to %d bytes of text. Choose a longer one, such as a few words.", MinPassword, MaxPassword)
+		c.Add(field, "A password has %d to %d bytes of text. Choose a longer password, such as a few words.", MinPassword, MaxPassword)
 	case strings.EqualFold(password, userName):
-		c.Add(field, "The password must not be the user name. Choose another one.")
+		c.Add(field, "The password must not be the user name. Choose another password.")
 	default:
 		if why := guessable(userName, password); why != "" {
-			c.Add(field, "This password is too easy to guess: it %s. Choose another one, such as a few words that do not belong together.", why)
+			c.Add(field, "This password is too easy to guess: it %s. Choose another password, such as a few words that do not belong together.", why)
 		}
 	}
 }

@@ -152,7 +152,7 @@ func (c *checker) webURL(key, value string, schemes ...string) {
 	if err != nil || u.Hostname() == "" || u.User != nil || !slices.Contains(schemes, u.Scheme) ||
 		(u.Path != "" && u.Path != "/") || u.RawQuery != "" || u.Fragment != "" {
 		// The value may contain a password by mistake, so the error does not repeat it.
-		c.fail(key, "this is not a URL that can be used here; write %s://host or %s://host:port", schemes[0], schemes[0])
+		c.fail(key, "this URL cannot be used here; write %s://host or %s://host:port", schemes[0], schemes[0])
 	}
 }
 

@@ -68,7 +68,7 @@ func readJSON(source string) (map[string]any, error) {
 	}
 	top, ok := value.(map[string]any)
 	if !ok {
-		return nil, docError{1, "This is no JSON object. Ignition takes its configuration as JSON; Butane converts YAML into JSON."}
+		return nil, docError{1, "This is no JSON object. An Ignition configuration is JSON; Butane converts YAML into JSON."}
 	}
 	if deeper(value, maxDepth) {
 		return nil, docError{0, fmt.Sprintf("This is nested more than %d deep.", maxDepth)}

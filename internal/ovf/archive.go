@@ -66,7 +66,7 @@ func (a Archive) Checks() string {
 func fileName(name string) error {
 	switch {
 	case name == "" || len(name) > 200 || clean(name) != name:
-		return refuse("The archive has a file whose name is empty, too long, or holds characters that cannot be seen.")
+		return refuse("The archive has a file whose name is empty, too long, or contains characters that cannot be seen.")
 	case path.Base(name) != name || name == "." || name == ".." || strings.ContainsAny(name, `/\`) || name[0] == '.' || name[0] == '-':
 		return refuse("The archive has a file named %q, which would lie outside of it. Only plain names are accepted.", name)
 	}
@@ -117,13 +117,13 @@ func ReadArchive(r io.ReaderAt, size int64) (Archive, error) {
 		case err != nil:
 			return out, err
 		case sparse:
-			return out, refuse("The archive holds %s as a sparse file. Pack the archive again with tar --format=ustar.", h.Name)
+			return out, refuse("The archive contains %s as a sparse file. Pack the archive again with tar --format=ustar.", h.Name)
 		case h.Typeflag != tar.TypeReg:
-			return out, refuse("The archive holds %s, which is a link, a directory or a device. Only plain files are accepted.", h.Name)
+			return out, refuse("The archive contains %s, which is a link, a directory or a device. Only plain files are accepted.", h.Name)
 		case h.Size < 0 || offset > size || h.Size > size-offset:
 			return out, refuse("The archive ends before the end of %s, so it is incomplete.", h.Name)
 		case names[strings.ToLower(h.Name)]:
-			return out, refuse("The archive holds %s twice.", h.Name)
+			return out, refuse("The archive contains %s twice.", h.Name)
 		}
 		names[strings.ToLower(h.Name)] = true
 		f := File{Name: h.Name, Offset: offset, Size: h.Size}

@@ -100,7 +100,7 @@ func TestArchiveIsRead(t *testing.T) {
 			{Member: "disk.vmdk", Format: "vmdk", SizeBytes: 16 << 30, FileBytes: 5, Controller: "pvscsi"}, {SizeBytes: 2 << 30, Controller: "ide"},
 		},
 		NICs: []fleet.ApplianceNIC{{Network: "VM Network", Model: "vmxnet3"}},
-		Left: []string{"A CD drive and what is in it: put a disc into the VM's drive afterwards."},
+		Left: []string{"A CD drive with its disc: insert a disc into the VM's drive afterwards."},
 	}
 	if !reflect.DeepEqual(a, want) {
 		t.Errorf("got\n%+v, want\n%+v", a, want)

@@ -32,7 +32,7 @@ const (
 // droppedDevices are the notes for devices that are not imported, by CIM resource type.
 var droppedDevices = map[int]string{
 	kindFloppy: "A floppy drive.", kindSerial: "A serial port: every VM here has one of its own.", kindSound: "A sound card.",
-	kindCD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.", kindDVD: "A CD drive and what is in it: put a disc into the VM's drive afterwards.",
+	kindCD: "A CD drive with its disc: insert a disc into the VM's drive afterwards.", kindDVD: "A CD drive with its disc: insert a disc into the VM's drive afterwards.",
 }
 
 // ignored are the types of devices that are dropped without a note, because every VM here has its own.
