@@ -44,11 +44,11 @@ type timing struct {
 	// the pause after a report.
 	report, snapshot, spacing, lease time.Duration
 	// inventory is the interval of hardware reads, inventoryRead the limit of one.
-	inventory, inventoryRead         time.Duration
-	nics                             time.Duration // longest wait of a report for the network devices
-	passive                          time.Duration // between two attempts to become this host's active agent
-	retry, retryMax                  time.Duration // backoff of the loops
-	grace                            time.Duration // time for running jobs to finish when the agent stops
+	inventory, inventoryRead time.Duration
+	nics                     time.Duration // longest wait of a report for the network devices
+	passive                  time.Duration // between two attempts to become this host's active agent
+	retry, retryMax          time.Duration // backoff of the loops
+	grace                    time.Duration // time for running jobs to finish when the agent stops
 	// longest time without progress of a step that reports progress
 	stall                    time.Duration
 	start                    time.Duration // limit of the hypervisor's start call, once the definition is up to date

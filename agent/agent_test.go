@@ -295,9 +295,9 @@ func TestResultOfEndedSessionGetsNewSequenceNumber(t *testing.T) {
 	p.give(w)
 	p.nextState("the VM", func(s wire.State) bool { _, ok := vmIn(s, vm.ID); return ok })
 	for _, session := range []int{4, 1} { // numbers fall if a portal was restored from a backup
-		said := 0
-		p.set(func() { said, p.session, p.refuse["report"] = len(p.hellos), session, 409 })
-		p.wait("another hello", func() bool { return len(p.hellos) > said })
+		hellos := 0
+		p.set(func() { hellos, p.session, p.refuse["report"] = len(p.hellos), session, 409 })
+		p.wait("another hello", func() bool { return len(p.hellos) > hellos })
 	}
 	p.set(func() { delete(p.refuse, "report") })
 	w.Epoch = 2

@@ -20,17 +20,17 @@ func n(packets int64) fleet.PassCount {
 func TestFilterCountsSurviveCounterReset(t *testing.T) {
 	t.Parallel()
 	vm := fleet.NewID[fleet.VMID]()
-	tell, at := agent.Counting(), time.Unix(1e9, 0)
+	count, at := agent.Counting(), time.Unix(1e9, 0)
 	look := func(c chains) fleet.NICCount {
 		t.Helper()
 		at = at.Add(10 * time.Second)
-		out := tell(at, []hypervisor.CountedNIC{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
+		out := count(at, []hypervisor.CountedNIC{{VM: vm, MAC: "52:54:00:00:00:01", Chains: c}})
 		if len(out.NICs) != 1 {
 			t.Fatalf("%+v", out)
 		}
 		return out.NICs[0]
 	}
-	says := func(when string, c fleet.NICCount, want string) {
+	expect := func(when string, c fleet.NICCount, want string) {
 		t.Helper()
 		if got := fmt.Sprint(c.Rules, c.Dropped.Packets, c.SinceMs/1000); got != want {
 			t.Errorf("%s: %s, want %s", when, got, want)
@@ -39,31 +39,31 @@ func TestFilterCountsSurviveCounterReset(t *testing.T) {
 	two := func(a, b, drop int64) chains {
 		return chains{"FI": {"a": n(a), hypervisor.Dropped: n(drop)}, "FO": {"b": n(b)}}
 	}
-	says("what was there before the agent is not counted", look(two(100, 50, 7)), "[] 0 0")
-	says("more", look(two(110, 50, 9)), "[{a {10 1000}}] 2 10")
-	says("all written anew", look(two(3, 0, 0)), "[{a {13 1300}}] 2 20")
-	says("one chain written anew", look(two(4, 2, 1)), "[{a {14 1400}} {b {2 200}}] 3 30")
-	says("being written", look(chains{}), "[{a {14 1400}} {b {2 200}}] 3 40")
-	says("a rule has gone", look(chains{"FI": {hypervisor.Dropped: n(0)}, "FO": {"b": n(0)}}), "[{b {2 200}}] 3 50")
-	says("the guest has another device", look(chains{"FI of vnet9": {"b": n(5), hypervisor.Dropped: n(1)}}), "[{b {7 700}}] 4 60")
-	if out := tell(at.Add(time.Second), nil); len(out.NICs) != 0 {
+	expect("packets from before the first reading", look(two(100, 50, 7)), "[] 0 0")
+	expect("more packets", look(two(110, 50, 9)), "[{a {10 1000}}] 2 10")
+	expect("all chains rewritten", look(two(3, 0, 0)), "[{a {13 1300}}] 2 20")
+	expect("one chain rewritten", look(two(4, 2, 1)), "[{a {14 1400}} {b {2 200}}] 3 30")
+	expect("chains being rewritten", look(chains{}), "[{a {14 1400}} {b {2 200}}] 3 40")
+	expect("a rule was removed", look(chains{"FI": {hypervisor.Dropped: n(0)}, "FO": {"b": n(0)}}), "[{b {2 200}}] 3 50")
+	expect("the guest has another device", look(chains{"FI of vnet9": {"b": n(5), hypervisor.Dropped: n(1)}}), "[{b {7 700}}] 4 60")
+	if out := count(at.Add(time.Second), nil); len(out.NICs) != 0 {
 		t.Errorf("a guest that is off is counted: %+v", out)
 	}
 	at = at.Add(time.Minute)
-	says("it starts again, and is counted since the look before", look(two(1, 0, 0)), "[{a {1 100}}] 0 69")
+	expect("a restarted guest is counted since the previous reading", look(two(1, 0, 0)), "[{a {1 100}}] 0 69")
 }
 
 // A report contains a limited number of NICs and rules, however many the host has.
 func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	t.Parallel()
-	tell := agent.Counting()
+	count := agent.Counting()
 	var all []hypervisor.CountedNIC
 	for i := range fleet.MaxCountedNICs + 10 {
 		all = append(all, hypervisor.CountedNIC{VM: fleet.NewID[fleet.VMID](), MAC: fmt.Sprintf("52:54:00:00:00:%02x", i), Chains: chains{"FI": {"a": n(1)}}})
 	}
 	now := time.Unix(1e9, 0)
-	tell(now, nil)
-	if out := tell(now, all); len(out.NICs) != fleet.MaxCountedNICs || out.Left != 10 {
+	count(now, nil)
+	if out := count(now, all); len(out.NICs) != fleet.MaxCountedNICs || out.Left != 10 {
 		t.Errorf("%d NICs, %d left", len(out.NICs), out.Left)
 	}
 	rules := map[string]fleet.PassCount{}
@@ -73,8 +73,8 @@ func TestFilterCountsAreLimitedPerReport(t *testing.T) {
 	for i := range 2 {
 		all[i].Chains = chains{"FI": rules}
 	}
-	tell(now, nil)
-	if out := tell(now, all[:2]); len(out.NICs) != 1 || out.Left != 1 {
+	count(now, nil)
+	if out := count(now, all[:2]); len(out.NICs) != 1 || out.Left != 1 {
 		t.Errorf("with too many rules: %d NICs, %d left", len(out.NICs), out.Left)
 	}
 }

@@ -163,7 +163,7 @@ func TestGuestReadingsAreReported(t *testing.T) {
 		for _, r := range p.reports {
 			for _, g := range r.Guests {
 				if g.ID == silent.ID {
-					t.Error("a guest that does not answer was heard")
+					t.Error("a guest that does not answer was reported")
 				}
 				if g.ID == vm.ID && len(g.FileSystems) == 2 {
 					return true

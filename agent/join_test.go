@@ -44,7 +44,7 @@ func TestJoinKeepsKeyPrivate(t *testing.T) {
 	}
 	id.Close()
 	if asked := p.lastJoin(); asked.HostID != "host-1" {
-		t.Errorf("the portal was not told which host this is: %+v", asked)
+		t.Errorf("the join request lacks the host ID: %+v", asked)
 	}
 	again.DataDir, again.Token = t.TempDir(), strings.Replace(p.token, "qxj_", "qxj_x", 1)
 	if _, err := agent.Join(t.Context(), again); err == nil || !strings.Contains(err.Error(), "The test refuses this.") {

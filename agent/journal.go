@@ -78,12 +78,12 @@ func (j *journal) begin(w wire.Work, epoch int64, durable bool) error {
 }
 
 // end records the job's outcome.
-func (j *journal) end(id fleet.JobID, outcome wire.Outcome, words string, durable bool) error {
+func (j *journal) end(id fleet.JobID, outcome wire.Outcome, errText string, durable bool) error {
 	e, ok := j.lookup(id)
 	if !ok {
 		return fmt.Errorf("job %s is not in the journal", id)
 	}
-	e.Outcome, e.Error = outcome, words
+	e.Outcome, e.Error = outcome, errText
 	return j.write(e, durable)
 }
 

@@ -101,9 +101,9 @@ func TestRenewalAtTwoThirdsOfLifetime(t *testing.T) {
 func TestProgressIsSpacedAndKeepsNewestValue(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var told []string
+		var sent []string
 		j := notifier{send: func(p wire.Progress) {
-			told = append(told, p.Note)
+			sent = append(sent, p.Note)
 			time.Sleep(time.Second)
 		}}
 		for n := range 100 {
@@ -114,8 +114,8 @@ func TestProgressIsSpacedAndKeepsNewestValue(t *testing.T) {
 		j.notify(100, "late")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if len(told) != 3 || told[0] != "0" || told[2] == "late" {
-			t.Errorf("told %q", told)
+		if len(sent) != 3 || sent[0] != "0" || sent[2] == "late" {
+			t.Errorf("sent %q", sent)
 		}
 	})
 }

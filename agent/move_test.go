@@ -53,7 +53,7 @@ func moving(t *testing.T, p *portal) wire.Work {
 func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 	t.Parallel()
 	const words = "Cancelled by ann."
-	for how, tell := range map[string]func(*portal, *wire.Work){
+	for how, cancel := range map[string]func(*portal, *wire.Work){
 		"with the work":               func(_ *portal, w *wire.Work) { w.Stop = words },
 		"in the answer to progress":   func(p *portal, w *wire.Work) { p.stops = map[fleet.JobID]string{w.ID: words} },
 		"in the answer to the report": func(p *portal, w *wire.Work) { p.reported = map[fleet.JobID]string{w.ID: words} },
@@ -63,7 +63,7 @@ func TestDiskMoveEndsWhenCancelled(t *testing.T) {
 			p, host := newPortal(t), mover{mock.New(mock.Options{Name: "host-1"}), make(chan hypervisor.MoveDisk, 4)}
 			p.running(p.join(), host, host.Host)
 			w := moving(t, p)
-			p.set(func() { tell(p, &w) })
+			p.set(func() { cancel(p, &w) })
 			f := p.do(w)
 			if f.Outcome != wire.Cancelled || f.Error != words || f.Retry || f.VM == nil || f.VM.Error != "" {
 				t.Fatalf("it ended %+v, the VM %+v", f.Finish, f.VM)

@@ -157,8 +157,8 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 			t.Fatalf("apply ended %+v", f.Finish)
 		}
 	}
-	// tell waits until both networks on the device have the error, and the third one is unaffected.
-	tell := func(what string, ok func(fleet.NetworkStatus) bool) {
+	// waitForBoth waits until both networks on the device have the error, and the third one is unaffected.
+	waitForBoth := func(what string, ok func(fleet.NetworkStatus) bool) {
 		t.Helper()
 		p.nextState(what, func(s wire.State) bool {
 			good := 0
@@ -170,13 +170,13 @@ func TestLostVirtualFunctionsAreReported(t *testing.T) {
 			return good == 3
 		})
 	}
-	tell("three for three NICs", func(s fleet.NetworkStatus) bool { return s.NICs.Total == 3 && s.Error == "" })
+	waitForBoth("three for three NICs", func(s fleet.NetworkStatus) bool { return s.NICs.Total == 3 && s.Error == "" })
 	host.SetFunctions("eth4", 2)
-	tell("that one is lost", func(s fleet.NetworkStatus) bool {
+	waitForBoth("that one is lost", func(s fleet.NetworkStatus) bool {
 		return s.NICs.Total == 2 && s.Error == "The device eth4 has 2 virtual functions now, and 3 NICs of VMs here are to have one each: not all of these VMs can start."
 	})
 	host.SetFunctions("eth4", 0)
-	tell("that all are", func(s fleet.NetworkStatus) bool { return strings.Contains(s.Error, "has no virtual functions") })
+	waitForBoth("that all are", func(s fleet.NetworkStatus) bool { return strings.Contains(s.Error, "has no virtual functions") })
 	host.SetFunctions("eth4", 3)
-	tell("that they are back", func(s fleet.NetworkStatus) bool { return s.Error == "" && s.NICs.Total == 3 })
+	waitForBoth("that they are back", func(s fleet.NetworkStatus) bool { return s.Error == "" && s.NICs.Total == 3 })
 }

@@ -33,8 +33,8 @@ func (a *Agent) result(j *job, err error) *wire.Finish {
 		}
 		out.Retry = !single && out.Outcome == wire.Failed && isRetryable(err)
 	}
-	if kept := handlerOf(j).record(a, j, out); kept != nil {
-		a.log.Error("The agent's state file cannot be written.", "error", kept)
+	if recordErr := handlerOf(j).record(a, j, out); recordErr != nil {
+		a.log.Error("The agent's state file cannot be written.", "error", recordErr)
 	}
 	a.observe(j, out)
 	return out
@@ -82,7 +82,7 @@ func (a *Agent) reportPending(inWork context.Context) {
 	for _, e := range a.pending {
 		w := wire.Work{ID: e.ID, Kind: e.Kind, Subject: e.Subject, Epoch: e.Epoch, Generation: e.Generation}
 		w.Args.DeleteDisks = e.Kind.Is().ShotByData // such a job is single-shot, and in the journal, only with DeleteDisks
-		if noun, id := e.Subject.Split(); noun == string(fleet.TypeVM) {
+		if kind, id := e.Subject.Split(); kind == string(fleet.TypeVM) {
 			w.VM = &fleet.VM{Meta: fleet.Meta{ID: fleet.VMID(id)}}
 		}
 		a.start(inWork, w)

@@ -103,7 +103,7 @@ func (a *Agent) images(vm fleet.VM) error {
 }
 
 // applySpec creates the disks and the definition. It may take long, but must report progress.
-func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
+func applySpec(ctx context.Context, a *Agent, j *job, isReapply bool) error {
 	if err := checkGroups(j.SecurityGroups...); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func applySpec(ctx context.Context, a *Agent, j *job, putBack bool) error {
 		a.log.Error("The agent's state file cannot be written.", "error", err)
 	}
 	return explain(ctx, a.hypervisor.ApplyVM(ctx, hypervisor.Apply{
-		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: putBack,
+		VM: *j.VM, SpecHash: j.SpecHash, Project: j.Project, Mark: j.Mark, Pools: j.Pools, Groups: j.SecurityGroups, Reapply: isReapply,
 		Stamped: a.state.stamped(j.VM.ID), Made: slices.Concat(j.Made, a.state.createdDisks(j.VM.ID)),
 		FirstBoot: func(ctx context.Context) (map[string][]byte, error) { return firstBoot(ctx, a, *j.VM) },
 		Whole: func(ref fleet.Volref) error {

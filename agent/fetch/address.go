@@ -59,14 +59,14 @@ func notPublic(a netip.Addr) bool {
 }
 
 // refuse returns the reason why downloads from the address are refused; nil: they are allowed.
-func (c *Client) refuse(spelt netip.Addr) error {
-	a := plainAddress(spelt)
+func (c *Client) refuse(given netip.Addr) error {
+	a := plainAddress(given)
 	if slices.ContainsFunc(c.settings.From, func(p netip.Prefix) bool { return p.Contains(a) }) {
 		return nil
 	}
-	const mend = "The agent's setting fetchFrom on the host must allow downloads from that address."
+	const advice = "The agent's setting fetchFrom on the host must allow downloads from that address."
 	if notPublic(a) {
-		return fleet.Errorf(fleet.Conflict, "The address %s is in a private or reserved network. %s", spelt, mend)
+		return fleet.Errorf(fleet.Conflict, "The address %s is in a private or reserved network. %s", given, advice)
 	}
 	own, err := c.own()
 	if err != nil {
@@ -74,8 +74,8 @@ func (c *Client) refuse(spelt netip.Addr) error {
 	}
 	for _, o := range own {
 		if n, ok := o.(*net.IPNet); ok {
-			if mine, ok := netip.AddrFromSlice(n.IP); ok && mine.Unmap() == a {
-				return fleet.Errorf(fleet.Conflict, "The address %s is the host's own. %s", spelt, mend)
+			if ownAddr, ok := netip.AddrFromSlice(n.IP); ok && ownAddr.Unmap() == a {
+				return fleet.Errorf(fleet.Conflict, "The address %s is the host's own. %s", given, advice)
 			}
 		}
 	}

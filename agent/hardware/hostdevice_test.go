@@ -38,11 +38,11 @@ func TestMediatedDevicesAreCreatedAndRemoved(t *testing.T) {
 		return filepath.Join(root, "sys/class/mdev_bus", parent, "mdev_supported_types", name, file)
 	}
 	asked := func(file string) string {
-		said, err := os.ReadFile(file)
+		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return string(said)
+		return string(content)
 	}
 	made := func(vm, name string) string { // made writes what the kernel would write
 		id := MdevID(vm, name)

@@ -51,17 +51,17 @@ func graph(node map[string]any) string {
 // Look inspects the disk with qemu-img as an unprivileged user, and refuses a disk whose format differs from its
 // header's. need is the disk's size in bytes as a qcow2 file.
 func (p Part) Look(ctx context.Context, f Facts) (need int64, err error) {
-	said, err := p.ask(ctx, "info", "--output=json", graph(p.node()))
+	output, err := p.ask(ctx, "info", "--output=json", graph(p.node()))
 	if err != nil {
 		return 0, err
 	}
-	if err := agrees(said, f); err != nil {
+	if err := agrees(output, f); err != nil {
 		return 0, err
 	}
-	if said, err = p.ask(ctx, "measure", "--output=json", "-O", "qcow2", graph(p.node())); err != nil {
+	if output, err = p.ask(ctx, "measure", "--output=json", "-O", "qcow2", graph(p.node())); err != nil {
 		return 0, err
 	}
-	return needed(said)
+	return needed(output)
 }
 
 func needed(text []byte) (int64, error) {

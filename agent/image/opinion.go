@@ -51,27 +51,27 @@ func doubt(format string, args ...any) error {
 
 // agrees returns an error if qemu-img's output contradicts the facts.
 func agrees(text []byte, f Facts) error {
-	var said map[string]any
+	var info map[string]any
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	if err := d.Decode(&said); err != nil {
+	if err := d.Decode(&info); err != nil {
 		return fmt.Errorf("read the output of qemu-img: %w", err)
 	}
-	if name := referencedFile(said); name != "" {
+	if name := referencedFile(info); name != "" {
 		return doubt("qemu-img finds that it refers to another file, %q.", name)
 	}
-	if said["format"] != f.Format {
-		return doubt("qemu-img detects the format %v, but its header says %s.", said["format"], f.Format)
+	if info["format"] != f.Format {
+		return doubt("qemu-img detects the format %v, but its header says %s.", info["format"], f.Format)
 	}
 	size := f.Size
 	if f.Format == "raw" {
 		size = (size + 511) / 512 * 512
 	}
 	// some products store less than the real size
-	if number, _ := said["virtual-size"].(json.Number); number.String() != strconv.FormatInt(size, 10) && f.Format != "vpc" {
-		return doubt("qemu-img reports a size of %v bytes, but its header says %d.", said["virtual-size"], size)
+	if number, _ := info["virtual-size"].(json.Number); number.String() != strconv.FormatInt(size, 10) && f.Format != "vpc" {
+		return doubt("qemu-img reports a size of %v bytes, but its header says %d.", info["virtual-size"], size)
 	}
-	if crypt, _ := said["encrypted"].(bool); crypt {
+	if crypt, _ := info["encrypted"].(bool); crypt {
 		return doubt("qemu-img finds that it is encrypted.")
 	}
 	return nil
@@ -103,10 +103,10 @@ func referencedFile(v any) string {
 
 // isOwnName reports whether name is the inspected file's or only a protocol option.
 func isOwnName(name string) bool {
-	spelt, isGraph := strings.CutPrefix(name, "json:")
+	graphJSON, isGraph := strings.CutPrefix(name, "json:")
 	if !isGraph {
 		return name == opinionFile
 	}
 	var node any
-	return json.Unmarshal([]byte(spelt), &node) == nil && referencedFile(node) == ""
+	return json.Unmarshal([]byte(graphJSON), &node) == nil && referencedFile(node) == ""
 }

@@ -120,13 +120,13 @@ func (k *Devices) arm() (disarm func(), err error) {
 		_ = cmd.Process.Kill() // the process may have exited already
 		_ = cmd.Wait()         // the error of the kill is expected
 	}
-	said := make(chan string, 1)
+	firstLine := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(out).ReadString('\n')
-		said <- line
+		firstLine <- line
 	}()
 	select {
-	case line := <-said:
+	case line := <-firstLine:
 		if line == armed+"\n" {
 			return end, nil
 		}

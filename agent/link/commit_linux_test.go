@@ -19,8 +19,8 @@ import (
 // devicesOn returns Devices with a kernel in memory. Their rollback process only reports that it waits.
 func devicesOn(t *testing.T, f *fake, dir string, reach func(context.Context, string) error) *Devices {
 	t.Helper()
-	guard := func(time.Duration) (*exec.Cmd, error) { return exec.Command("echo", armed), nil }
-	k, err := open(Options{Dir: dir, Boot: "boot-1", Limit: time.Second, Reach: reach, Guard: guard}, f)
+	rollback := func(time.Duration) (*exec.Cmd, error) { return exec.Command("echo", armed), nil }
+	k, err := open(Options{Dir: dir, Boot: "boot-1", Limit: time.Second, Reach: reach, Guard: rollback}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +115,7 @@ func TestDelayedAgentDoesNotRepeatRolledBackChange(t *testing.T) {
 			if errs := rollBack(f, c); len(errs) > 0 {
 				t.Error(errs)
 			}
-			if err := recordRollback(dir, c, "The guard has undone it."); err != nil {
+			if err := recordRollback(dir, c, "The rollback process has undone the change."); err != nil {
 				t.Error(err)
 			}
 		}

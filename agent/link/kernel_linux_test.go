@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	dir := os.Getenv("QUANTIX_LINK_DIR")
 	var err error
 	switch os.Getenv(roleEnv) {
-	case "guard":
+	case "rollback":
 		after, _ := time.ParseDuration(os.Getenv("QUANTIX_LINK_AFTER"))
 		err = Guard(context.Background(), dir, after)
 	case "agent": // makes a change that nobody confirms
@@ -53,7 +53,7 @@ func options(dir string, limit time.Duration, reach func(context.Context, string
 		Dir: dir, Boot: "boot-1", Limit: limit, Portal: "10.9.0.1", Reach: reach,
 		Guard: func(after time.Duration) (*exec.Cmd, error) {
 			cmd := exec.Command("/proc/self/exe")
-			cmd.Env = append(os.Environ(), roleEnv+"=guard", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_AFTER="+after.String())
+			cmd.Env = append(os.Environ(), roleEnv+"=rollback", "QUANTIX_LINK_DIR="+dir, "QUANTIX_LINK_AFTER="+after.String())
 			return cmd, nil
 		},
 	}
@@ -290,13 +290,13 @@ func TestKilledAgentsChangeIsRolledBack(t *testing.T) {
 	}
 	start("first")
 	want(t, "the dead agent has undone nothing", addressesAndRoutes(t) != was)
-	until(t, "the guard undoes it", func() bool { return addressesAndRoutes(t) == was && !exists(dir, journalFile) })
+	until(t, "the rollback process undoes the change", func() bool { return addressesAndRoutes(t) == was && !exists(dir, journalFile) })
 	k := newDevices(t, options(dir, time.Second, reached))
 	want(t, "the next agent tells", k.seen(n).RolledBack != nil && strings.Contains(k.seen(n).Error, "did not confirm"), k.seen(n))
 
 	start("second")
 	k = newDevices(t, options(dir, time.Second, reached))
-	want(t, "an agent that comes before the guard undoes it at once", addressesAndRoutes(t) == was && strings.Contains(k.seen(n).Error, "the agent ended"), addressesAndRoutes(t), k.seen(n))
+	want(t, "an agent that starts before the rollback process undoes the change at once", addressesAndRoutes(t) == was && strings.Contains(k.seen(n).Error, "the agent ended"), addressesAndRoutes(t), k.seen(n))
 }
 
 func until(t *testing.T, what string, ok func() bool) {
@@ -383,7 +383,7 @@ func TestKernelErrorsAreReported(t *testing.T) {
 	now, err := os.Readlink("/proc/self/ns/net")
 	want(t, "the program stays in its network namespace", err == nil && now == namespace, now, namespace, err)
 	for _, g := range (linux{sys}).gaps(t.Context()) {
-		want(t, "no gap is told of what there is", g.Mode != fleet.NetworkSRIOV && g.Mode != fleet.NetworkVXLAN, g)
+		want(t, "no supported mode is reported as a gap", g.Mode != fleet.NetworkSRIOV && g.Mode != fleet.NetworkVXLAN, g)
 	}
 	if out, err := net.Interfaces(); err != nil || len(out) != 3 {
 		t.Errorf("the trial left devices: %v %v", out, err)

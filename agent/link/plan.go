@@ -322,7 +322,7 @@ func number(on bool) int {
 }
 
 // checkPresent returns an error if the host lacks a device that the network needs.
-func checkPresent(n fleet.Network, p present, cards *fleet.NetworkNICs) error {
+func checkPresent(n fleet.Network, p present, nics *fleet.NetworkNICs) error {
 	s := n.Spec
 	switch s.Mode {
 	case fleet.NetworkBridged:
@@ -343,7 +343,7 @@ func checkPresent(n fleet.Network, p present, cards *fleet.NetworkNICs) error {
 		switch {
 		case p.uplink == nil:
 			return fleet.Errorf(fleet.NotFound, "This host has no device %s.", s.Device)
-		case cards == nil || cards.Total == 0:
+		case nics == nil || nics.Total == 0:
 			return fleet.Errorf(fleet.Conflict, "The device %s of this host has no virtual functions. Enable them there: write their number to /sys/class/net/%s/device/sriov_numvfs.", s.Device, s.Device)
 		}
 	}

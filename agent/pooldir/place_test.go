@@ -171,8 +171,8 @@ func TestProbeDistinguishesReadOnlyStorage(t *testing.T) {
 func TestSmallDurationChangesAreNotReported(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		told, want int64
-		now        time.Duration
+		reported, want int64
+		now            time.Duration
 	}{
 		{0, 700, 700 * time.Microsecond},
 		{700, 700, 400 * time.Microsecond},
@@ -182,8 +182,8 @@ func TestSmallDurationChangesAreNotReported(t *testing.T) {
 		{700, 0, 0},
 		{0, 0, 0},
 	} {
-		if got := SteadyMicros(c.told, c.now); got != c.want {
-			t.Errorf("after %d µs, %s is reported as %d, want %d", c.told, c.now, got, c.want)
+		if got := SteadyMicros(c.reported, c.now); got != c.want {
+			t.Errorf("after %d µs, %s is reported as %d, want %d", c.reported, c.now, got, c.want)
 		}
 	}
 }

@@ -84,16 +84,16 @@ type opened struct {
 
 func open(t *testing.T, ctx context.Context, own transfer.Self, peer transfer.Peer, hash string) opened { //nolint:revive // t first
 	t.Helper()
-	door, err := transfer.Open(own, peer, hash, transfer.Ports{})
+	listener, err := transfer.Open(own, peer, hash, transfer.Ports{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := opened{at: []string{fmt.Sprintf("127.0.0.1:%d", door.Port())}, came: make(chan *transfer.Incoming, 1), err: make(chan error, 1)}
+	o := opened{at: []string{fmt.Sprintf("127.0.0.1:%d", listener.Port())}, came: make(chan *transfer.Incoming, 1), err: make(chan error, 1)}
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(done)
-		in, err := door.Wait(ctx)
+		in, err := listener.Wait(ctx)
 		o.came <- in
 		o.err <- err
 	}()

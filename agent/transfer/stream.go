@@ -90,8 +90,8 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 	if err == nil {
 		err = pieces(ctx, func(at int64, block []byte, n int64) error {
 			select {
-			case said := <-answers:
-				refused = cmp.Or(said, errEarly)
+			case answer := <-answers:
+				refused = cmp.Or(answer, errEarly)
 				return refused
 			default:
 			}
@@ -123,8 +123,8 @@ func (o *Outgoing) send(ctx context.Context, answers <-chan error, pieces Pieces
 	}
 	// Prefer the receiver's answer, if it sent one before it closed the connection.
 	_ = o.conn.SetReadDeadline(time.Now().Add(time.Second))
-	if said := <-answers; said != nil && !errors.Is(said, ErrLost) {
-		return said
+	if answer := <-answers; answer != nil && !errors.Is(answer, ErrLost) {
+		return answer
 	}
 	return err
 }
