@@ -271,21 +271,21 @@ func TestInvalidServerAnswersFailDownload(t *testing.T) {
 		change func(*Client)
 		sum    string
 	}{
-		"cut in the middle":         {raw("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"+body, nil), "cut off after", nil, sumOf(file)},
-		"cut between chunks":        {raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", nil), "cut off after", nil, ""},
-		"more than it says":         {raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"+body, nil), "was expected", nil, sumOf(file[:100000])},
-		"no length and no checksum": {raw("HTTP/1.1 200 OK\r\n\r\n"+body, nil), "does not say how much", nil, ""},
-		"nothing":                   {raw("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", nil), "the file is empty", nil, ""},
-		"says too much":             {raw("HTTP/1.1 200 OK\r\nContent-Length: 9999999999999\r\n\r\n"+body, nil), "room for 1 GiB", nil, ""},
-		"says more than is allowed": {raw("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+body, nil), "downloads 1 KiB at most", func(c *Client) { c.settings.Most = 1 << 10 }, ""},
-		"endless":                   {endless("HTTP/1.1 200 OK\r\n\r\n"), "more than 8 MiB", func(c *Client) { c.settings.Most = 8 << 20 }, sumOf(file)},
-		"endless header":            {endless("HTTP/1.1 200 OK\r\nX: "), "", nil, ""},
-		"falls silent":              {silent("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + body), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
-		"never answers":             {silent(""), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
-		"half a header":             {silent("HTTP/1.1 200 OK\r\nContent-"), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
-		"not found":                 {func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, `"404 Not Found"`, nil, ""},
-		"a part":                    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, `"206 Partial`, nil, ""},
-		"packed on the way": {func(w http.ResponseWriter, _ *http.Request) {
+		"cut in the middle":               {raw("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"+body, nil), "cut off after", nil, sumOf(file)},
+		"cut between chunks":              {raw("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", nil), "cut off after", nil, ""},
+		"more than announced":             {raw("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"+body, nil), "was expected", nil, sumOf(file[:100000])},
+		"no length and no checksum":       {raw("HTTP/1.1 200 OK\r\n\r\n"+body, nil), "does not say how much", nil, ""},
+		"nothing":                         {raw("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", nil), "the file is empty", nil, ""},
+		"announces too much for the pool": {raw("HTTP/1.1 200 OK\r\nContent-Length: 9999999999999\r\n\r\n"+body, nil), "room for 1 GiB", nil, ""},
+		"announces more than the limit":   {raw("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n"+body, nil), "downloads 1 KiB at most", func(c *Client) { c.settings.Most = 1 << 10 }, ""},
+		"endless":                         {endless("HTTP/1.1 200 OK\r\n\r\n"), "more than 8 MiB", func(c *Client) { c.settings.Most = 8 << 20 }, sumOf(file)},
+		"endless header":                  {endless("HTTP/1.1 200 OK\r\nX: "), "", nil, ""},
+		"stops sending":                   {silent("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n" + body), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
+		"never answers":                   {silent(""), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
+		"half a header":                   {silent("HTTP/1.1 200 OK\r\nContent-"), "sent nothing for", func(c *Client) { c.stall = 200 * time.Millisecond }, ""},
+		"not found":                       {func(w http.ResponseWriter, r *http.Request) { http.NotFound(w, r) }, `"404 Not Found"`, nil, ""},
+		"partial content":                 {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusPartialContent) }, `"206 Partial`, nil, ""},
+		"compressed transfer": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Encoding", "gzip")
 			_, _ = w.Write(zipped(file))
 		}, "packed as", nil, ""},

@@ -161,7 +161,7 @@ func TestOverlayDevicesAreCreatedAndRemoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		st := k.seen(n)
-		want(t, "it stands", st.Error == "" && st.VTEP == "10.9.0.2" && st.Peers == 1 && st.MTU == 1450 && st.Uplink == "eth1" && st.Bridge == n.BridgeDevice(), st)
+		want(t, "the overlay exists", st.Error == "" && st.VTEP == "10.9.0.2" && st.Peers == 1 && st.MTU == 1450 && st.Uplink == "eth1" && st.Bridge == n.BridgeDevice(), st)
 	}
 	n.Peers = []string{"10.9.0.2", "10.9.0.4", "10.9.0.5", "192.0.2.1"}
 	if err := k.Apply(ctx, "order", n); err != nil {
@@ -174,7 +174,7 @@ func TestOverlayDevicesAreCreatedAndRemoved(t *testing.T) {
 	ip(t, "link", "set", n.TunnelDevice(), "nomaster")
 	want(t, "a removed uplink is reported", strings.Contains(k.seen(n).Error, "uplink of the bridge"), k.seen(n))
 	ip(t, "link", "del", n.BridgeDevice())
-	want(t, "what somebody removes shows", strings.Contains(k.seen(n).Error, "was removed"), k.seen(n))
+	want(t, "a removed bridge is reported", strings.Contains(k.seen(n).Error, "was removed"), k.seen(n))
 	if err := k.Restore(ctx); err != nil || !strings.Contains(k.seen(n).Error, "was removed") {
 		t.Errorf("the agent's restart recreated a removed device: %v", err)
 	}
@@ -221,7 +221,7 @@ func TestBridgeTakesAddressesOfAgentsDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := k.seen(n)
-	want(t, "it is made again before the portal is reached", st.Error == "" && strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev qx-wire"), st, addressesAndRoutes(t))
+	want(t, "the bridge is recreated before the portal is reached", st.Error == "" && strings.Contains(addressesAndRoutes(t), "default via 10.9.0.1 dev qx-wire"), st, addressesAndRoutes(t))
 
 	k = newDevices(t, options(dir, 0, reached))
 	if err := k.Release(ctx, "order", n); err != nil {
@@ -244,10 +244,10 @@ func TestChangeThatCutsOffPortalIsRolledBack(t *testing.T) {
 	k := newDevices(t, options(dir, time.Second, func(context.Context, string) error { return errors.New("no route to host") }))
 	was := addressesAndRoutes(t)
 	err := k.Apply(ctx, "order", n)
-	want(t, "it says why", err != nil && strings.Contains(err.Error(), "no route to host"), err)
+	want(t, "the error contains the reason", err != nil && strings.Contains(err.Error(), "no route to host"), err)
 	want(t, "the host is as before", addressesAndRoutes(t) == was, addressesAndRoutes(t))
 	st := k.seen(n)
-	want(t, "the host tells", st.RolledBack != nil && strings.Contains(st.Error, "The change was undone"), st)
+	want(t, "the status reports the rollback", st.RolledBack != nil && strings.Contains(st.Error, "The change was undone"), st)
 	k.o.Reach = func(context.Context, string) error { t.Error("the same job is done again"); return nil }
 	again := k.Apply(ctx, "order", n)
 	want(t, "the same job is refused", again != nil && strings.Contains(again.Error(), "no route to host") && addressesAndRoutes(t) == was, again)
@@ -255,11 +255,11 @@ func TestChangeThatCutsOffPortalIsRolledBack(t *testing.T) {
 	if err := k.Apply(ctx, "another order", n); err != nil {
 		t.Fatal(err)
 	}
-	want(t, "another one is, and stands", k.seen(n).Error == "" && k.seen(n).RolledBack == nil, k.seen(n))
+	want(t, "another job succeeds", k.seen(n).Error == "" && k.seen(n).RolledBack == nil, k.seen(n))
 	bridged := addressesAndRoutes(t)
 	k.o.Reach = func(context.Context, string) error { return errors.New("no route to host") }
 	err = k.Release(ctx, "a third order", n)
-	want(t, "a release that cuts off is undone, too", err != nil && addressesAndRoutes(t) == bridged, err, addressesAndRoutes(t))
+	want(t, "a release that cuts the host off is undone, too", err != nil && addressesAndRoutes(t) == bridged, err, addressesAndRoutes(t))
 }
 
 // The agent is killed during an unconfirmed change: the rollback process undoes the change. If the rollback process is
@@ -292,7 +292,7 @@ func TestKilledAgentsChangeIsRolledBack(t *testing.T) {
 	want(t, "the dead agent has undone nothing", addressesAndRoutes(t) != was)
 	until(t, "the rollback process undoes the change", func() bool { return addressesAndRoutes(t) == was && !exists(dir, journalFile) })
 	k := newDevices(t, options(dir, time.Second, reached))
-	want(t, "the next agent tells", k.seen(n).RolledBack != nil && strings.Contains(k.seen(n).Error, "did not confirm"), k.seen(n))
+	want(t, "the next agent reports the rollback", k.seen(n).RolledBack != nil && strings.Contains(k.seen(n).Error, "did not confirm"), k.seen(n))
 
 	start("second")
 	k = newDevices(t, options(dir, time.Second, reached))
@@ -317,7 +317,7 @@ func TestNoChangeWithoutRollbackProcess(t *testing.T) {
 	o.Guard = func(time.Duration) (*exec.Cmd, error) { return exec.Command("/bin/false"), nil }
 	k, was := newDevices(t, o), addressesAndRoutes(t)
 	err := k.Apply(t.Context(), "order", uplink())
-	want(t, "it is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
+	want(t, "the change is refused", err != nil && strings.Contains(err.Error(), "nothing was changed") && addressesAndRoutes(t) == was, err, addressesAndRoutes(t))
 }
 
 func TestKernelErrorsAreReported(t *testing.T) {
@@ -328,7 +328,7 @@ func TestKernelErrorsAreReported(t *testing.T) {
 	k, n, was := newDevices(t, options(t.TempDir(), time.Second, reached)), uplink(), addressesAndRoutes(t)
 	n.Spec.VLAN = 7
 	if err := k.Apply(t.Context(), "order", n); err != nil { // a kernel without VLANs
-		want(t, "it says what failed, in the kernel's words", strings.Contains(err.Error(), "make VLAN") && strings.Contains(err.Error(), "not supported"), err)
+		want(t, "the error names the step and the kernel's error", strings.Contains(err.Error(), "make VLAN") && strings.Contains(err.Error(), "not supported"), err)
 		want(t, "nothing is left half-made", addressesAndRoutes(t) == was, addressesAndRoutes(t))
 	}
 	for mode, words := range map[fleet.NetworkMode]string{fleet.NetworkBridged: "no bridge br0", fleet.NetworkMacvtap: "no device eth9", fleet.NetworkSRIOV: "no device eth9"} {
@@ -362,17 +362,17 @@ func TestKernelErrorsAreReported(t *testing.T) {
 	}
 	st := fleet.NetworkStatus{Active: true}
 	k.Look(x, &st)
-	want(t, "the host says how many functions there are, and how many are guests'", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 4, Used: 2} && st.Error == "", st.NICs, st.Error)
+	want(t, "the status has the numbers of functions and of guests' functions", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 4, Used: 2} && st.Error == "", st.NICs, st.Error)
 	if err := os.WriteFile(filepath.Join(sys, "class/net/eth1/device/sriov_numvfs"), []byte("0\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	st = fleet.NetworkStatus{Active: true}
 	k.Look(x, &st)
-	want(t, "it says that they are gone", st.NICs != nil && st.NICs.Total == 0 && strings.Contains(st.Error, "no virtual functions"), st.NICs, st.Error)
+	want(t, "the status reports missing functions", st.NICs != nil && st.NICs.Total == 0 && strings.Contains(st.Error, "no virtual functions"), st.NICs, st.Error)
 	alone := fleet.Network{ID: n.ID, Spec: &fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Direct: fleet.DirectPassthrough, Device: "eth1"}}
 	st = fleet.NetworkStatus{Active: true}
 	k.Look(alone, &st)
-	want(t, "a device that nobody is on", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 1}, st.NICs)
+	want(t, "a device without guests", st.NICs != nil && *st.NICs == fleet.NetworkNICs{Total: 1}, st.NICs)
 	namespace, err := os.Readlink("/proc/self/ns/net")
 	if err != nil {
 		t.Fatal(err)

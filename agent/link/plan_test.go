@@ -176,13 +176,13 @@ func TestPlanRefusesLoopsAndUnmanagedPorts(t *testing.T) {
 		"in another bridge":  {func(p *present) { p.uplink.Master = "br0" }, "a part of br0"},
 		"a bridge":           {func(p *present) { p.uplink.Kind = "bridge" }, "is a bridge"},
 		"a guest's NIC":      {func(p *present) { p.uplink.Kind = "tuntap" }, "no device by which"},
-		"one of ours":        {func(p *present) { p.uplink.Owner = "quantix:x" }, "no device by which"},
+		"device of Quantix":  {func(p *present) { p.uplink.Owner = "quantix:x" }, "no device by which"},
 		"an address by DHCP": {func(p *present) { p.uplink.Addresses[0].Dynamic = true }, "DHCP"},
 		"several ways out":   {func(p *present) { p.uplink.Shared = true }, "several devices at once"},
 		"a second uplink": {func(p *present) {
 			p.bridge, p.outPorts = &device{Name: "qx-wire", Kind: "bridge", Owner: owner(uplink()), Up: true}, []string{"eth2"}
 		}, "form a loop"},
-		"a bridge of others": {func(p *present) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
+		"an unmanaged bridge": {func(p *present) { p.bridge = &device{Name: "qx-wire", Kind: "bridge"} }, "not made by Quantix"},
 	} {
 		p := present{uplink: nic()}
 		c.change(&p)

@@ -33,7 +33,7 @@ func TestPoolDirectoryIsVerified(t *testing.T) {
 		"its marker":                              {marked, Sighting{true, mine, disk, 7, "", nil}, ""},
 		"its marker on another device":            {marked, Sighting{true, mine, Mount{"/srv", "ext4", "/dev/sdc1"}, 9, "", nil}, ""},
 		"another pool's marker":                   {marked, Sighting{true, theirs, disk, 7, "", nil}, "belongs to another pool"},
-		"gone":                                    {marked, Sighting{}, "is gone"},
+		"missing":                                 {marked, Sighting{}, "is gone"},
 		"recreated directory":                     {marked, Sighting{true, "", disk, 8, "", nil}, "its marker .quantix-pool is missing"},
 		"only the marker is missing":              {marked, Sighting{true, "", disk, 7, "", nil}, "its marker .quantix-pool is missing"},
 		"not mounted":                             {marked, Sighting{true, "", root, 8, "", nil}, "is not mounted: ext4 of /dev/sdb1 belongs at /srv"},

@@ -25,9 +25,9 @@ func newDemo() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Run a portal with three simulated hosts and forty VMs",
-		Long: `Run a portal with three simulated hosts and forty VMs. It needs no root and nothing but PostgreSQL's binaries. The portal,
-its database and the agents are the real ones; only the hypervisor is simulated. With --data-dir all is there again at the next
-start; without, nothing stays.`,
+		Long: `Run a portal with three simulated hosts and forty VMs. The demo needs PostgreSQL's binaries, but not root. The portal,
+its database and the agents are real; only the hypervisor is simulated. With --data-dir the next start restores
+the demo; without it, no data stays.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := runDemo(cmd.Context(), f, cmd.OutOrStdout(), cmd.ErrOrStderr())

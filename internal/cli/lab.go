@@ -32,7 +32,7 @@ func newLab() *cobra.Command {
 		Use:   "lab",
 		Short: "Run a portal with two real libvirt hosts on this machine",
 		Long: `Install what is missing (Debian's packages), then run a portal and two real libvirt hosts on this machine, each with its
-own libvirtd, agent and guests, a pool that both share, and one VM. Needs root on Linux. Ctrl-C ends all of it.`,
+own libvirtd, agent and guests, a pool that both share, and one VM. Needs root on Linux. Ctrl-C stops the whole lab.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			err := runLab(cmd.Context(), f, apart, cmd.OutOrStdout(), cmd.ErrOrStderr())

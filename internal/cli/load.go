@@ -30,11 +30,11 @@ func newLoad() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load --self | --portal URL --token-file FILE",
 		Short: "Load a portal with simulated hosts, people and browser tabs, to size a portal",
-		Long: `Load a running portal and print what it managed: simulated hosts that join and speak the agents' protocol over mutual TLS, with VMs that
-are asked for through the API, people who open pages, and browser tabs that follow the list of VMs. Only the hypervisors are made up.
+		Long: `Load a running portal and print its performance. The load consists of simulated hosts that join and use the agent protocol over mutual TLS, with VMs
+created through the API, people who open pages, and browser tabs with a live list of VMs. Only the hypervisors are simulated.
 
-It takes an empty portal, and refuses one that has hosts already, unless --into-used-portal says so. At the end, also after Ctrl-C, it takes
-away what it has made; the audit stays. With --self it starts a portal of its own, with a private PostgreSQL
+The portal must have no hosts, unless --into-used-portal is given. At the end, also after Ctrl-C, the command deletes
+everything that was created; the audit records stay. With --self it starts a temporary portal, with a private PostgreSQL
 that flushes to the disk, in a temporary directory.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

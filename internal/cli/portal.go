@@ -15,9 +15,9 @@ func newPortal() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "portal",
 		Short: "Run the portal",
-		Long: `Run the portal: the pages and the API for people, and the endpoint for agents. Without a database URL it keeps a private
-PostgreSQL in its data directory. The first start makes the user "admin" and prints a password that works once.
-A renewed TLS certificate is taken within seconds, and at once by SIGHUP.`,
+		Long: `Run the portal: the pages and the API for people, and the endpoint for agents. Without a database URL it runs a private
+PostgreSQL in its data directory. The first start creates the user "admin" and prints a one-time password.
+The portal uses a renewed TLS certificate within seconds, or at once after SIGHUP.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := config.LoadPortal(cmd.Flags(), os.Environ(), "")

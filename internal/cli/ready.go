@@ -120,7 +120,7 @@ func (r ready) print(out io.Writer, asJSON bool, hints []string) error {
 	for _, h := range hints {
 		fmt.Fprintln(out, "  "+h)
 	}
-	_, err := fmt.Fprint(out, "\n  Ctrl-C ends all of it.\n\n")
+	_, err := fmt.Fprint(out, "\n  Ctrl-C stops everything.\n\n")
 	return err
 }
 

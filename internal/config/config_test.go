@@ -105,7 +105,7 @@ log: {level: debug, format: json}
 			},
 			func(p *Portal) { p.Database.MaxConns, p.DataDir, p.Log.Format = 60, "/env", "json" },
 		},
-		"a flag set to its default still beats": {
+		"a flag with the default value overrides": {
 			given{env: []string{"QUANTIX_LOG_LEVEL=debug"}, flags: []string{"--log-level=info"}},
 			func(*Portal) {},
 		},
