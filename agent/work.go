@@ -174,7 +174,7 @@ func restart(ctx context.Context, a *Agent, j *job) error {
 	case unknownStart:
 		a.record(j.VM.ID, func(k *vmState) { k.StopRequested = false })
 		return fleet.Errorf(fleet.Conflict, "The host does not report when the VM was started, so a restart cannot be verified. Shut the VM down, then start it.")
-	case newer: // the new run may still be starting: a killed agent leaves the start to the hypervisor
+	case newer: // the new run may still be starting, because an agent was killed during the start
 		if err := a.state.updateVM(j.VM.ID, func(k *vmState) { k.StopRequested = false }); err != nil {
 			return err
 		}

@@ -28,7 +28,8 @@ type before struct {
 	Addresses []Address `json:"addresses,omitempty"`
 	Routes    []Route   `json:"routes,omitempty"`
 
-	// Of a bridge that existed before the change: Joined: the device was its port. Own and OwnRoutes are the bridge's.
+	// The state of a bridge that existed before the change (Stood). Joined: the device was a port of that bridge. Own
+	// and OwnRoutes are the bridge's addresses and routes.
 	Stood     bool      `json:"stood,omitempty"`
 	Joined    bool      `json:"joined,omitempty"`
 	Own       []Address `json:"own,omitempty"`
