@@ -111,8 +111,8 @@ func makeBridge(s step) error {
 	return setBridge(x, 0)
 }
 
-// setBridge sets a bridge's spanning tree and the shortest forward delay: none, or 2 s with spanning tree, the kernel's
-// minimum.
+// setBridge sets a bridge's spanning tree. Without spanning tree the bridge's ports forward at once. With spanning tree
+// the kernel enforces a forward delay of at least 2 s.
 func setBridge(x netlink.Link, stp int) error {
 	req := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_ACK)
 	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)

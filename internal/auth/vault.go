@@ -33,7 +33,7 @@ func OpenVault(file string, fresh bool) (Vault, error) {
 	}
 	v := Vault{strings.TrimSpace(string(text))}
 	if !strings.HasPrefix(v.secret, vaultPrefix) || len(v.secret) < len(NewVault().secret) {
-		return Vault{}, fmt.Errorf("%s contains no key, which is one line that begins with %s; restore the file from a backup, or remove it if the database contains no encrypted secrets", file, vaultPrefix)
+		return Vault{}, fmt.Errorf("%s contains no key, which is one line that begins with %s; restore the file from a backup, or remove the file if the database contains no encrypted secrets", file, vaultPrefix)
 	}
 	return v, nil
 }
