@@ -20,7 +20,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// use has different texts for each side.
+// use is a relay configuration with different texts for each side.
 var use = Use{
 	Kind:        Console,
 	Wait:        [2]time.Duration{15 * time.Second, 30 * time.Second},
