@@ -483,12 +483,12 @@ func attention(p DashboardPage) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(p.Overview.Attention) == 0 {
-			templ_7745c5c3_Err = kit.Empty("circle-check", "All is well", p.allWell()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("circle-check", "No problems", p.allWell()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Needs attention\"><table class=\"attention\"><thead><tr><th>What</th><th>Why</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Needs attention\"><table class=\"attention\"><thead><tr><th>Object</th><th>Problem</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

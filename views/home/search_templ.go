@@ -304,7 +304,7 @@ func Search(p SearchPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Empty("search", "Nothing matches “"+p.Text+"”", "Search for part of a name, or for the start of an address, MAC address, UUID or label (env=prod). Objects of projects without access are not searched.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("search", "Nothing matches “"+p.Text+"”", "Search for part of a name, or for the start of an address, MAC address, UUID or label (env=prod). Only projects to which you have access are searched.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -149,7 +149,7 @@ func configure(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"hint\">They take effect immediately and change nothing on the host.</p><input type=\"hidden\" name=\"generation\" value=\"")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 11, "<p class=\"hint\">Changes take effect immediately. They change nothing on the host.</p><input type=\"hidden\" name=\"generation\" value=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -172,7 +172,7 @@ func configure(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "taints", Label: "Taints", Value: p.Form.Taints, Error: p.Form.Errors.At("taints"),
-					Hint:  "One per line: gpu, or maintenance=disk. VMs without a toleration for each taint are not placed here. VMs on this host stay.",
+					Hint:  "One per line: gpu, or maintenance=disk. VMs without a toleration for each taint are not placed on this host. VMs already on this host stay.",
 					Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
@@ -228,14 +228,14 @@ func taints(all []string) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		for _, t := range all {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<span class=\"label\" title=\"Taint: VMs that do not tolerate it are not placed here\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, "<span class=\"label\" title=\"Taint: VMs without a toleration for it are not placed on this host\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var8 string
 			templ_7745c5c3_Var8, templ_7745c5c3_Err = templ.JoinStringErrs(t)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/configure.templ`, Line: 59, Col: 88}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `host/configure.templ`, Line: 59, Col: 100}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var8))
 			if templ_7745c5c3_Err != nil {

@@ -60,7 +60,7 @@ func Delete(h fleet.HostView, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<p>The host is removed from Quantix:</p><ul class=\"goes\"><li>Its certificate is revoked and its agent is refused.</li><li>Its assignments to pools and networks, its tasks and its discovered VMs are removed from Quantix.</li></ul><p>Nothing on the host changes: domains, disks, pools and networks of libvirt stay. The host can join again with a new token.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<p>The host is removed from Quantix:</p><ul class=\"goes\"><li>The certificate of the host is revoked and its agent is refused.</li><li>The assignments to pools and networks, the tasks and the discovered VMs of the host are removed from Quantix.</li></ul><p>Nothing on the host changes: domains, disks, pools and networks of libvirt stay. The host can join again with a new token.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -77,13 +77,13 @@ func Delete(h fleet.HostView, e kit.Errors) templ.Component {
 							}()
 						}
 						ctx = templ.InitializeContext(ctx)
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<span class=\"muted\">Delete them before you remove the host. An offline host does not need to confirm the deletion.</span>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<span class=\"muted\">Delete these VMs first. While the host is offline, Quantix does not wait for the host's confirmation.</span>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
 						return nil
 					})
-					templ_7745c5c3_Err = kit.Note("warn", "triangle-alert", "It still has "+kit.Count(h.VMs, "VM")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.Note("warn", "triangle-alert", "The host still has "+kit.Count(h.VMs, "VM")+".").Render(templ.WithChildren(ctx, templ_7745c5c3_Var4), templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

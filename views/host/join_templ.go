@@ -131,7 +131,7 @@ func joinStart() templ.Component {
 			templ_7745c5c3_Var3 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>What will happen</h2></header><div class=\"pad stack\"><ol class=\"steps\"><li class=\"now\">Create a join token. It is valid for one host and 15 minutes.</li><li>Run one command on the host as root. The host needs libvirt and the program <span class=\"mono\">quantix</span> there.</li><li>Its agent makes a key, gets a certificate from this portal, and dials in. Nothing listens on the host; existing domains, pools and networks do not change.</li></ol><form")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>What will happen</h2></header><div class=\"pad stack\"><ol class=\"steps\"><li class=\"now\">Create a join token. The token is valid for one host and 15 minutes.</li><li>Run one command on the host as root. The host needs libvirt and the <span class=\"mono\">quantix</span> program.</li><li>The agent creates a key, gets a certificate from this portal and connects to the portal. The agent opens no port on the host. Existing domains, pools and networks do not change.</li></ol><form")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -190,7 +190,7 @@ func joinAgain(h fleet.HostView) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " again where its agent's files are lost, where it was away for longer, or where the machine was replaced.</p><ol class=\"steps\"><li class=\"now\">Create a join token for this host. It is valid for 15 minutes.</li><li>Stop the agent on the host if it runs: <code class=\"mono\">systemctl stop quantix-agent</code></li><li>Run one command there as root, and start the agent. The host keeps its name, labels, VMs and pools. Any other agent with this host's identity is refused from then on.</li></ol><form")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " again if its agent's files are lost, if the host was offline for longer, or if the machine was replaced.</p><ol class=\"steps\"><li class=\"now\">Create a join token for this host. The token is valid for 15 minutes.</li><li>Stop the agent on the host if it runs: <code class=\"mono\">systemctl stop quantix-agent</code></li><li>Run one command on the host as root, then start the agent. The host keeps its name, labels, VMs and pools. Any other agent with this host's identity is refused from then on.</li></ol><form")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -462,7 +462,7 @@ func joinState(p JoinPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<div><strong>This token was revoked.</strong><p><a href=\"/hosts/join\">Make another one</a>.</p></div></div>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "<div><strong>This token was revoked.</strong><p><a href=\"/hosts/join\">Create another token</a>.</p></div></div>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -475,7 +475,7 @@ func joinState(p JoinPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<div><strong>This token has expired.</strong><p>No host used it within 15 minutes. <a href=\"/hosts/join\">Make another one</a>.</p></div></div>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<div><strong>This token has expired.</strong><p>No host used it within 15 minutes. <a href=\"/hosts/join\">Create another token</a>.</p></div></div>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -563,7 +563,7 @@ func joinTokens(p JoinPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Join tokens\"><table><thead><tr><th>Made</th><th>By</th><th>State</th><th>Host</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Join tokens\"><table><thead><tr><th>Created</th><th>By</th><th>State</th><th>Host</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -121,7 +121,7 @@ func memoryCard(inv fleet.Inventory) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(inv.HugePages) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<table><thead><tr><th>Huge pages</th><th class=\"num\">Size</th><th class=\"num\">Free</th><th class=\"num\">All</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<table><thead><tr><th>Huge pages</th><th class=\"num\">Size</th><th class=\"num\">Free</th><th class=\"num\">Total</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

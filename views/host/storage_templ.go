@@ -82,7 +82,7 @@ func storage(p Page) templ.Component {
 			}
 		}
 		if found := p.discoveredPools(); len(found) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>Discovered pools</h2><span class=\"right muted\">defined on the host: not managed by Quantix and never changed</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Discovered pools\"><table><thead><tr><th>Name</th><th>State</th><th>Kind</th><th>Place</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card\"><header><h2>Discovered pools</h2><span class=\"right muted\">defined on the host: not managed by Quantix and never changed</span></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Discovered pools\"><table><thead><tr><th>Name</th><th>State</th><th>Kind</th><th>Location</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -144,7 +144,7 @@ func storage(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</tbody></table></div><p class=\"pad muted\">To use one, create a pool with the same name and path. Deleting that pool keeps the host's pool.</p></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</tbody></table></div><p class=\"pad muted\">To use a discovered pool, create a pool with the same name and path. If you delete that pool in Quantix later, the host's pool stays.</p></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -60,7 +60,7 @@ func summary(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Empty("server", "Nothing known yet", "The first report will show its CPUs, memory, disks, NICs and running VMs.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("server", "No report yet", "The agent's first report will show the CPUs, memory, disks, NICs and running VMs.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -102,7 +102,7 @@ func summary(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Fact("System", inv.OS).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Fact("Operating system", inv.OS).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

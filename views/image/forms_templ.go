@@ -124,7 +124,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "public", Label: "Publish it to all projects"}, f.In.Public).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "public", Label: "Publish to all projects"}, f.In.Public).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -132,7 +132,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("Where it comes from", kit.HelpImage).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Legend("Image source", kit.HelpImage).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -219,7 +219,7 @@ func facts(f Form) templ.Component {
 	})
 }
 
-// source is the choice of a version's data.
+// source is the choice of the file for a new version: a download, a file in a pool or the disk of a VM.
 func source(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -266,7 +266,7 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("disk", kit.Field{Label: "Disk", Value: f.In.Disk, Short: true, Hint: "Its number, from 1", Attrs: templ.Attributes{"inputmode": "numeric"}, Wrap: templ.Attributes{"data-show-when": "from=vm"}}, "source.disk")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("disk", kit.Field{Label: "Disk", Value: f.In.Disk, Short: true, Hint: "Disk number, from 1", Attrs: templ.Attributes{"inputmode": "numeric"}, Wrap: templ.Attributes{"data-show-when": "from=vm"}}, "source.disk")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -286,7 +286,7 @@ func source(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("volume", kit.Field{Label: "File in the pool", Value: f.In.Volume, Hint: "The name of an existing file. For a new file it may be empty: a name is chosen.", Attrs: plainText}, "source.volume")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("volume", kit.Field{Label: "File in the pool", Value: f.In.Volume, Hint: "Name of an existing file. For a new file, leave blank and Quantix chooses a name.", Attrs: plainText}, "source.volume")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -387,7 +387,7 @@ func NewVersion(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p>It is the newest from then on. VMs made from older versions do not change.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p>New VMs use the new version by default. VMs created from older versions do not change.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -641,20 +641,20 @@ func Delete(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<p>It leaves the library with all ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 25, "<p>The image is removed from the library with ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var21 string
 				templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(f.Image.Versions), "version"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/forms.templ`, Line: 114, Col: 82}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `image/forms.templ`, Line: 114, Col: 94}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var21))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, ". VMs that are full copies of it do not change.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 26, ". VMs that are full copies of the image do not change.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -687,7 +687,7 @@ func Delete(f Form) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "files", Label: "Delete the files of its copies", Hint: "Otherwise the files stay in their pools as unused volumes."}, f.In.Files).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "files", Label: "Delete the files of all copies", Hint: "Otherwise the files stay in their pools as unused volumes."}, f.In.Files).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -696,7 +696,7 @@ func Delete(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = typed(f, "To delete it, type its name: ", f.Image.Name).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = typed(f, "Type the name to confirm: ", f.Image.Name).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -775,11 +775,11 @@ func DeleteCopy(f Form) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, " is deleted for good. Other copies of the image stay.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, " is permanently deleted. Other copies of the image stay.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = typed(f, "To delete it, type its name: ", f.Copy.Volume).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = typed(f, "Type the name to confirm: ", f.Copy.Volume).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -184,7 +184,7 @@ func row(shown kit.Columns, v *fleet.ImageView) templ.Component {
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, " <span class=\"badge warn\" title=\"No copy of it can be read now\">not offered</span>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, " <span class=\"badge warn\" title=\"No copy of this version is ready\">not offered</span>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -414,7 +414,7 @@ func none(p *ListPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("disc", "No images yet", "Images come from an address, from a file that lies in a pool, or from a VM's disk. Members of a project make VMs from the images published to it.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("disc", "No images yet", "Add an image from a URL, a file in a pool or a VM's disk. Project members create VMs from the images published to their project.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var17), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -736,7 +736,7 @@ func versions(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if !v.Verified {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<span class=\"badge warn\" title=\"No host has reported its checksum since its file last changed. It is read before a VM is made from it\">not verified</span> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 49, "<span class=\"badge warn\" title=\"No host has reported the checksum since the file last changed. A host verifies the file before a VM is created from it\">not verified</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -757,7 +757,7 @@ func versions(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Fact("Size in a guest", size(v.CapacityBytes)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Fact("Virtual size", size(v.CapacityBytes)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -786,7 +786,7 @@ func versions(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if p.infra() {
-				templ_7745c5c3_Err = kit.Fact("Comes from", v.Source).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Fact("Source", v.Source).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -852,7 +852,7 @@ func copies(p Page, v fleet.ImageVersion) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(v.Copies) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<p class=\"pad muted\">It has no copy: no VM can be created from it.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 60, "<p class=\"pad muted\">This version has no copy, so no VM can be created from it.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -870,7 +870,7 @@ func copies(p Page, v fleet.ImageVersion) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "\"><table><thead><tr><th>Pool</th><th>Host</th><th>File</th><th>State</th><th>Checksum there</th><th class=\"num\">On disk</th><th>Overlays on it</th><th>Last seen</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "\"><table><thead><tr><th>Pool</th><th>Host</th><th>File</th><th>State</th><th>Checksum of the copy</th><th class=\"num\">On disk</th><th>Overlays</th><th>Last seen</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1183,7 +1183,7 @@ func grants(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if len(p.Projects.Options) == 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 90, "<p class=\"muted\">It is published to all projects.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 90, "<p class=\"muted\">The image is published to all projects.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1223,7 +1223,7 @@ func grants(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Image.Grants) == 0 {
-				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Members of projects do not see it. Users who may change infrastructure may always use it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Project members do not see the image. Users who may change infrastructure can always use the image.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1277,7 +1277,7 @@ func grants(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.mayEdit() {
-						templ_7745c5c3_Err = kit.RowMenu("What "+grantName(g)+" may do", p.grantActs(g)).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActs(g)).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

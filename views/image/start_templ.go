@@ -72,7 +72,7 @@ func Start(p StartPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "\" aria-label=\"Where to\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "\" aria-label=\"Destination\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -455,7 +455,7 @@ func entries(p StartPage) templ.Component {
 	})
 }
 
-// lastPull is the result of the last download; a failure is in the host's own words.
+// lastPull is the result of the last download. A failed download shows the host's error.
 func lastPull(p StartPage, last *fleet.StartResult) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -713,7 +713,7 @@ func EditStart(f StartForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Checksum file URL", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS. The host downloads it first, so it matches each new build.", Attrs: addressText}, "checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("checksumUrl", kit.Field{Label: "Checksum file URL", Value: f.In.ChecksumURL, Hint: "https://… of a file such as SHA256SUMS. The host downloads the checksum file first, so the checksum matches each new build.", Attrs: addressText}, "checksumUrl")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -721,7 +721,7 @@ func EditStart(f StartForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Checksum", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 of this one build", Attrs: plainText}, "checksum")).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(f.field("checksum", kit.Field{Label: "Checksum", Value: f.In.Checksum, Hint: "SHA-256 or SHA-512 of this build only", Attrs: plainText}, "checksum")).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -803,7 +803,7 @@ func RemoveStart(f StartForm) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<p>Downloaded images stay in the library. Restore an entry shipped with Quantix with <em>Restore the original set</em>.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<p>Downloaded images stay in the library. <em>Restore the original set</em> brings back an entry shipped with Quantix.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

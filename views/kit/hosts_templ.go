@@ -108,7 +108,7 @@ func HostChoices(hosts []HostChoice) templ.Component {
 			}
 		}
 		if len(hosts) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<p class=\"muted\">There are no hosts. <a href=\"/hosts/join\">Add a host</a> first, or create it now and assign it later.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, "<p class=\"muted\">There are no hosts. <a href=\"/hosts/join\">Add a host</a> first, or assign hosts later.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

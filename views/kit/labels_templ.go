@@ -37,7 +37,7 @@ func LabelField(f LabelForm) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		templ_7745c5c3_Err = TextField(Field{Name: "selector", Label: "Also on hosts with the labels", Value: f.Selector, Error: f.Error,
-			Hint: "Such as rack=4, ssd: key=value, or a key alone, with commas between; a host needs all of them. All such hosts get it, also those that join or are relabelled later. Nothing is taken from a host that loses them.",
+			Hint: "Labels as key=value or key alone, separated by commas: rack=4, ssd. Every host with all of these labels is assigned automatically, also a host that gets the labels later. A host that loses a label stays assigned.",
 			Attrs: templ.Attributes{"autocomplete": "off", "spellcheck": "false", "hx-get": "/hosts/labelled?of=" + url.QueryEscape(f.Of), "hx-trigger": "input changed delay:200ms",
 				"hx-target": "#labelled-hosts", "hx-swap": "innerHTML", "hx-sync": "this:replace", "hx-params": "selector"}}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
@@ -237,7 +237,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if b.Selector == "" {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<dd class=\"muted\">none: no host gets it by label</dd>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<dd class=\"muted\">none: no automatic assignment</dd>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -360,7 +360,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, " without it</dd>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, " without assignment</dd>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -373,7 +373,7 @@ func LabelCard(b fleet.ByLabel, edit Act) templ.Component {
 	})
 }
 
-// LabelNotes lists the hosts without the object although their labels match.
+// LabelNotes warns about hosts that match the labels but are not assigned; more is the address of the full list.
 func LabelNotes(b fleet.ByLabel, more string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -465,7 +465,7 @@ func LabelNotes(b fleet.ByLabel, more string) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = Note("warn", "triangle-alert", "Not everywhere that the labels "+b.Selector+" ask for.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = Note("warn", "triangle-alert", "Hosts with the labels "+b.Selector+" are not assigned.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -51,13 +51,13 @@ func addresses(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "The administrator of its DHCP server knows them. The addresses that hosts report for VMs are on the VMs' pages and in their list.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "The network's DHCP server manages the addresses. The list of VMs and the VMs' pages show the addresses that hosts report.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "info", "The network was discovered on hosts, so its addresses are not managed here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "The network was discovered on hosts, so Quantix does not manage its addresses.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -213,7 +213,7 @@ func conflicts(b Book) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "The network has too many NICs for one page, so conflicts may be missing. Open the addresses of one host in the tab Hosts to see all of them.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "The network has too many NICs for one page, so conflicts may be missing. To see all conflicts of a host, open the addresses of that host in the tab Hosts.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -250,7 +250,7 @@ func ranges(all []fleet.RangeUse) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(all) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Ranges that DHCP gives out\"><table><thead><tr><th>Range</th><th class=\"num\">Addresses</th><th>In use on the fullest host</th><th class=\"num\">Reserved in it</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"DHCP ranges\"><table><thead><tr><th>Range</th><th class=\"num\">Addresses</th><th>In use on the fullest host</th><th class=\"num\">Reserved</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -356,12 +356,12 @@ func reservations(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if len(p.Book.Reservations) == 0 {
-			templ_7745c5c3_Err = kit.Empty("lock", "Nothing is reserved", "DHCP gives a reserved address to its NIC only, on every host of the network.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("lock", "No reservations", "DHCP gives a reserved address to its NIC only, on every host of the network.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Reservations\"><table><thead><tr><th>Reserved</th><th>For the NIC</th><th>Of</th><th>Name</th><th>Where</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Reservations\"><table><thead><tr><th>Address</th><th>MAC address</th><th>VM</th><th>Name</th><th>DHCP range</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -441,7 +441,7 @@ func reservations(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<span class=\"muted\">no VM has it</span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<span class=\"muted\">no VM</span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -464,12 +464,12 @@ func reservations(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if r.InRange {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "in a range, which has one less")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "inside a range")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "outside of the ranges")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 34, "outside all ranges")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -478,7 +478,7 @@ func reservations(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.RowMenu("What can be done with "+r.IP, p.reservedActs(r)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.RowMenu("Actions of "+r.IP, p.reservedActs(r)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -559,7 +559,7 @@ func inUse(p Page) templ.Component {
 		}
 		if len(p.Book.Rows) == 0 {
 			if p.Book.Find != "" {
-				templ_7745c5c3_Err = kit.Empty("search", "Nothing fits", "No address, MAC address, VM or host matches.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("search", "Nothing found", "No address, MAC address, VM or host matches.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -570,7 +570,7 @@ func inUse(p Page) templ.Component {
 				}
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Addresses in use\"><table><thead><tr><th>Address</th><th>MAC address</th><th>Of</th><th>Host</th><th>Known from</th><th>Looked</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 43, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Addresses in use\"><table><thead><tr><th>Address</th><th>MAC address</th><th>VM or guest</th><th>Host</th><th>Source</th><th>Last seen</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -669,7 +669,7 @@ func inUse(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, " <span class=\"muted\">by its own word</span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, " <span class=\"muted\">guest hostname</span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -737,7 +737,7 @@ func inUse(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.RowMenu("What can be done with "+u.IP, p.usedActs(u)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.RowMenu("Actions of "+u.IP, p.usedActs(u)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -764,7 +764,7 @@ func inUse(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 63, " more. Find what you look for by its address or name.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 63, " more. Search by address or name.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

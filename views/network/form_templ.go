@@ -154,14 +154,14 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "underlay", Label: "Subnet between the hosts", Value: f.Underlay, Error: f.Errors.At("spec.underlay"),
-				Hint:  "Such as 10.50.0.0/24: hosts exchange the overlay's packets by their addresses in this subnet, UDP port 4789. The packets are not encrypted: use a trusted network. Hosts learn of each other automatically.",
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "underlay", Label: "Underlay subnet", Value: f.Underlay, Error: f.Errors.At("spec.underlay"),
+				Hint:  "Such as 10.50.0.0/24. Hosts send the overlay's packets between their addresses in this subnet (UDP port 4789). The packets are not encrypted: use a trusted network. Hosts find each other automatically.",
 				Attrs: plainText, Wrap: forField("underlay")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "device", Label: "Device of the hosts", Value: f.Device, Error: f.Errors.At("spec.device"),
-				Hint:  "Such as eth1. NAT and routed: the only device for guests' outgoing traffic; empty: by the host's routes. Otherwise the device that connects guests; a bridge created on it takes over its addresses and routes.",
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "device", Label: "Host device", Value: f.Device, Error: f.Errors.At("spec.device"),
+				Hint:  "Such as eth1. NAT and routed modes: guests' outgoing traffic uses only this device; if empty, the host's routes decide. Other modes: guests connect through this device; a new bridge on the device gets the device's addresses and routes.",
 				Attrs: plainText, Wrap: forField("device")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -180,7 +180,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "><span class=\"lbl\" id=\"direct-label\">Between guests</span><div class=\"radio-cards\" role=\"radiogroup\" aria-labelledby=\"direct-label\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "><span class=\"lbl\" id=\"direct-label\">macvtap mode</span><div class=\"radio-cards\" role=\"radiogroup\" aria-labelledby=\"direct-label\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -329,7 +329,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dhcp6", Label: "DHCPv6", Hint: "Without it, guests in a /64 choose their own addresses, if the hosts answer for names (DNS, below): else they do not learn the subnet."}, f.IPv6.DHCP).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "dhcp6", Label: "DHCPv6", Hint: "Without DHCPv6, guests in a /64 choose their own addresses (SLAAC). This needs DNS for guests, below: otherwise hosts do not announce the subnet."}, f.IPv6.DHCP).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -379,11 +379,11 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "bridge", Label: "Bridge device", Value: f.Bridge, Error: f.Errors.At("spec.bridge"), Hint: "The bridge's name on every host, at most 15 characters. Empty: a name is chosen. For an existing bridge: its name.", Attrs: plainText, Wrap: forField("bridge")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "bridge", Label: "Bridge device", Value: f.Bridge, Error: f.Errors.At("spec.bridge"), Hint: "The bridge's name on every host, at most 15 characters. Empty: Quantix or libvirt chooses a name. To use an existing bridge, enter that bridge's name.", Attrs: plainText, Wrap: forField("bridge")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "The largest packet. Empty: as much as there is room for, which is 1500, and in an overlay 50 less than between the hosts (70 by IPv6). The NICs of new VMs announce it.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "mtu", Label: "MTU", Unit: "bytes", Short: true, Value: f.MTU, Error: f.Errors.At("spec.mtu"), Hint: "Largest packet. Empty: 1500; in an overlay, 50 less than the MTU between the hosts (70 less with IPv6). The NICs of new VMs announce this MTU to the guest.", Attrs: templ.Attributes{"inputmode": "numeric", "autocomplete": "off"}, Wrap: forField("mtu")}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

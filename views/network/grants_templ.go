@@ -70,7 +70,7 @@ func grants(p Page) templ.Component {
 							}()
 						}
 						ctx = templ.InitializeContext(ctx)
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "Security groups and anti-spoofing do not work there: guests of a project it is shared with can use any address.")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "Security groups and anti-spoofing do not work on this network: guests of the projects in the list can use any address.")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -91,12 +91,12 @@ func grants(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " <div class=\"card\"><header><h2>Sharing</h2><span class=\"right muted small hide-narrow\">it leads out of the host; users who may change infrastructure may always use it</span></header>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, " <div class=\"card\"><header><h2>Sharing</h2><span class=\"right muted small hide-narrow\">the network reaches beyond the host; users who may change infrastructure can always use the network</span></header>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				if len(p.Network.Grants) == 0 {
-					templ_7745c5c3_Err = kit.Empty("network", "Shared with no project", "Members of projects cannot put VMs on this network. VMs that are on it stay on it.").Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.Empty("network", "Shared with no project", "Project members cannot connect VMs to this network. Connected VMs stay connected.").Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -137,7 +137,7 @@ func grants(p Page) templ.Component {
 							return templ_7745c5c3_Err
 						}
 						if p.mayGrant() {
-							templ_7745c5c3_Err = kit.RowMenu("What "+grantName(g)+" may do", p.grantActs(g)).Render(ctx, templ_7745c5c3_Buffer)
+							templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActs(g)).Render(ctx, templ_7745c5c3_Buffer)
 							if templ_7745c5c3_Err != nil {
 								return templ_7745c5c3_Err
 							}
@@ -226,7 +226,7 @@ func addGrant(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "Open</button></div>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 18, "Share</button></div>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -204,7 +204,7 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case h.Leaving && !fleet.Fresh(h.SeenAt, now):
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\">It is released when the host is online again.</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<span class=\"muted\">The host releases the network when the host is online again.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -227,7 +227,7 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 				return templ_7745c5c3_Err
 			}
 		case stoppedByOthers(h):
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"warn\">Stopped on the host outside Quantix. Start it to use it again.</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 20, "<span class=\"warn\">Stopped on the host outside Quantix. Start the network to use it again.</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -287,7 +287,7 @@ func words(n fleet.NetworkView, h fleet.NetworkHost, now time.Time) templ.Compon
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, " with a NIC on it there</a>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, " with NICs on this network</a>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -389,7 +389,7 @@ func chip(h fleet.NetworkHost, now time.Time) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case undone(h):
-			templ_7745c5c3_Err = kit.Chip("bad", "history", "Undone").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Chip("bad", "history", "Rolled back").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

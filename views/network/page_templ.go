@@ -231,7 +231,7 @@ func body(p Page) templ.Component {
 			}
 			ctx = templ.InitializeContext(ctx)
 			if p.Tab == "vms" {
-				templ_7745c5c3_Err = vm.Briefs("VMs on this network", p.VMs, policy.May(p.Actor, policy.InfraSee, ""), kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "No VM that you can see has a NIC on it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = vm.Briefs("VMs on this network", p.VMs, policy.May(p.Actor, policy.InfraSee, ""), kit.PagerOf(p.Link, len(p.VMs), "VM", p.Prev, p.Next), p.Now, "No VM that you can see has a NIC on this network.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -264,7 +264,7 @@ func body(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = topology.Show(p.Network.Name, "It is on no host, and no VM that you can see uses it.", topology.OfNetwork(p.Picture, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = topology.Show(p.Network.Name, "The network is on no host, and no VM that you can see uses it.", topology.OfNetwork(p.Picture, p.Now)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -183,7 +183,7 @@ func groups(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.RowMenu("What can be done with "+g.Name, p.groupActs(g)).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.RowMenu("Actions of "+g.Name, p.groupActs(g)).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -366,7 +366,7 @@ func Group(p GroupPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p>It takes effect immediately on each host of the network, also for its current NICs.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<p>Changes take effect immediately on each host of the network, also for NICs that are in the port group already.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -474,7 +474,7 @@ func Group(p GroupPage) templ.Component {
 					}
 				} else {
 					if len(p.Groups) == 0 {
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<p class=\"muted\">There is no fleet-wide security group. Only these can be used by every project. <a href=\"/security-groups/new\">Make one</a>.</p>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<p class=\"muted\">There is no fleet-wide security group. Only fleet-wide groups work for every project. <a href=\"/security-groups/new\">Create a security group</a>.</p>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -555,7 +555,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toAverage", Label: "Average", Unit: "KiB/s", Short: true, Value: p.In.ToAverage, Error: p.Errors.At("toGuest"), Hint: "Empty: no bound.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toAverage", Label: "Average", Unit: "KiB/s", Short: true, Value: p.In.ToAverage, Error: p.Errors.At("toGuest"), Hint: "Empty: no limit.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -575,7 +575,7 @@ func Group(p GroupPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromAverage", Label: "Average", Unit: "KiB/s", Short: true, Value: p.In.FromAverage, Error: p.Errors.At("fromGuest"), Hint: "Empty: no bound.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromAverage", Label: "Average", Unit: "KiB/s", Short: true, Value: p.In.FromAverage, Error: p.Errors.At("fromGuest"), Hint: "Empty: no limit.", Attrs: number}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -111,13 +111,13 @@ func summary(p Page) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "Only its reserved addresses and port groups can be changed, in their tabs. For other changes create a new network, connect the VMs to it, and delete this one. To use it on more hosts, assign it to them.")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "You can change reserved addresses and port groups, in their tabs. For other changes, create a new network, connect the VMs to the new network and delete this one. To use this network on more hosts, assign it to them.")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("info", "info", "A network cannot be changed.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("info", "info", "Most settings of a network are fixed.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var3), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -221,7 +221,7 @@ func definition(s fleet.NetworkSpec) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, " <dt>Between the hosts</dt><dd class=\"mono\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, " <dt>Underlay subnet</dt><dd class=\"mono\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -278,7 +278,7 @@ func definition(s fleet.NetworkSpec) templ.Component {
 			}
 		}
 		if s.Mode.Is().Takes("direct") {
-			templ_7745c5c3_Err = kit.Fact("Between guests", s.Direct.Word()+": "+s.Direct.Help()).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Fact("macvtap mode", s.Direct.Word()+": "+s.Direct.Help()).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -290,7 +290,7 @@ func definition(s fleet.NetworkSpec) templ.Component {
 			}
 		}
 		if s.Mode.Is().Served {
-			templ_7745c5c3_Err = kit.Fact("Names for guests", dnsWord(s)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Fact("DNS for guests", dnsWord(s)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -580,7 +580,7 @@ func onNoHost(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign it to hosts: each host creates and starts it and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var22), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign the network to hosts. Each host creates and starts the network and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var22), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

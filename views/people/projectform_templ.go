@@ -158,7 +158,7 @@ func ProjectDelete(x fleet.Project, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>With it go:</p><ul class=\"goes\"><li>the roles in it; the users stay</li><li>its task history</li></ul><p>It is refused while the project has VMs.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p>Also deleted:</p><ul class=\"goes\"><li>all roles in the project; the users stay</li><li>the project's task history</li></ul><p>The deletion is refused while the project has VMs.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -216,7 +216,7 @@ func Password(p PasswordPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if !p.Must {
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "endTokens", Label: "Delete my API tokens", Hint: "Programs that use one need a new one."}, p.EndTokens).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "endTokens", Label: "Delete my API tokens", Hint: "Programs that use a token need a new one."}, p.EndTokens).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

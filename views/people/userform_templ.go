@@ -181,7 +181,7 @@ func userFields(f UserForm) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "role", Label: "Fleet-wide role", Value: f.Role, Error: f.Errors.At("role"), Hint: "Project roles are added to it; assign them on the project's page."}, fleetRoleOptions()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "role", Label: "Fleet-wide role", Value: f.Role, Error: f.Errors.At("role"), Hint: "Project roles add permissions; assign project roles on the project's page."}, globalRoles).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -214,7 +214,7 @@ func oneTimePassword(name, password string) templ.Component {
 			templ_7745c5c3_Var7 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<p>Give this password to ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "<p>Send this password to ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -227,7 +227,7 @@ func oneTimePassword(name, password string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, " by a way that you trust. It is shown this once, and must be changed at the first sign-in.</p><div class=\"code secret\"><pre id=\"one-time\" tabindex=\"0\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, " over a channel that you trust. The password is shown only once and must be changed at the first sign-in.</p><div class=\"code secret\"><pre id=\"one-time\" tabindex=\"0\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -333,14 +333,14 @@ func UserPassword(u fleet.User, password string, e kit.Errors) templ.Component {
 						}()
 					}
 					ctx = templ.InitializeContext(ctx)
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p>Quantix makes a password for one use and shows it once. The present one stops working, all sessions of ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p>Quantix creates a one-time password and shows it once. The current password stops working, all sessions of ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var14 string
 					templ_7745c5c3_Var14, templ_7745c5c3_Err = templ.JoinStringErrs(u.Name)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `people/userform.templ`, Line: 69, Col: 118}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `people/userform.templ`, Line: 69, Col: 122}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var14))
 					if templ_7745c5c3_Err != nil {

@@ -267,7 +267,7 @@ func configure(p Page) templ.Component {
 				}()
 			}
 			ctx = templ.InitializeContext(ctx)
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<p>VMs' disks are located by them. To move data, create another pool and migrate the disks to it. To use this pool on more hosts, assign it to them.</p><div class=\"row-flex\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<p>They locate the disks of VMs. To move data, create another pool and migrate the disks to it. To use this pool on more hosts, assign it to them.</p><div class=\"row-flex\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

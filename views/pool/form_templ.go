@@ -183,12 +183,12 @@ func New(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "path", Label: "Path on the hosts", Value: f.Spec.Path, Error: f.Errors.At("spec.path"), Wrap: forKinds(filed()),
-				Hint: "Where the volumes are, such as /srv/vm. A source other than a directory is mounted here. A missing directory is made. Each host's agent says where pools may be (its poolRoots), and refuses other places.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Directory of the volumes, such as /srv/vm. A source other than a directory is mounted here. A missing directory is created. Each host's agent allows pools only below its poolRoots setting.", Attrs: templ.Attributes{"spellcheck": "false"}}).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "shared", Label: "Shared storage", Error: f.Errors.At("spec.shared"),
-				Hint: "Select it if the directory is the same storage on all hosts: NFS, CephFS or GFS2 that is already mounted. Its capacity then counts once, and VMs can run on every host. Clear it if each host has its own disk.",
+				Hint: "Select this if the directory is the same storage on all hosts: NFS, CephFS or GFS2 that is already mounted. The capacity then counts once, and VMs can run on every host. Clear this if each host has its own disk.",
 				Wrap: forKinds(sharable())}, f.Spec.Shared).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

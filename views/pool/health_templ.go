@@ -53,7 +53,7 @@ func onNoHost(p Page) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign it to hosts: each host mounts or starts it and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Empty("server", "On no host", "Assign the pool to hosts. Each host mounts or starts the pool and reports the result here.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var2), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -122,7 +122,7 @@ func health(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if stoppedByOthers(status) {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"muted\">It was stopped on the host outside Quantix. Start it to use it again.</span> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<span class=\"muted\">The pool was stopped on the host outside Quantix. Start the pool to use it again.</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -187,7 +187,7 @@ func health(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\">VMs there with disks in it</a> <span class=\"sep\" aria-hidden=\"true\">·</span> <a href=\"")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\">VMs of this host with disks in the pool</a> <span class=\"sep\" aria-hidden=\"true\">·</span> <a href=\"")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -219,7 +219,7 @@ func health(p Page) templ.Component {
 			}
 		}
 		if n := p.Pool.Health.Failed; n > 3 {
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", strconv.Itoa(n-3)+" more hosts cannot use it; the table shows the reasons.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", strconv.Itoa(n-3)+" more hosts cannot use the pool; the table shows the reasons.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -314,7 +314,7 @@ func capacity(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " in all.</p><p class=\"muted\">VMs use its volumes directly; only their guests know how full they are.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 21, " in all.</p><p class=\"muted\">VMs use the volumes directly; only the guests know how full the volumes are.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -280,7 +280,7 @@ func RowCells(head kit.Columns, v fleet.PoolView, h fleet.PoolHost, now time.Tim
 	})
 }
 
-// remedy is the way to fix the fault on the host, where known.
+// remedy explains how to fix the fault on the host; an empty text shows nothing.
 func remedy(text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -366,9 +366,9 @@ func impact(status fleet.PoolHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var17 string
-			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(n.VMs, "VM") + " with " + kit.Count(n.Disks, "disk") + " in it")
+			templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(n.VMs, "VM") + " with " + kit.Count(n.Disks, "disk") + " in the pool")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/hoststatus.templ`, Line: 67, Col: 136}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/hoststatus.templ`, Line: 67, Col: 142}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 			if templ_7745c5c3_Err != nil {
@@ -392,7 +392,7 @@ func impact(status fleet.PoolHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else if n != nil {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<span class=\"muted\">No VM there has a disk in it.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 33, "<span class=\"muted\">No VM of this host has a disk in the pool.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -578,7 +578,7 @@ func usage(status fleet.PoolHost) templ.Component {
 	})
 }
 
-// words describes the host's report; errors are libvirt's own.
+// words describes the host's report. Error texts come from libvirt.
 func words(status fleet.PoolHost) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -602,7 +602,7 @@ func words(status fleet.PoolHost) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		switch {
 		case !status.Assigned && status.State == fleet.PoolUnknown:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<span class=\"muted\">It is released when the host is online again.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 38, "<span class=\"muted\">The host releases the pool when the host is online again.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -625,7 +625,7 @@ func words(status fleet.PoolHost) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case stoppedByOthers(status):
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"warn\">Stopped on the host outside Quantix. Start it to use it again.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 41, "<span class=\"warn\">Stopped on the host outside Quantix. Start the pool to use it again.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -145,7 +145,7 @@ func volumes(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, ": nobody uses them, as far as hosts report. Look before you delete one: a volume outside VMs may still be somebody's.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, ": hosts report no use of these volumes. Check before you delete a volume: a program outside Quantix may still need it.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -161,12 +161,12 @@ func volumes(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Volumes\"><table><thead><tr><th>Name</th><th>Use</th><th>VM</th><th>Format</th><th class=\"num\">Size</th><th class=\"num\">On disk</th>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Volumes\"><table><thead><tr><th>Name</th><th>Type</th><th>VM</th><th>Format</th><th class=\"num\">Size</th><th class=\"num\">On disk</th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			if p.infra() {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<th>Written</th>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<th>Last written</th>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -481,7 +481,7 @@ func volumeUse(v VolumeRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case v.Unfinished:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"badge bad\" title=\"Its creation was interrupted, so the volume is incomplete: delete it.\">Unfinished</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"badge bad\" title=\"The creation of the volume was interrupted, so the volume is incomplete: delete it.\">Unfinished</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -496,9 +496,9 @@ func volumeUse(v VolumeRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var21 string
-			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.ResolveAttributeValue("Made for somebody to fetch; Quantix deletes it at " + v.FetchUntil.UTC().Format("2006-01-02 15:04 UTC"))
+			templ_7745c5c3_Var21, templ_7745c5c3_Err = templ.ResolveAttributeValue("Export to download; Quantix deletes it at " + v.FetchUntil.UTC().Format("2006-01-02 15:04 UTC"))
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumes.templ`, Line: 112, Col: 140}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `pool/volumes.templ`, Line: 112, Col: 132}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var21)
 			if templ_7745c5c3_Err != nil {
@@ -509,7 +509,7 @@ func volumeUse(v VolumeRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case v.Appliance != nil:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<span class=\"badge info\" title=\"It can be imported as a VM; its disk is converted\">Appliance</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<span class=\"badge info\" title=\"Can be imported as a VM; the import converts the disk\">Appliance</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -524,7 +524,7 @@ func volumeUse(v VolumeRow) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		default:
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 55, "<span class=\"muted\">Of no VM</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 55, "<span class=\"muted\">No VM</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -79,7 +79,7 @@ func New(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			templ_7745c5c3_Err = kit.ChoiceField(kit.Field{Name: "project", Label: "Project", Value: f.Project, Error: f.Errors.At("projectId"),
-				Hint: "The project whose VMs can use it."}, f.Projects).Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "The VMs of this project can use the group."}, f.Projects).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -87,7 +87,7 @@ func New(f Form) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<p class=\"hint\">It starts with one rule: all outgoing traffic is allowed. Incoming traffic is dropped until a rule allows it.</p></fieldset>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<p class=\"hint\">A new group has one rule, which allows all outgoing traffic. Incoming traffic is dropped until a rule allows it.</p></fieldset>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -241,20 +241,20 @@ func Delete(g fleet.SecurityGroupView, e kit.Errors) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<p>Its ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<p>The group is deleted with ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var9 string
 				templ_7745c5c3_Var9, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(g.Spec.Rules), "rule"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/forms.templ`, Line: 46, Col: 48}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/forms.templ`, Line: 46, Col: 70}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var9))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " go with it.</p><p>It is refused while a NIC is in it, or a rule of another group names it.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, ".</p><p>The deletion is refused while a NIC is in the group or a rule of another group refers to the group.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -350,25 +350,25 @@ func NICFilters(f NICForm) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\"><p class=\"hint\">It takes effect immediately, also for a running guest. A NIC without a group allows all traffic.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "\"><p class=\"hint\">Changes take effect immediately, also for a running guest. A NIC without a group allows all traffic.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				if f.Follow != "" {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<p class=\"muted\">It is in what the port group ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<p class=\"muted\">The NIC has the default groups of the port group ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var15 string
 					templ_7745c5c3_Var15, templ_7745c5c3_Err = templ.JoinStringErrs(f.Follow)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/forms.templ`, Line: 61, Col: 60}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/forms.templ`, Line: 61, Col: 80}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var15))
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, " gives to NICs, and follows it. With other groups than these it has its own; with none it follows the port group again.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 15, " and follows their changes. If you choose other groups, the NIC keeps them; if you choose none, it follows the port group again.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -378,7 +378,7 @@ func NICFilters(f NICForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if len(f.Groups) == 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"muted\">This VM's project has no security group. <a href=\"/security-groups/new\">Make one</a>.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"muted\">This VM's project has no security group. <a href=\"/security-groups/new\">Create a security group</a>.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -465,12 +465,12 @@ func NICFilters(f NICForm) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if f.May || !f.Guard {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest may use no MAC address but the NIC's, and no IPv4 address but its first one."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "guard", Label: "Anti-spoofing", Hint: "The guest can send only from the NIC's MAC address and from the first IPv4 address that it uses."}, f.Guard).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"muted\">Anti-spoofing is on: the guest may use no other address. Only users who may change infrastructure may take it off.</p><input type=\"hidden\" name=\"guard\" value=\"yes\">")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<p class=\"muted\">Anti-spoofing is on: the guest cannot use other addresses. Only users who may change infrastructure can turn it off.</p><input type=\"hidden\" name=\"guard\" value=\"yes\">")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -485,13 +485,13 @@ func NICFilters(f NICForm) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "What passes the NIC " + f.MAC, Action: views.VMPath(f.VM.ID, "filters"), Button: "Save", Back: views.VMPath(f.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.DialogForm(kit.Dialog{Title: "Filters of the NIC " + f.MAC, Action: views.VMPath(f.VM.ID, "filters"), Button: "Save", Back: views.VMPath(f.VM.ID)}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var12), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "VMs", Href: "/vms"}, {Text: f.VM.Name, Href: views.VMPath(f.VM.ID)}}, "What passes the NIC").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.DialogPage([]kit.Crumb{{Text: "VMs", Href: "/vms"}, {Text: f.VM.Name, Href: views.VMPath(f.VM.ID)}}, "NIC filters").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

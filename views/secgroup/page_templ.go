@@ -272,7 +272,7 @@ func ruleTable(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Rules\"><table><thead><tr><th>Way</th><th>Protocol</th><th>Ports</th><th>Other side</th><th class=\"num\">Let through</th><th>Description</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 9, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Rules\"><table><thead><tr><th>Direction</th><th>Protocol</th><th>Ports</th><th>Remote</th><th class=\"num\">Passed</th><th>Description</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -429,7 +429,7 @@ func ruleTable(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.RowMenu("What can be done with the rule "+p.words(r), p.ruleActs(r)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.RowMenu("Actions of the rule "+p.words(r), p.ruleActs(r)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -459,7 +459,7 @@ func ruleTable(p Page) templ.Component {
 	})
 }
 
-// counted says how many NICs the group's packet counters cover, and since when.
+// counted describes how many NICs the group's packet counters cover, and since when.
 func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -494,9 +494,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 			}
 		case c.NICs == 0 && c.Error != "":
 			var templ_7745c5c3_Var23 string
-			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs("Nothing can be counted: " + c.Error)
+			templ_7745c5c3_Var23, templ_7745c5c3_Err = templ.JoinStringErrs("No counters: " + c.Error)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 105, Col: 41}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 105, Col: 30}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var23))
 			if templ_7745c5c3_Err != nil {
@@ -548,7 +548,7 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var27 string
-			templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(" · dropped there, as no rule of any group allowed it: ")
+			templ_7745c5c3_Var27, templ_7745c5c3_Err = templ.JoinStringErrs(" · dropped because no rule of any group allowed them: ")
 			if templ_7745c5c3_Err != nil {
 				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 113, Col: 62}
 			}
@@ -570,9 +570,9 @@ func counted(c *fleet.GroupCount, now time.Time) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var28 string
-				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(" · of " + kit.Count(c.Of-c.NICs, "NIC") + "the counters are unknown")
+				templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(" · of " + kit.Count(c.Of-c.NICs, "NIC") + " the counters are unknown")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 116, Col: 95}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/page.templ`, Line: 116, Col: 96}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 				if templ_7745c5c3_Err != nil {
@@ -665,7 +665,7 @@ func addRule(p Page) templ.Component {
 			templ_7745c5c3_Var32 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<div class=\"card\"><header><h2>Allow something</h2></header><form class=\"pad stack tight\"")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 36, "<div class=\"card\"><header><h2>Add rule</h2></header><form class=\"pad stack tight\"")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -690,7 +690,7 @@ func addRule(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "direction", Label: "Way", Value: p.Rule.Direction, Error: p.Rule.Errors.Under("direction")}, directions).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "direction", Label: "Direction", Value: p.Rule.Direction, Error: p.Rule.Errors.Under("direction")}, directions).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -703,7 +703,7 @@ func addRule(p Page) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "remote", Label: "Other side", Value: p.Rule.Remote, Error: p.Rule.Errors.At("groupId")}, p.remotes()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "remote", Label: "Remote", Value: p.Rule.Remote, Error: p.Rule.Errors.At("groupId")}, p.remotes()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -761,7 +761,7 @@ func nics(p Page) templ.Component {
 			templ_7745c5c3_Var34 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"card\"><header><h2>NICs in this group</h2><span class=\"right muted small hide-narrow\">with the addresses that hosts reported last; rules that name this group are about them</span></header>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 42, "<div class=\"card\"><header><h2>NICs in this group</h2><span class=\"right muted small hide-narrow\">with the last reported addresses; rules that refer to this group match these addresses</span></header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -880,7 +880,7 @@ func hosts(p Page) templ.Component {
 			templ_7745c5c3_Var40 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<div class=\"card\"><header><h2>Where it is</h2></header>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "<div class=\"card\"><header><h2>Hosts</h2></header>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -890,7 +890,7 @@ func hosts(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Hosts\"><table><thead><tr><th>Host</th><th>State</th><th>What it says</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Hosts\"><table><thead><tr><th>Host</th><th>State</th><th>Host report</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1044,7 +1044,7 @@ func says(h fleet.SecurityGroupHost) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 68, "</span> <span class=\"muted\">The rules there are not known. They stay until the group is reapplied or changes.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 68, "</span> <span class=\"muted\">The rules on the host are unknown, and stay until the group is reapplied or changes.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -61,7 +61,7 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"body\"><div class=\"card\"><header><h2>The packet</h2></header><form class=\"pad stack tight\" method=\"get\" action=\"/security-groups/test\" novalidate><div class=\"row-item\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"body\"><div class=\"card\"><header><h2>Packet</h2></header><form class=\"pad stack tight\" method=\"get\" action=\"/security-groups/test\" novalidate><div class=\"row-item\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -69,7 +69,7 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromCard", Label: "its NIC or address", Value: p.FromCard, Error: p.Errors.At("from.mac"), Attrs: with(plainText, "the first")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "fromCard", Label: "NIC or address", Value: p.FromCard, Error: p.Errors.At("from.mac"), Attrs: with(plainText, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -77,7 +77,7 @@ func Test(p TestPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toCard", Label: "its NIC or address", Value: p.ToCard, Error: p.Errors.At("to.mac"), Attrs: with(plainText, "the first")}).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "toCard", Label: "NIC or address", Value: p.ToCard, Error: p.Errors.At("to.mac"), Attrs: with(plainText, "first NIC")}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -177,7 +177,7 @@ func answer(a fleet.PassAnswer) templ.Component {
 		}
 		switch {
 		case a.Pass:
-			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "It passes").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Chip("ok", "circle-check", "Allowed").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -192,7 +192,7 @@ func answer(a fleet.PassAnswer) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</h2></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Both sides\"><table><thead><tr><th>Side</th><th>NIC</th><th>Security groups</th><th>Why</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "</h2></header><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Both sides\"><table><thead><tr><th>Side</th><th>NIC</th><th>Security groups</th><th>Reason</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

@@ -167,7 +167,7 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 			}
 		}
 		templ_7745c5c3_Err = kit.ActButton("filter-"+kit.Slug(c.MAC)+strconv.Itoa(len(c.MAC)), "small", kit.Act{
-			Icon: "pencil", Word: "Change", Label: "Change what passes the NIC " + c.MAC, Href: views.VMPath(vm, "filters") + "?mac=" + c.MAC, Dialog: true, Why: why,
+			Icon: "pencil", Word: "Change", Label: "Change the filters of the NIC " + c.MAC, Href: views.VMPath(vm, "filters") + "?mac=" + c.MAC, Dialog: true, Why: why,
 		}).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
@@ -178,7 +178,7 @@ func NICFilter(vm fleet.VMID, c fleet.NICFilter, on bool, now time.Time, why str
 				return templ_7745c5c3_Err
 			}
 		} else if c.State != "" && on {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<span class=\"muted small\">what passes is not known</span> ")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "<span class=\"muted small\">rules not reported</span> ")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -264,9 +264,9 @@ func hits(c fleet.NICFilter, now time.Time) templ.Component {
 		}
 		if c.AntiSpoofing {
 			var templ_7745c5c3_Var12 string
-			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(", " + packetsOf(c.Hits.Spoofed.Packets) + " for a wrong address")
+			templ_7745c5c3_Var12, templ_7745c5c3_Err = templ.JoinStringErrs(", " + packetsOf(c.Hits.Spoofed.Packets) + " with a wrong source address")
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 60, Col: 71}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `secgroup/vm.templ`, Line: 60, Col: 79}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var12))
 			if templ_7745c5c3_Err != nil {
@@ -278,7 +278,7 @@ func hits(c fleet.NICFilter, now time.Time) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if len(c.Hits.Rules) > 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<table><thead><tr><th>Rule</th><th class=\"num\">Let through</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 22, "<table><thead><tr><th>Rule</th><th class=\"num\">Passed</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -214,7 +214,7 @@ func logo() templ.Component {
 	})
 }
 
-// Layout is the frame of every page of a signed-in user. body is a .head and a .body.
+// Layout is the frame of every page of a signed-in user. body renders an element of class head and one of class body.
 func Layout(f Frame, body templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

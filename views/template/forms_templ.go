@@ -70,7 +70,7 @@ func facts(f Form, wrap templ.Attributes) templ.Component {
 	})
 }
 
-// Make is the form that makes a template, or a new version of one, from a VM.
+// Make is the form that creates a template, or a new version of a template, from a VM.
 func Make(f Form) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -135,14 +135,14 @@ func Make(f Form) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p class=\"wrap\">It keeps the VM's hardware, without its addresses, and an image of each disk, for the project ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 5, "<p class=\"wrap\">The template stores the VM's hardware settings without addresses, and an image of each disk. It belongs to the project ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var6 string
 					templ_7745c5c3_Var6, templ_7745c5c3_Err = templ.JoinStringErrs(f.VM.ProjectName)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 29, Col: 132}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 29, Col: 157}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var6))
 					if templ_7745c5c3_Err != nil {
@@ -153,7 +153,7 @@ func Make(f Form) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if len(f.Own) > 0 {
-						templ_7745c5c3_Err = kit.SelectField(f.field("to", kit.Field{Label: "As", Value: f.In.To}, "to"), f.targets()).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.SelectField(f.field("to", kit.Field{Label: "Save as", Value: f.In.To}, "to"), f.targets()).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -171,7 +171,7 @@ func Make(f Form) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if f.hasImages() {
-						templ_7745c5c3_Err = kit.SelectField(f.field("disks", kit.Field{Label: "Its disks", Value: way(f.In.OfImages), Hint: f.wayWhy()}), f.ways()).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.SelectField(f.field("disks", kit.Field{Label: "Disks", Value: way(f.In.OfImages), Hint: f.wayWhy()}), f.ways()).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -206,7 +206,7 @@ func Make(f Form) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = kit.TextField(f.field("note", kit.Field{Label: "Note on the version", Value: f.In.Note, Hint: "Its contents or its changes."}, "note")).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.TextField(f.field("note", kit.Field{Label: "Note on the version", Value: f.In.Note, Hint: "Contents of the version, or changes since the last version."}, "note")).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -414,14 +414,14 @@ func Delete(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"wrap\">It goes with ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "<p class=\"wrap\">The template is deleted with ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var16 string
 				templ_7745c5c3_Var16, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(len(f.Template.Versions), "version"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 80}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 96}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var16))
 				if templ_7745c5c3_Err != nil {
@@ -434,13 +434,13 @@ func Delete(f Form) templ.Component {
 				var templ_7745c5c3_Var17 string
 				templ_7745c5c3_Var17, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(f.files(), "image"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 118}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 69, Col: 134}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var17))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, ", and their files for good. VMs that are full copies do not change.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, ". Their files are permanently deleted. VMs that are full copies do not change.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -533,20 +533,20 @@ func DeleteVersion(f Form) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<p class=\"wrap\">It goes with ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 23, "<p class=\"wrap\">The version is deleted with ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var22 string
 				templ_7745c5c3_Var22, templ_7745c5c3_Err = templ.JoinStringErrs(kit.Count(f.files(), "image"))
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 82, Col: 63}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/forms.templ`, Line: 82, Col: 78}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var22))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, " that belong to it, and their files for good. VMs that are full copies do not change.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 24, " of its own. Their files are permanently deleted. VMs that are full copies do not change.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -658,7 +658,7 @@ func typed(f Form) templ.Component {
 			}
 			return nil
 		})
-		templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "confirm", Label: "To delete it, type the template's name: " + f.Template.Name, Error: f.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Labelled(kit.Field{ID: "confirm", Label: "Type the template's name to confirm: " + f.Template.Name, Error: f.Errors.At("confirm")}).Render(templ.WithChildren(ctx, templ_7745c5c3_Var25), templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

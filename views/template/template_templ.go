@@ -136,7 +136,7 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<span class=\"muted\">another</span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<span class=\"muted\">other project</span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -197,7 +197,7 @@ func row(shown kit.Columns, v *fleet.TemplateView) templ.Component {
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
-						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " <span class=\"badge info\">being made</span>")
+						templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " <span class=\"badge info\">being created</span>")
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -405,13 +405,13 @@ func none(p *ListPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<a class=\"btn\" href=\"/vms\">To the VMs</a>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 27, "<a class=\"btn\" href=\"/vms\">Show VMs</a>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Empty("copy", "No templates yet", "A template is a copy of a VM for new VMs. Set up a VM, then choose \"Make a template\" among its actions.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("copy", "No templates yet", "A template is a copy of a VM for new VMs. Set up a VM, then choose \"Make a template\" among the VM's actions.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var18), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -472,7 +472,7 @@ func Show(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<span class=\"label\">Another project's</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<span class=\"label\">Other project</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -659,7 +659,7 @@ func versions(p Page) templ.Component {
 			}
 		}
 		if len(p.Template.Versions) == 0 {
-			templ_7745c5c3_Err = kit.Empty("copy", "No versions", "Create from VM of the project: \"Make a template\" among its actions.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("copy", "No versions", "Choose \"Make a template\" among the actions of a VM of the project.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -708,7 +708,7 @@ func versions(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			} else if v.Coming() {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"badge info\">being made</span> ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 48, "<span class=\"badge info\">being created</span> ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -828,7 +828,7 @@ func versions(p Page) templ.Component {
 				}
 			}
 			if v.Source != "" {
-				templ_7745c5c3_Err = kit.Fact("Made of", v.Source).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Fact("Created from", v.Source).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -839,7 +839,7 @@ func versions(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<dt>VMs created from it</dt><dd class=\"wrap\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<dt>VMs created from this version</dt><dd class=\"wrap\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1046,7 +1046,7 @@ func disks(p Page, v fleet.TemplateVersion) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.infra() {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<th>Lies in</th><th class=\"num\">On disk</th>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 73, "<th>Stored in</th><th class=\"num\">On disk</th>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1134,12 +1134,12 @@ func disks(p Page, v fleet.TemplateVersion) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if d.Own {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 82, "its own")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 82, "own image")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 			} else {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 83, "of the library")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 83, "library image")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1211,7 +1211,7 @@ func disks(p Page, v fleet.TemplateVersion) templ.Component {
 					}
 				}
 				if len(d.Where) == 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 91, "<span class=\"muted\">nowhere</span>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 91, "<span class=\"muted\">no copy</span>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1306,7 +1306,7 @@ func grants(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if len(p.Projects.Options) == 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 100, "<p class=\"muted\">It is published to all projects.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 100, "<p class=\"muted\">The template is published to all projects.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1327,14 +1327,14 @@ func grants(p Page) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "Publish</button></div><p class=\"muted wrap\">The data on its disks is theirs too then. VMs in other projects begin without the security groups of ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "Publish</button></div><p class=\"muted wrap\">Members of these projects can then read the data on the template's disks. VMs in other projects start without the security groups of ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 					var templ_7745c5c3_Var55 string
 					templ_7745c5c3_Var55, templ_7745c5c3_Err = templ.JoinStringErrs(p.Template.ProjectName)
 					if templ_7745c5c3_Err != nil {
-						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 311, Col: 154}
+						return templ.Error{Err: templ_7745c5c3_Err, FileName: `template/template.templ`, Line: 311, Col: 186}
 					}
 					_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var55))
 					if templ_7745c5c3_Err != nil {
@@ -1359,7 +1359,7 @@ func grants(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if len(p.Template.Grants) == 0 {
-				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Members of projects do not see it. Users who may change infrastructure may always use it.").Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.Empty("lock", "Published to nobody", "Project members do not see the template. Users who may change infrastructure can always use the template.").Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1413,7 +1413,7 @@ func grants(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 					if p.mayPublish() {
-						templ_7745c5c3_Err = kit.RowMenu("What "+grantName(g)+" may do", p.grantActs(g)).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.RowMenu("Actions of "+grantName(g), p.grantActs(g)).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}

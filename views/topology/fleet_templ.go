@@ -512,7 +512,7 @@ func fleetTold(in fleet.NetworkGrid) templ.Component {
 			templ_7745c5c3_Var28 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Networks on each host\"><table><thead><tr><th>Host</th><th>State</th><th class=\"num\">VMs</th><th>Networks that are active</th><th>Others</th></tr></thead> <tbody>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 37, "<div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Networks on each host\"><table><thead><tr><th>Host</th><th>State</th><th class=\"num\">VMs</th><th>Active networks</th><th>Other networks</th></tr></thead> <tbody>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

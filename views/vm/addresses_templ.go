@@ -127,7 +127,7 @@ func nicAddresses(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.RowMenu("What can be done with "+c.MAC, p.reserveActs(c)).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.RowMenu("Actions of "+c.MAC, p.reserveActs(c)).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -44,7 +44,7 @@ func driftCard(p Page) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</span></header><p class=\"pad muted small\">Somebody changed this VM on its host, or Quantix changed it after the restored backup of its database. No other change undoes this: accept the drift, or reapply.</p><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Changed on its host\"><table><thead><tr><th>What</th><th>Last applied</th><th>On the host</th><th>Action</th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "</span></header><p class=\"pad muted small\">Somebody changed this VM on its host, or the portal's database was restored from a backup that is older than a change of the VM. Drift stays until you accept it or reapply.</p><div class=\"table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Changed on its host\"><table><thead><tr><th>Setting</th><th>Last applied</th><th>On the host</th><th>Action</th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -79,7 +79,7 @@ func faults(p Page) templ.Component {
 							}
 						}
 						if f.Code == fleet.FaultDisk {
-							templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<span class=\"muted\">Or restore the file to its former path: then this notice ends.</span>")
+							templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 4, "<span class=\"muted\">Or restore the file at its former path: then this notice disappears.</span>")
 							if templ_7745c5c3_Err != nil {
 								return templ_7745c5c3_Err
 							}
@@ -111,7 +111,7 @@ func faults(p Page) templ.Component {
 	})
 }
 
-// retry is the note about a task that waits for its hypervisor.
+// retry is the note about a task that waits for the hypervisor of the VM's host.
 func retry(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -150,7 +150,7 @@ func retry(p Page) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, " <span class=\"muted\">or as soon as the hypervisor is there.</span> <span class=\"mono wrap\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 7, " <span class=\"muted\">or as soon as the hypervisor answers.</span> <span class=\"mono wrap\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -182,7 +182,7 @@ func retry(p Page) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("warn", "rotate-cw", j.Title()+" is tried again at").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("warn", "rotate-cw", j.Title()+" will be retried at").Render(templ.WithChildren(ctx, templ_7745c5c3_Var5), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -270,7 +270,7 @@ func newForm(f Form) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if f.From != nil {
-			templ_7745c5c3_Err = kit.Legend("Name and place", kit.HelpVM).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Legend("Name and placement", kit.HelpVM).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -526,7 +526,7 @@ func severalFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field("count", kit.Field{Label: "How many", Short: true, Hint: "100 at most", Attrs: templ.Attributes{"inputmode": "numeric", "placeholder": "1"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field("count", kit.Field{Label: "Number of VMs", Short: true, Hint: "100 at most", Attrs: templ.Attributes{"inputmode": "numeric", "placeholder": "1"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -670,7 +670,7 @@ func noteFields(f Form) templ.Component {
 			templ_7745c5c3_Var23 = templ.NopComponent
 		}
 		ctx = templ.ClearChildren(ctx)
-		templ_7745c5c3_Err = kit.AreaField(f.field("labels", kit.Field{Label: "Labels", Hint: "One key=value a line, such as env=prod.", Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(f.field("labels", kit.Field{Label: "Labels", Hint: "One key=value per line, such as env=prod.", Attrs: templ.Attributes{"rows": "2", "spellcheck": "false"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -902,7 +902,7 @@ func diskRows(f Form) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<p class=\"hint\">There is no pool for disks. <a href=\"/pools\">Make one</a>, or continue without disks.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 59, "<p class=\"hint\">There is no pool for disks. <a href=\"/pools\">Create a pool</a>, or continue without disks.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -934,7 +934,7 @@ func overcommitField(f Form) templ.Component {
 		ctx = templ.ClearChildren(ctx)
 		if f.MayOvercommit && (f.Typed.Get("overcommit") != "" || f.Errors.At("overcommit") != "") {
 			templ_7745c5c3_Err = kit.CheckField(f.field("overcommit", kit.Field{Label: "Overcommit",
-				Hint: "Allocate more than the host or the pool has. Guests slow down, end for want of memory, or pause when the pool is full."}), f.Typed.Get("overcommit") != "").Render(ctx, templ_7745c5c3_Buffer)
+				Hint: "Allocate more than the host or the pool has. Guests can slow down, be killed for lack of memory, or pause when the pool is full."}), f.Typed.Get("overcommit") != "").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1132,7 +1132,7 @@ func newDisk(f Form, at string) templ.Component {
 			}
 		}
 		if len(f.LUNs.Options) > 1 {
-			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "Volume", Hint: "Used unchanged, with its data: a LUN, or a raw volume for several VMs, each with it as a shareable disk.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.ChoiceField(f.field(at+".lun", kit.Field{Label: "Volume", Hint: "Used unchanged, with its data: a LUN, or a raw volume that several VMs use as a shareable disk.", Error: first(f.Errors, at+".volume", at+".existing"), Wrap: templ.Attributes{"data-show-when": at + ".source=lun"}}), f.LUNs).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -1322,7 +1322,7 @@ func nicRow(f Form, i string) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field(at+".mac", kit.Field{Label: "MAC address", Hint: keptWords(f.kept(at)), Attrs: templ.Attributes{"placeholder": "chosen for you", "spellcheck": "false", "autocomplete": "off"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".mac", kit.Field{Label: "MAC address", Hint: keptWords(f.kept(at)), Attrs: templ.Attributes{"placeholder": "automatic", "spellcheck": "false", "autocomplete": "off"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -1530,7 +1530,7 @@ func edit(p Page) templ.Component {
 			return templ_7745c5c3_Err
 		}
 		if p.Edit.On {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<p class=\"hint\">Virtio, SCSI and USB disks come and go while the guest runs, others with its next start. A removed disk keeps its data in its pool. Grow a disk in the Hardware section of the VM's page.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<p class=\"hint\">Virtio, SCSI and USB disks are hot-plugged. Other disks are added or removed at the next start. A removed disk keeps its data in its pool. Grow a disk in the Hardware section of the VM's page.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -102,7 +102,7 @@ func insideGuest(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if g.OS != "" || g.Kernel != "" {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<dt>System</dt><dd class=\"wrap\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 8, "<dt>Operating system</dt><dd class=\"wrap\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -374,7 +374,7 @@ func Freeze(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"wrap\">The guest flushes its file systems and blocks writes until they are thawed. The host thaws them when the time is over, even if its agent stops.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 30, "<p class=\"wrap\">The guest flushes its file systems and blocks writes until they are thawed. The host thaws them when the time is over, even if the host's agent stops.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -452,7 +452,7 @@ func GuestPassword(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<p class=\"wrap\">The guest agent sets the password of a user in the guest. The password is sent encrypted to the VM's host and is stored nowhere, neither in the task nor in the audit.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 32, "<p class=\"wrap\">The guest agent sets the password of a user in the guest. The password is sent encrypted to the VM's host and is stored nowhere, neither in the task nor in the audit log.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -538,7 +538,7 @@ func Exec(p GuestPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<p class=\"wrap\">The guest's agent runs it as the administrator of the guest, without a shell. Its task shows its exit code and its output. The audit has the program and how many arguments it had; the arguments are kept nowhere.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 35, "<p class=\"wrap\">The guest agent runs the program as the guest's administrator, without a shell. The task shows the exit code and the output. The audit log stores the program and the number of arguments, but not the arguments.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -550,7 +550,7 @@ func Exec(p GuestPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "args", Label: "Arguments", Value: p.In.Args, Error: p.Errors.At("args"), Hint: "One a line: nothing is quoted or split. For a shell's line: -c, then the line.", Attrs: templ.Attributes{"rows": "4", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.AreaField(kit.Field{Name: "args", Label: "Arguments", Value: p.In.Args, Error: p.Errors.At("args"), Hint: "One argument per line; quotes and spaces have no special meaning. For a shell command: -c, and the command on the next line.", Attrs: templ.Attributes{"rows": "4", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -558,7 +558,7 @@ func Exec(p GuestPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "seconds", Label: "Wait at most", Value: p.In.Seconds, Unit: "s", Short: true, Required: true, Error: p.Errors.At("seconds"), Hint: "1 to " + strconv.Itoa(fleet.MaxExec) + " seconds. A program that takes longer continues in the guest, and its result is not reported.", Attrs: templ.Attributes{"inputmode": "numeric"}}).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.TextField(kit.Field{Name: "seconds", Label: "Timeout", Value: p.In.Seconds, Unit: "s", Short: true, Required: true, Error: p.Errors.At("seconds"), Hint: "1 to " + strconv.Itoa(fleet.MaxExec) + " seconds. A program that takes longer continues in the guest, and its result is not reported.", Attrs: templ.Attributes{"inputmode": "numeric"}}).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -640,7 +640,7 @@ func Protection(p GuardPage) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "locked", Label: "Lock", Hint: "Only you and administrators can change, start or stop it."}, p.In.Locked).Render(ctx, templ_7745c5c3_Buffer)
+				templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "locked", Label: "Lock", Hint: "Only you and administrators can change, start or stop the VM."}, p.In.Locked).Render(ctx, templ_7745c5c3_Buffer)
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

@@ -326,7 +326,7 @@ func ruleFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<fieldset class=\"plain stack\"><p class=\"hint\">They count where a host is chosen. Of a VM that is there, a rule that is broken is shown; Quantix migrates no VM for it.</p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 28, "<fieldset class=\"plain stack\"><p class=\"hint\">Placement rules apply when a host is chosen. Quantix shows the violated rules of an existing VM, but migrates no VM because of them.</p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -430,7 +430,7 @@ func ruleRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(f.field(at+".of", kit.Field{Label: "Of what"}), f.ruleKinds()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(f.field(at+".of", kit.Field{Label: "Target"}), f.ruleKinds()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -521,20 +521,20 @@ func healthFold(f Form) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<fieldset class=\"plain stack\"><p class=\"hint\">Its host asks the guest again and again, also without the portal, at its own NICs alone. After ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 44, "<fieldset class=\"plain stack\"><p class=\"hint\">The host repeats each check, also while the portal is unavailable, and connects only to the VM's own NICs. After ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var18 string
 		templ_7745c5c3_Var18, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(fleet.MaxHealthActions))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/health.templ`, Line: 131, Col: 152}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/health.templ`, Line: 131, Col: 170}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var18))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, " restarts or resets in a row it only reports.</p>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 45, " restarts or resets in a row, the host only reports failures.</p>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -646,27 +646,27 @@ func healthRowFields(f Form, i string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".status", kit.Field{Label: "Answer", Wrap: templ.Attributes{"data-show-when": at + ".kind=http"}}), "200 to 299")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".status", kit.Field{Label: "HTTP status", Wrap: templ.Attributes{"data-show-when": at + ".kind=http"}}), "200 to 299")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(f.field(at+".program", kit.Field{Label: "Program", Hint: "It passes with exit code 0.", Attrs: templ.Attributes{"placeholder": "/usr/bin/systemctl", "spellcheck": "false", "autocomplete": "off", "autocapitalize": "none"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(f.field(at+".program", kit.Field{Label: "Program", Hint: "The check passes with exit code 0.", Attrs: templ.Attributes{"placeholder": "/usr/bin/systemctl", "spellcheck": "false", "autocomplete": "off", "autocapitalize": "none"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.AreaField(f.field(at+".args", kit.Field{Label: "Arguments", Hint: "One a line.", Attrs: templ.Attributes{"rows": "2", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.AreaField(f.field(at+".args", kit.Field{Label: "Arguments", Hint: "One per line.", Attrs: templ.Attributes{"rows": "2", "class": "mono", "spellcheck": "false", "autocapitalize": "none"}, Wrap: templ.Attributes{"data-show-when": at + ".kind=exec"}})).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".interval", kit.Field{Label: "Every", Unit: "s"}), "usual")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".interval", kit.Field{Label: "Every", Unit: "s"}), "default")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".timeout", kit.Field{Label: "Waits", Unit: "s"}), "5")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".timeout", kit.Field{Label: "Timeout", Unit: "s"}), "5")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".threshold", kit.Field{Label: "Failures in a row"}), "usual")).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.TextField(short(f.field(at+".threshold", kit.Field{Label: "Failures in a row"}), "default")).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}

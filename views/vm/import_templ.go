@@ -63,7 +63,7 @@ func ImportList(p ImportPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"body stack\"><section class=\"card\" aria-label=\"Bring a file\"><div class=\"pad stack tight\"><p class=\"wrap\">Upload the file to a pool; its host inspects and verifies it. Then choose networks and pools here and review the guest's requirements before the VM is created. qcow2 and raw disks become <a href=\"/images\">images</a>; paste existing domain XML into the form of a <a href=\"/vms/new\">new VM</a>.</p><div class=\"row-acts\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<div class=\"body stack\"><section class=\"card\" aria-label=\"Upload a file\"><div class=\"pad stack tight\"><p class=\"wrap\">Upload the file to a pool. A host of the pool inspects and verifies the file. Then choose networks and pools here, and review the guest's requirements before the VM is created. qcow2 and raw disks become <a href=\"/images\">images</a>; paste existing domain XML into the form of a <a href=\"/vms/new\">new VM</a>.</p><div class=\"row-acts\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -74,7 +74,7 @@ func ImportList(p ImportPage) templ.Component {
 			}
 		}
 		if len(p.Pools) == 0 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<span class=\"muted\">There is no pool to upload into. <a href=\"/pools\">Make one</a> first.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 3, "<span class=\"muted\">There is no pool to upload into. <a href=\"/pools\">Create a pool</a> first.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -144,7 +144,7 @@ func importFiles(p ImportPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Files to import\"><table><thead><tr><th>File</th><th>Machine</th><th>Contents</th><th>Where</th><th class=\"num\">Size</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<div class=\"card table-wrap\" tabindex=\"0\" role=\"region\" aria-label=\"Files to import\"><table><thead><tr><th>File</th><th>Machine</th><th>Contents</th><th>Pool</th><th class=\"num\">Size</th><th class=\"acts\"><span class=\"vh\">Actions</span></th></tr></thead> <tbody>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -441,7 +441,7 @@ func fromNotes(f *From) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("What the guest will need", kit.HelpImport).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Legend("Guest requirements", kit.HelpImport).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -478,7 +478,7 @@ func fromNotes(f *From) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Legend("Left out", kit.HelpImport).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Legend("Not imported", kit.HelpImport).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -611,24 +611,24 @@ func exportForm(p ExportPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, " novalidate><fieldset class=\"section\"><legend>What</legend><p class=\"hint wrap\">The VM's host makes the file in a pool, and you fetch it below. It is deleted after ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 46, " novalidate><fieldset class=\"section\"><legend>Export</legend><p class=\"hint wrap\">The VM's host creates the file in a pool. Download the file below within ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var26 string
 		templ_7745c5c3_Var26, templ_7745c5c3_Err = templ.JoinStringErrs(strconv.Itoa(int(fleet.ExportLife.Hours())))
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/import.templ`, Line: 139, Col: 153}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/import.templ`, Line: 139, Col: 142}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var26))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, " hours. The VM stays off until it is made.</p><div class=\"fields\">")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 47, " hours; then it is deleted. The VM stays off until the file is complete.</p><div class=\"fields\">")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "what", Label: "As", Value: p.In.What, Error: p.Errors.At("format") + p.Errors.At("disk")}, p.kinds()).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.SelectField(kit.Field{Name: "what", Label: "Format", Value: p.In.What, Error: p.Errors.At("format") + p.Errors.At("disk")}, p.kinds()).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -642,7 +642,7 @@ func exportForm(p ExportPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = kit.Legend("Not in the file", kit.HelpImport).Render(ctx, templ_7745c5c3_Buffer)
+		templ_7745c5c3_Err = kit.Legend("Not exported", kit.HelpImport).Render(ctx, templ_7745c5c3_Buffer)
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -669,20 +669,20 @@ func exportForm(p ExportPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "</ul><p class=\"hint wrap\">All data of the disks is in it, with the keys and passwords that are on them. Every user who may change VMs of ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 52, "</ul><p class=\"hint wrap\">The file contains all data on the disks, including keys and passwords. Every user who may change VMs of ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		var templ_7745c5c3_Var28 string
 		templ_7745c5c3_Var28, templ_7745c5c3_Err = templ.JoinStringErrs(p.VM.ProjectName)
 		if templ_7745c5c3_Err != nil {
-			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/import.templ`, Line: 154, Col: 153}
+			return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/import.templ`, Line: 154, Col: 146}
 		}
 		_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var28))
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, " may fetch it.</p></fieldset>")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 53, " can download the file.</p></fieldset>")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
@@ -952,7 +952,7 @@ func exportState(e fleet.Export) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = kit.Chip("info", "clock", "At work "+strconv.Itoa(e.Progress)+" %").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Chip("info", "clock", "Running "+strconv.Itoa(e.Progress)+" %").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -80,7 +80,7 @@ func launchCard(p Page) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if l.APIMajor > 0 || l.BuildID > 0 {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<dt>Processor's firmware</dt><dd>API ")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 6, "<dt>Processor firmware</dt><dd>API ")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -155,7 +155,7 @@ func launchCard(p Page) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				} else {
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "Not by the host: the guest requests a report from its CPU.")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 14, "Not measured by the host: the guest requests a report from its CPU.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -188,7 +188,7 @@ func launchCard(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			if launchOf(p.VM) != nil {
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p class=\"pad muted small\">Compare it with the expected measurement of the guest's firmware before you give secrets to the guest: the host's report alone proves nothing.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 19, "<p class=\"pad muted small\">Compare the measurement with the expected measurement of the guest's firmware before you give secrets to the guest: the host's report alone proves nothing.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}

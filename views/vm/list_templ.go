@@ -49,7 +49,7 @@ func List(p *ListPage) templ.Component {
 	})
 }
 
-// listHead has counters of the whole fleet, and updates itself.
+// listHead is the head of the list. It counts the whole fleet and updates itself.
 func listHead(p *ListPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -152,7 +152,7 @@ func Many(p ManyPage) templ.Component {
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
-						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "quiesce", Label: "Quiesce guest file systems", Hint: "Without memory, if the guest agent responds.", Error: p.Errors.At("quiesce")}, p.In.Quiesce).Render(ctx, templ_7745c5c3_Buffer)
+						templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "quiesce", Label: "Quiesce guest file systems", Hint: "Only without memory, and if the guest agent responds.", Error: p.Errors.At("quiesce")}, p.In.Quiesce).Render(ctx, templ_7745c5c3_Buffer)
 						if templ_7745c5c3_Err != nil {
 							return templ_7745c5c3_Err
 						}
@@ -175,7 +175,7 @@ func Many(p ManyPage) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				default:
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<p>The guests are not asked: unwritten data is lost.</p>")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<p>The guests are not shut down cleanly: unwritten data is lost.</p>")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}

@@ -10,8 +10,8 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "quantix/views/kit"
 
-// places lists all hosts with the VM, if there is more than its own host, with the action that decides which one keeps
-// it.
+// places lists the hosts that have a domain of the VM, if there are several, each with the action that makes it the
+// VM's host.
 func places(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -34,7 +34,7 @@ func places(p Page) templ.Component {
 		}
 		ctx = templ.ClearChildren(ctx)
 		if places := p.VM.Places(); p.Infra && len(places) > 1 {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Where it is</h2></header><p class=\"pad muted small\">More than one host has a domain of this VM. Look at its guests on their hosts before you decide: Quantix works with the one that you keep, and leaves the others unchanged.</p><dl>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 1, "<div class=\"card\"><header><h2>Hosts with this VM</h2></header><p class=\"pad muted small\">More than one host has a domain of this VM. Check the guests on these hosts before you decide: Quantix manages the domain that you keep and leaves the others unchanged.</p><dl>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

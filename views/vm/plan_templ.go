@@ -15,7 +15,7 @@ import (
 	"strconv"
 )
 
-// Plan shows the effects of a change. The portal's part is shown at once; the host's answer is loaded later.
+// Plan shows the effects of a change. The portal's part appears immediately; the host's answer is loaded later.
 func Plan(p PlanPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -163,12 +163,12 @@ func Plan(p PlanPage) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "\">Change it</a> ")
+		templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, "\">Edit</a> ")
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
 		if p.fresh() {
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"muted small\">Its ID and the MAC addresses of its NICs are chosen at creation.</span>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 13, "<span class=\"muted small\">The VM's ID and MAC addresses are chosen at creation.</span>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -302,7 +302,7 @@ func planXML(p PlanPage) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		case fleet.PlanTimedOut:
-			templ_7745c5c3_Err = kit.Fault("No answer from "+p.host()+".", "It has not said within 20 s what the definition would become. The changes above can be saved all the same; the host gets them when it is online again.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Fault("No answer from "+p.host()+".", "The host did not return the new definition within 20 s. You can save the changes anyway; the host gets them when it is online again.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -342,7 +342,7 @@ func planXML(p PlanPage) templ.Component {
 				}
 				return nil
 			})
-			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "The host would refuse this.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Note("bad", "triangle-alert", "The host would refuse this change.").Render(templ.WithChildren(ctx, templ_7745c5c3_Var11), templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -440,7 +440,7 @@ func drawing(p PlanPage) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " about the host, such as paths and others' devices, are shown to users who may see hosts.</footer>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 39, " about the host, such as paths and devices of other VMs, are shown only to users who may see hosts.</footer>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

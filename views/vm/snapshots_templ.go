@@ -105,7 +105,7 @@ func snapshotsTab(p Page) templ.Component {
 				return templ_7745c5c3_Err
 			}
 		} else {
-			templ_7745c5c3_Err = kit.Empty("camera", "No snapshots", "A snapshot keeps the VM's disks at one moment and, if you like, the memory of its guest, which then goes on from there.").Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = kit.Empty("camera", "No snapshots", "A snapshot stores the state of the VM's disks at one moment and, optionally, the guest's memory.").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -170,7 +170,7 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " If no task is doing it, the next order about the VM's snapshots brings it to an end.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 10, " If no task is running, the next task on the VM's snapshots completes it.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -207,7 +207,7 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, ". Quantix leaves them alone, and does nothing about its own while they are there. Delete them on the host with virsh snapshot-delete.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 12, ". Quantix does not change these snapshots, and cannot work on its own snapshots while they exist. Delete them on the host with virsh snapshot-delete.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -267,7 +267,7 @@ func snapNotes(p Page, t *fleet.SnapshotTree) templ.Component {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</ul><span class=\"muted\">Later writes of the VM are in these files. They are deleted with the VM's disks. Quantix takes no snapshot until they are merged on the host with virsh blockcommit.</span>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 17, "</ul><span class=\"muted\">These files contain later writes of the VM, and are deleted with the VM's disks. Quantix takes no snapshot until they are merged on the host with virsh blockcommit.</span>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -877,20 +877,20 @@ func RevertSnapshot(p SnapshotPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<p class=\"wrap\"><strong>All that was written to its disks since ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 62, "<p class=\"wrap\"><strong>All data written to the disks since ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
 				var templ_7745c5c3_Var36 string
 				templ_7745c5c3_Var36, templ_7745c5c3_Err = templ.JoinStringErrs(p.since())
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 168, Col: 63}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `vm/snapshots.templ`, Line: 168, Col: 59}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var36))
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 63, " is lost</strong>, and what its guest does now is ended at once. All snapshots stay, also those that came after this one.</p><p class=\"wrap\">")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 63, " is lost</strong>, and a running guest is stopped immediately. All snapshots stay, also later ones.</p><p class=\"wrap\">")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -959,7 +959,7 @@ func RevertSnapshot(p SnapshotPage) templ.Component {
 					return templ_7745c5c3_Err
 				}
 				if !p.Snapshot.Memory {
-					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "start", Label: "Start it afterwards"}, p.In.Start).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = kit.CheckField(kit.Field{Name: "start", Label: "Power on afterwards"}, p.In.Start).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1033,7 +1033,7 @@ func DeleteSnapshot(p SnapshotPage) templ.Component {
 					}()
 				}
 				ctx = templ.InitializeContext(ctx)
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"wrap\">The VM does not change. Nobody can go back to ")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 72, "<p class=\"wrap\">The VM does not change. Nobody can revert to ")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
@@ -1095,12 +1095,12 @@ func DeleteSnapshot(p SnapshotPage) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "”</strong> any more; what came after it stays.")
+					templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 78, "”</strong> any more; later snapshots stay.")
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
 				}
-				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "</p><p class=\"muted wrap\">Its data is merged into the overlays backed by it, while the guest runs or is off. That can take a while, and can be cancelled in its task: then the data is kept until the disks are consolidated.</p>")
+				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 79, "</p><p class=\"muted wrap\">The snapshot's data is merged into the overlays backed by it; the guest can be running or off. The merge can take long. If you cancel its task, the data stays until the disks are consolidated.</p>")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
 				}
