@@ -122,9 +122,9 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 		two("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", sent{"spec.nics[0]": sent{"bridge": "br0"}}, tenant),
 		two("a tenant's NIC on a network that no host has", "hostId", `2 hosts: no active network "elsewhere".`, sent{"spec.nics[0].network": "elsewhere"}, tenant),
 		two("a tenant's unpublished volume", "hostId", `2 hosts: no volume "secret.qcow2" in pool nfs.`, sent{"spec.disks[0].image": r.volume("secret.qcow2")}, tenant),
-		two("a tenant's unpublished ISO", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, sent{"spec.iso": r.volume("secret.iso")}, tenant),
-		two("a tenant's existing volume as a disk", "spec.disks[0].existing", "Pool nfs makes a volume for each disk.", sent{"spec.disks[0]": sent{"poolId": r.stored, "volume": "lun-1", "existing": true}}, tenant),
-		two("a tenant's VM in another project", "-", "There is no such thing here.", sent{"projectId": fleet.NewID[string]()}, tenant).as(http.StatusNotFound),
+		two("a tenant's unpublished disc", "hostId", `2 hosts: no volume "secret.iso" in pool nfs.`, sent{"spec.iso": r.volume("secret.iso")}, tenant),
+		two("a tenant's volume as it is", "spec.disks[0].existing", "Pool nfs makes a volume for each disk.", sent{"spec.disks[0]": sent{"poolId": r.stored, "volume": "lun-1", "existing": true}}, tenant),
+		two("a tenant's other project", "-", "There is no such object, or you may not see it.", sent{"projectId": fleet.NewID[string]()}, tenant).as(http.StatusNotFound),
 	)
 }
 

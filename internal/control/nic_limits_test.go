@@ -61,12 +61,12 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.exec(withoutNICLimits, s.h1)
-	s.wantRefused("an inbound limit", fleet.Invalid, "cannot give a VM this: inbound limit. The kernel lacks sch_sfq.", create(admin, "a", s.h1, in))
-	s.wantRefused("an outbound limit", fleet.Invalid, "cannot give a VM this: outbound limit.", create(admin, "b", s.h1, out))
-	s.wantRefused("a port group with a limit", fleet.Invalid, "cannot keep the limits of port group slow. The kernel lacks sch_sfq.", create(admin, "c", s.h1, slow))
+	s.wantRefused("an inbound limit", fleet.Invalid, "does not support this: inbound limit. The kernel lacks sch_sfq.", create(admin, "a", s.h1, in))
+	s.wantRefused("an outbound limit", fleet.Invalid, "does not support this: outbound limit.", create(admin, "b", s.h1, out))
+	s.wantRefused("a port group with a limit", fleet.Invalid, "cannot enforce the limits of port group slow. The kernel lacks sch_sfq.", create(admin, "c", s.h1, slow))
 	at("an inbound limit", "spec.nics[0].limits.inKiB", create(admin, "a", s.h1, in))
 	at("a port group with a limit", "spec.nics[0].portGroup", create(admin, "c", s.h1, slow))
-	s.wantRefused("a limit of a running VM", fleet.Invalid, "cannot give a VM this: inbound limit.", edit(in))
+	s.wantRefused("a limit of a running VM", fleet.Invalid, "does not support this: inbound limit.", edit(in))
 	at("a limit of a running VM", "spec.nics[0].limits.inKiB", edit(in))
 	if err := create(admin, "free", s.h1, func(n *fleet.NIC) { n.PortGroup = "free" })(); err != nil {
 		t.Errorf("a port group without a limit: %v", err)

@@ -44,7 +44,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	s.wantRefused("a third on a named host", fleet.Invalid, "2 fields", func() error { _, err := s.createWithRules(chief, "web-3", s.h2, apart); return err })
 	s.wantRefused("a third that says nothing", fleet.Invalid, "which must be apart from this VM", func() error { _, err := s.createWithRules(chief, "web-3", ""); return err })
 	s.wantRefused("of a member", fleet.Invalid, "2 hosts: the VM must be apart from VMs with tier=web", func() error { _, err := s.createWithRules(s.member, "web-3", "", apart); return err })
-	s.wantRefused("with one that does not exist", fleet.Invalid, "there is none in its project", func() error {
+	s.wantRefused("with one that does not exist", fleet.Invalid, "there is no such VM in the project", func() error {
 		_, err := s.createWithRules(chief, "web-3", "", fleet.PlacementRule{Of: fleet.RuleVM, Name: "db"})
 		return err
 	})

@@ -85,11 +85,11 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a medium with a NUL":        {drive("cdrom2", in(nul)), "drives[0].medium.volume", isoName},
 		"a medium with a long name":  {drive("cdrom2", in(long)), "drives[0].medium.volume", isoName},
 		"a medium that is not there": {drive("cdrom2", in("gone.iso")), "drives[0].medium.volume", "has no volume"},
-		"a medium that is a disk":    {drive("cdrom2", in("debian.qcow2")), "drives[0].medium.volume", "is no ISO image"},
+		"a medium that is a disk":    {drive("cdrom2", in("debian.qcow2")), "drives[0].medium.volume", "is not an ISO image"},
 		"a medium of no pool":        {drive("cdrom2", &fleet.Volref{PoolID: fleet.NewID[fleet.PoolID](), Volume: "cd.iso"}), "drives[0].medium.poolId", "There is no such pool"},
-		"a floppy that is a qcow2":   {drive("floppy1", in("debian.qcow2")), "drives[0].medium.volume", "is no floppy"},
-		"a floppy that is too large": {drive("floppy1", in("vmlinuz")), "drives[0].medium.volume", "is no floppy"},
-		"a CD that is a floppy":      {drive("cdrom4", in("floppy.img")), "drives[0].medium.volume", "is no ISO image"},
+		"a floppy that is a qcow2":   {drive("floppy1", in("debian.qcow2")), "drives[0].medium.volume", "is not a floppy"},
+		"a floppy that is too large": {drive("floppy1", in("vmlinuz")), "drives[0].medium.volume", "is not a floppy"},
+		"a CD that is a floppy":      {drive("cdrom4", in("floppy.img")), "drives[0].medium.volume", "is not an ISO image"},
 		"a device without a kind":    {device("0000:41:00.0"), "hostDevices[0].device", deviceName},
 		"a device of no name":        {device(""), "hostDevices[0].device", deviceName},
 		"a device by its path":       {device("pci/../../dev/sda"), "hostDevices[0].device", deviceName},
@@ -171,7 +171,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a kernel by its path":        {kernel("/boot/vmlinuz", ""), "boot.kernel.volume", isoName},
 		"a kernel above":              {kernel("../vmlinuz", ""), "boot.kernel.volume", isoName},
 		"a kernel that is not there":  {kernel("bzImage", ""), "boot.kernel.volume", "has no volume"},
-		"a kernel that is an image":   {kernel("debian.qcow2", ""), "boot.kernel.volume", "is no plain file"},
+		"a kernel that is an image":   {kernel("debian.qcow2", ""), "boot.kernel.volume", "is not a plain file"},
 		"a line in two lines":         {kernel("vmlinuz", "quiet\ninit=/bin/sh"), "boot.cmdline", oneLine},
 		"a line with a NUL":           {kernel("vmlinuz", nul), "boot.cmdline", oneLine},
 		"a line to the left":          {kernel("vmlinuz", rtl), "boot.cmdline", oneLine},
@@ -231,7 +231,7 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 		t.Errorf("the host's devices are held by %+v, %v", devices, err)
 	}
 	order.Name = "second"
-	s.wantRefused("one that another VM has", fleet.Invalid, "is given to the VM gpu already", create(chief))
+	s.wantRefused("one that another VM has", fleet.Invalid, "is already assigned to the VM gpu", create(chief))
 	other := s.vm("web", fleet.Stopped)
 	taking := func(device string) func() error {
 		return func() error {
@@ -240,7 +240,7 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 		}
 	}
 	s.exec(`UPDATE vms SET host_id = $2 WHERE id = $1`, other.ID, s.h1)
-	s.wantRefused("likewise by an edit", fleet.Invalid, "is given to the VM gpu already", taking("pci/0000:41:00.0"))
+	s.wantRefused("likewise by an edit", fleet.Invalid, "is already assigned to the VM gpu", taking("pci/0000:41:00.0"))
 	if err := taking("usb/046d:c52b")(); err != nil {
 		t.Errorf("one that is free: %v", err)
 	}
@@ -274,7 +274,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 		t.Fatal(err)
 	}
 	order.Name = "third"
-	s.wantRefused("the same disk by another host", fleet.Invalid, "is given to the VM second already", create(chief, s.h2, "blk/wwn-0x5000"))
+	s.wantRefused("the same disk by another host", fleet.Invalid, "is already assigned to the VM second", create(chief, s.h2, "blk/wwn-0x5000"))
 	vm.Status, vm.Phase = &fleet.VMStatus{Power: fleet.Stopped}, fleet.PhaseStopped
 	vm.Spec.Disks = []fleet.Disk{{PoolID: s.nfs, Volume: "a.qcow2"}}
 	if ok, why := vm.AllowsTake(nil); ok || !strings.Contains(why, "the physical disk blk/wwn-0x6000") {
@@ -321,8 +321,8 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 	}
 	nvme := func(v *fleet.VMSpec) { v.Disks[0].Bus, v.Disks[0].Serial = "nvme", "N1" }
 	old := func(v *fleet.VMSpec) { v.Boot.Machine, v.Disks[0].Bus = fleet.MachinePC, "ide" }
-	s.wantRefused("NVMe where libvirt has none", fleet.Invalid, "cannot give a VM this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
-	s.wantRefused("a machine that QEMU has not", fleet.Invalid, "cannot give a VM this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
+	s.wantRefused("NVMe where libvirt has none", fleet.Invalid, "does not support this bus: nvme. It takes libvirt 11.5.", func() error { return make(chief, "fast", s.h1, nvme) })
+	s.wantRefused("a machine that QEMU has not", fleet.Invalid, "does not support this machine: pc. QEMU has no such machine here.", func() error { return make(chief, "old", s.h1, old) })
 	if err := make(chief, "usual", s.h1, func(*fleet.VMSpec) {}); err != nil {
 		t.Errorf("another bus: %v", err)
 	}

@@ -25,7 +25,7 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	if err := create("two", "mdev/nvidia-63", s.h1); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("the third of two", fleet.Invalid, "can give mdev/nvidia-63 to 2 VMs, and has", func() error { return create("three", "mdev/nvidia-63", s.h1) })
+	s.wantRefused("the third of two", fleet.Invalid, "can assign mdev/nvidia-63 to 2 VMs, and all are in use", func() error { return create("three", "mdev/nvidia-63", s.h1) })
 	if devices, err := s.HostDevicesOf(t.Context(), chief, s.h1); err != nil || devices["mdev/nvidia-63"].Name != "one" {
 		t.Errorf("the host's devices are held by %+v, %v", devices, err)
 	}
@@ -33,7 +33,7 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	if err := create("port", "usb-port/1-2.3", s.h1); err != nil { // nothing is plugged in yet
 		t.Fatal(err)
 	}
-	s.wantRefused("a port that another VM has", fleet.Invalid, "is given to the VM port already", func() error { return create("second", "usb-port/1-2.3", s.h1) })
+	s.wantRefused("a port that another VM has", fleet.Invalid, "is already assigned to the VM port", func() error { return create("second", "usb-port/1-2.3", s.h1) })
 }
 
 // People who may change a VM set its NUMA nodes; pinning them to host nodes needs an administrator.
@@ -86,7 +86,7 @@ func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	try := func(a fleet.Actor, kind string) func() error {
 		return func() error { _, err := create(a, kind); return err }
 	}
-	s.wantRefused("what the host lacks", fleet.Invalid, "cannot give a VM this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
+	s.wantRefused("what the host lacks", fleet.Invalid, "does not support this memory encryption: tdx. It takes libvirt 11.6.", try(chief, "tdx"))
 	s.wantRefused("what is none", fleet.Invalid, "Choose one of sev, sev-es, sev-snp, tdx", try(chief, "sgx"))
 	s.wantRefused("a tenant's", fleet.Invalid, "", try(s.member, "sev"))
 	vm, err := create(chief, "sev")

@@ -32,7 +32,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const there, formats, cached = "VMs share a volume that is there already", "is no raw volume", "choose the cache none or directsync"
+	const there, formats, cached = "VMs share a volume that is there already", "is not a raw volume", "choose the cache none or directsync"
 	for name, c := range map[string]struct {
 		who         fleet.Actor
 		change      func(*fleet.Disk)
@@ -203,7 +203,7 @@ func TestVolumeSharedByVMs(t *testing.T) {
 	}
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT 'pool', object_id, $2, 'assign', status, 1, now() FROM assignments WHERE object_id = $1`, s.local, s.h2)
-	s.wantRefused("a local one of another host", fleet.Invalid, "is shared with the VM three, which is on another host", func() error { _, err := create("four", s.h2, local); return err })
+	s.wantRefused("a local one of another host", fleet.Invalid, "is shared with the VM three on another host", func() error { _, err := create("four", s.h2, local); return err })
 	four, err := create("four", "", local)
 	if err != nil || four.HostID != s.h1 {
 		t.Errorf("placed on %s: %v", four.HostID, err)

@@ -53,7 +53,7 @@ var actionRules = map[Action]actionRule{
 	ActStart: {
 		VMStart, "",
 		[]Phase{PhaseStopped, PhaseCrashed, PhaseMissing, PhaseFailed},
-		"Only a VM that is stopped can be started.",
+		"Only a stopped VM can be started.",
 	},
 	ActShutdown: {
 		VMShutdown, "",
@@ -94,10 +94,10 @@ var actionRules = map[Action]actionRule{
 	ActReapply:     {VMReapply, "", nil, ""},
 }
 
-// guestPhases are the phases with a guest agent to talk to.
+// guestPhases are the phases that allow actions of the guest agent.
 var guestPhases = []Phase{PhaseRunning, PhaseNeedsRestart, PhaseUpdating}
 
-const guestRefusal = "The VM is not running, so there is no guest to ask."
+const guestRefusal = "The VM is not running, so its guest agent is not running either."
 
 // GuestActions lists the actions of the guest agent, in menu order.
 var GuestActions = []Action{ActFreeze, ActThaw, ActClock, ActTrim, ActGuestPassword, ActExec}
@@ -106,11 +106,11 @@ var GuestActions = []Action{ActFreeze, ActThaw, ActClock, ActTrim, ActGuestPassw
 func (vm VM) whyAgentUnreachable() string {
 	switch g := vm.Status.Guest; {
 	case g == nil:
-		return "Its host's agent is too old to speak to guests. Upgrade it."
+		return "The host's agent is too old for actions of the guest agent. Upgrade the host's agent."
 	case g.Agent == AgentNone:
-		return "The VM has no channel for a guest agent. Switch it on in its configuration, and start the VM anew."
+		return "The VM has no channel for a guest agent. Enable the channel in the VM's configuration, and restart the VM."
 	case g.Agent != AgentAnswers:
-		return "The guest's agent does not answer. Install and start qemu-guest-agent in the guest, or wait until the guest is up."
+		return "The guest agent does not answer. Install and start qemu-guest-agent in the guest, or wait until the guest is up."
 	}
 	return ""
 }
@@ -120,9 +120,9 @@ func (vm VM) whyGuestActionRefused(a Action) string {
 	switch guest := vm.Status.Guest; {
 	case a != ActExec:
 	case !vm.Spec.Policy.GuestExec:
-		return "The VM's policy allows no programs to be run in its guest. Who runs the hosts switches that on in its configuration."
+		return "The VM's policy does not allow programs to be run in its guest. An operator can allow them in the VM's configuration."
 	case guest != nil && guest.Agent != AgentNone && !vm.Status.Policy.GuestExec:
-		return "Its host does not know yet that programs may be run in the guest. Wait until the change is there, or upgrade the host's agent."
+		return "The host has not yet applied the policy that allows programs in the guest. Wait for the change, or upgrade the host's agent."
 	}
 	if why := vm.whyAgentUnreachable(); why != "" {
 		return why
@@ -133,7 +133,7 @@ func (vm VM) whyGuestActionRefused(a Action) string {
 	case a == ActFreeze && frozen:
 		return "The guest's file systems are frozen already."
 	case a != ActThaw && frozen:
-		return "The guest's file systems are frozen, so that its agent does nothing else. Thaw them first."
+		return "The guest's file systems are frozen, so the guest agent accepts no other action. Thaw the file systems first."
 	}
 	return ""
 }
@@ -158,7 +158,8 @@ func ActionOf(k JobKind) Action {
 // Known reports whether the action exists.
 func (a Action) Known() bool { _, ok := actionRules[a]; return ok }
 
-// ActionState says whether an object allows an action, and why not. The button, the API and the queue all use it.
+// ActionState is whether an object allows an action, and the reason if not. Buttons, the API and the queue all use
+// it.
 type ActionState struct {
 	Action  Action `json:"action"`
 	Allowed bool   `json:"allowed"`
@@ -187,14 +188,14 @@ func (p Phase) Allows(a Action) (bool, string) {
 	case PhaseMissing, PhaseFailed:
 		return false, "The VM does not exist on its host."
 	case PhaseLost:
-		return false, "Its host takes it for off though it runs, and can do nothing to it."
+		return false, "The VM runs, but libvirt on its host has lost track of it and cannot act on it."
 	}
 	return false, rule.refusal
 }
 
-// Allows reports whether the VM allows the action: by its phase and by everything beyond the phase. Force off also
-// withdraws a start: a queued one of a VM that is being created, or a failed one of a VM that is off, so that it needs
-// no attention any more.
+// Allows reports whether the VM allows the action, by its phase and by all other conditions. Force off also cancels a
+// start: the queued start of a VM that is being created, or the failed start of a stopped VM, which then needs no
+// attention any more.
 func (v VMView) Allows(a Action) (bool, string) {
 	ok, why := v.Phase.Allows(a)
 	missing := v.missingDisk()
@@ -202,25 +203,25 @@ func (v VMView) Allows(a Action) (bool, string) {
 	case v.Barred != "" && a != ActConsole:
 		return false, v.Barred
 	case ok && a == ActDelete && v.Protection.Protected:
-		return false, "It is protected from deletion. Take the protection off first."
+		return false, "The VM is protected from deletion. Remove the protection first."
 	case ok && slices.Contains(GuestActions, a) && v.Status != nil && v.whyGuestActionRefused(a) != "":
 		return false, v.whyGuestActionRefused(a)
 	case v.Contested() && a != ActConsole:
-		return false, "It runs on two hosts at once: nothing is done to it until somebody has said where it is."
+		return false, "The VM runs on two hosts at once. No action is possible until someone chooses the host that keeps the VM."
 	case a != ActProtect && (ok || v.Phase == PhaseLost) && v.fault(FaultLost) != nil:
 		return false, v.fault(FaultLost).Text
 	case a == ActStop && (v.Phase == PhaseStopped && v.Attention || v.Phase == PhaseCreating && v.Ordered == Running):
 		return true, ""
 	case a == ActRestart && ok && (v.Status == nil || v.Status.StartedAt == nil):
-		return false, "Its host does not tell since when it runs, so that nobody could tell the new run from the old. Shut it down, then start it."
+		return false, "The host does not report since when the VM runs, so a restart could not be verified. Shut the VM down, then start it."
 	case (a == ActStart || a == ActRestart) && ok && missing != nil:
 		return false, missing.Text
 	case a == ActStart && ok && v.whyRunsElsewhere() != "":
-		return false, v.whyRunsElsewhere() + " Two of them would destroy the disks."
+		return false, v.whyRunsElsewhere() + " Two running instances would destroy the disks."
 	case (a == ActAcceptDrift || a == ActReapply) && ok && v.Phase == PhaseUnknown:
 		return false, "Its host is offline, so the VM's state is unknown."
 	case (a == ActAcceptDrift || a == ActReapply) && ok && (v.Status == nil || len(v.Status.Drift) == 0 && (a != ActReapply || v.fault(FaultUndefined) == nil)):
-		return false, "Nothing of the VM was changed on its host beside Quantix."
+		return false, "The VM was not changed on its host outside Quantix."
 	}
 	return ok, why
 }

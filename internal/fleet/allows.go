@@ -2,8 +2,8 @@ package fleet
 
 import "fmt"
 
-// Actions on hosts, pools, networks, projects and users. VMActions lists those on VMs, which depend on phases. One
-// table per resource type holds the conditions: buttons, menus, the API and the use cases all query it.
+// Actions on hosts, pools, networks, projects and users. VMActions lists those on VMs, which depend on phases. Each
+// resource type has one table of conditions, which buttons, menus, the API and the use cases all query.
 const (
 	ActClearConflict Action = "clear-conflict" // of a host: clear an identity conflict
 	ActJoinAgain     Action = "join-again"     // of a host: create a join token for its new agent
@@ -17,7 +17,7 @@ const (
 )
 
 // actionEntry is one action in a resource type's table. why returns the reason why the action is not possible now, in
-// one sentence; empty: it is. A nil why: always possible.
+// one sentence; empty: it is possible. A nil why means always possible.
 type actionEntry[T any] struct {
 	action Action
 	why    func(T) string
@@ -59,13 +59,13 @@ var hostActions = actionTable[HostView]{
 	{ActJoinAgain, nil},
 	{ActDelete, func(h HostView) string {
 		remaining := h.VMs
-		if h.Phase == HostUnknown || h.Phase == HostPending { // a host that is gone for good never reports their deletion
+		if h.Phase == HostUnknown || h.Phase == HostPending { // a lost host never reports the deletion of its VMs
 			remaining -= h.Leaving
 		}
 		if remaining == 0 {
 			return ""
 		}
-		return fmt.Sprintf("It still has %s. Delete them first.", count(remaining, "VM"))
+		return fmt.Sprintf("The host still has %s. Delete them first.", count(remaining, "VM"))
 	}},
 }
 
@@ -77,9 +77,9 @@ func (h HostView) Actions() []ActionState         { return hostActions.states(h)
 var poolActions = actionTable[Pool]{{ActAssign, whyPoolDeleting}, {ActEdit, whyPoolDeleting}, {ActDelete, whyPoolDeleting}, {ActCredentials, func(p Pool) string {
 	switch {
 	case p.Spec.Kind.Is().Secret == nil:
-		return "Its kind knows no credentials."
+		return "Pools of this kind have no credentials."
 	case p.Spec.User == "":
-		return "It was made without a user: its storage asks nobody who they are."
+		return "The pool was created without a user name: its storage needs no credentials."
 	}
 	return whyPoolDeleting(p)
 }}}
@@ -88,7 +88,7 @@ func whyPoolDeleting(p Pool) string {
 	if p.DeletedAt == nil {
 		return ""
 	}
-	return "The pool is being deleted; it goes when its last host has released it."
+	return "The pool is being deleted. The deletion ends when the last host has released the pool."
 }
 
 // Allows reports whether the pool allows the action now; the string is the reason if not. Actions lists the state of
@@ -104,9 +104,9 @@ var poolHostActions = actionTable[PoolHost]{
 		case p.State == PoolActive:
 			return "The pool is active there."
 		case p.State == PoolUnknown:
-			return "The host is offline. It tries again when it is back."
+			return "The host is offline. It retries when it is online again."
 		case p.State == PoolPending:
-			return "The host is at it."
+			return "The host has not finished yet."
 		}
 		return ""
 	}},
@@ -117,7 +117,7 @@ func whyReleasing(p PoolHost) string {
 	if p.Assigned {
 		return ""
 	}
-	return p.HostName + " is releasing it."
+	return p.HostName + " is releasing the pool."
 }
 
 // Allows reports whether the pool on this host allows the action now; the string is the reason if not. Actions lists
@@ -130,13 +130,13 @@ var networkActions = actionTable[NetworkView]{
 		if n.Restricted {
 			return ""
 		}
-		return "A network that stays within libvirt is open to all projects."
+		return "An isolated, NAT or routed network of libvirt is open to all projects."
 	}},
 	{ActAssign, func(n NetworkView) string { return n.whyUnchangeable() }},
 	{ActEdit, func(n NetworkView) string { return n.whyUnchangeable() }},
 	{ActDelete, func(n NetworkView) string {
 		if n.Spec == nil {
-			return unmanagedNetwork + " It goes by itself when no host has it any more."
+			return unmanagedNetwork + " It disappears when no host reports it any more."
 		}
 		return n.whyUnchangeable()
 	}},
@@ -144,13 +144,13 @@ var networkActions = actionTable[NetworkView]{
 
 const unmanagedNetwork = "The network was discovered on hosts and is not managed here."
 
-// whyUnchangeable returns why the network allows no changes; empty: it does.
+// whyUnchangeable returns why the network allows no changes; empty: it allows them.
 func (n Network) whyUnchangeable() string {
 	switch {
 	case n.Spec == nil:
 		return unmanagedNetwork
 	case n.DeletedAt != nil:
-		return "The network is being deleted; it goes when its last host has released it."
+		return "The network is being deleted. The deletion ends when the last host has released the network."
 	}
 	return ""
 }
@@ -168,9 +168,9 @@ var networkHostActions = actionTable[NetworkHost]{
 		case h.State == NetworkActive:
 			return "The network is active there."
 		case h.State == NetworkUnknown:
-			return "The host is offline. It tries again when it is back."
+			return "The host is offline. It retries when it is online again."
 		case h.State == NetworkPending:
-			return "The host is at it."
+			return "The host has not finished yet."
 		}
 		return ""
 	}},
@@ -183,11 +183,11 @@ func whyUnassigned(h NetworkHost) string {
 	case h.Assigned:
 		return ""
 	case h.Leaving:
-		return h.HostName + " is releasing it."
+		return h.HostName + " is releasing the network."
 	case h.Status != nil && h.Status.Foreign:
-		return h.HostName + " has another network of this name, which was not made by Quantix."
+		return h.HostName + " has another network of this name, which Quantix did not create."
 	}
-	return "Nobody assigned it to " + h.HostName + "."
+	return "The network is not assigned to " + h.HostName + "."
 }
 
 // Allows reports whether the network on this host allows the action now; the string is the reason if not. Actions lists
@@ -201,7 +201,7 @@ var projectActions = actionTable[Project]{
 		if p.VMs == 0 {
 			return ""
 		}
-		return "It still has " + count(p.VMs, "VM") + ". Delete them first."
+		return "The project still has " + count(p.VMs, "VM") + ". Delete them first."
 	}},
 }
 
@@ -214,15 +214,15 @@ var taskActions = actionTable[Task]{{ActCancel, func(t Task) string {
 	is := t.Kind.Is()
 	switch {
 	case t.State.Ended():
-		return "It has ended."
+		return "The task has ended."
 	case t.Steps != nil && t.Steps.Queued == 0:
-		return "Nothing of it waits any more."
+		return "No step of the task is queued any more."
 	case t.Steps == nil && is.Begun != "" && t.Attempt > 0:
 		return is.Begun
 	case t.Steps == nil && t.State == JobRunning && (is.Stoppable || is.TakenBack):
 		return ""
 	case t.Steps == nil && t.State == JobRunning:
-		return "The host is at work on it already."
+		return "The host is already executing the task's job."
 	}
 	return is.Stands
 }}}

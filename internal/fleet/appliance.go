@@ -30,11 +30,11 @@ type Appliance struct {
 	Firmware  Firmware        `json:"firmware,omitempty"`
 	Disks     []ApplianceDisk `json:"disks,omitempty"`
 	NICs      []ApplianceNIC  `json:"nics,omitempty"`
-	// Left lists the parts of the appliance that the imported VM does not get, one sentence each.
+	// Left lists what the imported VM does not get from the appliance, one sentence each.
 	Left []string `json:"left,omitempty"`
-	// Checks names the checksum algorithm that verifies its files; empty: none.
+	// Checks names the checksum algorithm that verifies the archive's files; empty: none.
 	Checks string `json:"checks,omitempty"`
-	Error  string `json:"error,omitempty"` // why it cannot be imported
+	Error  string `json:"error,omitempty"` // why the appliance cannot be imported
 }
 
 // ApplianceDisk is a disk of an appliance.
@@ -54,7 +54,7 @@ type ApplianceNIC struct {
 	Model   string `json:"model,omitempty"`   // vmxnet3, vmxnet2, e1000, e1000e, pcnet or virtio; empty: not specified
 }
 
-// windows reports whether the guest is Windows, which has no virtio drivers until somebody installs them.
+// windows reports whether the guest is Windows, which has no virtio drivers by default.
 func (a Appliance) windows() bool { return a.Family == "windows" }
 
 // Bus returns the bus of the disk in the imported VM: SATA if the guest may lack a virtio driver, else virtio (empty).
@@ -88,32 +88,33 @@ func (a Appliance) Drivers() []string {
 	for _, d := range a.Disks {
 		had := ""
 		if d.Controller != "" && d.Controller != a.Bus(d) {
-			had = fmt.Sprintf(" in the place of %s", d.Controller)
+			had = fmt.Sprintf(" instead of %s", d.Controller)
 		}
 		if a.Bus(d) == "" {
 			add("Disks are on virtio%s: the guest needs virtio_blk in its initramfs (Linux), or viostor (Windows).", had)
 		} else {
-			add("Disks are on SATA%s: the guest needs ahci, which Linux and Windows bring along.", had)
+			add("Disks are on SATA%s: the guest needs ahci, which Linux and Windows include.", had)
 		}
 	}
 	for _, n := range a.NICs {
 		had := ""
 		if n.Model != "" && n.Model != a.Model(n) {
-			had = fmt.Sprintf(" in the place of %s", n.Model)
+			had = fmt.Sprintf(" instead of %s", n.Model)
 		}
 		if a.Model(n) == "" {
 			add("NICs are virtio%s: the guest needs virtio_net (Linux), or NetKVM (Windows).", had)
 		} else {
-			add("NICs are e1000e%s: the guest needs e1000e, which Linux and Windows bring along.", had)
+			add("NICs are e1000e%s: the guest needs e1000e, which Linux and Windows include.", had)
 		}
 	}
 	if len(a.NICs) > 0 {
-		add("NICs have new MAC addresses and may have other names in the guest: settings that are bound to the old ones do not apply.")
+		add("NICs have new MAC addresses and may have other names in the guest: settings for the old addresses and names do not apply.")
 	}
 	return out
 }
 
-// Spec returns the spec of the imported VM: its disks in the pool, its NICs without a network, which people choose.
+// Spec returns the spec of the imported VM, with the disks in the pool. The NICs have no network yet: the user
+// chooses one.
 func (a Appliance) Spec(pool PoolID) VMSpec {
 	s := VMSpec{CPUs: max(a.CPUs, 1), MemoryMiB: a.MemoryMiB, Firmware: a.Firmware, Disks: []Disk{}, NICs: []NIC{}}
 	if s.MemoryMiB == 0 {

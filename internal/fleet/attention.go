@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Attention is one cause for which objects of a resource type need a person.
+// Attention is one cause for which objects of a resource type need attention.
 type Attention struct {
 	Kind     string            `json:"kind"` // a ResourceType, or "certificate" for the portal's own
 	ID       string            `json:"id"`   // first object; empty: none is named
@@ -30,7 +30,7 @@ type AttentionObject struct {
 // AttentionNames is the maximum number of objects named per cause.
 const AttentionNames = 20
 
-// Causes groups objects that need a person by cause, one row each.
+// Causes groups objects that need attention by cause, one row each.
 type Causes struct {
 	Rows []Attention
 	at   map[string]int // row index by exact text and by text without object names

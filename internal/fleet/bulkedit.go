@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// BulkEdit is one edit of many VMs. Fields that it does not name stay unchanged.
+// BulkEdit is one edit of many VMs. Other fields stay unchanged.
 type BulkEdit struct {
 	Labels map[string]*string `json:"labels,omitempty"` // new value; null removes the label
 	// Fields: spec fields by name: "cpus", "display.video"; each as the field's JSON
@@ -24,7 +24,7 @@ func BulkFields() []VMField {
 func (e BulkEdit) Check() error {
 	var c Checks
 	if len(e.Labels) == 0 && len(e.Fields) == 0 {
-		c.Add("fields", "Choose what to change.")
+		c.Add("fields", "Choose a field or a label to change.")
 	}
 	set := map[string]string{}
 	for k, v := range e.Labels {
@@ -36,12 +36,12 @@ func (e BulkEdit) Check() error {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		f, ok := bulkField(name)
 		if !ok {
-			c.Add("fields", "%q is no field that many VMs can have alike.", shortened(name, 80))
+			c.Add("fields", "The field %q cannot be edited for several VMs at once.", shortened(name, 80))
 			continue
 		}
 		var s VMSpec
 		if err := f.Take(&s, e.Fields[name]); err != nil {
-			c.Add("fields."+name, "This is no value of %s.", f.Type)
+			c.Add("fields."+name, "This is not a valid value for %s.", f.Type)
 		}
 	}
 	return c.Err()
@@ -72,10 +72,10 @@ func (e BulkEdit) On(vm VM) (VM, error) {
 	for _, name := range slices.Sorted(maps.Keys(e.Fields)) {
 		f, ok := bulkField(name)
 		if !ok {
-			return vm, Errorf(Invalid, "%q is no field that many VMs can have alike.", shortened(name, 80))
+			return vm, Errorf(Invalid, "The field %q cannot be edited for several VMs at once.", shortened(name, 80))
 		}
 		if err := f.Take(&vm.Spec, e.Fields[name]); err != nil {
-			return vm, Errorf(Invalid, "This is no value of %s.", f.Type)
+			return vm, Errorf(Invalid, "This is not a valid value for %s.", f.Type)
 		}
 	}
 	return vm, nil

@@ -35,17 +35,17 @@ func (s BulkNames) Names(c *Checks, pattern string) []string {
 	before := len(c.fields)
 	switch {
 	case s.Count < 0 || s.Count > MaxBulkCreate:
-		c.Add("count", "Make 1 to %d VMs at once.", MaxBulkCreate)
+		c.Add("count", "Create 1 to %d VMs at once.", MaxBulkCreate)
 	case first < 0 || first > MaxBulkStart:
-		c.Add("first", "The first number is between 0 and %d.", MaxBulkStart)
+		c.Add("first", "The first number must be between 0 and %d.", MaxBulkStart)
 	}
 	switch {
 	case len(counters) == 0 && bracesForm.MatchString(pattern), len(counters) > 0 && bracesForm.MatchString(counterForm.ReplaceAllString(pattern, "")):
-		c.Add("name", "A counter is written {n}, or {nn} for two digits at least.")
+		c.Add("name", "Write a counter as {n}, or as {nn} for at least two digits.")
 	case len(counters) > 1:
-		c.Add("name", "One counter is enough: web-{n}.")
+		c.Add("name", "Use only one counter, as in web-{n}.")
 	case len(counters) == 0 && count > 1:
-		c.Add("name", "%d VMs need names that count: write {n} where the number goes, as in web-{n}, or {nn} for two digits.", count)
+		c.Add("name", "%d VMs need a counter in their name: write {n} for the number, as in web-{n}, or {nn} for two digits.", count)
 	}
 	if len(c.fields) > before {
 		return nil

@@ -13,7 +13,7 @@ const MaxChecksumFile = 1 << 20
 // the digits of one file alone. Signatures are skipped and not verified.
 func ChecksumIn(text, name string) (string, error) {
 	found := map[string]string{}
-	var alone []string // digests without a file name
+	var alone []string // checksums without a file name
 	lines := 0
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -28,7 +28,7 @@ func ChecksumIn(text, name string) (string, error) {
 			alone = append(alone, algorithm+":"+digest)
 		case strings.TrimPrefix(of, "./") == name:
 			if was := found[algorithm]; was != "" && was != digest {
-				return "", Errorf(Conflict, "The file of checksums has two different ones for %s, so nobody can tell which counts.", name)
+				return "", Errorf(Conflict, "The checksum file has two different checksums for %s, so the right one is unknown.", name)
 			}
 			found[algorithm] = digest
 		}
@@ -41,7 +41,7 @@ func ChecksumIn(text, name string) (string, error) {
 			return algorithm + ":" + digest, nil
 		}
 	}
-	return "", Errorf(Conflict, "The file of checksums has no SHA-256 or SHA-512 of %s. Check both addresses.", name)
+	return "", Errorf(Conflict, "The checksum file has no SHA-256 or SHA-512 of %s. Check both addresses.", name)
 }
 
 // checksumLine parses one line. digest is empty if there is no known digest, name if the line names no file.

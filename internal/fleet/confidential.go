@@ -3,7 +3,7 @@ package fleet
 import "fmt"
 
 // ConfidentialKinds are the technologies by which a processor encrypts a guest's memory against its host.
-var ConfidentialKinds = []Option{{"", "None"}, {"sev", "AMD SEV"}, {"sev-es", "AMD SEV-ES (registers, too)"}, {"sev-snp", "AMD SEV-SNP (and nothing put back)"}, {"tdx", "Intel TDX"}}
+var ConfidentialKinds = []Option{{"", "None"}, {"sev", "AMD SEV"}, {"sev-es", "AMD SEV-ES (registers too)"}, {"sev-snp", "AMD SEV-SNP (memory integrity)"}, {"tdx", "Intel TDX"}}
 
 // LaunchInfo is the processor's report on the start of an encrypted guest. The guest's owner verifies it before giving
 // secrets to the guest.
@@ -27,9 +27,9 @@ func (l LaunchInfo) Says() string {
 	case l.Kind != "sev" && l.Kind != "sev-es":
 		return out
 	case l.Policy&1 == 0:
-		return out + ": its host may debug it, and so read its memory"
+		return out + ": the host may debug the guest and read its memory"
 	}
-	return out + ": nobody debugs it"
+	return out + ": debugging is disabled"
 }
 
 // NoMemorySnapshot returns why a snapshot cannot include the VM's memory; empty: it can.
@@ -37,7 +37,7 @@ func (s VMSpec) NoMemorySnapshot() string {
 	if s.Security.Confidential == "" {
 		return ""
 	}
-	return "The processor keeps this VM's memory from its host, so no snapshot can hold it. Take it without the memory."
+	return "The host cannot read this VM's encrypted memory, so no snapshot can include it. Take the snapshot without memory."
 }
 
 // checkConfidential adds an error for each setting that does not work with encrypted memory.
@@ -47,21 +47,21 @@ func (s VMSpec) checkConfidential(c *Checks, prefix string) {
 		return
 	}
 	if s.Firmware != UEFI {
-		c.Add(prefix+".security.confidential", "An encrypted guest starts by UEFI. Choose UEFI, or leave the encryption.")
+		c.Add(prefix+".security.confidential", "Memory encryption needs UEFI. Choose UEFI, or disable the encryption.")
 	}
 	if s.Security.SecureBoot {
-		c.Add(prefix+".security.secureBoot", "libvirt has no firmware that boots securely in encrypted memory. Choose one of the two.")
+		c.Add(prefix+".security.secureBoot", "libvirt has no firmware that supports both Secure Boot and memory encryption. Choose one of the two.")
 	}
 	if s.Memory.BalloonMiB > 0 {
-		c.Add(prefix+".memory.balloonMiB", "Encrypted memory is not given back. Leave this, or the encryption.")
+		c.Add(prefix+".memory.balloonMiB", "The balloon cannot reclaim encrypted memory. Remove this value, or disable the encryption.")
 	}
 	if s.Devices.Balloon == "reporting" {
-		c.Add(prefix+".devices.balloon", "Encrypted memory is not given back. Choose another balloon, or leave the encryption.")
+		c.Add(prefix+".devices.balloon", "The guest cannot report free pages of encrypted memory. Choose another balloon, or disable the encryption.")
 	}
 	if len(s.Shares) > 0 {
-		c.Add(prefix+".shares", "A folder of the host is shared through memory that the host reads. Leave it, or the encryption.")
+		c.Add(prefix+".shares", "Shared folders need memory that the host can read. Remove the shared folders, or disable the encryption.")
 	}
 	if kind != "sev" && s.CPU.Max > s.CPUs {
-		c.Add(prefix+".cpu.max", "The vCPUs are measured when the guest starts, and none can come later. Leave this, or choose AMD SEV.")
+		c.Add(prefix+".cpu.max", "The launch measurement covers the vCPUs, so none can be hot-plugged. Remove this value, or choose AMD SEV.")
 	}
 }

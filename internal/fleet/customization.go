@@ -22,7 +22,7 @@ type Customization struct {
 	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // only for users who may change it
 }
 
-// UnchangedPassword stands for a stored password, which is never shown, hashed or not. Sent back, it leaves the
+// UnchangedPassword replaces a stored password, which is never shown, hashed or not. Sent back, it leaves the
 // password unchanged.
 const UnchangedPassword = "kept"
 

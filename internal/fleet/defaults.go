@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// VMDefaults are the default pool and network of a new VM, each with the reason. Either may be missing: then people
+// VMDefaults are the default pool and network of a new VM, each with the reason. Where a default is missing, the user
 // must choose.
 type VMDefaults struct {
 	Pool    DefaultPool

@@ -11,14 +11,14 @@ var Machines = []Option{{"", "q35"}, {MachinePC, "i440fx (pc), for old guests"}}
 
 // Choices of a disk's or NIC's fields. The empty value is the default.
 var (
-	DiskBuses  = []Option{{"", "Virtio"}, {"scsi", "SCSI (virtio)"}, {"sata", "SATA"}, {"usb", "USB"}, {"ide", "IDE (of the machine pc)"}, {"nvme", "NVMe"}}
+	DiskBuses  = []Option{{"", "Virtio"}, {"scsi", "SCSI (virtio)"}, {"sata", "SATA"}, {"usb", "USB"}, {"ide", "IDE (machine pc only)"}, {"nvme", "NVMe"}}
 	DiskCaches = []Option{
-		{"", "Usual"}, {"none", "None"}, {"writeback", "Write back"}, {"writethrough", "Write through"}, {"directsync", "Direct, synchronous"}, {"unsafe", "Unsafe (loses data on a crash)"},
+		{"", "Default"}, {"none", "None"}, {"writeback", "Write back"}, {"writethrough", "Write through"}, {"directsync", "Direct, synchronous"}, {"unsafe", "Unsafe (loses data on a crash)"},
 	}
-	Discards        = []Option{{"", "Frees space"}, {"ignore", "Ignored"}}
+	Discards        = []Option{{"", "Unmap"}, {"ignore", "Ignore"}}
 	DiskEncryptions = []Option{{"", "None"}, {"luks", "LUKS"}}
 
-	DiskIO    = []Option{{"", "Usual"}, {"native", "Native"}, {"threads", "Threads"}, {"io_uring", "io_uring"}}
+	DiskIO    = []Option{{"", "Default"}, {"native", "Native"}, {"threads", "Threads"}, {"io_uring", "io_uring"}}
 	NICModels = []Option{{"", "Virtio"}, {"e1000e", "Intel e1000e"}, {"rtl8139", "Realtek 8139"}}
 )
 
@@ -49,17 +49,17 @@ var DiskFields = []Field[Disk]{
 	flag("readOnly", "read-only", func(d *Disk) *bool { return &d.ReadOnly }, Input{Section: SectionDevice, Label: "Read-only"}),
 	powerOffOnly(flag("shareable", "shareable", func(d *Disk) *bool { return &d.Shareable }, Input{
 		Section: SectionDevice, Label: "Shareable",
-		Help: "Several VMs write to this raw volume at once, as clusters do.",
+		Help: "Several VMs can write to this raw volume at once, as clusters do.",
 	})),
 
 	creationOnly(choice("encryption", "encryption", func(d *Disk) *string { return &d.Encryption }, Input{
 		Section: SectionDevice, Label: "Encryption", Options: DiskEncryptions, Named: "none",
-		Help: "Of a new, empty disk. Its host alone has the passphrase: the VM stays there, without snapshots.",
+		Help: "For a new, empty disk. Only its host has the passphrase: the VM cannot migrate and has no snapshots.",
 	})),
 
 	creationOnly(choice("format", "format", func(d *Disk) *string { return &d.Format }, Input{
 		Section: SectionDevice, Label: "Format", Options: DiskFormats,
-		Help: "A raw file is read a little faster. There are no snapshots and no copies of it, and it stays in its pool.",
+		Help: "Raw is slightly faster, but a raw disk has no snapshots and no clones, and cannot move to another pool.",
 	})),
 
 	rate("limits.totalIops", "operations", "IOPS", "Operations", func(d *Disk) *int { return &d.Limits.TotalIOPS }),
@@ -70,8 +70,8 @@ var DiskFields = []Field[Disk]{
 	rate("limits.writeKiB", "write throughput", "KiB/s", "Write throughput", func(d *Disk) *int { return &d.Limits.WriteKiB }),
 	rate("limits.burstIops", "burst", "IOPS", "Burst", func(d *Disk) *int { return &d.Limits.BurstIOPS }),
 	rate("limits.burstKiB", "burst throughput", "KiB/s", "Burst throughput", func(d *Disk) *int { return &d.Limits.BurstKiB }),
-	effectiveNow(number("limits.burstSeconds", "burst's length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
-		Input{Section: SectionLimits, Label: "Burst's length", Unit: "s", Usual: 1}, 1, MaxBurstSeconds)),
+	effectiveNow(number("limits.burstSeconds", "burst length", "second", func(d *Disk) *int { return &d.Limits.BurstSeconds },
+		Input{Section: SectionLimits, Label: "Burst length", Unit: "s", Usual: 1}, 1, MaxBurstSeconds)),
 }
 
 // NICFields are the fields of a NIC that an edit changes, besides its network and its traffic filtering.
@@ -114,9 +114,9 @@ func (d Disk) checkEncryption(c *Checks, at string) {
 	switch {
 	case d.Encryption == "":
 	case d.Existing:
-		c.Add(at+".encryption", "A volume that is there already is as it is. Only a new disk is encrypted.")
+		c.Add(at+".encryption", "An existing volume cannot be encrypted. Only a new disk can.")
 	case d.Image != nil || d.ImageID != "":
-		c.Add(at+".encryption", "An encrypted disk begins empty. Leave the image, or the encryption.")
+		c.Add(at+".encryption", "An encrypted disk starts empty. Remove the image, or the encryption.")
 	}
 }
 
@@ -126,12 +126,12 @@ func (d Disk) checkShareable(c *Checks, at string) {
 	case !d.Shareable:
 		return
 	case !d.Existing:
-		c.Add(at+".shareable", "VMs share a volume that is there already. Make a raw volume in the pool first, and choose it for each of them.")
+		c.Add(at+".shareable", "A shared disk needs an existing volume. Create a raw volume in the pool first, and choose it for each VM.")
 	case d.ReadOnly:
-		c.Add(at+".readOnly", "A disk that is only read is not shared with VMs that write to it. Choose one of both.")
+		c.Add(at+".readOnly", "A read-only disk cannot be shared with VMs that write to it. Choose one of the two.")
 	}
 	if d.Cache != "" && d.Cache != "none" && d.Cache != "directsync" {
-		c.Add(at+".cache", "What VMs share is cached by none of their hosts: choose the cache none or directsync.")
+		c.Add(at+".cache", "Hosts must not cache a shared disk: choose the cache none or directsync.")
 	}
 }
 
@@ -146,7 +146,7 @@ func (d Disk) checkFields(c *Checks, at string) {
 		c.Add(at+".readOnly", "%s disk cannot be read-only. Choose another bus.", map[string]string{"sata": "A SATA", "ide": "An IDE"}[d.Bus])
 	}
 	if d.Bus == "nvme" && d.Serial == "" {
-		c.Add(at+".serial", "An NVMe disk has a serial number, by which its guest knows it. Give it one.")
+		c.Add(at+".serial", "An NVMe disk needs a serial number, by which the guest identifies it.")
 	}
 	d.checkShareable(c, at)
 	d.checkEncryption(c, at)
@@ -160,14 +160,14 @@ func (d Disk) checkFields(c *Checks, at string) {
 		{l.TotalKiB, l.ReadKiB, l.WriteKiB, l.BurstKiB, "KiB", "throughput"},
 	} {
 		if r.total > 0 && (r.read > 0 || r.write > 0) {
-			c.Add(at+".limits.total"+r.field, "Limit the %s in all, or reads and writes, not both.", r.what)
+			c.Add(at+".limits.total"+r.field, "Limit the total %s, or reads and writes, not both.", r.what)
 		}
 		if r.burst > 0 && r.burst <= r.total || r.burst > 0 && r.total == 0 {
-			c.Add(at+".limits.burst"+r.field, "A burst is above the limit of the %s in all.", r.what)
+			c.Add(at+".limits.burst"+r.field, "A burst must be above the limit of the total %s.", r.what)
 		}
 	}
 	if l.BurstSeconds > 0 && l.BurstIOPS == 0 && l.BurstKiB == 0 {
-		c.Add(at+".limits.burstSeconds", "Give a burst, or leave its length.")
+		c.Add(at+".limits.burstSeconds", "Enter a burst, or remove the burst length.")
 	}
 }
 
@@ -176,7 +176,7 @@ func (n NIC) checkFields(c *Checks, at string) {
 		f.check(c, at+"."+f.Name, n)
 	}
 	if n.Queues > 1 && n.Model != "" {
-		c.Add(at+".queues", "Only a virtio NIC has several queues.")
+		c.Add(at+".queues", "Only a virtio NIC can have several queues.")
 	}
 	l := n.Limits
 	for _, r := range []struct {
@@ -184,10 +184,10 @@ func (n NIC) checkFields(c *Checks, at string) {
 		field              string
 	}{{l.InKiB, l.InPeakKiB, l.InBurstKiB, "in"}, {l.OutKiB, l.OutPeakKiB, l.OutBurstKiB, "out"}} {
 		if r.peak > 0 && r.peak < max(r.limit, 1) || r.peak > 0 && r.limit == 0 {
-			c.Add(at+".limits."+r.field+"PeakKiB", "A peak is above the limit. Give both, or no peak.")
+			c.Add(at+".limits."+r.field+"PeakKiB", "A peak must be above the limit. Enter both, or no peak.")
 		}
 		if r.burst > 0 && r.limit == 0 {
-			c.Add(at+".limits."+r.field+"BurstKiB", "Give a limit, or leave the burst.")
+			c.Add(at+".limits."+r.field+"BurstKiB", "Enter a limit, or remove the burst.")
 		}
 	}
 }
@@ -199,7 +199,7 @@ func (s VMSpec) checkBootOrder(c *Checks, prefix string) {
 		switch {
 		case n <= 0:
 		case users[n] != "":
-			c.Add(field, "Boot order %d is that of %s already.", n, users[n])
+			c.Add(field, "Boot order %d is already used by %s.", n, users[n])
 		default:
 			users[n] = what
 		}

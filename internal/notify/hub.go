@@ -23,12 +23,12 @@ type Hub struct {
 // NewHub returns a hub without a source; Listen feeds it.
 func NewHub() *Hub { return &Hub{name: rand.Text(), subs: map[string]map[*Sub]struct{}{}} }
 
-// Sub is a subscription to keys. C has room for one wake-up; Take returns its keys.
+// Sub is a subscription to keys. C is buffered for one wake-up; Take returns the keys of all wake-ups.
 type Sub struct {
 	C     chan struct{}
 	hub   *Hub
 	keys  []string
-	limit int // limit of woken; above it one Resync replaces the keys
+	limit int // maximum size of woken; more keys are replaced by one Resync
 	mu    sync.Mutex
 	woken map[string]struct{}
 	muted map[string]bool // muted keys
@@ -66,8 +66,8 @@ func (s *Sub) Take() []string {
 	return keys
 }
 
-// Hush mutes keys, in the form given to Subscribe, until Heed. It suits a subscriber that already knows that they
-// changed. Wake-ups of muted keys are lost, so the subscriber must read their rows after Heed.
+// Hush mutes keys, in the form given to Subscribe, until Heed. A subscriber mutes keys whose changes it already
+// knows. Wake-ups of muted keys are lost, so the subscriber must read their rows after Heed.
 func (s *Sub) Hush(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *Sub) Hush(keys ...string) {
 	}
 }
 
-// Heed ends Hush.
+// Heed unmutes the keys.
 func (s *Sub) Heed(keys ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (h *Hub) WakeAll() {
 	}
 }
 
-// wake adds the key, which matches the subscribed key pattern. Above the limit one Resync replaces the keys.
+// wake adds the key, which matches the subscribed pattern. When the limit is reached, Resync replaces further keys.
 func (s *Sub) wake(key, pattern string) {
 	s.mu.Lock()
 	if s.muted[pattern] {

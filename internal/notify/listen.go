@@ -34,7 +34,7 @@ func (h *Hub) Listen(ctx context.Context, config *pgx.ConnConfig, log *slog.Logg
 }
 
 func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected func()) error {
-	// A hanging server must not keep the client from trying the URL's next server.
+	// The timeout lets the client try the URL's next server when one hangs.
 	dial, cancel := context.WithTimeout(ctx, time.Duration(2+len(config.Fallbacks))*max(config.ConnectTimeout, time.Second))
 	defer cancel()
 	conn, err := pgx.ConnectConfig(dial, config.Copy())
@@ -54,7 +54,7 @@ func (h *Hub) listenOnce(ctx context.Context, config *pgx.ConnConfig, connected 
 	}
 }
 
-// probeAfter is how long without a wake-up until Listen checks that the server is still the primary.
+// probeAfter is the time without a wake-up after which Listen checks that the server is still the primary.
 const probeAfter = 10 * time.Second
 
 // next waits for one wake-up. It fails if the server hangs or has become a standby.

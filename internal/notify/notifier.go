@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	sendInterval = 50 * time.Millisecond // smallest interval; later changes are sent together
+	sendInterval = 50 * time.Millisecond // minimum interval; changes in between are sent together
 	sendTimeout  = 5 * time.Second       // for one attempt
-	maxPending   = 10_000                // pending keys; above it one resync replaces them
-	maxPayload   = 7900                  // bytes of one NOTIFY; PostgreSQL takes less than 8,000
+	maxPending   = 10_000                // maximum number of pending keys; more are replaced by one resync
+	maxPayload   = 7900                  // bytes of one NOTIFY; PostgreSQL's limit is below 8,000
 )
 
 // Notifier announces committed changes: to subscribers of its own hub at once, to other portals with one NOTIFY for
@@ -81,7 +81,7 @@ func (n *Notifier) take() map[string]struct{} {
 	return keys
 }
 
-// packedPrefix marks a message of a Notifier: the hub that already has the keys, then the keys.
+// packedPrefix starts a payload of a Notifier: the name of the sending hub, then one key a line.
 const packedPrefix = "@"
 
 func (h *Hub) pack(keys map[string]struct{}) (payloads []string) {

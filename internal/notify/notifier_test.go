@@ -17,7 +17,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// listening returns the hub of another portal, once it listens, and a subscription of it.
+// listening returns another portal's hub and a subscription of it, after the hub has begun to listen.
 func listening(t *testing.T, pool *pgxpool.Pool, keys ...string) (*notify.Hub, *notify.Sub) {
 	t.Helper()
 	h := notify.NewHub()
@@ -59,12 +59,12 @@ func TestNotifyWakesOwnHubAtOnceAndOthersOnce(t *testing.T) {
 	}
 	received(t, others, "host:2")
 	other.Notify("last")
-	received(t, others, "last") // so both hubs have received all earlier keys
+	received(t, others, "last") // after "last" both hubs have received all earlier keys
 	if _, err := pool.Exec(t.Context(), `NOTIFY quantix, 'vm:1'`); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := received(t, ownSub, "vm:1"), []string{"last", "vm:1"}; !slices.Equal(got, want) {
-		t.Errorf("own hub received %q, want %q: its own keys come back", got, want)
+		t.Errorf("own hub received %q, want %q: the portal's own keys must not come back", got, want)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestNotifySplitsLargeKeySets(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	_, others := listening(t, pool, "host:*")
-	want := make([]string, 200) // below the limit of a subscription, above that of a NOTIFY
+	want := make([]string, 200) // fewer than a subscription's limit, larger than one NOTIFY
 	for i := range want {
 		want[i] = fmt.Sprintf("host:%0100d", i)
 	}

@@ -7,14 +7,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Unreserved returns the fault of a host without enough unreserved processors for the VM, else nil. Unlike memory,
+// Unreserved returns a fault if the host has too few unreserved processors for the VM, else nil. Unlike memory,
 // reserved processors cannot be overcommitted.
 func Unreserved(spec fleet.VMSpec, h Host) *Fault {
 	want, left := spec.ReservedCPU(), 100*int64(h.Processors)-h.ReservedCPU
 	if want == 0 || want <= left {
 		return nil
 	}
-	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM wants %s.", h.Name, amount(max(left, 0)), processors(100*int64(h.Processors)), amount(want))
+	message := fmt.Sprintf("%s has %s left to reserve of %s, and the VM needs %s.", h.Name, amount(max(left, 0)), processors(100*int64(h.Processors)), amount(want))
 	return &Fault{"spec.cpu.reserved", message, "not enough processors to reserve", false}
 }
 
@@ -43,14 +43,14 @@ func Uncommitted(spec fleet.VMSpec, h Host) (faults []Fault) {
 	if free := h.free(); spec.MemoryMiB > 0 && int64(spec.MemoryMiB) > free {
 		faults = append(faults, Fault{
 			Field: "spec.memoryMiB", Plain: noMemory, Room: true,
-			Message: fmt.Sprintf("%s has %d MiB of memory left of %d, and the VM wants %d.", h.Name, max(free, 0), h.MemoryMiB, spec.MemoryMiB),
+			Message: fmt.Sprintf("%s has %d MiB of memory left of %d, and the VM needs %d.", h.Name, max(free, 0), h.MemoryMiB, spec.MemoryMiB),
 		})
 	}
 	most := int64(h.Processors) * VCPUsPerThread // 0: an older agent does not report processors
 	if left := most - h.CommittedCPUs; most > 0 && spec.CPUs > 0 && int64(spec.CPUs) > left {
 		faults = append(faults, Fault{
 			Field: "spec.cpus", Plain: "not enough processors", Room: true,
-			Message: fmt.Sprintf("%s has %d vCPUs left of %d (%d for each of its %d threads), and the VM wants %d.",
+			Message: fmt.Sprintf("%s has %d vCPUs left of %d (%d for each of its %d threads), and the VM needs %d.",
 				h.Name, max(left, 0), most, VCPUsPerThread, h.Processors, spec.CPUs),
 		})
 	}
@@ -59,5 +59,6 @@ func Uncommitted(spec fleet.VMSpec, h Host) (faults []Fault) {
 
 const noMemory = "not enough memory"
 
-// free is the memory available to new VMs in MiB. The host keeps 10 % for itself, at most 1 GiB.
+// free is the memory available to new VMs in MiB. 10 % of the host's memory, at most 1 GiB, stay reserved for the
+// host.
 func (h Host) free() int64 { return h.MemoryMiB - min(h.MemoryMiB/10, 1024) - h.CommittedMiB }

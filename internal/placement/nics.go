@@ -10,15 +10,15 @@ import (
 // NICs is the capacity of a host device for NICs that need it exclusively: a virtual function, or the device itself.
 type NICs struct {
 	Device    string
-	Functions bool // counts virtual functions; else the device itself, for one NIC
+	Functions bool // the unit is a virtual function; else the whole device, for one NIC
 	Total     int
 	Used      int      // by running guests as reported by the host, including unmanaged ones
 	Allocated int      // to VMs on the host, running or not
 	By        []string // names of VMs with an allocation
 }
 
-// taken is the number of unavailable units. Most running guests are among the allocated VMs; a larger number used
-// means that unmanaged guests run.
+// taken is the number of unavailable units. Most running guests are among the allocated VMs; Used exceeds Allocated
+// only if unmanaged guests run.
 func (c NICs) taken() int { return max(c.Used, c.Allocated) }
 
 // exclusiveNICs adds a fault at the first NIC that exceeds the capacity of its device.
@@ -40,7 +40,7 @@ func (f *fit) exclusiveNICs(nics []fleet.NIC) {
 		case c.Functions:
 			f.add(at, "no free virtual function in network "+n.Network, "No free virtual function of %s on %s: %d of %d are used%s.", c.Device, name, min(c.Total, c.taken()+wanted[c]-1), c.Total, c.users(wanted[c]-1))
 		default:
-			f.add(at, "no free device in network "+n.Network, "The device %s of %s is for one NIC alone, and it is used%s.", c.Device, name, c.users(wanted[c]-1))
+			f.add(at, "no free device in network "+n.Network, "The device %s of %s is for one NIC alone and is used%s.", c.Device, name, c.users(wanted[c]-1))
 		}
 	}
 }
@@ -71,7 +71,7 @@ func (c NICs) users(own int) string {
 // portGroup adds a fault if the host cannot enforce the limits of the NIC's port group.
 func (f *fit) portGroup(i int, n fleet.NIC) {
 	if why, lacks := f.host.Lacks[fleet.NICLimitIn]; lacks && f.host.Limited[i] {
-		f.add(fmt.Sprintf("spec.nics[%d].portGroup", i), "no limits of NICs, which port group "+n.PortGroup+" has",
-			"%s cannot keep the limits of port group %s. %s", f.host.Name, n.PortGroup, why)
+		f.add(fmt.Sprintf("spec.nics[%d].portGroup", i), "no support for the limits of port group "+n.PortGroup,
+			"%s cannot enforce the limits of port group %s. %s", f.host.Name, n.PortGroup, why)
 	}
 }

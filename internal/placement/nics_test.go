@@ -8,8 +8,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// NICs with exclusive devices are placed on the host with free capacity, and a refusal names the users.
-func TestExclusiveNICs(t *testing.T) {
+// A VM with exclusive NICs is placed on a host with free capacity. A refusal names the VMs that use the capacity.
+func TestExclusiveNICsNeedFreeCapacity(t *testing.T) {
 	t.Parallel()
 	on := func(ids ...fleet.NetworkID) func(*fleet.VMSpec) {
 		return func(s *fleet.VMSpec) {
@@ -46,7 +46,7 @@ func TestExclusiveNICs(t *testing.T) {
 		"no functions left on the device": {on("fast"), vfs(0, 0, 1, "a"), field, "eth4 of a has no virtual functions", "no virtual functions in network default"},
 		"two NICs for one free function":  {on("fast", "fast"), vfs(1, 0, 0), "spec.nics[1].network", "1 of 1 are used by this VM's other NICs.", "no free virtual function in network default"},
 		"two networks on one device":      {on("fast", "also", "fast"), vfs(3, 1, 1, "a"), "spec.nics[2].network", "3 of 3 are used by a and this VM's other NICs.", "no free virtual function in network default"},
-		"device already used":             {on("fast"), device, field, "The device eth5 of a is for one NIC alone, and it is used by web-1.", "no free device in network default"},
+		"device already used":             {on("fast"), device, field, "The device eth5 of a is for one NIC alone and is used by web-1.", "no free device in network default"},
 		"NICs on another network":         {on("other"), vfs(0, 0, 0), "", "", ""},
 		"a host without exclusive NICs":   {on("fast"), func(*placement.Host) {}, "", "", ""},
 	} {

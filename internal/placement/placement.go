@@ -17,23 +17,23 @@ type Host struct {
 	ID            fleet.HostID
 	Name          string
 	Phase         fleet.HostPhase
-	Error         string // why its hypervisor does not answer
+	Error         string // why the host's hypervisor does not answer
 	MemoryMiB     int64
-	CommittedMiB  int64 // of all VMs placed there, running or not
-	CommittedCPUs int64 // vCPUs of all VMs placed there, running or not
+	CommittedMiB  int64 // of all VMs on the host, running or not
+	CommittedCPUs int64 // vCPUs of all VMs on the host, running or not
 	Processors    int   // threads for vCPUs
-	ReservedCPU   int64 // of Processors, for all VMs placed there, running or not: percent of one
+	ReservedCPU   int64 // for all VMs on the host, running or not; percent of one processor
 	Taints        []string
 	Firmwares     []fleet.Firmware
 	HugePages     []fleet.HugePages
-	Parts         []string          // VM features that its agent knows
+	Parts         []string          // VM features that the host's agent knows
 	Lacks         map[string]string // unsupported features, with the reason as a sentence
-	Devices       map[string]Device // those devices of the spec that the host has
-	NoModel       bool              // its guests cannot have the spec's CPU model
-	Networks      []string          // active ones: "libvirt:<name>" and "bridge:<device>"
+	Devices       map[string]Device // devices of the spec that the host has
+	NoModel       bool              // the host does not support the spec's CPU model
+	Networks      []string          // active networks and bridges: "libvirt:<name>", "bridge:<device>"
 	Pools         map[fleet.PoolID]Pool
-	Volumes       map[fleet.Volref]fleet.Volume // those volumes of the spec that exist
-	Apart         map[fleet.Volref]string       // shared volumes of local pools: the other host's VM that uses it
+	Volumes       map[fleet.Volref]fleet.Volume // volumes of the spec that exist on the host
+	Apart         map[fleet.Volref]string       // shared volumes of local pools, with the other host's VM that uses the volume
 	Images        map[int]Image                 // library images of the spec's disks, by disk index
 	// Networks whose NICs need an exclusive device; networks on one device share the value.
 	NICs       map[fleet.NetworkID]*NICs
@@ -45,20 +45,20 @@ type Host struct {
 
 // Device is a host device for passthrough.
 type Device struct {
-	VM    string // the VM that has it; empty: none
-	Stays bool   // cannot be passed through: no IOMMU group
+	VM    string // the VM that has the device; empty: none
+	Stays bool   // the device cannot be passed through: no IOMMU group
 
-	VMs, Max int    // of a shareable device: VMs that have one, and the limit
-	Busy     string // the host's own use, as the end of "it is …"; empty: none
+	VMs, Max int    // for a shareable device: the number of VMs that have one, and the limit
+	Busy     string // the host's own use, as the end of "the disk is …"; empty: none
 }
 
 // Image is a version of a library image and its availability on a host.
 type Image struct {
 	Name          string
 	CapacityBytes int64
-	Why           string // why the host cannot use it, as a phrase; empty: it can
+	Why           string // why the host cannot use the image, as a sentence; empty: it can
 	Plain         string // Why without the host's name
-	Later         bool   // must be copied to the host first
+	Later         bool   // the image must be copied to the host first
 }
 
 // Pool is a pool on one host.
@@ -91,7 +91,7 @@ type Fault struct {
 	Message string // names the host, and includes the host's error text
 	// A phrase without host name and error text, equal for all hosts with the same fault: "no UEFI firmware".
 	Plain string
-	Room  bool // a pool or the host is too small; overcommit permits it: see Host.Overcommit
+	Room  bool // a pool or the host is too small; Host.Overcommit permits the VM anyway
 }
 
 // Place chooses among the fitting hosts. It prefers the fewest broken preferred rules, then a host that needs no
@@ -186,7 +186,7 @@ func Fit(spec fleet.VMSpec, h Host) []Fault {
 	}
 	f.hugePages(spec)
 	if model := spec.NamedModel(); model != "" && h.NoModel {
-		f.add("spec.cpu.model", "no CPU model "+model, "%s cannot give guests the CPU model %s. Its page lists those that it can.", h.Name, model)
+		f.add("spec.cpu.model", "no CPU model "+model, "%s does not support the CPU model %s. The host's page lists the supported models.", h.Name, model)
 	}
 	f.rules(spec)
 	f.parts(spec)
@@ -244,11 +244,11 @@ func (f *fit) parts(spec fleet.VMSpec) {
 		whyValue, lacksValue := f.host.Lacks[p.Name+"="+p.Value]
 		switch {
 		case !slices.Contains(f.host.Parts, p.Name):
-			f.add("spec."+p.At, "an agent that is too old for "+p.Type, "The agent of %s is too old for this: %s. Update it.", f.host.Name, p.Type)
+			f.add("spec."+p.At, "an agent that is too old for "+p.Type, "The agent of %s is too old for this: %s. Update the agent.", f.host.Name, p.Type)
 		case lacksValue:
-			f.add("spec."+p.At, "no "+p.Type+" "+p.Value, "%s cannot give a VM this %s: %s. %s", f.host.Name, p.Type, p.Value, whyValue)
+			f.add("spec."+p.At, "no "+p.Type+" "+p.Value, "%s does not support this %s: %s. %s", f.host.Name, p.Type, p.Value, whyValue)
 		case lacks:
-			f.add("spec."+p.At, "no "+p.Type, "%s cannot give a VM this: %s. %s", f.host.Name, p.Type, why)
+			f.add("spec."+p.At, "no "+p.Type, "%s does not support this: %s. %s", f.host.Name, p.Type, why)
 		}
 	}
 }
@@ -277,7 +277,7 @@ func (f *fit) unavailable() {
 	case fleet.HostDegraded:
 		f.add("hostId", "no answer from the hypervisor", "The hypervisor of %s does not answer: %s", h.Name, h.Error)
 	case fleet.HostConflict:
-		f.add("hostId", "two agents with one identity", "A second agent shows the identity of %s. Clear that first.", h.Name)
+		f.add("hostId", "two agents with one identity", "A second agent shows the identity of %s. Clear the conflict first.", h.Name)
 	case fleet.HostPending:
 		f.add("hostId", "no report yet", "%s has not reported yet.", h.Name)
 	default:
@@ -286,7 +286,7 @@ func (f *fit) unavailable() {
 }
 
 func (f *fit) disk(d fleet.Disk, at string) {
-	// Its ISOs and images can still be read.
+	// A degraded pool takes no disks, but its ISOs and images can still be read.
 	if p := f.host.Pools[d.PoolID]; f.pool(d.PoolID, at+".poolId") && p.Error != "" {
 		f.add(at+".poolId", "pool "+p.Name+" is degraded", "Pool %s is degraded on %s: %s", p.Name, f.host.Name, p.Error)
 	}
@@ -308,11 +308,11 @@ func (f *fit) disk(d fleet.Disk, at string) {
 func (f *fit) existing(d fleet.Disk, at string) {
 	switch v := f.host.Volumes[d.Ref()]; {
 	case d.Shareable && !v.IsShareable():
-		f.add(at, fmt.Sprintf("volume %q is not raw", d.Volume), "%s is no raw volume, which alone several VMs can have at once.", d.Volume)
+		f.add(at, fmt.Sprintf("volume %q is not raw", d.Volume), "%s is not a raw volume. Several VMs can share only a raw volume.", d.Volume)
 	case !d.Shareable && v.Format != fleet.FormatLUN:
-		f.add(at, fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is no LUN that a disk could be.", d.Volume)
+		f.add(at, fmt.Sprintf("volume %q is no LUN", d.Volume), "%s is not a LUN. Only a LUN can be attached as a disk.", d.Volume)
 	case f.host.Apart[d.Ref()] != "":
-		f.add(at, fmt.Sprintf("volume %q is another host's", d.Volume), "%s is shared with the VM %s, which is on another host than %s, and pool %s is each host's own. Choose that host, or a shared pool.",
+		f.add(at, fmt.Sprintf("volume %q is another host's", d.Volume), "%s is shared with the VM %s on another host than %s, and pool %s is local to each host. Choose the other VM's host, or a shared pool.",
 			d.Volume, f.host.Apart[d.Ref()], f.host.Name, f.host.Pools[d.PoolID].Name)
 	}
 }
@@ -353,7 +353,7 @@ func (f *fit) room(disks []fleet.Disk) {
 	}
 }
 
-// pool adds a fault if the pool is not ready on the host, with the host's error text.
+// pool reports whether the pool is ready on the host. If not, it adds a fault with the host's error text.
 func (f *fit) pool(id fleet.PoolID, field string) bool {
 	p, ok := f.host.Pools[id]
 	state := strings.ToLower(p.State.Word())

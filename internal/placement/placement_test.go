@@ -63,7 +63,7 @@ func TestPlaceChoosesMostFreeMemory(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestFaultNamesFieldAndReason(t *testing.T) {
 	t.Parallel()
 	pool := func(p placement.Pool) func(*placement.Host) {
 		return func(h *placement.Host) { h.Pools["ssd"] = p }
@@ -110,7 +110,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestOvercommitOnNamedHost(t *testing.T) {
+func TestOvercommitAllowedOnNamedHost(t *testing.T) {
 	t.Parallel()
 	full := host("a", 4096, 4096)
 	if faults := placement.Fit(spec(), full); len(faults) != 0 {
@@ -121,8 +121,8 @@ func TestOvercommitOnNamedHost(t *testing.T) {
 	}
 }
 
-// People who may not see hosts get the number of hosts by reason, without names and the hosts' error texts.
-func TestWhyWithoutNames(t *testing.T) {
+// Users who may not see hosts get the number of hosts by reason, without host names and the hosts' error texts.
+func TestWhyPlainHidesHostNames(t *testing.T) {
 	t.Parallel()
 	failed := func(h *placement.Host) {
 		h.Pools["ssd"] = placement.Pool{Name: "fast", Assigned: true, State: fleet.PoolFailed, Error: "mount.nfs: nas-7 timed out"}
@@ -174,7 +174,7 @@ func TestUnsupportedFeaturesRefused(t *testing.T) {
 		var got []string
 		for _, f := range placement.Fit(c.spec, c.host) {
 			got = append(got, f.Field)
-			if !strings.Contains(f.Message, "Update it") && !strings.Contains(f.Message, "swtpm is missing.") {
+			if !strings.Contains(f.Message, "Update the agent") && !strings.Contains(f.Message, "swtpm is missing.") {
 				t.Errorf("%s: %q lacks an instruction", name, f.Message)
 			}
 		}

@@ -7,12 +7,12 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Ruling is a host's relation to a VM's placement rules.
+// Ruling is the state of one host for checking a VM's placement rules.
 type Ruling struct {
 	Labels  map[string]string // of the host
 	Taints  []string          // of the host
 	Mates   []Mates           // for each rule of the VM, in order
-	Shunned []string          // names of VMs on the host that must be apart from this one
+	Shunned []string          // names of VMs on the host whose rules exclude the VM to place
 	Self    fleet.Meta        // name and labels of the VM to place
 }
 
@@ -22,8 +22,8 @@ type Mates struct {
 	Name      string // one of the VMs here
 }
 
-// breaks returns how the host breaks a rule: a sentence, and a phrase without the host's name. Both are empty if it
-// does not.
+// breaks returns how the host breaks rule i: a sentence, and a phrase without the host's name. Both are empty if the
+// host satisfies the rule.
 func (h Host) breaks(i int, r fleet.PlacementRule) (why, plain string) {
 	if h.Rules == nil {
 		return "", ""
@@ -43,9 +43,9 @@ func (h Host) breaks(i int, r fleet.PlacementRule) (why, plain string) {
 		}
 		return fmt.Sprintf("%s has %s%s, and the VM %s.", h.Name, m.Name, also, r.Says()), "the VM " + r.Says()
 	case !r.Apart && m.Here == 0 && m.All > 0:
-		return fmt.Sprintf("%s has none of them, and the VM %s.", h.Name, r.Says()), "the VM " + r.Says()
+		return fmt.Sprintf("%s has no such VM, and the VM %s.", h.Name, r.Says()), "the VM " + r.Says()
 	case !r.Apart && m.All == 0 && !r.Names(h.Rules.Self.Name, h.Rules.Self.Labels):
-		return fmt.Sprintf("The VM %s, and there is none in its project.", r.Says()), "the VM " + r.Says() + ", and there is none"
+		return fmt.Sprintf("The VM %s, and there is no such VM in the project.", r.Says()), "the VM " + r.Says() + ", and there is no such VM"
 	}
 	return "", ""
 }
@@ -56,7 +56,7 @@ func (f *fit) rules(spec fleet.VMSpec) {
 		return
 	}
 	if bad := spec.Placement.Untolerated(f.host.Rules.Taints); len(bad) > 0 {
-		f.add("hostId", "kept for other VMs", "%s bears the taint %s, which the VM does not tolerate.", f.host.Name, strings.Join(bad, ", "))
+		f.add("hostId", "reserved for other VMs by a taint", "%s has the taint %s, which the VM does not tolerate.", f.host.Name, strings.Join(bad, ", "))
 	}
 	for i, r := range spec.Rules {
 		if why, plain := f.host.breaks(i, r); why != "" && !r.Preferred {
@@ -68,7 +68,7 @@ func (f *fit) rules(spec fleet.VMSpec) {
 		if len(by) > 1 {
 			more = fmt.Sprintf(" and %d more", len(by)-1)
 		}
-		f.add("hostId", "VMs that are to be apart from it", "%s has %s%s, which must be apart from this VM.", f.host.Name, by[0], more)
+		f.add("hostId", "VMs that must be apart from this VM", "%s has %s%s, which must be apart from this VM.", f.host.Name, by[0], more)
 	}
 }
 
@@ -82,8 +82,8 @@ func (h Host) Strains(all []fleet.PlacementRule) (out []string) {
 	return out
 }
 
-// Broken returns the indexes of the required rules that the VM's host breaks. A rule to be together with VMs that no
-// longer exist is not broken.
+// Broken returns the indexes of the required rules that the VM's host breaks. An affinity rule is not broken when
+// none of the VMs that it names exists.
 func Broken(all []fleet.PlacementRule, h Host) []int {
 	out := []int{}
 	for i, r := range all {

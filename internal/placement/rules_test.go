@@ -38,9 +38,9 @@ func TestRulesRefuseAndPrefer(t *testing.T) {
 		"apart from several":               {[]fleet.PlacementRule{apart}, []placement.Host{ruled("a", 9000, nil, placement.Mates{Here: 3, All: 3, Name: "web-1"})}, "", "web-1 and 2 more"},
 		"apart, preferred":                 {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, gone)}, "b", ""},
 		"apart, impossible":                {[]fleet.PlacementRule{preferred(apart)}, []placement.Host{ruled("a", 9000, nil, one("web-1")), ruled("b", 8000, nil, one("web-2"))}, "a", ""},
-		"together":                         {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", "a has none of them, and the VM must be with the VM db"},
+		"together":                         {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", "a has no such VM, and the VM must be with the VM db"},
 		"together, preferred":              {[]fleet.PlacementRule{preferred(db)}, []placement.Host{ruled("a", 9000, nil, placement.Mates{All: 1}), ruled("b", 8000, nil, placement.Mates{Here: 1, All: 1, Name: "db"})}, "b", ""},
-		"together with a missing VM":       {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, gone)}, "", "there is none in its project"},
+		"together with a missing VM":       {[]fleet.PlacementRule{db}, []placement.Host{ruled("a", 9000, nil, gone)}, "", "there is no such VM in the project"},
 		"first of a group to be together":  {[]fleet.PlacementRule{web}, []placement.Host{ruled("a", 9000, nil, gone)}, "a", ""},
 		"on a host":                        {[]fleet.PlacementRule{on}, []placement.Host{ruled("a", 9000, nil, gone), ruled("b", 8000, nil, gone)}, "b", "must be on the host b"},
 		"not on a host":                    {[]fleet.PlacementRule{off}, []placement.Host{ruled("a", 8000, nil, gone), ruled("b", 9000, nil, gone)}, "a", "must not be on the host b"},
@@ -84,6 +84,6 @@ func TestBrokenRules(t *testing.T) {
 		t.Errorf("broken are %v", got)
 	}
 	if got := placement.Broken(rules, host("a", 9000, 0)); len(got) != 0 {
-		t.Errorf("of a host that nobody asked, %v", got)
+		t.Errorf("of a host without a Ruling: %v", got)
 	}
 }

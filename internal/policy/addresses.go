@@ -35,7 +35,7 @@ type AddressLease struct {
 	fleet.DHCPLease
 }
 
-// MACHolder is a machine with a MAC address. An unmanaged machine has no ID.
+// MACHolder is a machine with a MAC address. VMID is empty for an unmanaged machine.
 type MACHolder struct {
 	MAC string
 	fleet.MACHolder
@@ -184,14 +184,14 @@ func (b *addressMerge) conflicts(holders []MACHolder) {
 		leased := slices.Contains(u.By, fleet.FromLease)
 		switch {
 		case gateways[u.IP]:
-			add(fleet.ConflictGateway, u, "%s on %s has %s, the hosts' own address: other guests there lose their way out. Give it another address.", holderName(u), u.HostName, u.IP)
+			add(fleet.ConflictGateway, u, "%s on %s has %s, the network's gateway address: other guests on this host lose their gateway. Give this machine another address.", holderName(u), u.HostName, u.IP)
 		case reserved && owner.MAC != u.MAC:
-			add(fleet.ConflictReserved, u, "%s on %s has %s, which is reserved for %s. It gives it back when its lease ends, or give it another address.", holderName(u), u.HostName, u.IP, owner.MAC)
+			add(fleet.ConflictReserved, u, "%s on %s has %s, which is reserved for %s. Wait until the lease ends, or give this machine another address.", holderName(u), u.HostName, u.IP, owner.MAC)
 		case !reserved && !leased && len(u.By) > 0 && b.inRange(u.IP):
-			add(fleet.ConflictInRange, u, "%s on %s took %s by itself, and DHCP may give that to another guest. Reserve it, or use an address outside of the ranges.", holderName(u), u.HostName, u.IP)
+			add(fleet.ConflictInRange, u, "%s on %s uses %s without a lease, and DHCP may assign this address to another guest. Reserve the address, or use one outside the DHCP ranges.", holderName(u), u.HostName, u.IP)
 		}
 		if reservedFor, ok := b.reservedIP[u.MAC]; ok && reservedFor != u.IP && sameFamily(reservedFor, u.IP) && !b.has(u.HostID, u.MAC, reservedFor) {
-			add(fleet.ConflictAstray, u, "%s on %s has %s, and %s is reserved for it. It gets that when it asks again: restart its network, or wait until its lease ends.", holderName(u), u.HostName, u.IP, reservedFor)
+			add(fleet.ConflictAstray, u, "%s on %s has %s, but %s is reserved for this machine. Restart the guest's network, or wait until the lease ends.", holderName(u), u.HostName, u.IP, reservedFor)
 		}
 	}
 	b.macs(holders)
@@ -307,7 +307,7 @@ func holderName(u fleet.AddressInUse) string {
 		return u.VMName + " (" + u.MAC + ")"
 	}
 	if u.Name != "" {
-		return "a machine that calls itself " + u.Name + " (" + u.MAC + ")"
+		return "a machine with the host name " + u.Name + " (" + u.MAC + ")"
 	}
 	return u.MAC
 }

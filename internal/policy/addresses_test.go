@@ -22,7 +22,7 @@ func seen(by fleet.AddressSource, ips ...string) (out []fleet.SeenAddress) {
 	return out
 }
 
-func TestAddressConflicts(t *testing.T) {
+func TestAddressesListConflicts(t *testing.T) {
 	t.Parallel()
 	h1, h2, away := policy.HostSeen{ID: "1", Name: "h1", Fresh: true}, policy.HostSeen{ID: "2", Name: "h2", Fresh: true}, policy.HostSeen{ID: "3", Name: "h3"}
 	lease := func(h policy.HostSeen, mac, ip string) policy.AddressLease {
@@ -45,7 +45,7 @@ func TestAddressConflicts(t *testing.T) {
 		"two NICs with one address": {
 			nics:   []policy.AddressNIC{{h1, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8")}},
 			leases: []policy.AddressLease{lease(h1, "m:b", "10.0.0.8")},
-			want:   "inRange 10.0.0.8, twice 10.0.0.8", message: "On h1 both a (m:a) and a machine that calls itself box (m:b) have 10.0.0.8",
+			want:   "inRange 10.0.0.8, twice 10.0.0.8", message: "On h1 both a (m:a) and a machine with the host name box (m:b) have 10.0.0.8",
 		},
 		"another machine has a reserved address": {
 			nics: []policy.AddressNIC{{h2, "v1", "thief", "m:a", seen(fleet.FromARP, "10.0.0.2")}},
@@ -53,14 +53,14 @@ func TestAddressConflicts(t *testing.T) {
 		},
 		"NIC without its reserved address": {
 			nics: []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.10")}},
-			want: "astray 10.0.0.10", message: "10.0.0.2 is reserved for it",
+			want: "astray 10.0.0.10", message: "10.0.0.2 is reserved for this machine",
 		},
 		"NIC with its reserved and another address": {
 			nics: []policy.AddressNIC{{h1, "v1", "web", "m:web", seen(fleet.FromLease, "10.0.0.2", "10.0.0.10")}},
 		},
-		"the hosts' own address": {
+		"machine with the gateway's address": {
 			nics: []policy.AddressNIC{{h1, "v1", "web", "m:a", seen(fleet.FromARP, "10.0.0.1")}},
-			want: "gateway 10.0.0.1", message: "the hosts' own address",
+			want: "gateway 10.0.0.1", message: "the network's gateway address",
 		},
 		"offline host causes no conflict": {
 			nics:   []policy.AddressNIC{{away, "v1", "a", "m:a", seen(fleet.FromAgent, "10.0.0.8", "10.0.0.2")}},
@@ -83,7 +83,7 @@ func TestAddressConflicts(t *testing.T) {
 	}
 }
 
-func TestRangesReservationsAndTheNextFreeAddress(t *testing.T) {
+func TestAddressesListRangesReservationsAndNextFreeAddress(t *testing.T) {
 	t.Parallel()
 	h1, h2, away := policy.HostSeen{ID: "1", Name: "h1", Fresh: true}, policy.HostSeen{ID: "2", Name: "h2", Fresh: true}, policy.HostSeen{ID: "3", Name: "h3"}
 	got := policy.Addresses(labNetwork(), []policy.AddressNIC{

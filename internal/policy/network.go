@@ -5,7 +5,7 @@ import "quantix/internal/fleet"
 // NetworkGroup counts the hosts that report the same health of a network.
 type NetworkGroup struct {
 	State  fleet.NetworkState // as returned by fleet.NetworkHost.StateAt
-	Active bool               // the hosts report it as active, whatever else is wrong with it
+	Active bool               // the hosts report the network as active, even with another fault
 	Hosts  int
 }
 

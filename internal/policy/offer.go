@@ -6,7 +6,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// permissions is the permission of each action by resource type. An action on a VM needs the permission of its job kind.
+// permissions is the required permission by resource type and action. An action on a VM needs the permission of its
+// job kind.
 var permissions = map[string]map[fleet.Action]Permission{
 	"host":    {fleet.ActEdit: InfraChange, fleet.ActClearConflict: InfraChange, fleet.ActJoinAgain: Manage, fleet.ActDelete: InfraChange},
 	"pool":    {fleet.ActEdit: InfraChange, fleet.ActCredentials: InfraChange, fleet.ActAssign: InfraChange, fleet.ActDelete: InfraChange, fleet.ActRetry: InfraChange, fleet.ActRelease: InfraChange},
@@ -23,7 +24,7 @@ var permissions = map[string]map[fleet.Action]Permission{
 	"user":    {fleet.ActEdit: Manage, fleet.ActPassword: Manage, fleet.ActDelete: Manage},
 }
 
-// Takes returns the permission of an action on a resource type.
+// Takes returns the permission that an action on a resource type requires.
 func Takes(kind string, a fleet.Action) Permission {
 	if r, ok := permissions[kind][a]; ok {
 		return r
@@ -37,8 +38,8 @@ func Takes(kind string, a fleet.Action) Permission {
 	return Manage
 }
 
-// ToCancel returns the permission to cancel a task: that of its kind, or InfraChange for a task without a project.
-// For a task with steps in many projects the caller checks each project.
+// ToCancel returns the permission that cancelling the task requires: that of the task's kind, or InfraChange for a
+// task without a project. For a task with steps in many projects the caller checks each project.
 func ToCancel(t fleet.Task) Permission {
 	if t.ProjectID == "" && t.Steps == nil {
 		return InfraChange
@@ -46,8 +47,8 @@ func ToCancel(t fleet.Task) Permission {
 	return t.Kind.Is().Permission
 }
 
-// Offer removes the actions that the actor may not do. A missing permission is the reason before any other. project
-// is that of a VM; empty for other resource types.
+// Offer disallows the actions for which the actor lacks the permission; a missing permission replaces any other
+// reason. project is a VM's project, and empty for other resource types.
 func Offer(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := make([]fleet.ActionState, len(states))
 	for i, s := range states {
@@ -59,7 +60,7 @@ func Offer(a fleet.Actor, kind string, project fleet.ProjectID, states []fleet.A
 	return out
 }
 
-// OfferImage is Offer for a library image. Members of its project may also delete it.
+// OfferImage is Offer for a library image. Members of the image's project may also delete the image.
 func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	all := v.Actions()
 	out := Offer(a, "image", "", all)
@@ -71,8 +72,8 @@ func OfferImage(a fleet.Actor, v fleet.ImageView) []fleet.ActionState {
 	return out
 }
 
-// OfferTemplate is Offer for a template or a version of it. project is empty if the actor may not see the project. A
-// permitted actor may create VMs from it in any project.
+// OfferTemplate is Offer for a template or a template version. project is empty if the actor may not see the project.
+// A permitted actor may create VMs from the template in any project.
 func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.ActionState) []fleet.ActionState {
 	out := Offer(a, "template", project, states)
 	for i, s := range states {
@@ -83,17 +84,17 @@ func OfferTemplate(a fleet.Actor, project fleet.ProjectID, states []fleet.Action
 			out[i].Allowed, out[i].Reason = false, missingReason(VMChange)
 		}
 		if !out[i].Allowed && out[i].Reason == missingReason(VMChange) {
-			out[i].Reason = "Only members of its project may change it."
+			out[i].Reason = "Only members of the template's project may change the template."
 		}
 	}
 	return out
 }
 
-// missingReason is the reason shown for a missing permission.
+// missingReason returns the text for a missing permission.
 func missingReason(r Permission) string {
 	switch r {
 	case VMUse:
-		return "You may see this VM, not use it."
+		return "You may see this VM but not use it."
 	case VMChange:
 		return "You may not change VMs of this project."
 	}

@@ -29,7 +29,7 @@ func TestEachActionHasPermission(t *testing.T) {
 	}
 }
 
-func TestOffer(t *testing.T) {
+func TestOfferNamesMissingPermission(t *testing.T) {
 	t.Parallel()
 	states := []fleet.ActionState{{Action: fleet.ActEdit, Allowed: true}, {Action: fleet.ActStart, Reason: "It runs."}}
 	for name, c := range map[string]struct {
@@ -38,7 +38,7 @@ func TestOffer(t *testing.T) {
 		edit, start string
 	}{
 		"operator":           {fleet.RoleOperator, "vm", "", "It runs."},
-		"viewer":             {fleet.RoleViewer, "vm", "You may not change VMs of this project.", "You may see this VM, not use it."},
+		"viewer":             {fleet.RoleViewer, "vm", "You may not change VMs of this project.", "You may see this VM but not use it."},
 		"viewer of a host":   {fleet.RoleViewer, "host", "You do not have permission to change hosts and pools. Ask an administrator.", "You do not have permission to manage users, projects and join tokens. Ask an administrator."},
 		"operator of a user": {fleet.RoleOperator, "user", "You do not have permission to manage users, projects and join tokens. Ask an administrator.", "You do not have permission to manage users, projects and join tokens. Ask an administrator."},
 	} {
@@ -48,6 +48,6 @@ func TestOffer(t *testing.T) {
 		}
 	}
 	if states[0].Reason != "" {
-		t.Error("the object's own states were changed")
+		t.Error("Offer changed the states that it was given")
 	}
 }

@@ -20,8 +20,8 @@ const (
 
 // Permissions outside those tables.
 const (
-	Self      Permission = "manage one's own account" // every signed-in person, even with a password to change
-	AgentTalk Permission = "speak for a host"         // agents
+	Self      Permission = "manage one's own account" // every signed-in user, even before a required password change
+	AgentTalk Permission = "act as a host's agent"    // agents
 )
 
 // Check returns an error if the actor lacks the permission. project matters only for VM permissions; empty then means
@@ -44,7 +44,7 @@ func Check(a fleet.Actor, r Permission, project fleet.ProjectID) error {
 	case may(a, r, project):
 		return nil
 	case (r == VMUse || r == VMChange || r == VMSee) && project != "" && !may(a, VMSee, project):
-		return fleet.Errorf(fleet.NotFound, "There is no such thing here.")
+		return fleet.Errorf(fleet.NotFound, "There is no such object, or you may not see it.")
 	}
 	return fleet.Errorf(fleet.Forbidden, "You do not have permission to %s. Ask an administrator.", string(r))
 }

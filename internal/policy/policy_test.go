@@ -29,7 +29,7 @@ func in(role fleet.Role) map[fleet.ProjectID]fleet.Role {
 	return map[fleet.ProjectID]fleet.Role{mine: role}
 }
 
-func TestCheck(t *testing.T) {
+func TestCheckByRoleAndProject(t *testing.T) {
 	t.Parallel()
 	fresh := person(fleet.RoleAdmin, in(fleet.RoleMember))
 	fresh.MustChange = true
@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 			person(fleet.RoleViewer, in(fleet.RoleMember)),
 			"+++++f+f+u", "+++++f+f+u", "+ff++f+f+u",
 		},
-		"a person without rights":  {person(fleet.RoleNone, nil), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
+		"a user without a role":    {person(fleet.RoleNone, nil), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
 		"an unknown role":          {person("owner", in("owner")), "ffffffff+u", "nnnfffff+u", "nnnfffff+u"},
 		"before a password change": {fresh, "ffffffff+u", "ffffffff+u", "ffffffff+u"},
 	} {
@@ -69,7 +69,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestAllProjects(t *testing.T) {
+func TestAllProjectsByRole(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[fleet.Role]bool{
 		fleet.RoleAdmin: true, fleet.RoleOperator: true, fleet.RoleViewer: true, fleet.RoleMember: false, fleet.RoleNone: false,

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Used capacity in percent: a warning from warnUsed, a fault from faultUsed. A guest whose write finds no space is
-// paused, like all guests on the pool.
+// Used capacity in percent: a warning from warnUsed, a fault from faultUsed. A guest is paused when its write finds
+// no space.
 const (
 	warnUsed  = 90
 	faultUsed = 97
@@ -27,7 +27,7 @@ type PoolKey struct {
 	State       fleet.PoolState // as returned by fleet.PoolHost.StateAt
 	UsedPercent int             // as returned by fleet.Room
 	Starved     bool            // a VM there is paused for lack of storage
-	ByOthers    bool            // stopped on the host outside Quantix
+	ByOthers    bool            // the pool was stopped on the host outside Quantix
 	Faulty      bool            // active with an error
 }
 
@@ -83,7 +83,7 @@ func (k PoolKey) Notable() bool {
 // Degraded reports whether the pool is active with an error.
 func (k PoolKey) Degraded() bool { return k.State == fleet.PoolActive && k.Faulty }
 
-// judge returns the severity and a notice: starved is the number of paused VMs, words the host's error text.
+// judge returns the severity and a notice. starved is the number of paused VMs, errText the host's error text.
 func (k PoolKey) judge(starved int, errText string) (fleet.Severity, string) {
 	switch {
 	case k.State == fleet.PoolInactive && k.ByOthers:
@@ -97,7 +97,7 @@ func (k PoolKey) judge(starved int, errText string) (fleet.Severity, string) {
 	case k.UsedPercent >= faultUsed:
 		return fleet.SeverityBad, fmt.Sprintf("Full: %d %% used", k.UsedPercent)
 	case k.Faulty:
-		return fleet.SeverityWarn, "Degraded: " + cmp.Or(errText, "its host says why")
+		return fleet.SeverityWarn, "Degraded: " + cmp.Or(errText, "see the host's report")
 	case k.UsedPercent >= warnUsed:
 		return fleet.SeverityWarn, fmt.Sprintf("Nearly full: %d %% used", k.UsedPercent)
 	}

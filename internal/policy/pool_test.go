@@ -11,7 +11,7 @@ import (
 	"quantix/internal/policy"
 )
 
-func TestPoolHealth(t *testing.T) {
+func TestPoolHealthSummarizesHosts(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	status := func(state fleet.PoolState, age time.Duration) fleet.PoolHost {
@@ -19,11 +19,11 @@ func TestPoolHealth(t *testing.T) {
 		return fleet.PoolHost{SeenAt: &seen, Status: &fleet.PoolStatus{State: state, CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70}}
 	}
 	active, failed, stalled := status(fleet.PoolActive, time.Second), status(fleet.PoolFailed, 0), status(fleet.PoolStalled, 0)
-	silent, pending := status(fleet.PoolActive, fleet.Freshness+time.Second), status(fleet.PoolPending, 0)
+	offline, pending := status(fleet.PoolActive, fleet.Freshness+time.Second), status(fleet.PoolPending, 0)
 	pending.Status = nil
-	filled := func(inUseIPs int64) fleet.PoolHost {
+	filled := func(usedBytes int64) fleet.PoolHost {
 		c := status(fleet.PoolActive, 0)
-		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: inUseIPs, AvailableBytes: 100 - inUseIPs, ProvisionedBytes: 5}
+		c.Status = &fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 100, UsedBytes: usedBytes, AvailableBytes: 100 - usedBytes, ProvisionedBytes: 5}
 		return c
 	}
 	broken := status(fleet.PoolActive, 0)
@@ -43,13 +43,13 @@ func TestPoolHealth(t *testing.T) {
 		"shared capacity counts once": {shared, []fleet.PoolHost{failed, active, active}, fleet.PoolHealth{
 			Hosts: 3, Healthy: 2, Failed: 1, Severity: fleet.SeverityWarn, Summary: "2 of 3 hosts healthy", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
-		"offline host is unknown": {local, []fleet.PoolHost{active, silent}, fleet.PoolHealth{
+		"offline host is unknown": {local, []fleet.PoolHost{active, offline}, fleet.PoolHealth{
 			Hosts: 2, Healthy: 1, Unknown: 1, Severity: fleet.SeverityWarn, Summary: "1 of 2 hosts healthy", CapacityBytes: 100, UsedBytes: 30, AvailableBytes: 70,
 		}},
-		"all hosts offline": {local, []fleet.PoolHost{silent, silent}, fleet.PoolHealth{
+		"all hosts offline": {local, []fleet.PoolHost{offline, offline}, fleet.PoolHealth{
 			Hosts: 2, Unknown: 2, Severity: fleet.SeverityUnknown, Summary: "0 of 2 hosts healthy",
 		}},
-		"failed everywhere": {local, []fleet.PoolHost{failed, stalled, status(fleet.PoolInactive, 0), silent}, fleet.PoolHealth{
+		"failed everywhere": {local, []fleet.PoolHost{failed, stalled, status(fleet.PoolInactive, 0), offline}, fleet.PoolHealth{
 			Hosts: 4, Failed: 3, Unknown: 1, Severity: fleet.SeverityBad, Summary: "0 of 4 hosts healthy",
 		}},
 		"nearly full": {local, []fleet.PoolHost{filled(89), filled(90)}, fleet.PoolHealth{
@@ -97,15 +97,15 @@ func TestPoolHealth(t *testing.T) {
 	}
 }
 
-func TestPoolHostStatus(t *testing.T) {
+func TestPoolHostSeverityAndNotice(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
-		status  fleet.PoolStatus
-		age     time.Duration
-		starved int
-		tone    fleet.Severity
-		notice  string
+		status   fleet.PoolStatus
+		age      time.Duration
+		starved  int
+		severity fleet.Severity
+		notice   string
 	}{
 		"half full":               {fleet.PoolStatus{State: fleet.PoolActive, CapacityBytes: 1000, UsedBytes: 500}, 0, 0, fleet.SeverityOK, ""},
 		"no size reported":        {fleet.PoolStatus{State: fleet.PoolActive}, 0, 0, fleet.SeverityOK, ""},
@@ -123,9 +123,9 @@ func TestPoolHostStatus(t *testing.T) {
 		"stopped, host offline":   {fleet.PoolStatus{State: fleet.PoolInactive, ByOthers: true}, fleet.Freshness + time.Second, 0, fleet.SeverityUnknown, ""},
 	} {
 		seen := now.Add(-c.age)
-		tone, notice := policy.PoolHostStatus(fleet.PoolHost{SeenAt: &seen, Status: &c.status, Starved: c.starved}, now)
-		if tone != c.tone || notice != c.notice {
-			t.Errorf("%s: %s, %q, want %s, %q", name, tone, notice, c.tone, c.notice)
+		severity, notice := policy.PoolHostStatus(fleet.PoolHost{SeenAt: &seen, Status: &c.status, Starved: c.starved}, now)
+		if severity != c.severity || notice != c.notice {
+			t.Errorf("%s: %s, %q, want %s, %q", name, severity, notice, c.severity, c.notice)
 		}
 	}
 }

@@ -16,20 +16,20 @@ import (
 const (
 	countEvery     = 2 * time.Second
 	countAllEvery  = time.Hour
-	maxChangedKeys = 20_000 // changed keys; above it everything is counted
+	maxChangedKeys = 20_000 // maximum number of changed keys; above it everything is counted
 )
 
-// counting maintains the counters. It counts the resources named by wake-ups, everything after lost wake-ups, and
-// everything once an hour as a check. Each portal does this independently from the same rows.
+// counting maintains the counters. It counts the resources named by wake-ups. After lost wake-ups, and once an hour
+// as a check, it counts everything. Each portal does this independently from the same rows.
 type counting struct {
 	control *control.Control
 	log     *slog.Logger
 	sub     *notify.Sub
-	all     bool // wake-ups may have been lost
-	counted time.Time
+	all     bool      // wake-ups may have been lost
+	counted time.Time // time of the last full count
 	vms     map[fleet.VMID]struct{}
 	hosts   map[fleet.HostID]struct{}
-	suspect map[fleet.VMID]struct{} // VMs with a wrong count, whose wake-up may still come
+	suspect map[fleet.VMID]struct{} // VMs with a wrong count whose wake-up may only be late
 }
 
 func newCounting(c *control.Control, hub *notify.Hub, log *slog.Logger) *counting {
@@ -68,7 +68,7 @@ func (n *counting) loop(ctx context.Context) error {
 	}
 }
 
-// record records the changed keys.
+// record adds the changed keys to vms and hosts.
 func (n *counting) record(keys []string) {
 	for _, key := range keys {
 		switch kind, id, _ := strings.Cut(key, ":"); fleet.ResourceType(kind) {
@@ -83,7 +83,7 @@ func (n *counting) record(keys []string) {
 	}
 }
 
-// run counts what has changed. After a failure the next run counts it.
+// run counts the changed resources. After a failure the next run counts them again.
 func (n *counting) run(ctx context.Context, a fleet.Actor) error {
 	n.record(n.sub.Take()) // later wake-ups belong to the next run
 	if len(n.suspect) > 0 {

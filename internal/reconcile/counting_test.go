@@ -81,13 +81,13 @@ func TestCountersFollowChanges(t *testing.T) {
 	x.exec(`UPDATE vms SET project_id = 'q', host_id = 'h2' WHERE id = 'vm3'`, "vm:vm3")
 	x.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ('h1', 'f1', 'f1', '{}'), ('h2', 'f2', 'f2', '{}')`, "host:h1", "host:h2")
 	x.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('new', 'q', 'h2', 'new', '{"power":"running","cpus":2,"memoryMiB":512}')`, "vm:new")
-	look("when some changed", 2, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1, fleet.PhaseCreating: 1}, 7, 2)
+	look("after changes", 2, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1, fleet.PhaseCreating: 1}, 7, 2)
 	x.exec(`DELETE FROM found_vms WHERE host_id = 'h2'`, "host:h2")
 	x.exec(`DELETE FROM vms WHERE id = 'new'`, "vm:new", "vm:never-was")
-	look("when some went", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
+	look("after deletions", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
 
 	x.exec(`DELETE FROM vms WHERE id IN ('vm4', 'vm5')`) // without a wake-up
-	look("what nobody tells of", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
+	look("after a change without a wake-up", 1, map[fleet.Phase]int{fleet.PhaseRunning: 7, fleet.PhaseStopped: 1}, 7, 1)
 	for i := range 5000 {
 		x.hub.Wake(fmt.Sprintf("vm:other-%d", i))
 	}

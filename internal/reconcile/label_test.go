@@ -12,7 +12,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// A relabelled host gets its assignments by the wake-up, long before the next periodic pass.
+// The wake-up of a label change must run the pass long before its next periodic run.
 func TestRelabelledHostGetsAssignments(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)

@@ -54,8 +54,8 @@ func Run(ctx context.Context, c *control.Control, hub *notify.Hub, log *slog.Log
 	return group.Wait()
 }
 
-// rateLimited enforces a smallest interval between two runs. Many wake-ups become one run, and one host with constant
-// changes does not keep all others busy.
+// rateLimited enforces a minimum interval between two runs. Many wake-ups become one run, so that one host with
+// constant changes does not keep all other hosts busy.
 func rateLimited(interval time.Duration, run func(context.Context, fleet.Actor) error) func(context.Context, fleet.Actor) error {
 	var last time.Time
 	return func(ctx context.Context, a fleet.Actor) error {
@@ -90,7 +90,7 @@ func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error
 			return nil
 		}
 		if err != nil && !failing {
-			log.Warn("a pass failed; it is tried again", "pass", p.name, "error", err)
+			log.Warn("pass failed; retrying", "pass", p.name, "error", err)
 		}
 		failing = err != nil
 		select {
@@ -102,7 +102,7 @@ func (p pass) loop(ctx context.Context, hub *notify.Hub, log *slog.Logger) error
 	}
 }
 
-// liveness wakes the pages of hosts and their VMs when a host goes offline, comes online, or when its inventory
+// liveness wakes the pages of a host and its VMs when the host goes offline or comes online, and when its inventory
 // becomes stale or fresh. These changes write no row, so no trigger announces them.
 type liveness struct {
 	control  *control.Control

@@ -52,17 +52,17 @@ func TestHostLivenessChangesWakePages(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, diff)
 		}
 	}
-	look("at the first look")
-	look("when nothing has changed")
+	look("first run")
+	look("without a change")
 	exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, quiet)
-	look("when one went silent", "host:"+string(quiet), "vm:of-"+string(quiet))
-	look("while it is silent")
+	look("after a host went offline", "host:"+string(quiet), "vm:of-"+string(quiet))
+	look("while the host is offline")
 	exec(`UPDATE host_sessions SET seen_at = now() WHERE host_id = $1`, quiet)
-	look("when it came back", "host:"+string(quiet), "vm:of-"+string(quiet))
+	look("after the host came online", "host:"+string(quiet), "vm:of-"+string(quiet))
 	exec(`UPDATE host_sessions SET last_look = now() - interval '31 seconds' WHERE host_id = $1`, quiet)
-	look("when it is heard, and sees nothing", "host:"+string(quiet), "vm:of-"+string(quiet))
+	look("after the online host's inventory became stale", "host:"+string(quiet), "vm:of-"+string(quiet))
 	exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds' WHERE host_id = $1`, quiet)
-	look("when it went silent after that", "host:"+string(quiet))
+	look("after the stale host went offline", "host:"+string(quiet))
 }
 
 func TestFailedPassLoggedOnceAndRetried(t *testing.T) {
@@ -95,7 +95,7 @@ func TestFailedPassLoggedOnceAndRetried(t *testing.T) {
 	})
 }
 
-func TestRateLimitedPassRuns(t *testing.T) {
+func TestRateLimitedPassKeepsMinimumInterval(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs, began := 0, time.Now()
