@@ -183,7 +183,7 @@ func TestAssignReleaseAndDeleteNetwork(t *testing.T) {
 	b.post(path+"/delete", url.Values{}).is(t, http.StatusConflict).has(t, "web-1")
 	p.exec("DELETE FROM vms")
 	b.post(path+"/delete", url.Values{}).is(t, http.StatusSeeOther)
-	b.get(path).has(t, "being deleted", "The network is being deleted; it goes when its last host has released it.")
+	b.get(path).has(t, "being deleted", "The network is being deleted. The deletion ends when the last host has released the network.")
 
 	p.addNetwork("theirs", hosts[0])
 	found := "/networks/" + string(p.network("theirs"))
@@ -198,7 +198,7 @@ func TestAPIManagesNetworks(t *testing.T) {
 	made := admin.call("POST", "/api/v1/networks", `{"name":"six","spec":{"mode":"route","dns":false,"ipv6":{"gateway":"fd00:5::1/64"}},"hostIds":["`+string(hosts[0])+`"]}`).is(t, http.StatusCreated)
 	made.has(t, `"name":"six"`, `"state":"pending"`, `"assigned":true`)
 	at := made.header.Get("Location")
-	admin.call("POST", at+"/hosts/"+string(hosts[0])+"/retry", ``).is(t, http.StatusConflict).has(t, "The host is at it.")
+	admin.call("POST", at+"/hosts/"+string(hosts[0])+"/retry", ``).is(t, http.StatusConflict).has(t, "The host has not finished yet.")
 	admin.call("PUT", at+"/hosts/"+string(hosts[1]), ``).is(t, http.StatusAccepted).has(t, "network.apply")
 	admin.call("DELETE", at+"/hosts/"+string(hosts[1]), ``).is(t, http.StatusAccepted).has(t, "network.release")
 	admin.call("DELETE", at, ``).is(t, http.StatusAccepted)

@@ -32,7 +32,7 @@ func TestPoolPageShowsFaultAndRemedyPerHost(t *testing.T) {
 	b.get("/pools").is(t, http.StatusOK).has(t, "shared-nfs", "1 of 3 hosts healthy", "10.0.0.5:/exports/shared-nfs", "498 GiB of 2 TiB")
 	a := b.get(path).is(t, http.StatusOK)
 	a.has(t, "1 of 3 hosts healthy", "host-2 cannot use this pool.", "mount.nfs: Connection refused", "Retry host-2",
-		"Last known: active, 498 GiB of 2 TiB used.", "shared: counted once", "498 GiB used", "1.5 TiB of 2 TiB free", "The host is offline. It tries again when it is back.")
+		"Last known: active, 498 GiB of 2 TiB used.", "shared: counted once", "498 GiB used", "1.5 TiB of 2 TiB free", "The host is offline. It retries when it is online again.")
 	a.lacks(t, "host-3 cannot use")
 	b.get(path+"?tab=volumes").is(t, http.StatusOK).has(t, "debian-12.qcow2", "web-01", "installer.iso", "ISO")
 	b.get(path+"?tab=vms").is(t, http.StatusOK).has(t, "web-01")

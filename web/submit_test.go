@@ -24,7 +24,7 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 		c.Add("name", "Give a name.")
 		return c.Err()
 	}()
-	conflict, gone := fleet.Errorf(fleet.Conflict, "It is in use."), fleet.Errorf(fleet.NotFound, "There is no such thing here.")
+	conflict, gone := fleet.Errorf(fleet.Conflict, "It is in use."), fleet.Errorf(fleet.NotFound, "There is no such object, or you may not see it.")
 	show := func(c echo.Context, _ fleet.Actor, in greeting, how formState) error {
 		return c.String(how.status, in.Name+"|"+how.errors.Form+"|"+how.errors.Fields["name"])
 	}

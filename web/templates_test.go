@@ -58,7 +58,7 @@ func TestFormCreatesVMFromTemplate(t *testing.T) {
 	}
 	wrong := maps.Clone(sent)
 	wrong.Set("name", "front")
-	tom.post("/vms", wrong).is(t, http.StatusUnprocessableEntity).has(t, "need names that count", "New VM from Web base", "Disk 1 of Web base")
+	tom.post("/vms", wrong).is(t, http.StatusUnprocessableEntity).has(t, "VMs need a counter in their name:", "New VM from Web base", "Disk 1 of Web base")
 	first := tom.post("/vms", sent).is(t, http.StatusSeeOther)
 	again := tom.post("/vms", sent).is(t, http.StatusSeeOther) // the same form sent twice
 	if at := first.header.Get("Location"); !strings.HasPrefix(at, "/tasks/") || at != again.header.Get("Location") {

@@ -38,7 +38,7 @@ func TestBulkEditPreviewsAndAppliesChanges(t *testing.T) {
 	form.Set("unlabel", "env")
 	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, "both set and removed")
 	form = url.Values{"id": ids["id"], "step": {"preview"}}
-	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, "Choose what to change")
+	b.post("/vms/edit", form).is(t, http.StatusUnprocessableEntity).has(t, "Choose a field or a label to change.")
 	form.Set("set.firmware", "yes")
 	form.Set("spec.firmware", "bios")
 	a = b.post("/vms/edit", form).is(t, http.StatusOK)

@@ -29,8 +29,8 @@ func TestBulkActionTaskShowsResultPerVM(t *testing.T) {
 	p.beginTasks()
 	tasks := p.count("jobs")
 	a := b.get(to).is(t, http.StatusOK)
-	a.has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waiting for host-2", "Only a VM that is stopped can be started.", "There is no such VM.",
-		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="task:`, "Cancel waiting tasks")
+	a.has(t, "Start 3 VMs", "1 waiting · 2 refused", "Waits for host-2", "Only a stopped VM can be started.", "There is no such VM.",
+		`href="/vms?sort=-name"`, ">web-01</a>", `data-live="task:`, "Cancel what waits")
 	p.exec(`UPDATE jobs SET state = 'failed', attempt = 1, error = 'qemu: <no> memory', started_at = now(), ended_at = now() WHERE kind = 'vm.start'`)
 	b.fragment(to, "task-sum").is(t, http.StatusOK).has(t, "1 failed · 2 refused")
 	rows := b.fragment(to, "step-rows").is(t, http.StatusOK)
@@ -71,7 +71,7 @@ func TestCancelStopsQueuedBulkSteps(t *testing.T) {
 	to := b.post("/vms/bulk", url.Values{"action": {"start"}, "id": {string(vms["web-02"])}}).is(t, http.StatusSeeOther).header.Get("Location")
 	path, _, _ := strings.Cut(to, "?")
 	b.post(path+"/cancel", nil).is(t, http.StatusSeeOther)
-	b.get(path).is(t, http.StatusOK).has(t, "Start 1 VM<", "1 cancelled", "Cancelled by mara.", "It has ended.")
+	b.get(path).is(t, http.StatusOK).has(t, "Start 1 VM<", "1 cancelled", "Cancelled by mara.", "The task has ended.")
 }
 
 func TestAPIBulkActionReportsResultPerVM(t *testing.T) {

@@ -32,7 +32,7 @@ func TestVMPageShowsGuestAgentData(t *testing.T) {
 	b.get(at(silent, "")).has(t, "Does not answer", "Install and start qemu-guest-agent in the guest.", "The guest&#39;s agent does not answer.")
 	b.get(at(none, "")).has(t, "No channel", "Enable the guest agent under Configure", "The VM has no channel for a guest agent.")
 	stopped := b.get(at(off, ""))
-	stopped.has(t, "The VM is not running, so there is no guest to ask.")
+	stopped.has(t, "The VM is not running, so its guest agent is not running either.")
 	stopped.lacks(t, "Guest agent</dt>")
 
 	asked := func() int { return p.count("tasks WHERE kind LIKE 'vm.%'") }

@@ -61,7 +61,7 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(page).is(t, http.StatusOK)
-	a.has(t, "Runs on two hosts", "host-1 and host-2 both run it", "Hosts with this VM", "Keep on host-1", "Keep on host-2", "Nothing is done to it", "nothing is done to it until")
+	a.has(t, "Runs on two hosts", "host-1 and host-2 both run it", "Where it is", "Keep it on host-1", "Keep it on host-2", "Nothing is done to it", "No action is possible until")
 	a.lacks(t, `value="shutdown"`, `value="stop"`, `value="reset"`)
 	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">web-01<", "Runs on two hosts")
 	b.get("/").is(t, http.StatusOK).has(t, ">web-01</a>", "host-1 and host-2 both run it")

@@ -155,7 +155,7 @@ func TestSourceAndPresetPrefillForm(t *testing.T) {
 	a.has(t, `aria-pressed="true">Windows 11<`, "TPM 2.0: on", `value="64"`, `aria-pressed="true">ISO<`, "Cores a socket: 4", `value="fresh-1"`, `name="spec.cpus" type="text" value="4"`)
 	form.Set("begin", "preset:legacy")
 	a = b.post("/vms", form).is(t, http.StatusOK)
-	a.has(t, "Pointer: Mouse", `name="spec.cpus" type="text" value="1"`, "Machine: i440fx (pc), for old guests", "Bus: IDE (of the machine pc)", ">NVMe<", ">Raw file<")
+	a.has(t, "Pointer: Mouse", `name="spec.cpus" type="text" value="1"`, "Machine: i440fx (pc), for old guests", "Bus: IDE (machine pc only)", ">NVMe<", ">Raw file<")
 	a.lacks(t, "TPM 2.0: on")
 	form.Set("begin", "image")
 	b.post("/vms", form).is(t, http.StatusOK).has(t, `<option value="image" selected>Copy of an image`)

@@ -60,7 +60,7 @@ func TestVMPageShowsTabsAndFailures(t *testing.T) {
 	p, _, _, vms := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(vms["web-01"])
-	b.get(path).is(t, http.StatusOK).has(t, "<h1>web-01</h1>", "10.4.0.11", "host-1", "Shut down", "Only a VM that is stopped can be started.")
+	b.get(path).is(t, http.StatusOK).has(t, "<h1>web-01</h1>", "10.4.0.11", "host-1", "Shut down", "Only a stopped VM can be started.")
 	b.fragment(path, "vm-head").is(t, http.StatusOK).lacks(t, "<html", "Hardware")
 	b.fragment(path, "vm-body").is(t, http.StatusOK).has(t, "Hardware")
 	for _, tab := range []string{"?tab=monitor", "?tab=configure", "?tab=events", "/console", "/console?window=1"} {

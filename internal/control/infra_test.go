@@ -153,7 +153,7 @@ func TestTasks(t *testing.T) {
 	if got, err := s.CancelTask(t.Context(), s.member, job.ID); err != nil || got.State != fleet.JobCancelled || got.Error != "Cancelled by mia." {
 		t.Errorf("%+v %v", got, err)
 	}
-	s.wantRefused("cancel twice", fleet.Conflict, "It has ended.", func() error { _, err := s.CancelTask(t.Context(), s.member, job.ID); return err })
+	s.wantRefused("cancel twice", fleet.Conflict, "The task has ended.", func() error { _, err := s.CancelTask(t.Context(), s.member, job.ID); return err })
 }
 
 func TestConsoleTickets(t *testing.T) {

@@ -202,10 +202,10 @@ func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 		start func()
 	}{
 		{"The pool is active there.", func() { s.setPoolState(s.local, s.h1, fleet.PoolActive) }},
-		{"The host is at it.", func() { s.exec(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
+		{"The host has not finished yet.", func() { s.exec(`UPDATE assignments SET status = NULL WHERE pool_id = $1`, s.local) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolFailed) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolInactive) }},
-		{"The host is offline. It tries again when it is back.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
+		{"The host is offline. It retries when it is online again.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
 		{"h1 is releasing it.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
 	} {
 		c.start()

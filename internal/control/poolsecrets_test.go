@@ -146,7 +146,7 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 		*p = fleet.PoolSpec{Kind: fleet.PoolRBD, Monitors: "10.0.0.1", CephPool: "vms", User: "libvirt"}
 	}))
 	s.wantRefused("a path", fleet.Invalid, "has no directory", create(aSecret, func(p *fleet.PoolSpec) { p.Path = "/srv/x" }))
-	s.wantRefused("a pool of files", fleet.Conflict, "knows no credentials", func() error {
+	s.wantRefused("a pool of files", fleet.Conflict, "Pools of this kind have no credentials.", func() error {
 		_, err := s.ChangePoolSecret(t.Context(), chief, s.nfs, aSecret)
 		return err
 	})

@@ -97,7 +97,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 		says string
 		do   func() error
 	}{
-		{"no counter", fleet.Invalid, "need names that count", ask(s.member, "web", three, nil)},
+		{"no counter", fleet.Invalid, "VMs need a counter in their name:", ask(s.member, "web", three, nil)},
 		{"too many", fleet.Invalid, "1 to 100", ask(s.member, "web-{n}", fleet.BulkNames{Count: 1000}, nil)},
 		{"a name that there is", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", three, nil)},
 		{"one that there is, alone", fleet.Conflict, `"web-2" exists`, ask(s.member, "web-{n}", fleet.BulkNames{First: 2}, nil)},

@@ -110,7 +110,7 @@ func TestDetachMissingDisk(t *testing.T) {
 	if s.count("audit WHERE action = 'vm.disk.detach'") != 1 {
 		t.Error("nobody wrote down who did it")
 	}
-	if ok, why := now.Allows(fleet.ActStart); !ok && !strings.Contains(why, "Only a VM") {
+	if ok, why := now.Allows(fleet.ActStart); !ok && !strings.Contains(why, "Only a stopped VM") {
 		t.Errorf("what is no more to be there keeps the VM from starting: %s", why)
 	}
 }

@@ -196,7 +196,7 @@ func TestReapplyUndoesDrift(t *testing.T) {
 	s := newProjectFixture(t)
 	same := s.vm("same", fleet.Stopped)
 	put := func(a fleet.Actor, id fleet.VMID) error { _, err := s.Reapply(t.Context(), a, id); return err }
-	s.wantRefused("nothing was changed", fleet.Conflict, "Nothing of the VM", func() error { return put(chief, same.ID) })
+	s.wantRefused("nothing was changed", fleet.Conflict, "The VM was not changed on its host outside", func() error { return put(chief, same.ID) })
 	v := s.driftedVM("web", fleet.Drift{Field: "cpus", Applied: "1", Actual: "3"})
 	s.wantRefused("a viewer", fleet.Forbidden, "", func() error { return put(s.viewer, v.ID) })
 	s.wantRefused("a stranger", fleet.NotFound, "", func() error { return put(s.stranger, v.ID) })

@@ -50,12 +50,12 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 		s.wantRefused(name, fleet.Invalid, c.says, s.ask(chief, v.ID, c.in))
 	}
 	ls := runs("ls", 0)
-	s.wantRefused("where no policy allows it", fleet.Conflict, "policy allows no programs", s.ask(chief, shut.ID, ls))
+	s.wantRefused("where no policy allows it", fleet.Conflict, "does not allow programs", s.ask(chief, shut.ID, ls))
 	s.wantRefused("who only sees the VM", fleet.Forbidden, "", s.ask(s.viewer, v.ID, ls))
 	s.wantRefused("of another project", fleet.NotFound, "", s.ask(s.stranger, v.ID, ls))
 	s.wantRefused("in a VM that is off", fleet.Conflict, "not running", s.ask(chief, s.vm("off", fleet.Stopped).ID, ls))
 	s.exec(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
-	s.wantRefused("before its host knows", fleet.Conflict, "does not know yet", s.ask(chief, v.ID, ls))
+	s.wantRefused("before its host knows", fleet.Conflict, "The host has not yet applied the policy that", s.ask(chief, v.ID, ls))
 	if n := s.count("guest_runs") + s.count("guest_secrets"); n != 0 {
 		t.Errorf("%d rows of what was refused", n)
 	}
@@ -174,7 +174,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 		return func() error { _, err := s.ActVM(t.Context(), s.member, id, fleet.ActRestart); return err }
 	}
 	s.exec(`UPDATE vms SET status = status - 'startedAt' WHERE id = $1`, a.ID)
-	s.wantRefused("of a VM whose run nobody knows", fleet.Conflict, "since when it runs", act(a.ID))
+	s.wantRefused("of a VM whose run nobody knows", fleet.Conflict, "The host does not report since when the VM", act(a.ID))
 	s.wantRefused("of a VM that is off", fleet.Conflict, "Only a running VM", act(off.ID))
 	s.setStartedAt(a.ID, at)
 	s.setStartedAt(b.ID, at)

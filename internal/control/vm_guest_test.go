@@ -75,7 +75,7 @@ func TestInvalidGuestOrderRefused(t *testing.T) {
 	s.wantRefused("a viewer", fleet.Forbidden, "", s.ask(s.viewer, v.ID, trim))
 	s.wantRefused("a guest that is not frozen", fleet.Conflict, "not frozen", s.ask(chief, v.ID, control.GuestOrder{Action: fleet.ActThaw}))
 	for says, g := range map[string]fleet.GuestStatus{
-		"does not answer": {Agent: fleet.AgentNotResponding}, "no channel": {Agent: fleet.AgentNone}, "Thaw them first": {Agent: fleet.AgentAnswers, Frozen: true},
+		"does not answer": {Agent: fleet.AgentNotResponding}, "no channel": {Agent: fleet.AgentNone}, "Thaw the file systems first.": {Agent: fleet.AgentAnswers, Frozen: true},
 	} {
 		s.setGuestStatus(v.ID, g)
 		s.wantRefused(says, fleet.Conflict, says, s.ask(chief, v.ID, trim))

@@ -98,7 +98,7 @@ func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	if err != nil || got.Status.Launch == nil || got.Status.Launch.Measurement != "AAAA" {
 		t.Errorf("its start was measured as %+v, %v", got.Status, err)
 	}
-	s.wantRefused("its memory in a snapshot", fleet.Conflict, "no snapshot can hold it", func() error {
+	s.wantRefused("its memory in a snapshot", fleet.Conflict, "The host cannot read this VM's encrypted memory, so", func() error {
 		_, err := s.TakeSnapshot(t.Context(), chief, vm.ID, control.NewSnapshot{Name: "with", Memory: true})
 		return err
 	})

@@ -32,7 +32,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const there, formats, cached = "VMs share a volume that is there already", "is not a raw volume", "choose the cache none or directsync"
+	const there, formats, cached = "A shared disk needs an existing volume.", "is not a raw volume", "choose the cache none or directsync"
 	for name, c := range map[string]struct {
 		who         fleet.Actor
 		change      func(*fleet.Disk)
@@ -46,7 +46,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 		}, "shareable", there},
 		"an image of its own":      {chief, func(d *fleet.Disk) { d.Image = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }, "image", "copied from no image"},
 		"a size of its own":        {chief, func(d *fleet.Disk) { d.SizeBytes = 1 << 30 }, "sizeBytes", "as large as that is"},
-		"only read":                {chief, func(d *fleet.Disk) { d.ReadOnly = true }, "readOnly", "Choose one of both"},
+		"only read":                {chief, func(d *fleet.Disk) { d.ReadOnly = true }, "readOnly", "Choose one of the two"},
 		"written back":             {chief, func(d *fleet.Disk) { d.Cache = "writeback" }, "cache", cached},
 		"written through":          {chief, func(d *fleet.Disk) { d.Cache = "writethrough" }, "cache", cached},
 		"unsafe":                   {chief, func(d *fleet.Disk) { d.Cache = "unsafe" }, "cache", cached},
@@ -111,8 +111,8 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 		"a copy of a volume":        {func(d *fleet.Disk) { d.Image = &fleet.Volref{PoolID: s.nfs, Volume: "debian.qcow2"} }, "encryption", empty},
 		"a copy of an image":        {func(d *fleet.Disk) { d.ImageID = fleet.NewID[fleet.ImageID]() }, "encryption", empty},
 		"an overlay":                {func(d *fleet.Disk) { d.ImageID, d.Overlay = fleet.NewID[fleet.ImageID](), true }, "encryption", empty},
-		"what is there":             {func(d *fleet.Disk) { *d = there; d.Encryption = "luks" }, "encryption", "is as it is"},
-		"what VMs share":            {func(d *fleet.Disk) { d.Shareable = true }, "shareable", "that is there already"},
+		"what is there":             {func(d *fleet.Disk) { *d = there; d.Encryption = "luks" }, "encryption", "existing volume cannot be encrypted"},
+		"what VMs share":            {func(d *fleet.Disk) { d.Shareable = true }, "shareable", "needs an existing volume"},
 		"of no size":                {func(d *fleet.Disk) { d.SizeBytes = 0 }, "sizeBytes", "a size above 0"},
 		"in a pool of no files":     {func(d *fleet.Disk) { d.PoolID = rbd }, "encryption", "let its storage encrypt them"},
 		"under a name of one's own": {func(d *fleet.Disk) { d.Volume = "a.qcow2" }, "volume", "Leave the volume's name out"},

@@ -63,7 +63,7 @@ func TestListPagingViewsAndBulkActions(t *testing.T) {
 	p.pick(".bulk summary", "Power", "Start")
 	p.waitPath("/tasks/")
 	p.mark()
-	p.waitText("#step-rows", "Only a VM that is stopped can be started.")
+	p.waitText("#step-rows", "Only a stopped VM can be started.")
 	p.waitText("#task-sum header", "2 done · 1 refused")
 	p.sameDocument()
 	p.open(p.path()) // reloading the page must not repeat the action

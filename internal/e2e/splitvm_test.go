@@ -53,7 +53,7 @@ func splitVM(t *testing.T) {
 	p.waitText("main .note", "host-7 and host-12 both run it")
 	for _, shot := range []shot{
 		{"vm-two-places", page, nil},
-		{"vm-two-places-menu", page, func(p *tab) { p.withMenu(".head summary", "Actions", "nothing is done to it") }},
+		{"vm-two-places-menu", page, func(p *tab) { p.withMenu(".head summary", "Actions", "No action is possible") }},
 		{"vms-two-places", "/vms?tab=attention", nil},
 		{"dashboard-two-places", "/", nil},
 	} {

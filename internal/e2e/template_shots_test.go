@@ -23,7 +23,7 @@ func templateShots(base fleet.TemplateView) []shot {
 			p.fill("#name", "web")
 			p.fill("#count", "12")
 			p.click("button.primary", "Create VM")
-			p.waitText(".field.bad", "need names that count")
+			p.waitText(".field.bad", "VMs need a counter in their name:")
 		}},
 		{"vm-compare-template", "/vms/compare?id=" + base.Versions[0].Note + "&template=" + string(base.ID) + "&all=1", nil},
 		{"template-compare-choose", "/vms/compare?template=" + string(base.ID), nil},

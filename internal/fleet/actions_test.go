@@ -56,7 +56,7 @@ func TestRefusedActionHasReason(t *testing.T) {
 		action fleet.Action
 		says   string
 	}{
-		{fleet.PhaseRunning, fleet.ActStart, "Only a VM that is stopped can be started."},
+		{fleet.PhaseRunning, fleet.ActStart, "Only a stopped VM can be started."},
 		{fleet.PhaseStopped, fleet.ActConsole, "no screen"},
 		{fleet.PhaseUnknown, fleet.ActStart, "host is offline"},
 		{fleet.PhaseCreating, fleet.ActStart, "still being created"},

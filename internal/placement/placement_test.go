@@ -92,7 +92,7 @@ func TestFaultNamesFieldAndReason(t *testing.T) {
 		"image with backing file": {spec(), host("a", 8192, 0, volume(image, fleet.Volume{Name: "x", Format: "qcow2", Backing: "/etc/shadow"})), "spec.disks[0].image.volume", "backing"},
 		"smaller disk":            {spec(func(s *fleet.VMSpec) { s.Disks[0].SizeBytes = 1 << 30 }), host("a", 8192, 0), "spec.disks[0].sizeBytes", "2147483648"},
 		"no ISO":                  {spec(), host("a", 8192, 0, func(h *placement.Host) { delete(h.Volumes, iso) }), "spec.iso.volume", "no volume"},
-		"image as ISO":            {spec(), host("a", 8192, 0, volume(iso, fleet.Volume{Name: "x", Format: "qcow2"})), "spec.iso.volume", "no ISO image"},
+		"image as ISO":            {spec(), host("a", 8192, 0, volume(iso, fleet.Volume{Name: "x", Format: "qcow2"})), "spec.iso.volume", "not an ISO image"},
 		"no network":              {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"bridge:br0", "bridge:default"} }), "spec.nics[0].network", `"default"`},
 		"no bridge":               {spec(), host("a", 8192, 0, func(h *placement.Host) { h.Networks = []string{"libvirt:default"} }), "spec.nics[1].bridge", `"br0"`},
 	} {
