@@ -61,9 +61,9 @@ func ofField(t *testing.T, at string, in fleet.Input, try func(value string) fle
 		if in.Named != "" {
 			all = append(all, in.Named)
 		}
-		says := fmt.Sprintf("Choose one of %s, or nothing.", strings.Join(all, ", "))
-		add("an unknown choice", "no-such", says)
-		add("a choice with a CDATA end", all[0]+"]]>", says)
+		says := fmt.Sprintf("Choose one of %s, or leave the field empty.", strings.Join(all, ", "))
+		add("a word that is none", "no-such", says)
+		add("the end of a section", all[0]+"]]>", says)
 	case fleet.InputText:
 		says := said(try(`"\u0000"`), at)
 		if says == "" {

@@ -79,8 +79,8 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 
 	tenant := p.tenant("mia", project)
 	a = tenant.get(page).is(t, http.StatusOK)
-	a.has(t, "Runs on two hosts", "until an administrator has said where it is")
-	a.lacks(t, "host-1", "host-2", "Hosts with this VM", "Keep on")
+	a.has(t, "Runs on two hosts", "The VM runs in two places at once.")
+	a.lacks(t, "host-1", "host-2", "Where it is", "Keep it")
 	tenant.post(page+"/place/"+string(h2.actor.HostID), url.Values{}).is(t, http.StatusForbidden)
 	viewer := p.signedIn("vic", fleet.RoleViewer)
 	viewer.get(page).is(t, http.StatusOK).has(t, "Hosts with this VM", "Only those who may change hosts")

@@ -41,15 +41,15 @@ func TestMissingDiskDetachedOrReplaced(t *testing.T) {
 	page := "/vms/" + string(id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(page).is(t, http.StatusOK)
-	a.has(t, "A disk is not there", "is not on host-7: /mnt/it is &lt;gone&gt;", "Detach disk…", "New disk…", ">missing<",
-		"Something is wrong with it on its host", "The fan of host-7", "Domain on the host", "lost_shop", `id="why-start"`)
+	a.has(t, "Disk missing", "is not on host-7: /mnt/it is &lt;gone&gt;", "Detach disk…", "New disk…", "not there",
+		"Fault on the host", "The fan of host-7", "Domain on the host", "lost_shop", `id="why-start"`)
 	a.lacks(t, `value="start"`, "Leave it off")
-	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">lost<", "A disk is not there")
+	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">lost<", "Disk missing")
 	b.get("/").is(t, http.StatusOK).has(t, ">lost</a>", "is not on host-7")
 
 	tenant := p.tenant("mia", project)
 	a = tenant.get(page).is(t, http.StatusOK)
-	a.has(t, "Disk 1 (lost-1.qcow2) is not on its host.", "Detach disk…", "Something is wrong with this VM on its host. Ask an administrator.")
+	a.has(t, "Disk 1 (lost-1.qcow2) is missing on its host.", "Detach disk…", "The VM has a fault on its host. Ask an administrator.")
 	a.lacks(t, "/mnt/it", "The fan", "lost_shop", "of host-7")
 
 	query := "?disk=" + url.QueryEscape(string(disk.PoolID)+"/"+disk.Volume)

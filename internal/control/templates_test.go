@@ -248,7 +248,7 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	}
 	for status, says := range map[string]string{
 		`{"power":"absent"}`: "not on its host",
-		`{"power":"stopped","drift":[{"field":"disks","applied":"a","actual":"b"}]}`: "Somebody changed its disks",
+		`{"power":"stopped","drift":[{"field":"disks","applied":"a","actual":"b"}]}`: "disks were changed on the host",
 	} {
 		s.exec(`UPDATE vms SET status = $2 WHERE id = $1`, vm.ID, status)
 		s.wantRefused(status, fleet.Conflict, says, ask(control.NewTemplate{Name: "A", OfVM: of}))

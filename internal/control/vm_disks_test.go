@@ -78,7 +78,7 @@ func TestStartRefusedWhenDiskMissing(t *testing.T) {
 	if err != nil || len(page.Items) != 1 || strings.Contains(page.Items[0].Status.Faults[0].Text, "h1") {
 		t.Errorf("in a member's list: %+v %v", page.Items, err)
 	}
-	for a, words := range map[*fleet.Actor]string{&chief: "is not on h1", &s.member: "is not on its host"} {
+	for a, words := range map[*fleet.Actor]string{&chief: "is not on h1", &s.member: "is missing on its host"} {
 		o, err := s.Overview(t.Context(), *a)
 		if err != nil || len(o.Attention) != 1 || !strings.Contains(o.Attention[0].Text, words) || o.VMsInNeed != 1 {
 			t.Errorf("the dashboard of %s: %+v %v", a.Name, o.Attention, err)

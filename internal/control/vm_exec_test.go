@@ -32,7 +32,7 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 		in   control.GuestOrder
 		says string
 	}{
-		"nothing":             {runs("", 30), "Name the program"},
+		"nothing":             {runs("", 30), "Enter a program, such as /usr/bin/systemctl."},
 		"two lines":           {runs("ls\nrm", 30), "one line"},
 		"a NUL":               {runs("ls\x00", 30), "one line"},
 		"an escape":           {runs("\x1bls", 30), "one line"},

@@ -266,7 +266,7 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 	s.wantRefused("to a pool that fails", fleet.Invalid, "Connection refused", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE assignments SET status = status || '{"state":"active","error":""}' WHERE pool_id = $1`, s.nfs)
 	s.exec(`UPDATE vms SET status = status || '{"drift":[{"field":"disks","applied":"a","actual":"b"}]}' WHERE id = $1`, v.ID)
-	s.wantRefused("with disks that somebody changed", fleet.Conflict, "changed its disks", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("with disks that somebody changed", fleet.Conflict, "disks were changed on the host", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE vms SET status = status - 'drift' WHERE id = $1`, v.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 minute'`)
 	s.wantRefused("on a host that is offline", fleet.Conflict, "offline", ask(control.MoveDisk{PoolID: s.nfs}))

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// When says when a change of a VM takes effect.
+// When is the time at which a change of a VM takes effect.
 type When string
 
 const (
@@ -29,7 +29,7 @@ type Change struct {
 	When  When   `json:"when"`  // for the VM's current power state
 }
 
-// On reports whether the VM has a running or paused guest, for which some changes must wait.
+// On reports whether the VM has a running or paused guest. Some changes take effect only when it has none.
 func (vm VM) On() bool {
 	return vm.Status != nil && (vm.Status.Power == Running || vm.Status.Power == Paused)
 }
@@ -59,7 +59,7 @@ func (vm VM) Diff(to VM) []Change {
 	return out
 }
 
-// Diff lists the changes from s to to. on says whether the VM has a running guest. Power is not compared: jobs change
+// Diff lists the changes from s to to. on is whether the VM has a running guest. Power is not compared: jobs change
 // it, not edits.
 func (s VMSpec) Diff(to VMSpec, on bool) []Change {
 	var out []Change
@@ -75,7 +75,7 @@ func (s VMSpec) Diff(to VMSpec, on bool) []Change {
 }
 
 // Field describes one field of a type S: its texts, validation and form input, and how an agent distinguishes a
-// person's edit from drift on the host.
+// user's edit from drift on the host.
 type Field[S any] struct {
 	Name, Type string // JSON name ("memoryMiB") and name in sentences ("memory")
 	Words      func(S) string
@@ -84,14 +84,14 @@ type Field[S any] struct {
 	Copy       func(to *S, from S)
 	Take       func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
 	Input      Input                           // form input; no Section: the form has its own input for it
-	// Reserved: why only people who run the hosts may set the field, as a clause; empty: everyone who may change the VM
+	// Reserved: why only operators may set the field, as a clause; empty: everyone who may change the VM
 	Reserved string
-	// Holds returns the newly set paths in the reserved part of a field: "numa[0].nodes"; nil: the whole field is reserved
+	// Holds returns the newly set paths of a partly reserved field: "numa[0].nodes"; nil: the whole field is reserved
 	Holds   func(was, want S) []string
 	Default func(S) bool // has the default value; nil if the form has its own input
-	// Fixed: why no edit can change it and what to do instead, as a clause; empty: edits can, or there is no special text
+	// Fixed: why no edit can change the field, with the alternative, as a clause; empty: edits can, or no special text
 	Fixed  string
-	Portal bool // only the portal acts on it, so no agent is too old for it
+	Portal bool // only the portal uses the field, so any agent version supports it
 	On     When // when a change takes effect for a running guest
 
 	same       func(a, b *S) bool     // Same on pointers, for large types
@@ -227,11 +227,11 @@ func take[T any](to *T, value []byte) error {
 type element[T any] struct {
 	key        func(T) string // identity; empty: a new element
 	definition func(T) string // representation in a host's definition, without its fields
-	words      func(T) string // text for people
+	words      func(T) string // text as pages show it
 	fields     []Field[T]     // fields that an edit can change
-	// takesEffect says when an added or removed element takes effect; nil: as the list does
+	// takesEffect returns when an added or removed element takes effect; nil: as the list does
 	takesEffect func(T) When
-	// live formats a change that takes effect at once; empty: it does not. nil: none does
+	// live formats a change that takes effect at once; empty: the change must wait. nil: all changes must wait
 	live func(old, to T) string
 	// changeText formats any other change; nil: both elements as text
 	changeText func(old, to T) string

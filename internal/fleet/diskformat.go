@@ -5,14 +5,14 @@ import "strings"
 // Raw is the format of a raw disk file, which holds only the disk's bytes.
 const Raw = "raw"
 
-// IsRawName reports whether the name marks a raw disk. The format is never probed from the file's content: the guest
-// wrote it.
+// IsRawName reports whether the name marks a raw disk. The format is never probed from the file's content, because
+// the guest controls the content.
 func IsRawName(volume string) bool {
 	return strings.HasSuffix(strings.TrimSuffix(volume, PartialSuffix), "."+Raw)
 }
 
 // DiskFormats are the file formats of a new disk.
-var DiskFormats = []Option{{"", "As its pool has it (qcow2 in a pool of files)"}, {Raw, "Raw file"}}
+var DiskFormats = []Option{{"", "Pool default (qcow2 in a file pool)"}, {Raw, "Raw file"}}
 
 // FileFormat returns the format of the disk's file in a file pool.
 func (d Disk) FileFormat() string {
@@ -43,7 +43,7 @@ func (d Disk) ending(kind PoolKind) string {
 // CheckVolume adds an error at field if a new volume of the disk cannot have the name in a pool of that kind.
 func (d Disk) CheckVolume(c *Checks, field, name string, kind PoolKind) {
 	if ending := d.ending(kind); !volumeForm.MatchString(name) || !strings.HasSuffix(name, ending) {
-		c.Add(field, "Name the new disk with letters, digits and . _ -, 200 at most, ending in %s.", ending)
+		c.Add(field, "A disk name has letters, digits and . _ -, at most 200 characters, and ends in %s.", ending)
 	}
 }
 
@@ -52,21 +52,21 @@ func (d Disk) checkFormat(c *Checks, at string) {
 	switch {
 	case d.Format != Raw:
 	case d.Existing:
-		c.Add(at+".format", "A volume that is there already is as it is. Leave the format.")
+		c.Add(at+".format", "An existing volume keeps its format. Remove the format.")
 	case d.Overlay:
-		c.Add(at+".format", "A raw file has no backing file. Choose a full copy of it, or leave the format.")
+		c.Add(at+".format", "A raw disk cannot be a linked clone. Choose a full clone, or remove the format.")
 	case d.Encryption != "":
-		c.Add(at+".format", "An encrypted disk is a qcow2 file. Leave the format, or the encryption.")
+		c.Add(at+".format", "An encrypted disk needs the format qcow2. Remove the format, or the encryption.")
 	}
 }
 
-// whyRawNotCopied returns why a raw disk is not copied; empty: it is not raw. Its guest may have written a qcow2
-// header, and a copy would probe the format from it.
+// whyRawNotCopied returns why a raw disk is not copied; empty: the disk is not raw. The guest may have written a
+// qcow2 header, from which a copy would probe the wrong format.
 func (d Disk) whyRawNotCopied() string {
 	if d.Format != Raw {
 		return ""
 	}
-	return "is a raw file, whose guest may have written there what another format begins with, so it is not copied by what it begins with. Give the VM a disk of the usual format, and copy the data in the guest."
+	return "is a raw file whose guest may have written the header of another format, so it cannot be copied safely. Add a qcow2 disk to the VM, and copy the data in the guest."
 }
 
 // diskOf returns the disk with the volume, or the zero value.

@@ -99,7 +99,7 @@ func TestEncryptedDiskGrowsOnlyWhileVMRuns(t *testing.T) {
 		t.Errorf("while it runs: %s", why)
 	}
 	vm.Status.Power, vm.Phase = fleet.Stopped, fleet.PhaseStopped
-	if ok, why := vm.AllowsGrow(d, nil); ok || !strings.Contains(why, "while the guest runs") {
+	if ok, why := vm.AllowsGrow(d, nil); ok || !strings.Contains(why, "while the VM runs") {
 		t.Errorf("while it is off: %t, %q", ok, why)
 	}
 }

@@ -1,6 +1,6 @@
 package fleet
 
-// MaxMoveRate is the highest rate limit of a disk migration, bytes per second. Above it a limit makes no sense.
+// MaxMoveRate is the highest rate limit of a disk migration, bytes per second.
 const MaxMoveRate = 100 << 30
 
 // LeastMoveRate is the lowest rate limit of a disk migration, bytes per second.
@@ -27,7 +27,7 @@ type MovingDisk struct {
 // CheckMoveRate adds an error at field if the rate limit is out of bounds.
 func CheckMoveRate(c *Checks, field string, bytes int64) {
 	if bytes != 0 && (bytes < LeastMoveRate || bytes > MaxMoveRate) {
-		c.Add(field, "A limit is between 1 MiB/s and 100 GiB/s. Leave it out to move as fast as it goes.")
+		c.Add(field, "A rate limit must be between 1 MiB/s and 100 GiB/s. Leave the field empty for no limit.")
 	}
 }
 
@@ -46,25 +46,25 @@ func (v VMView) AllowsMove(disk Volref, moving []MovingDisk) (bool, string) {
 	case v.FaultOf(disk) != nil:
 		return false, v.FaultOf(disk).Text
 	case v.fault(FaultUndefined) != nil:
-		return false, "The VM runs without a definition. Put it back first."
+		return false, "The VM runs without a definition. Reapply the definition first."
 	case v.disksDrifted():
-		return false, "Somebody changed its disks on the host. Accept the drift or reapply first."
+		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
 	case d.Encryption != "":
-		return false, "It is encrypted with a passphrase that its host keeps for itself, so it is not copied."
+		return false, "The disk is encrypted with a passphrase that only its host has, so it cannot be copied."
 	case d.whyRawNotCopied() != "":
-		return false, "It " + d.whyRawNotCopied()
+		return false, "The disk " + d.whyRawNotCopied()
 	case d.Shareable:
-		return false, "It is shared with other VMs, so it stays in its pool."
+		return false, "The disk is shared with other VMs, so it cannot be moved."
 	}
 	for _, m := range moving {
 		if m.Disk == disk {
-			return false, "It is being moved already. Wait for it, or cancel that task."
+			return false, "The disk is already being moved. Wait for that task, or cancel it."
 		}
 	}
 	if len(moving) > 0 { // one at a time: a second queued job would replace the first
-		return false, "Another disk of the VM is being moved. Wait for it, or cancel that task."
+		return false, "Another disk of the VM is being moved. Wait for that task, or cancel it."
 	}
 	return true, ""
 }
@@ -84,6 +84,6 @@ type MoveTarget struct {
 	PoolName  string `json:"poolName"`
 	FreeBytes int64  `json:"freeBytes"` // bytes not reserved by any volume
 	Allowed   bool   `json:"allowed"`
-	Reason    string `json:"reason,omitempty"` // why it is not allowed
-	Room      bool   `json:"room,omitempty"`   // only space is missing, which a user who may overcommit can ignore
+	Reason    string `json:"reason,omitempty"` // why the migration is not allowed
+	Room      bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
 }

@@ -10,7 +10,7 @@ import (
 type Code string
 
 const (
-	Invalid      Code = "invalid"      // the input breaks a rule; Fields says where (422)
+	Invalid      Code = "invalid"      // the input breaks a rule; Fields names the fields (422)
 	Malformed    Code = "malformed"    // the input cannot be parsed (400)
 	Unauthorized Code = "unauthorized" // not signed in (401)
 	Forbidden    Code = "forbidden"    // signed in, but without permission (403)
@@ -83,7 +83,7 @@ func (c *Checks) Err() error {
 	return &Error{Code: Invalid, Message: fmt.Sprintf("%d fields need a correction.", len(c.fields)+c.more), Fields: c.fields}
 }
 
-// Under returns err with prefix trimmed from its field paths, for a part that was checked within a larger object.
+// Under returns err with prefix trimmed from its field paths, for a value that was checked inside a larger object.
 func Under(err error, prefix string) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || len(e.Fields) == 0 {

@@ -49,15 +49,15 @@ type Export struct {
 func (e Export) AllowsDownload() (bool, string) {
 	switch {
 	case !e.State.Ended():
-		return false, "It is being made. Wait until that is done."
+		return false, "The file is still being created. Wait until the task has ended."
 	case e.State != JobDone:
-		return false, "It was not made: " + e.Error
+		return false, "The export failed: " + e.Error
 	}
 	return true, ""
 }
 
-// ApplianceOf returns the description of a VM for an archive, with its disks as files. networks are the names of its
-// NICs' networks.
+// ApplianceOf returns the description of a VM for an archive, with its disks as files. networks are the network names
+// of the VM's NICs, in order.
 func ApplianceOf(v VMView, networks []string) Appliance {
 	a := Appliance{Name: v.Name, CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB, Firmware: v.Spec.Firmware}
 	if g := v.Status; g != nil && g.Guest != nil {
@@ -97,23 +97,23 @@ func ApplianceOf(v VMView, networks []string) Appliance {
 	return a
 }
 
-// NotExported lists the parts of a VM that its export lacks, one sentence each.
+// NotExported lists what the export of a VM does not contain, one sentence each.
 func NotExported(v VMView) []string {
-	out := []string{"Snapshots, MAC addresses, security groups, limits and policies: a copy gets its own."}
+	out := []string{"Snapshots, MAC addresses, security groups, limits and policies: the imported VM gets its own."}
 	if v.Spec.FirstBoot != (VMFirstBoot{}) {
-		out = append(out, "What its guest was told when it first started (users, keys, passwords of the first boot).")
+		out = append(out, "The first-boot data (users, keys, passwords).")
 	}
 	if v.Spec.Firmware == UEFI {
-		out = append(out, "The firmware's variables (NVRAM) with boot entries and secure boot's keys: the copy's firmware looks for the boot loader anew.")
+		out = append(out, "The firmware variables (NVRAM) with boot entries and Secure Boot keys: the imported VM's firmware searches for the boot loader again.")
 	}
 	if v.Spec.Boot.Machine != "" {
-		out = append(out, "Its machine (pc): choose it for the copy, whose guest may know no other.")
+		out = append(out, "The machine type (pc): choose it for the imported VM, whose guest may support no other.")
 	}
 	if v.Spec.Security.TPM {
-		out = append(out, "The TPM's state: what the guest has sealed with it (BitLocker, LUKS) needs its recovery key in the copy.")
+		out = append(out, "The TPM's state: data that the guest sealed with the TPM (BitLocker, LUKS) needs its recovery key in the imported VM.")
 	}
 	if v.Spec.ISO != nil {
-		out = append(out, "The disc in its drive.")
+		out = append(out, "The disc in the CD-ROM drive.")
 	}
 	return out
 }
@@ -125,7 +125,7 @@ func (v VMView) AllowsExport() (bool, string) {
 	case !ok:
 		return false, why
 	case len(v.Spec.Disks) == 0:
-		return false, "It has no disk, so there is nothing to export but its settings."
+		return false, "The VM has no disk to export."
 	case v.HeldBySnapshots() != "":
 		return false, "The VM has snapshots. Delete them first, or clone the VM and export the clone."
 	case v.CopiedFromSnapshot():

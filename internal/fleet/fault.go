@@ -6,22 +6,22 @@ import (
 	"slices"
 )
 
-// faultTexts are the texts of faults: word is the heading, plain the text for users who may not see hosts, without host
-// names and paths. A newer agent may report codes that are missing here.
+// faultTexts are the texts of faults: word is the heading, plain the text for users who may not see hosts, without
+// host names and paths. A newer agent may report codes that this table lacks.
 var faultTexts = map[FaultCode]struct{ word, plain string }{
-	FaultDisk:      {"A disk is not there", "A disk of this VM is not on its host."},
-	FaultRebooted:  {"Off since its host restarted", "It ran when its host went down, and is off since. Start it, or leave it off."},
-	FaultIO:        {"Its storage fails", "It was paused because its storage is full or fails."},
-	FaultTwoPlaces: {"Runs on two hosts", "It runs in two places at once, so nothing is done to it until an administrator has said where it is."},
-	FaultElsewhere: {"Seen on another host", "It was seen in another place while its host is offline. Ask an administrator."},
-	FaultRestart:   {"Went off by itself", "It went off by itself, and its host starts it again, or tries to. Force it off to leave it off."},
-	FaultSchedule:  {"A snapshot schedule needs you", "A snapshot schedule of it takes nothing. Look at its snapshots."},
-	FaultExpiry:    {"Expires", "It expires soon, or has expired. Extend it, or delete it."},
+	FaultDisk:      {"Disk missing", "A disk of this VM is missing on its host."},
+	FaultRebooted:  {"Off since its host restarted", "The VM ran when its host went down, and has been off since. Start the VM, or leave it off."},
+	FaultIO:        {"Storage full or failing", "The VM was paused because its storage is full or fails."},
+	FaultTwoPlaces: {"Runs on two hosts", "The VM runs in two places at once. No action is possible until an administrator has chosen one of them."},
+	FaultElsewhere: {"Seen on another host", "The VM was seen in another place while its host is offline. Ask an administrator."},
+	FaultRestart:   {"Stopped unexpectedly", "The VM stopped unexpectedly, and its host restarts it. Force the VM off to keep it off."},
+	FaultSchedule:  {"Snapshot schedule fails", "A snapshot schedule of the VM takes no snapshots. See the VM's snapshots."},
+	FaultExpiry:    {"Expires", "The VM expires soon or has expired. Extend its expiry, or delete the VM."},
 	FaultHealth:    {"Fails a health check", "The guest fails a health check."},
-	FaultPlacement: {"Where it is breaks a rule", "Where it is breaks a placement rule."},
-	FaultUndefined: {"Its definition was removed", "It runs on, but its definition was removed on its host. Put it back, or it is gone when it stops."},
-	FaultLost:      {"It runs, out of reach", "It runs on, but its host takes it for off and can do nothing to it. Ask an administrator."},
-	FaultUnread:    {"Its definition cannot be read", "Its host cannot read its definition. Ask an administrator."},
+	FaultPlacement: {"Placement rule broken", "The VM's host breaks a placement rule."},
+	FaultUndefined: {"Definition removed", "The VM still runs, but its definition was removed on its host. Reapply it, or the VM is lost when it stops."},
+	FaultLost:      {"Lost by libvirt", "The VM still runs, but libvirt on its host has lost track of it. Ask an administrator."},
+	FaultUnread:    {"Definition unreadable", "The VM's host cannot read its definition. Ask an administrator."},
 }
 
 // fault returns the first fault with the code, or nil.
@@ -34,7 +34,7 @@ func (s VMStatus) fault(code FaultCode) *Fault {
 
 // Word returns the fault's heading.
 func (f Fault) Word() string {
-	return cmp.Or(faultTexts[f.Code].word, "Something is wrong with it on its host")
+	return cmp.Or(faultTexts[f.Code].word, "Fault on the host")
 }
 
 // Plain returns the status for users who may not see hosts: faults and drift without the host's names, paths and
@@ -49,8 +49,8 @@ func (vm VM) Plain() *VMStatus {
 		s.Faults[i].Text = vm.plainFault(f)
 	}
 	for i, d := range s.Drift {
-		if d.Take == nil { // fields outside the spec can reveal anything of the host
-			s.Drift[i].Applied, s.Drift[i].Actual = "as it was made", "something else"
+		if d.Take == nil { // fields outside the spec can reveal details of the host
+			s.Drift[i].Applied, s.Drift[i].Actual = "as defined", "changed"
 		}
 	}
 	return &s
@@ -69,9 +69,9 @@ func (vm VM) plainFault(f Fault) string {
 	if f.Code == FaultDisk && f.Disk != nil {
 		for i, d := range vm.Spec.Disks {
 			if d.Ref() == *f.Disk {
-				return fmt.Sprintf("Disk %d (%s) is not on its host.", i+1, d.Volume)
+				return fmt.Sprintf("Disk %d (%s) is missing on its host.", i+1, d.Volume)
 			}
 		}
 	}
-	return cmp.Or(faultTexts[f.Code].plain, "Something is wrong with this VM on its host. Ask an administrator.")
+	return cmp.Or(faultTexts[f.Code].plain, "The VM has a fault on its host. Ask an administrator.")
 }

@@ -33,33 +33,33 @@ func ParseChecksum(text string) (algorithm, digest string, ok bool) {
 	return algorithm, digest, err == nil && digest != "" && digests[algorithm] == len(digest)
 }
 
-// ParseDownload parses a download address, or returns why it is refused. checked says that a checksum is known. Without
-// one, plain http is refused because anybody on the way could change the file.
+// ParseDownload parses a download address, or returns why it is refused. checked is whether a checksum is known.
+// Plain http needs a checksum, because the file could be changed in transit.
 func ParseDownload(address string, checked bool) (*url.URL, error) {
 	u, err := url.Parse(address)
 	switch {
 	case len(address) > MaxURL:
 		return nil, Errorf(Invalid, "An address has at most %d characters.", MaxURL)
 	case err != nil || u.Host == "" || u.Hostname() == "" || u.Opaque != "" || !plain(address) || strings.ContainsAny(address, " \\"):
-		return nil, Errorf(Invalid, "Write the whole address, such as https://example.org/image.qcow2.")
+		return nil, Errorf(Invalid, "Enter the complete address, such as https://example.org/image.qcow2.")
 	case u.User != nil:
-		return nil, Errorf(Invalid, "An address with a user or a password is not taken: orders are kept as they were given. Offer the file without, or copy it into the pool's directory.")
+		return nil, Errorf(Invalid, "The address must not contain a user name or password, because requests are stored. Serve the file without a password, or copy it into the pool's directory.")
 	case u.Fragment != "" || strings.Contains(address, "#"):
-		return nil, Errorf(Invalid, "Leave out what begins with #: no server is told of it.")
+		return nil, Errorf(Invalid, "Remove the part from # on: servers do not receive it.")
 	case u.Scheme == "https", u.Scheme == "http" && checked:
 		return u, nil
 	case u.Scheme == "http":
-		return nil, Errorf(Invalid, "Plain http is taken only with a checksum: anybody on the way could change the file. Give the checksum, or an https address.")
+		return nil, Errorf(Invalid, "Plain http needs a checksum, because the file could be changed in transit. Enter the checksum, or an https address.")
 	}
-	return nil, Errorf(Invalid, "Only https is downloaded from, and http where the checksum is given.")
+	return nil, Errorf(Invalid, "Only https is supported, and http with a checksum.")
 }
 
-// ParseChecksumFile parses the address of a checksum file, or returns why it is refused. Only https is accepted:
-// nothing else protects its content.
+// ParseChecksumFile parses the address of a checksum file, or returns why it is refused. Only https is accepted,
+// because nothing else protects the file's content.
 func ParseChecksumFile(address string) (*url.URL, error) {
 	u, err := ParseDownload(address, false)
 	if err == nil && (u.RawQuery != "" || u.ForceQuery) {
-		err = Errorf(Invalid, "An address with a question mark is not taken: orders are kept as they were given.")
+		err = Errorf(Invalid, "The address must not contain a question mark, because requests are stored.")
 	}
 	return u, err
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// portalOnly marks a field that only the portal acts on, at once.
+// portalOnly marks a field that only the portal uses. A change takes effect at once.
 func portalOnly(f Field[VMSpec]) Field[VMSpec] {
 	f.Portal = true
 	return effectiveNow(f)
@@ -25,7 +25,7 @@ func rowsOf[T comparable](name, title string, at func(*VMSpec) *[]T, words func(
 	return f
 }
 
-// reserved marks a field that only people who run the hosts may set. Everyone who may change the VM may reset it to the
+// reserved marks a field that only operators may set. Everyone who may change the VM may reset the field to the
 // default.
 func reserved[S any](why string, f Field[S]) Field[S] {
 	f.Reserved = why
@@ -98,7 +98,7 @@ func number[S any](name, title, unit string, at func(*S) *int, in Input, minimum
 		return count(n, unit)
 	}, in, func(a, b int) bool { return cmp.Or(a, in.Usual) == cmp.Or(b, in.Usual) }, func(c *Checks, field string, n int) {
 		if n < minimum || n > maximum {
-			c.Add(field, "Give a whole number from %d to %d, or nothing.", minimum, maximum)
+			c.Add(field, "Enter a whole number from %d to %d, or leave the field empty.", minimum, maximum)
 		}
 	})
 }
@@ -124,7 +124,7 @@ func choice[S any](name, title string, at func(*S) *string, in Input) Field[S] {
 			if in.Named != "" {
 				all = append(all, in.Named)
 			}
-			c.Add(field, "Choose one of %s, or nothing.", strings.Join(all, ", "))
+			c.Add(field, "Choose one of %s, or leave the field empty.", strings.Join(all, ", "))
 		}
 	})
 	if in.Named == "" {

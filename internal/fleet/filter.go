@@ -123,7 +123,7 @@ func checkAsterisks(words []filterWord) error {
 				all++
 			}
 			if one > maxAsterisks || all > maxAllAsterisks {
-				return filterError("A filter has at most %d asterisks, and a value %d. Write more of what you look for.", maxAllAsterisks, maxAsterisks)
+				return filterError("A filter has at most %d asterisks, and a value %d. Remove some of them.", maxAllAsterisks, maxAsterisks)
 			}
 		}
 	}

@@ -9,7 +9,7 @@ import (
 // portal stores it encrypted and sends it only to the VM's own host.
 type VMFirstBoot struct {
 	Kind FirstBootKind `json:"kind,omitempty"` // empty: none
-	// Number: incremented with each new content, so that the guest runs its per-instance steps again
+	// Number: incremented with each new content, so that the guest repeats its per-instance steps
 	Number int `json:"number,omitempty"`
 }
 
@@ -18,7 +18,7 @@ type FirstBootKind string
 
 const (
 	CloudInit   FirstBootKind = "cloud-init"   // from a form
-	CloudConfig FirstBootKind = "cloud-config" // user-data as people wrote it
+	CloudConfig FirstBootKind = "cloud-config" // user-data as entered
 	Ignition    FirstBootKind = "ignition"
 	Sysprep     FirstBootKind = "sysprep"
 )
@@ -47,7 +47,7 @@ const (
 	MaxFirstNumber   = 1 << 30
 )
 
-// FirstBoot is the content of a guest initialization. Kind says which part is used.
+// FirstBoot is the content of a guest initialization. Kind selects the used fields.
 type FirstBoot struct {
 	Kind      FirstBootKind  `json:"kind"`
 	CloudInit *CloudInitForm `json:"cloudInit,omitempty"` // for cloud-init
@@ -114,7 +114,7 @@ func (f VMFirstBoot) Words() string {
 	}
 	words := f.Kind.Words()
 	if f.Number > 1 {
-		words += fmt.Sprintf(", given %d times", f.Number)
+		words += fmt.Sprintf(", version %d", f.Number)
 	}
 	return words
 }
@@ -132,7 +132,7 @@ func (k FirstBootKind) Words() string {
 // ByCloudInit reports whether cloud-init processes the kind.
 func (k FirstBootKind) ByCloudInit() bool { return k == CloudInit || k == CloudConfig }
 
-// Raw reports whether the content is a text as people wrote it.
+// Raw reports whether the content is text as entered by the user.
 func (k FirstBootKind) Raw() bool { return k == CloudConfig || k == Ignition || k == Sysprep }
 
 // Known reports whether the kind exists; the empty kind (none) does, too.
@@ -147,7 +147,7 @@ func (k FirstBootKind) Known() bool {
 
 func (f VMFirstBoot) check(c *Checks, field string) {
 	if f.Kind == "" || !f.Kind.Known() || f.Number < 1 || f.Number > MaxFirstNumber {
-		c.Add(field, "The first boot is not given with the VM's other values: give it by itself.")
+		c.Add(field, "First-boot data cannot be set with the VM's other fields. Set it in a request of its own.")
 	}
 }
 
@@ -156,7 +156,7 @@ func firstBoot() Field[VMSpec] {
 	f := valueAs("firstBoot", "first boot", NextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Words,
 		func(a, b VMFirstBoot) string {
 			if a.Kind == b.Kind {
-				return a.Kind.Words() + " given anew"
+				return a.Kind.Words() + " replaced"
 			}
 			return a.Words() + " → " + b.Words()
 		}, equal)

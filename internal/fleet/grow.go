@@ -15,7 +15,7 @@ func diskGrowthText(old, to Disk) string {
 	return diskChangeText(old, to)
 }
 
-// words returns the disk's text for people.
+// words returns the disk's text as pages show it.
 func (d Disk) words() string {
 	if d.Volume == "" {
 		return "of " + Bytes(d.SizeBytes)
@@ -78,7 +78,7 @@ func (vm VM) DiskBytes(d Disk) int64 {
 }
 
 // withdrawsGrowth reports whether the change only lowers a disk's requested size, and not below its size on the host.
-// This withdraws a growth that no host could make.
+// Such a change cancels a growth that the host could not execute.
 func (vm VM) withdrawsGrowth(c Change, to VM) bool {
 	var i int
 	if n, err := fmt.Sscanf(strings.TrimPrefix(c.Field, "spec.disks"), "[%d]", &i); n != 1 || err != nil || i < 0 || i >= len(to.Spec.Disks) {
@@ -94,8 +94,8 @@ func (vm VM) withdrawsGrowth(c Change, to VM) bool {
 	return false
 }
 
-// GrowingDisks returns the disks that to enlarges, by index in to.Disks, with their current size in bytes. A disk that
-// somebody already resized on its host to the requested size is left out.
+// GrowingDisks returns the disks that to enlarges, by index in to.Disks, with their current size in bytes. Disks that
+// already have the requested size on the host are left out.
 func (vm VM) GrowingDisks(to VMSpec) map[int]int64 {
 	out := map[int]int64{}
 	for i, d := range to.Disks {
@@ -116,11 +116,11 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 	case !ok:
 		return false, why
 	case disk.Encryption != "" && !v.On():
-		return false, "It is encrypted, and QEMU alone has its passphrase, while the guest runs. Start the VM, and grow it then."
+		return false, "The disk is encrypted, so only QEMU can grow it, while the VM runs. Start the VM first."
 	case disk.Shareable:
-		return false, "It is shared with other VMs, whose guests would not know. Take it out of all of them, and grow the volume in its pool."
+		return false, "The disk is shared with other VMs, whose guests would not see the new size. Remove the disk from all VMs, and grow the volume in its pool."
 	case disk.Existing:
-		return false, "It is a LUN of the target, as large as that has it. Grow it at the target itself."
+		return false, "The disk is a LUN. Grow the LUN on the storage target."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.FaultOf(disk.Ref()) != nil:
@@ -130,7 +130,7 @@ func (v VMView) AllowsGrow(disk Disk, moving []MovingDisk) (bool, string) {
 	}
 	for _, m := range moving {
 		if m.Disk == disk.Ref() {
-			return false, "It is being moved to another pool. Wait for it, or cancel that task."
+			return false, "The disk is being moved to another pool. Wait for that task, or cancel it."
 		}
 	}
 	return true, ""

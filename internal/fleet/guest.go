@@ -10,13 +10,13 @@ import (
 type GuestAgent string
 
 const (
-	AgentNone          GuestAgent = "none"    // the running guest has no channel for it
+	AgentNone          GuestAgent = "none"    // the running guest has no channel for the guest agent
 	AgentNotResponding GuestAgent = "silent"  // the channel exists, but the agent does not answer
 	AgentAnswers       GuestAgent = "answers" // the agent answers
 )
 
-// GuestStatus is the stable part of a guest agent's report. A guest is not trusted: texts are shortened and freed of
-// characters that no screen shows.
+// GuestStatus is the stable part of a guest agent's report. Guests are not trusted: texts are shortened, and
+// non-printable characters are removed.
 type GuestStatus struct {
 	Agent    GuestAgent `json:"agent"`
 	Version  string     `json:"version,omitempty"` // version of the guest agent
@@ -67,7 +67,7 @@ type GuestView struct {
 // GuestOrder holds the parameters of a guest agent job. Passwords and program arguments are not part of it: see
 // wire.GuestSecret.
 type GuestOrder struct {
-	// Seconds is the time until the host thaws the guest without an order (vm.freeze), or to wait for the program
+	// Seconds is the time after which the host thaws the guest (vm.freeze), or the maximum wait for the program
 	// (vm.exec).
 	Seconds int    `json:"seconds,omitempty"`
 	User    string `json:"user,omitempty"`    // vm.password
@@ -82,7 +82,7 @@ const (
 	MaxGuestWords = 128 // bytes of a password
 )
 
-// guestUserForm matches user names of Linux and Windows that cannot be mistaken for an option.
+// guestUserForm matches user names of Linux and Windows. None of them looks like a command-line option.
 var guestUserForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}\$?$`)
 
 // CheckFreeze adds an error at field if the duration is out of bounds.
@@ -103,7 +103,7 @@ func CheckGuestUser(c *Checks, field, name string) {
 func CheckGuestPassword(c *Checks, field, password string) {
 	switch {
 	case password == "":
-		c.Add(field, "Give a password.")
+		c.Add(field, "Enter a password.")
 	case len(password) > MaxGuestWords || !utf8.ValidString(password) || !plain(password):
 		c.Add(field, "A password is one line of at most %d bytes.", MaxGuestWords)
 	}

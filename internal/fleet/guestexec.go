@@ -50,11 +50,11 @@ func ArgLines(text string) []string {
 func CheckProgram(c *Checks, program, args string, p GuestProgram) {
 	switch {
 	case p.Program == "":
-		c.Add(program, "Name the program, such as /usr/bin/systemctl.")
+		c.Add(program, "Enter a program, such as /usr/bin/systemctl.")
 	case len(p.Program) > MaxProgram || !utf8.ValidString(p.Program) || !plain(p.Program):
 		c.Add(program, "The path of a program is one line of at most %d bytes.", MaxProgram)
 	case strings.TrimSpace(p.Program) != p.Program:
-		c.Add(program, "A program is named without blanks around it.")
+		c.Add(program, "Remove the spaces around the program's path.")
 	}
 	size := 0
 	for _, a := range p.Args {
@@ -62,11 +62,11 @@ func CheckProgram(c *Checks, program, args string, p GuestProgram) {
 	}
 	switch {
 	case len(p.Args) > MaxProgramArgs:
-		c.Add(args, "At most %d arguments.", MaxProgramArgs)
+		c.Add(args, "A program has at most %d arguments.", MaxProgramArgs)
 	case size > MaxProgramWords:
 		c.Add(args, "All arguments together have at most %d bytes. Put more into a file in the guest.", MaxProgramWords)
 	case slices.ContainsFunc(p.Args, func(a string) bool { return strings.ContainsRune(a, 0) || !utf8.ValidString(a) }):
-		c.Add(args, "An argument is text without NUL.")
+		c.Add(args, "An argument must be UTF-8 text without NUL characters.")
 	}
 }
 
@@ -77,21 +77,21 @@ func CheckExec(c *Checks, field string, seconds int) {
 	}
 }
 
-// GuestOutput is the result of a program in a guest. Its texts are untrusted, shortened and freed of characters that no
-// screen shows.
+// GuestOutput is the result of a program in a guest. Its texts are untrusted: they are shortened, and non-printable
+// characters are removed.
 type GuestOutput struct {
 	ExitCode  int    `json:"exitCode"`
-	Signal    int    `json:"signal,omitempty"` // signal that ended it; 0: it exited
+	Signal    int    `json:"signal,omitempty"` // signal that ended the program; 0: it exited
 	Stdout    string `json:"stdout"`
 	Stderr    string `json:"stderr"`
 	StdoutCut bool   `json:"stdoutCut,omitempty"` // the output was longer
 	StderrCut bool   `json:"stderrCut,omitempty"`
 }
 
-// GuestRun is a program that somebody ran in a guest. Its arguments are never stored: they may be secrets.
+// GuestRun is a program that a user ran in a guest. Its arguments are never stored, because they may be secrets.
 type GuestRun struct {
 	Program string       `json:"program"`
 	Args    int          `json:"args"`    // number of arguments
 	Seconds int          `json:"seconds"` // maximum wait of the host
-	Output  *GuestOutput `json:"output"`  // null: it has not ended, or its result is unknown
+	Output  *GuestOutput `json:"output"`  // null: the program has not ended, or its result is unknown
 }

@@ -57,13 +57,14 @@ var (
 		{string(HealthTCP), "TCP port is open"},
 		{string(HealthHTTP), "Web server answers"},
 		{string(HealthExec), "Program in the guest succeeds"},
-		{string(HealthWatchdog), "Watchdog is fed"},
+		{string(HealthWatchdog), "Watchdog does not fire"},
 		{string(HealthScreen), "Screen changes"},
 	}
-	HealthActions = []Option{{"", "Tell"}, {string(HealthRestart), "Tell and restart"}, {string(HealthReset), "Tell and reset"}}
+	HealthActions = []Option{{"", "Report only"}, {string(HealthRestart), "Report and restart"}, {string(HealthReset), "Report and reset"}}
 )
 
-// MaxHealthActions is how many times in a row a host acts on a failing guest. After that it only reports.
+// MaxHealthActions is the maximum number of a host's actions in a row on a failing guest. After that the host only
+// reports.
 const MaxHealthActions = 5
 
 // MaxHealthWords is the maximum length of a check's answer, in bytes.
@@ -111,7 +112,7 @@ func (h HealthCheck) Whole() string {
 	u := h.Usual()
 	out := fmt.Sprintf("%s every %d s, %d failures", h.Says(), u.Interval, u.Threshold)
 	if h.Status != 0 {
-		out += fmt.Sprintf(", wants %d", h.Status)
+		out += fmt.Sprintf(", expects status %d", h.Status)
 	}
 	if h.Action != HealthReport {
 		out += ", then " + string(h.Action)
@@ -122,18 +123,18 @@ func (h HealthCheck) Whole() string {
 func (h HealthCheck) check(c *Checks, at string) {
 	within := func(field string, n, least, most int) {
 		if n != 0 && (n < least || n > most) {
-			c.Add(at+"."+field, "Give a whole number from %d to %d, or nothing.", least, most)
+			c.Add(at+"."+field, "Enter a whole number from %d to %d, or leave the field empty.", least, most)
 		}
 	}
 	only := func(field string, set bool, kinds string) {
 		if set {
-			c.Add(at+"."+field, "This is of %s checks alone.", kinds)
+			c.Add(at+"."+field, "Only %s checks have this field.", kinds)
 		}
 	}
 	switch h.Kind {
 	case HealthTCP:
 		if h.Port == 0 {
-			c.Add(at+".port", "Give the port: 1 to 65535.")
+			c.Add(at+".port", "Enter a port from 1 to 65535.")
 		}
 		only("path", h.Path != "", "web server")
 		only("status", h.Status != 0, "web server")
@@ -146,7 +147,7 @@ func (h HealthCheck) check(c *Checks, at string) {
 		CheckProgram(c, at+".program", at+".args", h.Order())
 		switch {
 		case strings.ContainsRune(h.Args, '\r'):
-			c.Add(at+".args", "Give one argument a line.")
+			c.Add(at+".args", "Enter one argument per line.")
 		case len(h.Args) > MaxCheckArgs:
 			c.Add(at+".args", "The arguments of a check have at most %d bytes. Put more into a file in the guest.", MaxCheckArgs)
 		}
@@ -170,16 +171,16 @@ func (h HealthCheck) check(c *Checks, at string) {
 	within("threshold", h.Threshold, 1, 100)
 	within("grace", h.Grace, 5, 3600)
 	if u := h.Usual(); h.Timeout > 0 && u.Timeout > u.Interval {
-		c.Add(at+".timeout", "It waits no longer than the interval: %d s at most.", u.Interval)
+		c.Add(at+".timeout", "The timeout must not exceed the interval of %d s.", u.Interval)
 	}
 	if h.Action != HealthReport && h.Action != HealthRestart && h.Action != HealthReset {
-		c.Add(at+".action", "Choose one of restart, reset, or nothing.")
+		c.Add(at+".action", "Choose one of restart, reset, or leave the field empty.")
 	}
 }
 
 func (s VMSpec) checkHealth(c *Checks, at string) {
 	if len(s.Health) > MaxHealthChecks {
-		c.Add(at, "At most %d health checks.", MaxHealthChecks)
+		c.Add(at, "A VM has at most %d health checks.", MaxHealthChecks)
 		return
 	}
 	for i, h := range s.Health {
@@ -187,23 +188,23 @@ func (s VMSpec) checkHealth(c *Checks, at string) {
 		h.check(c, here)
 		for k, o := range s.Health[:i] {
 			if o.Says() == h.Says() {
-				c.Add(here+".kind", "Check %d asks the same already.", k+1)
+				c.Add(here+".kind", "Check %d already checks the same.", k+1)
 				break
 			}
 		}
 		switch {
 		case h.Kind == HealthAgent && s.Devices.GuestAgent == "none":
-			c.Add(here+".kind", "The VM has no channel for a guest agent. Switch it on, or leave the check.")
+			c.Add(here+".kind", "The VM has no channel for a guest agent. Enable the channel, or remove the check.")
 		case h.Kind == HealthExec && s.Devices.GuestAgent == "none":
-			c.Add(here+".kind", "The VM has no channel for a guest agent, which runs the program. Switch it on, or leave the check.")
+			c.Add(here+".kind", "The VM has no channel for a guest agent, which runs the program. Enable the channel, or remove the check.")
 		case h.Kind == HealthExec && !s.Policy.GuestExec:
-			c.Add(here+".kind", "The VM's policy allows no programs to be run in its guest. Switch that on (policy.guestExec), or leave the check.")
+			c.Add(here+".kind", "The VM's policy does not allow programs to be run in its guest. Allow them (policy.guestExec), or remove the check.")
 		case h.Kind == HealthWatchdog && s.Devices.Watchdog == "":
-			c.Add(here+".kind", "The VM has no watchdog. Choose one, or leave the check.")
+			c.Add(here+".kind", "The VM has no watchdog. Add one, or remove the check.")
 		case h.Kind == HealthScreen && s.Display.Video == "none":
-			c.Add(here+".kind", "The VM has no graphics card, so no screen. Choose one, or leave the check.")
+			c.Add(here+".kind", "The VM has no graphics device and therefore no screen. Add one, or remove the check.")
 		case (h.Kind == HealthTCP || h.Kind == HealthHTTP) && len(s.NICs) == 0:
-			c.Add(here+".kind", "The VM has no NIC that could be asked. Add one, or leave the check.")
+			c.Add(here+".kind", "The VM has no NIC to check. Add one, or remove the check.")
 		}
 	}
 }
@@ -226,10 +227,10 @@ type Health string
 const (
 	Healthy      Health = "healthy"
 	HealthFails  Health = "failing"
-	HealthUnsure Health = "unknown" // undecided: see HealthState.Said
+	HealthUnsure Health = "unknown" // undecided: see HealthState.Said for the reason
 )
 
-// HealthState is a host's result of a check. It holds only values that stay the same while the result does.
+// HealthState is a host's result of a check. It holds only values that do not change while the result stays the same.
 type HealthState struct {
 	Check HealthCheck `json:"check"`
 	State Health      `json:"state"`
@@ -256,9 +257,9 @@ func HealthFault(all []HealthState) *Fault {
 	if len(out) == 0 {
 		return nil
 	}
-	text := "It fails: " + strings.Join(out, "; ") + "."
+	text := "Failing health checks: " + strings.Join(out, "; ") + "."
 	if given {
-		text += fmt.Sprintf(" Its host has acted %d times and does so no more until it is healthy for a while.", MaxHealthActions)
+		text += fmt.Sprintf(" The host has acted %d times and only reports until the guest has been healthy for a while.", MaxHealthActions)
 	}
 	return &Fault{Code: FaultHealth, Text: text}
 }

@@ -88,9 +88,9 @@ func worse(a, b Severity) Severity {
 var dayWords = []struct {
 	severity Severity
 	word     string
-}{{SeverityOK, "well"}, {SeverityWarn, "wanting a look"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "not there"}}
+}{{SeverityOK, "OK"}, {SeverityWarn, "warning"}, {SeverityBad, "failed"}, {SeverityUnknown, "unknown"}, {"", "no data"}}
 
-// Words returns the history as text, for screen readers: "In the last 24 h: well 23 h 15 min, failed 45 min".
+// Words returns the history as text, for screen readers: "In the last 24 h: OK 23 h 15 min, failed 45 min".
 func (d Day) Words() string {
 	var parts []string
 	for _, w := range dayWords {

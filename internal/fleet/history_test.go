@@ -25,11 +25,11 @@ func TestDayKeepsWorstSeverityPerQuarter(t *testing.T) {
 		},
 		"well for a long time": {
 			turns: []fleet.Turn{{quarter(500), bad, ok}},
-			want:  fleet.Day{{ok, 96}}, words: "In the last 24 h: well 24 h",
+			want:  fleet.Day{{ok, 96}}, words: "In the last 24 h: OK 24 h",
 		},
 		"data for three quarters": {
 			turns: []fleet.Turn{{quarter(2), ok, ok}},
-			want:  fleet.Day{{"", 93}, {ok, 3}}, words: "In the last 24 h: well 45 min, not there 23 h 15 min",
+			want:  fleet.Day{{"", 93}, {ok, 3}}, words: "In the last 24 h: OK 45 min, no data 23 h 15 min",
 		},
 		"failed and recovered within a quarter": {
 			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(10), bad, ok}},
@@ -37,7 +37,7 @@ func TestDayKeepsWorstSeverityPerQuarter(t *testing.T) {
 		},
 		"failed for an hour": {
 			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(10), bad, bad}, {quarter(6), bad, warn}},
-			want:  fleet.Day{{ok, 85}, {bad, 5}, {warn, 6}}, words: "In the last 24 h: well 21 h 15 min, wanting a look 1 h 30 min, failed 1 h 15 min",
+			want:  fleet.Day{{ok, 85}, {bad, 5}, {warn, 6}}, words: "In the last 24 h: OK 21 h 15 min, warning 1 h 30 min, failed 1 h 15 min",
 		},
 		"just now": {
 			turns: []fleet.Turn{{quarter(200), ok, ok}, {quarter(0), bad, bad}},

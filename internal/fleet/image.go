@@ -378,7 +378,7 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 	case v.FaultOf(disk) != nil:
 		return false, v.FaultOf(disk).Text
 	case v.disksDrifted():
-		return false, "Somebody changed its disks on the host. Accept the drift or reapply first."
+		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
 	case d.Encryption != "":

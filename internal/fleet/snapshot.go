@@ -165,7 +165,7 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 	case v.missingDisk() != nil:
 		return false, v.missingDisk().Text
 	case v.disksDrifted():
-		return false, "Somebody changed its disks on the host. Accept the drift or reapply first."
+		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
 	case slices.Contains(busy, VolumeCopy):
 		return false, "Disks of a new VM are being copied from its snapshots. Wait until that has ended."
 	case len(busy) > 0:
