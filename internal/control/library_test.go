@@ -311,7 +311,7 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Running}})
 	in := control.NewImage{Name: "Web", ProjectID: s.red, Source: control.ImageSource{PoolID: s.nfs, VMID: vm.ID, Volume: "web.qcow2"}}
 	ask := func() error { _, _, err := s.AddImage(context.WithoutCancel(t.Context()), chief, in); return err }
-	s.wantRefused("of a running VM", fleet.Invalid, "Shut it down", ask)
+	s.wantRefused("of a running VM", fleet.Invalid, "Shut the VM down", ask)
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}' WHERE id = $1`, vm.ID)
 	if err := ask(); err != nil {
 		t.Fatal(err)

@@ -183,7 +183,7 @@ func TestTemplatePermissions(t *testing.T) {
 		{"its image alone is renamed", fleet.Conflict, "belongs to a template", func() error {
 			return s.EditImage(t.Context(), chief, v.Versions[0].Spec.Disks[0].ImageID, control.EditImage{Name: new("Mine")})
 		}},
-		{"its image alone is deleted", fleet.Conflict, "with which it goes", func() error {
+		{"its image alone is deleted", fleet.Conflict, "which is deleted with all its disks", func() error {
 			_, err := s.DeleteImage(t.Context(), chief, v.Versions[0].Spec.Disks[0].ImageID, "Web disk 1", true)
 			return err
 		}},

@@ -2,7 +2,7 @@ package fleet
 
 import "time"
 
-// Host is a physical machine that runs VMs. People write its Spec, its agent writes its Status.
+// Host is a physical machine that runs VMs. Users write the Spec, the host's agent writes the Status.
 type Host struct {
 	ID         HostID      `json:"id"`
 	Name       string      `json:"name"`
@@ -16,11 +16,11 @@ type Host struct {
 	CreatedAt time.Time  `json:"createdAt"`
 }
 
-// HostSpec is what people configure about a host.
+// HostSpec is the configuration of a host by users.
 type HostSpec struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	Description string            `json:"description,omitempty"`
-	// "gpu" or "gpu=a100": VMs are placed here only if they tolerate every taint
+	// "gpu" or "gpu=a100": VMs are placed on the host only if they tolerate every taint
 	Taints []string `json:"taints,omitempty"`
 }
 
@@ -29,7 +29,7 @@ type HostStatus struct {
 	AgentVersion string    `json:"agentVersion"`
 	Hypervisor   string    `json:"hypervisor"`      // "libvirt 9.0.0, QEMU 7.2.22"
 	Connected    bool      `json:"connected"`       // the agent is connected to the hypervisor
-	Error        string    `json:"error,omitempty"` // the hypervisor's error if it is not
+	Error        string    `json:"error,omitempty"` // the hypervisor's error if not connected
 	Inventory    Inventory `json:"inventory"`
 	OtherPools   []string  `json:"otherPools,omitempty"` // names of DiscoveredPools; older agents report only these
 	// DiscoveredPools are the host's unmanaged storage pools.
@@ -88,14 +88,13 @@ type Inventory struct {
 	Machine   string       `json:"machine,omitempty"`   // vendor and product: "Dell Inc. PowerEdge R650"
 }
 
-// PoolGap is a kind of pool that a host does not support. Why says in a sentence what would add the support.
+// PoolGap is a kind of pool that a host does not support. Why is a sentence with the reason and the remedy.
 type PoolGap struct {
 	Kind PoolKind `json:"kind"`
 	Why  string   `json:"why"`
 }
 
-// VMGap is an optional VM field that a host does not support. Why says in a sentence what would add the
-// support.
+// VMGap is an optional VM field that a host does not support. Why is a sentence with the reason and the remedy.
 type VMGap struct {
 	Field string `json:"field"`           // name of a VMField, or of a device's field: "disks.bus"
 	Value string `json:"value,omitempty"` // the unsupported value of the field; empty: every value but the default
@@ -194,7 +193,7 @@ type HostDevice struct {
 	Free    int      `json:"free,omitempty"`
 
 	SizeBytes int64 `json:"sizeBytes,omitempty"` // size of a disk
-	// Busy: the host's own use of the disk, which excludes passthrough, as the end of "it is …"
+	// Busy: the host's own use of the disk, which excludes passthrough, as the end of "the disk is …"
 	Busy string `json:"busy,omitempty"`
 }
 
@@ -212,8 +211,8 @@ const (
 	HostUnknown  HostPhase = "unknown"  // offline: last seen longer ago than Freshness
 )
 
-// NoLook is the error of an online host that counts as without a hypervisor, although its agent reports none.
-const NoLook = "Its agent has not seen it for more than 30 s."
+// NoLook is the error text of an online host whose agent has not inspected the hypervisor for longer than Freshness.
+const NoLook = "The agent has not reached the hypervisor for more than 30 s."
 
 // HostPhases lists every phase of a host.
 var HostPhases = []HostPhase{HostOnline, HostDegraded, HostConflict, HostPending, HostUnknown}

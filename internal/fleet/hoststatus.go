@@ -40,5 +40,5 @@ func CountedSeverity(severity Severity) Severity {
 // HostStatusKeys are the filter keys of a host matrix.
 var HostStatusKeys = FilterKeys{
 	{"name", "name of the host", nil},
-	{"tone", "how it is there", texts([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown})},
+	{"tone", "severity on the host", texts([]Severity{SeverityOK, SeverityWarn, SeverityBad, SeverityUnknown})},
 }

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// OSFacts describe the operating system in an image, as people entered it.
+// OSFacts describe the operating system in an image, as users entered it.
 type OSFacts struct {
 	Family  string `json:"family,omitempty" enum:"linux,windows,bsd,other"`
 	Name    string `json:"name,omitempty"`    // "Debian"
@@ -33,18 +33,19 @@ type Image struct {
 	CreatedBy   string    `json:"createdBy,omitempty"`
 	CreatedAt   time.Time `json:"createdAt"`
 
-	// TemplateID and Template name the template that has this image as a disk. The image is created, deleted and published
-	// with it.
+	// TemplateID and Template identify the template that has this image as a disk. The image is created, deleted and
+	// published with the template.
 	TemplateID TemplateID `json:"templateId,omitempty"`
 	Template   string     `json:"template,omitempty"`
 }
 
-// whyTemplateDisk returns why an action must be done on the image's template instead; empty: the image belongs to none.
+// whyTemplateDisk returns why an action must be done on the image's template instead; empty: the image belongs to no
+// template. what is a relative clause about the template.
 func (i Image) whyTemplateDisk(what string) string {
 	if i.TemplateID == "" {
 		return ""
 	}
-	return fmt.Sprintf("It is a disk of the template %s, %s.", i.Template, what)
+	return fmt.Sprintf("The image is a disk of the template %s, %s.", i.Template, what)
 }
 
 // ImageGrant publishes an image to one project or to all of them.
@@ -85,7 +86,7 @@ type CopyState string
 const (
 	CopyReady      CopyState = "ready"      // a host has verified the version's checksum
 	CopyUnverified CopyState = "unverified" // the file looks unchanged, but no host has computed its checksum
-	CopyComing     CopyState = "coming"     // a host is writing it
+	CopyComing     CopyState = "coming"     // a host is writing the copy
 	CopyChanged    CopyState = "changed"    // the file was replaced, or its checksum differs
 	CopyMissing    CopyState = "missing"    // hosts with the pool report no such file
 	CopyUnknown    CopyState = "unknown"    // no host with the copy is online
@@ -99,7 +100,7 @@ type ImageCopy struct {
 	HostName string    `json:"hostName,omitempty"`
 	Volume   string    `json:"volume"`
 	State    CopyState `json:"state"`
-	// Why: why VMs cannot be created from it; the host's own message if there is one
+	// Why: why VMs cannot be created from the copy; the host's own message if there is one
 	Why        string     `json:"why,omitempty"`
 	AllocBytes int64      `json:"allocBytes,omitempty"`
 	SHA256     string     `json:"sha256,omitempty"` // as the host computed it; empty once the file has changed
@@ -191,42 +192,42 @@ const (
 )
 
 var imageActions = actionTable[ImageView]{
-	{ActVersion, func(v ImageView) string { return v.whyTemplateDisk("of which a new version is made of a VM") }},
+	{ActVersion, func(v ImageView) string { return v.whyTemplateDisk("which gets new versions from a VM") }},
 	{ActCopy, func(v ImageView) string {
 		newest := v.Newest()
 		switch {
 		case newest == nil:
-			return "It has no version yet."
+			return "The image has no version yet."
 		case !newest.Offered:
-			return "No copy of its newest version can be read now: " + newest.why()
+			return "No copy of the newest version can be read now: " + newest.why()
 		}
 		return ""
 	}},
-	{ActPublish, func(v ImageView) string { return v.whyTemplateDisk("with which it is published") }},
-	{ActEdit, func(v ImageView) string { return v.whyTemplateDisk("after which it is called") }},
+	{ActPublish, func(v ImageView) string { return v.whyTemplateDisk("which is published with all its disks") }},
+	{ActEdit, func(v ImageView) string { return v.whyTemplateDisk("which gives the image its name") }},
 	{ActDelete, func(v ImageView) string {
-		if why := v.whyTemplateDisk("with which it goes"); why != "" {
+		if why := v.whyTemplateDisk("which is deleted with all its disks"); why != "" {
 			return why
 		}
 		_, inProgress, overlays := v.copies()
 		switch {
 		case len(overlays) > 0:
-			return fmt.Sprintf("%s on it as overlays and would be broken: %s. Delete or flatten them first.", verbs(len(overlays), "One disk stands", "disks stand"), firstNames(overlays))
+			return fmt.Sprintf("%s backed by the image and would be broken: %s. Delete or flatten them first.", verbs(len(overlays), "One disk is", "disks are"), firstNames(overlays))
 		case inProgress > 0:
-			return "A copy of it is at work. Wait until that has ended."
+			return "A task for a copy of the image is running. Wait until the task has ended."
 		}
 		return ""
 	}},
 }
 
-// why returns what makes the version's copies unreadable.
+// why returns the reason why the version's copies are unreadable.
 func (v ImageVersion) why() string {
 	for _, c := range v.Copies {
 		if c.Why != "" {
 			return c.Why
 		}
 	}
-	return "it has none."
+	return "the version has no copy."
 }
 
 // Allows reports whether the image allows the action now; the string is the reason if not. Actions lists the state of
@@ -234,7 +235,7 @@ func (v ImageVersion) why() string {
 func (v ImageView) Allows(a Action) (bool, string) { return imageActions.allows(v, a) }
 func (v ImageView) Actions() []ActionState         { return imageActions.states(v) }
 
-// copyUse is a copy with last set if no other copy of its version is readable.
+// copyUse is a copy of a version. last is set if no other copy of the version is readable.
 type copyUse struct {
 	ImageCopy
 	last bool
@@ -244,7 +245,7 @@ var copyActions = actionTable[copyUse]{
 	{ActVerify, func(c copyUse) string {
 		switch {
 		case c.Work != "":
-			return "It is at work: " + strings.ToLower(c.Work) + "."
+			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		case c.State == CopyMissing || c.State == CopyUnknown:
 			return c.Why
 		}
@@ -253,22 +254,22 @@ var copyActions = actionTable[copyUse]{
 	{ActForget, func(c copyUse) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s on it as overlays: %s.", verbs(len(c.Overlays), "One disk stands", "disks stand"), firstNames(c.Overlays))
+			return fmt.Sprintf("%s backed by the copy: %s.", verbs(len(c.Overlays), "One disk is", "disks are"), firstNames(c.Overlays))
 		case c.Work != "":
-			return "It is at work: " + strings.ToLower(c.Work) + "."
+			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		}
 		return ""
 	}},
 	{ActDelete, func(c copyUse) string {
 		switch {
 		case len(c.Overlays) > 0:
-			return fmt.Sprintf("%s on it as overlays and would be broken: %s.", verbs(len(c.Overlays), "One disk stands", "disks stand"), firstNames(c.Overlays))
+			return fmt.Sprintf("%s backed by the copy and would be broken: %s.", verbs(len(c.Overlays), "One disk is", "disks are"), firstNames(c.Overlays))
 		case c.Work != "":
-			return "It is at work: " + strings.ToLower(c.Work) + "."
+			return "A task for the copy is running: " + strings.ToLower(c.Work) + "."
 		case c.State == CopyUnknown:
 			return c.Why
 		case c.last:
-			return "It is the last copy of its version. Delete the image, or take the copy out of the library and leave the file."
+			return "This is the last copy of the version. Delete the image, or remove the copy from the library and keep the file."
 		}
 		return ""
 	}},
@@ -313,9 +314,9 @@ func firstNames(names []string) string {
 func CheckImageName(c *Checks, field, name string) {
 	switch {
 	case name == "" || len(name) > 200 || name != strings.TrimSpace(name) || !plain(name):
-		c.Add(field, "Name the image on one line, with 200 bytes at most.")
+		c.Add(field, "An image name is one line of at most 200 bytes.")
 	case strings.ContainsFunc(name, invisible):
-		c.Add(field, "The name holds %s", invisibleCharacters)
+		c.Add(field, "The name contains %s", invisibleCharacters)
 	}
 }
 
@@ -326,11 +327,11 @@ func (o OSFacts) Check(c *Checks, field string) {
 		known = known || f == o.Family
 	}
 	if !known {
-		c.Add(field+".family", "The family is %s.", strings.Join(OSFamilies, ", "))
+		c.Add(field+".family", "The family must be one of %s.", strings.Join(OSFamilies, ", "))
 	}
 	for _, part := range []struct{ name, text string }{{"name", o.Name}, {"version", o.Version}, {"arch", o.Arch}} {
 		if len(part.text) > 64 || !plain(part.text) {
-			c.Add(field+"."+part.name, "Write it on one line, with 64 bytes at most.")
+			c.Add(field+"."+part.name, "Enter one line of at most 64 bytes.")
 		}
 	}
 }
@@ -374,7 +375,7 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.On() || v.Ordered != "" && v.Ordered != Stopped:
-		return false, "The VM is on, so a copy of its disk would not be whole. Shut it down first."
+		return false, "The VM is running, so a copy of its disk would be inconsistent. Shut the VM down first."
 	case v.FaultOf(disk) != nil:
 		return false, v.FaultOf(disk).Text
 	case v.disksDrifted():
@@ -382,11 +383,11 @@ func (v VMView) AllowsImage(disk Volref) (bool, string) {
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
 	case d.Encryption != "":
-		return false, "It is encrypted with a passphrase that its host keeps for itself, so it is not copied."
+		return false, "The disk is encrypted with a passphrase that only its host has, so it cannot be copied."
 	case d.whyRawNotCopied() != "":
-		return false, "It " + d.whyRawNotCopied()
+		return false, "The disk " + d.whyRawNotCopied()
 	case d.Shareable:
-		return false, "It is shared with other VMs, which may write to it meanwhile. Take it out of all of them, and copy the volume in its pool."
+		return false, "The disk is shared with other VMs, which may write to it. Remove the disk from all VMs, and copy the volume in its pool."
 	}
 	return true, ""
 }

@@ -1,6 +1,6 @@
 package fleet
 
-// Input describes a form's input for a field. Fields with an input of their own have none.
+// Input describes a form's input for a field. It has no Section if the form has a special input for the field.
 type Input struct {
 	Section  Section
 	Label    string
@@ -8,7 +8,7 @@ type Input struct {
 	Options  []Option // values of a choice; proposals for a text
 	Kind     InputKind
 	Unit     string // unit of a number
-	Usual    int    // meaning of an empty number, if it stands for a number
+	Usual    int    // default of an empty number; 0: the default is no number
 	Named    string // accepted name of a choice's default: "virtio"
 	Example  string // placeholder; empty: the default
 	Rows     []Row  // input fields of each list element
@@ -51,7 +51,7 @@ const (
 	SectionSecurity Section = "Security"
 	SectionDevices  Section = "Other devices"
 	SectionPower    Section = "Start and stop"
-	SectionMoves    Section = "Moves"
+	SectionMoves    Section = "Migration"
 )
 
 // VMSections lists the sections in form order.

@@ -14,12 +14,12 @@ type NetworkAddresses struct {
 	More bool `json:"more,omitempty"`
 }
 
-// RangeUse is a DHCP range with its use on the host where it is fullest.
+// RangeUse is a DHCP range with its usage on the host that uses the most addresses.
 type RangeUse struct {
 	AddressRange
 	Size     int64  `json:"size"`
 	Used     int    `json:"used"`
-	HostName string `json:"hostName,omitempty"` // host where it is fullest
+	HostName string `json:"hostName,omitempty"` // host that uses the most addresses
 	Reserved int    `json:"reserved"`           // reserved addresses inside the range
 }
 
@@ -46,7 +46,7 @@ type AddressInUse struct {
 	Unknown  bool            `json:"unknown,omitempty"` // the host is offline: the data may be outdated
 }
 
-// AddressConflict is an address problem that needs a person.
+// AddressConflict is an address problem that needs attention.
 type AddressConflict struct {
 	Kind     ConflictKind `json:"kind"`
 	IP       string       `json:"ip,omitempty"`

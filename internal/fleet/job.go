@@ -20,7 +20,7 @@ const (
 // Ended reports whether the state is final.
 func (s JobState) Ended() bool { return s != JobQueued && s != JobRunning }
 
-// Lease is how long a claimed job stays with its agent without renewal.
+// Lease is the time for which a claimed job stays with its agent without a renewal.
 const Lease = 30 * time.Second
 
 // JobArgs are the parameters of a job that are not part of a spec.

@@ -2,7 +2,7 @@ package fleet
 
 import "time"
 
-// JobKind names what a job makes a host do.
+// JobKind names the work of a job on a host.
 type JobKind string
 
 const (
@@ -65,35 +65,36 @@ type Kind struct {
 	Name       JobKind
 	Type       ResourceType  // resource type of its subject
 	Verb       string        // title on pages and buttons: "Shut down"
-	Permission Permission    // needed to request and to cancel it
+	Permission Permission    // permission to request and to cancel the job
 	Limit      time.Duration // time limit on the host
 
-	Slot       bool  // it occupies one of the host's job slots. Waiting for a guest and short calls occupy none
-	Applies    bool  // it updates the definition and the disks from the spec
-	Power      Power // power state that it requests; empty: none. The SQL function ordered_power has the same values
-	NewestOnly bool  // only the newest of these jobs counts: a queued one is replaced by the next
-	Waits      bool  // it waits for the guest until another job of the VM arrives
-	Forces     bool  // it interrupts jobs that wait for the guest
-	Guest      bool  // it talks to the guest: a failure is the task's error, not a problem of the VM
-	SingleShot bool  // never execute twice: the agent journals it before acting and, if in doubt, ends it as unknown
-	ShotByData bool  // single-shot if it also deletes data
-	TakenBack  bool  // it waits for people, and a cancellation ends it at once: the agent removes the result afterwards
-	// Stoppable: a host can stop it on request after it began, and everything is as before except what Left says.
+	Slot       bool  // the job occupies one of the host's job slots. Jobs that wait for a guest and short calls occupy none
+	Applies    bool  // the job updates the definition and the disks from the spec
+	Power      Power // requested power state; empty: none. The SQL function ordered_power has the same values
+	NewestOnly bool  // a newer job of these kinds replaces a queued one
+	Waits      bool  // the job waits for the guest until another job of the VM arrives
+	Forces     bool  // the job interrupts jobs that wait for the guest
+	Guest      bool  // the job uses the guest: a failure is the task's error, not a problem of the VM
+	SingleShot bool  // never execute twice: the agent journals the job first and, if in doubt, ends it as unknown
+	ShotByData bool  // single-shot if the job also deletes data
+	TakenBack  bool  // the job waits for a user. A cancellation ends it at once, and the agent removes the result afterwards
+	// Stoppable: a host can stop the running job on request. Nothing is changed then except the effect described by
+	// Left.
 	Stoppable bool
 	Left      string // effect that a stopped job leaves behind, in a sentence
 	Snapshots bool   // a snapshot job: a VM runs one at a time
-	// Aside: it changes nothing of its subject: it has no visible task and neither waits for other jobs nor blocks them
+	// Aside: the job does not change its subject: it has no visible task, waits for no other job and blocks none
 	Aside bool
 
-	// Why it cannot be cancelled: Stands while it is queued, Begun after a host began it. Empty: it can.
+	// Why the job cannot be cancelled: Stands applies while it is queued, Begun after a host began it. Empty: it can.
 	Stands, Begun string
 }
 
-// notCancellable is why a job that brings a host to the intended state cannot be cancelled.
-const notCancellable = "This task cannot be cancelled: it would come again until the host is as people asked for. Change what is asked for instead."
+// notCancellable is the reason why a job that brings a host to the intended state cannot be cancelled.
+const notCancellable = "This task cannot be cancelled: it would be repeated until the host matches the configuration. Change the configuration instead."
 
-// mergeLeftover is what a stopped merge leaves behind.
-const mergeLeftover = "What was deleted is no snapshot any more, and its data is kept: consolidate the VM's disks to free its room."
+// mergeLeftover describes the effect of a stopped merge.
+const mergeLeftover = "The snapshot is deleted, but its data remains: consolidate the VM's disks to free the space."
 
 // longCopy limits jobs that write a whole volume: 64 TiB at 1.5 GiB/s. A storage timeout ends a stalled job sooner.
 const longCopy = 12 * time.Hour
@@ -115,7 +116,7 @@ var kinds = []Kind{
 	{Name: VMReapply, Type: TypeVM, Verb: "Reapply", Permission: MayChangeVMs, Limit: 30 * time.Minute, Slot: true, Applies: true},
 	{
 		Name: VMDelete, Type: TypeVM, Verb: "Delete", Permission: MayChangeVMs, Limit: 5 * time.Minute, Slot: true, ShotByData: true,
-		Begun: "The host has begun to delete the VM already, so this cannot be taken back.",
+		Begun: "The host has already begun to delete the VM, so the task cannot be cancelled.",
 	},
 	{Name: PoolApply, Type: TypePool, Verb: "Assign pool", Permission: MayChangeInfra, Limit: 2 * time.Minute, Slot: true, Stands: notCancellable},
 	{Name: PoolRelease, Type: TypePool, Verb: "Release pool", Permission: MayChangeInfra, Limit: time.Minute, Slot: true, Stands: notCancellable},
@@ -137,21 +138,21 @@ var kinds = []Kind{
 	{Name: VolumeSend, Type: TypeVolume, Verb: "Send volume to another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},
 	{
 		Name: VolumeWipe, Type: TypeVolume, Verb: "Wipe volume", Permission: MayChangeInfra, Limit: longCopy, Slot: true, ShotByData: true, Stoppable: true,
-		Left: "What was written over by then is gone, so the volume's content is undefined: wipe it again, or delete it.",
+		Left: "A part of the volume is overwritten, so its content is undefined: wipe the volume again, or delete it.",
 	},
 	{
 		Name: VolumeDelete, Type: TypeVolume, Verb: "Delete volume", Permission: MayChangeInfra, Limit: 10 * time.Minute, Slot: true, ShotByData: true,
-		Begun: "The host has begun to delete the volume already, so this cannot be taken back.",
+		Begun: "The host has already begun to delete the volume, so the task cannot be cancelled.",
 	},
 	{Name: UploadOpen, Type: TypeVolume, Verb: "Continue upload", Permission: MayChangeInfra, Limit: 10 * time.Second, SingleShot: true, Aside: true},
 	{Name: VolumeRead, Type: TypeVolume, Verb: "Send volume", Permission: MayChangeInfra, Limit: longCopy, SingleShot: true, Aside: true},
 	{
 		Name: VMSnapshot, Type: TypeVM, Verb: "Take snapshot", Permission: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
-		Begun: "The host has begun to take the snapshot already. Delete it when it is there.",
+		Begun: "The host has already begun to take the snapshot. Delete the snapshot when it is complete.",
 	},
 	{
 		Name: VMRevert, Type: TypeVM, Verb: "Revert to snapshot", Permission: MayChangeVMs, Limit: time.Hour, Slot: true, Snapshots: true,
-		Begun: "The host has begun to bring the VM back already, so this cannot be taken back.",
+		Begun: "The host has already begun to revert the VM, so the task cannot be cancelled.",
 	},
 	{
 		Name: VMSnapshotDelete, Type: TypeVM, Verb: "Delete snapshot", Permission: MayChangeVMs, Limit: longCopy, Slot: true, Snapshots: true, Stoppable: true,
@@ -168,7 +169,7 @@ var kinds = []Kind{
 	{Name: VMTrim, Type: TypeVM, Verb: "Trim file systems", Permission: MayUseVMs, Limit: 11 * time.Minute, Waits: true, Guest: true},
 	{
 		Name: VMExec, Type: TypeVM, Verb: "Run a program", Permission: MayChangeVMs, Limit: MaxExec*time.Second + time.Minute, Waits: true, Guest: true, SingleShot: true,
-		Begun: "The guest runs the program already, and its agent cannot end it.",
+		Begun: "The guest is already running the program, and the guest agent cannot stop it.",
 	},
 	{Name: VMDiskMove, Type: TypeVM, Verb: "Move disk", Permission: MayChangeInfra, Limit: longCopy, Slot: true, Stoppable: true},
 	{Name: VMMigrate, Type: TypeVM, Verb: "Move to another host", Permission: MayChangeInfra, Limit: longCopy, Stoppable: true},

@@ -16,29 +16,29 @@ func (s VMSpec) checkMachine(c *Checks, prefix string) {
 	}
 	for i, d := range s.Disks {
 		if d.Bus == "ide" {
-			c.Add(fmt.Sprintf("%s.disks[%d].bus", prefix, i), "Only the machine pc has IDE. Choose it when the VM is made, or another bus, such as SATA.")
+			c.Add(fmt.Sprintf("%s.disks[%d].bus", prefix, i), "Only the machine pc has IDE. Choose that machine when you create the VM, or another bus, such as SATA.")
 		}
 	}
 }
 
 func (s VMSpec) checkPC(c *Checks, prefix string) {
 	if s.Firmware == UEFI {
-		c.Add(prefix+".firmware", "A pc machine starts by BIOS. Choose it, or the machine q35.")
+		c.Add(prefix+".firmware", "A pc machine needs BIOS. Choose BIOS, or the machine q35.")
 	}
 	if s.Security.SecureBoot {
-		c.Add(prefix+".security.secureBoot", "A pc machine cannot keep the keys of secure boot from its guest. Choose the machine q35, or leave secure boot.")
+		c.Add(prefix+".security.secureBoot", "A pc machine cannot protect the Secure Boot keys from its guest. Choose the machine q35, or disable Secure Boot.")
 	}
 	if s.Security.Confidential != "" {
-		c.Add(prefix+".security.confidential", "Memory is encrypted for the machine q35 alone. Choose it, or leave the encryption.")
+		c.Add(prefix+".security.confidential", "Memory encryption needs the machine q35. Choose q35, or disable the encryption.")
 	}
 	if s.Devices.Watchdog == "itco" {
-		c.Add(prefix+".devices.watchdog", "The iTCO watchdog is in q35's chipset alone. Choose the machine q35, or another watchdog.")
+		c.Add(prefix+".devices.watchdog", "Only the machine q35 has the iTCO watchdog. Choose that machine, or another watchdog.")
 	}
 	places := 1 // the first CD-ROM drive
 	for i, d := range s.Drives {
 		if !d.Floppy() {
 			if places++; places > maxIDE {
-				c.Add(fmt.Sprintf("%s.drives[%d].slot", prefix, i), "A pc machine has room for %d IDE devices, and its CD-ROM drives are some of them.", maxIDE)
+				c.Add(fmt.Sprintf("%s.drives[%d].slot", prefix, i), "A pc machine supports %d IDE devices, including the CD-ROM drives.", maxIDE)
 			}
 		}
 	}
@@ -47,10 +47,10 @@ func (s VMSpec) checkPC(c *Checks, prefix string) {
 		switch d.Bus {
 		case "ide":
 			if places++; places > maxIDE {
-				c.Add(at, "A pc machine has room for %d IDE devices, and its CD-ROM drives are some of them. Choose another bus, such as SATA.", maxIDE)
+				c.Add(at, "A pc machine supports %d IDE devices, including the CD-ROM drives. Choose another bus, such as SATA.", maxIDE)
 			}
 		case "nvme":
-			c.Add(at, "NVMe is at PCI Express, which a pc machine has not. Choose another bus.")
+			c.Add(at, "NVMe needs PCI Express, which a pc machine lacks. Choose another bus.")
 		}
 	}
 }

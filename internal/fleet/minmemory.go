@@ -16,14 +16,14 @@ func (s VMSpec) checkMinMemory(c *Checks, at string) {
 	switch {
 	case m.MinMiB == 0:
 	case m.MinMiB > most:
-		c.Add(at, "The VM may use %d MiB. Give less, or nothing.", most)
+		c.Add(at, "The memory minimum must not exceed the VM's %d MiB.", most)
 	case s.Devices.Balloon == "none":
-		c.Add(at, "Without a balloon the guest gives no memory back. Choose a balloon, or leave this.")
+		c.Add(at, "A memory minimum needs a balloon. Choose a balloon, or remove the minimum.")
 	case m.Locked, m.HugePageKiB > 0:
-		c.Add(at, "Locked memory and huge pages are not given back. Leave those, or this.")
+		c.Add(at, "The balloon cannot reclaim locked memory and huge pages. Remove them, or the memory minimum.")
 	case slices.ContainsFunc(s.HostDevices, pins):
-		c.Add(at, "A device of the host reaches all of the guest's memory, which is not given back then. Leave the device, or this.")
+		c.Add(at, "The balloon cannot reclaim memory from a guest with a passed-through device. Remove the device, or the memory minimum.")
 	case s.Security.Confidential != "":
-		c.Add(at, "Encrypted memory is not given back. Leave this, or the encryption.")
+		c.Add(at, "The balloon cannot reclaim encrypted memory. Remove the memory minimum, or disable the encryption.")
 	}
 }

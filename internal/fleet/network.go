@@ -11,7 +11,7 @@ const (
 )
 
 // Network is a network that NICs connect to. A managed network has a Spec, and its ID is its libvirt UUID on every
-// assigned host. An unmanaged network was discovered on hosts: one row stands for all hosts with the same kind and
+// assigned host. An unmanaged network was discovered on hosts: one row represents all networks of the same kind and
 // name.
 type Network struct {
 	ID         NetworkID    `json:"id"`
@@ -32,7 +32,7 @@ type NetworkStatus struct {
 	Bridge    string   `json:"bridge,omitempty"`  // bridge device of a libvirt network
 	Forward   string   `json:"forward,omitempty"` // "nat", "route", "bridge", "" (isolated)
 	Subnets   []string `json:"subnets,omitempty"` // "192.168.122.0/24"
-	// Error: the problem, if any, also of an active network; libvirt's own message if there is one
+	// Error: a problem, which an active network can have too; libvirt's own message if there is one
 	Error    string `json:"error,omitempty"`
 	ByOthers bool   `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host outside Quantix
 	// Foreign: the host has another network with the managed network's name; set by the portal, never by an agent
@@ -42,7 +42,8 @@ type NetworkStatus struct {
 	VTEP   string `json:"vtep,omitempty"`   // tunnel address of this host for an overlay
 	Peers  int    `json:"peers,omitempty"`  // number of other hosts that this host sends an overlay's packets to
 	MTU    int    `json:"mtu,omitempty"`    // MTU of the bridge, which limits guests' packets
-	// RolledBack is when the host rolled back its newest change because it lost the portal. It does not retry on its own.
+	// RolledBack is the time when the host rolled back its newest change because it lost the portal. The host does
+	// not retry automatically.
 	RolledBack *time.Time   `json:"rolledBack,omitempty"`
 	NICs       *NetworkNICs `json:"nics,omitempty"`   // for modes with host resources per NIC: the assignment of each NIC
 	Leases     []DHCPLease  `json:"leases,omitempty"` // leases given out by the network's DHCP server on an assigned host
@@ -56,10 +57,10 @@ type NetworkHost struct {
 	Status    *NetworkStatus `json:"status"`
 	SeenAt    *time.Time     `json:"seenAt"`
 	State     NetworkState   `json:"state"`             // derived: unknown if the report is stale
-	Assigned  bool           `json:"assigned"`          // people assigned the network to the host
+	Assigned  bool           `json:"assigned"`          // a user assigned the network to the host
 	Leaving   bool           `json:"leaving,omitempty"` // release was requested and the host has not finished it
 	Day       Day            `json:"day,omitempty"`     // 24-hour history; only on pages of one network
-	VMs       int            `json:"vms,omitempty"`     // VMs there with a NIC on the network, if it has a problem
+	VMs       int            `json:"vms,omitempty"`     // VMs on the host with a NIC on the network, if it has a problem
 }
 
 // NetworkView is a network as the API and pages show it.

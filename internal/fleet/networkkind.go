@@ -41,11 +41,11 @@ type NetworkType struct {
 	Word    string // name on pages: "VXLAN overlay"
 	Help    string // help text of the choice
 	Forward string // libvirt's forward mode
-	Served  bool   // the host has addresses in the network and may serve DHCP and DNS
-	Outward bool   // the network always leads out of the host, so VMs of a project need a grant
-	Made    bool   // the agent creates devices for it
+	Served  bool   // hosts have addresses in the network and can serve DHCP and DNS
+	Outward bool   // the network leads out of the host, so VMs of a project need a grant
+	Made    bool   // the agent creates devices for the network
 	Across  bool   // guests of different hosts can share a layer 2
-	Bare    bool   // hosts cannot filter its NICs: security groups and anti-spoofing do not work
+	Bare    bool   // hosts cannot filter the NICs: security groups and anti-spoofing do not work
 	Tags    bool   // port groups can have VLANs of their own
 	Needs   []string
 	May     []string
@@ -62,11 +62,11 @@ type NetworkField struct {
 
 var networkFields = []NetworkField{
 	{
-		Name: "device", Label: "Device", Missing: "Give the hosts' device, such as eth1.",
+		Name: "device", Label: "Device", Missing: "Enter a network device of the hosts, such as eth1.",
 		isSet: func(s NetworkSpec) bool { return s.Device != "" }, clear: func(s *NetworkSpec) { s.Device = "" },
 	},
 	{
-		Name: "bridge", Label: "Bridge device", Missing: "Give the bridge that the hosts have, such as br0.",
+		Name: "bridge", Label: "Bridge device", Missing: "Enter an existing bridge of the hosts, such as br0.",
 		isSet: func(s NetworkSpec) bool { return s.Bridge != "" }, clear: func(s *NetworkSpec) { s.Bridge = "" },
 	},
 	{
@@ -76,28 +76,28 @@ var networkFields = []NetworkField{
 		Name: "vlan", Label: "VLAN", isSet: func(s NetworkSpec) bool { return s.VLAN != 0 }, clear: func(s *NetworkSpec) { s.VLAN = 0 },
 		check: func(s NetworkSpec) string {
 			if s.VLAN < 1 || s.VLAN > MaxVLAN {
-				return fmt.Sprintf("A VLAN is 1 to %d. Leave it empty for packets without a tag.", MaxVLAN)
+				return fmt.Sprintf("A VLAN ID is between 1 and %d. Leave the field empty for untagged packets.", MaxVLAN)
 			}
 			return ""
 		},
 	},
 	{
-		Name: "vni", Label: "VNI", Missing: "Give the overlay's number, which no other network between the same hosts has.",
+		Name: "vni", Label: "VNI", Missing: "Enter a VNI that no other overlay of the same hosts has.",
 		isSet: func(s NetworkSpec) bool { return s.VNI != 0 }, clear: func(s *NetworkSpec) { s.VNI = 0 },
 		check: func(s NetworkSpec) string {
 			if s.VNI < 1 || s.VNI > MaxVNI {
-				return fmt.Sprintf("A VNI is 1 to %d.", MaxVNI)
+				return fmt.Sprintf("A VNI is between 1 and %d.", MaxVNI)
 			}
 			return ""
 		},
 	},
 	{
-		Name: "underlay", Label: "Underlay subnet", Missing: "Give the subnet in which the hosts reach one another, such as 10.50.0.0/24.",
+		Name: "underlay", Label: "Subnet between the hosts", Missing: "Enter the subnet by which the hosts reach one another, such as 10.50.0.0/24.",
 		isSet: func(s NetworkSpec) bool { return s.Underlay != "" }, clear: func(s *NetworkSpec) { s.Underlay = "" },
 		check: checkUnderlay,
 	},
 	{
-		Name: "direct", Label: "way between guests", isSet: func(s NetworkSpec) bool { return s.Direct != "" }, clear: func(s *NetworkSpec) { s.Direct = "" },
+		Name: "direct", Label: "macvtap mode", isSet: func(s NetworkSpec) bool { return s.Direct != "" }, clear: func(s *NetworkSpec) { s.Direct = "" },
 		check: checkDirect,
 	},
 	{
@@ -109,11 +109,11 @@ func checkUnderlay(s NetworkSpec) string {
 	p, err := netip.ParsePrefix(s.Underlay)
 	switch {
 	case err != nil:
-		return "Give the subnet in which the hosts reach one another, such as 10.50.0.0/24."
+		return "Enter the subnet by which the hosts reach one another, such as 10.50.0.0/24."
 	case p != p.Masked():
-		return fmt.Sprintf("%s is an address within %s. Give the subnet.", p, p.Masked())
+		return fmt.Sprintf("%s is an address within %s. Enter the subnet.", p, p.Masked())
 	case p.Bits() == 0 || p.Addr().IsLoopback() || p.Addr().IsMulticast() || p.Addr().IsLinkLocalUnicast():
-		return "Hosts reach one another neither by all addresses nor by loopback, link-local or multicast ones. Give the subnet in which they do."
+		return "The subnet must not contain all addresses, and no loopback, link-local or multicast addresses. Enter the subnet by which the hosts reach one another."
 	}
 	return ""
 }
@@ -122,41 +122,41 @@ func checkUnderlay(s NetworkSpec) string {
 var networkTypes = []NetworkType{
 	{
 		Mode: NetworkNAT, Word: "NAT", Forward: "nat", Served: true, May: []string{"device", "bridge", "mtu"},
-		Help: "Guests reach the outside with their host's address; nobody outside reaches them by themselves.",
+		Help: "Guests reach outside networks through their host's address. Outside systems cannot connect to guests.",
 	},
 	{
 		Mode: NetworkRouted, Word: "Routed", Forward: "route", Served: true, May: []string{"device", "bridge", "mtu"},
-		Help: "Guests reach the outside with their own addresses. Your routers must know the way back, by each host.",
+		Help: "Guests reach outside networks with their own addresses. Your routers need a route to the guests through each host.",
 	},
 	{
 		Mode: NetworkIsolated, Word: "Isolated", Served: true, May: []string{"bridge", "mtu"},
-		Help: "Guests of one host reach one another and the host, and nothing else.",
+		Help: "Guests on the same host reach one another and the host, but no outside network.",
 	},
 	{
 		Mode: NetworkVXLAN, Word: "VXLAN overlay", Forward: "bridge", Outward: true, Made: true, Across: true,
 		Needs: []string{"vni", "underlay"}, May: []string{"bridge", "mtu"},
-		Help: "Guests of all its hosts are on one wire, which the hosts carry to one another in tunnels over the network that they have.",
+		Help: "Guests on all assigned hosts share one layer 2 network. The hosts connect it by VXLAN tunnels over their existing network.",
 	},
 	{
 		Mode: NetworkUplink, Word: "Bridge on a device", Forward: "bridge", Outward: true, Made: true, Across: true,
 		Needs: []string{"device"}, May: []string{"bridge", "vlan", "stp"},
-		Help: "Each host makes a bridge on one of its devices: guests are on the network that is plugged in there, beside the host.",
+		Help: "Each host creates a Linux bridge on one of its network devices. Guests are on the physical network of that device.",
 	},
 	{
 		Mode: NetworkBridged, Word: "Existing bridge", Forward: "bridge", Outward: true, Across: true, Needs: []string{"bridge"},
-		Help: "Guests are on a bridge that the hosts have already and that stays theirs.",
+		Help: "Guests are on an existing Linux bridge of the hosts, which Quantix does not change.",
 	},
 	{
 		Mode: NetworkOVS, Word: "Open vSwitch", Forward: "bridge", Outward: true, Across: true, Tags: true, Bare: true, Needs: []string{"bridge"}, May: []string{"vlan"},
-		Help: "Guests are on an Open vSwitch bridge that the hosts have already, in a VLAN if you give one. Security groups do not work there.",
+		Help: "Guests are on an existing Open vSwitch bridge of the hosts, optionally in a VLAN. Security groups do not work on it.",
 	},
 	{
 		Mode: NetworkMacvtap, Word: "macvtap", Forward: "bridge", Outward: true, Across: true, Bare: true, Needs: []string{"device"}, May: []string{"direct"},
-		Help: "Guests are straight on a device of the host, without a bridge. They do not reach the host itself, nor it them.",
+		Help: "Guests connect directly to a network device of the host, without a bridge. Guests and their host cannot reach each other.",
 	},
 	{
 		Mode: NetworkSRIOV, Word: "SR-IOV", Forward: "hostdev", Outward: true, Across: true, Bare: true, Needs: []string{"device"}, May: []string{"vlan"},
-		Help: "Each NIC gets a virtual function of a device of the host, for itself alone: no more NICs than functions. Such VMs do not migrate live.",
+		Help: "Each NIC uses one virtual function (VF) of a host device exclusively. VMs with such NICs cannot migrate live.",
 	},
 }
 
@@ -196,7 +196,7 @@ func BareModes() (out []string) {
 	return out
 }
 
-// OfMode returns the spec without the fields of other modes: a form without scripts sends the fields of all modes.
+// OfMode returns the spec without the fields of other modes. A form without scripts sends the fields of all modes.
 func (s NetworkSpec) OfMode() NetworkSpec {
 	t := s.Mode.Is()
 	for _, f := range networkFields {
@@ -225,7 +225,7 @@ func (s NetworkSpec) checkMode(c *Checks, prefix string) {
 		given := f.isSet(s)
 		switch {
 		case given && !t.Takes(f.Name):
-			c.Add(prefix+"."+f.Name, "A network of mode %q has no %s. Leave it empty, or choose another mode.", string(s.Mode), lowerFirst(f.Label))
+			c.Add(prefix+"."+f.Name, "A network of mode %q has no %s. Leave the field empty, or choose another mode.", string(s.Mode), lowerFirst(f.Label))
 		case given && f.check != nil:
 			if why := f.check(s); why != "" {
 				c.Add(prefix+"."+f.Name, "%s", why)
@@ -242,7 +242,7 @@ func (s NetworkSpec) checkMode(c *Checks, prefix string) {
 		given bool
 	}{{"ipv4.gateway", s.IPv4 != nil}, {"ipv6.gateway", s.IPv6 != nil}, {"dns", s.DNS}, {"domain", s.Domain != ""}} {
 		if x.given {
-			c.Add(prefix+"."+x.field, "Hosts have no address in a network of mode %q and give out neither addresses nor names. Leave it empty.", string(s.Mode))
+			c.Add(prefix+"."+x.field, "Hosts have no address in a network of mode %q and serve neither DHCP nor DNS. Leave the field empty.", string(s.Mode))
 		}
 	}
 }
@@ -263,17 +263,18 @@ func (n Network) BridgeDevice() string {
 	return n.device("qxb-")
 }
 
-// TunnelDevice and VLANDevice return the names of the devices that a host adds to that bridge.
+// TunnelDevice and VLANDevice return the names of the devices that a host adds to the bridge BridgeDevice.
 func (n Network) TunnelDevice() string { return n.device("qxv-") }
 func (n Network) VLANDevice() string   { return n.device("qxl-") }
 
-// device returns a name that is unique per network and the same on every host. The end of an ID is random.
+// device returns a name that is unique per network and the same on every host. It uses the end of the ID, which is
+// random.
 func (n Network) device(prefix string) string {
 	id := strings.ReplaceAll(string(n.ID), "-", "")
 	return prefix + id[max(0, len(id)-10):]
 }
 
-// NetworkGap is a network mode that a host does not support. Why says the reason in a sentence.
+// NetworkGap is a network mode that a host does not support. Why is the reason in a sentence.
 type NetworkGap struct {
 	Mode NetworkMode `json:"mode"`
 	Why  string      `json:"why"`

@@ -2,8 +2,8 @@ package fleet
 
 import "fmt"
 
-// DirectMode is the macvtap mode, which decides how guests on the same host device reach one another. Empty: bridge
-// mode, they do.
+// DirectMode is the macvtap mode, which decides whether guests on the same host device reach one another. Empty:
+// bridge mode, in which they do.
 type DirectMode string
 
 const (
@@ -37,13 +37,13 @@ func (m DirectMode) Word() string {
 func (m DirectMode) Help() string {
 	switch m {
 	case DirectPrivate:
-		return "Guests of one host do not reach one another, only what is outside."
+		return "Guests on the same host cannot reach one another, only outside systems."
 	case DirectVEPA:
-		return "Guests of one host reach one another through the switch outside, which must send packets back by the port that they came from (hairpin)."
+		return "Guests on the same host reach one another through the external switch, which must support reflective relay (hairpin mode)."
 	case DirectPassthrough:
-		return "The device is one NIC's alone, on each host: the guest decides what it sends, and nobody else is on it."
+		return "One NIC per host uses the device exclusively, and its guest controls the device."
 	}
-	return "Guests of one host reach one another, and what is outside."
+	return "Guests on the same host reach one another and outside systems."
 }
 
 func checkDirect(s NetworkSpec) string {
@@ -52,7 +52,7 @@ func checkDirect(s NetworkSpec) string {
 		for _, m := range DirectModes()[1:] {
 			words = append(words, string(m))
 		}
-		return fmt.Sprintf("How guests get on with one another on their device is %s, or empty: they reach one another.", joinOr(words))
+		return fmt.Sprintf("The macvtap mode is %s, or empty for bridge mode.", joinOr(words))
 	}
 	return ""
 }
@@ -65,8 +65,8 @@ func (s NetworkSpec) Forward() string {
 	return s.Mode.Is().Forward
 }
 
-// Counted reports whether each NIC on the network takes an exclusive, limited resource of its host: a virtual function
-// or the device.
+// Counted reports whether each NIC on the network needs an exclusive resource of its host: a virtual function or the
+// device.
 func (s NetworkSpec) Counted() bool {
 	return s.Mode == NetworkSRIOV || s.Direct == DirectPassthrough
 }
@@ -77,15 +77,15 @@ type NetworkNICs struct {
 	Used  int `json:"used"`  // used by running guests, managed or not
 }
 
-// Short returns a warning if more NICs are on the network than the host can serve; empty: enough for all.
+// Short returns a warning if more NICs are on the network than the host supports; empty: it supports all.
 func (c NetworkNICs) Short(s NetworkSpec, nics int) string {
 	switch {
 	case nics <= c.Total || c.Total == 0:
 		return ""
 	case s.Mode == NetworkSRIOV:
-		return fmt.Sprintf("The device %s has %s now, and %d NICs of VMs here are to have one each: not all of these VMs can start.", s.Device, countFunctions(c.Total), nics)
+		return fmt.Sprintf("The device %s has %s, but %d NICs of VMs on this host need one each: not all of these VMs can start.", s.Device, countFunctions(c.Total), nics)
 	}
-	return fmt.Sprintf("The device %s is for one NIC alone, and %d NICs of VMs here are on it: not all of these VMs can start.", s.Device, nics)
+	return fmt.Sprintf("The device %s is for one NIC alone, but %d NICs of VMs on this host use it: not all of these VMs can start.", s.Device, nics)
 }
 
 func countFunctions(n int) string {
