@@ -54,7 +54,7 @@ func TestAddressReservedAndFreedOnNetworkPage(t *testing.T) {
 	at := network + "/reservations?mac=52:54:00:00:05:01&ip=10.5.0.101&card=web"
 	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "10.5.0.101", "guest agent, DHCP lease", "Reserve an address", "card=web")
 	b.get(at).is(t, http.StatusOK).has(t, "Reserve an address for web", `value="10.5.0.101"`, "10.5.0.2, the next free address")
-	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.9"}}).is(t, http.StatusUnprocessableEntity).has(t, "10.5.0.9 is leased to another NIC already")
+	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.9"}}).is(t, http.StatusUnprocessableEntity).has(t, "10.5.0.9 is already leased to another NIC")
 	b.post(network+"/reservations", url.Values{"mac": {"52:54:00:00:05:01"}, "ip": {"10.5.0.101"}, "name": {"web"}}).is(t, http.StatusSeeOther)
 	b.get(network+"?tab=addresses").is(t, http.StatusOK).has(t, "inside a range", "Free 10.5.0.101")
 	b.get("/vms/"+string(web)).is(t, http.StatusOK).has(t, "Reserve another address", "Free 10.5.0.101")

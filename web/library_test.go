@@ -58,7 +58,7 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 	if err := json.Unmarshal(spec, &disk); err != nil || !disk.Overlay || string(disk.ImageID) != id || disk.Image == nil || disk.Image.Volume != "debian-12.qcow2" || disk.VersionID == "" {
 		t.Errorf("the disk is %s %v", spec, err)
 	}
-	mara.get(at).is(t, http.StatusOK).has(t, "VM from-library", "stands on it as overlays")
+	mara.get(at).is(t, http.StatusOK).has(t, "VM from-library", "backed by the ")
 	mara.post(at+"/delete", url.Values{"confirm": {"x"}}).is(t, http.StatusConflict).has(t, "VM from-library")
 
 	// Invalid input in an image form is refused at its fields.

@@ -101,12 +101,12 @@ func TestPoolFormRequiresFieldsOfItsKind(t *testing.T) {
 		}
 		return v
 	}
-	b.post("/pools", ask("fs", "device", "/etc/shadow", "format", "vfat")).is(t, 422).has(t, "Give the path of a block device", "Choose one of ext4, xfs, btrfs.", `value="/etc/shadow"`)
-	b.post("/pools", ask("glusterfs", "server", "gl-1", "volume", "-o")).is(t, 422).has(t, "Give the volume", `value="gl-1"`)
+	b.post("/pools", ask("fs", "device", "/etc/shadow", "format", "vfat")).is(t, 422).has(t, "Enter the path of a block device on the", "Choose one of ext4, xfs, btrfs.", `value="/etc/shadow"`)
+	b.post("/pools", ask("glusterfs", "server", "gl-1", "volume", "-o")).is(t, 422).has(t, "Enter the volume", `value="gl-1"`)
 	b.post("/pools", ask("tape")).is(t, 422).has(t, "A pool&#39;s kind is &#34;dir&#34;, &#34;fs&#34;, &#34;nfs&#34;, &#34;glusterfs&#34;, &#34;iscsi-direct&#34;, &#34;iscsi&#34;, &#34;rbd&#34; or &#34;logical&#34;.")
 	both := ask("fs", "device", "/dev/disk/by-id/wwn-1", "format", "ext4")
 	both["host"] = []string{string(hosts[0]), string(hosts[1])}
-	b.post("/pools", both).is(t, 422).has(t, "is of one disk")
+	b.post("/pools", both).is(t, 422).has(t, "identifies a single disk:")
 	for kind, c := range map[string]struct {
 		source []string
 		want   []string
@@ -117,7 +117,7 @@ func TestPoolFormRequiresFieldsOfItsKind(t *testing.T) {
 		at := b.post("/pools", ask(kind, c.source...)).is(t, http.StatusSeeOther).header.Get("Location")
 		b.get(at+"?tab=configure").is(t, http.StatusOK).has(t, c.want...)
 		if kind == "fs" {
-			b.post(at+"/assign", url.Values{"host": {string(hosts[1])}}, hx("dialog")...).is(t, 422).has(t, "is of one disk")
+			b.post(at+"/assign", url.Values{"host": {string(hosts[1])}}, hx("dialog")...).is(t, 422).has(t, "identifies a single disk:")
 			b.post(at+"/assign", url.Values{"host": {string(hosts[0])}}, hx("dialog")...).is(t, http.StatusNoContent)
 		}
 	}
@@ -170,22 +170,22 @@ func TestPoolSecretsNeverReturned(t *testing.T) {
 	quiet("a refused form", a.body)
 	form.Set("source[target]", "iqn.2026-01.org.example:vms")
 	form.Del("secret")
-	b.post("/pools", form).is(t, 422).has(t, "Give the secret of quantix.")
+	b.post("/pools", form).is(t, 422).has(t, "Enter the secret of quantix.")
 	form.Set("secret", secret)
 	path := b.post("/pools", form).is(t, http.StatusSeeOther).header.Get("Location")
 	for _, tab := range []string{"", "?tab=configure", "?tab=volumes", "?tab=tasks"} {
 		a := b.get(path+tab).is(t, http.StatusOK)
 		quiet("the pool's page "+tab, a.body)
 		if tab == "?tab=configure" {
-			a.has(t, "iqn.2026-01.org.example:vms", "10.0.0.5", "quantix", "iSCSI, by QEMU")
+			a.has(t, "iqn.2026-01.org.example:vms", "10.0.0.5", "quantix", "iSCSI direct")
 		}
 	}
 	b.get(path).has(t, "Change credentials", path+"/credentials")
 	dialog := path + "/credentials"
 	b.get(dialog).is(t, http.StatusOK).has(t, "Change the credentials of san", "CHAP password", `type="password"`)
-	b.post(dialog, url.Values{"secret": {""}}).is(t, 422).has(t, "Give the secret of quantix.")
+	b.post(dialog, url.Values{"secret": {""}}).is(t, 422).has(t, "Enter the secret of quantix.")
 	a = b.post(dialog, url.Values{"secret": {secret + "\n2"}}).is(t, 422)
-	a.has(t, "on one line")
+	a.has(t, "A password is one line of at most 255")
 	quiet("a refused change", a.body)
 	b.post(dialog, url.Values{"secret": {secret + "-2"}}).is(t, http.StatusSeeOther)
 

@@ -14,7 +14,7 @@ func TestPortGroupCreatedEditedAndGrantedOnPage(t *testing.T) {
 	network, _, db := addressed(p)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	b.get(network+"?tab=groups").is(t, http.StatusOK).has(t, "No port groups", "New port group")
-	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "knows no VLANs", "disabled")
+	b.get(network+"/port-groups").is(t, http.StatusOK).has(t, "The bridge of this kind of network does not", "disabled")
 	slow := url.Values{"name": {"slow"}, "toAverage": {"1000"}, "toPeak": {"2000"}, "restricted": {"yes"}}
 	b.post(network+"/port-groups", slow).is(t, http.StatusSeeOther)
 	b.post(network+"/port-groups", slow).is(t, http.StatusUnprocessableEntity).has(t, "has a port group named slow already", `value="2000"`)
@@ -55,7 +55,7 @@ func TestAPIManagesPortGroups(t *testing.T) {
 	api := p.program("ann", fleet.RoleAdmin, nil)
 	at := "/api/v1" + network + "/port-groups"
 	api.call("PUT", at+"/slow", `{"toGuest":{"averageKiB":1000},"fromGuest":{"averageKiB":500,"burstKiB":64}}`).is(t, http.StatusAccepted).has(t, `"kind":"network.apply"`)
-	api.call("PUT", at+"/slow", `{"vlan":{"id":20}}`).is(t, http.StatusUnprocessableEntity).has(t, "knows no VLANs", `"vlan"`)
+	api.call("PUT", at+"/slow", `{"vlan":{"id":20}}`).is(t, http.StatusUnprocessableEntity).has(t, "The bridge of this kind of network does not", `"vlan"`)
 	api.call("GET", at, "").is(t, http.StatusOK).has(t, `"burstKiB":64`, `"grants":[]`)
 	// The API sets the security groups and anti-spoofing of a port group, and keeps them on edits, as the page does.
 	api.call("PUT", at+"/slow", `{"antiSpoofing":true,"securityGroups":["00000000-0000-7000-8000-000000000000"]}`).is(t, http.StatusUnprocessableEntity).has(t, "no such security group")

@@ -206,7 +206,7 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantAssigned("where it can be on one host, and several match,", disk.ID, "")
-	if got := s.unassignedReasons(disk.ID); strings.Count(got, "is of one disk") != 6 {
+	if got := s.unassignedReasons(disk.ID); strings.Count(got, "identifies a single disk:") != 6 {
 		t.Errorf("the page says %q", got)
 	}
 }

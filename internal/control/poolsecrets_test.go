@@ -138,11 +138,11 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 		}
 	}
 	same := func(*fleet.PoolSpec) {}
-	s.wantRefused("no secret", fleet.Invalid, "Give the secret of quantix", create("", same))
-	s.wantRefused("no user", fleet.Invalid, "Give the user", create(aSecret, func(p *fleet.PoolSpec) { p.User = "" }))
-	s.wantRefused("two lines", fleet.Invalid, "on one line", create("one\ntwo", same))
+	s.wantRefused("no secret", fleet.Invalid, "Enter the secret of quantix", create("", same))
+	s.wantRefused("no user", fleet.Invalid, "Enter the user name", create(aSecret, func(p *fleet.PoolSpec) { p.User = "" }))
+	s.wantRefused("two lines", fleet.Invalid, "A password is one line of at most 255", create("one\ntwo", same))
 	s.wantRefused("a kind without support", fleet.Invalid, "has no secret", create(aSecret, func(p *fleet.PoolSpec) { *p = fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/x"} }))
-	s.wantRefused("no key of Ceph's", fleet.Invalid, "no key of Ceph's", create(aSecret, func(p *fleet.PoolSpec) {
+	s.wantRefused("This is not a Ceph key:", fleet.Invalid, "This is not a Ceph key:", create(aSecret, func(p *fleet.PoolSpec) {
 		*p = fleet.PoolSpec{Kind: fleet.PoolRBD, Monitors: "10.0.0.1", CephPool: "vms", User: "libvirt"}
 	}))
 	s.wantRefused("a path", fleet.Invalid, "has no directory", create(aSecret, func(p *fleet.PoolSpec) { p.Path = "/srv/x" }))

@@ -35,10 +35,10 @@ func TestPortGroupLifecycle(t *testing.T) {
 		t.Errorf("jobs: %s", jobs)
 	}
 	s.wantRefused("the same name", fleet.Invalid, "has a port group named slow already", func() error { return set(slow, true) })
-	s.wantRefused("a peak below the average", fleet.Invalid, "no less than the average", func() error {
+	s.wantRefused("a peak below the average", fleet.Invalid, "The peak must be at least the average, and", func() error {
 		return set(fleet.PortGroup{Name: "x", FromGuest: &fleet.Rate{AverageKiB: 10, PeakKiB: 5}}, true)
 	})
-	s.wantRefused("a VLAN without support", fleet.Invalid, "knows no VLANs", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
+	s.wantRefused("a VLAN without support", fleet.Invalid, "The bridge of this kind of network does not", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
 
 	// A member may use unrestricted port groups, and others only after a grant. Before it, they look unknown.
 	create := func(a fleet.Actor, name, group string) (fleet.VMView, error) {

@@ -34,10 +34,10 @@ func TestInvalidProtectionRefused(t *testing.T) {
 		"a reason with a NUL":          {control.ProtectVM{Locked: true, Reason: "a\x00b"}, "one line"},
 		"a reason that is no text":     {control.ProtectVM{Locked: true, Reason: "\xff"}, "one line"},
 		"a reason that is a book":      {control.ProtectVM{Locked: true, Reason: strings.Repeat("a", fleet.MaxLockReason+1)}, "one line"},
-		"expired before":               {control.ProtectVM{ExpiresAt: at(-time.Minute)}, "a time to come"},
-		"expires in a century":         {control.ProtectVM{ExpiresAt: at(100 * 365 * 24 * time.Hour)}, "a time to come"},
-		"expires at no time":           {control.ProtectVM{ExpiresAt: &time.Time{}}, "a time to come"},
-		"is shut down at no time":      {control.ProtectVM{ExpiryStops: true}, "until when"},
+		"expired before":               {control.ProtectVM{ExpiresAt: at(-time.Minute)}, "Choose a future time within 20 years."},
+		"expires in a century":         {control.ProtectVM{ExpiresAt: at(100 * 365 * 24 * time.Hour)}, "Choose a future time within 20 years."},
+		"expires at no time":           {control.ProtectVM{ExpiresAt: &time.Time{}}, "Choose a future time within 20 years."},
+		"is shut down at no time":      {control.ProtectVM{ExpiryStops: true}, "Enter the expiry time, or disable the shutdown at"},
 		"wrong in everything it could": {control.ProtectVM{Locked: true, ExpiresAt: at(-time.Hour)}, "2 fields"},
 	} {
 		s.wantRefused(name, fleet.Invalid, c.says, s.guard(chief, v.ID, c.in))

@@ -307,7 +307,7 @@ func TestVolumesHiddenFromTenants(t *testing.T) {
 		s.addVolume(s.local, h, `{"name":"twice.raw","path":"/srv/vm/twice.raw","format":"raw","capacityBytes":1}`)
 	}
 	local.PoolID = s.local
-	s.wantRefused("each host's own", fleet.Invalid, "Several hosts", s.volumeRequests(local)[fleet.ActDelete])
+	s.wantRefused("is local to each host:", fleet.Invalid, "Several hosts", s.volumeRequests(local)[fleet.ActDelete])
 	local.HostID = s.h2
 	if err := s.volumeRequests(local)[fleet.ActDelete](); err != nil {
 		t.Errorf("that of one host: %v", err)

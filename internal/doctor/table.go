@@ -103,7 +103,7 @@ var needs = []need{
 		debian: []string{"glusterfs-client"}, rpm: []string{"glusterfs-fuse"},
 	},
 	{
-		name: "libvirt's iscsi-direct driver", why: "pools on iSCSI, by QEMU", optional: forAgent, required: forTests, files: storageDriver("iscsi-direct"),
+		name: "libvirt's iscsi-direct driver", why: "pools on iSCSI direct", optional: forAgent, required: forTests, files: storageDriver("iscsi-direct"),
 		debian: []string{"libvirt-daemon-driver-storage-iscsi-direct"}, rpm: []string{"libvirt-daemon-driver-storage-iscsi-direct"},
 	},
 	{
@@ -111,7 +111,7 @@ var needs = []need{
 		debian: []string{"libvirt-daemon-driver-storage-rbd"}, rpm: []string{"libvirt-daemon-driver-storage-rbd"},
 	},
 	{
-		name: "QEMU's iSCSI driver", why: "disks on iSCSI, by QEMU", optional: forAgent, required: forTests, files: blockDriver("iscsi"),
+		name: "QEMU's iSCSI driver", why: "disks on iSCSI direct", optional: forAgent, required: forTests, files: blockDriver("iscsi"),
 		debian: []string{"qemu-block-extra"}, rpm: []string{"qemu-block-iscsi"},
 	},
 	{
@@ -119,7 +119,7 @@ var needs = []need{
 		debian: []string{"qemu-block-extra"}, rpm: []string{"qemu-block-rbd"},
 	},
 	{
-		name: "iscsiadm", why: "pools on iSCSI, by the kernel", optional: forAgent, programs: []string{"iscsiadm"},
+		name: "iscsiadm", why: "pools on iSCSI", optional: forAgent, programs: []string{"iscsiadm"},
 		debian: []string{"open-iscsi"}, rpm: []string{"iscsi-initiator-utils"},
 	},
 	{

@@ -228,7 +228,7 @@ func demoShots(t *testing.T, a api) []shot {
 			p.fill("#source-user-", "libvirt")
 			p.fill("#secret", "no key")
 			p.click("footer button.primary", "Create pool")
-			p.waitText(".field.bad", "no key of Ceph")
+			p.waitText(".field.bad", "This is not a Ceph key:")
 		}},
 		{"pool-iscsi", "/pools/" + string(san), nil},
 		{"pool-iscsi-luns", "/pools/" + string(san) + "?tab=volumes", nil},

@@ -198,7 +198,7 @@ func TestPendingChangesAreDescribed(t *testing.T) {
 		PendingUnplug: []fleet.PendingUnplug{{Field: "hostDevices", What: "usb/046d:c52b"}, {Field: "hostDevices", What: "pci/0000:41:00.0"}},
 	}
 	want := []string{
-		"name", "vCPUs (an emulated guest gives none back)", "memory (a guest gives back what came since it was started, in the sizes in which it came)",
+		"name", "vCPUs (an emulated guest cannot unplug vCPUs)", "memory (only complete memory modules hot-plugged since the guest's start can be unplugged)",
 		"disks", "usb/046d:c52b (the guest has not released it)", "pci/0000:41:00.0 (the guest has not released it)", "most vCPUs",
 	}
 	if got := vm.Waiting(); !slices.Equal(got, want) {
@@ -212,7 +212,7 @@ func TestPendingChangesAreDescribed(t *testing.T) {
 		t.Errorf("the task ends with %q", got)
 	}
 	vm.Status.Accelerator = "kvm"
-	if got := vm.Waiting()[1]; got != "vCPUs (a guest gives back those alone that came since it was started)" {
+	if got := vm.Waiting()[1]; got != "vCPUs (only vCPUs hot-plugged since the guest's start can be unplugged)" {
 		t.Errorf("with KVM: %q", got)
 	}
 }

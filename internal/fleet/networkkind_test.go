@@ -34,7 +34,7 @@ func TestNetworkModesWithoutAddressesAreValidated(t *testing.T) {
 		"an overlay with addresses":  {with(overlay, func(s *fleet.NetworkSpec) { s.IPv4 = &fleet.Subnet{Gateway: "10.0.0.1/24"} }), "spec.ipv4.gateway", "no address in a network"},
 		"an overlay with DNS":        {with(overlay, func(s *fleet.NetworkSpec) { s.DNS = true }), "spec.dns", "and serve neither DHCP nor DNS."},
 		"an overlay on a device":     {with(overlay, func(s *fleet.NetworkSpec) { s.Device = "eth1" }), "spec.device", "has no device"},
-		"a system device as bridge":  {with(overlay, func(s *fleet.NetworkSpec) { s.Bridge = "eth0" }), "spec.bridge", "a name of its own"},
+		"a system device as bridge":  {with(overlay, func(s *fleet.NetworkSpec) { s.Bridge = "eth0" }), "spec.bridge", "Enter another name, such as qx-lab, or leave the"},
 		"a bridge on a device":       {uplink, "", ""},
 		"on a VLAN":                  {with(uplink, func(s *fleet.NetworkSpec) { s.VLAN, s.STP = 4094, true }), "", ""},
 		"VLAN too high":              {with(uplink, func(s *fleet.NetworkSpec) { s.VLAN = 4095 }), "spec.vlan", "1 to 4094"},

@@ -26,7 +26,7 @@ const (
 	MaxMTU    = 65535
 )
 
-// NetworkSpec defines a managed network, the same on every assigned host. NetworkType says which fields a mode has.
+// NetworkSpec defines a managed network, the same on every assigned host. NetworkType lists the fields of each mode.
 type NetworkSpec struct {
 	Mode   NetworkMode `json:"mode"`
 	IPv4   *Subnet     `json:"ipv4,omitempty"`
@@ -42,7 +42,7 @@ type NetworkSpec struct {
 	VNI    int    `json:"vni,omitempty"`  // VXLAN network identifier of an overlay
 	// Underlay: subnet between an overlay's hosts; each host has an address there
 	Underlay string     `json:"underlay,omitempty"`
-	Direct   DirectMode `json:"direct,omitempty"` // macvtap: how guests of the same device reach one another
+	Direct   DirectMode `json:"direct,omitempty"` // macvtap mode
 	// STP: the bridge runs the spanning tree protocol, which delays each new port by some seconds
 	STP         bool   `json:"stp,omitempty"`
 	Description string `json:"description,omitempty"`
@@ -56,7 +56,7 @@ type Subnet struct {
 	DHCP    *DHCP  `json:"dhcp,omitempty"` // nil: no DHCP
 }
 
-// DHCP configures the addresses that a host gives out.
+// DHCP configures the addresses that a host's DHCP server gives out.
 type DHCP struct {
 	Ranges []AddressRange `json:"ranges,omitempty"`
 	Leases []StaticLease  `json:"leases,omitempty"` // IPv4 only
@@ -106,8 +106,8 @@ func (s NetworkSpec) Served() bool {
 var (
 	domainForm = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*$`)
 	guestForm  = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?$`)
-	// Devices that belong to the host's system or to other programs. The portal only saves a round trip: each host knows
-	// its actual devices.
+	// Devices that belong to the host's system or to other programs. This check only saves a round trip: each host
+	// refuses names of its actual devices.
 	systemDevice = regexp.MustCompile(`^(lo|all|default|bonding_masters|(eth|wlan|bond|team|dummy|docker|podman|cni|lxcbr|lxdbr|sit|ip6tnl|tunl|gre|wg|tun|tap|vnet|veth|macvtap|ifb|vxlan)[0-9].*|(en|wl|ww|ib)[opsxP][0-9a-f].*|br-[0-9a-f]+|veth.*|cali.*|flannel.*|ovs-.*)$`)
 )
 
@@ -118,11 +118,11 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 	switch s.Mode {
 	case NetworkNAT:
 		if s.IPv4 == nil {
-			c.Add(prefix+".ipv4.gateway", "A network with NAT needs an IPv4 subnet: give the hosts' address in it, such as 192.168.50.1/24.")
+			c.Add(prefix+".ipv4.gateway", "A network with NAT needs an IPv4 subnet: enter the hosts' address in the subnet, such as 192.168.50.1/24.")
 		}
 	case NetworkRouted:
 		if s.IPv4 == nil && s.IPv6 == nil {
-			c.Add(prefix+".ipv4.gateway", "A routed network needs a subnet: give the hosts' address in it, such as 192.168.50.1/24.")
+			c.Add(prefix+".ipv4.gateway", "A routed network needs a subnet: enter the hosts' address in the subnet, such as 192.168.50.1/24.")
 		}
 	}
 	if s.Mode.Is().Mode != "" && !s.Mode.Is().Served {
@@ -140,7 +140,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 	}
 	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
 	if systemDevice.MatchString(s.Bridge) {
-		c.Add(prefix+".bridge", "%s is a name of the system's or of other programs' devices. Give a name of its own, such as qx-lab, or leave it empty.", s.Bridge)
+		c.Add(prefix+".bridge", "%s is a device name of the system or of another program. Enter another name, such as qx-lab, or leave the field empty.", s.Bridge)
 	}
 	s.checkDevices(c, prefix)
 	CheckDescription(c, prefix+".description", s.Description)
@@ -150,7 +150,7 @@ func (s NetworkSpec) Check(c *Checks, prefix string) {
 func (s NetworkSpec) checkPlain(c *Checks, prefix string) {
 	checkDevice(c, prefix+".bridge", s.Bridge, "bridge")
 	if s.Mode.Is().Made && systemDevice.MatchString(s.Bridge) {
-		c.Add(prefix+".bridge", "%s is a name of the system's or of other programs' devices. Give a name of its own, such as qx-lab, or leave it empty.", s.Bridge)
+		c.Add(prefix+".bridge", "%s is a device name of the system or of another program. Enter another name, such as qx-lab, or leave the field empty.", s.Bridge)
 	}
 	s.checkDevices(c, prefix)
 	CheckDescription(c, prefix+".description", s.Description)
@@ -161,11 +161,11 @@ func (s NetworkSpec) checkDevices(c *Checks, prefix string) {
 		checkDevice(c, prefix+".device", s.Device, "device")
 	}
 	if s.Device != "" && s.Device == s.Bridge {
-		c.Add(prefix+".device", "A network cannot go out by its own bridge. Give the device that leads out of the hosts, or leave it empty.")
+		c.Add(prefix+".device", "A network cannot use its own bridge as the outgoing device. Enter an outgoing device of the hosts, or leave the field empty.")
 	}
 	switch {
 	case s.MTU != 0 && (s.MTU < MinMTU || s.MTU > MaxMTU):
-		c.Add(prefix+".mtu", "An MTU is %d to %d bytes. Leave it empty for the usual one.", MinMTU, MaxMTU)
+		c.Add(prefix+".mtu", "An MTU is between %d and %d bytes. Leave the field empty for the default.", MinMTU, MaxMTU)
 	case s.MTU != 0 && s.MTU < 1280 && s.IPv6 != nil:
 		c.Add(prefix+".mtu", "IPv6 needs an MTU of at least 1280 bytes.")
 	}
@@ -189,12 +189,12 @@ type family struct {
 var (
 	family4 = family{
 		name: "IPv4", other: "IPv6", example: "192.168.50.1/24", is: netip.Addr.Is4, minBits: 8, maxBits: 30,
-		boundsError: "An IPv4 subnet here is /8 to /30: smaller ones have no room for a guest beside the host.",
+		boundsError: "An IPv4 subnet must be /8 to /30: smaller ones have no address for a guest.",
 		reserved:    prefixes("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
 	}
 	family6 = family{
 		name: "IPv6", other: "IPv4", example: "fd00:50::1/64", is: func(a netip.Addr) bool { return a.Is6() && !a.Is4In6() }, minBits: 64, maxBits: 126,
-		boundsError: "An IPv6 subnet here is /64 to /126; guests that choose their addresses by themselves need /64.",
+		boundsError: "An IPv6 subnet must be /64 to /126. Guests with stateless autoconfiguration (SLAAC) need /64.",
 		reserved:    prefixes("::/8", "fe80::/10", "ff00::/8"),
 	}
 )
@@ -212,33 +212,33 @@ func (s Subnet) check(c *Checks, at string, f family) {
 	net := gateway.Masked()
 	switch field := at + ".gateway"; {
 	case err != nil:
-		c.Add(field, "Give the hosts' %s address with the length of its prefix, such as %s.", f.name, f.example)
+		c.Add(field, "Enter the hosts' %s address with its prefix length, such as %s.", f.name, f.example)
 		return
 	case !f.is(gateway.Addr()):
-		c.Add(field, "%s is no %s address. Give it under %s.", gateway.Addr(), f.name, f.other)
+		c.Add(field, "%s is not an %s address. Enter it under %s.", gateway.Addr(), f.name, f.other)
 		return
 	case gateway.Bits() < f.minBits || gateway.Bits() > f.maxBits:
 		c.Add(field, "%s", f.boundsError)
 		return
 	case slices.ContainsFunc(f.reserved, net.Overlaps):
-		c.Add(field, "%s holds loopback, link-local, multicast or reserved addresses. Give a subnet for guests, such as %s.", net, f.example)
+		c.Add(field, "%s contains loopback, link-local, multicast or reserved addresses. Enter a subnet for guests, such as %s.", net, f.example)
 		return
 	case gateway.Addr() == net.Addr():
-		c.Add(field, "%s is the address of the subnet itself. Give one within it, such as %s.", gateway.Addr(), netip.PrefixFrom(net.Addr().Next(), net.Bits()))
+		c.Add(field, "%s is the address of the subnet itself. Enter one within it, such as %s.", gateway.Addr(), netip.PrefixFrom(net.Addr().Next(), net.Bits()))
 		return
 	case gateway.Addr() == broadcast(net):
-		c.Add(field, "%s is the subnet's broadcast address. Give another one of %s.", gateway.Addr(), net)
+		c.Add(field, "%s is the subnet's broadcast address. Enter another address of %s.", gateway.Addr(), net)
 		return
 	}
 	if s.DHCP == nil {
 		return
 	}
 	if len(s.DHCP.Ranges) == 0 && len(s.DHCP.Leases) == 0 {
-		c.Add(at+".dhcp.ranges", "Give the addresses that DHCP may give out, or switch DHCP off.")
+		c.Add(at+".dhcp.ranges", "Enter a DHCP range, or switch DHCP off.")
 	}
 	s.DHCP.checkRanges(c, at+".dhcp.ranges", gateway, f)
 	if f.name == family6.name && len(s.DHCP.Leases) > 0 {
-		c.Add(at+".dhcp.leases", "Static leases are for IPv4.")
+		c.Add(at+".dhcp.leases", "Static leases are only for IPv4.")
 		return
 	}
 	s.DHCP.checkLeases(c, at+".dhcp.leases", gateway)
@@ -273,7 +273,7 @@ func whyNotAssignable(a netip.Addr, gateway netip.Prefix) string {
 
 func (d DHCP) checkRanges(c *Checks, field string, gateway netip.Prefix, f family) {
 	if len(d.Ranges) > MaxRanges {
-		c.Add(field, "At most %d ranges.", MaxRanges)
+		c.Add(field, "A subnet has at most %d DHCP ranges.", MaxRanges)
 		return
 	}
 	type span struct{ from, to netip.Addr }
@@ -284,18 +284,18 @@ func (d DHCP) checkRanges(c *Checks, field string, gateway netip.Prefix, f famil
 		to, err2 := netip.ParseAddr(r.End)
 		wrong := err != nil || err2 != nil || !f.is(from) || !f.is(to) || from.Zone()+to.Zone() != ""
 		if wrong {
-			c.Add(at, "Give the first and the last %s address of the range.", f.name)
+			c.Add(at, "Enter the first and the last %s address of the range.", f.name)
 			continue
 		}
 		switch host := gateway.Addr(); {
 		case whyNotAssignable(from, gateway) != "":
-			c.Add(at, "%s Give a range of the subnet that guests may have.", whyNotAssignable(from, gateway))
+			c.Add(at, "%s Enter a range of addresses for guests.", whyNotAssignable(from, gateway))
 		case whyNotAssignable(to, gateway) != "":
-			c.Add(at, "%s Give a range of the subnet that guests may have.", whyNotAssignable(to, gateway))
+			c.Add(at, "%s Enter a range of addresses for guests.", whyNotAssignable(to, gateway))
 		case to.Less(from):
 			c.Add(at, "The range ends at %s before it begins at %s.", to, from)
 		case !host.Less(from) && !to.Less(host):
-			c.Add(at, "The range holds %s, the hosts' own address. Give ranges before or behind it.", host)
+			c.Add(at, "The range contains %s, the hosts' own address. Enter ranges before or after this address.", host)
 		case slices.ContainsFunc(before, func(b span) bool { return !to.Less(b.from) && !b.to.Less(from) }):
 			c.Add(at, "The range %s to %s overlaps another one.", from, to)
 		default:
@@ -306,7 +306,7 @@ func (d DHCP) checkRanges(c *Checks, field string, gateway netip.Prefix, f famil
 
 func (d DHCP) checkLeases(c *Checks, field string, gateway netip.Prefix) {
 	if len(d.Leases) > MaxLeases {
-		c.Add(field, "At most %d static leases.", MaxLeases)
+		c.Add(field, "A subnet has at most %d static leases.", MaxLeases)
 		return
 	}
 	macs, ips := map[string]bool{}, map[netip.Addr]bool{}
@@ -315,28 +315,28 @@ func (d DHCP) checkLeases(c *Checks, field string, gateway netip.Prefix) {
 		mac, err := net.ParseMAC(l.MAC)
 		switch {
 		case err != nil || len(mac) != 6 || mac[0]&1 != 0:
-			c.Add(at, "%q is no unicast MAC address such as 52:54:00:12:34:56.", l.MAC)
+			c.Add(at, "%q is not a unicast MAC address such as 52:54:00:12:34:56.", l.MAC)
 			continue
 		case macs[mac.String()]:
-			c.Add(at, "%s has a lease already.", mac)
+			c.Add(at, "%s already has a lease.", mac)
 			continue
 		}
 		macs[mac.String()] = true
 		ip, err := netip.ParseAddr(l.IP)
 		switch {
 		case err != nil || !ip.Is4():
-			c.Add(at, "%q is no IPv4 address.", l.IP)
+			c.Add(at, "%q is not an IPv4 address.", l.IP)
 			continue
 		case whyNotAssignable(ip, gateway) != "":
-			c.Add(at, "%s Give %s one of the subnet's others.", whyNotAssignable(ip, gateway), mac)
+			c.Add(at, "%s Enter another address for %s.", whyNotAssignable(ip, gateway), mac)
 			continue
 		case ips[ip]:
-			c.Add(at, "%s is leased to another NIC already.", ip)
+			c.Add(at, "%s is already leased to another NIC.", ip)
 			continue
 		}
 		ips[ip] = true
 		if l.Name != "" && !guestForm.MatchString(l.Name) {
-			c.Add(at, "%q is no host name: it has 1–63 letters, digits and hyphens.", l.Name)
+			c.Add(at, "%q is not a host name: a host name has 1–63 letters, digits and hyphens.", l.Name)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 // VMNUMANode is a NUMA node of the guest: vCPUs with their local memory. The first is node 0.
 type VMNUMANode struct {
 	CPUs      string `json:"cpus"`            // "0-3,8"
-	MemoryMiB int    `json:"memoryMiB"`       // part of the VM's memory
+	MemoryMiB int    `json:"memoryMiB"`       // the node's share of the VM's memory
 	Nodes     string `json:"nodes,omitempty"` // host NUMA nodes that provide the memory: "0-1"; empty: any
 }
 
@@ -123,19 +123,20 @@ func numaNodes() VMField {
 		}
 		return at
 	}
-	const others = "others may have the memory of these nodes"
+	const others = "other VMs may need the memory of these nodes"
 	f.Input = Input{
-		Section: SectionCPU, Kind: InputRows, Label: "NUMA nodes", Help: "Each vCPU is in one of them, and all of the memory. Those that may still come have their node, too. The first is node 0.",
+		Section: SectionCPU, Kind: InputRows, Label: "NUMA nodes", Help: "Together the nodes contain all vCPUs, including those for hot-plug, and all memory. The first is node 0.",
 		Rows: []Row{
 			{"cpus", Input{Kind: InputText, Label: "vCPUs", Example: "0-3"}},
 			{"memoryMiB", Input{Label: "Memory", Unit: "MiB", Example: "MiB"}},
-			{"nodes", Input{Kind: InputText, Label: "Host's nodes", Example: "any", Reserved: others}},
+			{"nodes", Input{Kind: InputText, Label: "Host nodes", Example: "any", Reserved: others}},
 		},
 	}
 	return live(VM.hotPlugsNUMANodes, vmField(reserved(others, f)))
 }
 
-// hotPlugsNUMANodes reports whether a running guest gets the change at once: all nodes only grow, or all only shrink.
+// hotPlugsNUMANodes reports whether a running guest gets the change at once, because all nodes only grow or all only
+// shrink.
 func (vm VM) hotPlugsNUMANodes(to VMSpec) bool {
 	return len(vm.Spec.NUMA) > 0 && len(to.NUMA) > 0 && vm.hotPlugsMemory(to)
 }
@@ -146,10 +147,10 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 	case n == 0:
 		return
 	case n == 1:
-		c.Add(field, "One node is all of the VM. Give two or more, or none.")
+		c.Add(field, "Define two or more NUMA nodes, or none.")
 		return
 	case n > MaxNUMANodes:
-		c.Add(field, "At most %s.", count(MaxNUMANodes, "NUMA node"))
+		c.Add(field, "A VM has at most %s.", count(MaxNUMANodes, "NUMA node"))
 		return
 	}
 	most, memory, complete := max(s.CPUs, s.CPU.Max), 0, true
@@ -158,17 +159,17 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		all, ok := numberSet(v.CPUs)
 		if !ok {
-			c.Add(at+".cpus", "Give the numbers of its vCPUs and ranges of them: 0-3,6.")
+			c.Add(at+".cpus", "Enter vCPU numbers and ranges, such as 0-3,6.")
 		}
 		for _, n := range all {
 			before, twice := in[n]
 			switch {
 			case n >= most:
-				c.Add(at+".cpus", "The VM has no vCPU %d: theirs are the numbers from 0 to %d.", n, most-1)
+				c.Add(at+".cpus", "The VM has no vCPU %d: its vCPUs are numbered from 0 to %d.", n, most-1)
 			case twice && before == i:
-				c.Add(at+".cpus", "vCPU %d is there twice.", n)
+				c.Add(at+".cpus", "vCPU %d is listed twice.", n)
 			case twice:
-				c.Add(at+".cpus", "vCPU %d is in node %d already.", n, before)
+				c.Add(at+".cpus", "vCPU %d is already in node %d.", n, before)
 			default:
 				in[n] = i
 				continue
@@ -178,32 +179,32 @@ func (s VMSpec) checkNUMANodes(c *Checks, field string) {
 		}
 		if v.Nodes != "" {
 			if _, ok := numberSet(v.Nodes); !ok {
-				c.Add(at+".nodes", "Give numbers and ranges of them: 0-1.")
+				c.Add(at+".nodes", "Enter numbers and ranges, such as 0-1.")
 			}
 		}
 		switch page := s.Memory.HugePageKiB; {
 		case v.MemoryMiB < 1 || v.MemoryMiB > MaxMemoryMiB:
-			c.Add(at+".memoryMiB", "Give the node at least 1 MiB of the VM's memory.")
+			c.Add(at+".memoryMiB", "A node needs at least 1 MiB of the VM's memory.")
 			complete = false
 		case page > 0 && v.MemoryMiB<<10%page != 0:
-			c.Add(at+".memoryMiB", "A node's memory is a whole number of huge pages of %d KiB.", page)
+			c.Add(at+".memoryMiB", "A node's memory must be a multiple of the huge page size of %d KiB.", page)
 		}
 		memory += v.MemoryMiB
 		complete = complete && ok
 	}
 	if s.Memory.Nodes != "" && slices.ContainsFunc(s.NUMA, func(v VMNUMANode) bool { return v.Nodes != "" }) {
-		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The NUMA nodes of the VM say themselves which nodes of the host they are on. Leave this, or those.")
+		c.Add(strings.TrimSuffix(field, "numa")+"memory.nodes", "The VM's NUMA nodes already select host nodes. Remove this value, or the host nodes of the NUMA nodes.")
 	}
 	if !complete {
 		return // further errors would only repeat these
 	}
 	for n := range min(most, MaxCPUs) {
 		if _, ok := in[n]; !ok {
-			c.Add(field, "vCPU %d is in no node. Each from 0 to %d is in one.", n, most-1)
+			c.Add(field, "vCPU %d is in no node. Every vCPU from 0 to %d must be in one.", n, most-1)
 			break
 		}
 	}
 	if memory != s.MemoryMiB {
-		c.Add(field, "The nodes have %d MiB, and the VM has %d MiB. Give them all of it.", memory, s.MemoryMiB)
+		c.Add(field, "The nodes have %d MiB, and the VM has %d MiB. Both must be equal.", memory, s.MemoryMiB)
 	}
 }

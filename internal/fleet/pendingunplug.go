@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// PendingUnplug is a device or memory that was removed from the VM while the guest has not completed the hot-unplug. It
-// is removed when the guest releases it, or at the VM's next start.
+// PendingUnplug is a device or memory that was removed from the VM although the guest has not completed the
+// hot-unplug. The unplug completes when the guest releases the device, or at the VM's next start.
 type PendingUnplug struct {
 	Field string `json:"field"` // spec field: "disks", "nics", "hostDevices", "memoryMiB", "cpus"
 	What  string `json:"what"`  // "NIC 52:54:00:0a:00:01"
@@ -36,15 +36,15 @@ func (s VMStatus) StillHeld() string {
 // MaxModules is the maximum number of memory hot-plugs between two starts of a guest.
 const MaxModules = 16
 
-// Module is a hot-plugged memory module. The guest can release it only as a whole.
+// Module is a hot-plugged memory module. The guest can release only the complete module.
 type Module struct {
 	MiB      int `json:"mib"`
 	NUMANode int `json:"cell,omitempty"` // guest NUMA node of the module
 }
 
-// GivenBack returns the indexes of modules whose sizes add up to less, the memory to remove per NUMA node. ok is false
-// if no selection fits. Lists over MaxModules are refused: they can only come from a faulty host, and the search is
-// exponential.
+// GivenBack selects modules to unplug: it returns the indexes of modules whose sizes add up to less, the memory to
+// remove per NUMA node in MiB. ok is false if no selection fits. Lists over MaxModules are refused: they can only
+// come from a faulty host, and the search is exponential.
 func GivenBack(all []Module, less []int) (which []int, ok bool) {
 	if len(all) > MaxModules {
 		return nil, false
@@ -82,7 +82,7 @@ func pick(all []Module, among []int, mib int) (which []int, ok bool) {
 	return nil, false
 }
 
-// Waiting lists what the running guest gets or loses at its next start, with the reason if it is known.
+// Waiting lists the changes that the running guest gets only at its next start, with the reason if it is known.
 func (vm VM) Waiting() []string {
 	if vm.Status == nil {
 		return nil
@@ -97,7 +97,7 @@ func (vm VM) Waiting() []string {
 		}
 		f, known := FieldOf(name)
 		switch why := vm.whyLater(name); {
-		case pending: // the devices show any other missing part of this field
+		case pending: // the pending devices already explain the field
 		case why != "":
 			out = append(out, f.Type+" ("+why+")")
 		case known:
@@ -114,11 +114,11 @@ func (vm VM) whyLater(field string) string {
 	s := vm.Status
 	switch cpus, memory := vm.Spec.CPUs, vm.Spec.MemoryMiB; {
 	case field == "cpus" && cpus > 0 && cpus < s.CPUs && s.Accelerator == "qemu":
-		return "an emulated guest gives none back"
+		return "an emulated guest cannot unplug vCPUs"
 	case field == "cpus" && cpus > 0 && cpus < s.CPUs:
-		return "a guest gives back those alone that came since it was started"
+		return "only vCPUs hot-plugged since the guest's start can be unplugged"
 	case field == "memoryMiB" && memory > 0 && memory < s.MemoryMiB:
-		return "a guest gives back what came since it was started, in the sizes in which it came"
+		return "only complete memory modules hot-plugged since the guest's start can be unplugged"
 	}
 	return ""
 }

@@ -1,7 +1,7 @@
 package fleet
 
-// Permission is an action that a user may be allowed, worded to complete "You do not have permission to …". The tables of
-// resource types and job kinds name the permission that each needs; package policy decides who has it.
+// Permission is an action that a user may be allowed, worded to complete "You do not have permission to …". The
+// tables of resource types and job kinds name the required permissions. Package policy decides who has them.
 type Permission string
 
 const (
@@ -12,7 +12,7 @@ const (
 
 	// For all projects and hosts.
 	MaySeeInfra Permission = "see hosts"
-	// MaySeeStorage: includes project members, who choose pools and networks for their VMs
+	// MaySeeStorage: also given to project members, who choose pools and networks for their VMs
 	MaySeeStorage  Permission = "see pools and networks"
 	MayChangeInfra Permission = "change hosts and pools"
 	MaySeeTasks    Permission = "see tasks" // package control limits the list to tasks that the user may see

@@ -2,7 +2,8 @@ package fleet
 
 import "time"
 
-// Freshness is how long a host's report stays valid. After that the host is offline and its objects are unknown.
+// Freshness is the time for which a host's report stays valid. After that the host is offline and its objects are
+// unknown.
 const Freshness = 30 * time.Second
 
 // Phase is the one status word for a VM. It is derived, never stored.
@@ -22,7 +23,7 @@ const (
 	PhaseFailed       Phase = "failed"  // creation failed
 	PhaseCrashed      Phase = "crashed" // the guest or its QEMU died
 	PhaseMissing      Phase = "missing" // created, but the host no longer has it
-	PhaseLost         Phase = "lost"    // it runs, but libvirt reports it as off
+	PhaseLost         Phase = "lost"    // the VM runs, but libvirt reports it as off
 	PhaseUnknown      Phase = "unknown" // the host is offline
 )
 
@@ -32,8 +33,8 @@ var VMPhases = []Phase{
 	PhasePaused, PhaseUpdating, PhaseDeleting, PhaseFailed, PhaseCrashed, PhaseMissing, PhaseLost, PhaseUnknown,
 }
 
-// ClockStep is how far in the future a time of the database may lie. A later time means that the database's clock was
-// set back since, so its age is unknown.
+// ClockStep is the maximum distance of a database time in the future. A later time means that the database's clock
+// was set back, so the age is unknown.
 const ClockStep = 5 * time.Second
 
 // Fresh reports whether a report of that time (nil: never) is still valid at now. The SQL function is_fresh implements
@@ -68,10 +69,10 @@ func (vm VM) Phase(seen *time.Time, now time.Time) Phase {
 	return reportedPhase(*vm.Status)
 }
 
-// NeedsAttention reports whether the VM needs a person: its host is offline, it has faults or drift, two hosts run it,
-// or it expires. Without open work it also needs one if it is missing, has crashed, or its last task failed and the
-// requested state was not reached otherwise. A later successful task clears only the failure. Column vms.attention
-// implements the same rule for online hosts; a test compares both.
+// NeedsAttention reports whether the VM needs attention: its host is offline, it has faults or drift, two hosts run
+// it, or it expires. Without a pending change it also needs attention if it is missing, has crashed, or its last task
+// failed and the requested state was not reached otherwise. A later successful task clears only the failure. Column
+// vms.attention implements the same rule for online hosts; a test compares both.
 func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	switch {
 	case vm.DeletedAt != nil || vm.Status == nil || vm.ObservedGeneration == 0:
@@ -84,18 +85,18 @@ func (vm VM) NeedsAttention(seen *time.Time, now time.Time) bool {
 	return vm.idle() && (vm.Status.Power == Absent || vm.Status.Power == Crashed) || vm.OrderFailed()
 }
 
-// idle reports whether no change of the VM is open: its host has acted on the newest spec and no power state is
+// idle reports whether the VM has no pending change: its host has applied the newest spec and no power state is
 // requested.
 func (vm VM) idle() bool { return vm.Generation <= vm.ObservedGeneration && vm.Ordered == "" }
 
 // OrderFailed reports whether the VM's last task failed, the requested state was not reached otherwise, and no newer
-// task is open.
+// task is pending.
 func (vm VM) OrderFailed() bool {
 	return vm.Status != nil && vm.idle() && vm.Status.Error != "" && !vm.reachedAnyway()
 }
 
-// reachedAnyway reports whether the power state of the failed task was reached anyway: the guest shut down late, or
-// somebody started it on the host.
+// reachedAnyway reports whether the power state of the failed task was reached later: the guest shut down late, or it
+// was started on the host outside Quantix.
 func (vm VM) reachedAnyway() bool {
 	return vm.Status.ErrorOf.Is().Power != "" && vm.Status.Power == vm.Spec.Power
 }

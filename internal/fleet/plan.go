@@ -17,7 +17,7 @@ type Plan struct {
 	Name      string    `json:"name"`
 	Changes   []Change  `json:"changes"` // empty for a new VM
 	State     PlanState `json:"state"`
-	// Drawing is the host's answer; nil: none yet.
+	// Drawing is the host's answer; nil: not yet received.
 	Drawing     *Drawing  `json:"drawing,omitempty"`
 	RequestedAt time.Time `json:"askedAt"`
 }
@@ -28,7 +28,7 @@ type PlanState string
 const (
 	PlanRequested PlanState = "asked"  // waiting for the host
 	PlanDrawn     PlanState = "drawn"  // the host has answered
-	PlanFailed    PlanState = "failed" // the host has answered that it would refuse the change
+	PlanFailed    PlanState = "failed" // the host would refuse the change
 	PlanTimedOut  PlanState = "silent" // the host did not answer in time
 )
 
@@ -49,7 +49,7 @@ const (
 type Drawing struct {
 	Lines []DrawnLine `json:"lines"`
 	Left  int         `json:"left,omitempty"`  // number of further lines, beyond the bound
-	Error string      `json:"error,omitempty"` // why the host would refuse the definition, in its own words
+	Error string      `json:"error,omitempty"` // the host's message why it would refuse the definition
 	// Hidden is the number of lines about the host that the user may not see.
 	Hidden int `json:"hidden,omitempty"`
 }
@@ -58,8 +58,8 @@ type Drawing struct {
 type DrawnLine struct {
 	Op   LineOp `json:"op"`
 	Text string `json:"text"`
-	// At is the path of the element that starts or ends on the line: "devices/disk/source". Empty: none. It is not shown
-	// to users.
+	// At is the path of the element that starts or ends on the line: "devices/disk/source". Empty: none. It is not
+	// shown to users.
 	At string `json:"at,omitempty"`
 }
 
@@ -74,8 +74,9 @@ const (
 	LineHidden LineOp = "hidden" // lines that the user may not see
 )
 
-// openElements are the elements that everybody who may edit the VM may read: they describe the guest and nothing of its
-// host. "*" is any one element. All other elements may reveal the host: paths, names of foreign objects, programs.
+// openElements are the elements that everybody who may edit the VM may read, because they describe only the guest.
+// "*" is any one element. All other elements may reveal details of the host: paths, names of unmanaged objects,
+// programs.
 var openElements = []string{
 	"", "name", "uuid", "memory", "currentMemory", "maxMemory", "vcpu", "on_poweroff", "on_reboot", "on_crash",
 	"cpu", "cpu/*", "cpu/numa/cell", "launchSecurity", "launchSecurity/policy", "os", "os/type", "os/boot", "os/bootmenu", "os/firmware", "os/firmware/feature", "features", "features/*",
@@ -95,7 +96,7 @@ func openElement(at string) bool {
 	return slices.Contains(openElements, at) || last != "" && parent != "" && slices.Contains(openElements, parent+"/*")
 }
 
-// Bounded returns the drawing cut to the bounds of storage. A host may send any length and any text.
+// Bounded returns the drawing cut to the bounds of storage. Hosts are not trusted to respect the bounds.
 func (d Drawing) Bounded() Drawing {
 	out := Drawing{Left: min(max(d.Left, 0), 1<<20), Error: shortened(d.Error, 2000), Lines: []DrawnLine{}}
 	for _, l := range d.Lines {

@@ -17,14 +17,14 @@ type Pool struct {
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
-// PoolSpec says where the storage is. Kind and location are fixed after creation.
+// PoolSpec is the location of a pool's storage. Kind and location are fixed after creation.
 type PoolSpec struct {
 	Kind PoolKind `json:"kind"`
 	// Path is the directory (dir) or the mount point on each host (other file pools). Empty for block pools.
 	Path   string `json:"path"`
 	Server string `json:"server,omitempty"` // nfs, glusterfs
 	Export string `json:"export,omitempty"` // nfs: absolute path on the server
-	Volume string `json:"volume,omitempty"` // glusterfs: its name on the server
+	Volume string `json:"volume,omitempty"` // glusterfs: name of the Gluster volume
 	Device string `json:"device,omitempty"` // fs: block device on each host
 	Format string `json:"format,omitempty"` // fs: "ext4", "xfs" or "btrfs"
 	// Portal is the address of an iSCSI target (iscsi, iscsi-direct), with a port if it is not 3260.
@@ -47,7 +47,7 @@ type PoolState string
 const (
 	PoolPending  PoolState = "pending" // assigned; the host has not reported on it yet
 	PoolActive   PoolState = "active"
-	PoolInactive PoolState = "inactive" // defined, not started
+	PoolInactive PoolState = "inactive" // defined, but not started
 	PoolFailed   PoolState = "failed"   // mount or start failed: see Error
 	PoolStalled  PoolState = "stalled"  // the storage does not answer
 	PoolUnknown  PoolState = "unknown"  // derived only: the host is offline
@@ -66,10 +66,10 @@ type PoolStatus struct {
 	WriteMicros int64    `json:"writeMicros,omitempty"`
 	ReadMicros  int64    `json:"readMicros,omitempty"` // latency of reading it back
 	Volumes     []Volume `json:"volumes,omitempty"`
-	// Error: the problem, with libvirt's own message if there is one; an active pool with an error is degraded
+	// Error: a problem, with libvirt's own message if there is one; an active pool with an error is degraded
 	Error    string `json:"error,omitempty"`
 	Note     string `json:"note,omitempty"`     // information that is not a fault
-	ByOthers bool   `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host outside Quantix
+	ByOthers bool   `json:"byOthers,omitempty"` // inactive: the pool was stopped on the host outside Quantix
 	// FileSystem is the file system of the pool's directory. Nil: the pool has no directory, or an older agent does not
 	// report it.
 	FileSystem *FileSystem `json:"fileSystem,omitempty"`
@@ -90,27 +90,27 @@ type Volume struct {
 	CapacityBytes int64  `json:"capacityBytes"`
 	AllocBytes    int64  `json:"allocBytes"`
 	Backing       string `json:"backing,omitempty"` // backing file; such a volume cannot serve as an image
-	// UsedBy: domains of the host that have the file as a disk, by whatever path; at most MaxUsers. Media in drives are in
-	// InDrive
+	// UsedBy: domains of the host that have the file as a disk, by whatever path; at most MaxUsers. InDrive lists
+	// those with the file in a drive
 	UsedBy  []VMID `json:"usedBy,omitempty"`
-	InDrive []VMID `json:"inDrive,omitempty"` // domains of the host that have it in a drive, at most MaxUsers
-	// BaseOf are volumes of the host that have it as backing file or share its data. At most MaxUsers.
+	InDrive []VMID `json:"inDrive,omitempty"` // domains of the host that have the file in a drive, at most MaxUsers
+	// BaseOf are volumes of the host that are backed by the file or share its data. At most MaxUsers.
 	BaseOf []string `json:"baseOf,omitempty"`
-	// ModifiedAt is the time of the last write, rounded to hours so that reports rarely change. Nil: unknown, or a domain
-	// has the volume as a disk.
+	// ModifiedAt is the time of the last write, rounded to hours so that reports rarely change. Nil: unknown, or a
+	// domain has the volume as a disk.
 	ModifiedAt *time.Time `json:"modifiedAt,omitempty"`
 	Unfinished bool       `json:"unfinished,omitempty"` // an abandoned, incomplete volume: no write for a long time
-	// Fault says why the listed volume cannot be used. Name and Path then hold what is valid text of them.
+	// Fault is the reason why the listed volume cannot be used. Name and Path then contain only valid text.
 	Fault string `json:"fault,omitempty"`
-	// SHA256 is the checksum that the host computed on request, as long as the file is unchanged. Altered: the file
+	// SHA256 is the checksum that the host computed on request, while the file is unchanged. Altered: the file
 	// changed afterwards.
 	SHA256  string `json:"sha256,omitempty"`
 	Altered bool   `json:"altered,omitempty"`
-	// StoodOn are domains among UsedBy that only read the file, as a backing file of their disk.
+	// StoodOn are those domains of UsedBy that only read the file, as a backing file of their disk.
 	StoodOn []VMID `json:"stoodOn,omitempty"`
 	// Appliance describes the VM in the file, if it is an OVA archive or a disk in another product's format.
 	Appliance *Appliance `json:"appliance,omitempty"`
-	// Unsound says why the file cannot serve as an image, as its host inspected it; empty: no objection.
+	// Unsound is the reason why the file cannot serve as an image, from the host's inspection; empty: no objection.
 	Unsound string `json:"unsound,omitempty"`
 }
 
@@ -129,9 +129,9 @@ type PoolHost struct {
 	Status    *PoolStatus `json:"status"`            // nil: nothing reported yet
 	SeenAt    *time.Time  `json:"seenAt"`            // when the host was last seen
 	State     PoolState   `json:"state"`             // derived: unknown if the report is stale
-	Starved   int         `json:"starved,omitempty"` // VMs there that are paused because the pool is full or fails
+	Starved   int         `json:"starved,omitempty"` // VMs on the host that are paused because the pool is full or fails
 	Severity  Severity    `json:"severity"`          // severity of the state, or worse
-	Impact    *PoolImpact `json:"impact,omitempty"`  // VMs that a problem there affects; nil: no problem, or not queried
+	Impact    *PoolImpact `json:"impact,omitempty"`  // VMs affected by a problem of the pool on the host; nil: no problem, or not queried
 	Notice    string      `json:"notice,omitempty"`  // notice beside the state: "98 % used"
 	Day       Day         `json:"day,omitempty"`     // 24-hour history; only on pages of one pool
 	Assigned  bool        `json:"assigned"`          // false: release was requested and the host has not finished it
@@ -178,8 +178,8 @@ func (r Room) Plus(o Room) Room {
 	}
 }
 
-// AddBytes returns the sum of two non-negative sizes, limited to the largest int64, so that a host that reports
-// nonsense cannot make the sum overflow.
+// AddBytes returns the sum of two non-negative sizes, limited to the largest int64, so that wrong sizes from a host
+// cannot make the sum overflow.
 func AddBytes(a, b int64) int64 {
 	if a > math.MaxInt64-b {
 		return math.MaxInt64
@@ -192,8 +192,8 @@ func (s PoolStatus) Room() Room {
 	return Room{s.CapacityBytes, s.UsedBytes, s.AvailableBytes, s.ProvisionedBytes}
 }
 
-// UsedPercent returns the used part of the capacity, rounded down, so that no pool counts as full too early. At most
-// 1000.
+// UsedPercent returns the used share of the capacity, at most 1000. It is rounded down, so that no pool counts as
+// full too early.
 func (r Room) UsedPercent() int {
 	if r.CapacityBytes <= 0 {
 		return 0
@@ -209,8 +209,8 @@ type PoolHealth struct {
 	Degraded       int            `json:"degraded,omitempty"` // hosts where the pool is active but has an error
 	Unknown        int            `json:"unknown"`
 	Severity       Severity       `json:"severity"`
-	Full           int            `json:"full,omitempty"`          // healthy hosts where it is full or almost full
-	NearlyFull     int            `json:"nearlyFull,omitempty"`    // healthy hosts where it will be full soon
+	Full           int            `json:"full,omitempty"`          // healthy hosts where the pool is full or almost full
+	NearlyFull     int            `json:"nearlyFull,omitempty"`    // healthy hosts where the pool is nearly full
 	SeverityCounts SeverityCounts `json:"severityCounts,omitzero"` // number of hosts by severity
 	Summary        string         `json:"summary"`                 // "2 of 3 hosts healthy"
 	CapacityBytes  int64          `json:"capacityBytes"`           // a shared pool counts once, from the first healthy host

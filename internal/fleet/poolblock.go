@@ -46,40 +46,40 @@ var (
 	poolPortal = PoolField{
 		Name: "portal", Label: "Portal", Hint: "The target's address, such as 10.0.0.5 or san-1.example.org:3260.",
 		At:    func(s *PoolSpec) *string { return &s.Portal },
-		Check: unless(isServer, "Give the target's name or address, and its port where that is not 3260."),
+		Check: unless(isServer, "Enter the target's name or address, with the port if it is not 3260."),
 	}
 	poolTarget = PoolField{
-		Name: "target", Label: "Target", Hint: "Its name on the server, such as iqn.2026-01.org.example:vms.",
+		Name: "target", Label: "Target", Hint: "The target's name (IQN), such as iqn.2026-01.org.example:vms.",
 		At:    func(s *PoolSpec) *string { return &s.Target },
-		Check: unless(isIQN, "Give the target's iSCSI name, such as iqn.2026-01.org.example:vms."),
+		Check: unless(isIQN, "Enter the target's iSCSI name, such as iqn.2026-01.org.example:vms."),
 	}
 	poolInitiator = PoolField{
 		Name: "initiator", Label: "Initiator", Hint: "Initiator name (IQN) of the hosts, such as iqn.2026-01.org.example:quantix. The target must allow it.",
 		At:    func(s *PoolSpec) *string { return &s.Initiator },
-		Check: unless(isIQN, "Give the name by which hosts ask, such as iqn.2026-01.org.example:quantix."),
+		Check: unless(isIQN, "Enter the initiator name of the hosts, such as iqn.2026-01.org.example:quantix."),
 	}
 	poolMonitors = PoolField{
-		Name: "monitors", Label: "Monitors", Hint: "Addresses of the cluster's monitors, with commas between them: 10.0.0.1, 10.0.0.2:6789.",
+		Name: "monitors", Label: "Monitors", Hint: "Addresses of the cluster's monitors, separated by commas: 10.0.0.1, 10.0.0.2:6789.",
 		At: func(s *PoolSpec) *string { return &s.Monitors },
 		Check: unless(func(v string) bool {
 			all := PoolSpec{Monitors: v}.Servers()
 			return len(all) > 0 && len(all) <= maxServers && !slices.ContainsFunc(all, func(m string) bool { return !isServer(m) })
-		}, "Give the addresses of one to nine monitors, with commas between them."),
+		}, "Enter the addresses of one to nine monitors, separated by commas."),
 	}
 	poolCeph = PoolField{
 		Name: "cephPool", Label: "Ceph pool", Hint: "The pool's name in the cluster, such as vms.",
 		At:    func(s *PoolSpec) *string { return &s.CephPool },
-		Check: unless(cephForm.MatchString, "Give the name of the cluster's pool: letters, digits and . _ -."),
+		Check: unless(cephForm.MatchString, "Enter the name of the Ceph pool: letters, digits and . _ -."),
 	}
 	poolGroup = PoolField{
 		Name: "group", Label: "Volume group", Hint: "The volume group's name on the hosts, such as vg-vms. It must exist: nothing is created or formatted. Each host accepts only devices that its agent allows (poolDevices, such as /dev/vg-vms).",
 		At:    func(s *PoolSpec) *string { return &s.Group },
-		Check: unless(func(v string) bool { return groupForm.MatchString(v) && v != "." && v != ".." }, "Give the volume group's name: letters, digits and . _ + -."),
+		Check: unless(func(v string) bool { return groupForm.MatchString(v) && v != "." && v != ".." }, "Enter the volume group's name: letters, digits and . _ + -."),
 	}
 	poolUser = PoolField{
 		Name: "user", Label: "User", Hint: "User name for the storage. Empty: no authentication.", Optional: true,
 		At:    func(s *PoolSpec) *string { return &s.User },
-		Check: unless(func(v string) bool { return v == "" || poolUserForm.MatchString(v) }, "A user's name has letters, digits and . _ @ : -."),
+		Check: unless(func(v string) bool { return v == "" || poolUserForm.MatchString(v) }, "A user name has letters, digits and . _ @ : -."),
 	}
 )
 
@@ -87,7 +87,7 @@ var chap = &PoolSecret{
 	Label: "CHAP password", Hint: "Most targets require 12 to 16 characters.",
 	Check: func(v string) string {
 		if len(v) > maxSecretBytes || !plain(v) {
-			return "A password has at most 255 characters, all of them on one line."
+			return "A password is one line of at most 255 characters."
 		}
 		return ""
 	},
@@ -97,7 +97,7 @@ var cephKey = &PoolSecret{
 	Label: "Ceph key", Hint: "As \"ceph auth get-key client.USER\" prints it.",
 	Check: func(v string) string {
 		if key, err := base64.StdEncoding.DecodeString(v); err != nil || len(key) < 20 || len(key) > maxSecretBytes {
-			return "That is no key of Ceph's: it has some 40 characters and ends in \"==\"."
+			return "This is not a Ceph key: a key has about 40 characters and ends in \"==\"."
 		}
 		return ""
 	},
@@ -132,8 +132,8 @@ func (s PoolSpec) Servers() (out []string) {
 	return out
 }
 
-// Place returns the location that two pools of one host must not share, and the field that holds it: a directory, an
-// iSCSI target, a Ceph pool or a volume group.
+// Place returns the location of the storage and the field that names it: a directory, an iSCSI target, a Ceph pool or
+// a volume group. Two pools of one host must not have the same location.
 func (s PoolSpec) Place() (field, place string) {
 	switch {
 	case s.Kind.Is().Files:
@@ -146,7 +146,7 @@ func (s PoolSpec) Place() (field, place string) {
 	return "group", s.Group
 }
 
-// CheckSecret adds an error at field if the secret does not fit the pool; a pool without a user takes none.
+// CheckSecret adds an error at field if the secret does not fit the pool. A pool without a user has no secret.
 func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
 	is := s.Kind.Is().Secret
 	switch {
@@ -154,9 +154,9 @@ func (s PoolSpec) CheckSecret(c *Checks, field, secret string) {
 	case is == nil:
 		c.Add(field, "A pool of kind %q has no secret.", string(s.Kind))
 	case s.User == "" && secret != "":
-		c.Add("spec.user", "Give the user whose secret it is.")
+		c.Add("spec.user", "Enter the user name for the secret.")
 	case s.User != "" && secret == "":
-		c.Add(field, "Give the secret of %s.", s.User)
+		c.Add(field, "Enter the secret of %s.", s.User)
 	case secret != "":
 		if why := is.Check(secret); why != "" {
 			c.Add(field, "%s", why)

@@ -16,19 +16,21 @@ const (
 	PoolFS      PoolKind = "fs"
 )
 
-// PoolType holds everything about a kind of pool except how a host provides it, which is the hypervisor backend's part.
+// PoolType holds everything about a kind of pool except how a host provides it, which the hypervisor backend
+// implements.
 type PoolType struct {
 	Kind    PoolKind
 	Word    string      // name on pages: "NFS"
 	Help    string      // help text of the choice
 	Fields  []PoolField // fields of the location, besides the path on the hosts
 	Shared  bool        // all hosts always see the same data
-	Local   bool        // each host always has data of its own
-	Mounted bool        // each host mounts it at the path, and remounts it after a loss
-	// Files marks a file pool: volumes are files of a directory, and a marker file there names the owner. In other pools
-	// the source names it.
+	Local   bool        // each host always has its own data
+	Mounted bool        // each host mounts the storage at the path, and remounts it after a loss
+	// Files marks a file pool: volumes are files of a directory, which contains a marker file with the owner. Other
+	// pools are identified by their source.
 	Files bool
-	// Makes: volumes can be created, changed and deleted; otherwise the storage provides them and a disk uses one of them
+	// Makes: volumes can be created, changed and deleted. Otherwise the storage provides the volumes, and a disk uses
+	// an existing one
 	Makes  bool
 	Secret *PoolSecret // credentials for the storage; nil: none
 	source func(PoolSpec) string
@@ -48,25 +50,25 @@ var hostFileSystems = []string{"ext4", "xfs", "btrfs"}
 
 var (
 	poolServer = PoolField{
-		Name: "server", Label: "Server", Hint: "Its name or address, such as nas-1.example.org",
+		Name: "server", Label: "Server", Hint: "The server's name or address, such as nas-1.example.org",
 		At:    func(s *PoolSpec) *string { return &s.Server },
-		Check: unless(hostAddrForm.MatchString, "Give the server's name or address."),
+		Check: unless(hostAddrForm.MatchString, "Enter the server's name or address."),
 	}
 	poolExport = PoolField{
 		Name: "export", Label: "Export", Hint: "Absolute path on the server, such as /exports/vm",
 		At:    func(s *PoolSpec) *string { return &s.Export },
-		Check: func(v string) string { return pathError(v, "Give the absolute path that the server exports.") },
+		Check: func(v string) string { return pathError(v, "Enter the absolute path of the export.") },
 	}
 	poolVolume = PoolField{
-		Name: "volume", Label: "Volume", Hint: "The name of the server's volume, such as gv0",
+		Name: "volume", Label: "Volume", Hint: "The name of the Gluster volume, such as gv0",
 		At:    func(s *PoolSpec) *string { return &s.Volume },
-		Check: unless(glusterVolumeForm.MatchString, "Give the volume's name: letters, digits, \"-\" and \"_\"."),
+		Check: unless(glusterVolumeForm.MatchString, "Enter the volume's name: letters, digits, \"-\" and \"_\"."),
 	}
 	poolDevice = PoolField{
-		Name: "device", Label: "Device", Hint: "The block device with the file system, by a stable name: /dev/disk/by-label/… where several hosts have one each, /dev/disk/by-id/… for a single host. Nothing is ever formatted. Each host accepts only devices that its agent allows (poolDevices).",
+		Name: "device", Label: "Device", Hint: "The block device with the file system, by a stable name: /dev/disk/by-label/… for one device per host, /dev/disk/by-id/… for a single host. Quantix never formats a device. Each host accepts only devices that its agent allows (poolDevices).",
 		At: func(s *PoolSpec) *string { return &s.Device },
 		Check: func(v string) string {
-			const ask = "Give the path of a block device on the hosts, such as /dev/disk/by-id/…"
+			const ask = "Enter the path of a block device on the hosts, such as /dev/disk/by-id/…"
 			if !strings.HasPrefix(v, "/dev/") {
 				return ask
 			}
@@ -83,42 +85,42 @@ var (
 // poolTypes lists all kinds, in the order of the form.
 var poolTypes = []PoolType{
 	{
-		Kind: PoolDir, Word: "Directory", Help: "A directory of each host: a local disk, or anything that is mounted there already.",
+		Kind: PoolDir, Word: "Directory", Help: "A directory on each host: on a local disk, or on storage that is already mounted.",
 		Files: true, Makes: true,
 		source: func(s PoolSpec) string { return s.Path },
 	},
 	{
-		Kind: PoolFS, Word: "File system", Help: "A local disk, partition or logical volume with a file system, which every host mounts by itself.",
+		Kind: PoolFS, Word: "File system", Help: "A local disk, partition or logical volume with a file system, which each host mounts.",
 		Fields: []PoolField{poolDevice, poolFormat}, Local: true, Mounted: true, Files: true, Makes: true,
 		source: func(s PoolSpec) string { return s.Device },
 	},
 	{
-		Kind: PoolNFS, Word: "NFS", Help: "An export of a server, which every host mounts by itself.",
+		Kind: PoolNFS, Word: "NFS", Help: "An export of an NFS server, which each host mounts.",
 		Fields: []PoolField{poolServer, poolExport}, Shared: true, Mounted: true, Files: true, Makes: true,
 		source: func(s PoolSpec) string { return s.Server + ":" + s.Export },
 	},
 	{
-		Kind: PoolGluster, Word: "GlusterFS", Help: "A volume of a Gluster cluster, which every host mounts by itself.",
+		Kind: PoolGluster, Word: "GlusterFS", Help: "A volume of a Gluster cluster, which each host mounts.",
 		Fields: []PoolField{poolServer, poolVolume}, Shared: true, Mounted: true, Files: true, Makes: true,
 		source: func(s PoolSpec) string { return s.Server + ":/" + s.Volume },
 	},
 	{
-		Kind: PoolISCSIDirect, Word: "iSCSI, by QEMU", Help: "LUNs of a target, which QEMU itself speaks to: hosts need no initiator in their kernel. A VM's disk is one LUN, as it is.",
+		Kind: PoolISCSIDirect, Word: "iSCSI direct", Help: "LUNs of an iSCSI target, which QEMU accesses directly: hosts need no initiator in their kernel. Each disk of a VM is one LUN.",
 		Fields: []PoolField{poolPortal, poolTarget, poolInitiator, poolUser}, Shared: true, Secret: chap,
 		source: func(s PoolSpec) string { return s.Target + " at " + s.Portal },
 	},
 	{
-		Kind: PoolISCSI, Word: "iSCSI, by the kernel", Help: "LUNs of a target as block devices of each host, by its kernel's initiator (open-iscsi). A VM's disk is one LUN, as it is.",
+		Kind: PoolISCSI, Word: "iSCSI", Help: "LUNs of an iSCSI target as block devices of each host (open-iscsi). Each disk of a VM is one LUN.",
 		Fields: []PoolField{poolPortal, poolTarget, poolUser}, Shared: true, Secret: chap,
 		source: func(s PoolSpec) string { return s.Target + " at " + s.Portal },
 	},
 	{
-		Kind: PoolRBD, Word: "Ceph RBD", Help: "A pool of a Ceph cluster: each volume is an image there, which QEMU itself speaks to.",
+		Kind: PoolRBD, Word: "Ceph RBD", Help: "A pool of a Ceph cluster. Each volume is an RBD image, which QEMU accesses directly.",
 		Fields: []PoolField{poolMonitors, poolCeph, poolUser}, Shared: true, Makes: true, Secret: cephKey,
 		source: func(s PoolSpec) string { return "rbd:" + s.CephPool + " at " + s.Monitors },
 	},
 	{
-		Kind: PoolLogical, Word: "LVM", Help: "A volume group that is on each host already: each volume is a logical volume of it.",
+		Kind: PoolLogical, Word: "LVM", Help: "An existing LVM volume group of each host. Each volume is a logical volume.",
 		Fields: []PoolField{poolGroup}, Local: true, Makes: true,
 		source: func(s PoolSpec) string { return "/dev/" + s.Group },
 	},
@@ -172,7 +174,7 @@ func (t PoolType) has(f PoolField) bool {
 	return slices.ContainsFunc(t.Fields, func(o PoolField) bool { return o.Name == f.Name })
 }
 
-// Source returns the location of the data for people: "10.0.0.5:/exports/vm" or "/srv/vm".
+// Source returns the location of the data as text: "10.0.0.5:/exports/vm" or "/srv/vm".
 func (s PoolSpec) Source() string {
 	if t := s.Kind.Is(); t.source != nil {
 		return t.source(s)
@@ -180,7 +182,7 @@ func (s PoolSpec) Source() string {
 	return s.Path
 }
 
-// OfKind returns the spec without the fields of other kinds: a form without scripts sends the fields of all kinds.
+// OfKind returns the spec without the fields of other kinds. A form without scripts sends the fields of all kinds.
 func (s PoolSpec) OfKind() PoolSpec {
 	t := s.Kind.Is()
 	for _, f := range PoolFields() {
@@ -203,7 +205,7 @@ func (s PoolSpec) checkKind(c *Checks, prefix string) {
 		return
 	}
 	if t.Local && s.Shared {
-		c.Add(prefix+".shared", "A pool of kind %q is each host's own: no two hosts may mount one at the same time.", string(s.Kind))
+		c.Add(prefix+".shared", "A pool of kind %q is local to each host: two hosts must not use one device at the same time.", string(s.Kind))
 	}
 	for _, f := range PoolFields() {
 		value := *f.At(&s)
@@ -225,13 +227,13 @@ func poolKinds() (out []PoolKind) {
 	return out
 }
 
-// OneHost says why the pool can be on one host only; empty: it can be on many. A by-id device name means the same disk
-// on every host, and two hosts that mount one file system at the same time destroy it.
+// OneHost returns why the pool can be on one host only; empty: it can be on several. A by-id device name means the
+// same disk on every host, and two hosts that mount one file system at the same time destroy it.
 func (s PoolSpec) OneHost() string {
 	for _, unique := range []string{"/dev/disk/by-id/", "/dev/disk/by-uuid/", "/dev/disk/by-partuuid/"} {
 		if s.Kind == PoolFS && strings.HasPrefix(s.Device, unique) {
-			return "The name " + s.Device + " is of one disk: hosts that share it would destroy its file system by mounting it at the same time. " +
-				"Choose one host, or name the device by a label that each host's own disk bears (/dev/disk/by-label/…)."
+			return "The name " + s.Device + " identifies a single disk: hosts that mount it at the same time destroy its file system. " +
+				"Choose one host, or name the device by a label that one disk of each host has (/dev/disk/by-label/…)."
 		}
 	}
 	return ""

@@ -15,14 +15,15 @@ const (
 	MaxRateKiB    = 1 << 27 // KiB per second: 128 GiB/s
 )
 
-// PortGroup is a named part of a managed network. NICs attach to it by name and get its settings.
+// PortGroup is a named set of settings of a managed network. NICs attach to the port group by name and get its
+// settings.
 type PortGroup struct {
 	Name        string `json:"name"`
 	Description string `json:"description,omitempty"`
 	VLAN        *VLAN  `json:"vlan,omitempty"`       // nil: untagged frames
 	ToGuest     *Rate  `json:"toGuest,omitempty"`    // limit for each NIC's received traffic; nil: unlimited
 	FromGuest   *Rate  `json:"fromGuest,omitempty"`  // limit for each NIC's sent traffic; nil: unlimited
-	Restricted  bool   `json:"restricted,omitempty"` // project members need a grant to use it
+	Restricted  bool   `json:"restricted,omitempty"` // project members need a grant to use the port group
 
 	// Defaults of NICs without settings of their own: security groups without a project, and anti-spoofing.
 	SecurityGroups []SecurityGroupID `json:"securityGroups,omitempty"`
@@ -56,7 +57,7 @@ func (s NetworkSpec) TagsVLANs() (ok bool, why string) {
 	if s.Mode.Is().Tags {
 		return true, ""
 	}
-	return false, "The bridge of this kind of network knows no VLANs; that of Open vSwitch does. Define a network for each VLAN, or use that."
+	return false, "The bridge of this kind of network does not support VLANs. Define a network for each VLAN, or use Open vSwitch."
 }
 
 // FiltersNICs reports whether hosts can filter the network's NICs, and why not.
@@ -64,7 +65,7 @@ func (s NetworkSpec) FiltersNICs() (ok bool, why string) {
 	if !s.Mode.Is().Bare {
 		return true, ""
 	}
-	return false, "Hosts cannot filter the traffic of NICs on this kind of network, so security groups and anti-spoofing would protect nothing there."
+	return false, "Hosts cannot filter the traffic of NICs on this kind of network, so security groups and anti-spoofing have no effect there."
 }
 
 // Group returns the port group with the name, or nil.
@@ -89,7 +90,7 @@ func (s NetworkSpec) checkGroups(c *Checks, field string) {
 		at := fmt.Sprintf("%s[%d]", field, i)
 		CheckPortGroupName(c, at+".name", g.Name)
 		if names[g.Name] {
-			c.Add(at+".name", "The network has a port group named %s already.", g.Name)
+			c.Add(at+".name", "The network already has a port group named %s.", g.Name)
 		}
 		names[g.Name] = true
 		CheckDescription(c, at+".description", g.Description)
@@ -118,11 +119,11 @@ func (v VLAN) check(c *Checks, field string) {
 	sorted := slices.Sorted(slices.Values(v.Trunk))
 	switch {
 	case v.ID != 0 && wrong(v.ID), v.ID == 0 && len(v.Trunk) == 0, slices.ContainsFunc(v.Trunk, wrong):
-		c.Add(field, "A VLAN is a number from 1 to 4094.")
+		c.Add(field, "A VLAN ID is a number from 1 to 4094.")
 	case len(v.Trunk) > MaxTrunk:
 		c.Add(field, "A trunk has at most %d VLANs.", MaxTrunk)
 	case len(slices.Compact(sorted)) < len(v.Trunk), slices.Contains(v.Trunk, v.ID):
-		c.Add(field, "Name each VLAN once.")
+		c.Add(field, "List each VLAN only once.")
 	}
 }
 
@@ -130,9 +131,9 @@ func (r *Rate) check(c *Checks, field string) {
 	switch {
 	case r == nil:
 	case r.AverageKiB < 1 || r.AverageKiB > MaxRateKiB:
-		c.Add(field, "The average is 1 to %d KiB a second.", MaxRateKiB)
+		c.Add(field, "The average must be between 1 and %d KiB/s.", MaxRateKiB)
 	case r.PeakKiB != 0 && (r.PeakKiB < r.AverageKiB || r.PeakKiB > MaxRateKiB):
-		c.Add(field, "The peak is no less than the average, and at most %d KiB a second.", MaxRateKiB)
+		c.Add(field, "The peak must be at least the average, and at most %d KiB/s.", MaxRateKiB)
 	case r.BurstKiB < 0 || r.BurstKiB > 1<<22:
 		c.Add(field, "A burst is at most %d KiB.", 1<<22)
 	}
@@ -157,10 +158,10 @@ func (g PortGroup) Words() string {
 		out = append(out, map[bool]string{true: "anti-spoofing on", false: "anti-spoofing off"}[*g.AntiSpoofing])
 	}
 	if g.Restricted {
-		out = append(out, "by grant")
+		out = append(out, "restricted")
 	}
 	if len(out) == 0 {
-		return "no bounds"
+		return "no limits"
 	}
 	return strings.Join(out, ", ")
 }
@@ -196,6 +197,6 @@ func (r Rate) Words() string {
 // PortGroupUse is a port group as the API and pages show it.
 type PortGroupUse struct {
 	PortGroup
-	VMs    int            `json:"vms"`    // VMs with a NIC on it
+	VMs    int            `json:"vms"`    // VMs with a NIC on the port group
 	Grants []NetworkGrant `json:"grants"` // grants that the user may see
 }

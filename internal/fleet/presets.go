@@ -27,10 +27,10 @@ var VMSources = []struct {
 	Key         VMSource
 	Title, Hint string
 }{
-	{SourceImage, "Image", "A disk that is ready to start, from the library."},
+	{SourceImage, "Image", "A ready-to-start disk from the image library."},
 	{SourceISO, "ISO", "An installer in the CD-ROM drive, and an empty disk."},
-	{SourceBlank, "Blank", "Empty disks, or none. It starts from the network."},
-	{SourceXML, "libvirt XML", "What virsh dumpxml prints becomes the form."},
+	{SourceBlank, "Blank", "Empty disks, or none. The VM boots from the network."},
+	{SourceXML, "libvirt XML", "Fills the form from the output of virsh dumpxml."},
 }
 
 // Presets lists all presets in form order.
@@ -64,8 +64,8 @@ func PresetNamed(key string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// On returns the spec with the preset's values, and all other optional fields reset to their defaults, those of disks
-// and NICs included.
+// On returns the spec with the preset's values. All other optional fields, including those of disks and NICs, are
+// reset to their defaults.
 func (p Preset) On(s VMSpec) (VMSpec, error) {
 	for _, f := range Parts() {
 		f.Copy(&s, VMSpec{})
@@ -110,9 +110,9 @@ func presetOn[T any](p Preset, all []T, fields []Field[T], values map[string]str
 }
 
 func (p Preset) unknown(name string) error {
-	return Errorf(Invalid, "The preset %s names a field that there is not: %s.", p.Title, name)
+	return Errorf(Invalid, "The preset %s has an unknown field: %s.", p.Title, name)
 }
 
 func (p Preset) noValue(field string) error {
-	return Errorf(Invalid, "The preset %s has no value of %s.", p.Title, field)
+	return Errorf(Invalid, "The preset %s has no valid value for %s.", p.Title, field)
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// VMProtection protects a VM from people and limits its lifetime. Only the portal uses it; hosts do not know it.
+// VMProtection protects a VM from users' changes and limits the VM's lifetime. Only the portal uses it.
 type VMProtection struct {
 	Protected bool `json:"protected,omitempty"` // the VM cannot be deleted
 	// Lock: only its owner and administrators may change the VM; nil: not locked
@@ -16,7 +16,7 @@ type VMProtection struct {
 	Expiry      Expiry `json:"expiry,omitempty"`
 }
 
-// VMLock says who locked a VM against changes, and why.
+// VMLock records who locked a VM against changes, and why.
 type VMLock struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by"`
@@ -32,7 +32,7 @@ const (
 	Expired     Expiry = "over"
 )
 
-// ExpiryNotice is how long before its expiry a VM needs attention.
+// ExpiryNotice is the time before its expiry from which a VM needs attention.
 const ExpiryNotice = 7 * 24 * time.Hour
 
 // MaxLockReason is the maximum length of a lock's reason, in bytes.
@@ -61,16 +61,16 @@ func (g VMProtection) Check(c *Checks, now time.Time) {
 		c.Add("lock", "A reason is one line of at most %d bytes.", MaxLockReason)
 	}
 	if g.ExpiryStops && g.ExpiresAt == nil {
-		c.Add("expiresAt", "Say until when it is wanted, or leave that it is shut down then.")
+		c.Add("expiresAt", "Enter the expiry time, or disable the shutdown at expiry.")
 	}
 	if g.ExpiresAt != nil && (!g.ExpiresAt.After(now) || g.ExpiresAt.Sub(now) > 20*365*24*time.Hour) {
-		c.Add("expiresAt", "Choose a time to come, within 20 years.")
+		c.Add("expiresAt", "Choose a future time within 20 years.")
 	}
 }
 
 // Bars returns why the lock refuses changes, as a sentence.
 func (l VMLock) Bars() string {
-	return fmt.Sprintf("%s has locked it: %s", l.By, sentence(l.Reason))
+	return fmt.Sprintf("%s has locked the VM: %s", l.By, sentence(l.Reason))
 }
 
 // sentence ends the text with a full stop.
@@ -87,14 +87,14 @@ func (vm VM) ExpiryFault() *Fault {
 		return nil
 	}
 	on := vm.Protection.ExpiresAt.UTC().Format("2 January 2006, 15:04 UTC")
-	then := "Extend it, or delete the VM."
+	then := "Extend the expiry, or delete the VM."
 	switch {
 	case vm.Protection.Expiry == Expired && vm.Protection.ExpiryStops:
-		return &Fault{Code: FaultExpiry, Text: "It expired on " + on + ", and was asked to shut down. " + then}
+		return &Fault{Code: FaultExpiry, Text: "The VM expired on " + on + ", and was asked to shut down. " + then}
 	case vm.Protection.Expiry == Expired:
-		return &Fault{Code: FaultExpiry, Text: "It expired on " + on + ". " + then}
+		return &Fault{Code: FaultExpiry, Text: "The VM expired on " + on + ". " + then}
 	case vm.Protection.ExpiryStops:
-		return &Fault{Code: FaultExpiry, Text: "It expires on " + on + ", and is shut down then. " + then}
+		return &Fault{Code: FaultExpiry, Text: "The VM expires on " + on + ", and is shut down then. " + then}
 	}
-	return &Fault{Code: FaultExpiry, Text: "It expires on " + on + ". " + then}
+	return &Fault{Code: FaultExpiry, Text: "The VM expires on " + on + ". " + then}
 }

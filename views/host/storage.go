@@ -62,7 +62,7 @@ func foundState(f fleet.DiscoveredPool) string {
 
 // foundKinds are the labels of libvirt's pool types.
 var foundKinds = map[string]string{
-	"dir": "Directory", "fs": "File system", "netfs": "Network file system", "logical": "LVM", "disk": "Disk", "iscsi": "iSCSI", "iscsi-direct": "iSCSI, by QEMU",
+	"dir": "Directory", "fs": "File system", "netfs": "Network file system", "logical": "LVM", "disk": "Disk", "iscsi": "iSCSI", "iscsi-direct": "iSCSI direct",
 	"scsi": "SCSI", "mpath": "Multipath", "rbd": "Ceph RBD", "gluster": "GlusterFS", "zfs": "ZFS", "vstorage": "Virtuozzo Storage", "sheepdog": "Sheepdog",
 }
 
