@@ -48,8 +48,8 @@ func TestPoolAssignedByLabelSelector(t *testing.T) {
 	p.exec(`UPDATE assignments SET status = '{"state":"active"}' WHERE host_id = $1`, h2)
 	b.post(page+"/hosts/"+string(h2)+"/release", url.Values{}, hx("dialog")...).is(t, http.StatusNoContent)
 	p.exec(`UPDATE hosts SET spec = '{}' WHERE id = $1`, h1)
-	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "rack=4", "Assigned without the labels", "host-1", "Released by a person; not assigned again by label.")
-	b.get(page).is(t, http.StatusOK).lacks(t, "are not assigned.")
+	b.get(page+"?tab=configure").is(t, http.StatusOK).has(t, "rack=4", "Assigned without the labels", "host-1", "Released by a user; not assigned again by label.")
+	b.get(page).is(t, http.StatusOK).lacks(t, "Not everywhere")
 	p.exec(`UPDATE left_out SET why = 'Pool x uses /srv on host-2 already.'`)
 	b.get(page).is(t, http.StatusOK).has(t, "Hosts with the labels rack=4 are not assigned.", "host-2: Pool x uses /srv on host-2 already.")
 }

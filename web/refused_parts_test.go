@@ -162,15 +162,15 @@ func (r *refusing) ofPolicies() []refusal {
 	}
 	const number = "Enter a whole number from"
 	return []refusal{
-		one("17 placement rules", "spec.rules", several(17, rule("vm", "db")), "At most 16 rules."),
-		two("a rule with an unknown type", "spec.rules[0].of", "A rule is of vm, vmLabels, host or hostLabels.", sent{"spec.rules": []any{rule("pool", "x")}}),
+		one("17 rules", "spec.rules", several(17, rule("vm", "db")), "At most 16 rules."),
+		two("a rule of nothing", "spec.rules[0].of", "The kind of a rule must be vm, vmLabels, host or hostLabels.", sent{"spec.rules": []any{rule("pool", "x")}}),
 		two("a rule without a name", "spec.rules[0].name", "Give a name.", sent{"spec.rules": []any{rule("vm", "")}}),
-		two("a rule with an invalid VM name", "spec.rules[0].name", "A name has 1–63", sent{"spec.rules": []any{rule("vm", "a;id")}}),
-		two("a rule with an invalid host name", "spec.rules[0].name", "Give the name of a host.", sent{"spec.rules": []any{rule("host", "-rf")}}),
-		two("a rule with empty labels", "spec.rules[0].name", "Give the labels: tier=web", sent{"spec.rules": []any{rule("vmLabels", " ")}}),
-		two("a rule of labels with asterisks", "spec.rules[0].name", "without asterisks", sent{"spec.rules": []any{rule("hostLabels", "a=b*")}}),
-		two("two equal rules", "spec.rules[1].name", "Rule 1 names the same already.", sent{"spec.rules": several(2, rule("vm", "db"))}),
-		two("a rule and the opposite rule", "spec.rules[1].name", "Rule 1 says the opposite.", sent{"spec.rules": []any{rule("vm", "db"), map[string]any{"of": "vm", "name": "db", "apart": true}}}),
+		two("a rule of a strange VM", "spec.rules[0].name", "A name has 1–63", sent{"spec.rules": []any{rule("vm", "a;id")}}),
+		two("a rule of a strange host", "spec.rules[0].name", "Enter the name of a host.", sent{"spec.rules": []any{rule("host", "-rf")}}),
+		two("a rule of no labels", "spec.rules[0].name", "Enter labels such as tier=web, or tier alone for", sent{"spec.rules": []any{rule("vmLabels", " ")}}),
+		two("a rule of labels with asterisks", "spec.rules[0].name", "write key=value, or the key alone.", sent{"spec.rules": []any{rule("hostLabels", "a=b*")}}),
+		two("a rule twice", "spec.rules[1].name", "Rule 1 is the same.", sent{"spec.rules": several(2, rule("vm", "db"))}),
+		two("a rule and its opposite", "spec.rules[1].name", "Rule 1 says the opposite.", sent{"spec.rules": []any{rule("vm", "db"), map[string]any{"of": "vm", "name": "db", "apart": true}}}),
 
 		one("nine checks", "spec.health", several(9, map[string]any{"kind": "agent"}), "At most 8 health checks."),
 		two("a check of nothing", "spec.health[0].kind", "Choose one of agent, tcp, http, exec, watchdog, screen.", sent{"spec.health": health("ping", nil)}),

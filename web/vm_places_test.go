@@ -61,10 +61,10 @@ func TestVMRunningOnTwoHostsShown(t *testing.T) {
 
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get(page).is(t, http.StatusOK)
-	a.has(t, "Runs on two hosts", "host-1 and host-2 both run it", "Where it is", "Keep it on host-1", "Keep it on host-2", "Nothing is done to it", "No action is possible until")
+	a.has(t, "Runs on two hosts", "host-1 and host-2 both run the VM", "Where it is", "Keep it on host-1", "Keep it on host-2", "No action is possible until someone chooses the host", "No action is possible until")
 	a.lacks(t, `value="shutdown"`, `value="stop"`, `value="reset"`)
 	b.get("/vms?tab=attention").is(t, http.StatusOK).has(t, ">web-01<", "Runs on two hosts")
-	b.get("/").is(t, http.StatusOK).has(t, ">web-01</a>", "host-1 and host-2 both run it")
+	b.get("/").is(t, http.StatusOK).has(t, ">web-01</a>", "host-1 and host-2 both run the VM")
 	b.post(page+"/actions", url.Values{"action": {"stop"}}).is(t, http.StatusConflict).has(t, "runs on two hosts")
 
 	admin := p.program("ann", fleet.RoleAdmin, nil)
@@ -104,7 +104,7 @@ func TestStartRefusedWhileVMRunsElsewhere(t *testing.T) {
 	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, true FROM hosts WHERE name = 'host-1'`, id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/vms/"+string(id)).is(t, http.StatusOK)
-	a.has(t, "host-1 says that it has a guest of this UUID")
+	a.has(t, "host-1 reports a guest with this UUID")
 	a.lacks(t, `value="start"`)
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusConflict).has(t, "host-1 says")
 }
@@ -116,7 +116,7 @@ func TestStartAllowedWhenAnotherHostOnlyNamesTheUUID(t *testing.T) {
 	id := vms["web-02"]
 	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, false FROM hosts WHERE name = 'host-1'`, id)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "metadata", "so it may be anything", `value="start"`)
+	b.get("/vms/"+string(id)).is(t, http.StatusOK).has(t, "metadata", "This domain does not carry the mark of this", `value="start"`)
 	b.post("/vms/"+string(id)+"/actions", url.Values{"action": {"start"}}).is(t, http.StatusSeeOther)
 }
 
@@ -131,7 +131,7 @@ func TestDeleteKeepsDisksOfVMRunningElsewhere(t *testing.T) {
 		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: "held-1.qcow2", SizeBytes: 20 << 30}}
 	})
 	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, true FROM hosts WHERE name = 'host-2'`, id)
-	const why = "host-2 says that it has a guest of this UUID, running. That guest may write to them, and is left alone."
+	const why = "host-2 reports a guest with this UUID, running. That guest may write to them, and is left alone."
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(id) + "/delete"
 	d := b.get(path).is(t, http.StatusOK)

@@ -150,7 +150,7 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 		s.wantAssigned("after it was released", fast.ID, "h2")
 	}
 	release()
-	if got, want := s.unassignedReasons(fast.ID), "h1: Released by a person; not assigned again by label."; got != want {
+	if got, want := s.unassignedReasons(fast.ID), "h1: Released by a user; not assigned again by label."; got != want {
 		t.Errorf("the page says %q, want %q", got, want)
 	}
 	s.assignPoolByLabel(fast.ID, " ssd ")

@@ -67,7 +67,7 @@ func TestCloneOfRunningVMUsesTemporarySnapshot(t *testing.T) {
 		t.Fatal("the disks are copied before the snapshot is taken")
 	}
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
-	s.wantRefused("another clone meanwhile", fleet.Conflict, "being copied from its snapshots", func() error {
+	s.wantRefused("another clone meanwhile", fleet.Conflict, "are being copied from", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", From: &control.From{VMID: vm.ID}})
 		return err
 	})

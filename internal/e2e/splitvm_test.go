@@ -50,7 +50,7 @@ func splitVM(t *testing.T) {
 	p.waitPath("/")
 	page := "/vms/" + string(vm.ID)
 	p.open(page)
-	p.waitText("main .note", "host-7 and host-12 both run it")
+	p.waitText("main .note", "host-7 and host-12 both run the VM")
 	for _, shot := range []shot{
 		{"vm-two-places", page, nil},
 		{"vm-two-places-menu", page, func(p *tab) { p.withMenu(".head summary", "Actions", "No action is possible") }},
@@ -69,7 +69,7 @@ func splitVM(t *testing.T) {
 	p.capture("vm-place-decided")
 	p.shoot(shot{"vm-held-delete", page, func(p *tab) {
 		p.pick(".head summary", "Actions", "Delete")
-		p.waitText("#dialog", "host-7 says that it has a guest of this UUID")
+		p.waitText("#dialog", "host-7 reports a guest with this UUID")
 	}})
 	p.shoot(shot{"vm-held-delete-page", page + "/delete", nil})
 }

@@ -15,8 +15,8 @@ const (
 
 // BulkNames is the number of VMs to create at once and the first number of their names.
 type BulkNames struct {
-	Count int `json:"count,omitempty" doc:"How many, 100 at most; 0: one"`
-	First int `json:"first,omitempty" doc:"The number of the first; 0: 1"`
+	Count int `json:"count,omitempty" doc:"Number of VMs, at most 100; 0: one"`
+	First int `json:"first,omitempty" doc:"Number of the first VM; 0: 1"`
 }
 
 var (

@@ -108,7 +108,7 @@ func TestNetworkSpecsAreValidated(t *testing.T) {
 		"two leases of an address": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9", other+" 10.5.0.9") }, "spec.ipv4.dhcp.leases[1]", "10.5.0.9 is leased"},
 		"lease without MAC":        {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", "x 10.5.0.9") }, "spec.ipv4.dhcp.leases[0]", "MAC"},
 		"lease of a multicast MAC": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", "01:00:5e:00:00:01 10.5.0.9") }, "spec.ipv4.dhcp.leases[0]", "unicast"},
-		"lease without address":    {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" here") }, "spec.ipv4.dhcp.leases[0]", `"here" is no IPv4 address`},
+		"lease without address":    {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" here") }, "spec.ipv4.dhcp.leases[0]", `"here" is not an IPv4 address`},
 		"lease with a wrong name":  {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9 a_b") }, "spec.ipv4.dhcp.leases[0]", "host name"},
 		"leases of IPv6":           {func(s *fleet.NetworkSpec) { s.IPv6 = leases("fd00:5::1/64", mac+" fd00:5::9") }, "spec.ipv6.dhcp.leases", "for IPv4"},
 		"maximum number of leases": {func(s *fleet.NetworkSpec) {

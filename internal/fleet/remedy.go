@@ -51,8 +51,8 @@ var remedies = func() (rows []remedy) {
 	add(TypePool, "", `connection refused|no route to host|timed out|unreachable|failed to resolve|name or service not known`,
 		"Check that the server runs, that its name resolves on the host, and that the host reaches it.")
 	add(TypePool, "", `^stopped on the host`, "Start the pool on its page.")
-	add(TypePool, "", `^not answering|does not answer`, "Check the storage and the host's network to it. The agent tries again by itself.")
-	add(TypePool, "", `^(full|nearly full)|storage is full|no space left`, "Delete volumes or snapshots that nobody needs, move disks to another pool, or enlarge the storage.")
+	add(TypePool, "", `^not answering|does not answer`, "Check the storage and the host's network to it. The agent retries automatically.")
+	add(TypePool, "", `^(full|nearly full)|storage is full|no space left`, "Delete volumes or snapshots that are not needed, move disks to another pool, or enlarge the storage.")
 	add(TypePool, "", `read-only`, "Look for I/O errors in the host's log, and mount the file system read-write again.")
 	add("", "", `no space left`, "Free space in the pool, or move disks to another pool.")
 	add("", "", `cannot allocate memory|cannot set up guest memory`, "Free memory on the host: stop or migrate VMs, or give this VM less.")
@@ -89,7 +89,7 @@ func (p PoolHost) Remedy(kind PoolKind) string {
 
 var hostRemedies = map[HostPhase]string{
 	HostConflict: "Find out which machine is the right one, stop the other agent, and then clear the conflict on the host's page.",
-	HostDegraded: "Look at libvirtd on this host; the agent tries again by itself. VMs that run may still run.",
+	HostDegraded: "Check libvirtd on this host; the agent retries automatically. Running VMs may still run.",
 	HostUnknown: "Check that the machine and its agent run (systemctl status quantix-agent), and that it reaches the portal. If its agent is lost, " +
 		"choose Join again among the host's actions.",
 	HostPending: "Start the agent on the host: systemctl enable --now quantix-agent",

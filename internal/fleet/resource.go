@@ -36,10 +36,10 @@ type Resource struct {
 	Path   string     // path of the list; with an ID appended, the path of one object
 	See    Permission // permission to see objects and to receive their events
 
-	// within: page of another resource type that shows the object, if the type has no page of its own
+	// within: page of another resource type that shows the object, for a type without its own pages
 	within func(id string) string
 
-	Parts bool     // an object can have many parts, and each part wakes its pages
+	Parts bool     // an object can have many parts, and each part wakes the object's pages
 	Each  bool     // pages of single objects follow the object's own key; pages of all objects follow All instead
 	All   string   // wake-up key of all objects for users who see all projects; empty: pages follow none
 	Own   string   // prefix of the wake-up key per project; empty: the type belongs to no project
@@ -131,7 +131,7 @@ func Listed(plural string) (Resource, bool) {
 	return resource(func(t Resource) bool { return t.Plural == plural })
 }
 
-// Worded returns the resource type of a search result and its rank among results; rank -1: unknown.
+// Worded returns the resource type with the label, and its rank among search results; rank -1: unknown.
 func Worded(word string) (t Resource, place int) {
 	place = slices.IndexFunc(resourceTypes, func(t Resource) bool { return t.Label == word })
 	if place >= 0 {
@@ -149,7 +149,7 @@ func volumesTab(id string) string {
 	return poolsPath + "/" + url.PathEscape(pool) + "?tab=volumes"
 }
 
-// At returns the page of an object, or the page that shows it; empty: none.
+// At returns the path of the object's page, or of the page that shows the object; empty: none.
 func (t Resource) At(id string) string {
 	switch {
 	case t.within != nil:

@@ -9,8 +9,8 @@ import (
 // MaxRules is the maximum number of placement rules of a VM.
 const MaxRules = 16
 
-// PlacementRule restricts the hosts of a VM. It applies when a host is chosen. A rule broken later is only reported: no
-// VM is migrated for it.
+// PlacementRule restricts the hosts of a VM. It applies when a host is chosen. A rule that is broken later is only
+// reported: no VM is migrated because of it.
 type PlacementRule struct {
 	Apart bool `json:"apart,omitempty"` // anti-affinity; false: affinity
 	// Preferred: applies only if there is a choice; false: hosts that break the rule are refused
@@ -73,9 +73,9 @@ func (r PlacementRule) Says() string {
 func (r PlacementRule) Plain() string {
 	switch r.Of {
 	case RuleHost:
-		r.Name = "that it names"
+		r.Name = "named in the rule"
 	case RuleHostLabels:
-		r.Name = "some labels"
+		r.Name = "certain labels"
 	}
 	return r.Says()
 }
@@ -86,22 +86,22 @@ func (r PlacementRule) check(c *Checks, at string) {
 		CheckName(c, at+".name", r.Name)
 	case RuleHost:
 		if !hostAddrForm.MatchString(r.Name) {
-			c.Add(at+".name", "Give the name of a host.")
+			c.Add(at+".name", "Enter the name of a host.")
 		}
 	case RuleVMLabels, RuleHostLabels:
 		if strings.TrimSpace(r.Name) == "" {
-			c.Add(at+".name", "Give the labels: tier=web, or tier alone for whichever value.")
+			c.Add(at+".name", "Enter labels such as tier=web, or tier alone for any value.")
 			return
 		}
 		ParseSelector(c, at+".name", r.Name)
 	default:
-		c.Add(at+".of", "A rule is of vm, vmLabels, host or hostLabels.")
+		c.Add(at+".of", "The kind of a rule must be vm, vmLabels, host or hostLabels.")
 	}
 }
 
 func checkRules(c *Checks, at string, all []PlacementRule) {
 	if len(all) > MaxRules {
-		c.Add(at, "At most %d rules.", MaxRules)
+		c.Add(at, "A VM has at most %d placement rules.", MaxRules)
 		return
 	}
 	for i, r := range all {
@@ -111,9 +111,9 @@ func checkRules(c *Checks, at string, all []PlacementRule) {
 		switch {
 		case k < 0 || r.Name == "":
 		case all[k].Apart == r.Apart:
-			c.Add(here+".name", "Rule %d names the same already.", k+1)
+			c.Add(here+".name", "Rule %d is the same.", k+1)
 		case !all[k].Preferred && !r.Preferred:
-			c.Add(here+".name", "Rule %d says the opposite.", k+1)
+			c.Add(here+".name", "Rule %d is the opposite.", k+1)
 		}
 	}
 }
@@ -142,7 +142,8 @@ func WithoutHosts(all []PlacementRule) (plain, hosts []PlacementRule) {
 	return plain, hosts
 }
 
-// RuleFault returns the fault of a VM that breaks required rules, or nil. plain leaves out names of hosts.
+// RuleFault returns the fault of a VM that breaks required rules, or nil. With plain, its text contains no names of
+// hosts.
 func (vm VM) RuleFault(plain bool) *Fault {
 	var broken []string
 	for _, i := range vm.Misplaced {
@@ -158,5 +159,5 @@ func (vm VM) RuleFault(plain bool) *Fault {
 	if len(broken) == 0 {
 		return nil
 	}
-	return &Fault{Code: FaultPlacement, Text: "It " + strings.Join(broken, "; it ") + ". Where it is breaks that: change the rule, or move one of them."}
+	return &Fault{Code: FaultPlacement, Text: "The VM " + strings.Join(broken, "; the VM ") + ". Its host breaks this: change the rule, or migrate a VM."}
 }

@@ -15,8 +15,8 @@ type ScheduleID string
 const (
 	// MaxSchedules is the maximum number of snapshot schedules of a VM.
 	MaxSchedules = 4
-	// MaxScheduledSnapshots is the maximum number of snapshots that all schedules of a VM may keep. With the one being
-	// taken, disks stay below DeepChain.
+	// MaxScheduledSnapshots is the maximum number of snapshots that all schedules of a VM may keep. Together with the
+	// snapshot being taken, disks stay below DeepChain.
 	MaxScheduledSnapshots = DeepChain - 2
 
 	maxScheduleName = 40 // bytes
@@ -25,28 +25,28 @@ const (
 // SnapshotSchedule configures automatic snapshots of a VM and their retention.
 type SnapshotSchedule struct {
 	Name    string        `json:"name"`
-	Enabled bool          `json:"enabled" doc:"Else nothing is taken and nothing deleted"`
+	Enabled bool          `json:"enabled" doc:"false: no snapshots are taken or deleted"`
 	Times   SnapshotTimes `json:"times"`
 	Keep    SnapshotKeep  `json:"keep"`
-	Memory  bool          `json:"memory,omitempty" doc:"With the memory of a guest that runs"`
-	Quiesce bool          `json:"quiesce,omitempty" doc:"Without memory: the guest's agent brings its file systems to rest, where it answers"`
-	NameAs  string        `json:"nameAs,omitempty" doc:"What its snapshots are called: {schedule}, {vm}, {date} and {time} stand for what they say; empty: {schedule} {date} {time}"`
+	Memory  bool          `json:"memory,omitempty" doc:"Include the memory of a running guest"`
+	Quiesce bool          `json:"quiesce,omitempty" doc:"Without memory: freeze the guest's file systems if the guest agent answers"`
+	NameAs  string        `json:"nameAs,omitempty" doc:"Name pattern of the snapshots, with the placeholders {schedule}, {vm}, {date} and {time}; empty: {schedule} {date} {time}"`
 }
 
 // SnapshotTimes are times of day, on all or some weekdays, in a time zone.
 type SnapshotTimes struct {
-	EveryHours int      `json:"everyHours,omitempty" doc:"1, 2, 3, 4, 6, 8 or 12: so often from at on, until the day ends; 0: once a day"`
+	EveryHours int      `json:"everyHours,omitempty" doc:"Interval from at to the end of the day: 1, 2, 3, 4, 6, 8 or 12; 0: once a day"`
 	At         string   `json:"at" doc:"HH:MM"`
 	Days       []string `json:"days,omitempty" doc:"mon, tue, wed, thu, fri, sat, sun; empty: every day"`
-	Zone       string   `json:"zone,omitempty" doc:"As Europe/Berlin; empty: UTC"`
+	Zone       string   `json:"zone,omitempty" doc:"Time zone, such as Europe/Berlin; empty: UTC"`
 }
 
 // SnapshotKeep is the retention of a schedule. A snapshot is kept if any of the counts covers it.
 type SnapshotKeep struct {
-	Last   int `json:"last,omitempty" doc:"The newest so many"`
-	Hourly int `json:"hourly,omitempty" doc:"The newest of each of so many hours"`
-	Daily  int `json:"daily,omitempty" doc:"The newest of each of so many days"`
-	Weekly int `json:"weekly,omitempty" doc:"The newest of each of so many weeks"`
+	Last   int `json:"last,omitempty" doc:"Number of newest snapshots to keep"`
+	Hourly int `json:"hourly,omitempty" doc:"Number of hours whose newest snapshot is kept"`
+	Daily  int `json:"daily,omitempty" doc:"Number of days whose newest snapshot is kept"`
+	Weekly int `json:"weekly,omitempty" doc:"Number of weeks whose newest snapshot is kept"`
 }
 
 // ScheduleView is a schedule with its history.
@@ -58,9 +58,9 @@ type ScheduleView struct {
 	NextAt    *time.Time `json:"nextAt,omitempty"`   // nil: disabled; in the past: overdue
 	LastAt    *time.Time `json:"lastAt,omitempty"`   // scheduled time of the last run; nil: never
 	LastTask  TaskID     `json:"lastTask,omitempty"` // task of the last run
-	// Missed: scheduled times before the last run that could not be served and were merged into it
+	// Missed: scheduled times before the last run that were missed and replaced by that run
 	Missed    int    `json:"missed,omitempty"`
-	Trouble   string `json:"trouble,omitempty"` // why it is overdue or failed, in a sentence
+	Trouble   string `json:"trouble,omitempty"` // why the schedule is overdue or failed, in a sentence
 	Attention bool   `json:"attention,omitempty"`
 	Snapshots int    `json:"kept"` // existing snapshots of the schedule
 }
@@ -74,7 +74,7 @@ var hoursApart = []int{0, 1, 2, 3, 4, 6, 8, 12}
 func (s SnapshotSchedule) Check(c *Checks, path string) {
 	at := func(field string) string { return strings.TrimPrefix(path+"."+field, ".") }
 	if name := strings.TrimSpace(s.Name); name == "" || len(name) > maxScheduleName || isInvalidText(name) {
-		c.Add(at("name"), "Give the schedule a name of at most %d bytes, in one line.", maxScheduleName)
+		c.Add(at("name"), "Enter a name for the schedule: one line of at most %d bytes.", maxScheduleName)
 	}
 	if !slices.Contains(hoursApart, s.Times.EveryHours) {
 		c.Add(at("times.everyHours"), "Choose 1, 2, 3, 4, 6, 8 or 12 hours, or once a day.")
@@ -89,22 +89,22 @@ func (s SnapshotSchedule) Check(c *Checks, path string) {
 		}
 	}
 	if _, err := s.Times.location(); err != nil {
-		c.Add(at("times.zone"), "There is no time zone %q. Write one as Europe/Berlin, or UTC.", shortenWord(s.Times.Zone))
+		c.Add(at("times.zone"), "There is no time zone %q. Enter one such as Europe/Berlin, or UTC.", shortenWord(s.Times.Zone))
 	}
 	k := s.Keep
 	switch {
 	case min(k.Last, k.Hourly, k.Daily, k.Weekly) < 0 || max(k.Last, k.Hourly, k.Daily, k.Weekly) > MaxScheduledSnapshots:
-		c.Add(at("keep.last"), "Each count is from 0 to %d.", MaxScheduledSnapshots)
+		c.Add(at("keep.last"), "Each count must be from 0 to %d.", MaxScheduledSnapshots)
 	case k.Max() == 0:
 		c.Add(at("keep.last"), "Keep at least one snapshot.")
 	case k.Max() > MaxScheduledSnapshots:
-		c.Add(at("keep.last"), "All counts together keep at most %d snapshots: a disk of more files reads slowly.", MaxScheduledSnapshots)
+		c.Add(at("keep.last"), "All counts together may keep at most %d snapshots: a longer backing chain makes disks slow.", MaxScheduledSnapshots)
 	}
 	if s.Memory && s.Quiesce {
-		c.Add(at("quiesce"), "What is in the guest's memory is kept with it, so its file systems are not brought to rest. Choose one of both.")
+		c.Add(at("quiesce"), "A snapshot with memory does not freeze the guest's file systems. Choose one of the two.")
 	}
 	if len(s.NameAs) > maxSnapshotName || isInvalidText(s.NameAs) || strings.ContainsAny(namePlaceholders.Replace(s.NameAs), "{}") {
-		c.Add(at("nameAs"), "A name has at most %d bytes, in one line, and of words in braces {schedule}, {vm}, {date} and {time} alone.", maxSnapshotName)
+		c.Add(at("nameAs"), "A name is one line of at most %d bytes. Its only placeholders are {schedule}, {vm}, {date} and {time}.", maxSnapshotName)
 	}
 }
 
@@ -179,7 +179,8 @@ func (t SnapshotTimes) Next(after time.Time) time.Time {
 // maxMissed bounds the count of missed times.
 const maxMissed = 1000
 
-// Due returns the newest scheduled time between due and now, and the number of earlier ones, which that run replaces.
+// Due returns the newest scheduled time between due and now, and the number of earlier times, which the run at that
+// time replaces.
 func (t SnapshotTimes) Due(due, now time.Time) (at time.Time, missed int) {
 	if from := now.Add(-maxMissed * time.Hour); due.Before(from) {
 		due, missed = t.Next(from), maxMissed
@@ -232,7 +233,7 @@ func (k SnapshotKeep) Words() string {
 	return strings.Join(out, ", ")
 }
 
-// Scheduled is a snapshot with the scheduled time that it was taken for.
+// Scheduled is a snapshot with its scheduled time.
 type Scheduled struct {
 	ID  SnapshotID
 	Due time.Time

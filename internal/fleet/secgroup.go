@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// SecurityGroup is a set of traffic rules for NICs. It belongs to a project, or to none and is then usable by all. A
-// NIC in a group passes only traffic that a rule of one of its groups allows, in both directions; replies of allowed
+// SecurityGroup is a set of traffic rules for NICs. It belongs to one project, or is shared by all projects. A NIC in
+// a group passes only traffic that a rule of one of its groups allows, in both directions; replies of allowed
 // connections pass, too. A NIC without a group is not filtered.
 type SecurityGroup struct {
 	ID         SecurityGroupID   `json:"id"`
 	ProjectID  ProjectID         `json:"projectId,omitempty"` // empty: shared by all projects
 	Name       string            `json:"name"`                // unique in its project, or among shared groups
 	Spec       SecurityGroupSpec `json:"spec"`
-	Generation int64             `json:"generation"` // counts changes by people
+	Generation int64             `json:"generation"` // counts changes by users
 	Revision   int64             `json:"revision"`   // counts changes for hosts, such as rules and members' addresses
 	CreatedAt  time.Time         `json:"createdAt"`
 	// DeletedAt is set once deletion was requested. The group is removed when its last host has released it.
 	DeletedAt *time.Time `json:"deletedAt,omitempty"`
 }
 
-// SecurityGroupSpec is the part of a group that people write.
+// SecurityGroupSpec is the part of a group that users write.
 type SecurityGroupSpec struct {
 	Description string         `json:"description,omitempty"`
 	Rules       []SecurityRule `json:"rules"`
@@ -122,7 +122,7 @@ func readCIDR(text string) (netip.Prefix, bool) {
 func (s SecurityGroupSpec) Check(c *Checks, prefix string) {
 	CheckDescription(c, prefix+".description", s.Description)
 	if len(s.Rules) > MaxSecurityRules {
-		c.Add(prefix+".rules", "A group has at most %d rules. Make another group; a NIC can be in %d.", MaxSecurityRules, MaxNICGroups)
+		c.Add(prefix+".rules", "A group has at most %d rules. Create another group; a NIC can be in %d.", MaxSecurityRules, MaxNICGroups)
 		return
 	}
 	ids, same := map[string]int{}, map[SecurityRule]int{}
@@ -130,13 +130,13 @@ func (s SecurityGroupSpec) Check(c *Checks, prefix string) {
 		at := fmt.Sprintf("%s.rules[%d]", prefix, i)
 		r.check(c, at)
 		if k, twice := ids[r.ID]; twice && r.ID != "" {
-			c.Add(at+".id", "Rule %d has this id already. Leave the id of a new rule out.", k+1)
+			c.Add(at+".id", "Rule %d already has this id. Omit the id of a new rule.", k+1)
 		}
 		ids[r.ID] = i
 		r = r.tidy()
 		r.ID, r.Description = "", ""
 		if k, twice := same[r]; twice {
-			c.Add(at, "Rule %d says the same. Remove one of them.", k+1)
+			c.Add(at, "Rule %d is the same. Remove one of them.", k+1)
 		}
 		same[r] = i
 	}
@@ -144,10 +144,10 @@ func (s SecurityGroupSpec) Check(c *Checks, prefix string) {
 
 func (r SecurityRule) check(c *Checks, at string) {
 	if r.ID != "" && !isRuleID(r.ID) {
-		c.Add(at+".id", "Leave the id of a new rule out; the portal gives it one.")
+		c.Add(at+".id", "Omit the id of a new rule; the portal assigns one.")
 	}
 	if r.Direction != Ingress && r.Direction != Egress {
-		c.Add(at+".direction", "A rule is for %q or %q.", Ingress, Egress)
+		c.Add(at+".direction", "The direction of a rule must be %q or %q.", Ingress, Egress)
 	}
 	if !slices.Contains(Protocols, r.Protocol) {
 		c.Add(at+".protocol", "Choose a protocol: any, tcp, udp, icmp or icmpv6.")
@@ -156,15 +156,15 @@ func (r SecurityRule) check(c *Checks, at string) {
 	p, isCIDR := readCIDR(r.CIDR)
 	switch {
 	case r.CIDR != "" && r.GroupID != "":
-		c.Add(at+".cidr", "The other side is addresses or a group, not both. Make two rules.")
+		c.Add(at+".cidr", "The remote is addresses or a group, not both. Create two rules.")
 	case r.GroupID != "" && !IsID(string(r.GroupID)):
 		c.Add(at+".groupId", "There is no such security group.")
 	case r.CIDR != "" && !isCIDR:
-		c.Add(at+".cidr", "Give addresses such as 10.0.0.0/24, 10.0.0.7 or 2001:db8::/64.")
+		c.Add(at+".cidr", "Enter addresses such as 10.0.0.0/24, 10.0.0.7 or 2001:db8::/64.")
 	case r.CIDR != "" && r.Protocol == ICMP && p.Addr().Is6():
-		c.Add(at+".cidr", "ICMP is of IPv4. For %s choose icmpv6.", p)
+		c.Add(at+".cidr", "ICMP is for IPv4. For %s choose icmpv6.", p)
 	case r.CIDR != "" && r.Protocol == ICMPv6 && p.Addr().Is4():
-		c.Add(at+".cidr", "ICMPv6 is of IPv6. For %s choose icmp.", p)
+		c.Add(at+".cidr", "ICMPv6 is for IPv6. For %s choose icmp.", p)
 	}
 	if len(r.Description) > maxRuleText || !plain(r.Description) {
 		c.Add(at+".description", "A rule's description is one line of at most %d bytes.", maxRuleText)
@@ -228,12 +228,12 @@ func (r SecurityRule) Ports() string {
 	return fmt.Sprintf("%d–%d", r.FromPort, r.ToPort)
 }
 
-// SecurityGroupStatus is a host's report on a group with NICs there.
+// SecurityGroupStatus is a host's report on a group with NICs on the host.
 type SecurityGroupStatus struct {
 	Active bool   `json:"active"`          // the host applies the group's rules
-	Error  string `json:"error,omitempty"` // why it does not; libvirt's own message if there is one
+	Error  string `json:"error,omitempty"` // why the rules are not applied; libvirt's own message if there is one
 	Rules  int    `json:"rules,omitempty"` // number of rules after expansion to member addresses
-	Drift  string `json:"drift,omitempty"` // change by somebody on the host, as text: the effective rules are unknown
+	Drift  string `json:"drift,omitempty"` // change made on the host outside Quantix, as text: the effective rules are unknown
 }
 
 // SecurityGroupHost is the status of a group on a host with NICs in it.
@@ -246,13 +246,13 @@ type SecurityGroupHost struct {
 	Leaving  bool                 `json:"leaving,omitempty"`
 }
 
-// SecurityGroupState says whether a group's newest rules are in effect on a host.
+// SecurityGroupState is whether a group's newest rules are in effect on a host.
 type SecurityGroupState string
 
 const (
 	GroupApplied    SecurityGroupState = "applied"
 	GroupPending    SecurityGroupState = "pending"     // the host has not applied the newest revision yet
-	GroupNotApplied SecurityGroupState = "not applied" // the host failed to apply it
+	GroupNotApplied SecurityGroupState = "not applied" // the host failed to apply the newest revision
 	GroupUnknown    SecurityGroupState = "unknown"     // the host is offline
 	GroupChanged    SecurityGroupState = "changed on the host"
 )
@@ -303,9 +303,9 @@ type SecurityGroupView struct {
 	// Hosts: hosts with the group; with names only for users who may see hosts
 	Hosts          []SecurityGroupHost `json:"hosts,omitempty"`
 	SeverityCounts SeverityCounts      `json:"severityCounts"`
-	// Count: packets that its rules allowed; only for a single group
+	// Count: packets that the group's rules allowed; only for a single group
 	Count *GroupCount `json:"count,omitempty"`
 }
 
 // SecurityGroupKeys are the filter keys of the list of security groups.
-var SecurityGroupKeys = FilterKeys{{"name", "its name", nil}}
+var SecurityGroupKeys = FilterKeys{{"name", "part of the name", nil}}

@@ -40,7 +40,7 @@ type NICCount struct {
 type FilterCounts struct {
 	AgoMs int64      `json:"agoMs"` // age of the counters when they were sent
 	NICs  []NICCount `json:"nics"`
-	Left  int        `json:"left,omitempty"`  // NICs left out, beyond the bounds
+	Left  int        `json:"left,omitempty"`  // number of omitted NICs, beyond the bounds
 	Error string     `json:"error,omitempty"` // why the host cannot count
 }
 

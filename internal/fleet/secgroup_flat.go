@@ -62,29 +62,29 @@ func (g FlatGroup) Entries() int {
 	return n
 }
 
-// Check adds an error for each part that a host refuses: the portal's own rules, and the host's bounds.
+// Check adds an error for each value that a host refuses. It repeats the portal's rules and adds the host's bounds.
 func (g FlatGroup) Check(c *Checks) {
 	if !IsID(string(g.ID)) {
 		c.Add("id", "The group has no id.")
 	}
 	CheckName(c, "name", g.Name)
 	if n := g.Entries(); n > MaxFlatRules || len(g.Rules) > MaxSecurityRules {
-		c.Add("rules", "The group comes to %d rules with the addresses of all members; a host takes %d. Let rules name a subnet in the place of a group.", n, MaxFlatRules)
+		c.Add("rules", "The group expands to %d rules with the addresses of all members; a host supports %d. Use a subnet instead of a group in its rules.", n, MaxFlatRules)
 	}
 	ids := map[string]bool{}
 	for i, r := range g.Rules {
 		at := fmt.Sprintf("rules[%d]", i)
 		if !isRuleID(r.ID) || ids[r.ID] {
-			c.Add(at+".id", "Each rule has an id of its own.")
+			c.Add(at+".id", "Each rule needs a unique id.")
 		}
 		ids[r.ID] = true
 		SecurityRule{Direction: r.Direction, Protocol: r.Protocol, FromPort: r.FromPort, ToPort: r.ToPort}.check(c, at)
 		if r.Anybody && len(r.Remotes) > 0 {
-			c.Add(at+".remotes", "The other side is anybody, or these addresses.")
+			c.Add(at+".remotes", "The remote is any address, or these addresses.")
 		}
 		for _, p := range r.Remotes {
 			if !p.IsValid() || p != p.Masked() || p.Addr().Is4In6() || p.Addr().Zone() != "" {
-				c.Add(at+".remotes", "These are no addresses.")
+				c.Add(at+".remotes", "These are not valid addresses.")
 			}
 		}
 	}
@@ -98,11 +98,11 @@ type Packet struct {
 	Remote    netip.Addr // remote address; invalid: unknown
 }
 
-// Passing says whether a packet passes a NIC, and which rule allows it.
+// Passing is the result for a packet: whether the packet passes a NIC, and which rule allows it.
 type Passing struct {
 	Pass    bool            `json:"pass"`
-	Known   bool            `json:"known"`             // false: it depends on an unknown address
-	GroupID SecurityGroupID `json:"groupId,omitempty"` // group of the rule that allows it
+	Known   bool            `json:"known"`             // false: the result depends on an unknown address
+	GroupID SecurityGroupID `json:"groupId,omitempty"` // group of the rule that allows the packet
 	RuleID  string          `json:"ruleId,omitempty"`
 }
 

@@ -17,7 +17,7 @@ func (n NIC) checkGroups(c *Checks, at string) {
 		case !IsID(string(id)):
 			c.Add(fmt.Sprintf("%s.securityGroups[%d]", at, i), "There is no such security group.")
 		case slices.Index(n.SecurityGroups, id) < i:
-			c.Add(fmt.Sprintf("%s.securityGroups[%d]", at, i), "The NIC is in this security group already.")
+			c.Add(fmt.Sprintf("%s.securityGroups[%d]", at, i), "The NIC is already in this security group.")
 		}
 	}
 }
@@ -39,9 +39,9 @@ func (n NIC) filterReported() string {
 // SameFilter reports whether both NICs are filtered in the same way.
 func (n NIC) SameFilter(o NIC) bool { return n.filterReported() == o.filterReported() }
 
-// Defaulted returns the NIC with the defaults of its port group for settings that it does not set. old is the NIC
-// before the change; nil: a new NIC. A NIC whose request repeats the port group's values keeps following the port
-// group. A NIC that followed a port group and has none any more loses its groups.
+// Defaulted returns the NIC with the port group's defaults for unset settings. old is the NIC before the change; nil:
+// a new NIC. A NIC whose request repeats the port group's values continues to follow the port group. A NIC that
+// followed a port group and no longer has one loses its groups.
 func (n NIC) Defaulted(old *NIC, by *PortGroup) NIC {
 	if by == nil {
 		by = &PortGroup{}
@@ -125,7 +125,7 @@ func nicFilterChangeText(old, to NIC) string {
 	switch {
 	case len(words) > 0:
 	case old.DefaultGroups != to.DefaultGroups || old.DefaultAntiSpoofing != to.DefaultAntiSpoofing:
-		words = []string{map[bool]string{true: "what passes it follows its port group", false: "what passes it is its own"}[to.DefaultGroups || to.DefaultAntiSpoofing]}
+		words = []string{map[bool]string{true: "filter of its port group", false: "filter of its own"}[to.DefaultGroups || to.DefaultAntiSpoofing]}
 	default:
 		words = []string{"security groups in another order"}
 	}
@@ -155,13 +155,13 @@ type NICFilter struct {
 	AntiSpoofing bool               `json:"antiSpoofing"`
 	Groups       []NICGroup         `json:"groups"`
 	State        SecurityGroupState `json:"state,omitempty"` // empty: no filter is required
-	// Problem: why it is not applied; libvirt's own message if there is one
+	// Problem: why the filter is not applied; libvirt's own message if there is one
 	Problem string `json:"problem,omitempty"`
-	Foreign string `json:"foreign,omitempty"` // network filter of somebody else on the NIC
+	Foreign string `json:"foreign,omitempty"` // network filter on the NIC that Quantix did not define
 	// PortGroup: port group whose defaults the NIC follows for ByPortGroup; empty: none
 	PortGroup   string   `json:"portGroup,omitempty"`
 	ByPortGroup []string `json:"byPortGroup,omitempty"` // "securityGroups", "antiSpoofing"
-	Hits        *NICHits `json:"hits,omitempty"`        // packets that its rules allowed; nil: unknown
+	Hits        *NICHits `json:"hits,omitempty"`        // packets allowed by the NIC's rules; nil: unknown
 }
 
 // NICGroup is a security group of a NIC.
@@ -191,8 +191,8 @@ func (c NICFilter) Worst() SecurityGroupState {
 	return worst
 }
 
-// Settle merges the host's status of the NIC into the filter's state: a NIC that requires a filter must have one of
-// Quantix.
+// Settle merges the host's status of the NIC into the filter's state. A NIC that requires a filter must have a filter
+// of Quantix on the host.
 func (c *NICFilter) Settle(vm VM) {
 	for _, g := range c.Groups {
 		if (g.State == GroupNotApplied || g.State == GroupChanged) && c.Problem == "" {
@@ -225,7 +225,7 @@ func (c *NICFilter) Settle(vm VM) {
 			if vm.Status.Error != "" {
 				c.Problem = vm.Status.Error
 			} else if c.Foreign != "" {
-				c.Problem = "Somebody gave the NIC the network filter " + c.Foreign + " on the host."
+				c.Problem = "The NIC has the network filter " + c.Foreign + ", which was set on the host outside Quantix."
 			}
 		}
 	}

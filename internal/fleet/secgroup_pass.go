@@ -25,13 +25,13 @@ func (q PassQuestion) Check(c *Checks) {
 	q.From.check(c, "from")
 	q.To.check(c, "to")
 	if q.From.VMID == "" && q.To.VMID == "" {
-		c.Add("from.vmId", "Choose a VM at one end at least: security groups apply to NICs.")
+		c.Add("from.vmId", "Choose a VM for at least one end: security groups apply to NICs.")
 	}
 	if q.Protocol == AnyProtocol || !slices.Contains(Protocols, q.Protocol) {
 		c.Add("protocol", "Choose the protocol: tcp, udp, icmp or icmpv6.")
 	}
 	if ported := q.Protocol == TCP || q.Protocol == UDP; ported && (q.Port < 1 || q.Port > highestPort) {
-		c.Add("port", "Give the port, 1 to %d.", highestPort)
+		c.Add("port", "Enter a port from 1 to %d.", highestPort)
 	} else if !ported && q.Port != 0 {
 		c.Add("port", "Only tcp and udp have ports.")
 	}
@@ -42,15 +42,15 @@ func (q PassQuestion) Check(c *Checks) {
 func (q PassQuestion) checkFamilies(c *Checks) {
 	from, to := addressOf(q.From, nil, nil), addressOf(q.To, nil, nil)
 	if from.IsValid() && to.IsValid() && from.Is4() != to.Is4() {
-		c.Add("to.address", "Nothing passes between IPv4 and IPv6. Give two addresses of one kind.")
+		c.Add("to.address", "IPv4 and IPv6 addresses cannot communicate. Enter two addresses of the same family.")
 	}
 	for i, a := range []netip.Addr{from, to} {
 		at := []string{"from.address", "to.address"}[i]
 		switch {
 		case a.Is6() && q.Protocol == ICMP:
-			c.Add(at, "ICMP is of IPv4. For %s choose icmpv6.", a)
+			c.Add(at, "ICMP is for IPv4. For %s choose icmpv6.", a)
 		case a.Is4() && q.Protocol == ICMPv6:
-			c.Add(at, "ICMPv6 is of IPv6. For %s choose icmp.", a)
+			c.Add(at, "ICMPv6 is for IPv6. For %s choose icmp.", a)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func (q PassQuestion) checkFamilies(c *Checks) {
 func (e PassEnd) check(c *Checks, at string) {
 	switch {
 	case e.VMID == "" && e.Address == "":
-		c.Add(at+".vmId", "Choose a VM, or give an address.")
+		c.Add(at+".vmId", "Choose a VM, or enter an address.")
 	case e.VMID != "" && !IsID(string(e.VMID)):
 		c.Add(at+".vmId", "There is no such VM.")
 	}
@@ -66,7 +66,7 @@ func (e PassEnd) check(c *Checks, at string) {
 		return
 	}
 	if a, err := netip.ParseAddr(e.Address); err != nil || a.Zone() != "" || a.IsUnspecified() {
-		c.Add(at+".address", "Give an address such as 10.0.0.7 or 2001:db8::7.")
+		c.Add(at+".address", "Enter an address such as 10.0.0.7 or 2001:db8::7.")
 	}
 }
 
@@ -76,9 +76,9 @@ type PassNIC struct {
 	VMName    string
 	MAC       string
 	Addresses []netip.Addr
-	Guarded   bool // anti-spoofing restricts its guest to these IPv4 addresses
+	Guarded   bool // anti-spoofing restricts the guest to these IPv4 addresses
 	Groups    []FlatGroup
-	State     SecurityGroupState // state of its groups on its host; empty: no groups
+	State     SecurityGroupState // state of the NIC's groups on its host; empty: no groups
 }
 
 // PassSide is the result for one end.
@@ -88,7 +88,7 @@ type PassSide struct {
 	MAC     string `json:"mac,omitempty"`
 	Address string `json:"address,omitempty"` // address used for the evaluation; empty: unknown
 	Passing
-	GroupName string             `json:"groupName,omitempty"` // group of the rule that allows it
+	GroupName string             `json:"groupName,omitempty"` // group of the rule that allows the connection
 	Groups    []string           `json:"groups,omitempty"`    // names of all groups of the NIC
 	Rule      string             `json:"rule,omitempty"`      // as text
 	Why       string             `json:"why"`                 // explanation in a sentence
@@ -98,7 +98,7 @@ type PassSide struct {
 // PassAnswer is the result for the connection.
 type PassAnswer struct {
 	Pass  bool     `json:"pass"`
-	Known bool     `json:"known"` // false: it depends on an unknown address
+	Known bool     `json:"known"` // false: the result depends on an unknown address
 	From  PassSide `json:"from"`  // sender's side: egress
 	To    PassSide `json:"to"`    // receiver's side: ingress
 }
@@ -145,7 +145,7 @@ func sideOf(q PassQuestion, way Direction, nic *PassNIC, own, remote netip.Addr,
 		s.Address = own.String()
 	}
 	if nic == nil {
-		s.Why = "No VM of yours is there, so no security group decides here."
+		s.Why = "This end is not one of your VMs, so no security group applies here."
 		return s
 	}
 	s.VMID, s.VMName, s.MAC, s.State = nic.VMID, nic.VMName, nic.MAC, nic.State
@@ -157,20 +157,20 @@ func sideOf(q PassQuestion, way Direction, nic *PassNIC, own, remote netip.Addr,
 		}
 	}
 	if four := slices.ContainsFunc(nic.Addresses, netip.Addr.Is4); way == Egress && nic.Guarded && four && own.Is4() && !slices.Contains(nic.Addresses, own) {
-		s.Passing, s.Why = Passing{Known: true}, "Anti-spoofing drops it: "+s.Address+" is no address of the NIC."
+		s.Passing, s.Why = Passing{Known: true}, "Anti-spoofing drops the packet: "+s.Address+" is not an address of the NIC."
 		return s
 	}
-	word := map[Direction]string{Ingress: "in", Egress: "out"}[way]
+	word := map[Direction]string{Ingress: "incoming", Egress: "outgoing"}[way]
 	switch {
 	case len(nic.Groups) == 0:
-		s.Why = "The NIC is in no security group, so all passes."
+		s.Why = "The NIC is in no security group, so all traffic passes."
 	case s.Pass:
 		s.Rule = rule(s.GroupID, s.RuleID)
-		s.Why = "A rule of " + s.GroupName + " lets it " + word + ": " + s.Rule + "."
+		s.Why = "A rule of " + s.GroupName + " allows " + word + " traffic: " + s.Rule + "."
 	case !s.Known:
-		s.Why = "It hangs on the other side's address, which is not known. Give the address."
+		s.Why = "The result depends on the other end's address, which is unknown. Enter the address."
 	default:
-		s.Why = "No rule of the NIC's groups lets it " + word + ", and what no rule allows does not pass."
+		s.Why = "No rule of the NIC's groups allows this " + word + " traffic, so it is dropped."
 	}
 	return s
 }

@@ -30,12 +30,12 @@ func ParseSelector(c *Checks, field, text string) Selector {
 		k, v := strings.TrimSpace(key.String()), strings.TrimSpace(value.String())
 		switch old, twice := s.Pairs[k]; {
 		case w.starred():
-			c.Add(field, "A label is asked for as a whole: write key=value, or the key alone, without asterisks.")
+			c.Add(field, "A label selector has no asterisks: write key=value, or the key alone.")
 			return Selector{}
 		case found && v == "":
-			c.Add(field, "In %q the value is missing. Write %s=value, or %s alone for whichever value.", w.String(), k, k)
+			c.Add(field, "In %q the value is missing. Write %s=value, or %s alone for any value.", w.String(), k, k)
 		case found && twice && old != v:
-			c.Add(field, "No host has the label %s twice. Ask for %s=%s or for %s=%s.", k, k, old, k, v)
+			c.Add(field, "A label has only one value, and %s has two. Keep %s=%s or %s=%s.", k, k, old, k, v)
 		case found:
 			s.Pairs[k] = v
 		default:
@@ -46,7 +46,7 @@ func ParseSelector(c *Checks, field, text string) Selector {
 	s.Keys = slices.Compact(s.Keys)
 	s.Keys = slices.DeleteFunc(s.Keys, func(k string) bool { _, ok := s.Pairs[k]; return ok })
 	if len(s.Pairs)+len(s.Keys) > MaxSelector {
-		c.Add(field, "Ask for at most %d labels.", MaxSelector)
+		c.Add(field, "A selector has at most %d labels.", MaxSelector)
 	}
 	all := maps.Clone(s.Pairs)
 	for _, k := range s.Keys {
@@ -123,12 +123,13 @@ func (s Selector) String() string {
 // ByLabel is the assignment of an object to hosts by their labels.
 type ByLabel struct {
 	Selector string `json:"selector"` // "rack=4, ssd"; empty: no assignment by label
-	// Left: first few matching hosts without the object, those that cannot have it first
+	// Left: first few matching hosts without the object; first those that cannot have it
 	Left    []LeftOutHost `json:"left"`
 	LeftAll int           `json:"leftAll"`   // number of such hosts
-	Beside  []NamedHost   `json:"beside"`    // first few hosts that have the object without matching
+	Beside  []NamedHost   `json:"beside"`    // first few hosts that have the object but do not match
 	All     int           `json:"besideAll"` // number of such hosts
-	// Waiting: only in the response that sets the selector: more hosts match than were assigned at once; the rest follow
+	// Waiting: only in the response that sets the selector: more hosts match than were assigned at once. The rest
+	// follow
 	Waiting bool `json:"waiting,omitempty"`
 }
 
@@ -144,10 +145,10 @@ type NamedHost struct {
 	HostName string `json:"hostName"`
 }
 
-// ReleasedByPerson is the reason why an object is not assigned to a host after somebody released it there.
-const ReleasedByPerson = "Released by a person; not assigned again by label."
+// ReleasedByPerson is the reason why an object is not assigned to a host after a user released it there.
+const ReleasedByPerson = "Released by a user; not assigned again by label."
 
-// WhyLeftOut returns the reason as text; an empty reason means that a person released the object.
+// WhyLeftOut returns the reason as text; an empty reason means that a user released the object.
 func WhyLeftOut(why string) string { return cmp.Or(why, ReleasedByPerson) }
 
 // Labelled lists the hosts that a selector matches now.
@@ -166,6 +167,6 @@ type LabelledHost struct {
 // Retried is the result of a retry on all failed hosts of an object.
 type Retried struct {
 	Tasks   []TaskID
-	Offline int // offline hosts, which retry when they are back
+	Offline int // offline hosts, which retry when they are online again
 	More    int // further failed hosts, beyond the limit of one request
 }

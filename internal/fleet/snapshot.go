@@ -25,18 +25,18 @@ const (
 // Snapshot is the state of a VM at one moment. The VM's host stores and reports it; the portal stores none.
 type Snapshot struct {
 	ID          SnapshotID `json:"id"`
-	Parent      SnapshotID `json:"parent,omitempty"` // snapshot that the VM was based on when it was taken; empty: none
+	Parent      SnapshotID `json:"parent,omitempty"` // snapshot that the VM was based on at that time; empty: none
 	Name        string     `json:"name"`
 	Description string     `json:"description,omitempty"`
-	By          string     `json:"by,omitempty"`       // user who requested it
+	By          string     `json:"by,omitempty"`       // user who requested the snapshot
 	At          time.Time  `json:"at"`                 // time of the host's clock
 	Memory      bool       `json:"memory,omitempty"`   // includes the guest's memory: a revert resumes the guest
-	Quiesced    bool       `json:"quiesced,omitempty"` // the guest agent froze the file systems for it
-	Note        string     `json:"note,omitempty"`     // requested but impossible parts, in a sentence
+	Quiesced    bool       `json:"quiesced,omitempty"` // the guest agent froze the file systems
+	Note        string     `json:"note,omitempty"`     // requested but unsupported options, in a sentence
 	Disks       []Volref   `json:"disks,omitempty"`    // disks of the spec at that time
-	Bytes       int64      `json:"bytes,omitempty"`    // storage that it takes beside the disk itself
+	Bytes       int64      `json:"bytes,omitempty"`    // storage used in addition to the disk itself
 	Changed     []string   `json:"changed,omitempty"`  // settings of the VM that changed since, as text
-	// Deleted: people deleted it, and its data remains because several later snapshots depend on it.
+	// Deleted: a user deleted the snapshot, but its data remains because several later snapshots depend on it.
 	Deleted bool `json:"deleted,omitempty"`
 }
 
@@ -48,7 +48,7 @@ type SnapshotTree struct {
 	Merges     int        `json:"merges,omitempty"`     // mergeable files of deleted snapshots
 	Unfinished string     `json:"unfinished,omitempty"` // an interrupted operation, in a sentence
 	Others     []string   `json:"others,omitempty"`     // snapshots made with virsh: at most MaxSnapshots
-	// Overlays: files on top of disks, made outside Quantix, as virsh does for a snapshot
+	// Overlays: overlay files of disks, created outside Quantix, such as by virsh snapshot-create
 	Overlays []Overlay `json:"overlays,omitempty"`
 }
 
@@ -129,7 +129,7 @@ func CheckSnapshot(c *Checks, name, description string) {
 	}
 	switch {
 	case strings.TrimSpace(name) == "":
-		c.Add("name", "Give the snapshot a name.")
+		c.Add("name", "Enter a name for the snapshot.")
 	case len(name) > maxSnapshotName || invalid(name):
 		c.Add("name", "A name has at most %d bytes, in one line, without control characters.", maxSnapshotName)
 	}
@@ -161,20 +161,20 @@ func (v VMView) AllowsSnapshots(busy []JobKind) (bool, string) {
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.fault(FaultUndefined) != nil:
-		return false, "The VM runs without a definition. Put it back first."
+		return false, "The VM runs without a definition. Reapply the definition first."
 	case v.missingDisk() != nil:
 		return false, v.missingDisk().Text
 	case v.disksDrifted():
 		return false, "The VM's disks were changed on the host. Accept the drift or reapply first."
 	case slices.Contains(busy, VolumeCopy):
-		return false, "Disks of a new VM are being copied from its snapshots. Wait until that has ended."
+		return false, "Disks of a new VM are being copied from the VM's snapshots. Wait until the copy has ended."
 	case len(busy) > 0:
 		return false, fmt.Sprintf("%q is under way. Wait until it has ended.", busy[0].Is().Verb)
 	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Others) > 0:
-		return false, fmt.Sprintf("Somebody made snapshots with virsh on the host (%s), which would be lost. Delete them there first.", strings.Join(v.Status.Snapshots.Others, ", "))
+		return false, fmt.Sprintf("The VM has snapshots made with virsh on the host (%s), which would be lost. Delete them with virsh first.", strings.Join(v.Status.Snapshots.Others, ", "))
 	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Overlays) > 0:
 		o := v.Status.Snapshots.Overlays[0]
-		return false, fmt.Sprintf("Somebody had the disk %s go on in %s on the host. Merge that there first (virsh blockcommit).", o.Disk.Volume, o.File)
+		return false, fmt.Sprintf("The disk %s has an overlay %s, created on the host outside Quantix. Merge the overlay there first (virsh blockcommit).", o.Disk.Volume, o.File)
 	}
 	return true, ""
 }
@@ -186,24 +186,24 @@ func (v VMView) AllowsTake(busy []JobKind) (bool, string) {
 	case !ok:
 		return false, why
 	case v.Status.Snapshots != nil && len(v.Status.Snapshots.Snapshots) >= MaxSnapshots:
-		return false, fmt.Sprintf("The VM has %d snapshots, and none has more. Delete one first.", MaxSnapshots)
+		return false, fmt.Sprintf("The VM has %d snapshots, which is the maximum. Delete one first.", MaxSnapshots)
 	}
 	for i, d := range v.Spec.Disks {
 		if d.Encryption != "" {
-			return false, diskNumber(i) + " is encrypted, so it has no snapshots: their files would hold what it keeps secret."
+			return false, diskNumber(i) + " is encrypted, so it has no snapshots: their files would not be encrypted."
 		}
 		if d.Shareable {
-			return false, diskNumber(i) + " is shared with other VMs, so no snapshot holds what they write to it."
+			return false, diskNumber(i) + " is shared with other VMs, so it has no snapshots."
 		}
 		if d.Format == Raw {
-			return false, diskNumber(i) + " is a raw file, which holds its newest data alone, so it has no snapshots."
+			return false, diskNumber(i) + " is a raw file, so it has no snapshots."
 		}
 		if !d.IsQcow2() {
-			return false, diskNumber(i) + " is no qcow2 file of a pool, so it has no snapshots."
+			return false, diskNumber(i) + " is not a qcow2 file of a pool, so it has no snapshots."
 		}
 	}
 	if d := v.Spec.physicalDisk(); d != "" {
-		return false, "The VM has the physical disk " + d + ", of which there are no snapshots: the others would go back without it."
+		return false, "The VM has the physical disk " + d + ", which has no snapshots: a revert would leave it unchanged."
 	}
 	if len(v.Spec.Disks) == 0 {
 		return false, "The VM has no disk."
@@ -218,7 +218,7 @@ func (v VMView) AllowsRevert(s Snapshot, busy []JobKind) (bool, string) {
 	}
 	for _, d := range s.Disks {
 		if !slices.ContainsFunc(v.Spec.Disks, func(o Disk) bool { return o.Ref() == d }) {
-			return false, fmt.Sprintf("The VM has no disk %s any more, which it had then.", d.Volume)
+			return false, fmt.Sprintf("The VM no longer has the disk %s of the snapshot.", d.Volume)
 		}
 	}
 	return true, ""
@@ -242,7 +242,7 @@ func (v VMView) AllowsNew(s Snapshot, busy []JobKind) (bool, string) {
 		return false, why
 	}
 	if v.Status.Snapshots.Unfinished != "" {
-		return false, v.Status.Snapshots.Unfinished + " That has to be brought to an end first."
+		return false, v.Status.Snapshots.Unfinished + " Complete that operation first."
 	}
 	return true, ""
 }
@@ -251,16 +251,16 @@ func (v VMView) AllowsNew(s Snapshot, busy []JobKind) (bool, string) {
 func (v VMView) AllowsMerge(busy []JobKind) (bool, string) {
 	ok, why := v.AllowsSnapshots(busy)
 	if ok && (v.Status.Snapshots == nil || v.Status.Snapshots.Merges == 0) {
-		return false, "Nothing is left of deleted snapshots that can be merged."
+		return false, "There is no data of deleted snapshots to merge."
 	}
 	return ok, why
 }
 
-// HeldBySnapshots returns why an operation on the VM's disks must wait until its snapshots are deleted; empty: it has
-// none.
+// HeldBySnapshots returns why an operation on the VM's disks must wait until the VM's snapshots are deleted; empty:
+// the VM has no snapshots.
 func (v VMView) HeldBySnapshots() string {
 	if v.Status != nil && v.Status.Snapshots.Has() {
-		return "The VM has snapshots, of which its disks are a part. Delete them first."
+		return "The VM has snapshots that depend on its disks. Delete them first."
 	}
 	return ""
 }

@@ -32,7 +32,7 @@ func (h Host) breaks(i int, r fleet.PlacementRule) (why, plain string) {
 		if r.Names(h.Name, h.Rules.Labels) != r.Apart {
 			return "", ""
 		}
-		return "The VM " + r.Says() + ".", "its VM " + r.Plain()
+		return "The VM " + r.Says() + ".", "the VM " + r.Plain()
 	}
 	m := h.Rules.Mates[i]
 	switch {
