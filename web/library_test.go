@@ -64,13 +64,13 @@ func TestImagePageDependsOnPermissions(t *testing.T) {
 	// Invalid input in an image form is refused at its fields.
 	mara.get("/images/new?start=00000000-0000-7000-8000-000000440001").is(t, http.StatusOK).has(t, "cloud.debian.org", "Alpine")
 	for field, in := range map[string]url.Values{
-		"Give the address":       {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}},
-		"Choose the pool":        {"name": {"X"}, "from": {"file"}, "volume": {"a.qcow2"}},
-		"Give the UUID":          {"name": {"X"}, "from": {"vm"}, "pool": {string(pool)}},
-		"no volume":              {"name": {"X"}, "from": {"file"}, "pool": {string(pool)}, "volume": {"nothing.qcow2"}},
-		"Name the image":         {"name": {""}, "from": {"url"}, "pool": {string(pool)}, "url": {"https://example.org/x.qcow2"}},
-		"Plain http is taken":    {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}, "url": {"http://example.org/x.qcow2"}},
-		"is in the library alre": {"name": {"debian-12.qcow2 of " + p.poolName(pool)}, "from": {"url"}, "pool": {string(pool)}, "host": {string(hosts[0])}, "url": {"https://example.org/y.qcow2"}},
+		"Give the address":            {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}},
+		"Choose the pool":             {"name": {"X"}, "from": {"file"}, "volume": {"a.qcow2"}},
+		"Give the UUID":               {"name": {"X"}, "from": {"vm"}, "pool": {string(pool)}},
+		"no volume":                   {"name": {"X"}, "from": {"file"}, "pool": {string(pool)}, "volume": {"nothing.qcow2"}},
+		"The name of the image must":  {"name": {""}, "from": {"url"}, "pool": {string(pool)}, "url": {"https://example.org/x.qcow2"}},
+		"Plain http needs a checksum": {"name": {"X"}, "from": {"url"}, "pool": {string(pool)}, "url": {"http://example.org/x.qcow2"}},
+		"is in the library alre":      {"name": {"debian-12.qcow2 of " + p.poolName(pool)}, "from": {"url"}, "pool": {string(pool)}, "host": {string(hosts[0])}, "url": {"https://example.org/y.qcow2"}},
 	} {
 		a := mara.post("/images", in)
 		if a.status != http.StatusUnprocessableEntity && a.status != http.StatusConflict && a.status != http.StatusNotFound || !strings.Contains(a.body, field) {

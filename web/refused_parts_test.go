@@ -164,7 +164,7 @@ func (r *refusing) ofPolicies() []refusal {
 	return []refusal{
 		one("17 rules", "spec.rules", several(17, rule("vm", "db")), "At most 16 rules."),
 		two("a rule of nothing", "spec.rules[0].of", "The kind of a rule must be vm, vmLabels, host or hostLabels.", sent{"spec.rules": []any{rule("pool", "x")}}),
-		two("a rule without a name", "spec.rules[0].name", "Give a name.", sent{"spec.rules": []any{rule("vm", "")}}),
+		two("a rule without a name", "spec.rules[0].name", "Enter a name.", sent{"spec.rules": []any{rule("vm", "")}}),
 		two("a rule of a strange VM", "spec.rules[0].name", "A name has 1–63", sent{"spec.rules": []any{rule("vm", "a;id")}}),
 		two("a rule of a strange host", "spec.rules[0].name", "Enter the name of a host.", sent{"spec.rules": []any{rule("host", "-rf")}}),
 		two("a rule of no labels", "spec.rules[0].name", "Enter labels such as tier=web, or tier alone for", sent{"spec.rules": []any{rule("vmLabels", " ")}}),

@@ -28,18 +28,18 @@ func TestImageCatalogShownAndPulled(t *testing.T) {
 	}
 	mara.post(list+"/pull", url.Values{"entry": {debian}}).is(t, http.StatusUnprocessableEntity).has(t, "Choose the pool")
 	mara.post(list+"/pull", url.Values{"entry": {debian}, "pool": {string(pool)}, "public": {"yes"}}).is(t, http.StatusSeeOther)
-	mara.get(list).is(t, http.StatusOK).has(t, "Pulling 0 %", "It is being pulled already.")
+	mara.get(list).is(t, http.StatusOK).has(t, "Pulling 0 %", "The image is already being downloaded.")
 	p.exec("UPDATE tasks SET state = 'failed', error = 'The host cannot find cloud.debian.org: no such host.', ended_at = now() WHERE kind = 'volume.fetch'")
 	p.exec("UPDATE jobs SET state = 'failed', error = 'The host cannot find cloud.debian.org: no such host.', ended_at = now() WHERE kind = 'volume.fetch'")
 	seen = mara.get(list).is(t, http.StatusOK)
 	seen.has(t, "Failed", "The host cannot find cloud.debian.org")
-	seen.lacks(t, "It is being pulled already.")
+	seen.lacks(t, "The image is already being downloaded.")
 
 	for says, in := range map[string]url.Values{
-		"Plain http is taken only with": {"name": {"X"}, "url": {"http://example.org/x.qcow2"}},
-		"not both":                      {"name": {"X"}, "url": {"https://example.org/x.qcow2"}, "checksum": {digest64}, "checksumUrl": {"https://example.org/SUMS"}},
-		"is taken only with a":          {"name": {"X"}, "url": {"https://example.org/x.qcow2"}, "checksumUrl": {"http://example.org/SUMS"}},
-		"Name the image":                {"name": {""}, "url": {"https://example.org/x.qcow2"}},
+		"Plain http needs a checksum": {"name": {"X"}, "url": {"http://example.org/x.qcow2"}},
+		"not both":                    {"name": {"X"}, "url": {"https://example.org/x.qcow2"}, "checksum": {digest64}, "checksumUrl": {"https://example.org/SUMS"}},
+		"http needs a checksum":       {"name": {"X"}, "url": {"https://example.org/x.qcow2"}, "checksumUrl": {"http://example.org/SUMS"}},
+		"The name of the image must":  {"name": {""}, "url": {"https://example.org/x.qcow2"}},
 	} {
 		mara.post(list+"/new", in).is(t, http.StatusUnprocessableEntity).has(t, says)
 	}

@@ -21,7 +21,7 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 	t.Parallel()
 	invalid := func() error {
 		var c fleet.Checks
-		c.Add("name", "Give a name.")
+		c.Add("name", "Enter a name.")
 		return c.Err()
 	}()
 	conflict, gone := fleet.Errorf(fleet.Conflict, "It is in use."), fleet.Errorf(fleet.NotFound, "There is no such object, or you may not see it.")

@@ -27,14 +27,14 @@ func TestFetchVolume(t *testing.T) {
 	})
 	in.Name = "other.qcow2"
 	for says, bad := range map[string]control.NewDownload{
-		"user or a password": {URL: "https://me:secret@example.org/a"},
-		"a question mark":    {URL: "https://example.org/a?token=open"},
-		"only with":          {URL: "http://example.org/a"},
-		"Only https":         {URL: "ftp://example.org/a", Checksum: sum},
-		"64 digits":          {URL: "https://example.org/a", Checksum: "12"},
-		"letters, digits":    {URL: "https://example.org/"},
-		"disks of VMs":       {URL: "https://example.org/a", Name: "web-0123456789ab-1.qcow2"},
-		"not whole yet":      {URL: "https://example.org/a", Name: "a.partial"},
+		"user name or password": {URL: "https://me:secret@example.org/a"},
+		"a question mark":       {URL: "https://example.org/a?token=open"},
+		"Plain http needs":      {URL: "http://example.org/a"},
+		"Only https":            {URL: "ftp://example.org/a", Checksum: sum},
+		"64 digits":             {URL: "https://example.org/a", Checksum: "12"},
+		"letters, digits":       {URL: "https://example.org/"},
+		"disks of VMs":          {URL: "https://example.org/a", Name: "web-0123456789ab-1.qcow2"},
+		"not whole yet":         {URL: "https://example.org/a", Name: "a.partial"},
 	} {
 		s.wantRefused(says, fleet.Invalid, says, fetch(s.nfs, bad))
 	}

@@ -197,7 +197,7 @@ func TestLUNAsVMDisk(t *testing.T) {
 	s.wantRefused("a tenant", fleet.Invalid, "Only those who run the hosts", create(s.member, "other", lun("unit:0:0:2")))
 	s.wantRefused("a new disk there", fleet.Invalid, "makes no volumes", create(chief, "other", fleet.Disk{PoolID: san, SizeBytes: 1 << 30}))
 	s.wantRefused("a file as it is", fleet.Invalid, "makes a volume for each disk", create(chief, "other", fleet.Disk{PoolID: s.nfs, Volume: "debian.qcow2", Existing: true}))
-	s.wantRefused("with a size", fleet.Invalid, "as large as that is", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
+	s.wantRefused("with a size", fleet.Invalid, "A disk on an existing volume has the size", create(chief, "other", fleet.Disk{PoolID: san, Volume: "unit:0:0:2", Existing: true, SizeBytes: 1}))
 	s.wantRefused("a copy of a LUN", fleet.Invalid, "cannot be cloned", create(chief, "other", fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: san, Volume: "unit:0:0:2"}}))
 
 	of := control.Volume{PoolID: san, Volume: "unit:0:0:2"}

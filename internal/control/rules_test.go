@@ -217,7 +217,7 @@ func TestMigrationPolicyLimitsMoves(t *testing.T) {
 		return err
 	}
 	set(fleet.VMMigration{Stays: true})
-	s.wantRefused("what is to stay", fleet.Conflict, "to stay on its host", go1)
+	s.wantRefused("what is to stay", fleet.Conflict, "The VM's configuration forbids migration.", go1)
 	set(fleet.VMMigration{LimitMiB: 3})
 	if err := go1(); err != nil {
 		t.Fatal(err)

@@ -50,7 +50,7 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 		t.Errorf("without taints on %s: %v", v.HostName, err)
 	}
 	for text, taints := range map[string][]string{
-		"write gpu or gpu=a100": {"GPU"}, "is there twice": {"gpu", "gpu"}, "At most 16 taints": make([]string, 17), `Taint "a=b c"`: {"a=b c"}, `Taint "*"`: {"*"},
+		"write gpu or gpu=a100": {"GPU"}, "is listed twice": {"gpu", "gpu"}, "At most 16 taints": make([]string, 17), `Taint "a=b c"`: {"a=b c"}, `Taint "*"`: {"*"},
 	} {
 		s.wantRefused(text, fleet.Invalid, text, func() error {
 			_, err := s.UpdateHost(t.Context(), chief, s.h1, control.UpdateHost{Taints: taints})

@@ -101,13 +101,13 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.audited("template.deprecate")
-	s.wantRefused("deprecated twice", fleet.Conflict, "deprecated already", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, true) })
+	s.wantRefused("deprecated twice", fleet.Conflict, "The version is already deprecated.", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, true) })
 	s.wantRefused("from a deprecated version", fleet.Conflict, "deprecated", with(control.From{TemplateID: v.ID, VersionID: of.VersionID}))
-	s.wantRefused("when all are deprecated", fleet.Conflict, "All its versions are deprecated", with(control.From{TemplateID: v.ID}))
+	s.wantRefused("when all are deprecated", fleet.Conflict, "All versions are deprecated.", with(control.From{TemplateID: v.ID}))
 	if err := s.DeprecateTemplateVersion(t.Context(), s.member, of, false); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("offered twice", fleet.Conflict, "offered already", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, false) })
+	s.wantRefused("offered twice", fleet.Conflict, "The version is not deprecated.", func() error { return s.DeprecateTemplateVersion(t.Context(), s.member, of, false) })
 	if err := with(control.From{TemplateID: v.ID})(); err != nil {
 		t.Error(err)
 	}

@@ -72,7 +72,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 	}
 	s.audited("template.create")
 	v := s.template(s.member, id)
-	if why := v.Versions[0].Unready(); !strings.Contains(why, "still being made") || v.ProjectID != s.red || v.Published() != "red" {
+	if why := v.Versions[0].Unready(); !strings.Contains(why, "is still being created.") || v.ProjectID != s.red || v.Published() != "red" {
 		t.Errorf("%q %+v", why, v)
 	}
 	works := s.work(s.h1, fleet.VolumeCopy)
@@ -211,7 +211,7 @@ func TestTemplatePermissions(t *testing.T) {
 	if text := s.template(s.member, v.ID).Versions[0]; text.Others != 1 || text.OthersLinked != 1 || len(text.VMs) != 0 {
 		t.Errorf("its own project is notified of the other's VMs %+v", text)
 	}
-	s.wantRefused("deleted while another project is backed by it", fleet.Conflict, "of other projects stand on version 1", remove(s.member))
+	s.wantRefused("deleted while another project is backed by it", fleet.Conflict, "of other projects are backed by version 1", remove(s.member))
 	if err := remove(s.member)(); strings.Contains(err.Error(), "VM w") {
 		t.Errorf("a member gets whose disks: %v", err)
 	}
@@ -235,14 +235,14 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 		{"spaces around", fleet.Invalid, "one line", control.NewTemplate{Name: " a", OfVM: of}},
 		{"NUL", fleet.Invalid, "Name the template", control.NewTemplate{Name: "a\x00", OfVM: of}},
 		{"no UTF-8", fleet.Invalid, "Name the template", control.NewTemplate{Name: "a\xff", OfVM: of}},
-		{"text turned round", fleet.Invalid, "cannot be seen", control.NewTemplate{Name: "a\u202eb", OfVM: of}},
+		{"text turned round", fleet.Invalid, "invisible characters", control.NewTemplate{Name: "a\u202eb", OfVM: of}},
 		{"too long", fleet.Invalid, "200 bytes", control.NewTemplate{Name: strings.Repeat("a", 201), OfVM: of}},
 		{"a long description", fleet.Invalid, "description", control.NewTemplate{Name: "A", Description: strings.Repeat("a", 5000), OfVM: of}},
 		{"no family", fleet.Invalid, "family", control.NewTemplate{Name: "A", OS: fleet.OSFacts{Family: "plan9"}, OfVM: of}},
 		{"a long note", fleet.Invalid, "500 bytes", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: vm.ID, Note: strings.Repeat("a", 501)}}},
 		{"no VM", fleet.Invalid, "Choose the VM", control.NewTemplate{Name: "A"}},
 		{"no id", fleet.NotFound, "no such VM", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: "'; DROP TABLE vms"}}},
-		{"of images that there are not", fleet.Conflict, "made from no image", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: vm.ID, OfImages: true}}},
+		{"of images that there are not", fleet.Conflict, "was not created from a library image.", control.NewTemplate{Name: "A", OfVM: control.OfVM{VMID: vm.ID, OfImages: true}}},
 	} {
 		s.wantRefused(c.name, c.code, c.says, ask(c.in))
 	}

@@ -109,7 +109,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 	s.exec(`UPDATE vms SET status = '{"power":"absent"}' WHERE id = $1`, vm.ID)
 	s.wantRefused("absent", fleet.Conflict, "not on its host", ask(s.member, s.red, control.CreateVM{}))
 	s.exec(`UPDATE vms SET status = '{"power":"stopped"}', spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, vm.ID)
-	s.wantRefused("a LUN", fleet.Conflict, "a LUN of its storage", ask(s.member, s.red, control.CreateVM{}))
+	s.wantRefused("a LUN", fleet.Conflict, "is a LUN, so", ask(s.member, s.red, control.CreateVM{}))
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,existing}' WHERE id = $1`, vm.ID)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`)
 	s.wantRefused("of a host that is offline", fleet.Conflict, "offline", ask(s.member, s.red, control.CreateVM{}))

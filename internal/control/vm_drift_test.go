@@ -110,16 +110,16 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	other := s.vm("db", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:07")+` WHERE id = $1`, other.ID)
 	for says, drift := range map[string]fleet.Drift{
-		"at most 16 TiB":          {Field: "memoryMiB", Take: raw("99999999999")},
-		"16384 MiB of memory in":  {Field: "memoryMiB", Take: raw("1000000")},
-		"Give 1 to":               {Field: "cpus", Take: raw("0")},
-		"A name has":              {Field: "name", Take: raw(`"../x"`)},
-		"not the VM's own":        {Field: "disks", Take: raw(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
-		"no bridge \"br-secret\"": {Field: "nics", Take: raw(`[{"bridge":"br-secret","mac":"52:54:00:00:00:09"}]`)},
-		"without an address":      {Field: "nics", Take: raw(`[{"network":"default"}]`)},
-		"Another VM has this":     {Field: "nics", Take: raw(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
-		"There is no such pool":   {Field: "iso", Take: raw(`{"poolId":"p","volume":"cd.iso"}`)},
-		"Firmware is \"bios\"":    {Field: "firmware", Take: raw(`"coreboot"`)},
+		"at most 16 TiB":            {Field: "memoryMiB", Take: raw("99999999999")},
+		"16384 MiB of memory in":    {Field: "memoryMiB", Take: raw("1000000")},
+		"Enter 1 to":                {Field: "cpus", Take: raw("0")},
+		"A name has":                {Field: "name", Take: raw(`"../x"`)},
+		"not the VM's own":          {Field: "disks", Take: raw(`[{"poolId":"p","volume":"theirs.qcow2","sizeBytes":1}]`)},
+		"no bridge \"br-secret\"":   {Field: "nics", Take: raw(`[{"bridge":"br-secret","mac":"52:54:00:00:00:09"}]`)},
+		"without an address":        {Field: "nics", Take: raw(`[{"network":"default"}]`)},
+		"Another VM has this":       {Field: "nics", Take: raw(`[{"network":"default","mac":"52:54:00:00:00:07"}]`)},
+		"There is no such pool":     {Field: "iso", Take: raw(`{"poolId":"p","volume":"cd.iso"}`)},
+		"firmware must be \"bios\"": {Field: "firmware", Take: raw(`"coreboot"`)},
 	} {
 		drift.Actual = "now"
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)

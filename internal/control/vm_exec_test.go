@@ -36,7 +36,7 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 		"two lines":           {runs("ls\nrm", 30), "one line"},
 		"a NUL":               {runs("ls\x00", 30), "one line"},
 		"an escape":           {runs("\x1bls", 30), "one line"},
-		"blanks around":       {runs(" ls", 30), "blanks"},
+		"blanks around":       {runs(" ls", 30), "spaces"},
 		"a path that is long": {runs(strings.Repeat("a", 256), 30), "one line"},
 		"no text":             {runs("\xff", 30), "one line"},
 		"too many arguments":  {runs("ls", 30, slices.Repeat([]string{"a"}, 65)...), "64 arguments"},

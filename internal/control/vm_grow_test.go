@@ -117,7 +117,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	s.wantRefused("what moves", fleet.Conflict, "being moved", s.grow(chief, other, second, more))
 	lun, third := s.vmWithLocalDisk("lun")
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,existing}', 'true') WHERE id = $1`, lun.ID)
-	s.wantRefused("a LUN", fleet.Invalid, "as large as that is", s.grow(chief, lun, third, more))
+	s.wantRefused("a LUN", fleet.Invalid, "A disk on an existing volume has the size", s.grow(chief, lun, third, more))
 	broken, lost := s.vmWithMissingDisk("gone")
 	s.wantRefused("a missing object", fleet.Conflict, "not on h1", s.grow(chief, broken, lost, control.GrowDisk{SizeBytes: 8 << 30}))
 	if err := s.grow(s.member, broken, lost, control.GrowDisk{SizeBytes: 8 << 30})(); err == nil || strings.Contains(err.Error(), "/mnt") {

@@ -68,7 +68,7 @@ func TestColdMigration(t *testing.T) {
 		return err
 	})
 	task := s.migrate(v)
-	s.wantRefused("again", fleet.Conflict, "on its way to h2", func() error {
+	s.wantRefused("again", fleet.Conflict, "already migrating to h2", func() error {
 		_, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2})
 		return err
 	})

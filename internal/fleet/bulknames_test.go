@@ -58,7 +58,7 @@ func TestInvalidBulkNamesRefused(t *testing.T) {
 		{"web-n}", fleet.BulkNames{Count: 2}, "name", "Write a counter as {n}, or as {nn} for"},
 		{"web-{n}{x}", fleet.BulkNames{Count: 2}, "name", "Write a counter as {n}, or as {nn} for"},
 		{"{{n}}", fleet.BulkNames{}, "name", "Write a counter as {n}, or as {nn} for"},
-		{"", fleet.BulkNames{}, "name", "Give a name"},
+		{"", fleet.BulkNames{}, "name", "Enter a name"},
 		{"", fleet.BulkNames{Count: 2}, "name", "VMs need a counter in their name:"},
 		{"Web-{n}", fleet.BulkNames{Count: 2}, "name", "lower-case"},
 		{"-{n}", fleet.BulkNames{Count: 2}, "name", "lower-case"},

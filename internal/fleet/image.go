@@ -314,7 +314,7 @@ func firstNames(names []string) string {
 func CheckImageName(c *Checks, field, name string) {
 	switch {
 	case name == "" || len(name) > 200 || name != strings.TrimSpace(name) || !plain(name):
-		c.Add(field, "An image name is one line of at most 200 bytes.")
+		c.Add(field, "The name of the image must be one line of at most 200 bytes.")
 	case strings.ContainsFunc(name, invisible):
 		c.Add(field, "The name contains %s", invisibleCharacters)
 	}

@@ -125,7 +125,7 @@ func TestNetworkSpecsAreValidated(t *testing.T) {
 		"a bridge of 16 bytes":     {func(s *fleet.NetworkSpec) { s.Bridge = "a-name-too-long1" }, "spec.bridge", "1–15"},
 		"a bridge name with %d":    {func(s *fleet.NetworkSpec) { s.Bridge = "virbr%d" }, "spec.bridge", "1–15"},
 		"a wrong device":           {func(s *fleet.NetworkSpec) { s.Device = "../eth0" }, "spec.device", "1–15"},
-		"out by its own bridge":    {func(s *fleet.NetworkSpec) { s.Device, s.Bridge = "qx-lab", "qx-lab" }, "spec.device", "own bridge"},
+		"own bridge as outgoing device":    {func(s *fleet.NetworkSpec) { s.Device, s.Bridge = "qx-lab", "qx-lab" }, "spec.device", "own bridge"},
 		"MTU too small":            {func(s *fleet.NetworkSpec) { s.MTU = 68 }, "spec.mtu", "576"},
 		"MTU too large":            {func(s *fleet.NetworkSpec) { s.MTU = 70000 }, "spec.mtu", "65535"},
 		"too small for IPv6":       {func(s *fleet.NetworkSpec) { s.MTU, s.IPv6 = 1000, subnet("fd00:5::1/64") }, "spec.mtu", "1280"},

@@ -25,7 +25,7 @@ type StartImage struct {
 // StartImageView is a catalog entry with its downloaded copies.
 type StartImageView struct {
 	StartImage
-	ImageID ImageID      `json:"imageId,omitempty"` // image created from it; empty: none
+	ImageID ImageID      `json:"imageId,omitempty"` // image created from the entry; empty: none
 	Pulled  []StartPull  `json:"pulled"`            // usable copies, newest version first
 	Last    *StartResult `json:"last,omitempty"`    // result of the last download
 }
@@ -59,7 +59,7 @@ const ActPull Action = "pull"
 var startImageActions = actionTable[StartImageView]{
 	{ActPull, func(v StartImageView) string {
 		if v.Last.Busy() {
-			return "It is being pulled already. Wait for that, or cancel its task."
+			return "The image is already being downloaded. Wait for that task, or cancel it."
 		}
 		return ""
 	}},
@@ -96,11 +96,11 @@ func (i StartImage) Check(c *Checks) {
 func CheckDownload(c *Checks, address, checksum, checksumURL string) {
 	_, digest, known := ParseChecksum(checksum)
 	if !known {
-		c.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
+		c.Add("checksum", "Enter the 64 digits of a SHA-256, or the 128 digits of a SHA-512.")
 	}
 	if checksumURL != "" {
 		if digest != "" {
-			c.Add("checksumUrl", "Give the checksum or the address of a file that has it, not both.")
+			c.Add("checksumUrl", "Enter the checksum or the address of a checksum file, not both.")
 		}
 		if _, err := ParseChecksumFile(checksumURL); err != nil {
 			c.Add("checksumUrl", "%s", err)
@@ -111,6 +111,6 @@ func CheckDownload(c *Checks, address, checksum, checksumURL string) {
 	case err != nil:
 		c.Add("url", "%s", err)
 	case at.RawQuery != "" || at.ForceQuery:
-		c.Add("url", "An address with a question mark is not taken: what follows it often lets people in, and orders are kept as they were given. Offer the file without.")
+		c.Add("url", "The address must not contain a question mark, because requests are stored and the part after it is often secret. Serve the file without it.")
 	}
 }

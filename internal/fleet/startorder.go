@@ -8,8 +8,8 @@ func (p VMPolicy) StartPlace() int {
 	return p.StartOrder
 }
 
-// StopPlace returns the VM's place when VMs are shut down together: VMs without any order first, then by stop order,
-// then in the reverse of the start order.
+// StopPlace returns the VM's place when VMs are shut down together, lowest first: VMs without any order, then by stop
+// order, then in the reverse of the start order.
 func (p VMPolicy) StopPlace() int {
 	switch {
 	case p.StopOrder > 0:
@@ -20,8 +20,8 @@ func (p VMPolicy) StopPlace() int {
 	return 0
 }
 
-// PlaceIn returns the order of a bulk action: a VM's place, and the seconds to wait after it before later places. Nil:
-// all at once.
+// PlaceIn returns a function that gives a VM's place in a bulk action, and the seconds to wait after it before later
+// places. Nil: all VMs at once.
 func PlaceIn(a Action) func(VMPolicy) (place, wait int) {
 	switch a {
 	case ActStart:

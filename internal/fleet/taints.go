@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// VMPlacement configures which hosts may take the VM, besides its rules.
+// VMPlacement selects the hosts that may run the VM, besides its rules.
 type VMPlacement struct {
 	// Tolerations: taints that the VM tolerates, separated by blanks: "gpu maintenance=disk"; "*": any
 	Tolerations string `json:"tolerations,omitempty"`
@@ -25,7 +25,7 @@ var (
 // CheckTaints adds an error at field for each invalid taint of a host.
 func CheckTaints(c *Checks, field string, taints []string) {
 	if len(taints) > MaxTaints {
-		c.Add(field, "At most %d taints.", MaxTaints)
+		c.Add(field, "A host has at most %d taints.", MaxTaints)
 		return
 	}
 	for i, t := range taints {
@@ -33,12 +33,12 @@ func CheckTaints(c *Checks, field string, taints []string) {
 		case !taintForm.MatchString(t):
 			c.Add(field, "Taint %q: write gpu or gpu=a100. A key has lower-case letters, digits and hyphens, a value letters, digits and . _ -, 63 each at most.", t)
 		case slices.Contains(taints[:i], t):
-			c.Add(field, "%s is there twice.", t)
+			c.Add(field, "Taint %s is listed twice.", t)
 		}
 	}
 }
 
-// Untolerated returns the taints of a host that keep the VM from it.
+// Untolerated returns the taints of a host that the VM does not tolerate.
 func (p VMPlacement) Untolerated(taints []string) (out []string) {
 	tolerated := strings.Fields(p.Tolerations)
 	for _, t := range taints {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Task is what somebody requested: one job of a host, or one action on many objects, with a child task for each.
+// Task is a user's request: one job of a host, or one action on many objects, with a child task for each.
 type Task struct {
 	ID          TaskID    `json:"id"`
 	Parent      TaskID    `json:"parent,omitempty"` // parent task
@@ -16,12 +16,13 @@ type Task struct {
 	Subject     Subject   `json:"subject"`     // for a parent task "task:<its id>"; empty: no existing object
 	SubjectName string    `json:"subjectName"` // "web-01"; "500 VMs"
 	Generation  int64     `json:"generation"`
-	// State of a parent task is running while a child is open, then the worst state of its children.
+	// State of a parent task is running while a child has not ended, then the worst state of its children.
 	State    JobState `json:"state"`
 	Attempt  int      `json:"attempt"`
 	Progress int      `json:"progress"`        // percent; for a parent task, the share of ended children
 	Steps    *Steps   `json:"steps,omitempty"` // only for a parent task
-	// Note: current step of the agent: "copying disk 1"; after the end the last step, or a remark as a sentence
+	// Note: current step of the agent, such as "copying disk 1"; after the end the last step, or a remark as a
+	// sentence
 	Note  string `json:"note,omitempty"`
 	Error string `json:"error,omitempty"` // the hypervisor's own message
 	// RetryAt is when the task is retried after the hypervisor was not reachable. Error has the cause.
@@ -50,7 +51,7 @@ func (t Task) Remark() string {
 	return t.Note
 }
 
-// Refused reports whether the task failed before any host had it.
+// Refused reports whether the task failed before a host received it.
 func (t Task) Refused() bool { return t.State == JobFailed && t.Attempt == 0 && t.Steps == nil }
 
 // Waiting reports whether the task is a child that the portal has not started yet.
@@ -65,12 +66,12 @@ type Steps struct {
 	Running   int `json:"running"`
 	Done      int `json:"done"`
 	Failed    int `json:"failed"`
-	Refused   int `json:"refused"` // those of Failed that never reached a host
+	Refused   int `json:"refused"` // failed children that never reached a host
 	Cancelled int `json:"cancelled"`
 	Unknown   int `json:"unknown"`
 }
 
-// Job is one host's permission to execute its part of a task. Its agent receives it as wire.Work.
+// Job is the work of one host for a task. The host's agent receives it as wire.Work.
 type Job struct {
 	ID        JobID
 	Kind      JobKind

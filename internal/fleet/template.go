@@ -33,13 +33,13 @@ type TemplateVersion struct {
 	Number       int               `json:"number"` // from 1; the highest is the newest
 	Spec         VMSpec            `json:"spec"`
 	Source       string            `json:"source,omitempty"`       // VM that it was created from, as text
-	Note         string            `json:"note,omitempty"`         // note of a person
-	DeprecatedAt *time.Time        `json:"deprecatedAt,omitempty"` // set: no new VMs are created from it
+	Note         string            `json:"note,omitempty"`         // note of a user
+	DeprecatedAt *time.Time        `json:"deprecatedAt,omitempty"` // set: the version allows no new VMs
 	DeprecatedBy string            `json:"deprecatedBy,omitempty"`
 	CreatedBy    string            `json:"createdBy,omitempty"`
 	CreatedAt    time.Time         `json:"createdAt"`
 	Disks        []TemplateDisk    `json:"disks"` // images of the spec's disks, in the same order
-	// VMs: some VMs with a disk created from it, as far as the user may see them
+	// VMs: some VMs with a disk created from the version, as far as the user may see them
 	VMs          []TemplateVM  `json:"vms"`
 	Others       int           `json:"others"`       // number of such VMs in projects that the user may not see
 	OthersLinked int           `json:"othersLinked"` // number of Others that are linked clones
@@ -51,11 +51,11 @@ type TemplateDisk struct {
 	ImageID   ImageID        `json:"imageId"`
 	VersionID ImageVersionID `json:"versionId"`
 	SizeBytes int64          `json:"sizeBytes"` // virtual size; 0: no host has reported it yet
-	State     CopyState      `json:"state"`     // state of its best copy
+	State     CopyState      `json:"state"`     // state of the image's best copy
 	Why       string         `json:"why,omitempty"`
 	// Own: the image was created for the template and is deleted with the version
 	Own        bool     `json:"own"`
-	Where      []string `json:"where,omitempty"`      // locations of its copies; only for users who may see hosts
+	Where      []string `json:"where,omitempty"`      // locations of the image's copies; only for users who may see hosts
 	AllocBytes int64    `json:"allocBytes,omitempty"` // allocation of one copy
 }
 
@@ -72,15 +72,15 @@ func (d TemplateDisk) Offered() bool { return d.State == CopyReady || d.State ==
 // Unready returns why no VM can be created from the version now; empty: it can.
 func (v TemplateVersion) Unready() string {
 	if v.DeprecatedAt != nil {
-		return "It is deprecated: no VM is made from it any more."
+		return "The version is deprecated and allows no new VMs."
 	}
 	for i, d := range v.Disks {
 		switch {
 		case d.Offered():
 		case d.State == CopyComing:
-			return fmt.Sprintf("The image of its disk %d is still being made.", i+1)
+			return fmt.Sprintf("The image of disk %d is still being created.", i+1)
 		default:
-			return fmt.Sprintf("The image of its disk %d cannot be read now. %s", i+1, d.Why)
+			return fmt.Sprintf("The image of disk %d cannot be read now. %s", i+1, d.Why)
 		}
 	}
 	return ""
@@ -113,14 +113,14 @@ func (v TemplateVersion) backedBy() string {
 	case n == 0:
 		return ""
 	case len(names) == 0:
-		return fmt.Sprintf("Linked clones of other projects stand on version %d and would be broken: %s. Ask an administrator.", v.Number, count(n, "VM"))
+		return fmt.Sprintf("Linked clones of other projects are backed by version %d and would be broken: %s. Ask an administrator.", v.Number, count(n, "VM"))
 	case n > len(names):
 		names = append(names[:min(len(names), 5)], count(n-len(names), "VM")+" of other projects")
 	}
-	return fmt.Sprintf("Linked clones stand on version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, firstNames(names))
+	return fmt.Sprintf("Linked clones are backed by version %d and would be broken: %s. Delete them first, or deprecate the version.", v.Number, firstNames(names))
 }
 
-// Words are the spec of the version on one line: "2 vCPUs, 2 GiB, BIOS, 2 disks, 1 NIC".
+// Words returns the version's spec on one line: "2 vCPUs, 2 GiB, BIOS, 2 disks, 1 NIC".
 func (v TemplateVersion) Words() string {
 	s := v.Spec
 	return strings.Join([]string{
@@ -183,9 +183,9 @@ var templateActions = actionTable[TemplateView]{
 		newest := v.Newest()
 		switch {
 		case len(v.Versions) == 0:
-			return "It has no version. Create from VM."
+			return "The template has no version. Create one from a VM."
 		case newest == nil:
-			return "All its versions are deprecated. Offer one again, or make a new one of a VM."
+			return "All versions are deprecated. Offer one again, or create a new one from a VM."
 		}
 		return newest.Unready()
 	}},
@@ -208,7 +208,7 @@ func (v TemplateView) Actions() []ActionState         { return templateActions.s
 
 func (v TemplateVersion) whyBusy() string {
 	if v.Coming() {
-		return fmt.Sprintf("An image of version %d is still being made. Wait until that has ended.", v.Number)
+		return fmt.Sprintf("An image of version %d is still being created. Wait until the task has ended.", v.Number)
 	}
 	return ""
 }
@@ -217,13 +217,13 @@ var templateVersionActions = actionTable[TemplateVersion]{
 	{ActNewVM, TemplateVersion.Unready},
 	{ActDeprecate, func(v TemplateVersion) string {
 		if v.DeprecatedAt != nil {
-			return "It is deprecated already."
+			return "The version is already deprecated."
 		}
 		return ""
 	}},
 	{ActOffer, func(v TemplateVersion) string {
 		if v.DeprecatedAt == nil {
-			return "It is offered already."
+			return "The version is not deprecated."
 		}
 		return ""
 	}},
@@ -286,21 +286,21 @@ func (v VMView) CopiedFromSnapshot() bool {
 	return len(v.Spec.Disks) > 0 && (on || v.HeldBySnapshots() != "")
 }
 
-// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can. what ends the sentences about single
-// disks.
+// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can. what is the subject of "… of it
+// can be created".
 func (v VMView) whyNotCopyable(what string) string {
 	if v.Phase == PhaseDeleting {
 		return "The VM is being deleted."
 	}
 	for i, d := range v.Spec.Disks {
 		if d.Encryption != "" {
-			return fmt.Sprintf("Disk %d is encrypted with a passphrase that its host keeps for itself, so %s is made of it.", i+1, what)
+			return fmt.Sprintf("Disk %d is encrypted with a passphrase that only its host has, so %s of it can be created.", i+1, what)
 		}
 		if d.Shareable {
-			return fmt.Sprintf("Disk %d is shared with other VMs, of which %s is made.", i+1, what)
+			return fmt.Sprintf("Disk %d is shared with other VMs, so %s of it can be created.", i+1, what)
 		}
 		if d.Existing {
-			return fmt.Sprintf("Disk %d is a LUN of its storage, of which %s is made.", i+1, what)
+			return fmt.Sprintf("Disk %d is a LUN, so %s of it can be created.", i+1, what)
 		}
 		if why := d.whyRawNotCopied(); why != "" {
 			return diskNumber(i) + " " + why
@@ -336,7 +336,7 @@ func (v VMView) AllowsTemplateOfImages() (bool, string) {
 	}
 	for i, d := range v.Spec.Disks {
 		if d.ImageID == "" || d.VersionID == "" {
-			return false, fmt.Sprintf("Disk %d was made from no image of the library. Make the template of copies of its disks as they are now.", i+1)
+			return false, fmt.Sprintf("Disk %d was not created from a library image. Create the template from copies of the VM's disks.", i+1)
 		}
 	}
 	return true, ""

@@ -63,18 +63,18 @@ func TestActionsOfTemplates(t *testing.T) {
 	}{
 		{"complete", complete, fleet.ActNewVM, ""},
 		{"complete", complete, fleet.ActDeprecate, ""},
-		{"complete", complete, fleet.ActOffer, "offered already"},
+		{"complete", complete, fleet.ActOffer, "The version is not deprecated."},
 		{"complete", complete, fleet.ActDelete, ""},
-		{"coming", coming, fleet.ActNewVM, "disk 2 is still being made"},
-		{"coming", coming, fleet.ActDelete, "version 2 is still being made"},
+		{"coming", coming, fleet.ActNewVM, "disk 2 is still being created"},
+		{"coming", coming, fleet.ActDelete, "version 2 is still being created"},
 		{"lost", lost, fleet.ActNewVM, "disk 1 cannot be read now. It is gone."},
 		{"lost", lost, fleet.ActDelete, ""},
 		{"deprecated", old, fleet.ActNewVM, "deprecated"},
-		{"deprecated", old, fleet.ActDeprecate, "deprecated already"},
+		{"deprecated", old, fleet.ActDeprecate, "The version is already deprecated."},
 		{"deprecated", old, fleet.ActOffer, ""},
 		{"linked", linked, fleet.ActDelete, "VM web-1, 2 VMs of other projects"},
 		{"linked", linked, fleet.ActDeprecate, ""},
-		{"linked elsewhere", foreign, fleet.ActDelete, "of other projects stand on version 2 and would be broken: 1 VM"},
+		{"linked elsewhere", foreign, fleet.ActDelete, "of other projects are backed by version 2 and would be broken: 1 VM"},
 		{"unknown action", complete, fleet.ActStart, "no action"},
 	} {
 		ok, why := c.version.Allows(c.act)
@@ -90,7 +90,7 @@ func TestActionsOfTemplates(t *testing.T) {
 	}{
 		{"none", nil, fleet.ActNewVM, "has no version"},
 		{"none", nil, fleet.ActDelete, ""},
-		{"all deprecated", []fleet.TemplateVersion{old}, fleet.ActNewVM, "All its versions are deprecated"},
+		{"all deprecated", []fleet.TemplateVersion{old}, fleet.ActNewVM, "All versions are deprecated."},
 		{"the newest deprecated", []fleet.TemplateVersion{old, complete}, fleet.ActNewVM, ""},
 		{"an old version with linked clones", []fleet.TemplateVersion{complete, linked}, fleet.ActDelete, "web-1"},
 		{"the newest coming", []fleet.TemplateVersion{coming, complete}, fleet.ActNewVM, "being made"},

@@ -7,7 +7,7 @@ import (
 // TransferID identifies the transfer of one file between two hosts.
 type TransferID string
 
-// TransferOrder is a host's part in a transfer.
+// TransferOrder holds the parameters of one host's side of a transfer.
 type TransferOrder struct {
 	ID        TransferID `json:"id"`
 	Peer      HostID     `json:"peer"`
@@ -23,8 +23,8 @@ type MigrateOrder struct {
 	ToName    string        `json:"toName"`
 	RateBytes int64         `json:"rateBytes,omitempty"`
 	Disks     []LeavingDisk `json:"disks"`
-	// Generation is the VM's minimum generation on the target. Disk names contain generations up to it, which later disks
-	// must not reuse.
+	// Generation is the VM's minimum generation on the target. Disk names contain generations up to it, so later
+	// disks must not reuse them.
 	Generation int64    `json:"generation"`
 	Stay       []Volref `json:"stay,omitempty"` // disks on shared pools, which the target host uses in place
 }
@@ -54,55 +54,55 @@ type MigrationTarget struct {
 	PoolName  string `json:"poolName,omitempty"`
 	FreeBytes int64  `json:"freeBytes"` // bytes not reserved by any volume
 	Allowed   bool   `json:"allowed"`
-	Reason    string `json:"reason,omitempty"` // why it is not allowed
-	Room      bool   `json:"room,omitempty"`   // only space is missing, which a user who may overcommit can ignore
+	Reason    string `json:"reason,omitempty"` // why the migration is not allowed
+	Room      bool   `json:"room,omitempty"`   // only space is missing; a user who may overcommit can ignore that
 }
 
 // AllowsMigrate reports whether the VM can migrate to another host now; the string is the reason if not. moving lists
-// its disks under migration, leaving its own migration. The host itself checks what only it can see, such as snapshots
-// made with virsh.
+// the VM's disks under migration, leaving is the VM's own migration or nil. The host makes further checks, such as
+// for snapshots made with virsh.
 func (v VMView) AllowsMigrate(moving []MovingDisk, leaving *LeavingVM) (bool, string) {
 	ok, why := v.Allows(ActEdit)
 	switch {
 	case !ok:
 		return false, why
 	case v.Spec.Migration.Stays:
-		return false, "It is to stay on its host. Take that back in its configuration, under Moves, first."
+		return false, "The VM's configuration forbids migration. Allow it first, in the section Migration."
 	case leaving != nil:
-		return false, "It is on its way to " + leaving.ToName + " already. Wait for it, or cancel that task."
+		return false, "The VM is already migrating to " + leaving.ToName + ". Wait for that task, or cancel it."
 	case len(moving) > 0:
-		return false, "A disk of the VM is being moved. Wait for it, or cancel that task."
+		return false, "A disk of the VM is being moved. Wait for that task, or cancel it."
 	case v.Phase == PhaseUnknown:
 		return false, "Its host is offline, so the VM's state is unknown."
 	case v.Phase == PhaseCreating || v.Status == nil || v.Status.Power == Absent:
 		return false, "The VM is not on its host yet."
 	case v.Phase != PhaseStopped && v.Phase != PhaseCrashed:
-		return false, "It goes to another host while it is off. Shut it down first."
+		return false, "Only a stopped VM can migrate to another host. Shut the VM down first."
 	case v.missingDisk() != nil:
 		return false, v.missingDisk().Text
 	case len(v.Status.Drift) > 0:
-		return false, "Somebody changed the VM on its host, which would be lost. Accept the drift or reapply first."
+		return false, "The VM was changed on its host, and the changes would be lost. Accept the drift or reapply first."
 	case v.whyRunsElsewhere() != "":
-		return false, v.whyRunsElsewhere() + " See to that first."
+		return false, v.whyRunsElsewhere() + " Resolve that first."
 	case v.HeldBySnapshots() != "":
 		return false, v.HeldBySnapshots()
 	case v.Spec.Firmware != BIOS:
-		return false, "Its firmware keeps its settings in a file of the host (NVRAM), which is not sent. Only VMs with BIOS go to another host."
+		return false, "The firmware variables (NVRAM) are in a file of the host, which is not transferred. Only VMs with BIOS can migrate."
 	}
 	for i, d := range v.Spec.Disks {
 		switch {
 		case d.Encryption != "":
-			return false, diskNumber(i) + " is encrypted with a passphrase that its host keeps for itself, so it stays there."
+			return false, diskNumber(i) + " is encrypted with a passphrase that only its host has, so it cannot migrate."
 		case d.Shareable:
-			return false, diskNumber(i) + " is shared with other VMs, so it goes nowhere without them."
+			return false, diskNumber(i) + " is shared with other VMs, so it cannot migrate."
 		case d.Existing:
-			return false, diskNumber(i) + " is a LUN, which its storage alone moves."
+			return false, diskNumber(i) + " is a LUN, so it cannot migrate."
 		case d.Overlay:
-			return false, diskNumber(i) + " stands on an image in its pool, which is not sent with it."
+			return false, diskNumber(i) + " is backed by an image in its pool, which is not transferred."
 		case d.whyRawNotCopied() != "":
 			return false, diskNumber(i) + " " + d.whyRawNotCopied()
 		case !d.IsQcow2():
-			return false, diskNumber(i) + " is no qcow2 file of a pool."
+			return false, diskNumber(i) + " is not a qcow2 file of a pool."
 		}
 	}
 	return true, ""

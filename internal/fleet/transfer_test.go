@@ -23,16 +23,16 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 		t.Errorf("a stopped VM cannot migrate: %s", why)
 	}
 	for says, spoil := range map[string]func(*fleet.VMView){
-		"while it is off":                 func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhaseRunning, fleet.Running },
+		"Only a stopped VM":               func(v *fleet.VMView) { v.Phase, v.Status.Power = fleet.PhaseRunning, fleet.Running },
 		"offline":                         func(v *fleet.VMView) { v.Phase = fleet.PhaseUnknown },
 		"not on its host":                 func(v *fleet.VMView) { v.Status = nil },
 		"being deleted":                   func(v *fleet.VMView) { v.Phase = fleet.PhaseDeleting },
-		"changed the VM":                  func(v *fleet.VMView) { v.Status.Drift = []fleet.Drift{{Field: "cpus"}} },
+		"VM was changed":                  func(v *fleet.VMView) { v.Status.Drift = []fleet.Drift{{Field: "cpus"}} },
 		"NVRAM":                           func(v *fleet.VMView) { v.Spec.Firmware = fleet.UEFI },
 		"Disk 1 is shared with other VMs": func(v *fleet.VMView) { v.Spec.Disks[0].Existing, v.Spec.Disks[0].Shareable = true, true },
 		"Disk 1 is a LUN":                 func(v *fleet.VMView) { v.Spec.Disks[0].Existing = true },
-		"stands on an image":              func(v *fleet.VMView) { v.Spec.Disks[0].Overlay = true },
-		"no qcow2 file":                   func(v *fleet.VMView) { v.Spec.Disks[0].Volume = "disk" },
+		"backed by an image":              func(v *fleet.VMView) { v.Spec.Disks[0].Overlay = true },
+		"not a qcow2 file":                func(v *fleet.VMView) { v.Spec.Disks[0].Volume = "disk" },
 		"It is gone.": func(v *fleet.VMView) {
 			v.Status.Faults = []fleet.Fault{{Code: fleet.FaultDisk, Disk: &ref, Text: "It is gone."}}
 		},
@@ -46,7 +46,7 @@ func TestMigrationRefusedWithReason(t *testing.T) {
 	if ok, why := valid().AllowsMigrate([]fleet.MovingDisk{{}}, nil); ok || !strings.Contains(why, "being moved") {
 		t.Errorf("during a disk migration: %q", why)
 	}
-	if ok, why := valid().AllowsMigrate(nil, &fleet.LeavingVM{MigrateOrder: fleet.MigrateOrder{ToName: "h2"}}); ok || !strings.Contains(why, "on its way to h2") {
+	if ok, why := valid().AllowsMigrate(nil, &fleet.LeavingVM{MigrateOrder: fleet.MigrateOrder{ToName: "h2"}}); ok || !strings.Contains(why, "already migrating to h2") {
 		t.Errorf("during a migration: %q", why)
 	}
 }

@@ -14,7 +14,7 @@ const (
 	UploadLife     = 7 * 24 * time.Hour
 )
 
-// Upload is a file that a user sends into a pool on a host. Only that host knows how much has arrived.
+// Upload is a file that a user sends into a pool on a host. Only that host knows how many bytes it has received.
 type Upload struct {
 	ID        UploadID  `json:"id"`
 	TaskID    TaskID    `json:"taskId"`
@@ -30,7 +30,7 @@ type Upload struct {
 	Note      string    `json:"note,omitempty"`
 	Error     string    `json:"error,omitempty"` // the host's own message
 	CreatedAt time.Time `json:"createdAt"`
-	EndsAt    time.Time `json:"endsAt"` // when it is given up unless it is continued
+	EndsAt    time.Time `json:"endsAt"` // when the upload is discarded unless it is continued
 }
 
 // MaxFile is the maximum length of Upload.File.
@@ -53,5 +53,5 @@ func (u Upload) Over() error {
 	case u.Error != "":
 		return Errorf(Invalid, "%s", u.Error)
 	}
-	return Errorf(Invalid, "This upload has ended. Begin it anew.")
+	return Errorf(Invalid, "This upload has ended. Start a new one.")
 }

@@ -38,10 +38,10 @@ type Token struct {
 	Secret     string     `json:"secret,omitempty"` // only in the response that creates the token
 }
 
-// Actor is the originator of a request: a person, an agent or the portal. Methods of package control take it as their
+// Actor is the originator of a request: a user, an agent or the portal. Methods of package control have it as their
 // second argument.
 type Actor struct {
-	UserID     UserID // set for a person
+	UserID     UserID // set for a user
 	HostID     HostID // set for a host's agent
 	System     bool   // set for the portal itself
 	Name       string // name in the audit log

@@ -55,7 +55,7 @@ func CloneNames(vm string) []string {
 func CheckName(c *Checks, field, name string) {
 	switch {
 	case name == "":
-		c.Add(field, "Give a name.")
+		c.Add(field, "Enter a name.")
 	case !nameForm.MatchString(name):
 		c.Add(field, "A name has 1–63 lower-case letters, digits, dots and hyphens, and starts and ends with a letter or digit.")
 	}
@@ -72,7 +72,7 @@ func CheckUserName(c *Checks, field, name string) {
 // 255 bytes of visible characters. Too many labels are a single error.
 func CheckLabels(c *Checks, field string, labels map[string]string) {
 	if len(labels) > MaxLabels {
-		c.Add(field, "At most %d labels.", MaxLabels)
+		c.Add(field, "An object has at most %d labels.", MaxLabels)
 		return
 	}
 	for _, k := range slices.Sorted(maps.Keys(labels)) {
@@ -82,7 +82,7 @@ func CheckLabels(c *Checks, field string, labels map[string]string) {
 		case len(v) > 255 || !plain(v):
 			c.Add(field, "The value of label %q must be one line of at most 255 bytes.", k)
 		case strings.ContainsFunc(v, invisible):
-			c.Add(field, "The value of label %q holds %s", k, invisibleCharacters)
+			c.Add(field, "The value of label %q contains %s", k, invisibleCharacters)
 		}
 	}
 }
@@ -94,11 +94,11 @@ func CheckDescription(c *Checks, field, text string) {
 	case len(text) > MaxDescription || !utf8.ValidString(text) || strings.ContainsRune(text, 0):
 		c.Add(field, "A description is text of at most %d bytes.", MaxDescription)
 	case strings.ContainsFunc(text, misleading):
-		c.Add(field, "The description holds %s", invisibleCharacters)
+		c.Add(field, "The description contains %s", invisibleCharacters)
 	}
 }
 
-const invisibleCharacters = "characters that cannot be seen, such as those that turn the direction of text. Type it anew."
+const invisibleCharacters = "invisible characters, such as those that change the direction of text. Type the text again."
 
 // invisible reports whether the character is invisible in a line of text.
 func invisible(r rune) bool { return !unicode.IsGraphic(r) }
@@ -122,22 +122,22 @@ func plain(s string) bool {
 // Check adds an error for each invalid field, with JSON paths below prefix ("spec").
 func (s VMSpec) Check(c *Checks, prefix string) {
 	if s.CPUs < 1 || s.CPUs > MaxCPUs {
-		c.Add(prefix+".cpus", "Give 1 to %d vCPUs.", MaxCPUs)
+		c.Add(prefix+".cpus", "Enter 1 to %d vCPUs.", MaxCPUs)
 	}
 	if s.MemoryMiB < MinMemoryMiB || s.MemoryMiB > MaxMemoryMiB {
-		c.Add(prefix+".memoryMiB", "Give at least %d MiB of memory, and at most %d TiB.", MinMemoryMiB, MaxMemoryMiB>>20)
+		c.Add(prefix+".memoryMiB", "Enter at least %d MiB of memory, and at most %d TiB.", MinMemoryMiB, MaxMemoryMiB>>20)
 	}
 	if s.Firmware != BIOS && s.Firmware != UEFI {
-		c.Add(prefix+".firmware", "Firmware is \"bios\" or \"uefi\".")
+		c.Add(prefix+".firmware", "The firmware must be \"bios\" or \"uefi\".")
 	}
 	if s.Power != Running && s.Power != Stopped && s.Power != Paused {
-		c.Add(prefix+".power", "Power is \"running\", \"paused\" or \"stopped\".")
+		c.Add(prefix+".power", "The power state must be \"running\", \"paused\" or \"stopped\".")
 	}
 	if len(s.Disks) > MaxDisks {
-		c.Add(prefix+".disks", "At most %d disks.", MaxDisks)
+		c.Add(prefix+".disks", "A VM has at most %d disks.", MaxDisks)
 	}
 	if len(s.NICs) > MaxNICs {
-		c.Add(prefix+".nics", "At most %d NICs.", MaxNICs)
+		c.Add(prefix+".nics", "A VM has at most %d NICs.", MaxNICs)
 	}
 	for i, d := range s.Disks[:min(len(s.Disks), MaxDisks)] {
 		d.check(c, fmt.Sprintf("%s.disks[%d]", prefix, i))
@@ -183,13 +183,13 @@ func (d Disk) check(c *Checks, at string) {
 // checkExisting is check for a disk on an existing volume.
 func (d Disk) checkExisting(c *Checks, at string) {
 	if !IsVolumeName(d.Volume) {
-		c.Add(at+".volume", "Choose the volume that the disk is.")
+		c.Add(at+".volume", "Choose the existing volume of the disk.")
 	}
 	if d.Image != nil || d.ImageID != "" {
-		c.Add(at+".image", "A disk that is an existing volume is copied from no image.")
+		c.Add(at+".image", "A disk on an existing volume cannot have an image.")
 	}
 	if d.SizeBytes != 0 {
-		c.Add(at+".sizeBytes", "A disk that is an existing volume is as large as that is.")
+		c.Add(at+".sizeBytes", "A disk on an existing volume has the size of the volume.")
 	}
 }
 
@@ -201,7 +201,7 @@ func (d Disk) checkImage(c *Checks, at string) {
 	case d.VersionID != "" && (d.ImageID == "" || !IsID(string(d.VersionID))):
 		c.Add(at+".versionId", "Choose a version of an image.")
 	case d.Overlay && d.ImageID == "":
-		c.Add(at+".overlay", "Only a disk that is made from an image of the library can stand on it.")
+		c.Add(at+".overlay", "Only a disk from an image of the library can be a linked clone.")
 	}
 }
 
@@ -223,9 +223,9 @@ func (n NIC) check(c *Checks, at string) {
 	case n.NetworkID == "" && n.Network == "" && n.Bridge == "":
 		c.Add(at+".network", "Choose a network.")
 	case n.Network != "" && !isNetworkName(n.Network):
-		c.Add(at+".network", "%q is no name of a libvirt network.", n.Network)
+		c.Add(at+".network", "%q is not a valid name of a libvirt network.", n.Network)
 	case n.Bridge != "" && !isDeviceName(n.Bridge):
-		c.Add(at+".bridge", "%q is no name of a bridge device.", n.Bridge)
+		c.Add(at+".bridge", "%q is not a valid name of a bridge device.", n.Bridge)
 	}
 	n.checkGroups(c, at)
 	if n.PortGroup != "" {
@@ -235,7 +235,7 @@ func (n NIC) check(c *Checks, at string) {
 		return
 	}
 	if mac, err := net.ParseMAC(n.MAC); err != nil || len(mac) != 6 || mac[0]&1 != 0 {
-		c.Add(at+".mac", "Give a unicast MAC address such as 52:54:00:12:34:56.")
+		c.Add(at+".mac", "Enter a unicast MAC address such as 52:54:00:12:34:56.")
 	}
 }
 
@@ -260,15 +260,15 @@ func (s PoolSpec) Check(c *Checks, prefix string) {
 		CheckDescription(c, prefix+".description", s.Description)
 		return
 	}
-	checkPath(c, prefix+".path", s.Path, "Give an absolute path on the hosts, such as /srv/vm.")
+	checkPath(c, prefix+".path", s.Path, "Enter an absolute path on the hosts, such as /srv/vm.")
 	if p := path.Clean(s.Path); isSystemPath(p) && (p == s.Path || p+"/" == s.Path) {
-		c.Add(prefix+".path", "%s belongs to the system. Give a directory of its own, such as /srv/vm.", p)
+		c.Add(prefix+".path", "%s belongs to the system. Enter another directory, such as /srv/vm.", p)
 	}
 	CheckDescription(c, prefix+".description", s.Description)
 }
 
-// System directories that cannot be pools, and trees that cannot contain pools. The portal only saves a round trip:
-// each agent's own configuration decides, because only the host can resolve symbolic links.
+// System directories that cannot be pools, and trees that cannot contain pools. This check only saves a round trip:
+// each agent decides by its own configuration, because only the host can resolve symbolic links.
 var (
 	systemDirs  = []string{"/", "/var", "/var/lib", "/var/lib/libvirt", "/home", "/tmp", "/var/tmp"}
 	systemTrees = []string{

@@ -238,11 +238,11 @@ func TestErrorCountsInvalidFields(t *testing.T) {
 	if c.Err() != nil {
 		t.Error("an error without invalid fields")
 	}
-	c.Add("name", "Give a name.")
-	if err := c.Err(); fleet.CodeOf(err) != fleet.Invalid || err.Error() != "Give a name." {
+	c.Add("name", "Enter a name.")
+	if err := c.Err(); fleet.CodeOf(err) != fleet.Invalid || err.Error() != "Enter a name." {
 		t.Errorf("one invalid field: %q", err)
 	}
-	c.Add("cpus", "Give 1 to %d vCPUs.", 8)
+	c.Add("cpus", "Enter 1 to %d vCPUs.", 8)
 	if err := c.Err(); err.Error() != "2 fields need a correction." {
 		t.Errorf("two invalid fields: %q", err)
 	}

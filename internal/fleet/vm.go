@@ -25,14 +25,14 @@ type Meta struct {
 	// DeletedAt is set while a requested deletion is not finished on the host.
 	DeletedAt  *time.Time   `json:"deletedAt,omitempty"`
 	Protection VMProtection `json:"protection,omitzero"`
-	// ScheduleTrouble: sentence that says why a snapshot schedule of the VM needs a person
+	// ScheduleTrouble: why a snapshot schedule of the VM needs attention, as a sentence
 	ScheduleTrouble string `json:"scheduleTrouble,omitempty"`
 	// Misplaced: indexes of the required placement rules that the current host breaks, as the portal last computed them
 	Misplaced []int `json:"misplaced,omitempty"`
 }
 
-// VM is one virtual machine. Spec is the intent that people write; Status is the host's last report (nil: never
-// reported).
+// VM is one virtual machine. Spec is the configuration that users request; Status is the host's last report (nil:
+// never reported).
 type VM struct {
 	Meta
 	Spec      VMSpec     `json:"spec"`
@@ -40,10 +40,10 @@ type VM struct {
 	Elsewhere []Sighting `json:"elsewhere,omitempty"` // domains with this VM's UUID that other hosts report
 }
 
-// VMSpec is the intent for a VM: what people want it to be.
+// VMSpec is the requested configuration of a VM.
 type VMSpec struct {
-	// Power: running, paused or stopped: the last power state that a person requested; not enforced after a guest powers
-	// itself off
+	// Power: running, paused or stopped: the power state that a user requested last; not enforced after a guest
+	// powers itself off
 	Power     Power    `json:"power"`
 	CPUs      int      `json:"cpus"`
 	MemoryMiB int      `json:"memoryMiB"`
@@ -108,9 +108,9 @@ type Volref struct {
 	Volume string `json:"volume"`
 }
 
-// Disk is a virtual disk on a volume of its own. Disk.FileFormat gives its format in a file pool; in block pools it is
-// raw. The agent creates the volume empty, as a full copy of Image, or as an overlay backed by it. An existing volume
-// (Existing) is used unchanged: the agent never creates, changes or deletes it.
+// Disk is a virtual disk on its own volume. Disk.FileFormat gives its format in a file pool; in block pools it is
+// raw. The agent creates the volume empty, as a full copy of Image, or as an overlay backed by Image. An existing
+// volume (Existing) is used unchanged: the agent never creates, changes or deletes it.
 type Disk struct {
 	PoolID PoolID `json:"poolId"`
 	// Volume: set by the portal when the disk is added, except for an existing volume
@@ -118,7 +118,7 @@ type Disk struct {
 	// SizeBytes: with Image, 0 keeps the image's size and a larger value grows it
 	SizeBytes int64   `json:"sizeBytes"`
 	Image     *Volref `json:"image,omitempty"` // source volume of the clone
-	// Existing: the disk uses a volume that already exists: a LUN of a pool without volume creation, or a shareable volume
+	// Existing: the disk uses an existing volume: a LUN of a pool without volume creation, or a shareable volume
 	Existing bool `json:"existing,omitempty"`
 
 	// ImageID: source image of the library; the portal chooses which copy is cloned
@@ -250,7 +250,7 @@ type VMStatus struct {
 	Accelerator string  `json:"accelerator,omitempty"` // "kvm" or "qemu" (emulation)
 	// Domain: the domain's name in "virsh list", if it differs from the VM's name
 	Domain string  `json:"domain,omitempty"`
-	Faults []Fault `json:"faults,omitempty"` // current problems that need a person
+	Faults []Fault `json:"faults,omitempty"` // current problems that need attention
 	Drift  []Drift `json:"drift,omitempty"`  // differences between the host's definition and the spec
 
 	Snapshots *SnapshotTree `json:"snapshots,omitempty"` // nil: no snapshots
@@ -274,12 +274,13 @@ const (
 	FaultIO        FaultCode = "io"        // QEMU paused the VM because its storage is full or fails
 	FaultTwoPlaces FaultCode = "twoPlaces" // two hosts run the VM; found by the portal
 	FaultElsewhere FaultCode = "elsewhere" // another host runs the VM while its own host is offline; found by the portal
-	FaultRestart   FaultCode = "restart"   // the VM stopped without an order; its host restarts it, or failed to
+	FaultRestart   FaultCode = "restart"   // the VM stopped without a request; its host restarts it, or failed to
 	FaultSchedule  FaultCode = "schedule"  // a snapshot schedule of the VM takes no snapshots; found by the portal
 	FaultExpiry    FaultCode = "expiry"    // the VM has expired or will soon; found by the portal
 	FaultHealth    FaultCode = "health"    // the guest fails health checks
 	FaultPlacement FaultCode = "placement" // the VM's host breaks a required placement rule; found by the portal
-	// FaultUndefined: the VM runs without a persistent definition on the host: without a reapply it is gone when it stops
+	// FaultUndefined: the VM runs without a persistent definition on the host and is lost when it stops, unless it is
+	// reapplied
 	FaultUndefined FaultCode = "undefined"
 	// FaultLost: the VM's process runs but libvirt reports it as off; the agent does not touch it
 	FaultLost   FaultCode = "lost"
@@ -307,9 +308,9 @@ func (vm VM) FaultOf(disk Volref) *Fault {
 	return nil
 }
 
-// Drift is a field of the VM whose value in the host's definition differs from the last applied one. Either somebody
-// changed the VM outside Quantix, or the portal's database was restored to an earlier state. Drift stays until a person
-// reapplies the spec or accepts the drift as the new intent.
+// Drift is a field of the VM whose value in the host's definition differs from the last applied one. Either the VM
+// was changed outside Quantix, or the portal's database was restored to an earlier state. Drift stays until a user
+// reapplies the spec or accepts the drift into the spec.
 type Drift struct {
 	// "name", or the JSON name of a field of VMSpec: "cpus", "memoryMiB", …
 	Field   string `json:"field"`
@@ -320,7 +321,7 @@ type Drift struct {
 }
 
 // FilterDrifted records that a NIC's network filter differs from the one that Quantix defined. Both the NIC's status
-// and the VM's drift show it; a person reapplies the filter.
+// and the VM's drift show it; a user reapplies the filter.
 func (s *VMStatus) FilterDrifted(mac, drift string) {
 	for i := range s.NICs {
 		if strings.EqualFold(s.NICs[i].MAC, mac) {
@@ -328,12 +329,12 @@ func (s *VMStatus) FilterDrifted(mac, drift string) {
 		}
 	}
 	if !slices.ContainsFunc(s.Drift, func(d Drift) bool { return d.Field == "nics" }) {
-		s.Drift = append(slices.Clip(s.Drift), Drift{Field: "nics", Applied: mac + " with the network filter that Quantix made", Actual: drift})
+		s.Drift = append(slices.Clip(s.Drift), Drift{Field: "nics", Applied: mac + " with the network filter that Quantix defined", Actual: drift})
 	}
 }
 
 // Failure names the last failed task as a heading: "Start failed".
-func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Is().Verb, "The last order") + " failed" }
+func (s VMStatus) Failure() string { return cmp.Or(s.ErrorOf.Is().Verb, "The last task") + " failed" }
 
 // DiskState is one disk as the host reports it.
 type DiskState struct {
@@ -341,8 +342,8 @@ type DiskState struct {
 	Path       string `json:"path"`
 	SizeBytes  int64  `json:"sizeBytes"`
 	AllocBytes int64  `json:"allocBytes"`
-	// Volume is the matching disk of the spec, set only while its file exists and is complete. Nil: no disk of the spec,
-	// or the file is missing.
+	// Volume is the matching disk of the spec, set only while its file exists and is complete. Nil: no disk of the
+	// spec, or the file is missing.
 	Volume *Volref `json:"volume,omitempty"`
 }
 
@@ -363,14 +364,14 @@ type NICState struct {
 type VMView struct {
 	VM
 	Phase       Phase      `json:"phase"`
-	Attention   bool       `json:"attention"` // the VM needs a person: see VM.NeedsAttention
+	Attention   bool       `json:"attention"` // see VM.NeedsAttention
 	HostName    string     `json:"hostName"`
 	ProjectName string     `json:"projectName"`
 	SeenAt      *time.Time `json:"seenAt"` // when the host was last seen (database time)
-	// CPUPercent is the CPU load of a running VM in lists; 100 is one core. Nil: not running, or no sample within the last
-	// minute.
+	// CPUPercent is the CPU load of a running VM in lists; 100 is one core. Nil: not running, or no sample in the
+	// last minute.
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
-	// Barred: why protection keeps the current user from changing the VM; empty: it does not
+	// Barred: why protection keeps the current user from changing the VM; empty: changes are allowed
 	Barred string `json:"barred,omitempty"`
 }
 

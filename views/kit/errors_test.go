@@ -4,8 +4,8 @@ import "testing"
 
 func TestErrorsAreFoundByField(t *testing.T) {
 	t.Parallel()
-	e := Errors{Fields: map[string]string{"name": "Give a name."}}
-	if !e.Any() || e.At("name") != "Give a name." || e.At("cpus") != "" {
+	e := Errors{Fields: map[string]string{"name": "Enter a name."}}
+	if !e.Any() || e.At("name") != "Enter a name." || e.At("cpus") != "" {
 		t.Errorf("%+v", e)
 	}
 	if !(Errors{Form: "Not possible."}).Any() || (Errors{}).Any() {
