@@ -30,7 +30,7 @@ func (r *refusing) volume(name string) map[string]any {
 
 // ofDevices returns cases about drives, shared folders, media and host devices.
 func (r *refusing) ofDevices() []refusal {
-	const drive, device = "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.", "Name the device as its host's page does"
+	const drive, device = "Choose one of cdrom2, cdrom3, cdrom4, floppy1, floppy2.", "Enter a device as the host's page lists it:"
 	dev := func(name string) []any { return []any{map[string]any{"device": name}} }
 	folder := func(tag string, of any) []any { return []any{map[string]any{"tag": tag, "folder": of}} }
 	return []refusal{
@@ -64,21 +64,21 @@ func (r *refusing) ofDevices() []refusal {
 		two("a device that stays with its host", "spec.hostDevices[0].device", "the device has no IOMMU group", sent{"hostId": r.host, "spec.hostDevices": dev("pci/0000:42:00.0")}, created),
 		two("a disk that its host uses", "spec.hostDevices[0].device", "it is mounted", sent{"hostId": r.host, "spec.hostDevices": dev("blk/ata-A")}, created),
 
-		two("a folder without shared memory", "spec.memory.shared", "A shared folder needs shared memory.", sent{"spec.shares": folder("src", r.volume("src"))}),
-		two("a tag with a space", "spec.shares[0].tag", "A tag has 1–36 letters", sent{"spec.shares": folder("a b", r.volume("src"))}),
+		two("a folder without shared memory", "spec.memory.shared", "Shared folders need shared memory.", sent{"spec.shares": folder("src", r.volume("src"))}),
+		two("a tag with a blank", "spec.shares[0].tag", "A tag has 1–36 letters", sent{"spec.shares": folder("a b", r.volume("src"))}),
 		two("a tag with markup", "spec.shares[0].tag", "A tag has 1–36 letters", sent{"spec.shares": folder("a'/>", r.volume("src"))}),
 		two("a tag like an option", "spec.shares[0].tag", "A tag has 1–36 letters", sent{"spec.shares": folder("-o", r.volume("src"))}),
-		two("a folder outside its pool", "spec.shares[0].folder.volume", "Give the name of a folder in the pool, not a path", sent{"spec.shares": folder("src", r.volume("../../etc"))}),
-		two("the pool as a folder", "spec.shares[0].folder.volume", "Give the name of a folder in the pool, not a path", sent{"spec.shares": folder("src", r.volume("."))}),
-		two("a folder without a pool", "spec.shares[0].folder.poolId", "Choose the pool in which the folder is.", sent{"spec.shares": folder("src", map[string]any{"volume": "src"})}),
-		two("one tag for two folders", "spec.shares[1]", "src is there twice.", sent{"spec.shares": several(2, map[string]any{"tag": "src", "folder": r.volume("src")})}),
+		two("a folder outside its pool", "spec.shares[0].folder.volume", "Enter the name of a folder in the pool, not a path.", sent{"spec.shares": folder("src", r.volume("../../etc"))}),
+		two("the pool as a folder", "spec.shares[0].folder.volume", "Enter the name of a folder in the pool, not a path.", sent{"spec.shares": folder("src", r.volume("."))}),
+		two("a folder of no pool", "spec.shares[0].folder.poolId", "Choose the folder's pool.", sent{"spec.shares": folder("src", map[string]any{"volume": "src"})}),
+		two("a tag twice", "spec.shares[1]", "src is there twice.", sent{"spec.shares": several(2, map[string]any{"tag": "src", "folder": r.volume("src")})}),
 		one("nine folders", "spec.shares", several(9, map[string]any{"tag": "src", "folder": r.volume("src")}), "At most 8 shared folders."),
 
 		two("a kernel without a pool", "spec.boot.kernel.poolId", "Choose a pool.", sent{"spec.boot.kernel": map[string]any{"volume": "vmlinuz"}}),
 		two("a kernel that climbs", "spec.boot.kernel.volume", "Choose a volume of the pool", sent{"spec.boot.kernel": r.volume("../../boot/vmlinuz")}),
 		two("a kernel that is a disk", "spec.boot.kernel.volume", "is not a plain file", sent{"spec.boot.kernel": r.volume("debian-12.qcow2")}, edited),
-		two("a RAM disk alone", "spec.boot.kernel", "Choose the kernel that these go with", sent{"spec.boot.initrd": r.volume("initrd")}),
-		two("a command line alone", "spec.boot.kernel", "Choose the kernel that these go with", sent{"spec.boot.cmdline": "quiet"}),
+		two("a RAM disk alone", "spec.boot.kernel", "An initial RAM disk or command line needs a", sent{"spec.boot.initrd": r.volume("initrd")}),
+		two("a command line alone", "spec.boot.kernel", "An initial RAM disk or command line needs a", sent{"spec.boot.cmdline": "quiet"}),
 		one("a command line without end", "spec.boot.cmdline", strings.Repeat("a", 1001), "A command line is one line of at most 1000"),
 	}
 }
@@ -87,25 +87,25 @@ func (r *refusing) ofDevices() []refusal {
 func (r *refusing) ofContradictions() []refusal {
 	node := func(cpus string, mib int) map[string]any { return map[string]any{"cpus": cpus, "memoryMiB": mib} }
 	return []refusal{
-		two("secure boot with BIOS", "spec.security.secureBoot", "Secure boot is UEFI's.", sent{"spec.firmware": "bios", "spec.security.secureBoot": true}),
-		two("two devices with one boot order", "spec.nics[0].bootOrder", "Boot order 1 is that of disk 1 already.", sent{"spec.disks[0].bootOrder": 1, "spec.nics[0].bootOrder": 1}),
-		two("the CD-ROM with a NIC's boot order", "spec.boot.cdrom", "Boot order 2 is that of NIC 1 already.", sent{"spec.nics[0].bootOrder": 2, "spec.boot.cdrom": 2}),
-		two("a drive with a disk's boot order", "spec.drives[0].bootOrder", "Boot order 3 is that of disk 1 already.", sent{"spec.disks[0].bootOrder": 3, "spec.drives[0].slot": "cdrom2", "spec.drives[0].bootOrder": 3}),
-		one("fewer maximum vCPUs than vCPUs", "spec.cpu.max", 1, "The VM has 2 vCPUs already."),
-		one("less maximum memory than memory", "spec.memory.maxMiB", 512, "The VM has 1024 MiB already."),
-		one("sockets for more vCPUs than the VM has", "spec.cpu.sockets", 3, "Sockets × cores × threads is 3, and the VM has 2 vCPUs."),
-		two("cores that do not fit the maximum vCPUs", "spec.cpu.sockets", "and the VM has 8 vCPUs.", sent{"spec.cpu.max": 8, "spec.cpu.cores": 2}),
-		one("one CPU feature twice", "spec.cpu.features", "+aes -aes", "aes is there twice."),
-		one("huge pages of an odd size", "spec.memory.hugePageKiB", 3072, "The size of a page is a power of 2"),
-		two("huge pages that the chosen host lacks", "spec.memory.hugePageKiB", "host-1 has no huge pages of 1048576 KiB.", sent{"hostId": r.host, "spec.memory.hugePageKiB": 1 << 20}, created),
-		two("huge pages that all hosts lack", "hostId", "no huge pages of 1048576 KiB", sent{"spec.memory.hugePageKiB": 1 << 20}, created),
-		one("an edit to huge pages that the host lacks", "spec.memory.hugePageKiB", 1<<20, "host-1 has no huge pages of 1048576 KiB.", edited),
+		two("secure boot with BIOS", "spec.security.secureBoot", "Secure Boot needs UEFI.", sent{"spec.firmware": "bios", "spec.security.secureBoot": true}),
+		two("two boot orders alike", "spec.nics[0].bootOrder", "Boot order 1 is that of disk 1 already.", sent{"spec.disks[0].bootOrder": 1, "spec.nics[0].bootOrder": 1}),
+		two("the CD-ROM in a NIC's place", "spec.boot.cdrom", "Boot order 2 is that of NIC 1 already.", sent{"spec.nics[0].bootOrder": 2, "spec.boot.cdrom": 2}),
+		two("a drive in a disk's place", "spec.drives[0].bootOrder", "Boot order 3 is that of disk 1 already.", sent{"spec.disks[0].bootOrder": 3, "spec.drives[0].slot": "cdrom2", "spec.drives[0].bootOrder": 3}),
+		one("room for fewer vCPUs than there are", "spec.cpu.max", 1, "The VM has 2 vCPUs already."),
+		one("room for less memory than there is", "spec.memory.maxMiB", 512, "The VM has 1024 MiB already."),
+		one("sockets that make too many", "spec.cpu.sockets", 3, "Sockets × cores × threads is 3, and the VM has 2 vCPUs."),
+		two("sockets that miss the most", "spec.cpu.sockets", "and the VM has 8 vCPUs.", sent{"spec.cpu.max": 8, "spec.cpu.cores": 2}),
+		one("a feature twice", "spec.cpu.features", "+aes -aes", "aes is there twice."),
+		one("huge pages of an odd size", "spec.memory.hugePageKiB", 3072, "A page size must be a power of 2:"),
+		two("huge pages that no host has", "spec.memory.hugePageKiB", "host-1 has no huge pages of 1048576 KiB.", sent{"hostId": r.host, "spec.memory.hugePageKiB": 1 << 20}, created),
+		two("huge pages that placement finds nowhere", "hostId", "no huge pages of 1048576 KiB", sent{"spec.memory.hugePageKiB": 1 << 20}, created),
+		one("huge pages that its host has not", "spec.memory.hugePageKiB", 1<<20, "host-1 has no huge pages of 1048576 KiB.", edited),
 		two("more huge pages than a host has", "spec.memory.hugePageKiB", "host-1 has 600 huge pages of 2048 KiB, and the VM needs 1024.", sent{"hostId": r.host, "spec.memoryMiB": 2048, "spec.memory.hugePageKiB": 2048}, created),
 		one("more to use than there is", "spec.memory.balloonMiB", 2048, "The VM has 1024 MiB."),
 		two("less to use without a balloon", "spec.memory.balloonMiB", "A memory minimum needs a balloon.", sent{"spec.memory.balloonMiB": 512, "spec.devices.balloon": "none"}),
-		two("screens of a NIC that has one", "spec.display.heads", "Only a virtio or QXL graphics card has several screens.", sent{"spec.display.heads": 2, "spec.display.video": "bochs"}),
-		one("USB devices without SPICE", "spec.display.usbRedirection", 2, "USB devices come through SPICE."),
-		one("the action of no watchdog", "spec.devices.watchdogAction", "poweroff", "Choose a watchdog, or leave its action."),
+		two("screens of a NIC that has one", "spec.display.heads", "Only a virtio or QXL graphics card can have several screens.", sent{"spec.display.heads": 2, "spec.display.video": "bochs"}),
+		one("USB devices without SPICE", "spec.display.usbRedirection", 2, "USB redirection needs SPICE."),
+		one("the action of no watchdog", "spec.devices.watchdogAction", "poweroff", "Choose a watchdog, or remove the watchdog action."),
 		two("encrypted memory with BIOS", "spec.security.confidential", "Memory encryption needs UEFI.", sent{"spec.firmware": "bios", "spec.security.confidential": "sev"}),
 		two("encrypted memory with secure boot", "spec.security.secureBoot", "libvirt has no firmware that supports both Secure Boot", sent{"spec.security.secureBoot": true, "spec.security.confidential": "sev"}),
 		two("encrypted memory that is given back", "spec.memory.balloonMiB", "The balloon cannot reclaim encrypted memory.", sent{"spec.memory.balloonMiB": 512, "spec.security.confidential": "sev"}),

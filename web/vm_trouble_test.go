@@ -93,7 +93,7 @@ func TestDriftShownAndResolved(t *testing.T) {
 	b.get(page).is(t, http.StatusOK).has(t, "Changed on its host", "changed on its host", "i6300esb of host-7", "Accept drift", "Reapply", "Quantix has no setting for this value")
 	tenant := p.tenant("mia", project)
 	a := tenant.get(page).is(t, http.StatusOK)
-	a.has(t, "Changed on its host", "something else")
+	a.has(t, "Changed on its host", "as defined")
 	a.lacks(t, "i6300esb")
 	b.post(page+"/accept-drift", url.Values{"field": {"cpus"}, "actual": {"5"}}).is(t, http.StatusConflict)
 	b.post(page+"/reapply", url.Values{}).is(t, http.StatusSeeOther)

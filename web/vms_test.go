@@ -141,7 +141,7 @@ func TestCreateVMFormSentTwiceCreatesOneVM(t *testing.T) {
 func TestCreateVMSectionOpensAtItsError(t *testing.T) {
 	p, project, pool, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.get("/vms/new").is(t, http.StatusOK).has(t, `<details class="section fold" id="vm-CPU">`, `name="spec.cpu.model"`, "Model: Best of the host")
+	b.get("/vms/new").is(t, http.StatusOK).has(t, `<details class="section fold" id="vm-CPU">`, `name="spec.cpu.model"`, "Model: Default (best of the host)")
 	form := newVMForm(project, pool)
 	form["spec.security.tpm"], form["spec.cpu.sockets"], form["spec.display.keyboard"] = []string{"false", "yes"}, []string{"3"}, []string{"de"}
 	b.post("/vms", form).is(t, http.StatusUnprocessableEntity).has(t, `<details class="section fold" id="vm-CPU" open>`, "Sockets × cores × threads is 3, and the VM has 2 vCPUs.",

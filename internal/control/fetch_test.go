@@ -34,7 +34,7 @@ func TestFetchVolume(t *testing.T) {
 		"64 digits":             {URL: "https://example.org/a", Checksum: "12"},
 		"letters, digits":       {URL: "https://example.org/"},
 		"disks of VMs":          {URL: "https://example.org/a", Name: "web-0123456789ab-1.qcow2"},
-		"not whole yet":         {URL: "https://example.org/a", Name: "a.partial"},
+		"incomplete volumes":    {URL: "https://example.org/a", Name: "a.partial"},
 	} {
 		s.wantRefused(says, fleet.Invalid, says, fetch(s.nfs, bad))
 	}

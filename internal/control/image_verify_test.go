@@ -46,7 +46,7 @@ func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	if _, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.local, ImageID: id}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("with its files", fleet.Conflict, "VM web is being made from it", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); return err })
+	s.wantRefused("with its files", fleet.Conflict, "VM web is being created from the volume", func() error { _, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); return err })
 	w := s.work(s.h1, fleet.VMApply)
 	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	if tasks, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); err != nil || len(tasks) != 1 {

@@ -285,7 +285,7 @@ func TestCopyReusesEqualFileInPool(t *testing.T) {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.nfs})
 		return err
 	})
-	s.wantRefused("delete the file in its pool", fleet.Conflict, "copy of the image", func() error {
+	s.wantRefused("delete the file in its pool", fleet.Conflict, "copy of the library image", func() error {
 		_, err := s.DeleteVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "same.qcow2"}, "same.qcow2")
 		return err
 	})

@@ -202,7 +202,7 @@ func TestLUNAsVMDisk(t *testing.T) {
 
 	of := control.Volume{PoolID: san, Volume: "unit:0:0:2"}
 	for act, do := range s.volumeRequests(of) {
-		s.wantRefused(string(act)+" a LUN", fleet.Conflict, "It is a LUN of the target", do)
+		s.wantRefused(string(act)+" a LUN", fleet.Conflict, "The volume is a LUN, which other systems may", do)
 	}
 	s.wantRefused("a new volume", fleet.Conflict, "No volumes are made", func() error {
 		_, err := s.CreateVolume(t.Context(), chief, san, control.NewVolume{Name: "x", Format: "raw", SizeBytes: 1 << 20})

@@ -230,11 +230,11 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 		says string
 		in   control.NewTemplate
 	}{
-		{"no name", fleet.Invalid, "Name the template", control.NewTemplate{OfVM: of}},
+		{"no name", fleet.Invalid, "The name of the template", control.NewTemplate{OfVM: of}},
 		{"two lines", fleet.Invalid, "one line", control.NewTemplate{Name: "a\nb", OfVM: of}},
 		{"spaces around", fleet.Invalid, "one line", control.NewTemplate{Name: " a", OfVM: of}},
-		{"NUL", fleet.Invalid, "Name the template", control.NewTemplate{Name: "a\x00", OfVM: of}},
-		{"no UTF-8", fleet.Invalid, "Name the template", control.NewTemplate{Name: "a\xff", OfVM: of}},
+		{"NUL", fleet.Invalid, "The name of the template", control.NewTemplate{Name: "a\x00", OfVM: of}},
+		{"no UTF-8", fleet.Invalid, "The name of the template", control.NewTemplate{Name: "a\xff", OfVM: of}},
 		{"text turned round", fleet.Invalid, "invisible characters", control.NewTemplate{Name: "a\u202eb", OfVM: of}},
 		{"too long", fleet.Invalid, "200 bytes", control.NewTemplate{Name: strings.Repeat("a", 201), OfVM: of}},
 		{"a long description", fleet.Invalid, "description", control.NewTemplate{Name: "A", Description: strings.Repeat("a", 5000), OfVM: of}},

@@ -33,12 +33,12 @@ func TestCreateUpload(t *testing.T) {
 		return func() error { _, err := s.CreateUpload(t.Context(), uploading, s.nfs, in); return err }
 	}
 	for says, bad := range map[string]control.NewUpload{
-		"64 digits":       {Name: "a.raw", SizeBytes: 1, Checksum: "12"},
-		"above 0":         {Name: "a.raw"},
-		"letters, digits": {Name: "../a", SizeBytes: 1},
-		"disks of VMs":    {Name: "web-0123456789ab-1.qcow2", SizeBytes: 1},
-		"not whole yet":   {Name: "a.partial", SizeBytes: 1},
-		"characters":      {Name: "a.raw", SizeBytes: 1, File: strings.Repeat("x", fleet.MaxFile+1)},
+		"64 digits":          {Name: "a.raw", SizeBytes: 1, Checksum: "12"},
+		"above 0":            {Name: "a.raw"},
+		"letters, digits":    {Name: "../a", SizeBytes: 1},
+		"disks of VMs":       {Name: "web-0123456789ab-1.qcow2", SizeBytes: 1},
+		"incomplete volumes": {Name: "a.partial", SizeBytes: 1},
+		"characters":         {Name: "a.raw", SizeBytes: 1, File: strings.Repeat("x", fleet.MaxFile+1)},
 	} {
 		s.wantRefused(says, fleet.Invalid, says, order(bad))
 	}

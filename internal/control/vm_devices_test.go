@@ -53,7 +53,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 	kernel := func(volume, line string) func(*fleet.VMSpec) {
 		return func(s *fleet.VMSpec) { s.Boot.Kernel, s.Boot.Cmdline = in(volume), line }
 	}
-	const slots, isoName, deviceName, tagForm, folder, oneLine = "Choose one of cdrom2", "Choose a volume", "Name the device as its host", "A tag has", "not a path", "one line of at most"
+	const slots, isoName, deviceName, tagForm, folder, oneLine = "Choose one of cdrom2", "Choose a volume", "Enter a device as the host's page lists it:", "A tag has", "not a path", "one line of at most"
 	nul, rtl, long := "a\x00b", "a\u202eb", strings.Repeat("a", 300)
 	for name, c := range map[string]struct {
 		change      func(*fleet.VMSpec)
@@ -148,7 +148,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a device of no host": {func(v *fleet.VMSpec) {
 			v.HostDevices = []fleet.VMHostDevice{{HostID: "h1'--", Device: "usb/046d:c52b"}}
 		}, "hostDevices[0].hostId", "no such host"},
-		"a share of usual memory":     {func(v *fleet.VMSpec) { share("src", "src")(v); v.Memory.Shared = false }, "memory.shared", "needs shared memory"},
+		"a share of usual memory":     {func(v *fleet.VMSpec) { share("src", "src")(v); v.Memory.Shared = false }, "memory.shared", "Shared folders need shared memory."},
 		"a tag of nothing":            {share("", "src"), "shares[0].tag", tagForm},
 		"a tag like an option":        {share("-o", "src"), "shares[0].tag", tagForm},
 		"a tag with markup":           {share("a'/>", "src"), "shares[0].tag", tagForm},
@@ -166,8 +166,8 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a folder of no pool":         {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares[0].Folder.PoolID = "" }, "shares[0].folder.poolId", "Choose the pool"},
 		"a tag twice":                 {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares = append(v.Shares, v.Shares[0]) }, "shares[1]", "there twice"},
 		"too many shares":             {func(v *fleet.VMSpec) { v.Memory.Shared, v.Shares = true, make([]fleet.VMShare, 9) }, "shares", "At most 8"},
-		"a line without a kernel":     {func(s *fleet.VMSpec) { s.Boot.Cmdline = "quiet" }, "boot.kernel", "Choose the kernel"},
-		"a RAM disk without a kernel": {func(s *fleet.VMSpec) { s.Boot.Initrd = in("vmlinuz") }, "boot.kernel", "Choose the kernel"},
+		"a line without a kernel":     {func(s *fleet.VMSpec) { s.Boot.Cmdline = "quiet" }, "boot.kernel", "An initial RAM disk or command line needs a"},
+		"a RAM disk without a kernel": {func(s *fleet.VMSpec) { s.Boot.Initrd = in("vmlinuz") }, "boot.kernel", "An initial RAM disk or command line needs a"},
 		"a kernel by its path":        {kernel("/boot/vmlinuz", ""), "boot.kernel.volume", isoName},
 		"a kernel above":              {kernel("../vmlinuz", ""), "boot.kernel.volume", isoName},
 		"a kernel that is not there":  {kernel("bzImage", ""), "boot.kernel.volume", "has no volume"},
@@ -178,7 +178,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a line that is long":         {kernel("vmlinuz", strings.Repeat("a", 1001)), "boot.cmdline", oneLine},
 		"a floor below all":           {func(s *fleet.VMSpec) { s.Memory.BalloonMiB = 64 }, "memory.balloonMiB", "from 128"},
 		"a floor below none":          {func(s *fleet.VMSpec) { s.Memory.BalloonMiB = -1 }, "memory.balloonMiB", "from 128"},
-		"more than it has":            {func(s *fleet.VMSpec) { s.Memory.BalloonMiB = s.MemoryMiB + 1 }, "memory.balloonMiB", "Give less"},
+		"more than it has":            {func(s *fleet.VMSpec) { s.Memory.BalloonMiB = s.MemoryMiB + 1 }, "memory.balloonMiB", "The balloon target must not exceed the VM's"},
 		"less without a balloon":      {func(s *fleet.VMSpec) { s.Memory.BalloonMiB, s.Devices.Balloon = 128, "none" }, "memory.balloonMiB", "Choose a balloon"},
 		"a balloon of Xen":            {func(s *fleet.VMSpec) { s.Devices.Balloon = "xen" }, "devices.balloon", "Choose one of reporting, none"},
 		"ports below none":            {func(s *fleet.VMSpec) { s.Devices.Serials = -1 }, "devices.serials", "from 1 to 3"},
@@ -339,7 +339,7 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 		}
 	}
 	s.wantRefused("an edit to NVMe", fleet.Invalid, "It takes libvirt 11.5", edit(nvme))
-	s.wantRefused("another machine", fleet.Invalid, "find every device at another place", edit(func(v *fleet.VMSpec) { v.Boot.Machine, v.Firmware, v.Disks = fleet.MachinePC, fleet.BIOS, v.Disks[:1] }))
+	s.wantRefused("another machine", fleet.Invalid, "the guest would find every device at another address", edit(func(v *fleet.VMSpec) { v.Boot.Machine, v.Firmware, v.Disks = fleet.MachinePC, fleet.BIOS, v.Disks[:1] }))
 	if err := edit(func(v *fleet.VMSpec) { v.Disks[0].Bus = "sata" })(); err != nil {
 		t.Errorf("an edit of the other disk: %v", err)
 	}

@@ -107,7 +107,7 @@ func TestInvalidImportRefused(t *testing.T) {
 	if n := s.count("vms WHERE name = 'imported'"); n != 0 {
 		t.Errorf("%d were made", n)
 	}
-	s.wantRefused("convert an archive", fleet.Conflict, "has to be converted", func() error {
+	s.wantRefused("convert an archive", fleet.Conflict, "The volume is not a disk in a format", func() error {
 		_, err := s.ConvertVolume(t.Context(), chief, control.Volume{PoolID: s.local, Volume: "web.ova"}, "x.qcow2", false)
 		return err
 	})
@@ -152,7 +152,7 @@ func TestExportVM(t *testing.T) {
 	}
 	s.audited("vm.export")
 	member := s.member
-	s.wantRefused("fetched before it exists", fleet.Conflict, "being made", func() error { _, _, _, err := s.ReadExport(t.Context(), member, e.ID); return err })
+	s.wantRefused("fetched before it exists", fleet.Conflict, "still being created", func() error { _, _, _, err := s.ReadExport(t.Context(), member, e.ID); return err })
 	s.wantRefused("deleted before it is there", fleet.Conflict, "being made", func() error { return s.DeleteExport(t.Context(), member, e.ID) })
 	s.finishVolume(s.h1, w, `{"format":"ova"}`)
 

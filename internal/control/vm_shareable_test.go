@@ -213,7 +213,7 @@ func TestVolumeSharedByVMs(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err
 	})
-	s.wantRefused("to be wiped", fleet.Conflict, "It is a disk of the VM", func() error {
+	s.wantRefused("to be wiped", fleet.Conflict, "The volume is a disk of the VM", func() error {
 		_, err := s.WipeVolume(t.Context(), chief, control.Volume{PoolID: s.nfs, Volume: "quorum.raw"}, "quorum.raw")
 		return err
 	})

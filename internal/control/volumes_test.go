@@ -72,7 +72,7 @@ func TestVolumeOperations(t *testing.T) {
 	}{
 		"a path":      {func(n *control.NewVolume) { n.Name = "../up" }, "letters, digits"},
 		"the marker":  {func(n *control.NewVolume) { n.Name = ".quantix-pool" }, "letters, digits"},
-		"half made":   {func(n *control.NewVolume) { n.Name = "x.partial" }, "not whole yet"},
+		"half made":   {func(n *control.NewVolume) { n.Name = "x.partial" }, "are reserved for incomplete volumes."},
 		"a VM's disk": {func(n *control.NewVolume) { n.Name = "web-0123456789ab-1.qcow2" }, "disks of VMs"},
 		"taken":       {func(n *control.NewVolume) { n.Name = "debian.qcow2" }, "Choose another name"},
 		"a format":    {func(n *control.NewVolume) { n.Name, n.Format = "other", "vmdk" }, "qcow2 or raw"},
@@ -128,7 +128,7 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 		"made-from": {func(of control.Volume) {
 			s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"new.qcow2","image":{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}}]`)
 			s.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, vm.ID)
-		}, "being made from it", ""},
+		}, "is being created from the volume.", ""},
 		"published": {func(of control.Volume) {
 			if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: of.PoolID, Volume: of.Volume}); err != nil {
 				t.Fatal(err)
@@ -137,7 +137,7 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 		"found-on-another-host": {func(of control.Volume) {
 			s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-4111-8111-111111111111', 'theirs', '{"power":"running"}')`, s.h2)
 			s.updateVolume(of, s.h2, `{"usedBy":["11111111-1111-4111-8111-111111111111"]}`)
-		}, "theirs", "runs with it"},
+		}, "theirs", "uses the volume, so a copy would be inconsistent."},
 		"in-a-drive-of-another-host": {func(of control.Volume) {
 			s.updateVolume(of, s.h2, `{"inDrive":["22222222-2222-4222-8222-222222222222"]}`)
 		}, "22222222", ""},
@@ -193,7 +193,7 @@ func TestOneJobPerVolume(t *testing.T) {
 	for err := range errs {
 		if err == nil {
 			taken++
-		} else if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another order for it has not ended") {
+		} else if fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "Another task for the volume has not ended:") {
 			t.Error(err)
 		}
 	}
@@ -223,7 +223,7 @@ func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	if err := s.cloneRequest(chief, s.nfs, kept.Volume)(); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("delete what a VM is being made from", fleet.Conflict, "being made from it", s.volumeRequests(kept)[fleet.ActDelete])
+	s.wantRefused("delete what a VM is being made from", fleet.Conflict, "is being created from the volume.", s.volumeRequests(kept)[fleet.ActDelete])
 
 	// Concurrently: never both.
 	for n := range 4 {

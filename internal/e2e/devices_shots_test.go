@@ -41,7 +41,7 @@ func deviceShots(t *testing.T, a api, project string, host fleet.HostID) []shot 
 			p.fill("[name='spec.hostDevices[0].device']", "gpu0")
 			p.fill("[name='spec.shares[0].tag']", "src")
 			p.click("footer button.primary", "Create VM")
-			p.waitText(".part-list .field.bad", "Name the device as its host's page does")
+			p.waitText(".part-list .field.bad", "Enter a device as the host's page lists it:")
 			p.waitTrue("the devices are in sight", `(document.querySelector(".part-list").scrollIntoView(), true)`)
 		}},
 		{"vm-devices", vmWithDevices(t, a, project, host), nil},

@@ -107,9 +107,9 @@ func TestVolumeLifecycle(t *testing.T) {
 	vm := one[fleet.VMView](t, s.api(), "vms", name)
 	disk := vm.Spec.Disks[0].Volume
 	menu(disk)
-	p.waitText(row(disk)+" .menu-item[aria-disabled]", "It is a disk of the VM "+name)
+	p.waitText(row(disk)+" .menu-item[aria-disabled]", "The volume is a disk of the VM "+name)
 	got, err := s.api().send(t.Context(), http.MethodDelete, "/api/v1/pools/"+string(id)+"/volumes/"+disk+"?confirm="+disk, nil)
-	if err != nil || got.status != http.StatusConflict || !strings.Contains(string(got.body), "It is a disk of the VM "+name) {
+	if err != nil || got.status != http.StatusConflict || !strings.Contains(string(got.body), "The volume is a disk of the VM "+name) {
 		t.Errorf("delete a VM's disk: %d %s %v", got.status, got.body, err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, disk)); err != nil {

@@ -199,7 +199,7 @@ func TestPendingChangesAreDescribed(t *testing.T) {
 	}
 	want := []string{
 		"name", "vCPUs (an emulated guest cannot unplug vCPUs)", "memory (only complete memory modules hot-plugged since the guest's start can be unplugged)",
-		"disks", "usb/046d:c52b (the guest has not released it)", "pci/0000:41:00.0 (the guest has not released it)", "most vCPUs",
+		"disks", "usb/046d:c52b (the guest has not released it)", "pci/0000:41:00.0 (the guest has not released it)", "maximum vCPUs",
 	}
 	if got := vm.Waiting(); !slices.Equal(got, want) {
 		t.Errorf("waiting is\n%q, want\n%q", got, want)

@@ -118,18 +118,18 @@ func TestNetworkSpecsAreValidated(t *testing.T) {
 			s.IPv4 = leases("10.5.0.1/16", many(fleet.MaxLeases+1, func(i int) string { return fmt.Sprintf("52:54:00:00:%02x:%02x 10.5.1.1", i>>8, i&255) })...)
 		}, "spec.ipv4.dhcp.leases", "At most 256"},
 
-		"a domain":                 {func(s *fleet.NetworkSpec) { s.Domain = "lab.example.org" }, "", ""},
-		"invalid domain":           {func(s *fleet.NetworkSpec) { s.Domain = "-lab" }, "spec.domain", "DNS domain"},
-		"a domain with a line end": {func(s *fleet.NetworkSpec) { s.Domain = "a\nserver=1.2.3.4" }, "spec.domain", "DNS domain"},
-		"a bridge":                 {func(s *fleet.NetworkSpec) { s.Bridge = "qx-lab" }, "", ""},
-		"a bridge of 16 bytes":     {func(s *fleet.NetworkSpec) { s.Bridge = "a-name-too-long1" }, "spec.bridge", "1–15"},
-		"a bridge name with %d":    {func(s *fleet.NetworkSpec) { s.Bridge = "virbr%d" }, "spec.bridge", "1–15"},
-		"a wrong device":           {func(s *fleet.NetworkSpec) { s.Device = "../eth0" }, "spec.device", "1–15"},
-		"own bridge as outgoing device":    {func(s *fleet.NetworkSpec) { s.Device, s.Bridge = "qx-lab", "qx-lab" }, "spec.device", "own bridge"},
-		"MTU too small":            {func(s *fleet.NetworkSpec) { s.MTU = 68 }, "spec.mtu", "576"},
-		"MTU too large":            {func(s *fleet.NetworkSpec) { s.MTU = 70000 }, "spec.mtu", "65535"},
-		"too small for IPv6":       {func(s *fleet.NetworkSpec) { s.MTU, s.IPv6 = 1000, subnet("fd00:5::1/64") }, "spec.mtu", "1280"},
-		"a long description":       {func(s *fleet.NetworkSpec) { s.Description = strings.Repeat("x", 5000) }, "spec.description", "4096"},
+		"a domain":                      {func(s *fleet.NetworkSpec) { s.Domain = "lab.example.org" }, "", ""},
+		"invalid domain":                {func(s *fleet.NetworkSpec) { s.Domain = "-lab" }, "spec.domain", "DNS domain"},
+		"a domain with a line end":      {func(s *fleet.NetworkSpec) { s.Domain = "a\nserver=1.2.3.4" }, "spec.domain", "DNS domain"},
+		"a bridge":                      {func(s *fleet.NetworkSpec) { s.Bridge = "qx-lab" }, "", ""},
+		"a bridge of 16 bytes":          {func(s *fleet.NetworkSpec) { s.Bridge = "a-name-too-long1" }, "spec.bridge", "1–15"},
+		"a bridge name with %d":         {func(s *fleet.NetworkSpec) { s.Bridge = "virbr%d" }, "spec.bridge", "1–15"},
+		"a wrong device":                {func(s *fleet.NetworkSpec) { s.Device = "../eth0" }, "spec.device", "1–15"},
+		"own bridge as outgoing device": {func(s *fleet.NetworkSpec) { s.Device, s.Bridge = "qx-lab", "qx-lab" }, "spec.device", "own bridge"},
+		"MTU too small":                 {func(s *fleet.NetworkSpec) { s.MTU = 68 }, "spec.mtu", "576"},
+		"MTU too large":                 {func(s *fleet.NetworkSpec) { s.MTU = 70000 }, "spec.mtu", "65535"},
+		"too small for IPv6":            {func(s *fleet.NetworkSpec) { s.MTU, s.IPv6 = 1000, subnet("fd00:5::1/64") }, "spec.mtu", "1280"},
+		"a long description":            {func(s *fleet.NetworkSpec) { s.Description = strings.Repeat("x", 5000) }, "spec.description", "4096"},
 	} {
 		spec := fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: subnet("192.168.50.1/24", "192.168.50.100-192.168.50.199")}
 		c.change(&spec)

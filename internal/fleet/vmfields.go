@@ -10,15 +10,15 @@ import (
 // Choices of the fields below. The empty value is the default.
 var (
 	CPUModels = []Option{
-		{"", "Best of the host"},
-		{"host-passthrough", "Host's own (passthrough)"},
-		{"host-model", "Like the host's"},
-		{"maximum", "All that can be emulated"},
-		{BaselineModel, "Newest that all hosts have now"},
+		{"", "Default (best of the host)"},
+		{"host-passthrough", "Host passthrough"},
+		{"host-model", "Host model"},
+		{"maximum", "Maximum (all emulated features)"},
+		{BaselineModel, "Newest model of all hosts"},
 	}
 	VideoModels = []Option{{"", "VGA"}, {"virtio", "Virtio"}, {"qxl", "QXL"}, {"bochs", "Bochs (UEFI)"}, {"none", "None"}}
 	Keyboards   = []Option{
-		{"", "As pressed"},
+		{"", "Default (raw key codes)"},
 		{"en-us", "English (US)"},
 		{"en-gb", "English (UK)"},
 		{"de", "German"},
@@ -51,12 +51,12 @@ var (
 	}
 	Pointers        = []Option{{"", "Tablet (follows the pointer)"}, {"mouse", "Mouse"}}
 	SoundModels     = []Option{{"", "None"}, {"ich9", "Intel HD Audio (ICH9)"}, {"ich6", "Intel HD Audio (ICH6)"}, {"ac97", "AC'97"}}
-	Watchdogs       = []Option{{"", "None"}, {"i6300esb", "Intel 6300ESB"}, {"itco", "Intel iTCO (of the chipset)"}}
-	Balloons        = []Option{{"", "On"}, {"reporting", "On, gives back what the guest does not use"}, {"none", "None"}}
+	Watchdogs       = []Option{{"", "None"}, {"i6300esb", "Intel 6300ESB"}, {"itco", "Intel iTCO (chipset)"}}
+	Balloons        = []Option{{"", "On"}, {"reporting", "On, with free page reporting"}, {"none", "None"}}
 	GuestAgents     = []Option{{"", "On (virtio-serial)"}, {AgentOnVSOCK, "On (vsock)"}, {"none", "None"}}
-	Autostarts      = []Option{{"", "Stay off"}, {"last", "Start, if it was on"}, {"on", "Start"}}
+	Autostarts      = []Option{{"", "Stay off"}, {"last", "Start if it was running"}, {"on", "Start"}}
 	HAPriorities    = []Option{{"", "Normal"}, {"low", "Low"}, {"high", "High"}, {"never", "Never"}}
-	Restarts        = []Option{{"", "Stay off"}, {"onFailure", "Start again, if it crashed"}, {"always", "Start again"}}
+	Restarts        = []Option{{"", "Stay off"}, {"onFailure", "Restart after a crash"}, {"always", "Always restart"}}
 	WatchdogActions = []Option{
 		{"", "Reset"}, {"poweroff", "Power off"}, {"shutdown", "Shut down"}, {"pause", "Pause"}, {"inject-nmi", "Non-maskable interrupt"}, {"none", "Nothing"},
 	}
@@ -96,171 +96,171 @@ const defaultShares = 1024
 var optionalFields = []Field[VMSpec]{
 	text("cpu.model", "CPU model", func(s *VMSpec) *string { return &s.CPU.Model }, Input{
 		Section: SectionCPU, Label: "Model", Options: CPUModels,
-		Help: "Guests that move between hosts need one that all of them have: a name such as Skylake-Server.",
-	}, cpuModelForm, "Give the name of a CPU model, such as Skylake-Server."),
+		Help: "VMs that migrate need a model that all of their hosts support, such as Skylake-Server.",
+	}, cpuModelForm, "Enter the name of a CPU model, such as Skylake-Server."),
 	number("cpu.sockets", "sockets", "socket", func(s *VMSpec) *int { return &s.CPU.Sockets }, Input{Section: SectionCPU, Label: "Sockets", Usual: 1}, 1, MaxCPUs),
-	number("cpu.cores", "cores a socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, Input{Section: SectionCPU, Label: "Cores a socket", Usual: 1}, 1, MaxCPUs),
-	number("cpu.threads", "threads a core", "thread", func(s *VMSpec) *int { return &s.CPU.Threads }, Input{
-		Section: SectionCPU, Label: "Threads a core", Usual: 1, Help: "Sockets × cores × threads is the most vCPUs that the VM can have. Empty: a socket each.",
+	number("cpu.cores", "cores per socket", "core", func(s *VMSpec) *int { return &s.CPU.Cores }, Input{Section: SectionCPU, Label: "Cores per socket", Usual: 1}, 1, MaxCPUs),
+	number("cpu.threads", "threads per core", "thread", func(s *VMSpec) *int { return &s.CPU.Threads }, Input{
+		Section: SectionCPU, Label: "Threads per core", Usual: 1, Help: "Sockets × cores × threads is the maximum number of vCPUs. Empty: one socket per vCPU.",
 	}, 1, MaxCPUs),
-	number("cpu.max", "most vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, Input{
-		Section: SectionCPU, Label: "Maximum vCPUs", Help: "Up to as many can be added while the guest runs. Empty: none.",
+	number("cpu.max", "maximum vCPUs", "vCPU", func(s *VMSpec) *int { return &s.CPU.Max }, Input{
+		Section: SectionCPU, Label: "Maximum vCPUs", Help: "vCPUs can be hot-plugged up to this number. Empty: no hot-plug.",
 	}, 1, MaxCPUs),
 	text("cpu.features", "CPU features", func(s *VMSpec) *string { return &s.CPU.Features }, Input{
-		Section: SectionCPU, Label: "Features", Help: "Those that the guest has besides the model's, and those that it has not: +aes -vmx.",
-	}, cpuFeaturesForm, "Write each feature with + or -, with blanks between them: +aes -vmx. 32 at most."),
+		Section: SectionCPU, Label: "Features", Help: "Features added to the model or removed from it: +aes -vmx.",
+	}, cpuFeaturesForm, "Write each feature with + or -, separated by blanks: +aes -vmx. At most 32."),
 	reservedAbove(defaultShares, "more than 1024 takes processor time from other VMs", func(s VMSpec) int { return s.CPU.Shares },
 		effectiveNow(number("cpu.shares", "CPU shares", "", func(s *VMSpec) *int { return &s.CPU.Shares }, Input{
-			Section: SectionCPU, Label: "Shares", Usual: defaultShares, Help: "Of the host's processors where there are too few, beside the 1024 of others.",
+			Section: SectionCPU, Label: "Shares", Usual: defaultShares, Help: "Weight while the host's processors are busy. Other VMs have 1024.",
 		}, 2, 262144))),
 	effectiveNow(number("cpu.limit", "CPU limit", "%", func(s *VMSpec) *int { return &s.CPU.Limit }, Input{
-		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Of a processor, for each vCPU.",
+		Section: SectionCPU, Label: "Limit", Unit: "%", Help: "Percent of a processor per vCPU.",
 	}, 1, 100)),
-	reserved("no other VM gets this part of the host's processors", portalOnly(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
-		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Of a processor, for each vCPU, running or not. A host's reservations are at most all of its processors.",
+	reserved("other VMs cannot use the reserved processors", portalOnly(number("cpu.reserved", "CPU reservation", "%", func(s *VMSpec) *int { return &s.CPU.Reserved }, Input{
+		Section: SectionCPU, Label: "Reserved", Unit: "%", Help: "Percent of a processor per vCPU, reserved even while the VM is off. A host cannot reserve more than all of its processors.",
 	}, 1, 100))),
-	reserved("others may have these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
-		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that its vCPUs run on: 0-3,6.",
-	}, cpuSetForm, "Give numbers and ranges of them: 0-3,6.")),
+	reserved("other VMs may need these processors", text("cpu.pinned", "CPU pinning", func(s *VMSpec) *string { return &s.CPU.Pinned }, Input{
+		Section: SectionCPU, Label: "Pinned to", Help: "The host's processors that run the vCPUs: 0-3,6.",
+	}, cpuSetForm, "Enter numbers and ranges, such as 0-3,6.")),
 
-	reserved("it takes pages that other VMs then lack", number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
-		Section: SectionMemory, Label: "Huge pages", Unit: "KiB", Help: "2048 or 1048576 on most hosts, which must have as many of them free as the VM has memory.",
+	reserved("other VMs then lack these pages", number("memory.hugePageKiB", "huge pages", "KiB", func(s *VMSpec) *int { return &s.Memory.HugePageKiB }, Input{
+		Section: SectionMemory, Label: "Huge pages", Unit: "KiB", Help: "2048 or 1048576 on most hosts. The host needs enough free pages for the VM's memory.",
 	}, 4, 1<<24)),
-	reserved("it takes memory of the host that nothing else can have", flag("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, Input{
-		Section: SectionMemory, Label: "Locked", Help: "The host never swaps it out.",
+	reserved("the host cannot reclaim this memory", flag("memory.locked", "locked memory", func(s *VMSpec) *bool { return &s.Memory.Locked }, Input{
+		Section: SectionMemory, Label: "Locked", Help: "The host never swaps the memory out.",
 	})),
 	flag("memory.shared", "shared memory", func(s *VMSpec) *bool { return &s.Memory.Shared }, Input{
-		Section: SectionMemory, Label: "Shared", Help: "With other programs of the host, as virtiofs needs it.",
+		Section: SectionMemory, Label: "Shared", Help: "Shared with other programs of the host, as virtiofs requires.",
 	}),
-	number("memory.maxMiB", "most memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, Input{
-		Section: SectionMemory, Label: "Maximum memory", Unit: "MiB", Help: "Up to as much can be added while the guest runs, in steps of 128 MiB. Empty: none.",
+	number("memory.maxMiB", "maximum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MaxMiB }, Input{
+		Section: SectionMemory, Label: "Maximum memory", Unit: "MiB", Help: "Memory can be hot-plugged up to this size, in steps of 128 MiB. Empty: no hot-plug.",
 	}, MinMemoryMiB, MaxMemoryMiB),
-	effectiveNow(number("memory.balloonMiB", "memory that it may use", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
-		Section: SectionMemory, Label: "Balloon target", Unit: "MiB", Help: "The guest's balloon gives the rest back to the host, as far as the guest lets it. Empty: all of it.",
+	effectiveNow(number("memory.balloonMiB", "balloon target", "MiB", func(s *VMSpec) *int { return &s.Memory.BalloonMiB }, Input{
+		Section: SectionMemory, Label: "Balloon target", Unit: "MiB", Help: "The balloon returns the rest of the memory to the host, as far as the guest allows. Empty: none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	effectiveNow(number("memory.minMiB", "memory floor", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
-		Section: SectionMemory, Label: "Minimum memory", Unit: "MiB", Help: "Where its host is short of memory, the guest's balloon gives back down to this much, and gets it again afterwards. Empty: it gives nothing.",
+	effectiveNow(number("memory.minMiB", "minimum memory", "MiB", func(s *VMSpec) *int { return &s.Memory.MinMiB }, Input{
+		Section: SectionMemory, Label: "Minimum memory", Unit: "MiB", Help: "While the host is short of memory, the balloon reclaims memory down to this size. Empty: it reclaims none.",
 	}, MinMemoryMiB, MaxMemoryMiB)),
-	reserved("others may have the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
-		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's nodes that the memory comes from: 0-1.",
-	}, cpuSetForm, "Give numbers and ranges of them: 0-1.")),
+	reserved("other VMs may need the memory of these nodes", text("memory.nodes", "NUMA nodes", func(s *VMSpec) *string { return &s.Memory.Nodes }, Input{
+		Section: SectionMemory, Label: "NUMA nodes", Help: "The host's NUMA nodes that provide the memory: 0-1.",
+	}, cpuSetForm, "Enter numbers and ranges, such as 0-1.")),
 
-	fixed("its guest would find every device at another place, and many do not start then. Make a new VM", choice("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, Input{
-		Section: SectionBoot, Label: "Machine", Options: Machines, Named: "q35", Help: "Chosen when the VM is made, and never afterwards. The old one is for guests that know no newer: it has BIOS, and IDE disks.",
+	fixed("the guest would find every device at another address and might not boot. Create a new VM", choice("boot.machine", "machine", func(s *VMSpec) *string { return &s.Boot.Machine }, Input{
+		Section: SectionBoot, Label: "Machine", Options: Machines, Named: "q35", Help: "Cannot be changed after creation. The machine pc is for old guests: it has BIOS and IDE disks.",
 	})),
 	flag("boot.menu", "boot menu", func(s *VMSpec) *bool { return &s.Boot.Menu }, Input{
-		Section: SectionBoot, Label: "Boot menu", Help: "The firmware waits some seconds for a key, and offers what it can boot from.",
+		Section: SectionBoot, Label: "Boot menu", Help: "The firmware shows its boot menu for some seconds.",
 	}),
-	number("boot.cdrom", "CD-ROM's boot order", "", func(s *VMSpec) *int { return &s.Boot.CDROM }, Input{
-		Section: SectionBoot, Label: "CD-ROM's place", Help: "Among the disks and NICs that have a boot order. Without any: disks, then the CD-ROM, then the network.",
+	number("boot.cdrom", "CD-ROM boot order", "", func(s *VMSpec) *int { return &s.Boot.CDROM }, Input{
+		Section: SectionBoot, Label: "CD-ROM boot order", Help: "Position among the disks and NICs with a boot order. Default: disks, then the CD-ROM, then the network.",
 	}, 1, MaxBootOrder),
 
 	reserved("the host reads the file and the guest starts it", medium("boot.kernel", "kernel", func(s *VMSpec) **Volref { return &s.Boot.Kernel }, Input{
-		Section: SectionBoot, Kind: InputFile, Label: "Kernel", Help: "Started in place of what is on the disks. Secure boot does not check it.",
+		Section: SectionBoot, Kind: InputFile, Label: "Kernel", Help: "Booted instead of the disks. Secure Boot does not verify it.",
 	})),
 	reserved("the host reads the file and the guest starts it", medium("boot.initrd", "initial RAM disk", func(s *VMSpec) **Volref { return &s.Boot.Initrd }, Input{
 		Section: SectionBoot, Kind: InputFile, Label: "Initial RAM disk",
 	})),
-	reserved("it goes with the kernel", text("boot.cmdline", "kernel's command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, Input{
-		Section: SectionBoot, Label: "Command line", Example: "none", Help: "Of the kernel: console=ttyS0 root=/dev/vda1.",
+	reserved("it belongs to the kernel", text("boot.cmdline", "kernel command line", func(s *VMSpec) *string { return &s.Boot.Cmdline }, Input{
+		Section: SectionBoot, Label: "Command line", Example: "none", Help: "Command line of the kernel: console=ttyS0 root=/dev/vda1.",
 	}, cmdlineForm, "A command line is one line of at most 1000 printable ASCII characters.")),
 
 	choice("display.video", "graphics card", func(s *VMSpec) *string { return &s.Display.Video }, Input{Section: SectionDisplay, Label: "Graphics card", Options: VideoModels, Named: "vga"}),
 	number("display.heads", "screens", "screen", func(s *VMSpec) *int { return &s.Display.Heads }, Input{
-		Section: SectionDisplay, Label: "Screens", Usual: 1, Help: "Virtio and QXL can have several.",
+		Section: SectionDisplay, Label: "Screens", Usual: 1, Help: "Virtio and QXL support several screens.",
 	}, 1, MaxHeads),
 	choice("display.keyboard", "keyboard", func(s *VMSpec) *string { return &s.Display.Keyboard }, Input{Section: SectionDisplay, Label: "Keyboard", Options: Keyboards}),
 	choice("display.pointer", "pointer", func(s *VMSpec) *string { return &s.Display.Pointer }, Input{Section: SectionDisplay, Label: "Pointer", Options: Pointers, Named: "tablet"}),
 	choice("display.sound", "sound card", func(s *VMSpec) *string { return &s.Display.Sound }, Input{Section: SectionDisplay, Label: "Sound card", Options: SoundModels, Named: "none"}),
 
 	flag("display.spice", "SPICE", func(s *VMSpec) *bool { return &s.Display.Spice }, Input{
-		Section: SectionDisplay, Label: "SPICE", Help: "Beside the console, on a socket of the host: virt-viewer reaches it there.",
+		Section: SectionDisplay, Label: "SPICE", Help: "A SPICE server on a socket of the host, for virt-viewer. The console stays available.",
 	}),
 	number("display.usbRedirection", "USB redirection", "port", func(s *VMSpec) *int { return &s.Display.USBRedirection }, Input{
-		Section: SectionDisplay, Label: "USB redirection", Help: "As many USB devices of the viewer's machine can be the guest's, through SPICE.",
+		Section: SectionDisplay, Label: "USB redirection", Help: "Number of USB devices of the viewer's machine that SPICE can redirect to the guest.",
 	}, 1, MaxUSBPorts),
 
 	flag("security.tpm", "TPM", func(s *VMSpec) *bool { return &s.Security.TPM }, Input{
-		Section: SectionSecurity, Label: "TPM 2.0", Help: "Its state lies on the host, until the VM is deleted: a VM with one does not go to another host.",
+		Section: SectionSecurity, Label: "TPM 2.0", Help: "The TPM's state is stored on the host until the VM is deleted. A VM with a TPM cannot migrate.",
 	}),
 
 	flag("security.secureBoot", "secure boot", func(s *VMSpec) *bool { return &s.Security.SecureBoot }, Input{
-		Section: SectionSecurity, Label: "Secure boot", Help: "UEFI starts only what is signed by keys of the host's template. With it and without it, the firmware keeps its settings apart.",
+		Section: SectionSecurity, Label: "Secure boot", Help: "UEFI boots only code signed with the keys of the host's template. Firmware settings are separate with and without Secure Boot.",
 	}),
 
-	reserved("its memory stays in the host's, where nothing else can have it", choice("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, Input{
+	reserved("the host cannot reclaim or swap its memory", choice("security.confidential", "memory encryption", func(s *VMSpec) *string { return &s.Security.Confidential }, Input{
 		Section: SectionSecurity, Label: "Memory encryption", Options: ConfidentialKinds, Named: "none",
-		Help: "The processor keeps the guest's memory from its host. It takes UEFI without secure boot; no snapshot holds the memory, and the VM is not moved while it runs.",
+		Help: "The processor encrypts the guest's memory. Needs UEFI without Secure Boot. Snapshots with memory and live migration are not possible.",
 	})),
 
 	choice("devices.watchdog", "watchdog", func(s *VMSpec) *string { return &s.Devices.Watchdog }, Input{Section: SectionDevices, Label: "Watchdog", Options: Watchdogs, Named: "none"}),
-	choice("devices.watchdogAction", "watchdog's action", func(s *VMSpec) *string { return &s.Devices.WatchdogAction }, Input{
-		Section: SectionDevices, Label: "When the guest hangs", Options: WatchdogActions, Named: "reset",
+	choice("devices.watchdogAction", "watchdog action", func(s *VMSpec) *string { return &s.Devices.WatchdogAction }, Input{
+		Section: SectionDevices, Label: "Watchdog action", Options: WatchdogActions, Named: "reset",
 	}),
 	number("devices.rngRate", "random numbers", "byte/s", func(s *VMSpec) *int { return &s.Devices.RNGRate }, Input{
-		Section: SectionDevices, Label: "Random numbers", Unit: "bytes/s", Help: "Empty: as many as the guest asks for.",
+		Section: SectionDevices, Label: "Random numbers", Unit: "bytes/s", Help: "Limit of the random number generator. Empty: unlimited.",
 	}, 1, MaxRNGRate),
-	reserved("it opens a way from the guest to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
+	reserved("it lets the guest connect to programs of the host", flag("devices.vsock", "vsock", func(s *VMSpec) *bool { return &s.Devices.VSOCK }, Input{
 		Section: SectionDevices, Label: "Vsock", Help: "A socket between the guest and its host, without a network.",
 	})),
 	choice("devices.balloon", "balloon", func(s *VMSpec) *string { return &s.Devices.Balloon }, Input{
-		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, Named: "on", Help: "Through it the guest tells how much memory it uses.",
+		Section: SectionDevices, Label: "Memory balloon", Options: Balloons, Named: "on", Help: "The balloon device also reports the guest's memory usage.",
 	}),
 	number("devices.serials", "serial ports", "port", func(s *VMSpec) *int { return &s.Devices.Serials }, Input{
-		Section: SectionDevices, Label: "More serial ports", Help: "Beside the console's; each is a pseudo terminal of the host.",
+		Section: SectionDevices, Label: "More serial ports", Help: "In addition to the console's port. Each is a pseudo terminal of the host.",
 	}, 1, MaxSerials),
 	flag("devices.parallel", "parallel port", func(s *VMSpec) *bool { return &s.Devices.Parallel }, Input{
 		Section: SectionDevices, Label: "Parallel port", Help: "A pseudo terminal of the host.",
 	}),
 	choice("devices.guestAgent", "guest agent", func(s *VMSpec) *string { return &s.Devices.GuestAgent }, Input{
 		Section: SectionDevices, Label: "Guest agent", Options: GuestAgents, Named: "on",
-		Help: "The channel for qemu-guest-agent: through it the guest tells its addresses and file systems, and can be frozen for a backup. On vsock it is run with --method vsock-listen --path 4294967295:1234.",
+		Help: "The channel for qemu-guest-agent, which reports addresses and file systems, and freezes them for backups. On vsock, run the agent with --method vsock-listen --path 4294967295:1234.",
 	}),
 
-	effectiveNow(choice("policy.autostart", "when the host comes up", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{
-		Section: SectionPower, Label: "When the host comes up", Options: Autostarts, Named: "off",
-		Help: "The host does it by itself, also without the portal. libvirt's own autostart flag stays as it is.",
+	effectiveNow(choice("policy.autostart", "autostart", func(s *VMSpec) *string { return &s.Policy.Autostart }, Input{
+		Section: SectionPower, Label: "Autostart", Options: Autostarts, Named: "off",
+		Help: "The agent starts the VM when the host boots, even without the portal. libvirt's own autostart flag is not changed.",
 	})),
-	effectiveNow(number("policy.startOrder", "place in the start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
-		Section: SectionPower, Label: "Place in the start order", Help: "When the host comes up, and when many are started together: 1 first, those without a number last.",
+	effectiveNow(number("policy.startOrder", "start order", "", func(s *VMSpec) *int { return &s.Policy.StartOrder }, Input{
+		Section: SectionPower, Label: "Start order", Help: "When the host boots, and when several VMs are started together: 1 first, VMs without a number last.",
 	}, 1, MaxStartOrder)),
-	effectiveNow(number("policy.startDelay", "wait before the next start", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
-		Section: SectionPower, Label: "Wait before the next", Unit: "s", Help: "For what the next ones need of it, such as a database.",
+	effectiveNow(number("policy.startDelay", "start delay", "s", func(s *VMSpec) *int { return &s.Policy.StartDelay }, Input{
+		Section: SectionPower, Label: "Start delay", Unit: "s", Help: "Time before the next VM starts.",
 	}, 1, MaxStartDelay)),
-	portalOnly(number("policy.stopOrder", "place in the stop order", "", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
-		Section: SectionPower, Label: "Place in the stop order", Help: "When many are shut down together: 1 first. Empty: the reverse of the start order.",
+	portalOnly(number("policy.stopOrder", "stop order", "", func(s *VMSpec) *int { return &s.Policy.StopOrder }, Input{
+		Section: SectionPower, Label: "Stop order", Help: "When several VMs are shut down together: 1 first. Empty: the reverse of the start order.",
 	}, 1, MaxStartOrder)),
-	portalOnly(number("policy.stopDelay", "wait after its stop", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
-		Section: SectionPower, Label: "Wait after it is off", Unit: "s", Help: "Before those that stop after it are asked to.",
+	portalOnly(number("policy.stopDelay", "stop delay", "s", func(s *VMSpec) *int { return &s.Policy.StopDelay }, Input{
+		Section: SectionPower, Label: "Stop delay", Unit: "s", Help: "Time after the VM is off before the next VM is shut down.",
 	}, 1, MaxStartDelay)),
-	effectiveNow(choice("policy.restart", "when it goes off by itself", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
+	effectiveNow(choice("policy.restart", "restart policy", func(s *VMSpec) *string { return &s.Policy.Restart }, Input{
 		Section: SectionPower, Label: "Restart policy", Options: Restarts, Named: "off",
-		Help: "After 10 s, then twice as long each time, up to 5 minutes. What a person stops stays off, and so does what virsh forces off.",
+		Help: "After 10 s, then twice as long each time, up to 5 minutes. A VM that a user or virsh stopped stays off.",
 	})),
-	effectiveNow(reserved("they run as the administrator of the guest, whoever asks for them", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
+	effectiveNow(reserved("they run as the guest's administrator", flag("policy.guestExec", "programs in the guest", func(s *VMSpec) *bool { return &s.Policy.GuestExec }, Input{
 		Section: SectionPower, Label: "Run programs in the guest",
-		Help: "Whoever may change the VM can then run programs in the guest through its agent, as its administrator, and health checks can.",
+		Help: "Users who may change the VM, and its health checks, can run programs in the guest as its administrator, through the guest agent.",
 	}))),
 
 	portalOnly(choice("policy.haPriority", "HA priority", func(s *VMSpec) *string { return &s.Policy.HAPriority }, Input{
 		Section: SectionPower, Label: "HA priority", Options: HAPriorities, Named: "normal",
-		Help: "Which VMs come first when their host fails. Kept for when Quantix starts them on other hosts.",
+		Help: "Order of VMs when their host fails. Stored for failover to other hosts, which is not supported yet.",
 	})),
 
-	reserved("hosts that are kept for others would take the VM", portalOnly(text("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, Input{
-		Section: SectionMoves, Label: "Tolerates", Example: "none", Help: "Taints of hosts that may take the VM all the same: gpu maintenance=disk. A key alone is any value of it, * is any taint.",
-	}, tolerationsForm, "Write taints with blanks between them: gpu maintenance=disk, or * for any. 16 at most."))),
-	portalOnly(flag("migration.stays", "staying on its host", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
-		Section: SectionMoves, Label: "Stays on its host", Help: "It goes to no other host until this is taken back. Its disks can go to other pools.",
+	reserved("the VM could run on hosts that are reserved for others", portalOnly(text("placement.tolerations", "tolerations", func(s *VMSpec) *string { return &s.Placement.Tolerations }, Input{
+		Section: SectionMoves, Label: "Tolerations", Example: "none", Help: "Taints of hosts that the VM tolerates: gpu maintenance=disk. A key alone means any value, * means any taint.",
+	}, tolerationsForm, "Write taints separated by blanks: gpu maintenance=disk, or * for any. At most 16."))),
+	portalOnly(flag("migration.stays", "no migration", func(s *VMSpec) *bool { return &s.Migration.Stays }, Input{
+		Section: SectionMoves, Label: "No migration", Help: "The VM cannot migrate to another host. Its disks can move to other pools.",
 	})),
-	portalOnly(number("migration.limitMiB", "limit of moves", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
-		Section: SectionMoves, Label: "At most", Unit: "MiB/s", Help: "Of what is moved to another pool or host. A slower move can be asked for. Empty: as fast as can be.",
+	portalOnly(number("migration.limitMiB", "migration bandwidth", "MiB/s", func(s *VMSpec) *int { return &s.Migration.LimitMiB }, Input{
+		Section: SectionMoves, Label: "Bandwidth limit", Unit: "MiB/s", Help: "Limit of migrations to another pool or host. A request can set a lower limit. Empty: unlimited.",
 	}, 1, MaxMoveLimit)),
 	portalOnly(flag("migration.postCopy", "post-copy", func(s *VMSpec) *bool { return &s.Migration.PostCopy }, Input{
-		Section: SectionMoves, Label: "Post-copy", Help: "The guest goes on at its new host before all of its memory is there. Kept for when Quantix moves guests that run.",
+		Section: SectionMoves, Label: "Post-copy", Help: "The guest resumes on the new host before all of its memory has arrived. Stored for live migration, which is not supported yet.",
 	})),
-	portalOnly(number("migration.downtimeMs", "downtime of moves", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, Input{
-		Section: SectionMoves, Label: "Downtime at most", Unit: "ms", Help: "How long the guest may stand still at the end of a move. Kept for when Quantix moves guests that run.",
+	portalOnly(number("migration.downtimeMs", "maximum downtime", "ms", func(s *VMSpec) *int { return &s.Migration.DowntimeMs }, Input{
+		Section: SectionMoves, Label: "Maximum downtime", Unit: "ms", Help: "Maximum pause of the guest at the end of a migration. Stored for live migration, which is not supported yet.",
 	}, 1, MaxDowntimeMs)),
 
 	portalOnly(rowsOf("rules", "placement rules", func(s *VMSpec) *[]PlacementRule { return &s.Rules }, SaysRules, func(c *Checks, field string, s VMSpec) { checkRules(c, field, s.Rules) })),
@@ -269,8 +269,7 @@ var optionalFields = []Field[VMSpec]{
 	firstBoot(),
 }
 
-// Parts returns the VM's optional fields: partFields and VMLists. They were added over time, so an older agent may not
-// know all of them.
+// Parts returns the VM's optional fields: optionalFields and VMLists. An older agent may not support all of them.
 func Parts() []Field[VMSpec] { return allOptionalFields }
 
 var allOptionalFields = func() []Field[VMSpec] {
@@ -281,7 +280,7 @@ var allOptionalFields = func() []Field[VMSpec] {
 	return out
 }()
 
-// PartNames returns the names of all optional fields, those of disks ("disks.bus") and NICs ("nics.model") included.
+// PartNames returns the names of all optional fields, including those of disks ("disks.bus") and NICs ("nics.model").
 func PartNames() []string {
 	var out []string
 	for _, f := range allOptionalFields {
@@ -296,8 +295,8 @@ func PartNames() []string {
 	return out
 }
 
-// UsedPart is an optional field that has a value other than its default.
-// for example "nics.model" at "nics[0].model"; Value is set for choices
+// UsedPart is an optional field with a non-default value, such as "nics.model" at "nics[0].model". Value is set only
+// for choices.
 type UsedPart struct{ Name, At, Type, Value string }
 
 // Used returns the spec's optional fields with a non-default value, each once; for devices, once per distinct choice.
@@ -343,35 +342,35 @@ func (s VMSpec) checkOptionalFields(c *Checks, prefix string) {
 		}
 	}
 	if n := s.CPU.Max; n > 0 && n < s.CPUs {
-		c.Add(prefix+".cpu.max", "The VM has %s already. Give at least as many, or nothing.", count(s.CPUs, "vCPU"))
+		c.Add(prefix+".cpu.max", "The maximum must be at least the VM's %s.", count(s.CPUs, "vCPU"))
 	}
 	if n := s.Memory.MaxMiB; n > 0 && n < s.MemoryMiB {
-		c.Add(prefix+".memory.maxMiB", "The VM has %d MiB already. Give at least as much, or nothing.", s.MemoryMiB)
+		c.Add(prefix+".memory.maxMiB", "The maximum must be at least the VM's %d MiB.", s.MemoryMiB)
 	}
 	if s.Security.SecureBoot && s.Firmware != UEFI {
-		c.Add(prefix+".security.secureBoot", "Secure boot is UEFI's. Choose UEFI, or leave it.")
+		c.Add(prefix+".security.secureBoot", "Secure Boot needs UEFI. Choose UEFI, or disable Secure Boot.")
 	}
 	features := map[string]bool{}
 	for f := range strings.FieldsSeq(s.CPU.Features) {
 		if features[f[1:]] && cpuFeaturesForm.MatchString(s.CPU.Features) {
-			c.Add(prefix+".cpu.features", "%s is there twice.", f[1:])
+			c.Add(prefix+".cpu.features", "%s is listed twice.", f[1:])
 		}
 		features[f[1:]] = true
 	}
 	s.checkMachine(c, prefix)
 	if r := s.CPU.Reserved; s.CPU.Limit > 0 && r > s.CPU.Limit {
-		c.Add(prefix+".cpu.reserved", "The limit is %d %%. Reserve at most as much, or nothing.", s.CPU.Limit)
+		c.Add(prefix+".cpu.reserved", "The reservation must not exceed the limit of %d %%.", s.CPU.Limit)
 	}
 	s.checkBootOrder(c, prefix)
 	s.checkConfidential(c, prefix)
 	s.checkLists(c, prefix)
 	if n := s.Memory.HugePageKiB; n > 0 && n&(n-1) != 0 {
-		c.Add(prefix+".memory.hugePageKiB", "The size of a page is a power of 2: 2048 or 1048576 on most hosts.")
+		c.Add(prefix+".memory.hugePageKiB", "A page size must be a power of 2: 2048 or 1048576 on most hosts.")
 	}
 	if d := s.Display; d.Heads > 1 && d.Video != "virtio" && d.Video != "qxl" {
-		c.Add(prefix+".display.heads", "Only a virtio or QXL graphics card has several screens.")
+		c.Add(prefix+".display.heads", "Only a virtio or QXL graphics card can have several screens.")
 	}
 	if d := s.Devices; d.WatchdogAction != "" && d.Watchdog == "" {
-		c.Add(prefix+".devices.watchdogAction", "Choose a watchdog, or leave its action.")
+		c.Add(prefix+".devices.watchdogAction", "Choose a watchdog, or remove the watchdog action.")
 	}
 }

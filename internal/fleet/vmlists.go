@@ -36,7 +36,7 @@ type DeviceKind struct {
 var DeviceKinds = []DeviceKind{
 	{Prefix: "pci/", Place: true, form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$`)},
 	{Prefix: "usb/", form: regexp.MustCompile(`^[0-9a-f]{4}:[0-9a-f]{4}$`)},
-	// the device plugged into that port when the guest starts
+	// the device that is plugged into the port when the guest starts
 	{Prefix: "usb-port/", Place: true, form: regexp.MustCompile(`^[0-9]{1,3}-[0-9]{1,3}(\.[0-9]{1,3}){0,5}$`)},
 	// by its name in /dev/disk/by-id
 	{Prefix: PhysicalDevice, form: regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:+@=-]{0,199}$`)},
@@ -48,7 +48,7 @@ var DeviceKinds = []DeviceKind{
 func (d VMHostDevice) Kind() (DeviceKind, bool) {
 	for _, k := range DeviceKinds {
 		if rest, ok := strings.CutPrefix(d.Device, k.Prefix); ok {
-			// a mediated device with a UUID was created by somebody and is gone after the host's next boot
+			// a mediated device with a UUID was created outside Quantix and disappears at the host's next boot
 			return k, k.form.MatchString(rest) && !IsID(rest)
 		}
 	}
@@ -104,7 +104,7 @@ var VMLists = []VMField{
 		key: func(d VMDrive) string { return d.Slot }, definition: func(d VMDrive) string { return d.Slot + " " + string(poolOf(d.Medium)) },
 		words: func(d VMDrive) string { return Input{Options: DriveSlots}.words(d.Slot) }, fields: DriveFields,
 	}, len(DriveSlots)-1, Input{
-		Label: "More drives", Help: "What is in them changes while the guest runs; the drives themselves come and go with its next start.",
+		Label: "More drives", Help: "Media can be changed while the guest runs. Drives are added and removed at its next start.",
 		Rows: []Row{{"slot", Input{Kind: InputChoice, Label: "Drive", Options: DriveSlots}}},
 	}, func(c *Checks, at string, d VMDrive) {
 		if !slices.ContainsFunc(DriveSlots[1:], func(o Option) bool { return o.Value == d.Slot }) {
@@ -114,16 +114,16 @@ var VMLists = []VMField{
 			d.Medium.check(c, at+".medium")
 		}
 	}),
-	reservedList("the host and other guests are without it, and it can reach their memory where the host does not keep it away",
+	reservedList("the host and other guests cannot use it, and without an IOMMU it can access all memory",
 		hotPluggable(rows("hostDevices", "host device", SectionDevices, func(s *VMSpec) *[]VMHostDevice { return &s.HostDevices }, element[VMHostDevice]{
 			key: func(d VMHostDevice) string { return d.Device }, definition: func(d VMHostDevice) string { return d.Device },
 			words: func(d VMHostDevice) string { return d.Device }, takesEffect: func(VMHostDevice) When { return Now },
 		}, MaxHostDevices, Input{
-			Label: "Devices of the host", Help: "Each is the guest's alone, and holds the VM on its host: what a host has, whole disks too, stands on its page. By a USB port it is what is plugged in there when the guest starts or gets it; by a type of mediated devices (vGPU) the host makes one. Choose the host, too.",
+			Label: "Host devices", Help: "Passed through to this guest only; the VM cannot migrate. The host's page lists its devices and disks. A USB port means the device that is plugged in there. For a mediated device type (vGPU) the host creates an instance. Choose the host, too.",
 			Rows: []Row{{"device", Input{Kind: InputText, Label: "Device", Example: "pci/0000:41:00.0"}}},
 		}, func(c *Checks, at string, d VMHostDevice) {
 			if _, ok := d.Kind(); !ok {
-				c.Add(at+".device", "Name the device as its host's page does: pci/0000:41:00.0, usb/046d:c52b, usb-port/1-2.3, mdev/nvidia-63 or blk/ata-WDC_WD40EFRX_1234.")
+				c.Add(at+".device", "Enter a device as the host's page lists it: pci/0000:41:00.0, usb/046d:c52b, usb-port/1-2.3, mdev/nvidia-63 or blk/ata-WDC_WD40EFRX_1234.")
 			}
 			if d.HostID != "" && !IsID(string(d.HostID)) {
 				c.Add(at+".hostId", "There is no such host.")
@@ -133,7 +133,7 @@ var VMLists = []VMField{
 		key: func(v VMShare) string { return v.Tag }, definition: func(v VMShare) string { return v.Tag + " " + string(v.Folder.PoolID) },
 		words: func(v VMShare) string { return v.Tag }, fields: ShareFields,
 	}, MaxShares, Input{
-		Label: "Shared folders", Help: "By virtiofs: mount -t virtiofs TAG /mnt. The memory must be shared, too.",
+		Label: "Shared folders", Help: "Mounted by virtiofs: mount -t virtiofs TAG /mnt. Needs shared memory.",
 		Rows: []Row{
 			{"tag", Input{Kind: InputText, Label: "Tag", Example: "src"}},
 			{"folder.poolId", Input{Kind: InputPool, Label: "Pool"}},
@@ -144,10 +144,10 @@ var VMLists = []VMField{
 			c.Add(at+".tag", "A tag has 1–36 letters, digits and _ . -, and begins with a letter or digit.")
 		}
 		if v.Folder.PoolID == "" {
-			c.Add(at+".folder.poolId", "Choose the pool in which the folder is.")
+			c.Add(at+".folder.poolId", "Choose the folder's pool.")
 		}
 		if !IsVolumeName(v.Folder.Volume) {
-			c.Add(at+".folder.volume", "Give the name of a folder in the pool, not a path.")
+			c.Add(at+".folder.volume", "Enter the name of a folder in the pool, not a path.")
 		}
 	})),
 }
@@ -195,7 +195,7 @@ func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e e
 	f.check = func(c *Checks, field string, s VMSpec) {
 		all := *at(&s)
 		if len(all) > maximum {
-			c.Add(field, "At most %s.", count(maximum, title))
+			c.Add(field, "A VM has at most %s.", count(maximum, title))
 			return
 		}
 		for i, v := range all {
@@ -205,7 +205,7 @@ func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e e
 				r.check(c, path+"."+r.Name, v)
 			}
 			if k := slices.IndexFunc(all, func(o T) bool { return e.key(o) == e.key(v) }); k < i && e.key(v) != "" {
-				c.Add(path, "%s is there twice.", e.words(v))
+				c.Add(path, "%s is listed twice.", e.words(v))
 			}
 		}
 	}
@@ -213,7 +213,7 @@ func rows[T any](name, title string, section Section, at func(*VMSpec) *[]T, e e
 	return f
 }
 
-// merged returns the list to write: a person's changes from was to want, applied to the current definition is. All
+// merged returns the list to write: the user's changes from was to want, applied to the current definition is. All
 // other elements and fields stay as in the definition.
 func (e element[T]) merged(was, is, want []T) []T {
 	find := func(all []T, v T) int {
@@ -231,7 +231,7 @@ func (e element[T]) merged(was, is, want []T) []T {
 				}
 			}
 			out = append(out, one)
-		case before >= 0 && e.fullDefinition(was[before]) == e.fullDefinition(w): // somebody removed it on the host
+		case before >= 0 && e.fullDefinition(was[before]) == e.fullDefinition(w): // removed on the host outside Quantix
 		default:
 			out = append(out, w)
 		}
@@ -316,10 +316,10 @@ func (s VMSpec) MapMedia(to func(Medium) Volref) VMSpec {
 // checkLists validates combinations of list fields with other fields.
 func (s VMSpec) checkLists(c *Checks, prefix string) {
 	if len(s.Shares) > 0 && !s.Memory.Shared {
-		c.Add(prefix+".memory.shared", "A shared folder needs shared memory. Share it, or leave the folders.")
+		c.Add(prefix+".memory.shared", "Shared folders need shared memory. Enable it, or remove the folders.")
 	}
 	if b := s.Boot; b.Kernel == nil && (b.Initrd != nil || b.Cmdline != "") {
-		c.Add(prefix+".boot.kernel", "Choose the kernel that these go with, or leave them.")
+		c.Add(prefix+".boot.kernel", "An initial RAM disk or command line needs a kernel. Choose one, or remove them.")
 	}
 	for _, m := range s.Media() {
 		if m.Kind == MediumFile {
@@ -327,17 +327,17 @@ func (s VMSpec) checkLists(c *Checks, prefix string) {
 		}
 	}
 	if n := s.Memory.BalloonMiB; n > 0 && n > s.MemoryMiB {
-		c.Add(prefix+".memory.balloonMiB", "The VM has %d MiB. Give less, or nothing.", s.MemoryMiB)
+		c.Add(prefix+".memory.balloonMiB", "The balloon target must not exceed the VM's %d MiB.", s.MemoryMiB)
 	}
 	if s.Memory.BalloonMiB > 0 && s.Devices.Balloon == "none" {
-		c.Add(prefix+".memory.balloonMiB", "Without a balloon the guest gives no memory back. Choose a balloon, or leave this.")
+		c.Add(prefix+".memory.balloonMiB", "A balloon target needs a balloon. Choose a balloon, or remove the target.")
 	}
 	if s.Devices.GuestAgent == AgentOnVSOCK && !s.Devices.VSOCK {
-		c.Add(prefix+".devices.guestAgent", "The guest's agent listens on a vsock, which the VM has not. Give it one, or choose virtio-serial.")
+		c.Add(prefix+".devices.guestAgent", "The guest agent on vsock needs a vsock device. Add one, or choose virtio-serial.")
 	}
 	s.checkMinMemory(c, prefix+".memory.minMiB")
 	if s.Display.USBRedirection > 0 && !s.Display.Spice {
-		c.Add(prefix+".display.usbRedirection", "USB devices come through SPICE. Choose that, or leave them.")
+		c.Add(prefix+".display.usbRedirection", "USB redirection needs SPICE. Enable SPICE, or remove the redirection.")
 	}
 }
 

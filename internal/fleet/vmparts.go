@@ -13,8 +13,8 @@ type VMCPU struct {
 
 	Features string `json:"features,omitempty"` // additions to the model: "+aes -vmx"; empty: the model's own
 	Shares   int    `json:"shares,omitempty"`   // CPU weight under contention, relative to the default of 1024; 0: 1024
-	Limit    int    `json:"limit,omitempty"`    // maximum use of a processor per vCPU, percent; 0: unlimited
-	Reserved int    `json:"reserved,omitempty"` // part of a processor reserved per vCPU on the VM's host, percent; 0: none
+	Limit    int    `json:"limit,omitempty"`    // maximum share of a processor per vCPU, percent; 0: unlimited
+	Reserved int    `json:"reserved,omitempty"` // share of a processor reserved per vCPU on the VM's host, percent; 0: none
 	Pinned   string `json:"pinned,omitempty"`   // host processors that run the vCPUs: "0-3,6"; empty: any
 }
 
@@ -28,8 +28,8 @@ type VMMemory struct {
 
 	BalloonMiB int `json:"balloonMiB,omitempty"` // memory that the guest may use at present, set by the balloon; 0: all
 
-	// MinMiB: guaranteed memory minimum: the host's balloon takes no more when the host is short of memory; 0: it takes
-	// none
+	// MinMiB: guaranteed memory minimum: while the host is short of memory, the balloon reclaims memory down to it;
+	// 0: none
 	MinMiB int `json:"minMiB,omitempty"`
 
 	Nodes string `json:"nodes,omitempty"` // host NUMA nodes that provide the memory: "0-1"; empty: any
@@ -106,20 +106,20 @@ func (m VMMigration) Rate(rate int64) int64 {
 	return rate
 }
 
-// VMPolicy is what a host does with the VM on its own, even without the portal. It is stored in the domain's definition
+// VMPolicy lists actions on the VM that its host performs without the portal. It is stored in the domain's definition
 // on the host.
 type VMPolicy struct {
 	Autostart string `json:"autostart,omitempty"` // action when the host boots: see Autostarts; empty: the VM stays off
 	// StartOrder: order of automatic starts: 1 before 2, numbered VMs before those with 0
 	StartOrder int `json:"startOrder,omitempty"`
 	StartDelay int `json:"startDelay,omitempty"` // seconds that the host waits after this start before the next one
-	// Restart: action when the VM stops without an order: see Restarts; empty: it stays off
+	// Restart: action when the VM stops without a request: see Restarts; empty: it stays off
 	Restart string `json:"restart,omitempty"`
 	// StopOrder: order when several VMs are shut down: 1 before 2; 0: the reverse of the start order
 	StopOrder int `json:"stopOrder,omitempty"`
 	// StopDelay: seconds between this VM's power-off and the shutdown of the next ones
 	StopDelay  int    `json:"stopDelay,omitempty"`
 	HAPriority string `json:"haPriority,omitempty"` // stored for host failover: see HAPriorities; empty: normal
-	// GuestExec: people who may change the VM, and its health checks, may run programs in the guest
+	// GuestExec: users who may change the VM, and its health checks, may run programs in the guest
 	GuestExec bool `json:"guestExec,omitempty"`
 }

@@ -12,7 +12,7 @@ var VolumeFormats = []string{"qcow2", "raw"}
 // PartialSuffix is the file name suffix of an incomplete volume.
 const PartialSuffix = ".partial"
 
-// IsOrBecomes reports whether the file name is the volume's own or that of its incomplete file.
+// IsOrBecomes reports whether the file name is that of the volume or of its incomplete file.
 func (v Volref) IsOrBecomes(file string) bool {
 	return file == v.Volume || file == v.Volume+PartialSuffix
 }
@@ -32,8 +32,8 @@ type VolumeOrder struct {
 	// Source is another volume of the pool (clone), a volume of the source pool (copy), the old name (rename) or the
 	// volume itself (read).
 	Source string `json:"source,omitempty"`
-	// SourcePool is the pool that copy reads from; the host receives its definition with the job. Empty: the volume's own
-	// pool.
+	// SourcePool is the pool that copy reads from; the host receives its definition with the job. Empty: the volume's
+	// own pool.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
 	// Flatten says, for copy, that the source is a VM's disk; its backing files become part of the copy
 	Flatten bool `json:"flatten,omitempty"`
@@ -80,10 +80,10 @@ func (s Subject) Volume() (ref Volref, ok bool) {
 	return Volref{PoolID(pool), name}, ok && resource == string(TypeVolume)
 }
 
-const invalidVolumeName = "Choose a volume of the pool: its name is that of a file there, 255 bytes at most, and begins with no dot."
+const invalidVolumeName = "Choose a volume of the pool: a file name of at most 255 bytes that does not begin with a dot."
 
-// IsVolumeName reports whether a volume may have the name: a file directly in the pool's directory, and not hidden as
-// the pool's marker file is.
+// IsVolumeName reports whether a volume may have the name: a file directly in the pool's directory, and not hidden
+// like the pool's marker file.
 func IsVolumeName(name string) bool {
 	return name != "" && len(name) <= 255 && name[0] != '.' && !strings.Contains(name, "/") && plain(name)
 }
@@ -92,11 +92,11 @@ func IsVolumeName(name string) bool {
 func CheckNewVolume(c *Checks, field, name string) {
 	switch {
 	case !volumeForm.MatchString(name):
-		c.Add(field, "Name the volume with letters, digits and . _ -, 200 at most, beginning with a letter or digit.")
+		c.Add(field, "A volume name has letters, digits and . _ -, at most 200 characters, and begins with a letter or digit.")
 	case strings.HasSuffix(name, PartialSuffix):
-		c.Add(field, "Names that end in %s are given to volumes that are not whole yet. Choose another.", PartialSuffix)
+		c.Add(field, "Names that end in %s are reserved for incomplete volumes. Choose another.", PartialSuffix)
 	case IsOwnDisk(name):
-		c.Add(field, "Names that end so are given to the disks of VMs. Choose another.")
+		c.Add(field, "Names with this ending are reserved for disks of VMs. Choose another.")
 	}
 }
 
@@ -104,13 +104,13 @@ func CheckNewVolume(c *Checks, field, name string) {
 func CheckVolumeSize(c *Checks, field string, size int64) {
 	switch {
 	case size <= 0:
-		c.Add(field, "Give a size above 0.")
+		c.Add(field, "Enter a size above 0.")
 	case size > MaxDiskBytes:
 		c.Add(field, "A volume has at most %d TiB.", MaxDiskBytes>>40)
 	}
 }
 
-// VolumeUse is everything that decides which actions a volume allows.
+// VolumeUse is a volume with all facts that decide which actions it allows.
 type VolumeUse struct {
 	Volume
 	Held
@@ -141,7 +141,7 @@ var volumeActions = actionTable[VolumeUse]{
 		case why != "":
 			return why
 		case v.Disk != "":
-			return fmt.Sprintf("It is a disk of the VM %s, which would not know of it. Grow the disk on the VM's page.", v.Disk)
+			return fmt.Sprintf("The volume is a disk of the VM %s. Grow the disk on the VM's page.", v.Disk)
 		}
 		return v.whyInUse()
 	}},
@@ -149,14 +149,14 @@ var volumeActions = actionTable[VolumeUse]{
 		if why := firstReason(v.whyUnavailable(), v.whyLUN(), v.whyUnsupportedFormat(), v.whyBackingFile("cloned")); why != "" || v.Busy == "" {
 			return why
 		}
-		return fmt.Sprintf("The VM %s runs with it, so a copy would not be whole. Shut the VM down first.", v.Busy)
+		return fmt.Sprintf("The running VM %s uses the volume, so a copy would be inconsistent. Shut the VM down first.", v.Busy)
 	}},
 	{ActConvert, func(v VolumeUse) string {
 		switch why := firstReason(v.whyUnavailable(), v.whyIncomplete()); {
 		case why != "":
 			return why
 		case v.Appliance == nil || v.Format == FormatOVA:
-			return "It is no disk in a format that has to be converted."
+			return "The volume is not a disk in a format that needs conversion."
 		}
 		return v.Appliance.Error
 	}},
@@ -165,7 +165,7 @@ var volumeActions = actionTable[VolumeUse]{
 		case why != "":
 			return why
 		case v.Appliance == nil:
-			return "It is no appliance: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. Make a VM from an image instead."
+			return "The volume is not an appliance: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. Create a VM from an image instead."
 		}
 		return v.Appliance.Error
 	}},
@@ -174,11 +174,11 @@ var volumeActions = actionTable[VolumeUse]{
 		case why != "":
 			return why
 		case v.Format == FormatRBD || v.Format == FormatLV || v.Format == FormatLUN:
-			return "It is no file on its host. Copy it with the tools of its storage."
+			return "The volume is not a file on its host. Copy it with the tools of its storage."
 		case v.Backing != "":
-			return "It has a backing file, so this file alone would not be the complete volume. Make an image of the VM that has it: that has all in one file."
+			return "The volume has a backing file, so its own file is incomplete. Create an image from the VM's disk instead."
 		case v.Busy != "":
-			return fmt.Sprintf("The VM %s runs with it, so what comes would not be whole. Shut the VM down first.", v.Busy)
+			return fmt.Sprintf("The running VM %s uses the volume, so the download would be inconsistent. Shut the VM down first.", v.Busy)
 		}
 		return ""
 	}},
@@ -196,7 +196,7 @@ var volumeActions = actionTable[VolumeUse]{
 		case why != "":
 			return why
 		case v.Backing != "":
-			return "It has a backing file, so only a part of its visible content would be wiped. Delete it instead."
+			return "The volume has a backing file, so only a part of its content would be wiped. Delete it instead."
 		}
 		return firstReason(v.whyDisk("wiped"), v.whyInUse())
 	}},
@@ -222,9 +222,9 @@ func firstReason(whys ...string) string {
 func (v VolumeUse) whyUnavailable() string {
 	switch {
 	case v.Work != "":
-		return fmt.Sprintf("Another order for it has not ended: %s. Wait for it, or cancel it.", strings.ToLower(v.Work))
+		return fmt.Sprintf("Another task for the volume has not ended: %s. Wait for that task, or cancel it.", strings.ToLower(v.Work))
 	case !v.Online:
-		return "No online host has it now."
+		return "No online host has the volume."
 	case v.Fault != "":
 		return v.Fault
 	}
@@ -233,15 +233,15 @@ func (v VolumeUse) whyUnavailable() string {
 
 func (v VolumeUse) whyIncomplete() string {
 	if v.Unfinished {
-		return "It was never finished: what made it was cut off. Delete it."
+		return "The volume is incomplete, because its creation was interrupted. Delete it."
 	}
 	return ""
 }
 
-// whyLUN returns why a LUN, which the storage itself provides, is not changed.
+// whyLUN returns why a LUN is not changed: the storage provides it.
 func (v VolumeUse) whyLUN() string {
 	if v.Format == FormatLUN {
-		return "It is a LUN of the target, where nobody can tell from here who else uses it. Change it at the target itself."
+		return "The volume is a LUN, which other systems may use. Change it on the storage target."
 	}
 	return ""
 }
@@ -252,7 +252,7 @@ func (v VolumeUse) whyUnsupportedFormat() string {
 		return v.whyIncomplete()
 	case v.Format == FormatRBD || v.Format == FormatLV:
 	case v.Format != "qcow2" && v.Format != "raw" && !v.IsISO():
-		return fmt.Sprintf("It has the format %s; only qcow2 and raw volumes are changed. Convert it first.", v.Format)
+		return fmt.Sprintf("The volume has the format %s, and only qcow2 and raw volumes can be changed. Convert it first.", v.Format)
 	}
 	return ""
 }
@@ -260,23 +260,23 @@ func (v VolumeUse) whyUnsupportedFormat() string {
 func (v VolumeUse) whyBackingFile(done string) string {
 	switch {
 	case v.Backing != "":
-		return fmt.Sprintf("It has a backing file, so it is not %s. Make an image of the VM that has it: that has all in one file.", done)
+		return fmt.Sprintf("The volume has a backing file, so it cannot be %s. Create an image from the VM's disk instead.", done)
 	case v.IsISO() && done == "grown":
-		return "An ISO image is as large as it is."
+		return "An ISO image cannot be grown."
 	}
 	return ""
 }
 
 func (v VolumeUse) whyBackingFileOfOthers() string {
 	if len(v.BaseOf) > 0 {
-		return fmt.Sprintf("The volume %s stands on it and would be broken. Flatten or delete that one first.", v.BaseOf[0])
+		return fmt.Sprintf("The volume %s is backed by this volume and would be broken. Flatten or delete it first.", v.BaseOf[0])
 	}
 	return ""
 }
 
 func (v VolumeUse) whyDisk(done string) string {
 	if v.Disk != "" {
-		return fmt.Sprintf("It is a disk of the VM %s, so it is not %s here. Detach it from the VM, or delete the VM with its disks.", v.Disk, done)
+		return fmt.Sprintf("The volume is a disk of the VM %s, so it cannot be %s here. Detach it from the VM, or delete the VM with its disks.", v.Disk, done)
 	}
 	return ""
 }
@@ -284,9 +284,9 @@ func (v VolumeUse) whyDisk(done string) string {
 func (v VolumeUse) whyInUse() string {
 	switch {
 	case v.Making != "":
-		return fmt.Sprintf("The VM %s is being made from it. Wait until that is done.", v.Making)
+		return fmt.Sprintf("The VM %s is being created from the volume. Wait until the creation has ended.", v.Making)
 	case v.Drive != "":
-		return fmt.Sprintf("The VM %s has it in its drive. Take it out on the VM's page first.", v.Drive)
+		return fmt.Sprintf("The VM %s has the volume in a drive. Eject it on the VM's page first.", v.Drive)
 	case v.Published:
 		return whyPublished(v.Image)
 	}
@@ -295,9 +295,9 @@ func (v VolumeUse) whyInUse() string {
 
 func whyPublished(image string) string {
 	if image == "" {
-		return "It is published: the library of images has it. Withdraw it first."
+		return "The volume is a copy of a library image. Withdraw it from the library first."
 	}
-	return fmt.Sprintf("It is published: it is a copy of the image %s. Withdraw it from the library first.", image)
+	return fmt.Sprintf("The volume is a copy of the library image %s. Withdraw it from the library first.", image)
 }
 
 // Refuse returns an error if a host must not run the job on a volume with these users; nil: it may.
