@@ -52,7 +52,7 @@ func TestUpgradeTurnsJobsIntoTasks(t *testing.T) {
 		`SELECT string_agg(concat_ws(' ', id, parent_id, kind, subject, state, project_id, user_id, error), ', ' ORDER BY id) FROM tasks WHERE length(id) = 1`:           "1 many vm.start vm:a failed p mia no, 2 vm.apply vm:a queued p mia away, 4 many vm.start vm:b running p mia ",
 		`SELECT string_agg(id, ', ') FROM tasks WHERE retry_at IS NOT NULL`:                                                                                              "2",
 		`SELECT concat_ws(' ', subject, subject_name, state, progress, steps->>'failed', steps->>'refused', steps->>'running', created_by) FROM tasks WHERE id = 'many'`: "task:many 3 VMs running 66 2 1 1 mia",
-		`SELECT concat_ws(' ', subject_name, state, error) FROM tasks WHERE parent_id = 'many' AND subject = ''`:                                                         "c failed Only a stopped VM can be started.",
+		`SELECT concat_ws(' ', subject_name, state, error) FROM tasks WHERE parent_id = 'many' AND subject = ''`:                                                         "c failed Only a VM that is stopped can be started.",
 		`SELECT state || ' ' || (ended_at IS NOT NULL)::text FROM tasks WHERE id = 'old'`:                                                                                "cancelled true",
 	} {
 		var got string

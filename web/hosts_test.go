@@ -80,7 +80,7 @@ func TestHostMenuShowsReasonForDisabledActions(t *testing.T) {
 	p, well, _ := hostsOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	a := b.get("/menus/host/"+string(well), "HX-Request", "true").is(t, http.StatusOK)
-	a.has(t, "It still has 1 VM. Delete them first.", "Only one agent shows this host&#39;s identity.")
+	a.has(t, "The host still has 1 VM. Delete them first.", "Only one agent shows this host&#39;s identity.")
 	a.lacks(t, "<html")
 	p.signedIn("vera", fleet.RoleViewer).get("/menus/host/"+string(well), "HX-Request", "true").has(t, "You do not have permission to change hosts and pools.")
 }
@@ -108,8 +108,8 @@ func TestHostConflictClearedAndEmptyHostDeleted(t *testing.T) {
 	b.post("/hosts/"+string(silent)+"/conflict", url.Values{}, hx("")...).is(t, http.StatusNoContent)
 	b.get("/hosts/"+string(silent)).lacks(t, "A second agent")
 
-	b.get("/hosts/"+string(well)+"/delete").has(t, "Nothing on the host changes", "It still has 1 VM")
-	b.post("/hosts/"+string(well)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "It still has 1 VM. Delete them first. host-1 has web-01.")
+	b.get("/hosts/"+string(well)+"/delete").has(t, "Nothing on the host changes", "The host still has 1 VM")
+	b.post("/hosts/"+string(well)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "The host still has 1 VM. Delete them first. host-1 has web-01.")
 	b.post("/hosts/"+string(silent)+"/delete", url.Values{}).is(t, http.StatusSeeOther)
 	b.get("/hosts/"+string(silent)).is(t, http.StatusNotFound)
 }

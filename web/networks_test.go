@@ -138,7 +138,7 @@ func TestNetworkFormShowsErrorsAndCreatesNetwork(t *testing.T) {
 		"name": {"Lan!"}, "mode": {"nat"}, "gateway4": {"10.6.0.1/24"}, "dhcp4": {"yes"}, "ranges4": {"10.6.0.10 - 10.6.0.20\n10.7.0.1-10.7.0.9"},
 		"leases4": {"52:54:00:12:34:56 10.6.0.9 web\n52:54:00:12:34:56, 10.6.0.8"}, "gateway6": {"10.9.0.1/24"}, "bridge": {"docker0"}, "mtu": {"many"}, "host": {string(hosts[0])},
 	}, hx("network-form")...).is(t, 422)
-	a.has(t, "A name has 1–63 lower-case letters", "10.7.0.1 is outside the subnet 10.6.0.0/24.", "52:54:00:12:34:56 already has a lease.", "10.9.0.1 is no IPv6 address.",
+	a.has(t, "A name has 1–63 lower-case letters", "10.7.0.1 is outside the subnet 10.6.0.0/24.", "52:54:00:12:34:56 already has a lease.", "10.9.0.1 is not an IPv6 address.",
 		"docker0 is a device name of the system", "Give the MTU as a number of bytes", `value="Lan!"`, "10.6.0.10 - 10.6.0.20", `value="many"`)
 	b.post("/networks", url.Values{"name": {"b"}, "mode": {"nat"}, "gateway4": {"10.5.0.129/25"}, "host": {string(hosts[0])}}, hx("network-form")...).is(t, 422).
 		has(t, "10.5.0.128/25 of network b overlaps 10.5.0.0/24 of network lan on host-1.")

@@ -36,8 +36,8 @@ func TestProjectCreatedEditedAndDeletedWithMembers(t *testing.T) {
 func TestProjectWithVMsNotDeleted(t *testing.T) {
 	p, project, _, _ := fleetOf(t)
 	b := p.signedIn("mara", fleet.RoleAdmin)
-	b.post("/projects/"+string(project)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "It still has 4 VMs. Delete them first.")
-	// Users who may not see a project get the same response as for a missing project.
+	b.post("/projects/"+string(project)+"/delete", url.Values{}, hx("dialog")...).is(t, 422).has(t, "The project still has 4 VMs. Delete them first.")
+	// Users who may not see a project get the same response as for a missing one.
 	other := p.addProject("finance")
 	tom := p.signedIn("tom", fleet.RoleNone)
 	p.exec("INSERT INTO project_members (project_id, user_id, role) VALUES ($1, 'tom', 'viewer')", project)

@@ -57,7 +57,7 @@ func (r *refusing) ofNames() []refusal {
 		{what: "a label's value of two lines", sent: sent{"labels.a": "x\ny"}, at: "labels", says: "must be one line"},
 		{what: "a label's value with NUL", sent: sent{"labels.a": "x\x00"}, at: "labels", says: "must be one line"},
 		{what: "a label's value that turns", sent: sent{"labels.a": "x\u202ey"}, at: "labels", says: "invisible characters"},
-		{what: "10,000 labels", sent: sent{"labels": many(10_000)}, at: "labels", says: "At most 64 labels."},
+		{what: "10,000 labels", sent: sent{"labels": many(10_000)}, at: "labels", says: "at most 64 labels."},
 
 		one("a long description", "description", strings.Repeat("x", fleet.MaxDescription+1), "A description is text of at most 4096 bytes."),
 		one("a description with NUL", "description", "x\x00", "A description is text of at most 4096 bytes."),
@@ -68,8 +68,8 @@ func (r *refusing) ofNames() []refusal {
 		{what: "several of one name", sent: sent{"count": 3}, at: "name", says: "3 VMs need a counter in their name", how: bulkNames},
 		{what: "several with two counters", sent: sent{"count": 3, "name": "a{n}-{n}"}, at: "name", says: "Use only one counter, as in web-{n}.", how: bulkNames},
 		{what: "a counter that is open", sent: sent{"count": 3, "name": "a-{n"}, at: "name", says: "Write a counter as {n}, or as {nn} for", how: bulkNames},
-		{what: "101 VMs", sent: sent{"count": 101, "name": "a-{n}"}, at: "count", says: "Make 1 to 100 VMs at once.", how: bulkNames},
-		{what: "fewer VMs than none", sent: sent{"count": -1, "name": "a-{n}"}, at: "count", says: "Make 1 to 100 VMs at once.", how: bulkNames},
+		{what: "101 VMs", sent: sent{"count": 101, "name": "a-{n}"}, at: "count", says: "Create 1 to 100 VMs at once.", how: bulkNames},
+		{what: "fewer VMs than none", sent: sent{"count": -1, "name": "a-{n}"}, at: "count", says: "Create 1 to 100 VMs at once.", how: bulkNames},
 		{what: "a number before all", sent: sent{"count": 2, "first": -1, "name": "a-{n}"}, at: "first", says: "The first number must be between 0 and 1000000.", how: bulkNames},
 		{what: "a number beyond all", sent: sent{"count": 2, "first": 1_000_001, "name": "a-{n}"}, at: "first", says: "The first number must be between 0 and", how: bulkNames},
 		{what: "names that grow too long", sent: sent{"count": 2, "first": 9, "name": strings.Repeat("a", 62) + "{n}"}, at: "name", says: name, how: bulkNames},
@@ -88,10 +88,10 @@ func (r *refusing) ofNames() []refusal {
 func (r *refusing) ofHardware() []refusal {
 	image := func(v string) map[string]any { return map[string]any{"poolId": r.stored, "volume": v} }
 	return []refusal{
-		one("no vCPUs", "spec.cpus", 0, "Give 1 to 768 vCPUs."),
-		one("a negative number of vCPUs", "spec.cpus", -2, "Give 1 to 768 vCPUs."),
-		one("too many vCPUs", "spec.cpus", 769, "Give 1 to 768 vCPUs."),
-		one("too little memory", "spec.memoryMiB", 127, "Give at least 128 MiB of memory"),
+		one("no vCPUs", "spec.cpus", 0, "Enter 1 to 768 vCPUs."),
+		one("vCPUs below none", "spec.cpus", -2, "Enter 1 to 768 vCPUs."),
+		one("too many vCPUs", "spec.cpus", 769, "Enter 1 to 768 vCPUs."),
+		one("little memory", "spec.memoryMiB", 127, "Enter at least 128 MiB of memory"),
 		one("too much memory", "spec.memoryMiB", 16<<20+1, "at most 16 TiB"),
 		two("more memory than a host has", "hostId", "host-1 has 65536 MiB of memory in all", sent{"spec.memoryMiB": 900 << 10}, created),
 		one("no firmware that is known", "spec.firmware", "coreboot", `The firmware must be "bios" or "uefi".`),
@@ -100,9 +100,9 @@ func (r *refusing) ofHardware() []refusal {
 		one("a new VM that is paused", "spec.power", "paused", "A new VM is running or stopped.", created),
 		one("a power that is edited", "spec.power", "running", "Power is not edited.", edited),
 
-		two("disks as strings", "spec.disks[0]", "Give an object.", sent{"spec.disks": []string{"x"}}),
-		{what: "25 disks", sent: sent{"spec.disks[24].sizeBytes": 1}, at: "spec.disks", says: "At most 24 disks."},
-		{what: "10,000 disks", sent: sent{"spec.disks[9999].sizeBytes": 1}, at: "spec.disks", says: "At most 24 disks."},
+		two("disks that are words", "spec.disks[0]", "Give an object.", sent{"spec.disks": []string{"x"}}),
+		{what: "25 disks", sent: sent{"spec.disks[24].sizeBytes": 1}, at: "spec.disks", says: "at most 24 disks."},
+		{what: "10,000 disks", sent: sent{"spec.disks[9999].sizeBytes": 1}, at: "spec.disks", says: "at most 24 disks."},
 		one("a disk without a pool", "spec.disks[0].poolId", "", "Choose the pool that holds the disk.", edited),
 		two("a disk in an unknown pool", "hostId", "There is no such pool", sent{"spec.disks[0].poolId": fleet.NewID[fleet.PoolID]()}, created),
 		two("a disk in a pool that no host has", "hostId", "Pool blind is not assigned to host-1", sent{"spec.disks[1]": sent{"poolId": r.blind, "sizeBytes": 1 << 30}}, created),
@@ -130,8 +130,8 @@ func (r *refusing) ofHardware() []refusal {
 		{what: "a volume as it is, from an image", sent: sent{"spec.disks[0].existing": true, "spec.disks[0].image": image("debian-12.qcow2")}, at: "spec.disks[0].image", says: "A disk on an existing volume cannot have an"},
 		{what: "a volume as it is, with a size", sent: sent{"spec.disks[0].existing": true}, at: "spec.disks[0].sizeBytes", says: "A disk on an existing volume has the size"},
 
-		{what: "17 NICs", sent: sent{"spec.nics[16].network": "default"}, at: "spec.nics", says: "At most 16 NICs."},
-		{what: "10,000 NICs", sent: sent{"spec.nics[9999].network": "default"}, at: "spec.nics", says: "At most 16 NICs."},
+		{what: "17 NICs", sent: sent{"spec.nics[16].network": "default"}, at: "spec.nics", says: "at most 16 NICs."},
+		{what: "10,000 NICs", sent: sent{"spec.nics[9999].network": "default"}, at: "spec.nics", says: "at most 16 NICs."},
 		two("a NIC on nothing", "spec.nics[0].network", "Choose a network.", sent{"spec.nics[0]": map[string]any{}}, edited),
 		two("a NIC on both", "spec.nics[0].network", "Choose one network or one bridge.", sent{"spec.nics[0].bridge": "br0"}, created),
 		two("a network with a path", "spec.nics[0].network", "is not a valid name of a libvirt network.", sent{"spec.nics[0]": map[string]any{"network": "a/b"}}),

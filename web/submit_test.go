@@ -38,9 +38,9 @@ func TestFormErrorsShownWithAndWithoutScripts(t *testing.T) {
 		refused      error
 	}{
 		{"asked", nil, false, show, http.StatusSeeOther, "", "Location: /greeted", nil},
-		{"done by htmx", nil, true, show, http.StatusNoContent, "", "HX-Redirect: /greeted", nil},
-		{"invalid", invalid, false, show, http.StatusUnprocessableEntity, "ann|Give a name.|Give a name.", "", nil},
-		{"invalid by htmx", invalid, true, show, http.StatusUnprocessableEntity, "ann|Give a name.|Give a name.", "", nil},
+		{"asked by htmx", nil, true, show, http.StatusNoContent, "", "HX-Redirect: /greeted", nil},
+		{"invalid", invalid, false, show, http.StatusUnprocessableEntity, "ann|Enter a name.|Enter a name.", "", nil},
+		{"invalid by htmx", invalid, true, show, http.StatusUnprocessableEntity, "ann|Enter a name.|Enter a name.", "", nil},
 		{"conflict", conflict, false, show, http.StatusConflict, "ann|It is in use.|", "", nil},
 		{"conflict by htmx", conflict, true, show, http.StatusUnprocessableEntity, "ann|It is in use.|", "", nil},
 		{"error outside the form", gone, false, show, 0, "", "", gone},

@@ -109,7 +109,7 @@ func TestSectionHeadingsShowTheirValues(t *testing.T) {
 	now := func(section, text string) string {
 		return `<span class="muted" id="` + section + `-now">` + text + `</span>`
 	}
-	display := "Graphics card: VGA, Keyboard: As pressed, Pointer: Tablet (follows the pointer), Sound card: None, SPICE: off"
+	display := "Graphics card: VGA, Keyboard: Default (raw key codes), Pointer: Tablet (follows the pointer), Sound card: None, SPICE: off"
 	b.get("/vms/new").is(t, http.StatusOK).has(t, now("vm-Display-and-input", display), now("vm-several", "one VM"), now("vm-rules", "none"),
 		now("vm-first-boot", "none"), now("spec-disks-0--Limits", "none"), `id="spec-nics-__i__--Options-now"`)
 
@@ -152,7 +152,7 @@ func TestSourceAndPresetPrefillForm(t *testing.T) {
 	form := newVMForm(project, pool)
 	form.Set("begin", "preset:windows-11")
 	a := b.post("/vms", form).is(t, http.StatusOK)
-	a.has(t, `aria-pressed="true">Windows 11<`, "TPM 2.0: on", `value="64"`, `aria-pressed="true">ISO<`, "Cores a socket: 4", `value="fresh-1"`, `name="spec.cpus" type="text" value="4"`)
+	a.has(t, `aria-pressed="true">Windows 11<`, "TPM 2.0: on", `value="64"`, `aria-pressed="true">ISO<`, "Cores per socket: 4", `value="fresh-1"`, `name="spec.cpus" type="text" value="4"`)
 	form.Set("begin", "preset:legacy")
 	a = b.post("/vms", form).is(t, http.StatusOK)
 	a.has(t, "Pointer: Mouse", `name="spec.cpus" type="text" value="1"`, "Machine: i440fx (pc), for old guests", "Bus: IDE (machine pc only)", ">NVMe<", ">Raw file<")

@@ -124,8 +124,8 @@ func TestBulkEditChecksEachVM(t *testing.T) {
 		"NICs":               {s.member, ids, fields("nics", "[]"), fleet.Invalid, "cannot be edited for several VMs at once."},
 		"power":              {s.member, ids, fields("power", `"running"`), fleet.Invalid, "cannot be edited for several VMs at once."},
 		"a field of nobody":  {s.member, ids, fields(strings.Repeat("x", 9000), "1"), fleet.Invalid, "cannot be edited for several VMs at once."},
-		"words for a number": {s.member, ids, fields("cpus", `"many"`), fleet.Invalid, "no value of vCPUs"},
-		"more than a value":  {s.member, ids, fields("cpus", `{"a":1}`), fleet.Invalid, "no value of vCPUs"},
+		"words for a number": {s.member, ids, fields("cpus", `"many"`), fleet.Invalid, "not a valid value for vCPUs"},
+		"more than a value":  {s.member, ids, fields("cpus", `{"a":1}`), fleet.Invalid, "not a valid value for vCPUs"},
 		"a wrong label":      {s.member, ids, fleet.BulkEdit{Labels: map[string]*string{"a b": &bad}}, fleet.Invalid, ""},
 	} {
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.EditVMs(t.Context(), c.a, c.ids, c.edit); return err })

@@ -107,7 +107,7 @@ func TestManyDriftedVMsHideNoOtherCause(t *testing.T) {
 	const list = " ->  (/vms?filter=attention:yes)"
 	want := []string{
 		"1 vm [crashed]: Crashed" + list,
-		"1 vm [expiring]: It expires on 2 January 2030, 10:00 UTC. Extend the expiry, or delete the VM." + list,
+		"1 vm [expiring]: The VM expires on 2 January 2030, 10:00 UTC. Extend the expiry, or delete the VM." + list,
 		"1 vm [scheduled]: The snapshot of the schedule \"nightly\" failed." + list,
 		"501 vm []: Changed on the host: the definition there differs from what was set here (drift). -> " + fleet.DriftRemedy + " (/vms?filter=drift:yes)",
 	}

@@ -70,7 +70,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a slot to the left":         {drive(rtl, nil), "drives[0].slot", slots},
 		"a slot in capitals":         {drive("CDROM2", nil), "drives[0].slot", slots},
 		"a drive twice":              {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2"}, {Slot: "cdrom2"}} }, "drives[1]", "there twice"},
-		"too many drives":            {func(s *fleet.VMSpec) { s.Drives = make([]fleet.VMDrive, 6) }, "drives", "At most 5 drives"},
+		"too many drives":            {func(s *fleet.VMSpec) { s.Drives = make([]fleet.VMDrive, 6) }, "drives", "at most 5 drives"},
 		"a place below the first":    {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: -1}} }, "drives[0].bootOrder", "from 1 to 64"},
 		"a place beyond all":         {func(s *fleet.VMSpec) { s.Drives = []fleet.VMDrive{{Slot: "cdrom2", BootOrder: 65}} }, "drives[0].bootOrder", "from 1 to 64"},
 		"two drives in a place": {func(s *fleet.VMSpec) {
@@ -124,7 +124,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 			s.CPUs, s.NUMA = 3, []fleet.VMNUMANode{{CPUs: "0", MemoryMiB: 128}, {CPUs: "1", MemoryMiB: s.MemoryMiB - 128}}
 		}, "numa", "vCPU 2 is in no node"},
 		"a device twice":            {device("usb/046d:c52b", "usb/046d:c52b"), "hostDevices[1]", "there twice"},
-		"too many devices":          {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "At most 16"},
+		"too many devices":          {func(s *fleet.VMSpec) { s.HostDevices = make([]fleet.VMHostDevice, 17) }, "hostDevices", "at most 16"},
 		"a device of nobody":        {device("pci/0000:42:00.0"), "hostDevices[0].device", "has no device"},
 		"a device that stays":       {device("pci/0000:00:1f.3"), "hostDevices[0].device", "no IOMMU group"},
 		"a device of another host":  {func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{HostID: s.h2, Device: "usb/046d:c52b"}} }, "hostDevices[0].device", "of another host"},
@@ -165,7 +165,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a folder with a NUL":         {share("src", nul), "shares[0].folder.volume", folder},
 		"a folder of no pool":         {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares[0].Folder.PoolID = "" }, "shares[0].folder.poolId", "Choose the pool"},
 		"a tag twice":                 {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares = append(v.Shares, v.Shares[0]) }, "shares[1]", "there twice"},
-		"too many shares":             {func(v *fleet.VMSpec) { v.Memory.Shared, v.Shares = true, make([]fleet.VMShare, 9) }, "shares", "At most 8"},
+		"too many shares":             {func(v *fleet.VMSpec) { v.Memory.Shared, v.Shares = true, make([]fleet.VMShare, 9) }, "shares", "at most 8"},
 		"a line without a kernel":     {func(s *fleet.VMSpec) { s.Boot.Cmdline = "quiet" }, "boot.kernel", "An initial RAM disk or command line needs a"},
 		"a RAM disk without a kernel": {func(s *fleet.VMSpec) { s.Boot.Initrd = in("vmlinuz") }, "boot.kernel", "An initial RAM disk or command line needs a"},
 		"a kernel by its path":        {kernel("/boot/vmlinuz", ""), "boot.kernel.volume", isoName},

@@ -96,7 +96,7 @@ func TestRawDiskFileNames(t *testing.T) {
 		return err
 	})
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,format}', '"raw"') WHERE id = $1`, v.ID)
-	s.wantRefused("in its place by another name", fleet.Invalid, "ending in .raw", func() error {
+	s.wantRefused("in its place by another name", fleet.Invalid, "ends in .raw", func() error {
 		_, _, err := s.ReplaceDisk(t.Context(), s.member, v.ID, missing, control.NewDisk{Volume: "x.qcow2", SizeBytes: 1 << 30})
 		return err
 	})
@@ -154,7 +154,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 				all = append(all, fleet.Disk{PoolID: s.nfs, SizeBytes: 1})
 			}
 			return all
-		}()...), fleet.Invalid, "spec.disks: At most"},
+		}()...), fleet.Invalid, "spec.disks: A VM has at most"},
 	} {
 		s.wantRefused(name, c.code, c.says, func() error { _, _, err := s.UpdateVM(t.Context(), c.actor, v.ID, c.in); return withFieldErrors(err) })
 	}

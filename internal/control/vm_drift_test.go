@@ -92,7 +92,7 @@ func TestAcceptDrift(t *testing.T) {
 	s.wantRefused("changed meanwhile", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"cpus": "2"}) })
 	s.wantRefused("no drift", fleet.Conflict, "again meanwhile", func() error { return take(chief, map[string]string{"firmware": "uefi"}) })
 	s.wantRefused("no setting", fleet.Conflict, "no such setting", func() error { return take(chief, map[string]string{"watchdog": "/dev/watchdog of h1"}) })
-	if shown, err := s.GetVM(t.Context(), s.member, v.ID); err != nil || shown.Status.Drift[3].Actual != "something else" {
+	if shown, err := s.GetVM(t.Context(), s.member, v.ID); err != nil || shown.Status.Drift[3].Actual != "changed" {
 		t.Errorf("a member reads %+v, %v", shown.Status.Drift, err)
 	}
 	now, task, err := s.AcceptDrift(t.Context(), s.member, v.ID, map[string]string{"cpus": "3", "name": "shop"})

@@ -94,7 +94,7 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 	chief := s.addUser("ada", fleet.RoleAdmin)
 	rbd := s.addPool("ceph", `{"kind":"rbd","monitors":"m1","cephPool":"vms","shared":true}`, s.h1)
 	good := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Encryption: "luks"}
-	const choose, empty = "Choose one of luks, none, or nothing", "begins empty"
+	const choose, empty = "Choose one of luks, none, or leave the field empty", "begins empty"
 	for name, c := range map[string]struct {
 		change      func(*fleet.Disk)
 		field, says string

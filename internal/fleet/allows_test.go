@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestActionsOfHostsPoolsProjectsAndUsers(t *testing.T) {
+func TestHostPoolProjectAndUserActionsRefusedWithReason(t *testing.T) {
 	t.Parallel()
 	gone := time.Now()
 	host := func(phase fleet.HostPhase, vms, leaving int) fleet.HostView {
@@ -25,10 +25,10 @@ func TestActionsOfHostsPoolsProjectsAndUsers(t *testing.T) {
 		why    string
 	}{
 		"no VM":                       {host(fleet.HostOnline, 0, 0), fleet.ActDelete, ""},
-		"one VM":                      {host(fleet.HostOnline, 1, 0), fleet.ActDelete, "It still has 1 VM. Delete them first."},
-		"leaving, host online":        {host(fleet.HostOnline, 2, 2), fleet.ActDelete, "It still has 2 VMs. Delete them first."},
+		"one VM":                      {host(fleet.HostOnline, 1, 0), fleet.ActDelete, "The host still has 1 VM. Delete them first."},
+		"leaving, host online":        {host(fleet.HostOnline, 2, 2), fleet.ActDelete, "The host still has 2 VMs. Delete them first."},
 		"leaving, host offline":       {host(fleet.HostUnknown, 2, 2), fleet.ActDelete, ""},
-		"one of two leaving, offline": {host(fleet.HostUnknown, 2, 1), fleet.ActDelete, "It still has 1 VM. Delete them first."},
+		"one of two leaving, offline": {host(fleet.HostUnknown, 2, 1), fleet.ActDelete, "The host still has 1 VM. Delete them first."},
 		"without conflict":            {host(fleet.HostOnline, 0, 0), fleet.ActClearConflict, "Only one agent shows this host's identity."},
 		"a conflict":                  {fleet.HostView{Host: fleet.Host{Conflict: "x"}}, fleet.ActClearConflict, ""},
 		"pool":                        {fleet.Pool{}, fleet.ActAssign, ""},
@@ -40,7 +40,7 @@ func TestActionsOfHostsPoolsProjectsAndUsers(t *testing.T) {
 		"release during release":      {poolOn(false, fleet.PoolFailed), fleet.ActRelease, "h1 is releasing it."},
 		"isolated network":            {fleet.NetworkView{}, fleet.ActGrant, "An isolated, NAT or routed network of libvirt is open to all projects."},
 		"network that leads out":      {fleet.NetworkView{Restricted: true}, fleet.ActGrant, ""},
-		"project with VMs":            {fleet.Project{VMs: 3}, fleet.ActDelete, "It still has 3 VMs. Delete them first."},
+		"project with VMs":            {fleet.Project{VMs: 3}, fleet.ActDelete, "The project still has 3 VMs. Delete them first."},
 		"project":                     {fleet.Project{}, fleet.ActDelete, ""},
 		"action of another type":      {fleet.Project{}, fleet.ActStart, `There is no action "start".`},
 		"user by another user":        {by{self, "other"}, fleet.ActDelete, ""},

@@ -133,8 +133,8 @@ func TestHotPlugWithinMaximumTakesEffectNow(t *testing.T) {
 		"memory in half a module":  {fleet.VMSpec{CPUs: 2, MemoryMiB: 576}, "spec.memoryMiB: memory 512 → 576 MiB (nextBoot)"},
 		"memory above the maximum": {fleet.VMSpec{CPUs: 2, MemoryMiB: 1152}, "spec.memoryMiB: memory 512 → 1152 MiB (nextBoot)"},
 		"less memory":              {fleet.VMSpec{CPUs: 2, MemoryMiB: 256}, "spec.memoryMiB: memory 512 → 256 MiB (nextBoot)"},
-		"a new maximum":            {fleet.VMSpec{CPUs: 2, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpu.max: most vCPUs default → 8 vCPUs (nextBoot)"},
-		"vCPUs with a new maximum": {fleet.VMSpec{CPUs: 8, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpus: vCPUs 2 → 8 (nextBoot); spec.cpu.max: most vCPUs default → 8 vCPUs (nextBoot)"},
+		"a new maximum":            {fleet.VMSpec{CPUs: 2, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpu.max: maximum vCPUs default → 8 vCPUs (nextBoot)"},
+		"vCPUs with a new maximum": {fleet.VMSpec{CPUs: 8, MemoryMiB: 512, CPU: fleet.VMCPU{Max: 8}}, "spec.cpus: vCPUs 2 → 8 (nextBoot); spec.cpu.max: maximum vCPUs default → 8 vCPUs (nextBoot)"},
 	} {
 		vm := fleet.VM{Spec: fleet.VMSpec{CPUs: 2, MemoryMiB: 512}, Status: &fleet.VMStatus{Power: fleet.Running, CPUs: 2, MemoryMiB: 512, MaxCPUs: 4, MaxMemory: 1024}}
 		if got := words(vm.Diff(fleet.VM{Spec: c.to})); got != c.want {

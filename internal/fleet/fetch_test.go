@@ -50,7 +50,7 @@ func TestDownloadURLsAreValidated(t *testing.T) {
 	}
 }
 
-func TestParseChecksum(t *testing.T) {
+func TestParseChecksumInfersAlgorithm(t *testing.T) {
 	t.Parallel()
 	short, long := strings.Repeat("aB", 32), strings.Repeat("0f", 64)
 	for text, want := range map[string][3]string{

@@ -16,7 +16,7 @@ func labelled(key string, parts ...string) fleet.Match {
 	return fleet.Match{Label: key, Pattern: parts}
 }
 
-func TestParseFilter(t *testing.T) {
+func TestParseFilterParsesTerms(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]fleet.Term{
 		"":                       {},

@@ -73,9 +73,9 @@ func TestExpiryFaultDescribesExpiry(t *testing.T) {
 		says   string
 	}{
 		{8 * 24 * time.Hour, true, "", ""},
-		{fleet.ExpiryNotice, false, fleet.ExpiresSoon, "It expires on 8 March 2026, 12:00 UTC. Extend"},
+		{fleet.ExpiryNotice, false, fleet.ExpiresSoon, "The VM expires on 8 March 2026, 12:00 UTC. Extend"},
 		{time.Second, true, fleet.ExpiresSoon, "and is shut down then"},
-		{0, false, fleet.Expired, "It expired on 1 March 2026"},
+		{0, false, fleet.Expired, "The VM expired on 1 March 2026"},
 		{-time.Hour, true, fleet.Expired, "was asked to shut down"},
 	} {
 		end := now.Add(c.in)

@@ -49,7 +49,7 @@ func TestJobKindTableIsConsistent(t *testing.T) {
 	}
 }
 
-func TestSingleShotJobKinds(t *testing.T) {
+func TestJobKindsExecutedAtMostOnce(t *testing.T) {
 	t.Parallel()
 	for _, k := range everyKind() {
 		once := slices.Contains([]fleet.JobKind{fleet.VMReboot, fleet.VMReset, fleet.VMExec, fleet.ConsoleOpen, fleet.UploadOpen, fleet.VolumeRead}, k)

@@ -42,7 +42,7 @@ func TestMachineTypeRefusesUnsupportedDevices(t *testing.T) {
 		"encrypted memory":               {func(s *fleet.VMSpec) { s.Security.Confidential = "sev" }, "spec.security.confidential spec.security.confidential", "UEFI"},
 		"a watchdog of another chipset":  {func(s *fleet.VMSpec) { s.Devices.Watchdog = "itco" }, "spec.devices.watchdog", "another watchdog"},
 		"a watchdog at PCI":              {func(s *fleet.VMSpec) { s.Devices.Watchdog = "i6300esb" }, "", ""},
-		"four IDE disks":                 {ide(4), "spec.disks[3].bus", "room for 4 IDE devices"},
+		"four IDE disks":                 {ide(4), "spec.disks[3].bus", "supports 4 IDE devices"},
 		"six IDE disks":                  {ide(6), "spec.disks[3].bus spec.disks[4].bus spec.disks[5].bus", "such as SATA"},
 		"an IDE disk beside four drives": {func(s *fleet.VMSpec) { drives(s); s.Disks[0].Bus = "ide" }, "spec.disks[0].bus", "IDE devices, including the CD-ROM drives."},
 		"an NVMe disk":                   {func(s *fleet.VMSpec) { s.Disks[0].Bus, s.Disks[0].Serial = "nvme", "N1" }, "spec.disks[0].bus", "PCI Express"},

@@ -48,7 +48,7 @@ func TestNetworkModesWithoutAddressesAreValidated(t *testing.T) {
 		"macvtap":                    {fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1"}, "", ""},
 		"macvtap passthrough":        {fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1", Direct: fleet.DirectPassthrough}, "", ""},
 		"unknown macvtap mode":       {fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth1", Direct: "bridge'/>"}, "spec.direct", `"private", "vepa" or "passthrough"`},
-		"SR-IOV with passthrough":    {fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", Direct: fleet.DirectPassthrough}, "spec.direct", "has no way between guests"},
+		"SR-IOV with passthrough":    {fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", Direct: fleet.DirectPassthrough}, "spec.direct", "has no macvtap mode"},
 		"virtual functions":          {fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth1", VLAN: 7}, "", ""},
 		"NAT with VNI":               {fleet.NetworkSpec{Mode: fleet.NetworkNAT, VNI: 7, IPv4: &fleet.Subnet{Gateway: "10.0.0.1/24"}}, "spec.vni", "has no VNI"},
 	} {

@@ -52,13 +52,13 @@ func TestNetworkSpecsAreValidated(t *testing.T) {
 		"NAT without a subnet":     {func(s *fleet.NetworkSpec) { s.IPv4 = nil }, "spec.ipv4.gateway", "needs an IPv4 subnet"},
 		"routed without subnet":    {func(s *fleet.NetworkSpec) { s.Mode, s.IPv4 = fleet.NetworkRouted, nil }, "spec.ipv4.gateway", "needs a subnet"},
 		"isolated with a device":   {func(s *fleet.NetworkSpec) { s.Mode, s.Device = fleet.NetworkIsolated, "eth1" }, "spec.device", "isolated"},
-		"no gateway":               {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("") }, "spec.ipv4.gateway", "Give the hosts' IPv4 address"},
+		"no gateway":               {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("") }, "spec.ipv4.gateway", "Enter the hosts' IPv4 address"},
 		"gateway without prefix":   {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.0.0.1") }, "spec.ipv4.gateway", "address with its prefix length, such as"},
-		"gateway with markup":      {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.0.0.1/24'/><x>") }, "spec.ipv4.gateway", "Give the hosts' IPv4 address"},
+		"gateway with markup":      {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.0.0.1/24'/><x>") }, "spec.ipv4.gateway", "Enter the hosts' IPv4 address"},
 		"IPv6 under IPv4":          {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("fd00::1/64") }, "spec.ipv4.gateway", "is not an IPv4 address."},
-		"IPv4 under IPv6":          {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("10.9.0.1/24") }, "spec.ipv6.gateway", "is no IPv6 address"},
-		"IPv4-mapped IPv6":         {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("::ffff:10.9.0.1/120") }, "spec.ipv6.gateway", "is no IPv6 address"},
-		"a zone":                   {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fe80::1%eth0/64") }, "spec.ipv6.gateway", "Give the hosts' IPv6 address"},
+		"IPv4 under IPv6":          {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("10.9.0.1/24") }, "spec.ipv6.gateway", "is not an IPv6 address"},
+		"IPv4-mapped IPv6":         {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("::ffff:10.9.0.1/120") }, "spec.ipv6.gateway", "is not an IPv6 address"},
+		"a zone":                   {func(s *fleet.NetworkSpec) { s.IPv6 = subnet("fe80::1%eth0/64") }, "spec.ipv6.gateway", "Enter the hosts' IPv6 address"},
 		"the subnet's address":     {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.0/24") }, "spec.ipv4.gateway", "the subnet itself. Enter one within it, such as 10.5.0.1/24"},
 		"the broadcast address":    {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.255/24") }, "spec.ipv4.gateway", "broadcast"},
 		"too small":                {func(s *fleet.NetworkSpec) { s.IPv4 = subnet("10.5.0.1/31") }, "spec.ipv4.gateway", "/8 to /30"},
@@ -97,7 +97,7 @@ func TestNetworkSpecsAreValidated(t *testing.T) {
 		}, "spec.ipv6.dhcp.ranges[1]", "overlaps"},
 		"too many ranges": {func(s *fleet.NetworkSpec) {
 			s.IPv4 = subnet("10.5.0.1/24", many(fleet.MaxRanges+1, func(i int) string { return fmt.Sprintf("10.5.0.%[1]d-10.5.0.%[1]d", 10+i) })...)
-		}, "spec.ipv4.dhcp.ranges", "At most 8"},
+		}, "spec.ipv4.dhcp.ranges", "at most 8"},
 
 		"leases":               {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9 web", other+" 10.5.0.10") }, "", ""},
 		"lease outside":        {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.6.0.9") }, "spec.ipv4.dhcp.leases[0]", "10.6.0.9 is outside"},
@@ -105,7 +105,7 @@ func TestNetworkSpecsAreValidated(t *testing.T) {
 		"two leases of a NIC": {func(s *fleet.NetworkSpec) {
 			s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9", strings.ToUpper(mac)+" 10.5.0.10")
 		}, "spec.ipv4.dhcp.leases[1]", "already has a lease."},
-		"two leases of an address": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9", other+" 10.5.0.9") }, "spec.ipv4.dhcp.leases[1]", "10.5.0.9 is leased"},
+		"two leases of an address": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" 10.5.0.9", other+" 10.5.0.9") }, "spec.ipv4.dhcp.leases[1]", "10.5.0.9 is already leased"},
 		"lease without MAC":        {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", "x 10.5.0.9") }, "spec.ipv4.dhcp.leases[0]", "MAC"},
 		"lease of a multicast MAC": {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", "01:00:5e:00:00:01 10.5.0.9") }, "spec.ipv4.dhcp.leases[0]", "unicast"},
 		"lease without address":    {func(s *fleet.NetworkSpec) { s.IPv4 = leases("10.5.0.1/24", mac+" here") }, "spec.ipv4.dhcp.leases[0]", `"here" is not an IPv4 address`},
@@ -116,7 +116,7 @@ func TestNetworkSpecsAreValidated(t *testing.T) {
 		}, "", ""},
 		"too many leases": {func(s *fleet.NetworkSpec) {
 			s.IPv4 = leases("10.5.0.1/16", many(fleet.MaxLeases+1, func(i int) string { return fmt.Sprintf("52:54:00:00:%02x:%02x 10.5.1.1", i>>8, i&255) })...)
-		}, "spec.ipv4.dhcp.leases", "At most 256"},
+		}, "spec.ipv4.dhcp.leases", "at most 256"},
 
 		"a domain":                      {func(s *fleet.NetworkSpec) { s.Domain = "lab.example.org" }, "", ""},
 		"invalid domain":                {func(s *fleet.NetworkSpec) { s.Domain = "-lab" }, "spec.domain", "DNS domain"},
@@ -157,7 +157,7 @@ func TestNetworkSpecTidyTrimsAndNormalizes(t *testing.T) {
 	}
 }
 
-func TestActionsOfNetworks(t *testing.T) {
+func TestNetworkActionsRefusedWithReason(t *testing.T) {
 	t.Parallel()
 	unmanaged := "The network was discovered on hosts and is not managed here."
 	defined := fleet.NetworkView{Network: fleet.Network{Spec: &fleet.NetworkSpec{}}}

@@ -169,7 +169,7 @@ func TestEncryptedMemoryRefusesIncompatibleSettings(t *testing.T) {
 			t.Errorf("%s: faults at %q, want %q", name, got, c.want)
 		}
 	}
-	for policy, want := range map[int64]string{3: "0x0003: nobody debugs it", 7: "0x0007: nobody debugs it", 2: "0x0002: the host may debug the guest and read its memory"} {
+	for policy, want := range map[int64]string{3: "0x0003: debugging is disabled", 7: "0x0007: debugging is disabled", 2: "0x0002: the host may debug the guest and read its memory"} {
 		if got := (fleet.LaunchInfo{Kind: "sev", Policy: policy}).Says(); got != want {
 			t.Errorf("policy %d is %q, want %q", policy, got, want)
 		}

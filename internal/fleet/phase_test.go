@@ -14,7 +14,7 @@ func ago(d time.Duration) *time.Time {
 	return &at
 }
 
-func TestVMPhase(t *testing.T) {
+func TestVMPhaseDerivesFromStatusAndReportAge(t *testing.T) {
 	t.Parallel()
 	reported := func(p fleet.Power) *fleet.VMStatus { return &fleet.VMStatus{Power: p} }
 	fresh, stale := ago(fleet.Freshness), ago(fleet.Freshness+time.Millisecond)
@@ -64,7 +64,7 @@ func TestVMPhase(t *testing.T) {
 	}
 }
 
-func TestVMNeedsAttention(t *testing.T) {
+func TestVMNeedsAttentionForFaultsAndFailures(t *testing.T) {
 	t.Parallel()
 	fresh, stale := ago(0), ago(time.Hour)
 	failed := func(p fleet.Power, order fleet.JobKind) *fleet.VMStatus {
@@ -112,7 +112,7 @@ func TestVMNeedsAttention(t *testing.T) {
 	}
 }
 
-func TestDiscoveredVMPhase(t *testing.T) {
+func TestDiscoveredVMPhaseUnknownWhenHostOffline(t *testing.T) {
 	t.Parallel()
 	discovered := fleet.DiscoveredVM{Status: fleet.VMStatus{Power: fleet.Running}}
 	if got := discovered.PhaseAt(ago(time.Second), now); got != fleet.PhaseRunning {
@@ -123,7 +123,7 @@ func TestDiscoveredVMPhase(t *testing.T) {
 	}
 }
 
-func TestHostPhase(t *testing.T) {
+func TestHostPhaseDerivesFromReports(t *testing.T) {
 	t.Parallel()
 	connected, disconnected := &fleet.HostStatus{Connected: true}, &fleet.HostStatus{}
 	for want, hosts := range map[fleet.HostPhase][]fleet.Host{
@@ -141,7 +141,7 @@ func TestHostPhase(t *testing.T) {
 	}
 }
 
-func TestPoolStateOnHost(t *testing.T) {
+func TestPoolStateUnknownWhenReportStale(t *testing.T) {
 	t.Parallel()
 	failed := &fleet.PoolStatus{State: fleet.PoolFailed}
 	for want, poolOn := range map[fleet.PoolState]fleet.PoolHost{

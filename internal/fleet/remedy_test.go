@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPoolRemedies(t *testing.T) {
+func TestPoolErrorHasRemedy(t *testing.T) {
 	t.Parallel()
 	const mount = "mount: /mnt/x: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."
 	for name, c := range map[string]struct {

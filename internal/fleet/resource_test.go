@@ -62,7 +62,7 @@ func TestTreeTableIsConsistent(t *testing.T) {
 	}
 }
 
-func TestResourcePaths(t *testing.T) {
+func TestEveryResourceTypeHasPath(t *testing.T) {
 	t.Parallel()
 	for n, is := range everyType() {
 		at, want := is.At("a/b"), is.Path+"/a%2Fb"

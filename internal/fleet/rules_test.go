@@ -130,7 +130,7 @@ func TestBrokenRuleHidesHostNames(t *testing.T) {
 		{Of: fleet.RuleHost, Name: "node-1"}, {Apart: true, Of: fleet.RuleVMLabels, Name: "tier=web"},
 	}}}
 	fault := vm.RuleFault(false)
-	if fault == nil || !strings.Contains(fault.Text, "must be on the host node-1; it must be apart from VMs with tier=web") {
+	if fault == nil || !strings.Contains(fault.Text, "must be on the host node-1; the VM must be apart from VMs with tier=web") {
 		t.Errorf("the fault is %+v", fault)
 	}
 	vm.Status.Faults = []fleet.Fault{*fault}

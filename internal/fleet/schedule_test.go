@@ -61,7 +61,7 @@ func TestScheduleNextAndMissedTimes(t *testing.T) {
 	}
 }
 
-func TestScheduleRetention(t *testing.T) {
+func TestScheduleRetentionKeepsNewestPerPeriod(t *testing.T) {
 	var all []fleet.Scheduled
 	for i := range 24 * 21 { // hourly over three weeks, from a Monday
 		all = append(all, fleet.Scheduled{ID: fleet.SnapshotID(strconv.Itoa(i)), Due: moment(t, "2026-03-02 00:00").Add(time.Duration(i) * time.Hour)})

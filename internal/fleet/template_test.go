@@ -36,7 +36,7 @@ func TestBareRemovesIdentityOfVM(t *testing.T) {
 	}
 }
 
-func TestActionsOfTemplates(t *testing.T) {
+func TestTemplateActionsRefusedWithReason(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	version := func(change func(*fleet.TemplateVersion)) fleet.TemplateVersion {
@@ -93,7 +93,7 @@ func TestActionsOfTemplates(t *testing.T) {
 		{"all deprecated", []fleet.TemplateVersion{old}, fleet.ActNewVM, "All versions are deprecated."},
 		{"the newest deprecated", []fleet.TemplateVersion{old, complete}, fleet.ActNewVM, ""},
 		{"an old version with linked clones", []fleet.TemplateVersion{complete, linked}, fleet.ActDelete, "web-1"},
-		{"the newest coming", []fleet.TemplateVersion{coming, complete}, fleet.ActNewVM, "being made"},
+		{"the newest coming", []fleet.TemplateVersion{coming, complete}, fleet.ActNewVM, "being created"},
 	} {
 		if ok, why := (fleet.TemplateView{Versions: c.versions}).Allows(c.act); ok != (c.why == "") || !strings.Contains(why, c.why) {
 			t.Errorf("%s, %s: %v %q", c.name, c.act, ok, why)

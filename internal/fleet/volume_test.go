@@ -44,7 +44,7 @@ func TestVolumeSubjectRoundTrips(t *testing.T) {
 	}
 }
 
-func TestActionsOfVolumes(t *testing.T) {
+func TestVolumeActionsRefusedWithReason(t *testing.T) {
 	t.Parallel()
 	free := fleet.VolumeUse{Volume: fleet.Volume{Name: "a", Format: "raw"}, Online: true}
 	with := func(f func(*fleet.VolumeUse)) fleet.VolumeUse { v := free; f(&v); return v }
