@@ -131,7 +131,7 @@ func TestDeleteKeepsDisksOfVMRunningElsewhere(t *testing.T) {
 		vm.Spec.Disks = []fleet.Disk{{PoolID: pool, Volume: "held-1.qcow2", SizeBytes: 20 << 30}}
 	})
 	p.exec(`INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven) SELECT $1, id, 'running', 1, true FROM hosts WHERE name = 'host-2'`, id)
-	const why = "host-2 reports a guest with this UUID, running. That guest may write to them, and is left alone."
+	const why = "host-2 reports a guest with this UUID, running. That guest may write to the disks."
 	b := p.signedIn("mara", fleet.RoleAdmin)
 	path := "/vms/" + string(id) + "/delete"
 	d := b.get(path).is(t, http.StatusOK)

@@ -53,7 +53,7 @@ func TestNetworkLifecycle(t *testing.T) {
 	if got := s.jobs(subject); got != "network.apply queued, network.apply cancelled, network.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
-	s.wantRefused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); return err })
+	s.wantRefused("release twice", fleet.Conflict, "h2 is releasing the network", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h2); return err })
 	s.wantRefused("retry where it is active", fleet.Conflict, "The network is active there.", func() error {
 		s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
 		_, err := s.Retry(t.Context(), chief, fleet.SubjectNetwork(v.ID), s.h1)

@@ -168,7 +168,7 @@ func TestPoolLifecycle(t *testing.T) {
 	if got := s.jobs(subject); got != "pool.apply queued, pool.apply cancelled, pool.release queued" {
 		t.Errorf("after a release: %s", got)
 	}
-	s.wantRefused("release twice", fleet.Conflict, "h2 is releasing it", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); return err })
+	s.wantRefused("release twice", fleet.Conflict, "h2 is releasing the pool", func() error { _, err := s.Release(t.Context(), chief, fleet.SubjectPool(v.ID), s.h2); return err })
 	if jobs, err = s.DeleteEverywhere(t.Context(), chief, fleet.SubjectPool(v.ID)); err != nil || len(jobs) != 2 {
 		t.Fatalf("%v %v", jobs, err)
 	}
@@ -206,7 +206,7 @@ func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolFailed) }},
 		{"", func() { s.setPoolState(s.local, s.h1, fleet.PoolInactive) }},
 		{"The host is offline. It retries when it is online again.", func() { s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour'`) }},
-		{"h1 is releasing it.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
+		{"h1 is releasing the pool.", func() { s.exec(`UPDATE assignments SET asked = 'release' WHERE pool_id = $1`, s.local) }},
 	} {
 		c.start()
 		status := s.poolView(chief, s.local).Hosts[0]

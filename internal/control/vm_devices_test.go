@@ -163,7 +163,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 		"a folder below another":      {share("src", "a/b"), "shares[0].folder.volume", folder},
 		"a hidden folder":             {share("src", ".ssh"), "shares[0].folder.volume", folder},
 		"a folder with a NUL":         {share("src", nul), "shares[0].folder.volume", folder},
-		"a folder of no pool":         {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares[0].Folder.PoolID = "" }, "shares[0].folder.poolId", "Choose the pool"},
+		"a folder of no pool":         {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares[0].Folder.PoolID = "" }, "shares[0].folder.poolId", "Choose the folder's pool"},
 		"a tag twice":                 {func(v *fleet.VMSpec) { share("src", "src")(v); v.Shares = append(v.Shares, v.Shares[0]) }, "shares[1]", "there twice"},
 		"too many shares":             {func(v *fleet.VMSpec) { v.Memory.Shared, v.Shares = true, make([]fleet.VMShare, 9) }, "shares", "at most 8"},
 		"a line without a kernel":     {func(s *fleet.VMSpec) { s.Boot.Cmdline = "quiet" }, "boot.kernel", "An initial RAM disk or command line needs a"},

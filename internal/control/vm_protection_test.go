@@ -84,7 +84,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	}
 	cpus := smallSpec
 	cpus.CPUs = 2
-	const says = "mia has locked it: database upgrade."
+	const says = "mia has locked the VM: database upgrade."
 	for name, do := range map[string]func(fleet.Actor) error{
 		"stop": func(a fleet.Actor) error { _, err := s.ActVM(t.Context(), a, v.ID, fleet.ActStop); return err },
 		"edit": func(a fleet.Actor) error {
