@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Action is an action of people on an object, such as a VM.
+// Action is an action of users on an object, such as a VM.
 type Action string
 
 const (

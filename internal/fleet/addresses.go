@@ -47,7 +47,7 @@ type NICAddresses struct {
 	Unknown   bool          `json:"unknown,omitempty"`
 	Reserved  string        `json:"reserved,omitempty"` // static lease of the NIC
 	Reserves  bool          `json:"reserves"`           // the network supports static leases
-	WhyNot    string        `json:"whyNot,omitempty"`   // why it does not
+	WhyNot    string        `json:"whyNot,omitempty"`   // why the network does not
 	Others    []MACHolder   `json:"others,omitempty"`   // other VMs with this MAC address
 }
 

@@ -17,7 +17,7 @@ type Compared struct {
 	Same  bool   `json:"same"`
 }
 
-// editable is a field of a VM that people edit.
+// editable is a field of a VM that users edit.
 type editable struct {
 	name, typ string
 	words     func(VM) string
@@ -109,7 +109,7 @@ func compared(fields []editable, left, right VM) []Compared {
 	return out
 }
 
-// Side says whose value of a field wins after two people changed a VM.
+// Side is the edit whose value of a field wins after two users changed a VM.
 type Side string
 
 const (
@@ -117,17 +117,17 @@ const (
 	Theirs Side = "theirs"
 )
 
-// Merged is a field that at least one of two people changed.
+// Merged is a field that at least one of two users changed.
 type Merged struct {
 	Field, Type       string
 	Was, Mine, Theirs string // as text
-	Both              bool   // changed to different values: somebody has to choose
+	Both              bool   // changed to different values: a user must choose
 	Take              Side   // the winning value; empty: not chosen yet
 }
 
-// Merge combines two edits of the VM was: mine, and theirs, which is the current one. chosen says whose value wins, by
-// field. A field that only one side changed takes the changed value by default. In out, conflicts without a choice have
-// their value from theirs.
+// Merge combines two edits of the VM was: mine, and theirs, which is the current one. chosen is the winning side by
+// field. A field that only one side changed takes the changed value by default. In out, fields in conflict without a
+// choice have the value of theirs.
 func Merge(was, mine, theirs VM, chosen map[string]Side) (out VM, fields []Merged) {
 	out = theirs
 	for _, f := range editables {

@@ -120,8 +120,8 @@ type VMField struct {
 	Field[VMSpec]
 	// Live: whether this change takes effect in the running guest at once, despite On; nil: never
 	Live func(vm VM, to VMSpec) bool
-	// Merge prepares the spec for a host's definition. Fields that people changed since was keep the wanted value, all
-	// others take the value of is. Nil: the wanted value always wins.
+	// Merge prepares the spec for a host's definition. Fields that users changed since was keep the wanted value; all
+	// other fields take the value of is. Nil: the wanted value always wins.
 	Merge func(want *VMSpec, was, is VMSpec)
 	diff  func(old, to VMSpec) []Change
 }

@@ -21,10 +21,10 @@ const (
 	Unavailable  Code = "unavailable"  // the database or a host does not answer (503)
 )
 
-// Error is a refusal with one sentence for people. It is created where the cause is known.
+// Error is a refusal with one sentence for users. It is created where the cause is known.
 type Error struct {
 	Code    Code
-	Message string       // complete sentence that says what to do
+	Message string       // complete sentence with what happened and what to do
 	Fields  []FieldError // for Invalid: one entry per field
 }
 
@@ -41,7 +41,7 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Errorf returns an Error with a formatted sentence for people.
+// Errorf returns an Error with a formatted sentence for users.
 func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }

@@ -43,7 +43,7 @@ type DiscoveredPool struct {
 	Place     string `json:"place"` // location of its volumes: "/srv/imgs", "/mnt of 10.0.0.5:/vm"
 	Active    bool   `json:"active"`
 	Autostart bool   `json:"autostart"`
-	Error     string `json:"error,omitempty"` // error that kept the host from reading the other fields
+	Error     string `json:"error,omitempty"` // why the host could not read the other fields
 }
 
 // Discovered returns the host's unmanaged storage pools. For an older agent they have only a name.

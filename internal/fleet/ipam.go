@@ -52,7 +52,7 @@ type AddressConflict struct {
 	IP       string       `json:"ip,omitempty"`
 	MAC      string       `json:"mac,omitempty"`
 	HostName string       `json:"hostName,omitempty"` // host of the conflict; empty: every host of the network
-	Text     string       `json:"text"`               // sentence for people
+	Text     string       `json:"text"`               // the problem and its remedy, as a sentence
 }
 
 // ConflictKind is the kind of an AddressConflict.

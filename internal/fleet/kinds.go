@@ -107,7 +107,7 @@ var kinds = []Kind{
 	{Name: VMStop, Type: TypeVM, Verb: "Force off", Permission: MayUseVMs, Limit: time.Minute, NewestOnly: true, Power: Stopped, Forces: true},
 	{Name: VMReboot, Type: TypeVM, Verb: "Reboot", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true},
 	{
-		// Waiting for the guest takes no slot, but the start inside it takes one like any start.
+		// A job that waits for the guest takes no slot, but the start inside a restart takes one like any start.
 		Name: VMRestart, Type: TypeVM, Verb: "Restart", Permission: MayUseVMs, Limit: 36 * time.Minute, Applies: true, NewestOnly: true, Power: Running, Waits: true,
 	},
 	{Name: VMReset, Type: TypeVM, Verb: "Reset", Permission: MayUseVMs, Limit: 30 * time.Second, NewestOnly: true, SingleShot: true, Forces: true},

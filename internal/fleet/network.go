@@ -34,7 +34,7 @@ type NetworkStatus struct {
 	Subnets   []string `json:"subnets,omitempty"` // "192.168.122.0/24"
 	// Error: a problem, which an active network can have too; libvirt's own message if there is one
 	Error    string `json:"error,omitempty"`
-	ByOthers bool   `json:"byOthers,omitempty"` // inactive: somebody stopped it on the host outside Quantix
+	ByOthers bool   `json:"byOthers,omitempty"` // inactive: the network was stopped on the host outside Quantix
 	// Foreign: the host has another network with the managed network's name; set by the portal, never by an agent
 	Foreign bool `json:"foreign,omitempty"`
 

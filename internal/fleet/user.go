@@ -14,7 +14,7 @@ type User struct {
 	LastSeenAt *time.Time         `json:"lastSeenAt,omitempty"`
 }
 
-// Project groups VMs and the people who may use them.
+// Project groups VMs and the users who may use them.
 type Project struct {
 	ID          ProjectID `json:"id"`
 	Name        string    `json:"name"`
@@ -52,7 +52,7 @@ type Actor struct {
 	Token      TokenID // API token of the request; empty: a browser session
 	KeyHash    string  // for an agent: SHA-256 of the public key in its certificate, 32 bytes
 	Address    string  // remote address, for the audit log and throttling
-	Browser    string  // at sign-in: secret of a browser that signed in before, which throttling lets through
+	Browser    string  // at sign-in: secret of a browser that signed in before and is therefore not throttled
 }
 
 // SystemActor is the portal acting on its own: reconcilers and start-up.

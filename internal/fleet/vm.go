@@ -291,7 +291,7 @@ const (
 type Fault struct {
 	Code FaultCode `json:"code"`
 	Disk *Volref   `json:"disk,omitempty"` // affected disk: always set for FaultDisk, for FaultIO if known
-	// Text: sentence for people: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
+	// Text: sentence for users: "Disk 1 (pool fast, volume web-1.qcow2) is not on host-1: …"
 	Text string `json:"text"`
 }
 

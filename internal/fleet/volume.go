@@ -35,7 +35,7 @@ type VolumeOrder struct {
 	// SourcePool is the pool that copy reads from; the host receives its definition with the job. Empty: the volume's
 	// own pool.
 	SourcePool PoolID `json:"sourcePool,omitempty"`
-	// Flatten says, for copy, that the source is a VM's disk; its backing files become part of the copy
+	// Flatten is set for a copy of a VM's disk: its backing files become part of the copy
 	Flatten bool `json:"flatten,omitempty"`
 	// Snapshot is the snapshot whose disk state such a copy reads. Source and SourcePool name the disk; the VM's host
 	// knows its files.

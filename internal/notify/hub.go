@@ -40,8 +40,8 @@ const defaultMaxKeys = 256
 // Subscribe subscribes to keys; "vm:*" matches all keys that start with "vm:". Close it when done.
 func (h *Hub) Subscribe(keys ...string) *Sub { return h.SubscribeUpTo(defaultMaxKeys, keys...) }
 
-// SubscribeUpTo is Subscribe for subscribers that read much after a Resync: up to limit keys are kept between two
-// Takes.
+// SubscribeUpTo is Subscribe for subscribers that read many rows after a Resync: a Sub stores up to limit keys
+// between two Takes.
 func (h *Hub) SubscribeUpTo(limit int, keys ...string) *Sub {
 	s := &Sub{C: make(chan struct{}, 1), hub: h, keys: keys, limit: limit}
 	h.mu.Lock()

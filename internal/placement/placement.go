@@ -26,7 +26,7 @@ type Host struct {
 	Taints        []string
 	Firmwares     []fleet.Firmware
 	HugePages     []fleet.HugePages
-	Parts         []string          // VM features that the host's agent knows
+	Parts         []string          // VM features that the host's agent supports
 	Lacks         map[string]string // unsupported features, with the reason as a sentence
 	Devices       map[string]Device // devices of the spec that the host has
 	NoModel       bool              // the host does not support the spec's CPU model
@@ -134,7 +134,7 @@ func (c Choice) Why(limit int) string {
 	return why(parts, limit)
 }
 
-// WhyPlain is Why for people who may not see hosts: the number of hosts by reason, the largest first.
+// WhyPlain is Why for users who may not see hosts: the number of hosts by reason, the most frequent reason first.
 func (c Choice) WhyPlain(limit int) string {
 	if len(c.Refused) == 0 {
 		return "There is no host yet. Ask an administrator to add one."
