@@ -43,7 +43,7 @@ var VMActions = []Action{
 }
 
 type actionRule struct {
-	kind    JobKind // job that the action queues; its kind also gives the requested power. Empty: none
+	kind    JobKind // kind of the queued job, which also gives the requested power; empty: no job
 	label   string  // label; empty: the verb of the job
 	needs   []Phase // phases that allow it; nil: any but Deleting
 	refusal string  // reason in other phases

@@ -18,8 +18,8 @@ type Customization struct {
 	Generation  int64           `json:"generation"`
 	ChangedAt   time.Time       `json:"changedAt"`
 	ChangedBy   string          `json:"changedBy"`
-	Unreadable  string          `json:"unreadable,omitempty"` // why the portal cannot read its content
-	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // only for users who may change it
+	Unreadable  string          `json:"unreadable,omitempty"` // why the portal cannot read the content
+	FirstBoot   *FirstBoot      `json:"firstBoot,omitempty"`  // only for users who may change the customization
 }
 
 // UnchangedPassword replaces a stored password, which is never shown, hashed or not. Sent back, it leaves the

@@ -83,7 +83,7 @@ type Field[S any] struct {
 	Value      func(S) any       // value of the field's JSON type
 	Copy       func(to *S, from S)
 	Take       func(to *S, value []byte) error // parses the JSON of Value and rejects anything else
-	Input      Input                           // form input; no Section: the form has its own input for it
+	Input      Input                           // form input; no Section: the form has a special input
 	// Reserved: why only operators may set the field, as a clause; empty: everyone who may change the VM
 	Reserved string
 	// Holds returns the newly set paths of a partly reserved field: "numa[0].nodes"; nil: the whole field is reserved

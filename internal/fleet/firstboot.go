@@ -151,7 +151,7 @@ func (f VMFirstBoot) check(c *Checks, field string) {
 	}
 }
 
-// firstBoot builds the spec's field for guest initialization. The VM form excludes it: it has a form of its own.
+// firstBoot builds the spec's field for guest initialization. The VM form excludes the field, which has its own form.
 func firstBoot() Field[VMSpec] {
 	f := valueAs("firstBoot", "first boot", NextBoot, func(s *VMSpec) *VMFirstBoot { return &s.FirstBoot }, VMFirstBoot.Words,
 		func(a, b VMFirstBoot) string {

@@ -33,8 +33,8 @@ const (
 	MaxGuestText        = 255 // bytes of a name
 )
 
-// GuestReading is the changing part of a guest agent's report. It is not stored as status: hosts send it with the load
-// samples.
+// GuestReading is the changing part of a guest agent's report. Hosts send it with the load samples, and it is not
+// stored as status.
 type GuestReading struct {
 	ID          VMID              `json:"id"`
 	AgoMs       int64             `json:"agoMs"` // age of the reading when it was sent

@@ -205,8 +205,8 @@ type HostPhase string
 
 const (
 	HostOnline   HostPhase = "online"
-	HostDegraded HostPhase = "degraded" // online, but its hypervisor does not answer
-	HostConflict HostPhase = "conflict" // a second agent uses its identity
+	HostDegraded HostPhase = "degraded" // online, but the hypervisor does not answer
+	HostConflict HostPhase = "conflict" // a second agent uses the host's identity
 	HostPending  HostPhase = "pending"  // never online
 	HostUnknown  HostPhase = "unknown"  // offline: last seen longer ago than Freshness
 )
@@ -252,9 +252,9 @@ type HostView struct {
 	Phase         HostPhase `json:"phase"`
 	VMs           int       `json:"vms"`
 	Leaving       int       `json:"leaving,omitempty"` // VMs among these whose deletion was requested
-	CommittedCPUs int       `json:"committedCpus"`     // vCPUs of all VMs placed here
+	CommittedCPUs int       `json:"committedCpus"`     // vCPUs of all VMs on the host
 	CommittedMiB  int64     `json:"committedMemoryMiB"`
-	// ReservedCPU: total CPU reservation of the VMs placed here, percent of one processor; only for a single host
+	// ReservedCPU: total CPU reservation of the VMs on the host, percent of one processor; only for a single host
 	ReservedCPU int64      `json:"reservedCpuPercent,omitempty"`
 	Load        *HostMeter `json:"load,omitempty"` // of the newest report; only for a single host
 }

@@ -63,17 +63,17 @@ type ImageVersion struct {
 	Number        int            `json:"number"` // from 1; the highest is the newest
 	Format        string         `json:"format"`
 	CapacityBytes int64          `json:"capacityBytes"` // virtual size
-	// SHA256: checksum of its file, in hexadecimal; empty: no host has reported it yet
+	// SHA256: checksum of the version's file, in hexadecimal; empty: no host has reported it yet
 	SHA256    string       `json:"sha256,omitempty"`
 	Source    string       `json:"source,omitempty"`  // origin, as text
-	StartID   StartImageID `json:"startId,omitempty"` // entry of the image catalog that it was downloaded from
+	StartID   StartImageID `json:"startId,omitempty"` // entry of the image catalog that the version was downloaded from
 	CreatedBy string       `json:"createdBy,omitempty"`
 	CreatedAt time.Time    `json:"createdAt"`
 	Offered   bool         `json:"offered"` // an online host has a copy that VMs can be created from
 	// Verified: the checksum of such a copy was verified and the file is unchanged since
 	Verified bool        `json:"verified"`
 	Copies   []ImageCopy `json:"copies,omitempty"` // only for users who may see hosts
-	// VMs: names of some VMs created from it; only for users who may see hosts
+	// VMs: names of some VMs created from the version; only for users who may see hosts
 	VMs []string `json:"vms,omitempty"`
 }
 
@@ -109,7 +109,7 @@ type ImageCopy struct {
 	AddedAt    time.Time  `json:"addedAt"`
 	// Overlays are volumes and VM disks backed by the copy.
 	Overlays []string      `json:"overlays,omitempty"`
-	Work     string        `json:"work,omitempty"` // title of the running task on it
+	Work     string        `json:"work,omitempty"` // title of the running task for the copy
 	Actions  []ActionState `json:"actions,omitempty"`
 }
 

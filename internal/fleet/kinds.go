@@ -8,7 +8,7 @@ type JobKind string
 const (
 	VMApply    JobKind = "vm.apply"    // create or change the definition and disks to match the spec
 	VMStart    JobKind = "vm.start"    // apply, then start
-	VMShutdown JobKind = "vm.shutdown" // ask the guest to power off and wait for it
+	VMShutdown JobKind = "vm.shutdown" // ask the guest to power off, and wait until it has
 	VMStop     JobKind = "vm.stop"     // force off
 	VMReboot   JobKind = "vm.reboot"   // ask the guest to reboot
 	VMReset    JobKind = "vm.reset"    // reset without asking the guest
@@ -38,12 +38,12 @@ const (
 	VolumeUpload   JobKind = "volume.upload" // receive an upload and inspect it before it gets its final name
 	VolumeWipe     JobKind = "volume.wipe"   // overwrite all data with zeros
 	VolumeDelete   JobKind = "volume.delete"
-	VolumeRead     JobKind = "volume.read" // stream its file to the portal that has a waiting client
+	VolumeRead     JobKind = "volume.read" // stream a volume's file to the portal with a waiting client
 	UploadOpen     JobKind = "upload.open" // fetch the data of a volume.upload from a portal
 
 	SecurityGroupApply   JobKind = "secgroup.apply"   // update the rules and member addresses on the NICs of a host
 	SecurityGroupRelease JobKind = "secgroup.release" // remove the group from a host without NICs in it
-	VolumeHash           JobKind = "volume.hash"      // compute its SHA-256
+	VolumeHash           JobKind = "volume.hash"      // compute a volume's SHA-256
 	VolumeCopy           JobKind = "volume.copy"      // copy from another pool or from a VM's disk
 
 	VolumeSend       JobKind = "volume.send"        // send a file to another host
@@ -191,8 +191,8 @@ func (k JobKind) Is() Kind { return kindByName[k] }
 // Known reports whether the table has the kind.
 func (k JobKind) Known() bool { _, ok := kindByName[k]; return ok }
 
-// SingleShot reports whether a job of this kind must never be executed twice. The agent journals it before acting and,
-// if in doubt, ends it as unknown. A deletion of data is single-shot too.
+// SingleShot reports whether a job of this kind must never be executed twice. The agent journals such a job before it
+// acts and, if in doubt, ends it as unknown. A deletion of data is single-shot too.
 func (k JobKind) SingleShot(a JobArgs) bool {
 	is := k.Is()
 	return is.SingleShot || is.ShotByData && a.DeleteDisks

@@ -58,7 +58,7 @@ type NetworkHost struct {
 	SeenAt    *time.Time     `json:"seenAt"`
 	State     NetworkState   `json:"state"`             // derived: unknown if the report is stale
 	Assigned  bool           `json:"assigned"`          // a user assigned the network to the host
-	Leaving   bool           `json:"leaving,omitempty"` // release was requested and the host has not finished it
+	Leaving   bool           `json:"leaving,omitempty"` // the release was requested and is not finished on the host
 	Day       Day            `json:"day,omitempty"`     // 24-hour history; only on pages of one network
 	VMs       int            `json:"vms,omitempty"`     // VMs on the host with a NIC on the network, if it has a problem
 }
@@ -86,7 +86,7 @@ type NetworkHealth struct {
 type NetworkState string
 
 const (
-	NetworkPending  NetworkState = "pending" // the host has not reported on it
+	NetworkPending  NetworkState = "pending" // the host has not reported on the network
 	NetworkActive   NetworkState = "active"
 	NetworkInactive NetworkState = "inactive"
 	NetworkFailed   NetworkState = "failed"

@@ -13,7 +13,7 @@ import (
 // Resync is the key that every subscriber gets after wake-ups may have been lost.
 const Resync = "resync"
 
-// Hub delivers wake-ups to subscriptions.
+// Hub delivers wake-ups to subscriptions. It is safe for concurrent use.
 type Hub struct {
 	name string // unique among the hubs of all portals
 	mu   sync.Mutex
