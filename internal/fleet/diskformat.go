@@ -61,7 +61,7 @@ func (d Disk) checkFormat(c *Checks, at string) {
 }
 
 // whyRawNotCopied returns why a raw disk is not copied; empty: the disk is not raw. The guest may have written a
-// qcow2 header, from which a copy would probe the wrong format.
+// qcow2 header, and a copy would take the format of that header.
 func (d Disk) whyRawNotCopied() string {
 	if d.Format != Raw {
 		return ""

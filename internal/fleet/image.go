@@ -40,7 +40,7 @@ type Image struct {
 }
 
 // whyTemplateDisk returns why an action must be done on the image's template instead; empty: the image belongs to no
-// template. what is a relative clause about the template.
+// template. The argument is a relative clause about the template.
 func (i Image) whyTemplateDisk(what string) string {
 	if i.TemplateID == "" {
 		return ""

@@ -3,7 +3,7 @@ package fleet
 import "fmt"
 
 // DirectMode is the macvtap mode, which decides whether guests on the same host device reach one another. Empty:
-// bridge mode, in which they do.
+// bridge mode, where they do.
 type DirectMode string
 
 const (

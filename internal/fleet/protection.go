@@ -32,7 +32,7 @@ const (
 	Expired     Expiry = "over"
 )
 
-// ExpiryNotice is the time before its expiry from which a VM needs attention.
+// ExpiryNotice is how long before its expiry a VM needs attention.
 const ExpiryNotice = 7 * 24 * time.Hour
 
 // MaxLockReason is the maximum length of a lock's reason, in bytes.

@@ -286,8 +286,8 @@ func (v VMView) CopiedFromSnapshot() bool {
 	return len(v.Spec.Disks) > 0 && (on || v.HeldBySnapshots() != "")
 }
 
-// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can. what is the subject of "… of it
-// can be created".
+// whyNotCopyable returns why the VM's disks cannot be copied now; empty: they can. The argument is the subject of the
+// phrase "… of it can be created".
 func (v VMView) whyNotCopyable(what string) string {
 	if v.Phase == PhaseDeleting {
 		return "The VM is being deleted."
