@@ -125,7 +125,7 @@ func TestReplaceMissingDisk(t *testing.T) {
 	}
 	for says, in := range map[string]control.NewDisk{
 		"A disk name has":         {Volume: "../x.qcow2"},
-		"ends in .qcow2":        {Volume: "x.raw"},
+		"ends in .qcow2":          {Volume: "x.raw"},
 		"was, in the pool":        {Volume: disk.Volume},
 		"A volume with this":      {Volume: "debian.qcow2"},
 		"is, or was":              {Volume: v.Spec.Disks[1].Volume},

@@ -44,7 +44,7 @@ func TestDiffDescribesChangesAndWhenTheyApply(t *testing.T) {
 		"spec.disks[2]: disk of 1 GiB added (nextBoot)": edit(func(s *fleet.VMSpec) {
 			s.Disks = append(s.Disks, fleet.Disk{PoolID: "p", SizeBytes: 1 << 30, Bus: "sata"})
 		}),
-		"spec.disks[1]: disk b: cache Default → Write back, operations default → 100 IOPS (nextBoot)":                  edit(func(s *fleet.VMSpec) { s.Disks[1].Cache, s.Disks[1].Limits.TotalIOPS = "writeback", 100 }),
+		"spec.disks[1]: disk b: cache Default → Write back, operations default → 100 IOPS (nextBoot)":                edit(func(s *fleet.VMSpec) { s.Disks[1].Cache, s.Disks[1].Limits.TotalIOPS = "writeback", 100 }),
 		"spec.disks[1]: disk b: reads default → 100 IOPS (now)":                                                      edit(func(s *fleet.VMSpec) { s.Disks[1].Limits.ReadIOPS = 100 }),
 		"spec.disks[1]: disk b: reads default → 100 IOPS (now); spec.disks[1]: disk b 1 B → 2 B (now)":               edit(func(s *fleet.VMSpec) { s.Disks[1].SizeBytes, s.Disks[1].Limits.ReadIOPS = 2, 100 }),
 		"spec.nics[1]: NIC 52:54:00:00:00:02 on bridge br0: disconnected off → on (now)":                             edit(func(s *fleet.VMSpec) { s.NICs[1].LinkDown = true }),
