@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// SetAgentAddress records the URL where agents reach this portal. Programs beside the portal's database read it to make
-// join commands. No user orders this write, so there is no audit line.
+// SetAgentAddress records the URL where agents reach this portal. Commands that use the database directly read the URL
+// to make join commands. The call writes no audit line, because the portal makes it without a user.
 func (c *Control) SetAgentAddress(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err

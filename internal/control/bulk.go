@@ -17,12 +17,12 @@ import (
 	"quantix/internal/policy"
 )
 
-// MaxAtOnce limits the objects in one bulk order.
+// MaxAtOnce limits the number of VMs in one bulk task.
 const MaxAtOnce = 500
 
-// ActVMs orders a power action for many VMs, each once. It writes a task with one child per VM and returns the task
-// at once. Children refused by the portal's own checks have already ended. BeginTasks starts the others later, with
-// the permissions that the person has then.
+// ActVMs requests a power action for many VMs, each once. It writes a task with one child per VM and returns without
+// waiting for the children. Children refused by the portal's own checks have already ended. BeginTasks starts the
+// others later, with the permissions that the person has then.
 func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, ids []fleet.VMID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
@@ -40,16 +40,16 @@ func (c *Control) ActVMs(ctx context.Context, a fleet.Actor, act fleet.Action, i
 	})
 }
 
-// bulkOrder is an order for many VMs.
+// bulkOrder is a request that concerns many VMs.
 type bulkOrder struct {
 	kind   fleet.JobKind
 	action string // audit action
 	right  policy.Permission
 	ids    []fleet.VMID
-	check  func(fleet.VMView) error // refuses a VM by what the portal knows when ordered
+	check  func(fleet.VMView) error // refuses a VM by its state in the database at the time of the request
 	// Start order (stage and wait in seconds); nil: all at once.
 	startOrder  func(fleet.VMPolicy) (startOrder, wait int)
-	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores what belongs to the task; nil: nothing
+	afterInsert func(q *db.Queries, parent fleet.TaskID) error // stores further rows for the task; nil: nothing
 }
 
 func (c *Control) orderMany(ctx context.Context, a fleet.Actor, in bulkOrder) (fleet.Task, error) {
@@ -114,7 +114,7 @@ func visibleVMs(ctx context.Context, q *db.Queries, a fleet.Actor, ids []fleet.V
 	return vms, nil
 }
 
-// childSteps makes one child per VM. Children that judge refuses, or for which a permission is missing, carry the
+// childSteps makes one child per VM. A child that in.check refuses, or for which a permission is missing, stores the
 // refusal. forbidden is the first refusal for a missing permission.
 func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder) (steps db.AddStepsParams, forbidden *fleet.Error, err error) {
 	vms, err := visibleVMs(ctx, q, a, in.ids)
@@ -126,7 +126,7 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder)
 		projects[vm.ProjectID] = true
 	}
 	for id := range projects {
-		if len(projects) == 1 { // otherwise the task belongs to no project and only its children are listed in theirs
+		if len(projects) == 1 { // a task for VMs of several projects has no project; each child has its own
 			steps.ProjectID = &id
 		}
 	}
@@ -164,8 +164,8 @@ func childSteps(ctx context.Context, q *db.Queries, a fleet.Actor, in bulkOrder)
 	return steps, forbidden, nil
 }
 
-// stages orders the children that were not refused. Children of one stage start together, once all earlier children
-// have ended and the longest wait among them is over.
+// stages sets the stages of the children that were not refused. A stage starts when all children of earlier stages have
+// ended and the longest wait of the previous stage is over.
 func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrder func(fleet.VMPolicy) (startOrder, wait int)) {
 	waits := map[int]int{} // seconds, by stage
 	at := make([]int, len(steps.Ids))
@@ -188,9 +188,9 @@ func stages(steps *db.AddStepsParams, vms map[fleet.VMID]fleet.VMView, startOrde
 	}
 }
 
-// BeginTasks starts the pending children of tasks until none is left. Each child runs the use case of one VM as the
-// person who ordered it. Order and child share one transaction, so a crash loses and repeats nothing. Several portals
-// may run it at once.
+// BeginTasks starts the pending children of bulk tasks until none is left. Each child runs the use case of one VM as
+// the person who requested the task. Starting a child and its effects share one transaction, so a crash neither loses
+// nor repeats a child. Several portals may run BeginTasks at once.
 func (c *Control) BeginTasks(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -265,7 +265,7 @@ func (c *Control) startChild(ctx context.Context, q *db.Queries, actors map[flee
 	return err
 }
 
-// currentActor returns the person who ordered the child, with that person's current permissions.
+// currentActor returns the person who requested the task, with that person's current permissions.
 func currentActor(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fleet.Actor, p db.PendingTasksRow) (fleet.Actor, error) {
 	noAccount := fleet.Errorf(fleet.Unauthorized, "Not done: the account of %s is gone or disabled.", p.CreatedBy)
 	if p.UserID == nil {
@@ -290,8 +290,8 @@ func currentActor(ctx context.Context, q *db.Queries, actors map[fleet.UserID]fl
 	return a, nil
 }
 
-// refusalNote returns the note with which a refused child ends. refused is false for faults that are temporary or
-// concern all children: those are retried.
+// refusalNote returns the error text stored for a refused child. refused is false for temporary faults and for faults
+// that concern all children: those children are retried.
 func (c *Control) refusalNote(ctx context.Context, p db.PendingTasksRow, err error) (note string, refused bool) {
 	var refusal *fleet.Error
 	var pg *pgconn.PgError

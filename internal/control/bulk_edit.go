@@ -15,8 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// EditVMs applies the same edit to many VMs, each once. It writes a task with one child per VM and returns at once;
-// BeginTasks does the rest, as for ActVMs.
+// EditVMs applies the same edit to many VMs, each once. It writes a task with one child per VM and returns without
+// waiting for the children; BeginTasks runs them, as for ActVMs.
 func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -40,7 +40,7 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 	})
 }
 
-// checkMany refuses an order without a person, without VMs, or with more than MaxAtOnce.
+// checkMany refuses a bulk request without a person, without VMs, or with more than MaxAtOnce VMs.
 func checkMany(a fleet.Actor, ids []fleet.VMID) error {
 	switch {
 	case a.UserID == "":
@@ -55,8 +55,8 @@ func checkMany(a fleet.Actor, ids []fleet.VMID) error {
 	return nil
 }
 
-// editedBy returns the VM after the edit and the changed fields. It refuses edits that are never allowed for this VM,
-// without asking the host.
+// editedBy returns the VM after the edit and the changed fields. It refuses edits that no VM in this state allows; it
+// does not check the host.
 func editedBy(edit fleet.BulkEdit, old fleet.VMView) (vm fleet.VMView, changes []fleet.Change, err error) {
 	if ok, why := old.Allows(fleet.ActEdit); !ok {
 		return vm, nil, fleet.Errorf(fleet.Conflict, "%s", why)
@@ -75,14 +75,14 @@ type BulkPreview struct {
 	NextBoot int             `json:"nextBoot"` // VMs where some change needs a restart
 	Same     int             `json:"same"`     // VMs that need no change
 	Refused  []fleet.Refused `json:"refused"`  // the first refusals, with reasons
-	Left     int             `json:"left"`     // number of further refusals
+	Left     int             `json:"left"`     // number of refusals not in Refused
 }
 
 // maxRefused limits the refusals listed in a preview.
 const maxRefused = 50
 
-// PreviewEdit predicts the outcome of EditVMs with the same input, by what the portal knows. Checks against the host,
-// such as free memory, run when the edit is applied.
+// PreviewEdit predicts the outcome of EditVMs with the same input from data in the database. Checks of host resources,
+// such as free memory, run only when the edit is applied.
 func (c *Control) PreviewEdit(ctx context.Context, a fleet.Actor, ids []fleet.VMID, edit fleet.BulkEdit) (out BulkPreview, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return out, err

@@ -15,13 +15,13 @@ import (
 	"quantix/internal/placement"
 )
 
-// candidates reads the facts about hosts that placement needs: of all hosts, or of the named one. Until the
-// transaction ends, no host can release the spec's pools.
+// candidates reads the facts about hosts that placement needs: of all hosts, or of the given host. Until the
+// transaction ends, no host can release a pool of the spec.
 func candidates(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec) ([]placement.Host, error) {
 	return candidatesWith(ctx, q, a, host, spec, nil)
 }
 
-// candidatesWith is candidates with further pools to read and lock.
+// candidatesWith works like candidates and also reads and locks the pools in others.
 func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, spec fleet.VMSpec, others []fleet.PoolID) ([]placement.Host, error) {
 	ids := store.Texts(append(spec.Pools(), others...))
 	slices.Sort(ids)
@@ -129,7 +129,7 @@ func candidatesWith(ctx context.Context, q *db.Queries, a fleet.Actor, host flee
 	return hosts, nil
 }
 
-// pendingBytes is the space that ordered disks and volumes will take, by pool and host.
+// pendingBytes is the space for disks and volumes whose creation is pending, by pool and host.
 type pendingBytes map[fleet.PoolID]map[fleet.HostID]int64
 
 func pendingDiskBytes(ctx context.Context, q *db.Queries, pools []string) (pendingBytes, error) {
@@ -158,7 +158,7 @@ func (c pendingBytes) add(id fleet.PoolID, host fleet.HostID, bytes int64) {
 	c[id][host] += bytes
 }
 
-// of returns the pending bytes of the pool as the host sees it: for a shared pool, those of all hosts.
+// of returns the pending bytes of a pool on a host; for a shared pool, the pending bytes of all hosts.
 func (c pendingBytes) of(p db.Pool, host fleet.HostID) int64 {
 	if !p.Spec.Shared {
 		return c[p.ID][host]
@@ -196,7 +196,7 @@ func hostDevices(ctx context.Context, q *db.Queries, host fleet.HostID, requeste
 	return out, err
 }
 
-// withHost returns the devices, with host filled in where a device names no host.
+// withHost returns the devices; each device without a host gets the given host.
 func withHost(devices []fleet.VMHostDevice, host fleet.HostID) []fleet.VMHostDevice {
 	out := slices.Clone(devices)
 	for i := range out {

@@ -26,8 +26,8 @@ type ConsoleTicket struct {
 	Secret string       `json:"secret"` // 256 bit, base64url; only its hash is stored
 }
 
-// OpenConsole makes a ticket for a VM's console. The host gets its job when the ticket is redeemed, because only then
-// is the portal known that holds the browser's connection.
+// OpenConsole makes a ticket for a VM's console. The host's job is queued only when the browser redeems the ticket,
+// because the job names the portal that holds the browser's connection.
 func (c *Control) OpenConsole(ctx context.Context, a fleet.Actor, id fleet.VMID) (ConsoleTicket, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return ConsoleTicket{}, err

@@ -24,7 +24,7 @@ type Control struct {
 	*identity.Identity
 	*agentapi.API
 	*query.Queries
-	store *store.Store // not embedded: its methods are no use cases
+	store *store.Store // not embedded: its methods are not use cases
 	log   *slog.Logger
 	opts  Options
 }
@@ -35,7 +35,7 @@ type JobWaiter = agentapi.JobWaiter
 // Options are the settings of the portal that use cases need.
 type Options struct {
 	Log      *slog.Logger
-	Hub      *notify.Hub // wakes parked claims; nil: claims see new work only when repeated
+	Hub      *notify.Hub // wakes waiting claims of agents; nil: claims find new jobs only by polling
 	AgentURL string      // the URL that agents dial, possibly a load balancer's; part of join commands
 	PairURL  string      // the URL of this portal itself, part of console jobs; empty: AgentURL
 

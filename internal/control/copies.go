@@ -32,13 +32,13 @@ type NewCopy struct {
 // noCopyToSend is the reason when no host can supply a copy.
 const noCopyToSend = "No online host has an unchanged copy of the image, or none has the pool"
 
-// copyImage is an order for an image copy: one host copies between its own pools, or receives the file from another
+// copyImage is a request for an image copy: one host copies between two of its pools, or receives the file from another
 // host.
 type copyImage struct {
 	version fleet.ImageVersion
 	source  query.CopyOn
 	host    query.HostRef // the destination host
-	from    query.HostRef // the sending host; empty: the destination host reads the source itself
+	from    query.HostRef // the sending host; empty: the destination host has the source file
 	ref     fleet.Volref
 	shared  bool // whether the destination pool is shared
 }
@@ -65,7 +65,7 @@ func (o copyImage) checksum() string {
 	return "sha256:" + o.version.SHA256
 }
 
-// on returns the host that will own the file in a local pool; empty for a shared pool.
+// on returns the host of the new file in a local pool; empty for a shared pool.
 func (o copyImage) on() fleet.HostID {
 	if o.shared {
 		return ""
@@ -79,7 +79,7 @@ func (o copyImage) add(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	return err
 }
 
-// CopyImage orders a copy of an image version in a pool. If the pool already has a file with the same bytes,
+// CopyImage requests a copy of an image version in a pool. If the pool already has a file with the same bytes,
 // CopyImage registers that file as the copy and returns no task.
 func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, in NewCopy) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
@@ -154,8 +154,8 @@ func (c *Control) CopyImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	})
 }
 
-// existingCopy returns the copy that the pool already has, and refuses one that is good or pending. nil: there is
-// none, or its file was replaced by another.
+// existingCopy returns the version's copy in the destination pool, and refuses if that copy is good or pending. It
+// returns nil if the pool has no copy, or if another file replaced the copy's file.
 func existingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy) (*query.CopyOn, error) {
 	for i, c := range copies {
 		if c.VersionID != version || c.PoolID != in.PoolID || c.HostID != in.HostID {
@@ -173,7 +173,8 @@ func existingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy)
 	return nil, nil
 }
 
-// sameBytes returns a volume with the version's checksum as reported by its host, without writers; nil: none.
+// sameBytes returns a volume that is usable as an image, has the version's checksum and is not in the library; nil:
+// none.
 func sameBytes(all []query.VolumeOn, v fleet.ImageVersion, host fleet.HostID) *query.VolumeOn {
 	for i, o := range all {
 		if v.SHA256 != "" && o.SHA256 == v.SHA256 && o.On() == host && o.Unfit == "" && o.Published == nil && len(o.Hosts) > 0 {
@@ -196,8 +197,8 @@ func (c *Control) adopt(ctx context.Context, a fleet.Actor, image fleet.ImageVie
 	})
 }
 
-// findCopy finds a host with the pool and a readable copy of the version, else a host that can send a copy to one
-// with the pool.
+// findCopy chooses a host that has the pool and can read a copy of the version. If there is none, it chooses a sending
+// host and a receiving host that has the pool.
 func (c *Control) findCopy(ctx context.Context, copies query.Copies, v fleet.ImageVersion, pool fleet.PoolID, host fleet.HostID) (copyImage, error) {
 	var best *copyImage
 	better := func(o copyImage) {
@@ -242,7 +243,7 @@ func copyReadable(from query.CopyOn, v fleet.ImageVersionID) bool {
 	return from.VersionID == v && from.Offered() && (from.Work == "" || from.State == fleet.CopyReady)
 }
 
-// senderOf returns an online host that has the copy and is not the receiver; nil: none.
+// senderOf returns an online host, other than the receiver, that has the copy; nil: none.
 func senderOf(from query.CopyOn, to fleet.HostID) *query.HostRef {
 	if from.On == nil {
 		return nil
@@ -297,8 +298,8 @@ func (c *Control) ForgetCopy(ctx context.Context, a fleet.Actor, of ImageCopy) e
 	})
 }
 
-// DeleteCopy orders the deletion of a copy's file; confirm must be the file's name. Without a file the returned task
-// id is empty.
+// DeleteCopy requests the deletion of a copy's file; confirm must be the file's name. The task id is empty if the copy
+// has no file.
 func (c *Control) DeleteCopy(ctx context.Context, a fleet.Actor, of ImageCopy, confirm string) (task fleet.TaskID, err error) {
 	v, copy, err := c.copyNamed(ctx, a, of, fleet.ActDelete)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// settleModel fills in the CPU model if the spec asks for the baseline of all hosts.
+// settleModel replaces fleet.BaselineModel in the spec by the newest CPU model that all hosts support.
 func settleModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
 	if spec.CPU.Model != fleet.BaselineModel {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// GivenFirstBoot is a VM's first boot as shown to people who may change the VM.
+// GivenFirstBoot is a VM's first-boot data as shown to people who may change the VM.
 type GivenFirstBoot struct {
 	fleet.VMFirstBoot
 	Content fleet.FirstBoot `json:"content"`
@@ -23,7 +23,7 @@ type GivenFirstBoot struct {
 	SetBy   string          `json:"setBy"`
 }
 
-// CustomizationInput is the input for a customization spec.
+// CustomizationInput is the input for a new or changed customization spec.
 type CustomizationInput struct {
 	ProjectID    fleet.ProjectID `json:"projectId,omitempty"` // of a new spec; empty: global, for all projects
 	Name         string          `json:"name"`
@@ -93,7 +93,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 	return c.GetCustomization(ctx, a, id)
 }
 
-// sealCustomization checks and seals the input, with the unchanged passwords of had.
+// sealCustomization checks and encrypts the input. Passwords that the input leaves unchanged come from had.
 func (c *Control) sealCustomization(id fleet.CustomizationID, in CustomizationInput, had fleet.FirstBoot) (boot fleet.FirstBoot, key string, sealed []byte, err error) {
 	in.FirstBoot = in.FirstBoot.WithoutBOM().WithUnchangedPasswords(had)
 	if err := in.check(); err != nil {
@@ -214,7 +214,7 @@ func (c *Control) GetCustomization(ctx context.Context, a fleet.Actor, id fleet.
 	}
 	out := customizationOf(row.Customization, row.ProjectName)
 	if refused := checkGroupPermission(a, out.ProjectID); refused != nil {
-		return out, nil //nolint:nilerr // who may not change it sees that it is there
+		return out, nil //nolint:nilerr // people who may not change the spec see it without content
 	}
 	var boot fleet.FirstBoot
 	if err := (sealer{c.opts.Vault}).open(customizationLabel(id), row.Customization.ByKey, row.Customization.Sealed, &boot); err != nil {

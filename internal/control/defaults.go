@@ -21,7 +21,7 @@ func (c *Control) VMDefaults(ctx context.Context, a fleet.Actor, project fleet.P
 	return c.VMDefaultsOf(ctx, a, project, pools, networks)
 }
 
-// VMDefaultsOf is VMDefaults for pools and networks already read: see fleet.VMDefaults.Or.
+// VMDefaultsOf works like VMDefaults for pools and networks that the caller has read: see fleet.VMDefaults.Or.
 func (c *Control) VMDefaultsOf(ctx context.Context, a fleet.Actor, project fleet.ProjectID, pools []fleet.PoolView, networks []fleet.NetworkView) (fleet.VMDefaults, error) {
 	if err := policy.Check(a, policy.VMSee, project); err != nil {
 		return fleet.VMDefaults{}, store.NoProject(err)
@@ -59,8 +59,8 @@ func (c *Control) poolsAndNetworks(ctx context.Context, host fleet.HostID) (pool
 	return pools, networks, err
 }
 
-// withDefaults returns the input with the default pool for each disk without one, and the default network for each
-// NIC without one.
+// withDefaults returns the input with the default pool for each disk that names none, and the default network for each
+// NIC that names none.
 func (c *Control) withDefaults(ctx context.Context, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	noPool := func(d fleet.Disk) bool { return d.PoolID == "" && !d.Existing }
 	noNetwork := func(n fleet.NIC) bool {
@@ -87,8 +87,8 @@ func (c *Control) withDefaults(ctx context.Context, a fleet.Actor, in CreateVM) 
 	return in, nil
 }
 
-// applianceNICs returns the NICs proposed by an appliance. Each gets the network of the same name, else the default
-// network. A NIC is left out if there is neither.
+// applianceNICs returns the NICs that an appliance proposes. Each gets the network of the same name, or else the
+// default network. A NIC without either is left out.
 func (c *Control) applianceNICs(ctx context.Context, a fleet.Actor, in CreateVM, from fleet.Appliance, nics []fleet.NIC) ([]fleet.NIC, error) {
 	if len(nics) == 0 || in.ProjectID == "" {
 		return nil, nil

@@ -19,8 +19,8 @@ const (
 	maxReadsOfHost = 8
 )
 
-// ReadVolume asks a host to send a volume's file to this portal, and returns the person's side of the relay. The
-// volume counts as in use until the transfer or the connection ends.
+// ReadVolume asks a host to send a volume's file to this portal, and returns the person's end of the relay. The volume
+// counts as in use until the transfer or the connection ends.
 func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return end, "", err
@@ -28,8 +28,8 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 	return c.readVolume(ctx, a, a, of)
 }
 
-// readVolume is ReadVolume with a separate actor that is allowed to read the pool. The caller has checked the
-// person's permission.
+// readVolume works like ReadVolume. answers is the actor with which the pool is read; the caller has checked the
+// permission of the person, a.
 func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
@@ -78,7 +78,7 @@ func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Vol
 	return end, on.Name, err
 }
 
-// MigrateVolume ends the person's wait for the host on a relay of ReadVolume or ContinueUpload.
+// MigrateVolume records that the person no longer waits for the host on a relay of ReadVolume or ContinueUpload.
 func (c *Control) MigrateVolume(ctx context.Context, a fleet.Actor, at fleet.PairID) error {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return err

@@ -20,7 +20,7 @@ func executed(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign
 	return nil, "", fleet.Errorf(fleet.NotFound, "Nothing of that kind is assigned to hosts.")
 }
 
-// Assign assigns an object to further hosts. Existing assignments do not change.
+// Assign assigns an object to further hosts and returns one task per new host. Existing assignments do not change.
 func (c *Control) Assign(ctx context.Context, a fleet.Actor, of fleet.Subject, hosts []fleet.HostID) ([]fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -29,7 +29,8 @@ func (c *Control) Assign(ctx context.Context, a fleet.Actor, of fleet.Subject, h
 	return n.Assign(ctx, c.store, a, id, hosts)
 }
 
-// Release removes an object's assignment to a host; data stays. It is refused while VMs on that host use the object.
+// Release removes an object's assignment to a host; the object's data on the host stays. It is refused while VMs on
+// that host use the object.
 func (c *Control) Release(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -38,7 +39,7 @@ func (c *Control) Release(ctx context.Context, a fleet.Actor, of fleet.Subject, 
 	return n.Release(ctx, c.store, a, id, host)
 }
 
-// Retry sets up an object on a host again, at once.
+// Retry queues the set-up of an object on a host again, without waiting for the retry interval.
 func (c *Control) Retry(ctx context.Context, a fleet.Actor, of fleet.Subject, host fleet.HostID) (fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -56,9 +57,9 @@ func (c *Control) RetryEverywhere(ctx context.Context, a fleet.Actor, of fleet.S
 	return n.RetryAll(ctx, c.store, a, id)
 }
 
-// DeleteEverywhere releases an object on all its hosts; data stays. The object's row is deleted with its last
-// assignment. It is refused while VMs use the object. Without any assignment the row is deleted at once and no task
-// is returned.
+// DeleteEverywhere releases an object on all its hosts; data on hosts stays. The object's row is deleted with its last
+// assignment. Without any assignment the row is deleted at once and no task is returned. DeleteEverywhere is refused
+// while VMs use the object.
 func (c *Control) DeleteEverywhere(ctx context.Context, a fleet.Actor, of fleet.Subject) ([]fleet.TaskID, error) {
 	n, id, err := executed(a, of, policy.InfraChange)
 	if err != nil {
@@ -87,7 +88,7 @@ func (c *Control) ByLabel(ctx context.Context, a fleet.Actor, of fleet.Subject) 
 }
 
 // LabelledHosts returns the hosts that a selector matches, and which of them have the object. A subject without an id
-// is a new object.
+// means a new object.
 func (c *Control) LabelledHosts(ctx context.Context, a fleet.Actor, of fleet.Subject, selector string) (fleet.Labelled, error) {
 	n, id, err := executed(a, of, policy.InfraSee)
 	if err != nil {

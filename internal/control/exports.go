@@ -20,8 +20,8 @@ type NewExport struct {
 	PoolID fleet.PoolID `json:"poolId,omitempty" doc:"Where the file lies until it is fetched or deleted; empty: the pool of the disk. Others can be named by those who may change infrastructure"`
 }
 
-// ExportVM asks the host of a VM that is off to export it to a file in a pool, for download. Members may not change
-// pools, so the portal orders the file as the system actor; the pool must be one that the VM uses.
+// ExportVM asks the host of a VM that is off to export the VM to a file in a pool, for download. Project members may
+// not change pools, so the portal creates the file as the system actor; the pool must be one that the VM uses.
 func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewExport) (fleet.Export, error) {
 	none := fleet.Export{}
 	vm, err := c.GetVM(ctx, a, id)
@@ -114,7 +114,7 @@ func exportName(vm fleet.VMView, id fleet.ExportID, in NewExport) string {
 	return fmt.Sprintf("%s%s-%s.%s", vm.Name, part, id[len(id)-6:], in.Format)
 }
 
-// exportJob returns the order for an archive of all disks, or for a copy of one disk.
+// exportJob returns the job that makes an archive of all disks, or a copy of one disk.
 func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.ExportID, in NewExport) (volumeJob, error) {
 	j := volumeJob{
 		kind: fleet.VolumeExport, ref: fleet.Volref{PoolID: in.PoolID, Volume: exportName(vm, id, in)}, audited: true, project: &vm.ProjectID,
@@ -179,8 +179,8 @@ func exportOf(a fleet.Actor, r db.Export, state fleet.JobState, progress int32, 
 	return e
 }
 
-// GetExport returns an export. The person must be allowed to change VMs of its project, because the file holds a
-// whole disk.
+// GetExport returns an export. The person must be allowed to change VMs of its project, because the file has the full
+// content of disks.
 func (c *Control) GetExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (fleet.Export, error) {
 	none := fleet.Export{}
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
@@ -216,7 +216,8 @@ func (c *Control) ListExports(ctx context.Context, a fleet.Actor, id fleet.VMID)
 	return out, store.Err(err)
 }
 
-// DeleteExport orders the deletion of an export's file. An export in progress is cancelled first.
+// DeleteExport deletes an export and queues the deletion of its file. An export in progress is refused; its task must
+// be cancelled first.
 func (c *Control) DeleteExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) error {
 	e, err := c.GetExport(ctx, a, id)
 	if err != nil {
@@ -228,7 +229,7 @@ func (c *Control) DeleteExport(ctx context.Context, a fleet.Actor, id fleet.Expo
 	return c.store.Tx(ctx, func(q *db.Queries) error { return removeExport(ctx, q, a, id) })
 }
 
-// removeExport deletes the export's row and orders the deletion of its file. An unknown export is no error.
+// removeExport deletes the export's row and queues the deletion of its file. An unknown export is no error.
 func removeExport(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.ExportID) error {
 	rows, err := q.DropExport(ctx, id)
 	if err != nil || len(rows) == 0 {
@@ -260,7 +261,7 @@ func (c *Control) EndExports(ctx context.Context, a fleet.Actor) error {
 	})
 }
 
-// ReadExport is ReadVolume for an export's file, for people who may read the export.
+// ReadExport works like ReadVolume for an export's file, for people who may read the export.
 func (c *Control) ReadExport(ctx context.Context, a fleet.Actor, id fleet.ExportID) (end relay.End, host, name string, err error) {
 	e, err := c.GetExport(ctx, a, id)
 	if err != nil {

@@ -17,17 +17,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// FirstBootInput is the guest initialization of a VM: its content, or a customization spec with values for its
-// variables.
+// FirstBootInput is the first-boot data for a VM: its content, or a customization spec with values for its variables.
 type FirstBootInput struct {
-	// Empty: use the customization spec, or remove the first boot.
+	// Empty: use the customization spec, or remove the first-boot data.
 	Kind            fleet.FirstBootKind   `json:"kind,omitempty"`
 	CloudInit       *fleet.CloudInitForm  `json:"cloudInit,omitempty"`
 	UserData        string                `json:"userData,omitempty"`
 	NetworkConfig   string                `json:"networkConfig,omitempty"`
 	CustomizationID fleet.CustomizationID `json:"customizationId,omitempty"`
 	Variables       map[string]string     `json:"variables,omitempty"` // values of {{var.…}}
-	// Run the same first boot again at the next start.
+	// Run the same first-boot data again at the next start.
 	Again bool `json:"again,omitempty"`
 	// Expected generation of the VM; 0: not checked.
 	IfGeneration int64 `json:"ifGeneration,omitempty"`
@@ -37,7 +36,7 @@ func (in FirstBootInput) content() fleet.FirstBoot {
 	return fleet.FirstBoot{Kind: in.Kind, CloudInit: in.CloudInit, UserData: in.UserData, NetworkConfig: in.NetworkConfig}.WithoutBOM()
 }
 
-// sealedBoot is the sealed content: the first boot rendered for the VM, and the VM's name at that time.
+// sealedBoot is the content before encryption: the first-boot data rendered for the VM, and the VM's name at that time.
 type sealedBoot struct {
 	fleet.FirstBoot
 	Name string `json:"name"`
@@ -65,10 +64,10 @@ func (s sealer) open(label, key string, sealed []byte, into any) error {
 	return json.Unmarshal(data, into)
 }
 
-// firstBootLabel binds the sealed first boot to one VM: another VM's row cannot open it.
+// firstBootLabel binds the encrypted first-boot data to one VM: it cannot be decrypted for another VM's row.
 func firstBootLabel(id fleet.VMID) string { return "first boot of VM " + string(id) }
 
-// source returns the first boot before the VM's own values are inserted.
+// source returns the first-boot data before the VM's own values are inserted.
 func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, in FirstBootInput) (fleet.FirstBoot, error) {
 	var checks fleet.Checks
 	firstboot.CheckVars(&checks, "firstBoot.variables", in.Variables)
@@ -88,7 +87,7 @@ func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, projec
 	return out, checks.Err()
 }
 
-// forNew returns the first boot of a new VM; nil: none. It also sets the kind in the VM's spec, because not every
+// forNew returns the first-boot data of a new VM; nil: none. It also sets the kind in the VM's spec, because not every
 // agent supports each kind.
 func (s sealer) forNew(ctx context.Context, q *db.Queries, a fleet.Actor, in *CreateVM) (*fleet.FirstBoot, error) {
 	if in.FirstBoot == nil {
@@ -102,8 +101,8 @@ func (s sealer) forNew(ctx context.Context, q *db.Queries, a fleet.Actor, in *Cr
 	return &boot, nil
 }
 
-// renderBoot returns the complete, checked first boot with the VM's values inserted. The VM's NICs must have their
-// addresses.
+// renderBoot returns the complete, checked first-boot data with the VM's values inserted. The VM's NICs must already
+// have their addresses.
 func renderBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.VM, project string, own map[string]string) (sealedBoot, error) {
 	mac, ip, err := firstBootNIC(ctx, q, vm.Spec.NICs)
 	if err != nil {
@@ -137,7 +136,7 @@ func renderBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.
 	return sealedBoot{f, vm.Name}, err
 }
 
-// prefixFields returns err with its field names below prefix.
+// prefixFields returns err with prefix added to its field names.
 func prefixFields(err error, prefix string) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {
@@ -197,7 +196,7 @@ func (s sealer) loadFirstBoot(ctx context.Context, q *db.Queries, id fleet.VMID)
 	return out, row, s.open(firstBootLabel(id), row.ByKey, row.Sealed, &out)
 }
 
-// settleFirstBoot applies an edit of the whole spec to the first boot. Such an edit can only remove it.
+// settleFirstBoot applies an edit of the complete spec to the first-boot data. Such an edit can only remove the data.
 func settleFirstBoot(ctx context.Context, q *db.Queries, old, vm fleet.VM) error {
 	switch vm.Spec.FirstBoot {
 	case old.Spec.FirstBoot:
@@ -210,8 +209,8 @@ func settleFirstBoot(ctx context.Context, q *db.Queries, old, vm fleet.VM) error
 	return checks.Err()
 }
 
-// SetFirstBoot sets the guest initialization for the VM's next start; a zero Kind removes it. A running guest gets it
-// at its next start. The content appears in no answer, job or audit line.
+// SetFirstBoot sets the first-boot data for the VM's next start; a zero Kind removes it. A running guest gets the data
+// at its next start. No response, job or audit line has the content.
 func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID, in FirstBootInput) (fleet.VMView, fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, "", err
@@ -257,7 +256,7 @@ func (c *Control) SetFirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return store.VMFor(a, vm), job, nil
 }
 
-// setFirstBoot stores the input as the VM's next first boot.
+// setFirstBoot stores the input as the VM's next first-boot data.
 func (s sealer) setFirstBoot(ctx context.Context, q *db.Queries, a fleet.Actor, vm *fleet.VMView, in FirstBootInput) error {
 	number := vm.Spec.FirstBoot.Number
 	had, _, err := s.loadFirstBoot(ctx, q, vm.ID)
@@ -284,7 +283,7 @@ func (in *FirstBootInput) restore(had fleet.FirstBoot) {
 	in.CloudInit = in.content().WithUnchangedPasswords(had).CloudInit
 }
 
-// FirstBoot returns the VM's first boot for people who may change the VM; passwords are left out.
+// FirstBoot returns the VM's first-boot data without passwords, for people who may change the VM.
 func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (GivenFirstBoot, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return GivenFirstBoot{}, err
@@ -306,7 +305,7 @@ func (c *Control) FirstBoot(ctx context.Context, a fleet.Actor, id fleet.VMID) (
 	return GivenFirstBoot{VMFirstBoot: vm.Spec.FirstBoot, Content: storedBoot.FirstBoot.Shown(), SetAt: row.SetAt, SetBy: row.SetBy}, nil
 }
 
-// FirstBootFor returns the complete first boot to the VM's own host; all other callers are refused.
+// FirstBootFor returns the complete first-boot data to the VM's own host; all other callers are refused.
 func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID, in wire.FirstBootRequest) (wire.FirstBoot, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return wire.FirstBoot{}, err

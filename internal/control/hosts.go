@@ -20,7 +20,7 @@ type UpdateHost struct {
 	IfGeneration int64    // expected generation; 0: not checked
 }
 
-// UpdateHost changes a host's labels, taints and description. Nothing changes on the host and no VM leaves it.
+// UpdateHost changes a host's labels, taints and description. The host itself does not change, and no VM leaves it.
 func (c *Control) UpdateHost(ctx context.Context, a fleet.Actor, id fleet.HostID, in UpdateHost) (fleet.HostView, error) {
 	err := c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		if in.IfGeneration != 0 && in.IfGeneration != h.Generation {
@@ -75,9 +75,9 @@ func (c *Control) changeHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 	})
 }
 
-// DeleteHost removes a host that has no VMs, or that is offline and has only VMs with a pending deletion; these are
-// removed too. Nothing changes on the machine: its domains, pools and agent stay. The host's certificate is no longer
-// accepted.
+// DeleteHost removes a host that has no VMs, or that is offline and has only VMs with a pending deletion; those VMs are
+// removed too. The machine does not change: its domains, pools and agent stay. The portal no longer accepts the host's
+// certificate.
 func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
 	return c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		row, err := q.GetHost(ctx, id)
@@ -104,7 +104,8 @@ func (c *Control) DeleteHost(ctx context.Context, a fleet.Actor, id fleet.HostID
 	})
 }
 
-// ClearConflict removes the mark that a second agent used the host's identity, after a person has checked.
+// ClearConflict clears the flag that a second agent used the host's identity. A person calls it after a check of both
+// machines.
 func (c *Control) ClearConflict(ctx context.Context, a fleet.Actor, id fleet.HostID) error {
 	return c.changeHost(ctx, a, id, func(q *db.Queries, h db.Host) error {
 		n, err := q.ClearConflict(ctx, id)

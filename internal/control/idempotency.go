@@ -17,24 +17,24 @@ import (
 
 const (
 	maxKey    = 200     // bytes of an Idempotency-Key
-	maxAnswer = 1 << 20 // bytes of a stored answer
+	maxAnswer = 1 << 20 // bytes of a stored response
 )
 
 // Key is an Idempotency-Key and its request.
 type Key struct {
 	Name    string
 	Request []byte // the operation and its input; only their hash is stored
-	// The request's API token. The stored answer is encrypted with it, because answers may hold secrets; the database
-	// never has the token.
+	// The API token of the request. The stored response is encrypted with it, because responses may have secrets; the
+	// database never has the token.
 	Secret string
 }
 
-// Once runs do at most once per key and stores its answer for 24 h. do must call use cases with the context it gets.
-// All changes of do, the key and the answer share one transaction, so a crash leaves all or nothing.
+// Once runs do at most once per key and stores its response for 24 h. do must call use cases with the context passed to
+// it. All changes of do, the key and the response share one transaction, so a crash stores all of them or none.
 //
-// The same request of the same person under the same key gets the stored answer, and waits if the first is still
-// running. A different request under the key is a Conflict. Refused requests are not stored. After a deadlock do runs
-// again.
+// A repeated request of the same person with the same key gets the stored response, after a wait if the first request
+// is still running. A different request with the key is a Conflict. Refused requests are not stored. After a deadlock
+// do runs again.
 func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx context.Context) (answer []byte, err error)) ([]byte, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 	return answer, nil
 }
 
-// storedAnswer returns the answer of the first request with the key.
+// storedAnswer returns the response of the first request with the key.
 func storedAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash []byte) ([]byte, error) {
 	before, err := q.KeyInUse(ctx, db.KeyInUseParams{UserID: a.UserID, Key: k.Name})
 	if err != nil {

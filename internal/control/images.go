@@ -23,8 +23,8 @@ type Image struct {
 	HostID fleet.HostID // the file's host, for a local pool; empty: all hosts with the file
 }
 
-// PublishImage adds a volume in its current state to the library, as an image named after it, and publishes it to
-// every project.
+// PublishImage adds a volume to the library as an image with the volume's name, and publishes the image to every
+// project.
 func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) error {
 	files, err := c.usableVolumes(ctx, a, in)
 	if err != nil {
@@ -33,7 +33,7 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 	if !slices.ContainsFunc(files, func(v query.VolumeOn) bool { return !v.OfferedTo(nil) }) {
 		return nil // already published to all
 	}
-	for _, v := range files { // an image decides who sees its versions; publishing the file would publish them to all
+	for _, v := range files { // projects see an image with all its copies, so publishing the file would publish the image
 		if v.Published != nil && v.Published.Stale == "" {
 			return fleet.Errorf(fleet.Conflict, "%s is a copy of the image %s already. Publish that one to those who may use it.", v.Name, v.Published.Image)
 		}
@@ -42,10 +42,10 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 		if err := checkNoOverlays(ctx, q, in); err != nil {
 			return err
 		}
-		if _, err := forget(ctx, q, in); err != nil { // replace the facts read earlier
+		if _, err := forget(ctx, q, in); err != nil { // a stale copy describes a file that has been replaced
 			return err
 		}
-		byFacts := map[string]fleet.ImageVersionID{} // files with equal facts are copies of one version
+		byFacts := map[string]fleet.ImageVersionID{} // files with equal checksums are copies of one version
 		for _, v := range files {
 			if err := idle(ctx, q, v); err != nil {
 				return err
@@ -94,7 +94,7 @@ func (in Image) describe() string {
 	return in.Volume + " on host " + string(in.HostID)
 }
 
-// usableVolumes returns the matching volumes, each usable as an image and on an online host.
+// usableVolumes returns the matching volumes. It refuses if one is unusable as an image or on no online host.
 func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -129,7 +129,8 @@ func idle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
 	return err
 }
 
-// forget removes files from the library, with versions and images that have no other copy.
+// forget removes files from the library, with versions and images that have no other copy. It returns the number of
+// removed copies.
 func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 	at, err := q.CopiesAt(ctx, db.CopiesAtParams{PoolID: in.PoolID, Volume: in.Volume, Host: string(in.HostID)})
 	if err != nil || len(at) == 0 {
@@ -146,7 +147,7 @@ func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 	return n, q.DropEmptyImages(ctx, versions)
 }
 
-// checkNoOverlays refuses the removal of a file that backs VMs' disks, including ordered ones.
+// checkNoOverlays refuses the removal of a file that backs VMs' disks, including disks not yet created.
 func checkNoOverlays(ctx context.Context, q *db.Queries, in Image) error {
 	on, err := query.Standing(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
@@ -155,7 +156,7 @@ func checkNoOverlays(ctx context.Context, q *db.Queries, in Image) error {
 	return err
 }
 
-// addPublicImage makes a global image, published to every project, under the first free name.
+// addPublicImage adds a global image, published to every project. It takes the first unused name that begins with name.
 func addPublicImage(ctx context.Context, q *db.Queries, a fleet.Actor, name string) (fleet.ImageID, error) {
 	id := fleet.NewID[fleet.ImageID]()
 	free, err := q.FreeImageName(ctx, name)

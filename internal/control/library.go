@@ -46,7 +46,7 @@ type EditImage struct {
 	OS          *fleet.OSFacts `json:"os,omitempty"`
 }
 
-// AddImage makes an image with its first version. The task is the host's work for it.
+// AddImage adds an image with its first version. The returned task is the host's work for the version.
 func (c *Control) AddImage(ctx context.Context, a fleet.Actor, in NewImage) (id fleet.ImageID, task fleet.Task, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return "", task, err
@@ -146,7 +146,7 @@ func (c *Control) EditImage(ctx context.Context, a fleet.Actor, id fleet.ImageID
 	})
 }
 
-// checkNotTemplated refuses changes of an image that its template controls.
+// checkNotTemplated refuses changes to an image that belongs to a template.
 func checkNotTemplated(image db.Image) error {
 	if image.TemplateID == nil {
 		return nil
@@ -178,8 +178,8 @@ func (c *Control) GrantImage(ctx context.Context, a fleet.Actor, id fleet.ImageI
 	})
 }
 
-// RevokeImage ends the publication of an image to a project, or the publication to all projects if project is empty.
-// Clones and disks made from it stay.
+// RevokeImage withdraws an image from a project, or ends its publication to all projects if project is empty. Clones
+// and disks made from the image stay.
 func (c *Control) RevokeImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, project fleet.ProjectID) error {
 	return c.setImageGrant(ctx, a, id, project, "image.revoke", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.RevokeImage(ctx, db.RevokeImageParams{ImageID: id, ProjectID: of})
@@ -208,8 +208,8 @@ func (c *Control) setImageGrant(ctx context.Context, a fleet.Actor, id fleet.Ima
 }
 
 // DeleteImage removes an image with all its versions from the library; confirm must be its name. If files is set, it
-// also orders the deletion of each copy's file, one task per file. It is refused while a copy backs disks. Project
-// members delete their own project's images, always with the files.
+// also queues the deletion of each copy's file, one task per file. It is refused while a copy backs disks. Members may
+// delete images of their projects; the files are then always deleted.
 func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.ImageID, confirm string, files bool) ([]fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return nil, err
@@ -223,7 +223,7 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 		if err := mayDelete(a, v); err != nil {
 			return nil, err
 		}
-		answers, files = fleet.SystemActor, true // members cannot delete the files later
+		answers, files = fleet.SystemActor, true // members may not delete files in pools later
 		if v, err = c.GetImage(ctx, answers, id); err != nil {
 			return nil, err
 		}
@@ -275,7 +275,7 @@ func mayDelete(a fleet.Actor, v fleet.ImageView) error {
 	return policy.Check(a, policy.VMChange, v.ProjectID)
 }
 
-// inUse hides the details of err from actors who see no hosts, because it may name VMs and pools of other projects.
+// inUse hides the details of err from actors who see no hosts, because err may name VMs and pools of other projects.
 func inUse(a fleet.Actor, err error) error {
 	if fleet.CodeOf(err) != fleet.Conflict || store.SeesHosts(a) {
 		return err
@@ -283,8 +283,8 @@ func inUse(a fleet.Actor, err error) error {
 	return fleet.Errorf(fleet.Conflict, "It cannot be deleted now: disks stand on it as overlays, a copy of it is at work, or its host does not answer. Try again later, or ask an administrator.")
 }
 
-// queueFileDeletion removes a copy from the library and asks a host to delete its file. If the file is in use, the
-// copy stays in the library, because otherwise the file would never be deleted.
+// queueFileDeletion removes a copy from the library and asks a host to delete its file. If the file is in use, it
+// returns an error and the copy stays in the library; otherwise the file could never be deleted.
 func queueFileDeletion(ctx context.Context, q *db.Queries, a fleet.Actor, copy query.CopyOn) (fleet.TaskID, error) {
 	if len(copy.On.Hosts) == 0 {
 		return "", fleet.Errorf(fleet.Conflict, "The file in %s cannot be deleted now: no online host has it. Delete the image alone, and the file later.", copy.Where())

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// addSourceVersion adds a version to the image that first makes or locks, and orders the host's work for it.
+// addSourceVersion adds a version to the image that first inserts or locks, and queues the host's job for the version.
 func (c *Control) addSourceVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	switch {
 	case from.URL != "" && from.VMID != "":
@@ -30,7 +30,7 @@ func (c *Control) addSourceVersion(ctx context.Context, a fleet.Actor, id fleet.
 	return c.addFileVersion(ctx, a, id, from, first)
 }
 
-// addFileVersion makes a version of a file in a pool. The file's host computes its checksum.
+// addFileVersion adds a version whose file is already in a pool. The file's host computes its checksum.
 func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	files, err := c.usableVolumes(ctx, a, Image{PoolID: from.PoolID, Volume: from.Volume, HostID: from.HostID})
 	switch {
@@ -102,7 +102,7 @@ func (c *Control) addDownloadVersion(ctx context.Context, a fleet.Actor, id flee
 	})
 }
 
-// addDiskVersion makes a version of a disk of a VM that is off.
+// addDiskVersion adds a version as a copy of a disk of a VM that is off.
 func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.ImageID, name string, from ImageSource, first func(*db.Queries) error) (fleet.Task, error) {
 	vm, err := c.GetVM(ctx, a, from.VMID)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	})
 }
 
-// sourceFields returns err with its fields named as those of an ImageSource below prefix.
+// sourceFields returns err with its field names changed to those of an ImageSource below prefix.
 func sourceFields(prefix string, err error) error {
 	e, ok := errors.AsType[*fleet.Error](err)
 	if !ok {

@@ -20,9 +20,9 @@ type macPool string
 
 func (c *Control) macs() macPool { return macPool(cmp.Or(c.opts.MACPrefix, "52:54:00")) }
 
-// choose gives a free address to each NIC without one, and refuses new addresses that another machine has. Actors who
-// do not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal
-// other projects' VMs.
+// choose assigns a free address to each NIC without one, and refuses new addresses that another VM has. Actors who do
+// not administer hosts may only choose from the project's own range: a refusal for other addresses would reveal other
+// projects' VMs.
 func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, nics []fleet.NIC) error {
 	chosen, added := map[string]bool{}, map[string]int{}
 	var checks fleet.Checks
@@ -77,15 +77,15 @@ func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, ma
 	}
 }
 
-// The search tries a batch of addresses at a time, from a random start. maxTries covers all addresses of a prefix of
-// four or five bytes.
+// free tries a batch of addresses at a time, from a random start. maxTries covers all addresses of a prefix of four or
+// five bytes.
 const (
 	macBatch = 256
 	maxTries = 1 << 16
 )
 
-// free returns an address of the pool that no machine has. Small pools are locked against concurrent choice. In large
-// pools a collision is so unlikely that the unique index may refuse the second VM.
+// free returns an address of the pool that no VM has. In a small pool it reserves the address until the transaction
+// ends. In a large pool collisions are rare: the unique index refuses the second VM.
 func (p macPool) free(ctx context.Context, q *db.Queries, vm fleet.VMID, chosen map[string]bool) (string, error) {
 	size := uint32(1) << (8 * (6 - len(strings.Split(string(p), ":"))))
 	var start [4]byte

@@ -19,7 +19,7 @@ type CreateNetwork struct {
 	Spec    fleet.NetworkSpec `json:"spec"`
 	HostIDs []fleet.HostID    `json:"hostIds"`
 
-	// Label selector of hosts that get it automatically, now and later: "rack=4, ssd".
+	// Label selector of hosts that get the network automatically, now and later: "rack=4, ssd".
 	Selector string `json:"selector,omitempty"`
 }
 
@@ -61,7 +61,7 @@ func (c *Control) CreateNetwork(ctx context.Context, a fleet.Actor, in CreateNet
 	return c.GetNetwork(ctx, a, id)
 }
 
-// checkNetworkName refuses the name of another libvirt network. The database refuses one that is discovered
+// checkNetworkName refuses the name of another libvirt network. A unique index refuses a name that is discovered
 // concurrently.
 func checkNetworkName(ctx context.Context, q *db.Queries, name string) error {
 	taken, err := q.NetworkNamed(ctx, name)

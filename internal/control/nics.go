@@ -10,8 +10,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// nicCapacity returns the free capacity of hosts for NICs that take a host device each. Until the transaction ends, no
-// other transaction can reserve it.
+// nicCapacity returns the free capacity of hosts for NICs that each need a host device. Until the transaction ends, no
+// other transaction can reserve that capacity.
 func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []fleet.NIC) (map[fleet.HostID]map[fleet.NetworkID]*placement.NICs, error) {
 	var ids []fleet.NetworkID
 	for _, n := range nics {
@@ -71,7 +71,7 @@ func nicCapacity(ctx context.Context, q *db.Queries, host fleet.HostID, nics []f
 	return out, nil
 }
 
-// returnCapacity adds the capacity of NICs that an edit removes to the host's free capacity.
+// returnCapacity adds the capacity used by NICs that an edit removes to the host's free capacity.
 func returnCapacity(h *placement.Host, removed []fleet.NIC) {
 	for _, n := range removed {
 		if c := h.NICs[n.NetworkID]; c != nil {

@@ -42,7 +42,7 @@ func (c *Control) AssignLabelled(ctx context.Context, a fleet.Actor) error {
 	return assign.Labelled(ctx, c.store, a)
 }
 
-// GatherPeers updates the peer lists of overlay networks' hosts if they changed.
+// GatherPeers updates the peer lists of overlay networks' hosts.
 func (c *Control) GatherPeers(ctx context.Context, a fleet.Actor) error {
 	return assign.GatherPeers(ctx, c.store, a)
 }
@@ -107,10 +107,10 @@ func (c *Control) VMsOf(ctx context.Context, a fleet.Actor, hosts []fleet.HostID
 	return ids, store.Err(err)
 }
 
-// HostLiveness reports whether a host is online, and whether its state of the hypervisor is fresh.
+// HostLiveness reports whether a host is online, and whether the portal's last report from its hypervisor is fresh.
 type HostLiveness struct{ Online, Looked bool }
 
-// HostsNotFresh returns the liveness of joined hosts whose contact or state is older than fleet.Freshness.
+// HostsNotFresh returns the liveness of joined hosts whose last contact or last report is older than fleet.Freshness.
 func (c *Control) HostsNotFresh(ctx context.Context, a fleet.Actor) (map[fleet.HostID]HostLiveness, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return nil, err

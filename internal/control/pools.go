@@ -17,7 +17,7 @@ type CreatePool struct {
 	HostIDs []fleet.HostID `json:"hostIds"`
 	Secret  string         `json:"secret,omitempty" doc:"What proves to the storage that spec.user asks: a CHAP password, or a Ceph key. It is in no answer"`
 
-	// Label selector of hosts that get it automatically, now and later: "rack=4, ssd".
+	// Label selector of hosts that get the pool automatically, now and later: "rack=4, ssd".
 	Selector string `json:"selector,omitempty"`
 }
 

@@ -14,9 +14,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// ChangePoolSecret replaces the secret with which hosts log in to a pool's storage. All hosts of the pool are asked
-// to set it up again, and fetch the secret then. A running guest uses it from its next start. The secret appears in
-// no answer, job or audit line.
+// ChangePoolSecret replaces the secret with which hosts log in to a pool's storage. All hosts of the pool set the pool
+// up again with the new secret. A running guest uses it from its next start. No response, job or audit line has the
+// secret.
 func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID, secret string) ([]fleet.TaskID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (c *Control) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Ac
 	return q.SetPoolSecret(ctx, db.SetPoolSecretParams{PoolID: id, ByKey: by, Sealed: sealed, SetBy: a.Name})
 }
 
-// poolSecretLabel binds a sealed secret to one pool: another pool's row cannot open it.
+// poolSecretLabel binds an encrypted secret to one pool: it cannot be decrypted for another pool's row.
 func poolSecretLabel(id fleet.PoolID) string { return "secret of pool " + string(id) }
 
 // PoolSecret returns a pool's secret to a host that has the pool assigned. All other callers are refused.

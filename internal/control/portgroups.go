@@ -13,8 +13,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// SetPortGroup adds a port group to a defined network, or changes the one of that name. If fresh is set, the name
-// must be unused. Each host of the network applies the change at once, also to existing NICs.
+// SetPortGroup adds a port group to a defined network, or changes the port group of that name. If fresh is set, the
+// name must be unused. Each host of the network applies the change at once, also to existing NICs.
 func (c *Control) SetPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.PortGroup, fresh bool) ([]fleet.TaskID, error) {
 	if in.SecurityGroups = slices.Compact(slices.Sorted(slices.Values(in.SecurityGroups))); len(in.SecurityGroups) == 0 {
 		in.SecurityGroups = nil
@@ -84,8 +84,8 @@ func noPortGroup() error {
 	return fleet.Errorf(fleet.NotFound, "The network has no such port group.")
 }
 
-// GrantPortGroup makes a port group available to the VMs of a project, or of all projects if project is empty, even
-// if its network is restricted.
+// GrantPortGroup makes a port group available to the VMs of a project, or of all projects if project is empty, even if
+// the port group's network is restricted.
 func (c *Control) GrantPortGroup(ctx context.Context, a fleet.Actor, id fleet.NetworkID, group string, project fleet.ProjectID) error {
 	return c.setGroupGrant(ctx, a, id, group, project, "network.portgroup.grant", func(q *db.Queries, of *fleet.ProjectID) (int64, error) {
 		return q.GrantPortGroup(ctx, db.GrantPortGroupParams{NetworkID: id, PortGroup: group, ProjectID: of})
@@ -123,8 +123,8 @@ func (c *Control) setGroupGrant(ctx context.Context, a fleet.Actor, id fleet.Net
 	})
 }
 
-// checkGroups refuses NICs on port groups that do not exist or are not available to the project. granted has the NICs
-// whose port group is granted to the project itself, whatever the network's grants are.
+// checkGroups refuses NICs on port groups that do not exist or are not available to the project. granted has the
+// indexes of NICs whose port group is granted to the project, whether or not the network is.
 func checkGroups(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, nics []fleet.NIC) (granted map[int]bool, err error) {
 	params := db.GroupsForParams{ProjectID: string(project)}
 	for _, n := range nics {

@@ -14,9 +14,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// ReserveAddress reserves an IPv4 address of a defined network for a NIC's MAC address; an earlier reservation for
-// the MAC ends. Without an address in the input, it chooses the NIC's current lease, else the next free address. Each
-// host of the network applies it at once, also for running guests.
+// ReserveAddress reserves an IPv4 address of a defined network for a NIC's MAC address; an earlier reservation for the
+// MAC ends. Without an address in the input, it chooses the NIC's current lease, or else the next free address. Each
+// host of the network applies the reservation at once, also for running guests.
 func (c *Control) ReserveAddress(ctx context.Context, a fleet.Actor, id fleet.NetworkID, in fleet.StaticLease) (fleet.StaticLease, []fleet.TaskID, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.StaticLease{}, nil, err
@@ -64,7 +64,7 @@ func noDHCP() error {
 	return fleet.Errorf(fleet.Conflict, "The hosts give out no IPv4 addresses in this network, so none can be reserved.")
 }
 
-// checkLease checks the whole network definition and reports faults at the fields of the one new lease.
+// checkLease checks the complete network definition and reports faults at the fields of the new lease.
 func checkLease(s fleet.NetworkSpec) error {
 	var all, checks fleet.Checks
 	s.Check(&all, "spec")
@@ -76,8 +76,8 @@ func checkLease(s fleet.NetworkSpec) error {
 	return checks.Err()
 }
 
-// nextAddress returns the address already reserved for the MAC, else its only current lease, else the next free
-// address; empty: none is free.
+// nextAddress returns the address already reserved for the MAC, or else the MAC's only current lease, or else the next
+// free address; empty: none is free.
 func nextAddress(addresses fleet.NetworkAddresses, mac string) string {
 	if i := slices.IndexFunc(addresses.Reservations, func(r fleet.ReservedAddress) bool { return r.MAC == mac }); i >= 0 {
 		return addresses.Reservations[i].IP

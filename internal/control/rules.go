@@ -14,8 +14,8 @@ import (
 	"quantix/internal/placement"
 )
 
-// allRules merges the wanted rules with those that the actor cannot see. Actors without access to hosts neither see
-// nor change rules that name hosts.
+// allRules merges the edited rules with the old rules that the actor cannot see. Actors without access to hosts neither
+// see nor change rules that name hosts.
 func allRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.PlacementRule, error) {
 	if store.SeesHosts(a) {
 		return edited, nil
@@ -98,8 +98,8 @@ func (all queryMatches) of(vm fleet.Meta, r fleet.PlacementRule, host fleet.Host
 	return out, nil
 }
 
-// addRulings adds to each host what the placement rules need: the rules of the VM, and other VMs' rules about it.
-// Until the transaction ends, no other VM of the project with rules or labels is placed.
+// addRulings adds to each host the rules of the VM, and other VMs' rules that match the VM. Until the transaction ends,
+// no other VM of the project with rules or labels is placed.
 func addRulings(ctx context.Context, q *db.Queries, vm fleet.Meta, rules []fleet.PlacementRule, hosts []placement.Host) error {
 	if len(rules) > 0 || len(vm.Labels) > 0 {
 		if err := q.LockRules(ctx, string(vm.ProjectID)); err != nil {

@@ -81,7 +81,7 @@ func (c *Control) CreateSecurityGroup(ctx context.Context, a fleet.Actor, in Cre
 	return c.GetSecurityGroup(ctx, a, id)
 }
 
-// checkGroupLimit refuses one more group if the project, or the global scope, has reached its limit.
+// checkGroupLimit refuses another group if the project, or the global scope, has reached its limit.
 func checkGroupLimit(ctx context.Context, q *db.Queries, project *fleet.ProjectID) error {
 	owner := ""
 	if project != nil {
@@ -104,8 +104,8 @@ func checkGroup(name string, spec fleet.SecurityGroupSpec) error {
 	return checks.Err()
 }
 
-// withRuleIDs returns the spec with new ids for rules that are not in the old spec. Packet counters use the id, so two
-// groups of a NIC must not share one.
+// withRuleIDs returns the spec with new ids for rules that are not in the old spec. Packet counters are kept per rule
+// id, so two groups of a NIC must not share an id.
 func withRuleIDs(s, old fleet.SecurityGroupSpec) fleet.SecurityGroupSpec {
 	s.Rules = slices.Clone(s.Rules)
 	for i, r := range s.Rules {
@@ -231,7 +231,7 @@ func (c *Control) DeleteSecurityGroup(ctx context.Context, a fleet.Actor, id fle
 	})
 }
 
-// groupInUse returns the refusal to delete a group. It names those dependents that the actor may see.
+// groupInUse returns the refusal to delete a group. The error names only dependents that the actor may see.
 func groupInUse(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) error {
 	var vms, groups, nets []string
 	hidden := false

@@ -15,16 +15,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// pull is one order to download a catalog image.
+// pull is one request to download a catalog image.
 type pull struct {
 	Pull
 	a     fleet.Actor
 	of    fleet.StartImageID
-	image fleet.ImageID // the library image, once known
+	image fleet.ImageID // the library image, once decide has found or added it
 }
 
-// decide finds or makes the library image and returns the host's download order. The pool must be locked; decide
-// locks the entry.
+// decide finds or adds the library image and returns the host's download job. The pool must be locked; decide locks the
+// catalog entry.
 func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (volumeJob, error) {
 	return func(q *db.Queries, _ assign.Object) (volumeJob, error) {
 		entry, err := lockStart(ctx, q, p.of)
@@ -73,7 +73,8 @@ func (p *pull) decide(ctx context.Context) func(*db.Queries, assign.Object) (vol
 	}
 }
 
-// findOrAddImage sets the library image of an earlier pull, or a new one with the entry's name and facts.
+// findOrAddImage sets p.image to the library image of an earlier pull, or adds an image with the entry's name and
+// facts.
 func (p *pull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.StartImage) error {
 	was, err := q.ImageOfStart(ctx, &p.of)
 	if err == nil {
@@ -101,7 +102,8 @@ func (p *pull) findOrAddImage(ctx context.Context, q *db.Queries, entry fleet.St
 	return err
 }
 
-// checkNewBytes refuses a download of bytes that the image already has, if the checksum is known in advance.
+// checkNewBytes refuses a download if a version of the image already has its checksum. It checks only entries with a
+// known SHA-256.
 func (p *pull) checkNewBytes(ctx context.Context, q *db.Queries, entry fleet.StartImage, image string) error {
 	digest, ok := strings.CutPrefix(entry.Checksum, "sha256:")
 	if !ok {
@@ -117,8 +119,8 @@ func (p *pull) checkNewBytes(ctx context.Context, q *db.Queries, entry fleet.Sta
 	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has these very bytes already. Copy it to the pool on the image's page.", number, image)
 }
 
-// freeFile returns the volume's name, with a numeric suffix if needed, that is not used by the pool's volumes or by a
-// missing copy of the library.
+// freeFile returns a name for the volume, with a numeric suffix if needed. No volume of the pool and no missing copy of
+// the library has that name.
 func freeFile(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) (string, error) {
 	end := path.Ext(ref.Volume)
 	stem := strings.TrimSuffix(ref.Volume, end)

@@ -2,8 +2,8 @@ package control
 
 import "encoding/json"
 
-// storedInput is stored user input, until its order is done. It is encrypted if it has a first boot, which may
-// contain secrets.
+// storedInput is user input stored until its task has run. The input is encrypted if it has first-boot data, which may
+// have secrets.
 type storedInput struct {
 	Plain  json.RawMessage `json:"plain,omitempty"`
 	Key    string          `json:"key,omitempty"`

@@ -10,9 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// CancelTask cancels a task that no host has begun, or that its host can undo. Cancelling a deletion restores the VM.
-// For a task with children, it cancels the children not yet begun. Jobs that apply the current intent cannot be
-// cancelled, because the drift pass would queue them again.
+// CancelTask cancels a task that no host has begun, or whose kind the host can undo. Cancelling a deletion restores the
+// VM. For a task with children, CancelTask cancels the children not yet begun. Jobs that apply the current spec cannot
+// be cancelled, because the drift pass would queue them again.
 func (c *Control) CancelTask(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.Task, error) {
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {
 		return fleet.Task{}, err
@@ -78,8 +78,8 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 	return nil
 }
 
-// cancelSteps cancels the pending children before the queued jobs, because a pending child may become a queued job
-// meanwhile.
+// cancelSteps cancels the pending children before the queued jobs, because another portal may turn a pending child into
+// a queued job in between.
 func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) error {
 	projects, err := q.StepProjects(ctx, &t.ID)
 	if err != nil {
@@ -104,12 +104,12 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 	if unasked+waiting == 0 {
 		return fleet.Errorf(fleet.Conflict, "Nothing of this task waits any more, so nothing of it can be cancelled.")
 	}
-	return q.SettleParent(ctx, string(t.ID)) // for the answer; otherwise the trigger at commit does it
+	return q.SettleParent(ctx, string(t.ID)) // for the response; otherwise the trigger at commit settles the task
 }
 
 func cancelledBy(a fleet.Actor) string { return fmt.Sprintf("Cancelled by %s.", a.Name) }
 
-// checkCancellable checks the permission that the task itself needs, and whether cancelling has any effect.
+// checkCancellable refuses if the actor lacks the task's own permission, or if cancelling has no effect.
 func checkCancellable(a fleet.Actor, t fleet.Task) error {
 	if err := policy.Check(a, policy.ToCancel(t), t.ProjectID); err != nil {
 		return err

@@ -40,7 +40,7 @@ func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, o
 	})
 }
 
-// DeleteTemplateVersion deletes a version with its own images, and orders the deletion of their files, one task per
+// DeleteTemplateVersion deletes a version with its own images, and queues the deletion of their files, one task per
 // file. confirm must be the template's name. It is refused while the images back linked clones.
 func (c *Control) DeleteTemplateVersion(ctx context.Context, a fleet.Actor, of TemplateVersion, confirm string) ([]fleet.TaskID, error) {
 	v, version, err := c.versionNamed(ctx, a, of, fleet.ActDelete)
@@ -131,8 +131,8 @@ func (c *Control) versionNamed(ctx context.Context, a fleet.Actor, of TemplateVe
 	return v, v.Versions[i], nil
 }
 
-// ownCopies returns the copies of images made for the version, or for any version if empty, and the ids of their
-// image versions.
+// ownCopies returns the copies of images made for the version, or for any version if version is empty, and the ids of
+// their image versions.
 func (c *Control) ownCopies(ctx context.Context, v fleet.TemplateView, version fleet.TemplateVersionID) (query.Copies, []string, error) {
 	var out query.Copies
 	ids := []string{}
@@ -183,7 +183,7 @@ func checkRemovable(ctx context.Context, q *db.Queries, id fleet.TemplateID, cop
 	return nil
 }
 
-// deleteFiles removes the copies from the library and orders the deletion of their files.
+// deleteFiles removes the copies from the library and queues the deletion of their files.
 func deleteFiles(ctx context.Context, q *db.Queries, a fleet.Actor, copies query.Copies) ([]fleet.TaskID, error) {
 	tasks := []fleet.TaskID{}
 	for _, o := range copies {

@@ -37,8 +37,8 @@ type EditTemplate struct {
 	OS          *fleet.OSFacts `json:"os,omitempty"`
 }
 
-// AddTemplate makes a template from a VM. The task is the host's work for it; the task is empty for a VM without
-// disks, or if the template uses existing images.
+// AddTemplate makes a template from a VM. The task is the host's work for the template's images. It is empty for a VM
+// without disks, or if the template uses existing images.
 func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate) (fleet.TemplateID, fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return "", fleet.Task{}, err
@@ -107,7 +107,7 @@ func (in OfVM) check(c *fleet.Checks) {
 	fleet.CheckDescription(c, "note", in.Note)
 }
 
-// makeVersion makes a version of the VM for the template that first makes or locks.
+// makeVersion adds a version of the VM to the template that first inserts or locks.
 func (c *Control) makeVersion(ctx context.Context, a fleet.Actor, in OfVM, first func(*db.Queries, fleet.VMView) (db.Template, error)) (task fleet.Task, err error) {
 	was, err := c.GetVM(ctx, a, in.VMID)
 	if err != nil {
@@ -159,7 +159,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 		number = int(versions[len(versions)-1].Number) + 1
 	}
 	bare := vm.Spec.Bare()
-	// Rules about hosts and VMs name local objects.
+	// Rules of other kinds name hosts or VMs, which do not apply to a new VM.
 	bare.Rules = slices.DeleteFunc(slices.Clone(bare.Rules), func(r fleet.PlacementRule) bool { return r.Of != fleet.RuleVMLabels })
 	spec, err := stored(ctx, q, vm.ProjectID, bare)
 	if err != nil {
@@ -179,7 +179,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	return task, err
 }
 
-// imagesOfVM uses the images that the VM's disks were made from.
+// imagesOfVM makes the version refer to the library images that the VM's disks were made from. It returns no task.
 func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template, vm fleet.VMView, _ int, disks []fleet.Disk) (task fleet.Task, err error) {
 	var ids []string
 	for i, d := range vm.Spec.Disks {
@@ -203,7 +203,8 @@ func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template
 	return task, nil
 }
 
-// imagesOfDisks orders a full copy of each disk in its pool, without a backing file: one task with one job per disk.
+// imagesOfDisks queues a full copy of each disk in the disk's pool, without a backing file: one task with one job per
+// disk.
 func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, number int, disks []fleet.Disk) (task fleet.Task, err error) {
 	own, err := q.LockTemplateImages(ctx, &t.ID)
 	if err != nil {
@@ -238,8 +239,8 @@ func imagesOfDisks(ctx context.Context, q *db.Queries, a fleet.Actor, t db.Templ
 // roleDisk is the role of the job that makes the n-th disk.
 func roleDisk(n int) string { return fmt.Sprintf("disk-%02d", n) }
 
-// copyForTemplate queues a copy of the VM's disk i, from the snapshot shot if any, as a version of the image. It adds
-// the job to the given task, or makes a new task.
+// copyForTemplate queues a copy of the VM's disk i as a version of the image. The copy reads from the snapshot shot, if
+// given. The job joins the given task, or a new task if that is empty.
 func copyForTemplate(
 	ctx context.Context, q *db.Queries, a fleet.Actor, t db.Template, vm fleet.VMView, i, number int, image fleet.ImageID, shot temporary, task fleet.Task,
 ) (fleet.Task, fleet.ImageVersionID, error) {
