@@ -26,7 +26,7 @@ type route struct {
 	checksum string
 }
 
-// transferOf returns the route of a copy that one host sends to another.
+// transferOf returns the route for an image copy; the zero value if the destination host reads the source file itself.
 func transferOf(o *copyImage) route {
 	if o.from.ID == "" {
 		return route{}
@@ -34,14 +34,14 @@ func transferOf(o *copyImage) route {
 	return route{id: fleet.NewID[fleet.TransferID](), from: o.from, to: o.host, source: o.source.Ref(), checksum: o.checksum()}
 }
 
-// received makes the order that of the receiving host.
+// received turns a volume job into the job of the receiving host.
 func (b route) received(j *volumeJob) {
 	if b.id != "" {
 		j.order.Transfer = &fleet.TransferOrder{ID: b.id, Peer: b.from.ID, PeerName: b.from.Name, RateBytes: b.rate}
 	}
 }
 
-// send adds the sender's job to the receiver's task.
+// send adds the sender's job to the receiver's task, and makes the receiver's job name the sender's job as a step.
 func (b route) send(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) error {
 	if b.id == "" {
 		return nil
@@ -53,8 +53,8 @@ func (b route) send(ctx context.Context, q *db.Queries, task fleet.TaskID, recei
 	return q.NameStep(ctx, db.NameStepParams{Role: roleReceive, TaskID: &task, Steps: []string{string(sender)}})
 }
 
-// sendWith adds the sender's job to the task that has the receiver's job. The subject is the destination volume, so
-// the source stays readable for other jobs.
+// sendWith adds the sender's job to the receiver's task. The job's subject is the destination volume, so other jobs can
+// still read the source volume.
 func (b route) sendWith(ctx context.Context, q *db.Queries, task fleet.TaskID, receiver fleet.JobID, to fleet.Volref) (fleet.JobID, error) {
 	if err := checkTransferLimit(ctx, q, b.from.ID, b.to.ID); err != nil {
 		return "", err

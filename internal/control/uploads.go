@@ -30,7 +30,7 @@ type NewUpload struct {
 }
 
 // CreateUpload asks a host to receive a file. A repeated request for the same local file and destination returns the
-// existing upload, to resume it. The host checks the free space when it begins.
+// existing upload, so that the client can resume it. The host checks the free space when it begins.
 func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Upload{}, err
@@ -86,7 +86,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 	return c.GetUpload(ctx, a, id)
 }
 
-// sameUpload returns the person's unfinished upload of the same file to the same destination; the zero value: none.
+// sameUpload returns the person's unfinished upload of the same file to the same destination; zero value: none.
 func (c *Control) sameUpload(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewUpload) (fleet.Upload, error) {
 	if in.File == "" {
 		return fleet.Upload{}, nil
@@ -111,7 +111,7 @@ func uploadOf(u db.Upload, host string, state fleet.JobState, progress int32, no
 	}
 }
 
-// GetUpload returns one of the person's own uploads; those of others are NotFound.
+// GetUpload returns one of the person's own uploads; another person's upload is NotFound.
 func (c *Control) GetUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (fleet.Upload, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Upload{}, err
@@ -139,8 +139,8 @@ func (c *Control) ListUploads(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	return out, store.Err(err)
 }
 
-// ContinueUpload asks the upload's host to connect to this portal for the next bytes, and returns the person's side
-// of the relay.
+// ContinueUpload asks the upload's host to connect to this portal for the next bytes, and returns the person's end of
+// the relay.
 func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) (relay.End, error) {
 	u, err := c.GetUpload(ctx, a, id)
 	if err != nil {
@@ -172,7 +172,7 @@ func (c *Control) ContinueUpload(ctx context.Context, a fleet.Actor, id fleet.Up
 	return agentapi.UploadPair(at, a.UserID, a.Session, u.HostID).Admit(relay.PartyOf(a))
 }
 
-// KeepUpload records that the upload is still in progress.
+// KeepUpload records that the upload is still in progress, which postpones its expiry.
 func (c *Control) KeepUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
 	u, err := c.GetUpload(ctx, a, id)
 	switch {
@@ -184,7 +184,7 @@ func (c *Control) KeepUpload(ctx context.Context, a fleet.Actor, id fleet.Upload
 	return store.Err(c.store.TouchUpload(ctx, u.ID))
 }
 
-// CancelUpload cancels one of the person's own uploads and deletes what was uploaded.
+// CancelUpload cancels one of the person's own uploads and deletes the uploaded bytes.
 func (c *Control) CancelUpload(ctx context.Context, a fleet.Actor, id fleet.UploadID) error {
 	u, err := c.GetUpload(ctx, a, id)
 	if err != nil || u.State.Ended() {

@@ -22,16 +22,17 @@ var powerActionList = func() string {
 	return strings.Join(texts[:last], ", ") + " or " + texts[last]
 }()
 
-// vmChanges lists the job kinds that change a VM, without its deletion and kinds that a host undoes.
+// vmChanges lists the job kinds that change a VM, except its deletion and kinds that a host can undo.
 var vmChanges = fleet.KindsWhere(func(k fleet.Kind) bool {
 	return k.Type == fleet.TypeVM && !k.Aside && !k.Stoppable && k.Name != fleet.VMDelete
 })
 
-// guestWaits lists the job kinds that wait for a guest.
+// guestWaits lists the job kinds that make a host wait for the guest.
 var guestWaits = store.Texts(fleet.KindsWhere(func(k fleet.Kind) bool { return k.Waits }))
 
-// ActVM orders a power action. It queues the job and returns its task at once. fleet.VMView.Allows decides if the
-// action is possible; the refusal (Conflict) has the reason. Waiting jobs that contradict the action are cancelled.
+// ActVM requests a power action. It queues the job and returns its task without waiting for the host.
+// fleet.VMView.Allows decides whether the action is possible; if not, the error is a Conflict with the reason. Queued
+// jobs that contradict the action are cancelled.
 func (c *Control) ActVM(ctx context.Context, a fleet.Actor, id fleet.VMID, act fleet.Action) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMUse, ""); err != nil {
 		return fleet.Task{}, err
@@ -62,8 +63,8 @@ func checkPower(act fleet.Action) error {
 	return checks.Err()
 }
 
-// actVM is ActVM within a transaction. child is the task's child that runs the action; empty: the action is a task of
-// its own or joins a queued one.
+// actVM is ActVM within a transaction. child is the task's child that runs the action; empty: the action becomes a task
+// or joins a queued one.
 func actVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, act fleet.Action, child fleet.TaskID) (fleet.TaskID, error) {
 	vm, err := store.LockVM(ctx, q, a, id, policy.VMUse)
 	if err != nil {
@@ -117,8 +118,8 @@ func changeVM(ctx context.Context, q *db.Queries, vm *fleet.VMView) error {
 	return err
 }
 
-// overtake cancels waiting power jobs of other kinds; jobs of the same kind coalesce. A forced action also aborts a
-// shutdown that waits for its guest.
+// overtake cancels queued power jobs of other kinds; jobs of the same kind coalesce. A forced action also aborts a
+// shutdown that waits for the guest.
 func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobKind, action string) error {
 	kinds := slices.DeleteFunc(store.Texts(store.PowerOrders), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
@@ -153,9 +154,9 @@ func orderOf(vm fleet.VMView, kind fleet.JobKind, args fleet.JobArgs) db.JoinQue
 	}
 }
 
-// DeleteVM asks the host to remove a VM. If disks is set, its disks are deleted too, and confirmName must be the VM's
-// name. Waiting jobs of the VM are cancelled. A VM that no host has ever seen is removed at once, and the returned
-// task is done.
+// DeleteVM asks the host to remove a VM. If disks is set, the VM's disks are deleted too, and confirmName must be the
+// VM's name. Queued jobs of the VM are cancelled. A VM that its host has never created is removed at once, and the
+// returned task is done.
 func (c *Control) DeleteVM(ctx context.Context, a fleet.Actor, id fleet.VMID, disks bool, confirmName string) (fleet.Task, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -217,7 +218,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err != nil {
 		return fleet.Task{}, err
 	}
-	// An undefined VM may have disks too: copies made before its definition.
+	// A VM that is not yet defined may have disks too: copies are made before the definition.
 	hasDisks, err := q.HasCreatedDisks(ctx, vm.ID)
 	if err != nil {
 		return fleet.Task{}, err

@@ -12,8 +12,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// disksInKinds refuses disks that their pools' kinds do not support, and sets their volume names by kind. For disks
-// on existing volumes it locks the pool, so that no other VM gets the volume until the transaction ends.
+// disksInKinds refuses disks that the kinds of their pools do not support, and sets volume names as each kind needs.
+// For disks on existing volumes it locks the pool, so that no other VM gets the volume until the transaction ends.
 func disksInKinds(ctx context.Context, q *db.Queries, a fleet.Actor, disks []fleet.Disk) error {
 	ids := store.Texts(fleet.VMSpec{Disks: disks}.Pools())
 	slices.Sort(ids)
@@ -65,7 +65,7 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 	return nil
 }
 
-// checkVolumeFree refuses a volume that is already a disk of this or another VM.
+// checkVolumeFree refuses a volume that is already a disk of this VM or of another VM.
 func checkVolumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at string, before []fleet.Disk, d fleet.Disk) error {
 	if slices.ContainsFunc(before, func(o fleet.Disk) bool { return o.Ref() == d.Ref() }) {
 		c.Add(at+".volume", "%s is another disk of this VM already.", d.Volume)
@@ -105,8 +105,8 @@ func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at
 	return err
 }
 
-// sharedElsewhere returns, by volume, the VMs that use the spec's shareable disks in local pools. Such a volume
-// exists on one host only.
+// sharedElsewhere returns, by volume, the VMs that use the spec's shareable disks in local pools. A volume of a local
+// pool exists on one host only.
 func sharedElsewhere(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pools []db.Pool) (map[fleet.Volref][]db.VolumeSharersRow, error) {
 	out := map[fleet.Volref][]db.VolumeSharersRow{}
 	for _, d := range spec.Disks {
@@ -123,8 +123,8 @@ func sharedElsewhere(ctx context.Context, q *db.Queries, spec fleet.VMSpec, pool
 	return out, nil
 }
 
-// checkUnshared refuses to make a disk exclusive if other VMs share its volume, or if its pool provisions a volume
-// per disk. Until the transaction ends no other VM gets the volume.
+// checkUnshared refuses to make a disk exclusive if other VMs share its volume, or if its pool provisions a volume per
+// disk. Until the transaction ends, no other VM gets the volume.
 func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var checks fleet.Checks
 	for i, d := range to.Disks {
@@ -152,7 +152,7 @@ func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to flee
 	return checks.Err()
 }
 
-// fits refuses a volume that the pool's kind does not support.
+// fits refuses a job that makes a volume or format that the pool's kind does not support.
 func (j volumeJob) fits(spec fleet.PoolSpec) error {
 	is := spec.Kind.Is()
 	var checks fleet.Checks

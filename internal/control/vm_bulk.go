@@ -24,10 +24,10 @@ type CreateVMs struct {
 // errTrial rolls back the transaction of a trial creation.
 var errTrial = errors.New("only tried")
 
-// CreateVMs writes a task with one child per VM and returns it at once. A fault of the first VM or of any name
-// refuses all. BeginTasks then creates one VM after the other with the person's permissions at that time; a child
-// reports why its VM could not be created. A single VM without a counter is created at once, by a task without
-// children.
+// CreateVMs writes a task with one child per VM and returns without waiting for the children. A fault of the first VM
+// or of any name refuses all VMs. BeginTasks then creates one VM after the other with the person's permissions at that
+// time; a child reports why its VM could not be created. A single VM without a counter in its name is created at once,
+// by a task without children.
 func (c *Control) CreateVMs(ctx context.Context, a fleet.Actor, in CreateVMs) (fleet.Task, error) {
 	none := fleet.Task{}
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
@@ -130,8 +130,8 @@ func (c *Control) orderBulkCreate(ctx context.Context, tx pgx.Tx, a fleet.Actor,
 	return store.GetTask(ctx, q, fleet.SystemActor, id)
 }
 
-// try creates a VM and rolls back, to report faults at their fields in advance. It returns the input with defaults
-// resolved now: the template's version, or the source VM's spec.
+// try creates a VM and rolls back, so that faults are reported at their fields in advance. The returned input has
+// defaults resolved: the template's version, or the source VM's spec.
 func (c *Control) try(ctx context.Context, tx pgx.Tx, a fleet.Actor, in CreateVM) (CreateVM, error) {
 	completed := in
 	err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error {
@@ -160,14 +160,14 @@ func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id f
 	return completed, vm, err
 }
 
-// beginVM creates the VM of a pending child as the person who ordered it.
+// beginVM creates the VM of a pending child as the person who requested the task.
 func (c *Control) beginVM(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	if p.ParentID == nil {
 		return fleet.Errorf(fleet.Conflict, "Not done: nobody knows any more what was asked for.")
 	}
 	text, err := q.VMOrder(ctx, *p.ParentID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return runEditChild(ctx, q, a, c.macs(), p) // without a stored creation it is the child of a bulk edit
+		return runEditChild(ctx, q, a, c.macs(), p) // without a stored creation, this is the child of a bulk edit
 	}
 	if err != nil {
 		return err

@@ -30,18 +30,18 @@ type CreateVM struct {
 	Spec      fleet.VMSpec    `json:"spec,omitzero"`
 	From      *From           `json:"from,omitempty"`      // nil: from the spec alone
 	Start     bool            `json:"start,omitempty"`     // same as spec.power "running"
-	FirstBoot *FirstBootInput `json:"firstBoot,omitempty"` // guest initialization at the first start
+	FirstBoot *FirstBootInput `json:"firstBoot,omitempty"` // first-boot data for the first start
 	// Allow more storage, memory or CPUs than exist; needs the permission to change infrastructure.
 	Overcommit bool `json:"overcommit,omitempty"`
 }
 
-// CreateVM is OrderVM without the task.
+// CreateVM works like OrderVM, without returning the task.
 func (c *Control) CreateVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.VMView, error) {
 	vm, _, err := c.OrderVM(ctx, a, in)
 	return vm, err
 }
 
-// OrderVM writes a new VM and queues its creation, and its start if wanted. The returned task is the creation.
+// OrderVM writes a new VM and queues its creation, and its start if in.Start is set. The returned task is the creation.
 func (c *Control) OrderVM(ctx context.Context, a fleet.Actor, in CreateVM) (vm fleet.VMView, task fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return fleet.VMView{}, "", err
@@ -61,7 +61,7 @@ func (c *Control) OrderVM(ctx context.Context, a fleet.Actor, in CreateVM) (vm f
 	return store.VMFor(a, vm), task, nil
 }
 
-// complete checks the input and fills in defaults: power, firmware, volumes and MAC addresses.
+// complete checks the input and fills in defaults: power, firmware, volume names and MAC addresses.
 func (in *CreateVM) complete(id fleet.VMID) error {
 	var checks fleet.Checks
 	if in.ProjectID == "" {
@@ -149,8 +149,7 @@ func normalizeMACs(nics []fleet.NIC) []fleet.NIC {
 	return out
 }
 
-// createVM creates the planned VM. child is the task's child that creates it; empty: the creation is a task of its
-// own.
+// createVM creates the planned VM. child is the task's child for the creation; empty: the creation becomes a new task.
 func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, seals sealer, id fleet.VMID, input CreateVM, from planned, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	plans, in := from.images, input
 	if err := in.complete(id); err != nil { // on a copy, because the transaction may run again
@@ -234,8 +233,9 @@ func createVM(ctx context.Context, q *db.Queries, a fleet.Actor, macs macPool, s
 	return vm, task, store.Audit(ctx, q, a, "vm.create", fleet.SubjectVM(id), in.Name, fmt.Sprintf("in %s on %s%s%s", project, host.Name, from.detail, overcommitted(in.Overcommit)))
 }
 
-// queueCreation queues the jobs that create the VM: preparations, definition, and start if wanted. With a child they
-// are all jobs of its task, otherwise the start is a task of its own. It returns the task of the definition.
+// queueCreation queues the jobs that create the VM: preparations, definition, and the start if requested. With a child,
+// all of them are jobs of the child's task; otherwise the start is a separate task. It returns the task of the
+// definition.
 func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, first steps, from planned, child fleet.TaskID) (fleet.TaskID, error) {
 	order := func(kind fleet.JobKind) (fleet.TaskID, error) {
 		o := orderOf(vm, kind, fleet.JobArgs{})
@@ -267,7 +267,7 @@ func queueCreation(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	return task, q.NameStep(ctx, db.NameStepParams{Role: roleVM, TaskID: &child, Steps: []string{}})
 }
 
-// nameTaken adds the VM's name and project to a unique violation of VM names.
+// nameTaken returns a Conflict with the VM's name and project if err is a unique violation of VM names; otherwise err.
 func nameTaken(err error, name, project string) error {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.ConstraintName == "vm_name_taken" {
@@ -332,7 +332,7 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 	return placement.Host{}, checks.Err()
 }
 
-// overcommitHint is an administrator's way to proceed in spite of too little storage.
+// overcommitHint is shown to administrators who request more storage than a pool has.
 const overcommitHint = "To go on all the same, overcommit the pool."
 
 // hostOvercommitHint is overcommitHint for memory and CPUs.

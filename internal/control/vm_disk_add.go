@@ -12,13 +12,13 @@ import (
 	"quantix/internal/policy"
 )
 
-// newDisks are the disks that an edit adds. They get pools, names and checks like those of a new VM.
+// newDisks are the disks that an edit adds. They get pools, names and checks like the disks of a new VM.
 type newDisks struct {
 	at   []int        // their indexes in the edited spec
 	spec fleet.VMSpec // a spec with only these disks
 }
 
-// addedDisks returns the disks in to that was does not have.
+// addedDisks returns the disks of to that the spec was lacks.
 func addedDisks(was, to fleet.VMSpec) newDisks {
 	out := newDisks{}
 	for i, d := range to.Disks {
@@ -39,7 +39,7 @@ func (n newDisks) field(name string) string {
 	return name
 }
 
-// moved maps a refusal's fields to those of the edited spec.
+// moved renames a refusal's fields to the fields of the edited spec.
 func (n newDisks) moved(err error) error {
 	wrong, ok := err.(*fleet.Error) //nolint:errorlint // one that is wrapped has no fields
 	if !ok {
@@ -53,7 +53,7 @@ func (n newDisks) moved(err error) error {
 	return &out
 }
 
-// planNewDisks finds the image copies for the new disks of an edit. It runs before anything is locked.
+// planNewDisks finds the image copies for the new disks of an edit. It runs before the transaction takes locks.
 func (c *Control) planNewDisks(ctx context.Context, a fleet.Actor, id fleet.VMID, to *fleet.VMSpec) ([]imagePlan, error) {
 	if to == nil || !slices.ContainsFunc(to.Disks, func(d fleet.Disk) bool { return d.Volume == "" && d.ImageID != "" }) {
 		return nil, nil
@@ -98,7 +98,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 		case d.Volume != "":
 			checks.Add(at+".volume", "The VM has no disk of this name. Leave the name out for a new disk; it gets one.")
 		default:
-			// A name that no earlier disk of the VM had.
+			// A name that no earlier disk of the VM has had.
 			d.Volume = fmt.Sprintf("%s-%s-%d-%d.qcow2", old.Name, old.ID[len(old.ID)-12:], old.Generation+1, k+1)
 		}
 	}
@@ -148,7 +148,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 	return settleImages(ctx, q, plans, &n.spec, hosts[0])
 }
 
-// checkDetachable refuses the removal of disks that have running work. Data of removed disks stays.
+// checkDetachable refuses the removal of disks that have unfinished jobs. The data of removed disks stays.
 func checkDetachable(ctx context.Context, q *db.Queries, old fleet.VMView, to fleet.VMSpec) error {
 	var removed []fleet.Disk
 	for _, d := range old.Spec.Disks {

@@ -20,7 +20,8 @@ type DiskImage struct {
 }
 
 // ImageOfDisk makes an image from a disk of a VM that is off, in the disk's pool. The image has no backing file,
-// belongs to the VM's project and is published only to it. The host inspects the new file and reports its checksum.
+// belongs to the VM's project and is published only to that project. The host inspects the new file and reports its
+// checksum.
 func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in DiskImage) (fleet.ImageID, fleet.Task, error) {
 	none := fleet.Task{}
 	vm, err := c.GetVM(ctx, a, id)
@@ -102,7 +103,7 @@ func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fle
 	return err
 }
 
-// diskJob returns the order for an image of the VM's disk, in the disk's own pool.
+// diskJob returns the job that makes an image of the VM's disk i, in the disk's pool.
 func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name string) (volumeJob, error) {
 	disk := vm.Spec.Disks[i]
 	work, err := unfinishedWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)

@@ -21,8 +21,8 @@ type NewDisk struct {
 	Clone     bool   `json:"clone,omitempty"`     // copy the missing disk's image again; otherwise blank
 }
 
-// DetachDisk removes a disk that is missing on its host from the VM. No data is deleted: a file that reappears stays.
-// Only a disk that a reported fault names can be detached this way.
+// DetachDisk removes a disk whose file is missing on the host from the VM. No data is deleted: a file that reappears
+// stays. Only a disk that the host reports as missing can be detached this way.
 func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) (fleet.VMView, fleet.TaskID, error) {
 	return c.repairDisk(ctx, a, id, disk, func(_ *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		vm.Spec.Disks = slices.Delete(slices.Clone(vm.Spec.Disks), i, i+1)
@@ -30,8 +30,8 @@ func (c *Control) DetachDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, 
 	})
 }
 
-// ReplaceDisk replaces a disk that is missing on its host by a new disk with a new name. The old name is never
-// reused. Only a disk that a reported fault names can be replaced.
+// ReplaceDisk replaces a disk whose file is missing on the host by a new disk with a new name. The old name is never
+// reused. Only a disk that the host reports as missing can be replaced.
 func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in NewDisk) (fleet.VMView, fleet.TaskID, error) {
 	return c.repairDisk(ctx, a, id, disk, func(q *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		d := vm.Spec.Disks[i]
@@ -51,8 +51,8 @@ func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	})
 }
 
-// repairDisk runs do on disk i of a locked VM, whose fault says that the disk is missing, and applies the result as an
-// edit. do returns the audit action.
+// repairDisk runs do on disk i of the locked VM and applies the result as an edit. It refuses a disk that the host does
+// not report as missing. do returns the audit action.
 func (c *Control) repairDisk(
 	ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, do func(q *db.Queries, vm *fleet.VMView, i int) (action string, err error),
 ) (vm fleet.VMView, job fleet.TaskID, err error) {
@@ -95,7 +95,8 @@ func applyChange(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 	return applyPart(ctx, q, a, vm, action, detail, "")
 }
 
-// applyPart is applyChange for a task's child; empty: the edit is a task of its own or joins a queued one.
+// applyPart is applyChange for a child of a bulk task. With an empty child the edit becomes a task or joins a queued
+// one.
 func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, action, detail string, child fleet.TaskID) (fleet.VMView, fleet.TaskID, error) {
 	if err := changeVM(ctx, q, &vm); err != nil {
 		return vm, "", nameTaken(err, vm.Name, vm.ProjectName)
@@ -115,7 +116,7 @@ func applyPart(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVie
 	return vm, task, err
 }
 
-// checkNewDisk checks that the disk's name is free and that the VM's host can create the disk.
+// checkNewDisk refuses a disk whose name is taken, or that the VM's host cannot create.
 func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, d fleet.Disk, in NewDisk) error {
 	var checks fleet.Checks
 	spec, err := sharedOf(ctx, q, d.PoolID)

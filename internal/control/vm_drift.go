@@ -15,9 +15,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// AcceptDrift makes the host's actual values of the given fields the intent. seen has the values shown to the actor;
-// a Conflict if the host reports others by now. The change is checked as an edit of the actor, because a host's
-// report grants no permissions.
+// AcceptDrift writes the host's actual values of the given fields into the VM's spec. seen has the values shown to the
+// actor; it is a Conflict if the host now reports other values. The change is checked as an edit by the actor, because
+// a host's report grants no permissions.
 func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID, seen map[string]string) (vm fleet.VMView, job fleet.TaskID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return vm, "", err
@@ -70,7 +70,7 @@ func (c *Control) AcceptDrift(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return store.VMFor(a, vm), job, err
 }
 
-// acceptedSpec returns the VM's name and spec with the host's values of the given fields.
+// acceptedSpec returns the VM's name and spec with the host's values of the fields in seen.
 func acceptedSpec(vm fleet.VMView, seen map[string]string) (string, fleet.VMSpec, error) {
 	stale := fleet.Errorf(fleet.Conflict, "The VM was changed on its host again meanwhile. Reload and look at what it is like now.")
 	name, spec := vm.Name, vm.Spec
@@ -105,7 +105,7 @@ func unreadable(field string) error {
 	return fleet.Errorf(fleet.Conflict, "The host's value of %s is not valid for a VM. Reapply, or change it on the host.", field)
 }
 
-// checkAccepted refuses differences that need an edit: disks that are not the VM's own, and NICs without an address.
+// checkAccepted refuses drift that cannot be accepted: disks that are not the VM's own, and NICs without an address.
 func checkAccepted(old, vm fleet.VMView) error {
 	var checks fleet.Checks
 	for i, d := range vm.Spec.Disks {
@@ -122,7 +122,7 @@ func checkAccepted(old, vm fleet.VMView) error {
 	return checks.Err()
 }
 
-// sameDisk reports whether two disks are equal apart from editable fields.
+// sameDisk reports whether two disks are equal except for editable fields.
 func sameDisk(a, b fleet.Disk) bool {
 	for _, f := range fleet.DiskFields {
 		f.Copy(&a, b)

@@ -23,7 +23,7 @@ type UpdateVM struct {
 	Overcommit   bool
 	IfGeneration int64 // expected generation; 0: not checked
 
-	grow  *diskGrowth // the growth of one disk, instead of a whole spec
+	grow  *diskGrowth // the growth of one disk, instead of a complete spec
 	plans []imagePlan // sources for the spec's new disks
 }
 
@@ -130,7 +130,7 @@ func (in UpdateVM) on(vm fleet.VMView) fleet.VMView {
 	return vm
 }
 
-// checkEditable refuses changes that no edit allows, changes that need the VM off, and invalid values.
+// checkEditable refuses changes of fields that cannot be edited, changes that need the VM off, and invalid values.
 func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	var checks fleet.Checks
 	if vm.Spec.Power != old.Spec.Power {
@@ -172,7 +172,7 @@ func checkEditable(old, vm fleet.VMView, changes []fleet.Change) error {
 	return checks.Err()
 }
 
-// fixed returns why no edit changes the field; empty: no specific reason.
+// fixed returns the reason why an edit cannot change the field; empty: no specific reason.
 func fixed(field string) string {
 	f, _ := fleet.FieldOf(strings.TrimPrefix(field, "spec."))
 	return f.Fixed
@@ -186,8 +186,8 @@ func describeChanges(changes []fleet.Change) string {
 	return strings.Join(texts, ", ")
 }
 
-// checkEdit refuses new values that the VM's host does not support or that the project may not use, and gives new
-// NICs their addresses. typed has the NICs as entered: errors may only mention these.
+// checkEdit refuses new values that the VM's host does not support or that the project may not use, and assigns
+// addresses to new NICs. entered has the NICs as entered: errors may only mention these.
 func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, old fleet.VMView, vm *fleet.VMView, entered []fleet.NIC, overcommit bool) error {
 	if err := mayOvercommit(a, overcommit); err != nil {
 		return err
@@ -205,9 +205,9 @@ func checkEdit(ctx context.Context, q *db.Queries, a fleet.Actor, from macPool, 
 	isChanged := func(field string) bool { // a list's name covers its elements
 		return isFresh(field) || slices.ContainsFunc(fresh, func(f string) bool { return strings.HasPrefix(f, field+"[") })
 	}
-	// Rules only apply when placement chooses a host; violations on the current host are shown instead.
+	// Placement rules do not block an edit; the page shows rules that the current host violates.
 	needed := fleet.VMSpec{Firmware: vm.Spec.Firmware, NICs: make([]fleet.NIC, len(vm.Spec.NICs))}
-	// Allocated memory and CPUs are known while the host is offline; its other facts are not.
+	// The sums of allocated memory and CPUs are known while the host is offline; other host facts are not.
 	needsHost := isFresh("spec.firmware")
 	for _, f := range fleet.Parts() {
 		if isChanged("spec."+f.Name) && !f.Default(vm.Spec) && !f.Portal {

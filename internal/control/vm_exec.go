@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// storeRun stores a program to run: the public part with the task, and the complete input sealed until the job ends.
+// storeRun stores a program to run: the public part with the task, and the complete input encrypted until the job ends.
 func (c *Control) storeRun(ctx context.Context, q *db.Queries, task fleet.TaskID, vm fleet.VMID, in GuestOrder, seconds int) error {
 	text, err := json.Marshal(in.runs())
 	if err != nil {
@@ -29,8 +29,8 @@ func (c *Control) storeRun(ctx context.Context, q *db.Queries, task fleet.TaskID
 	return q.DropGuestRuns(ctx, db.DropGuestRunsParams{VMID: vm, Keep: fleet.MaxGuestRuns})
 }
 
-// GuestRun returns the program that the task ran in a guest, and its result. The output is only for people who may
-// run programs there.
+// GuestRun returns the program that the task ran in a guest, and its result. The output is only for people who may run
+// programs in the guest.
 func (c *Control) GuestRun(ctx context.Context, a fleet.Actor, id fleet.TaskID) (fleet.GuestRun, error) {
 	none := fleet.GuestRun{}
 	if err := policy.Check(a, policy.TasksSee, ""); err != nil {

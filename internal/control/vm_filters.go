@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// unfilteredNetworks returns the names of those NICs' networks whose traffic hosts cannot filter.
+// unfilteredNetworks returns the names, by id, of the NICs' networks whose traffic hosts cannot filter.
 func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NIC) (map[fleet.NetworkID]string, error) {
 	var ids []string
 	for _, n := range slices.Concat(old, nics) {
@@ -32,9 +32,9 @@ func unfilteredNetworks(ctx context.Context, q *db.Queries, old, nics []fleet.NI
 	return out, err
 }
 
-// unfiltered returns a NIC for a network without traffic filters. New security groups or anti-spoofing are refused
-// there, because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing from the
-// NIC's former network is switched off, since the network was granted to the project unfiltered.
+// unfiltered returns the NIC for a network without traffic filters. New security groups or anti-spoofing are refused,
+// because they would have no effect; a NIC already on the network keeps its settings. Anti-spoofing that the NIC has
+// from its former network is switched off.
 func unfiltered(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.NIC) fleet.NIC {
 	if was != nil && was.NetworkID == n.NetworkID {
 		if n.AntiSpoofing == nil {
@@ -56,9 +56,9 @@ func unfiltered(c *fleet.Checks, i int, network string, n fleet.NIC, was *fleet.
 	return n
 }
 
-// settleFilters fills in the filter settings that the input left out: an existing NIC keeps its own, a new NIC gets
-// anti-spoofing unless an administrator creates it. Only administrators may switch anti-spoofing off. Security groups
-// must be the project's own or global; other projects' groups look unknown.
+// settleFilters fills in the filter settings that the input left out: an existing NIC keeps its settings, a new NIC
+// gets anti-spoofing unless an administrator creates it. Only administrators may switch anti-spoofing off. Security
+// groups must be the project's own or global; a group of another project is refused as unknown.
 func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, old, nics []fleet.NIC) error {
 	runs := policy.May(a, policy.InfraChange, "") || a.System
 	bare, err := unfilteredNetworks(ctx, q, old, nics)
@@ -85,7 +85,8 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 			k = -1 // the old network had no filters, so treat it as a new NIC
 		}
 		was := k >= 0 && old[k].Guarded()
-		// A port group's permission to use other addresses ends when the NIC leaves it: treat it as a new NIC.
+		// A port group's permission to use other addresses ends when the NIC leaves the port group: treat it as a new
+		// NIC.
 		fresh := k < 0 || old[k].DefaultAntiSpoofing && (old[k].NetworkID != n.NetworkID || old[k].PortGroup != n.PortGroup)
 		var before *fleet.NIC
 		if k >= 0 {
@@ -124,7 +125,7 @@ func settleFilters(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 		return err
 	}
 	for i, n := range nics {
-		// Duplicates are refused by the spec's check.
+		// The check of the complete spec refuses duplicates.
 		if distinct := slices.Compact(slices.Sorted(slices.Values(n.SecurityGroups))); len(distinct) == len(n.SecurityGroups) {
 			nics[i] = n.TidyFilter()
 		}
@@ -165,8 +166,8 @@ func portGroupsOf(ctx context.Context, q *db.Queries, nics []fleet.NIC) (map[por
 // followBatch limits the VMs updated by one pass of FollowPortGroups.
 const followBatch = 200
 
-// FollowPortGroups applies changed defaults of port groups to NICs without settings of their own. Each VM is changed
-// as by an edit. A VM that cannot be edited now is retried later.
+// FollowPortGroups applies changed defaults of port groups to NICs without settings of their own. Each VM changes as by
+// an edit. The next pass retries VMs that cannot be edited now.
 func (c *Control) FollowPortGroups(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "port groups' defaults", func(q *db.Queries) error {
 		ids, err := q.NICsOffDefault(ctx, followBatch)
@@ -197,7 +198,7 @@ func followPortGroups(ctx context.Context, q *db.Queries, a fleet.Actor, id flee
 	vm.Spec.NICs = slices.Clone(old.NICs)
 	err = settleFilters(ctx, q, a, vm.ProjectID, old.NICs, vm.Spec.NICs)
 	if fleet.CodeOf(err) == fleet.Invalid {
-		return nil // a fault of another NIC needs a person
+		return nil // the edit is refused because of another NIC, which only a person can correct
 	}
 	if err != nil {
 		return err

@@ -24,19 +24,19 @@ type From struct {
 	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each in the one that the template or the VM has it in. Where no spec is given"`
 }
 
-// planned is the source of a new VM, as found before the transaction.
+// planned is the source of a new VM, as read before the transaction.
 type planned struct {
 	images     []imagePlan
-	vm         *fleet.VMView    // the VM whose disks are copied; nil: none
+	vm         *fleet.VMView    // the VM whose disks are copied, or nil
 	snapshotID fleet.SnapshotID // the snapshot to copy from; empty: the current state
 	disks      []fleet.Disk     // the disks to copy
-	file       *query.VolumeOn  // the appliance whose disks are converted; nil: none
-	id         fleet.VMID       // of the new VM
+	file       *query.VolumeOn  // the appliance whose disks are converted, or nil
+	id         fleet.VMID       // id of the new VM
 	detail     string           // for the audit: " from template web, version 2"
 }
 
-// planFrom completes the input from its source, and finds the images of its disks. It is idempotent: its own output
-// as input gives the same result.
+// planFrom completes the input from the source, and finds the images for the disks. It is idempotent: with its output
+// as input, it returns the same output.
 func (c *Control) planFrom(ctx context.Context, a fleet.Actor, id fleet.VMID, in CreateVM) (CreateVM, planned, error) {
 	from := planned{id: id}
 	var err error
@@ -100,7 +100,7 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 		return fleet.Errorf(fleet.Conflict, "Version %d of %s: %s", version.Number, v.Name, why)
 	}
 	at := *in.From
-	at.VersionID = version.ID // a bulk order uses the version that was newest when ordered
+	at.VersionID = version.ID // a bulk task uses the version that was the newest at the time of the request
 	in.From = &at
 	if specEmpty(in.Spec) {
 		in.Spec = SpecOf(*version, at.Full, at.PoolID)
@@ -115,7 +115,7 @@ func (c *Control) planTemplate(ctx context.Context, a fleet.Actor, in *CreateVM,
 }
 
 // SpecOf returns the spec of a new VM from the version. Its disks are overlays, or full copies, in the given pool, or
-// in the template's pools if empty.
+// in the template's pools if pool is empty.
 func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec {
 	spec := v.Spec.Bare()
 	for i, d := range v.Spec.Disks {
@@ -128,8 +128,8 @@ func SpecOf(v fleet.TemplateVersion, full bool, pool fleet.PoolID) fleet.VMSpec 
 	return spec
 }
 
-// withoutForeignGroups returns the NICs without security groups of other projects, because a template may come from
-// another project.
+// withoutForeignGroups returns the NICs without security groups of other projects. A template may come from another
+// project.
 func (c *Control) withoutForeignGroups(ctx context.Context, project fleet.ProjectID, nics []fleet.NIC) ([]fleet.NIC, error) {
 	var groups []fleet.SecurityGroupID
 	for _, n := range nics {
@@ -201,7 +201,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 	return checks.Err()
 }
 
-// copied returns the VM's disks to copy and a description of the source. It refuses a VM that cannot be copied now.
+// copied returns the VM's disks to copy and a description of the source. It refuses if the VM cannot be copied now.
 func (p planned) copied(ctx context.Context, q *db.Queries, vm fleet.VMView) (disks []fleet.Disk, source string, err error) {
 	if p.snapshotID == "" {
 		return vm.Spec.Disks, vm.Name, refusalOf(vm.Name + " cannot be cloned now: ")(vm.AllowsClone())
@@ -227,7 +227,7 @@ func refusalOf(prefix string) func(ok bool, why string) error {
 	}
 }
 
-// CloneOf returns the spec of a clone with the given disks, in the given pool, or in the VM's pools if empty.
+// CloneOf returns the spec of a clone with the given disks, in the given pool, or in the VM's pools if pool is empty.
 func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpec {
 	of := vm.Spec
 	of.Disks = disks
@@ -241,7 +241,7 @@ func CloneOf(vm fleet.VMView, pool fleet.PoolID, disks []fleet.Disk) fleet.VMSpe
 	return spec
 }
 
-// pools returns the source's pools, which are read besides those of the new VM's spec.
+// pools returns the pools of the source.
 func (p planned) pools() []fleet.PoolID {
 	switch {
 	case p.file != nil:
@@ -252,7 +252,8 @@ func (p planned) pools() []fleet.PoolID {
 	return p.vm.Spec.Pools()
 }
 
-// hold locks the VM whose disks are copied, and refuses if it changed since it was planned. Its pools must be locked.
+// hold locks the VM whose disks are copied, and refuses if it changed after planFrom read it. The VM's pools must be
+// locked.
 func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	if p.file != nil {
 		return p.lockFile(ctx, q)
@@ -271,7 +272,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	if vm.Generation != p.vm.Generation || vm.HostID != p.vm.HostID {
 		return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Look at it, and try again.", vm.Name)
 	}
-	p.vm = &vm // it may have started since it was planned
+	p.vm = &vm // the VM may have started after planFrom read it
 	for i, d := range disks {
 		spec, err := sharedOf(ctx, q, d.PoolID)
 		switch {
@@ -287,7 +288,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 	return nil
 }
 
-// sources returns the number of sources named.
+// sources returns how many sources are set.
 func (f From) sources() (n int) {
 	for _, named := range []bool{f.TemplateID != "", f.VMID != "", f.Appliance != nil} {
 		if named {
@@ -297,7 +298,7 @@ func (f From) sources() (n int) {
 	return n
 }
 
-// CloneName proposes an unused name for a clone of the VM; empty: all candidates are taken.
+// CloneName proposes an unused name for a clone of the VM; empty: all candidates are in use.
 func (c *Control) CloneName(ctx context.Context, a fleet.Actor, id fleet.VMID) (string, error) {
 	vm, err := c.GetVM(ctx, a, id)
 	if err != nil {

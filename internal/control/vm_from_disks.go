@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// orders returns the orders that make the VM's disks before its creation, by disk index. moment is the snapshot to
-// copy from; nil: none.
+// orders returns the volume jobs that make the VM's disks before its definition, by disk index, and their kind. snap is
+// the snapshot to copy from; nil: the current state.
 func (p planned) orders(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind, map[int]fleet.VolumeOrder) {
 	out := map[int]fleet.VolumeOrder{}
 	if p.file != nil {
@@ -28,7 +28,7 @@ func (p planned) orders(vm fleet.VMView, snap *fleet.SnapshotOf) (fleet.JobKind,
 	return fleet.VolumeCopy, out
 }
 
-// snapshot returns the temporary snapshot to copy from; the zero value: copy the current state.
+// snapshot returns the temporary snapshot to copy from; the zero value means the VM's current state.
 func (p planned) snapshot(ctx context.Context, q *db.Queries, task fleet.TaskID) (temporary, error) {
 	switch {
 	case p.vm == nil:
@@ -39,8 +39,8 @@ func (p planned) snapshot(ctx context.Context, q *db.Queries, task fleet.TaskID)
 	return sharedTemporary(ctx, q, *p.vm, task)
 }
 
-// queue adds jobs that make the disks to the VM's creation task; the creation waits for them. The disks count as
-// created from now on, so that a host reports a failed one as missing and never replaces it by an empty disk.
+// queue adds jobs that make the disks to the VM's creation task; the definition waits for them. From then on the disks
+// count as created, so that a host reports a failed disk as missing and never replaces it by an empty one.
 func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, task fleet.TaskID) error {
 	shot, err := p.snapshot(ctx, q, task)
 	if err != nil {
@@ -82,8 +82,8 @@ func (p planned) queue(ctx context.Context, q *db.Queries, a fleet.Actor, vm fle
 	return q.WaitFor(ctx, db.WaitForParams{Others: ids, TaskID: &task, Kind: fleet.VMApply})
 }
 
-// endCopies cancels the waiting copies for disks of a VM that is about to be deleted. It refuses while a host runs
-// one, because its file would be left over.
+// endCopies cancels the queued copies for disks of a VM that is about to be deleted. It refuses while a host runs a
+// copy, because the copied file would stay behind.
 func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	var subjects []string
 	for _, d := range vm.Spec.Disks {
@@ -105,7 +105,7 @@ func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	return nil
 }
 
-// checkDiskIdle refuses a disk that a job makes or changes. Other readers are allowed.
+// checkDiskIdle refuses a disk that an unfinished job makes or changes. Jobs that only read the disk are allowed.
 func checkDiskIdle(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fleet.Volref) error {
 	rows, err := q.VolumesAtWork(ctx, string(disk.PoolID))
 	for _, r := range rows {

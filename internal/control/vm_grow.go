@@ -19,7 +19,7 @@ type GrowDisk struct {
 	Overcommit bool  `json:"overcommit,omitempty" doc:"Allow overcommit of the pool: for those who may change infrastructure"`
 }
 
-// GrowDisk enlarges a disk of a VM; a running guest sees the new size at once. It is an edit of the VM.
+// GrowDisk enlarges a disk of a VM by an edit of the VM; a running guest sees the new size at once.
 func (c *Control) GrowDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref, in GrowDisk) (fleet.VMView, fleet.TaskID, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.VMView{}, "", err
@@ -54,7 +54,7 @@ func (g diskGrowth) on(spec fleet.VMSpec) (fleet.VMSpec, error) {
 }
 
 // checkGrowth refuses disks that cannot grow to the requested size. of is the one disk to grow; nil: the edit is a
-// whole spec.
+// complete spec.
 func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VMView, to fleet.VMSpec, of *diskGrowth) error {
 	growing := old.GrowingDisks(to)
 	if len(growing) == 0 {
@@ -90,7 +90,7 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 		return err
 	}
 	pools := slices.DeleteFunc(slices.Clone(more), func(d fleet.Disk) bool { return d.PoolID == "" })
-	// Locks the pools, so no new volume job comes meanwhile.
+	// Reading candidates locks the pools, so no new volume job is queued in between.
 	hosts, err := candidates(ctx, q, a, old.HostID, fleet.VMSpec{Disks: pools})
 	if err != nil || len(hosts) == 0 {
 		return err
@@ -118,13 +118,14 @@ func checkGrowth(ctx context.Context, q *db.Queries, a fleet.Actor, old fleet.VM
 			}
 		}
 		on := h.Pools[d.PoolID]
-		on.FreeBytes -= d.SizeBytes // less is left for the next disk
+		on.FreeBytes -= d.SizeBytes // each further disk in the pool needs space too
 		h.Pools[d.PoolID] = on
 	}
 	return checks.Err()
 }
 
-// checkGrowable refuses disks that back others, or that running jobs change or read. more has the growing disks.
+// checkGrowable refuses disks that back other volumes, or that unfinished jobs change or read. more has the growing
+// disks.
 func checkGrowable(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.VMSpec, more []fleet.Disk) error {
 	var params db.VolumesNamedParams
 	for i, d := range to.Disks {

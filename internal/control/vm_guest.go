@@ -25,7 +25,7 @@ type GuestOrder struct {
 	Args     []string     `json:"args,omitempty" nullable:"false" doc:"Of exec: the program's arguments. They are in no answer, task or audit line"`
 }
 
-// order returns the request as stored with its job.
+// order returns the request as stored in its job.
 func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
 	switch in.Action {
 	case fleet.ActFreeze:
@@ -52,12 +52,12 @@ func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
 	return nil
 }
 
-// runs returns the public part of a program to run.
+// runs returns the part of the program to run that anyone who sees the task may see.
 func (in GuestOrder) runs() fleet.GuestProgram {
 	return fleet.GuestProgram{Program: in.Program, Args: in.Args}
 }
 
-// detail returns the audit detail.
+// detail returns the audit detail, which has no secrets.
 func (in GuestOrder) detail(o *fleet.GuestOrder) string {
 	switch {
 	case in.Action == fleet.ActFreeze:
@@ -70,8 +70,8 @@ func (in GuestOrder) detail(o *fleet.GuestOrder) string {
 	return ""
 }
 
-// ActGuest sends a request to the guest's agent and returns its task at once. A password is stored sealed in the
-// database, and sent only to the host that runs the job.
+// ActGuest sends a request to the guest agent and returns its task without waiting for the guest. A password is stored
+// encrypted in the database, and sent only to the host that runs the job.
 func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in GuestOrder) (task fleet.Task, err error) {
 	right := policy.VMUse
 	if in.Action.Job().Is().Permission == fleet.MayChangeVMs {
@@ -97,7 +97,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 		if err := allowed(vm, in.Action); err != nil {
 			return err
 		}
-		// They do not coalesce: a second one would replace the first.
+		// These kinds do not coalesce: a second job would replace the password or program of the first.
 		if kind == fleet.VMPassword || kind == fleet.VMExec {
 			open, err := q.JobsAbout(ctx, db.JobsAboutParams{Subject: fleet.SubjectVM(id), Kind: kind})
 			if err != nil {
@@ -128,7 +128,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 	return store.TaskFor(a, task), err
 }
 
-// storeGuestSecret stores the sealed secret of a job.
+// storeGuestSecret encrypts and stores the secret of a job.
 func (c *Control) storeGuestSecret(ctx context.Context, q *db.Queries, job fleet.JobID, secret string) error {
 	by := c.opts.Vault.ID()
 	if by == "" {
@@ -141,7 +141,7 @@ func (c *Control) storeGuestSecret(ctx context.Context, q *db.Queries, job fleet
 	return q.SetGuestSecret(ctx, db.SetGuestSecretParams{JobID: job, ByKey: by, Sealed: sealed})
 }
 
-// guestSecretLabel binds a sealed secret to one job: another job's row cannot open it.
+// guestSecretLabel binds an encrypted secret to one job: it cannot be decrypted for another job's row.
 func guestSecretLabel(job fleet.JobID) string { return "secret of job " + string(job) }
 
 // GuestSecret returns a job's secret to the host that runs the job. All other callers are refused.
@@ -166,7 +166,7 @@ func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID
 	return wire.GuestSecret{Secret: string(secret)}, nil
 }
 
-// VMGuest returns the guest's last report of values that change without an order.
+// VMGuest returns the last report of guest values that change without a job, such as addresses.
 func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fleet.GuestView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.GuestView{}, err
@@ -185,7 +185,7 @@ func (c *Control) VMGuest(ctx context.Context, a fleet.Actor, id fleet.VMID) (fl
 		return out, nil
 	case err != nil:
 		return out, store.Err(err)
-	// Reported before the VM's last start.
+	// The report is older than the VM's last start.
 	case vm.Status == nil || vm.Status.StartedAt != nil && row.At.Before(*vm.Status.StartedAt):
 		return out, nil
 	}

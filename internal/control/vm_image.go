@@ -19,7 +19,7 @@ type imagePlan struct {
 	version fleet.ImageVersion
 	copies  query.Copies
 	shared  bool       // whether the disk's pool is shared
-	step    *copyImage // for a shared pool without a copy: the order that brings one; nil: none
+	step    *copyImage // for a shared pool without a copy: the request that makes one; nil: none
 	pools   []fleet.PoolID
 }
 
@@ -27,14 +27,14 @@ type imagePlan struct {
 type origin struct {
 	ref  fleet.Volref
 	on   fleet.HostID // the file's host, for a local pool
-	wait bool         // some job must end first
-	step *copyImage   // the copy to make first
+	wait bool         // an unfinished job writes the file, so the disk waits for that job
+	step *copyImage   // the copy to make first; nil: none
 
-	verify *query.CopyOn // its checksum is not verified yet: verify first
+	verify *query.CopyOn // the copy whose checksum a host must verify first; nil: none
 }
 
-// planImages finds sources for the disks that name library images. Actors who do not administer hosts may use images
-// published to the project.
+// planImages finds the copies that can serve as sources for the disks that name library images. Actors who do not
+// administer hosts may only use images published to the project.
 func (c *Control) planImages(ctx context.Context, a fleet.Actor, project fleet.ProjectID, spec fleet.VMSpec) ([]imagePlan, error) {
 	var plans []imagePlan
 	var checks fleet.Checks
@@ -95,7 +95,7 @@ func (c *Control) planImage(ctx context.Context, a fleet.Actor, project fleet.Pr
 	return p, nil
 }
 
-// on returns the disk's source on the host; nil: none.
+// on returns the source for disk d on the host; nil: none.
 func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 	here := func(c query.CopyOn) bool {
 		pool := h.Pools[c.PoolID]
@@ -133,7 +133,7 @@ func (p imagePlan) on(h placement.Host, d fleet.Disk) *origin {
 	return nil
 }
 
-// sent returns a copy that another host sends first; nil: none.
+// sent returns a source for the host that another host sends first; nil: none.
 func (p imagePlan) sent(h placement.Host) *origin {
 	var best *copyImage
 	for _, c := range p.copies {
@@ -158,7 +158,7 @@ func fromCopy(c *query.CopyOn) *origin {
 	return &origin{ref: c.Ref(), on: c.HostID, wait: true, verify: c}
 }
 
-// offerImages adds to the host its possible sources of the VM's disks.
+// offerImages adds the possible sources for the VM's disks to the host's facts for placement.
 func offerImages(plans []imagePlan, spec fleet.VMSpec, h *placement.Host) {
 	h.Images = map[int]placement.Image{}
 	for _, p := range plans {
@@ -182,7 +182,8 @@ func poolsOf(plans []imagePlan) (out []fleet.PoolID) {
 	return out
 }
 
-// lockImages locks the images until the transaction ends, and refuses those no longer available to the project.
+// lockImages locks the images until the transaction ends, and refuses images that are no longer available to the
+// project.
 func lockImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet.ProjectID, plans []imagePlan) error {
 	if len(plans) == 0 {
 		return nil
@@ -204,7 +205,7 @@ func lockImages(ctx context.Context, q *db.Queries, a fleet.Actor, project fleet
 	return lockVersions(ctx, q, plans)
 }
 
-// lockVersions refuses versions deleted since they were planned. Their images must be locked.
+// lockVersions refuses image versions deleted after planImages read them. Their images must be locked.
 func lockVersions(ctx context.Context, q *db.Queries, plans []imagePlan) error {
 	var ids []string
 	for _, p := range plans {
@@ -246,7 +247,7 @@ func checkPublished(ctx context.Context, q *db.Queries, a fleet.Actor, project f
 	return checks.Err()
 }
 
-// sourceVolumes returns the volumes that a new VM's spec reads, by field.
+// sourceVolumes returns the volumes that a new VM's spec reads, by field name of the spec.
 func sourceVolumes(spec fleet.VMSpec) map[string]fleet.Volref {
 	refs := map[string]fleet.Volref{}
 	for i, d := range spec.Disks {

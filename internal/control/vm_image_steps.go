@@ -17,14 +17,14 @@ type steps struct {
 	wait   []awaited
 }
 
-// awaited is a source file that a host still works on.
+// awaited is a source file that an unfinished job writes.
 type awaited struct {
 	ref fleet.Volref
-	// The file's host, for a local pool, because other hosts may have files of that name; empty: shared.
+	// The file's host, for a local pool, because other hosts may have files of that name; empty: shared pool.
 	on fleet.HostID
 }
 
-// settleImages writes each disk's source on the chosen host into the spec, and returns the steps before.
+// settleImages writes each disk's source on the chosen host into the spec, and returns the steps that must run first.
 func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *fleet.VMSpec, h placement.Host) (steps, error) {
 	var out steps
 	for _, p := range plans {
@@ -73,8 +73,8 @@ func settleImages(ctx context.Context, q *db.Queries, plans []imagePlan, spec *f
 	return out, nil
 }
 
-// copyName returns the copy's file name in the pool: that of a missing copy, or a free name. coming reports that
-// another order has been made since the plan. beside has the copies already ordered for this VM.
+// copyName returns the copy's file name in the pool: the name of a missing copy, or an unused name. ordered reports
+// that another request already makes the copy. siblings has the other copies requested for this VM.
 func (p imagePlan) copyName(ctx context.Context, q *db.Queries, pool fleet.PoolID, o copyImage, siblings []copyImage) (name string, ordered bool, err error) {
 	on := o.on()
 	rows, err := q.CopiesIn(ctx, db.CopiesInParams{VersionID: p.version.ID, PoolID: pool, Host: string(on)})
@@ -112,7 +112,7 @@ const (
 	roleVM     = "vm"
 )
 
-// verifyJob returns the order to verify a copy, on the VM's host or on another one with the file.
+// verifyJob returns the job that verifies a copy, on the VM's host if it has the file, or else on another host.
 func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volumeJob, error) {
 	j := volumeJob{kind: fleet.VolumeHash, ref: c.Ref(), detail: "as a copy of an image"}
 	if c.On == nil || len(c.On.Hosts) == 0 {
@@ -130,8 +130,8 @@ func verifyJob(c query.CopyOn, v fleet.ImageVersion, prefer fleet.HostID) (volum
 	return j, nil
 }
 
-// queue adds the copies' jobs to the task that creates the VM. The creation waits for them and for the copies that
-// others have ordered.
+// queue adds the copies' jobs to the task that creates the VM. The creation waits for these copies and for copies
+// requested by other tasks.
 func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID) error {
 	if len(s.wait) == 0 {
 		return nil
@@ -156,7 +156,7 @@ func (s steps) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fle
 			return err
 		}
 		if slices.ContainsFunc(at, func(r db.JobsAboutRow) bool { return r.HostID == p.host.ID }) {
-			continue // another order was first
+			continue // another task already makes or verifies the copy
 		}
 		if p.copy != nil {
 			if err := p.copy.add(ctx, q, a); err != nil {

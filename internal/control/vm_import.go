@@ -11,14 +11,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// OfAppliance identifies a pool's file that a VM is imported from.
+// OfAppliance identifies a file in a pool for the import of a VM.
 type OfAppliance struct {
 	PoolID fleet.PoolID `json:"poolId"`
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); it may be left out where one host alone has it"`
 	Volume string       `json:"volume"`
 }
 
-// GetAppliance returns a file that a VM can be imported from, as inspected by its host.
+// GetAppliance returns an importable file with the facts that its host reported.
 func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfAppliance) (query.VolumeOn, error) {
 	v, err := c.VolumeOn(ctx, a, Volume{PoolID: of.PoolID, HostID: of.HostID, Volume: of.Volume})
 	if err == nil && v.Appliance == nil {
@@ -30,7 +30,7 @@ func (c *Control) GetAppliance(ctx context.Context, a fleet.Actor, of OfApplianc
 // maxAppliances limits the list of appliances.
 const maxAppliances = 500
 
-// ListAppliances returns the importable files of all pools, by pool and name.
+// ListAppliances returns the importable files of all pools, sorted by pool and name.
 func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func (c *Control) ListAppliances(ctx context.Context, a fleet.Actor) ([]query.Vo
 	return out, nil
 }
 
-// planAppliance completes the input from the appliance's file. The VM's disks are made on the file's host.
+// planAppliance completes the input from the appliance's file. The VM's disks are made on a host with the file.
 func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM, from *planned) error {
 	at := *in.From.Appliance
 	v, err := c.GetAppliance(ctx, a, at)
@@ -102,7 +102,8 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 	return checks.Err()
 }
 
-// lockFile refuses if the file changed since it was planned, or has running work. Its pool must be locked.
+// lockFile refuses if the file changed after planAppliance read it, or has unfinished jobs. The file's pool must be
+// locked.
 func (p planned) lockFile(ctx context.Context, q *db.Queries) error {
 	use, err := currentUse(ctx, q, *p.file)
 	if err != nil {
@@ -114,7 +115,7 @@ func (p planned) lockFile(ctx context.Context, q *db.Queries) error {
 	return nil
 }
 
-// conversions returns the orders for the VM's disks that the file holds, by disk index.
+// conversions returns the volume jobs that convert the appliance's disks, by disk index of the VM.
 func (p planned) conversions(vm fleet.VMView) map[int]fleet.VolumeOrder {
 	out := map[int]fleet.VolumeOrder{}
 	for i, d := range p.file.Appliance.Disks {
@@ -130,8 +131,8 @@ func (p planned) conversions(vm fleet.VMView) map[int]fleet.VolumeOrder {
 	return out
 }
 
-// ConvertVolume orders a qcow2 image of a volume in a foreign format, in the same pool and on the same host. The
-// source volume stays.
+// ConvertVolume queues the conversion of a volume in another format to a qcow2 image, in the same pool and on the same
+// host. The source volume stays.
 func (c *Control) ConvertVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, fleet.ActConvert, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks

@@ -30,8 +30,8 @@ func (in MigrateVM) check() error {
 	return checks.Err()
 }
 
-// MigrateVM orders a cold migration. The VM belongs to the source host until both hosts report success: the source
-// that everything was sent and its definition removed, the target that the VM is complete and intact.
+// MigrateVM requests a cold migration. The VM belongs to the source host until both hosts report success: the source
+// that it has sent everything and removed its definition, the target that the VM is complete and intact.
 func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in MigrateVM) (task fleet.Task, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return task, err
@@ -73,7 +73,7 @@ func poolIDs(spec fleet.VMSpec, more ...fleet.PoolID) []string {
 	return slices.Compact(ids)
 }
 
-// decideMigration returns the migration order for a locked VM.
+// decideMigration returns the migration job's arguments for a locked VM, and the target host's name.
 func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, in MigrateVM) (order fleet.MigrateOrder, host string, err error) {
 	if err := checkMigratable(ctx, q, vm); err != nil {
 		return order, "", err
@@ -122,7 +122,8 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	return order, order.ToName, err
 }
 
-// freeDiskName returns a disk name that no volume of the pool has or had, and its number, which is above last.
+// freeDiskName returns a disk name that no volume of the pool has or has had, and the name's number, which is above
+// last.
 func freeDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool fleet.PoolID, last int) (fleet.Volref, int, error) {
 	for next := last + 1; next <= last+50; next++ {
 		to := fleet.Volref{PoolID: pool, Volume: diskName(vm.Name, vm.ID, next)}
@@ -133,7 +134,7 @@ func freeDiskName(ctx context.Context, q *db.Queries, vm fleet.VMView, pool flee
 	return fleet.Volref{}, last, fleet.Errorf(fleet.Conflict, "The pool has too many volumes that are named as disks of %s. Rename or delete some.", vm.Name)
 }
 
-// checkMigratable refuses a VM that cannot migrate now.
+// checkMigratable refuses if the VM cannot migrate now.
 func checkMigratable(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 	moving, err := diskMovesOf(ctx, q, vm.ID)
 	if err != nil {
@@ -187,7 +188,7 @@ func queueMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.
 	return task, err
 }
 
-// MigrationTargets returns the hosts and pools that the VM could migrate to; each unsuitable one with a reason.
+// MigrationTargets returns the hosts and pools that the VM could migrate to. Each unsuitable target has a reason.
 func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.VMID) ([]fleet.MigrationTarget, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -205,7 +206,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 		targets, err := migrationTargets(ctx, q, a, vm, "", append(pools, ""), false)
 		out = nil
 		for _, t := range targets {
-			// List a host once if no disk is sent, and no pools that the host lacks.
+			// Without disks to send, list a host once; otherwise only with pools that the host has.
 			if t.sends == (t.pool != "") && (t.pool == "" || t.has) {
 				out = append(out, t.target)
 			}
@@ -218,7 +219,7 @@ func (c *Control) MigrationTargets(ctx context.Context, a fleet.Actor, id fleet.
 	return out, err
 }
 
-// migrationTarget is a host, with the destination pool of each disk.
+// migrationTarget is a target host with the destination pool of each disk.
 type migrationTarget struct {
 	target fleet.MigrationTarget
 	pool   fleet.PoolID   // one pool for all sent disks; empty: each disk's own
@@ -228,8 +229,8 @@ type migrationTarget struct {
 	has    bool // the host has the pool
 }
 
-// migrationTargets checks, for each other host or the named one, whether the VM can migrate there: with its disks in
-// each of the pools, and with each disk in its own pool.
+// migrationTargets checks, for each other host or only the named one, whether the VM can migrate there: with all disks
+// in one of the pools, and with each disk in its own pool.
 func migrationTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, named fleet.HostID, pools []fleet.PoolID, overcommit bool) ([]migrationTarget, error) {
 	bare := vm.Spec
 	bare.Disks = nil

@@ -53,7 +53,7 @@ func (c *Control) MoveDisk(ctx context.Context, a fleet.Actor, id fleet.VMID, di
 	return store.TaskFor(a, task), err
 }
 
-// decideMove returns the order for a locked VM. The destination pool must be locked too.
+// decideMove returns the job's arguments for a locked VM. The destination pool must be locked too.
 func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, disk fleet.Volref, in MoveDisk) (fleet.MoveOrder, error) {
 	i := slices.IndexFunc(vm.Spec.Disks, func(d fleet.Disk) bool { return d.Ref() == disk })
 	if i < 0 {
@@ -93,7 +93,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
 }
 
-// MoveTargets returns the host's pools, each unsuitable one with a reason.
+// MoveTargets returns the pools of the VM's host as destinations for the disk. Each unsuitable pool has a reason.
 func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID, disk fleet.Volref) ([]fleet.MoveTarget, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (c *Control) MoveTargets(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return out, err
 }
 
-// moveTargets checks for each pool whether the VM's disk i can move there.
+// moveTargets checks for each pool whether the VM's disk i can migrate to it.
 func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, i int, pools []fleet.PoolID, overcommit bool) ([]fleet.MoveTarget, error) {
 	own, size := vm.Spec.Disks[i], vm.DiskBytes(vm.Spec.Disks[i])
 	disks := make([]fleet.Disk, len(pools))

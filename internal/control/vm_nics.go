@@ -11,10 +11,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// A stored spec has only the id of a NIC's network. Everywhere else a complete NIC has the network's name too.
+// A stored spec has only the id of a NIC's network. Elsewhere a complete NIC also has the network's name.
 
-// findNetworks fills in the NICs' networks by id or name. Unknown networks stay unresolved; the others are locked
-// until the transaction ends. closed has the networks that are not available to the project.
+// findNetworks fills in the NICs' networks by id or name. An unknown id is an error; NICs with an unknown name do not
+// change. The known networks are locked until the transaction ends. closed has the networks that are not available to the project.
 func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
 	params := db.FindNetworksParams{ProjectID: string(project)}
 	for _, n := range nics {
@@ -49,7 +49,7 @@ func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, n
 	return closed, checks.Err()
 }
 
-// noNetwork is the same error for missing and for unavailable networks, so that it does not reveal which exist.
+// noNetwork returns the same error for missing and unavailable networks, so that the error does not reveal which exist.
 func noNetwork(name string) string {
 	if name == "" {
 		return "There is no such network."
@@ -86,8 +86,8 @@ func checkNetworks(ctx context.Context, q *db.Queries, a fleet.Actor, project fl
 	return checks.Err()
 }
 
-// changedNIC returns the NIC without the fields that its previous version already had. The host need not check those
-// again.
+// changedNIC returns the NIC without the fields that equal those of the old NIC with the same MAC address. The host
+// need not check those again.
 func changedNIC(old []fleet.NIC, n fleet.NIC) fleet.NIC {
 	k := slices.IndexFunc(old, func(o fleet.NIC) bool { return n.MAC != "" && strings.EqualFold(o.MAC, n.MAC) })
 	for _, f := range fleet.NICFields {

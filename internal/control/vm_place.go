@@ -10,9 +10,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// PlaceVM resolves a conflict between hosts: a person chooses the host where the VM is. Other hosts' domains of the
-// VM are shown as unmanaged and left alone. The chosen host must have the VM's domain with Quantix's mark; otherwise
-// a Conflict.
+// PlaceVM resolves a conflict between hosts that both have the VM: a person chooses the VM's host. Other hosts' domains
+// of the VM are shown as unmanaged and do not change. The chosen host must have the VM's domain with Quantix's mark;
+// otherwise it is a Conflict.
 func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, host fleet.HostID) (vm fleet.VMView, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return vm, err
@@ -56,9 +56,11 @@ func (c *Control) PlaceVM(ctx context.Context, a fleet.Actor, id fleet.VMID, hos
 	return store.VMFor(a, vm), err
 }
 
-// moveToChosen also marks the copies on all other hosts, the former one included, as not being the VM.
+// moveToChosen moves the VM to the chosen host and marks the domains on all other hosts, including the former one, as
+// unmanaged.
 func moveToChosen(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
-	// Otherwise it must raise an alarm if it runs there too.
+	// Not while the former host is offline or without the domain: if it later runs the VM too, that must raise an
+	// alarm.
 	if own := vm.Places()[0]; !own.Offline && own.Power != fleet.Absent {
 		if err := q.KeepAsDiscovered(ctx, vm.ID); err != nil {
 			return err

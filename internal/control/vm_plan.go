@@ -12,7 +12,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// Limits of a person's plans: pending ones, and all that are stored.
+// Limits per person: pending plans, and all stored plans.
 const (
 	maxPlansAsked = 8
 	maxPlansKept  = 20
@@ -30,9 +30,9 @@ func planLabel(id fleet.PlanID) string { return "order of plan " + string(id) }
 // errDryRun rolls back a trial run.
 var errDryRun = errors.New("only tried")
 
-// PlanVM predicts the effect of UpdateVM with the same input, and changes nothing. It is refused as UpdateVM is. The
-// VM's host computes the new domain definition: GetPlan returns it once it is ready. Without changes no host is asked
-// and the plan has no id.
+// PlanVM predicts the effect of UpdateVM with the same input, and changes nothing. It returns the same errors as
+// UpdateVM. The VM's host computes the new domain definition, which GetPlan returns once it is ready. Without changes
+// the host computes nothing and the plan has no id.
 func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in UpdateVM) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Plan{}, err
@@ -58,8 +58,8 @@ func (c *Control) PlanVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in U
 	})
 }
 
-// PlanNewVM is PlanVM for CreateVM. The plan names the host of the creation. The VM's id and its NICs' addresses are
-// chosen anew at creation.
+// PlanNewVM works like PlanVM for CreateVM. The plan names the host of the creation. The VM's id and its NICs'
+// addresses are chosen again at creation.
 func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return fleet.Plan{}, err
@@ -84,7 +84,7 @@ func (c *Control) PlanNewVM(ctx context.Context, a fleet.Actor, in CreateVM) (fl
 	})
 }
 
-// dryRun runs do and rolls back. So plans use the code of the real operation.
+// dryRun runs do and rolls back, so that plans use the code of the real operation.
 func dryRun(ctx context.Context, tx pgx.Tx, do func(q *db.Queries) error) error {
 	err := pgx.BeginFunc(ctx, tx, func(sub pgx.Tx) error {
 		if err := do(db.New(sub)); err != nil {
@@ -117,7 +117,7 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 			return err
 		}
 		params.UserID, params.Patience, params.Most = a.UserID, fleet.PlanPatience, maxPlansAsked
-		params.VM.Status, params.VM.Elsewhere = nil, nil // only the host knows these
+		params.VM.Status, params.VM.Elsewhere = nil, nil // only the host reports these
 		if err := q.DropOldPlans(ctx, db.DropOldPlansParams{UserID: a.UserID, Most: maxPlansKept - 1}); err != nil {
 			return err
 		}
@@ -146,7 +146,7 @@ func (c *Control) plan(ctx context.Context, a fleet.Actor, try func(ctx context.
 	return out, err
 }
 
-// GetPlan returns a person's own plan, up to fleet.PlanLife after the request.
+// GetPlan returns one of the person's own plans, up to fleet.PlanLife after the request.
 func (c *Control) GetPlan(ctx context.Context, a fleet.Actor, id fleet.PlanID) (fleet.Plan, error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return fleet.Plan{}, err
@@ -195,7 +195,7 @@ func getPlan(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PlanID)
 	return out, nil
 }
 
-// PlanOrder returns the input of a person's own plan, for editing.
+// PlanOrder returns the input of one of the person's own plans, for editing.
 func (c *Control) PlanOrder(ctx context.Context, a fleet.Actor, id fleet.PlanID) (out PlanOrder, err error) {
 	if _, err := c.GetPlan(ctx, a, id); err != nil {
 		return out, err
@@ -217,8 +217,8 @@ func planGone() error {
 	return fleet.Errorf(fleet.NotFound, "There is no such plan: it was carried out, or is older than an hour. Ask for a new one.")
 }
 
-// CarryOut carries out a plan once: it edits the VM, unless it changed since, or creates the new VM. It returns the
-// VM's id.
+// CarryOut executes a plan once: it edits the VM, unless the VM changed after the plan, or creates the new VM. It
+// returns the VM's id.
 func (c *Control) CarryOut(ctx context.Context, a fleet.Actor, id fleet.PlanID) (vm fleet.VMID, err error) {
 	if err := policy.Check(a, policy.VMChange, ""); err != nil {
 		return "", err

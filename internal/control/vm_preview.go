@@ -19,7 +19,7 @@ const maxPreviewed = 40
 
 // Preview is the predicted placement of a VM.
 type Preview struct {
-	Placed bool              `json:"placed"`          // some host can run it
+	Placed bool              `json:"placed"`          // whether some host can run the VM
 	Host   string            `json:"host,omitempty"`  // the chosen host's name; only for actors who see hosts
 	Hosts  []PreviewedHost   `json:"hosts,omitempty"` // the other hosts with reasons; only for actors who see hosts
 	More   int               `json:"more,omitempty"`  // number of further hosts
@@ -37,8 +37,8 @@ type PreviewedHost struct {
 	Why   string `json:"why"`
 }
 
-// PreviewVM predicts where CreateVM with the same input would place the VM, and why not elsewhere. It is refused as
-// CreateVM is, except that having no suitable host is an answer. It reserves nothing.
+// PreviewVM predicts where CreateVM with the same input would place the VM, with reasons against other hosts. It
+// returns the same errors as CreateVM, except that a preview without a suitable host is no error. It reserves nothing.
 func (c *Control) PreviewVM(ctx context.Context, a fleet.Actor, in CreateVM) (out Preview, err error) {
 	if err := policy.Check(a, policy.VMChange, in.ProjectID); err != nil {
 		return out, err

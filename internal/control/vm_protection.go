@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// ProtectVM is the complete protection of a VM.
+// ProtectVM is the input of GuardVM: all protection settings of a VM.
 type ProtectVM struct {
 	Protected   bool       `json:"protected" doc:"It is not deleted"`
 	Locked      bool       `json:"locked" doc:"Nobody but who sets this, and administrators, changes it or orders its power"`
@@ -43,7 +43,7 @@ func (in ProtectVM) protection(a fleet.Actor, was fleet.VMProtection, now time.T
 				f.Field = "reason"
 			}
 			if f.Field == "expiresAt" && was.ExpiresAt != nil && in.ExpiresAt != nil && was.ExpiresAt.Equal(*in.ExpiresAt) {
-				continue // an expired end stays unchanged
+				continue // an expiry time in the past is allowed if unchanged
 			}
 			checks.Add(f.Field, "%s", f.Message)
 		}
@@ -114,8 +114,8 @@ func describeProtection(was, is fleet.VMProtection) string {
 	return strings.Join(out, ", ")
 }
 
-// ExpireVMs announces VMs near their expiry, and shuts down expired ones if their protection says so. A locked VM is
-// not shut down.
+// ExpireVMs marks VMs near their expiry, and shuts down expired VMs whose protection requests it. A locked VM is not
+// shut down.
 func (c *Control) ExpireVMs(ctx context.Context, a fleet.Actor) error {
 	return c.store.Pass(ctx, a, "expire VMs", func(q *db.Queries) error {
 		rows, err := q.ExpiringVMs(ctx, fleet.ExpiryNotice)

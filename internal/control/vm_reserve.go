@@ -20,8 +20,8 @@ func cpuReservations(ctx context.Context, q *db.Queries, host fleet.HostID) (map
 }
 
 // allocation refuses more memory or CPUs than the host can allocate, unless h.Overcommit is set, and CPU reservations
-// beyond the host's CPUs. had is the VM's spec before the change. It locks the host and reads the sums again, so no
-// other transaction can allocate the same capacity.
+// beyond the host's CPUs. previous is the VM's spec before the change. It locks the host and reads the sums again, so
+// that no other transaction can allocate the same capacity.
 func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VMSpec, h placement.Host, previous fleet.VMSpec) error {
 	more, reserves := spec.MemoryMiB > previous.MemoryMiB || spec.CPUs > previous.CPUs, spec.ReservedCPU() > previous.ReservedCPU()
 	if !more && !reserves {
@@ -41,7 +41,7 @@ func allocation(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.VM
 			h.CommittedMiB += sum.Mib
 			h.CommittedCPUs += sum.Cpus
 		}
-		added := spec // check only what exceeds the previous allocation
+		added := spec // check only the resources that the change increases
 		if spec.MemoryMiB <= previous.MemoryMiB {
 			added.MemoryMiB = 0
 		}
@@ -77,7 +77,7 @@ func mayOvercommit(a fleet.Actor, chosen bool) error {
 	return checks.Err()
 }
 
-// overcommitted returns the suffix of an audit line that marks an overcommit.
+// overcommitted returns the suffix for the audit line of a change with overcommit.
 func overcommitted(chosen bool) string {
 	if chosen {
 		return ", overcommit chosen"

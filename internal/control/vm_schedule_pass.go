@@ -16,18 +16,18 @@ import (
 	"quantix/internal/policy"
 )
 
-// Delays until a schedule is checked again.
+// Delays until the next check of a schedule.
 const (
-	scheduleSoon  = 20 * time.Second // while its own job runs
-	scheduleLater = time.Minute      // while it waits for anything else
+	scheduleSoon  = 20 * time.Second // while a job of the schedule runs
+	scheduleLater = time.Minute      // while the schedule waits for anything else
 	maxTidyWait   = time.Hour        // between two attempts to delete old snapshots
 )
 
 // scheduleBatch limits one pass over the schedules.
 const scheduleBatch = 100
 
-// TakeScheduled orders the due snapshots, and the deletion of snapshots beyond their schedules' retention. A failure
-// of one schedule does not affect others.
+// TakeScheduled requests the due snapshots, and the deletion of snapshots beyond their schedules' retention. A failure
+// of one schedule does not affect the others.
 func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 	for range scheduleBatch {
 		var at db.ScheduleToCheckRow
@@ -58,7 +58,7 @@ func (c *Control) TakeScheduled(ctx context.Context, a fleet.Actor) error {
 	return nil
 }
 
-// scheduling is one schedule during its check.
+// scheduling is the state of one schedule's check.
 type scheduling struct {
 	q         *db.Queries
 	a         fleet.Actor
@@ -76,7 +76,7 @@ func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	if s.vm, err = store.LockVM(ctx, q, a, vm, policy.VMChange); err != nil {
 		return err
 	}
-	rows, err := q.SchedulesOf(ctx, vm) // read after the lock, which every change of schedules takes
+	rows, err := q.SchedulesOf(ctx, vm) // after the VM's lock, which every change of schedules takes
 	if err != nil {
 		return err
 	}
@@ -114,14 +114,14 @@ func checkSchedule(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.V
 	return q.SetScheduleTrouble(ctx, vm)
 }
 
-// again plans the next check after the delay, unless an earlier one is planned.
+// again schedules the next check after the delay, unless an earlier check is scheduled.
 func (s *scheduling) again(after time.Duration) {
 	if at := s.now.Add(after); s.nextCheck.IsZero() || at.Before(s.nextCheck) {
 		s.nextCheck = at
 	}
 }
 
-// trouble sets the reason for a delay or failure. attention: it needs a person.
+// trouble sets the reason shown for a delay or failure. attention means that a person must act.
 func (s *scheduling) trouble(attention bool, format string, args ...any) {
 	s.row.Trouble, s.row.Attention = fmt.Sprintf(format, args...), attention
 }
@@ -131,7 +131,7 @@ func open(state string) bool {
 	return state == string(fleet.JobQueued) || state == string(fleet.JobRunning)
 }
 
-// settle records ended runs and the outcome of the last one.
+// settle records ended runs and the result of the last run.
 func (s *scheduling) settle(ctx context.Context) error {
 	s.row.Trouble, s.row.Attention = "", false
 	for i, r := range s.runs {
@@ -152,7 +152,7 @@ func (s *scheduling) settle(ctx context.Context) error {
 	return nil
 }
 
-// take orders the newest due snapshot. Earlier missed ones are skipped.
+// take requests the newest due snapshot. Older missed snapshots are skipped.
 func (s *scheduling) take(ctx context.Context) error {
 	if s.row.NextAt == nil || s.row.NextAt.After(s.now) {
 		return nil
@@ -164,7 +164,7 @@ func (s *scheduling) take(ctx context.Context) error {
 	tree := s.tree()
 	switch {
 	case slices.ContainsFunc(s.runs, func(r db.ScheduleRunsOfRow) bool { return r.Due.Equal(due) }):
-		s.row.NextAt = &next // already ordered
+		s.row.NextAt = &next // already requested
 		return nil
 	case s.vm.Protection.Lock != nil:
 		s.trouble(false, "It waits: %s", s.vm.Protection.Lock.Bars())
@@ -207,8 +207,8 @@ func (s *scheduling) tree() *fleet.SnapshotTree {
 	return s.vm.Status.Snapshots
 }
 
-// tidy orders the deletion of the schedule's oldest snapshot beyond its retention: one at a time, and only after the
-// newest was taken.
+// tidy requests the deletion of the schedule's oldest snapshot beyond its retention. It deletes one snapshot at a time,
+// and only after the newest snapshot was taken.
 func (s *scheduling) tidy(ctx context.Context) error {
 	if !s.row.Spec.Enabled || len(s.busy) > 0 || len(s.runs) == 0 {
 		if len(s.busy) > 0 && len(s.runs) > 0 {
@@ -216,7 +216,7 @@ func (s *scheduling) tidy(ctx context.Context) error {
 		}
 		return nil
 	}
-	// Snapshots are unknown, or the VM is locked.
+	// The VM's snapshots are unknown, or the VM is locked.
 	if ok, _ := s.vm.AllowsSnapshots(s.busy); !ok || s.vm.Protection.Lock != nil {
 		s.again(5 * scheduleLater)
 		return nil
@@ -227,7 +227,7 @@ func (s *scheduling) tidy(ctx context.Context) error {
 		switch {
 		case s.tree().Of(r.SnapshotID) != nil:
 			mine = append(mine, fleet.Scheduled{ID: r.SnapshotID, Due: r.Due})
-		case r.Settled && i > 0: // the newest stays, to show its time
+		case r.Settled && i > 0: // the newest run stays, because the page shows its time
 			forgotten = append(forgotten, r.Due)
 		}
 	}

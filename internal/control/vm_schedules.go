@@ -65,7 +65,8 @@ func (c *Control) AddSnapshotSchedule(ctx context.Context, a fleet.Actor, id fle
 	return made, nil
 }
 
-// EditSnapshotSchedule replaces a schedule's settings. Its snapshots stay under its retention.
+// EditSnapshotSchedule replaces a schedule's settings. The new retention also applies to existing snapshots of the
+// schedule.
 func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID, in fleet.SnapshotSchedule) error {
 	return c.onSchedules(ctx, a, id, func(q *db.Queries, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (string, error) {
 		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
@@ -77,7 +78,7 @@ func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fl
 			return "", err
 		}
 		checkAt := next
-		if in.Enabled { // the retention may be lower now
+		if in.Enabled { // the new retention may expire snapshots at once
 			checkAt = &now
 			if was := rows[i]; was.Spec.Enabled && was.NextAt != nil && sameTimes(was.Spec.Times, in.Times) {
 				next = was.NextAt
@@ -88,7 +89,7 @@ func (c *Control) EditSnapshotSchedule(ctx context.Context, a fleet.Actor, id fl
 	})
 }
 
-// DeleteSnapshotSchedule deletes a schedule. Its snapshots stay as ordinary ones.
+// DeleteSnapshotSchedule deletes a schedule. Its snapshots stay, without retention.
 func (c *Control) DeleteSnapshotSchedule(ctx context.Context, a fleet.Actor, id fleet.VMID, schedule fleet.ScheduleID) error {
 	return c.onSchedules(ctx, a, id, func(q *db.Queries, _ fleet.VMView, rows []db.SnapshotSchedule, _ time.Time) (string, error) {
 		i := slices.IndexFunc(rows, func(r db.SnapshotSchedule) bool { return r.ID == schedule })
@@ -139,8 +140,8 @@ func (c *Control) onSchedules(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	})
 }
 
-// scheduleFor checks a schedule and returns it as stored, with its first due time; nil: disabled. rows has the VM's
-// other schedules.
+// scheduleFor checks a schedule and returns it as stored, with its first due time, or nil if disabled. rows has all
+// schedules of the VM.
 func scheduleFor(in fleet.SnapshotSchedule, own fleet.ScheduleID, vm fleet.VMView, rows []db.SnapshotSchedule, now time.Time) (fleet.SnapshotSchedule, *time.Time, error) {
 	in.Name, in.NameAs, in.Times.Zone = strings.TrimSpace(in.Name), strings.TrimSpace(in.NameAs), strings.TrimSpace(in.Times.Zone)
 	var checks fleet.Checks

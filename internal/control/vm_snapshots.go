@@ -33,7 +33,7 @@ type RevertSnapshot struct {
 	Start bool `json:"start,omitempty" doc:"Start the VM afterwards, where the snapshot has no memory"`
 }
 
-// TakeSnapshot asks the VM's host to take a snapshot of the VM when the job runs.
+// TakeSnapshot asks the VM's host to take a snapshot of the VM.
 func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, in NewSnapshot) (fleet.Task, error) {
 	return c.onSnapshots(ctx, a, id, fleet.VMSnapshot, in.check(), func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
 		order := fleet.SnapshotOrder{
@@ -51,7 +51,8 @@ func (c *Control) TakeSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID
 	})
 }
 
-// RevertSnapshot asks the VM's host to revert the VM to the snapshot. Changes since the VM's last snapshot are lost.
+// RevertSnapshot asks the VM's host to revert the VM to the snapshot. The VM's changes after its last snapshot are
+// lost.
 func (c *Control) RevertSnapshot(ctx context.Context, a fleet.Actor, id fleet.VMID, snapshot fleet.SnapshotID, in RevertSnapshot) (fleet.Task, error) {
 	return c.onSnapshots(ctx, a, id, fleet.VMRevert, nil, func(vm fleet.VMView, busy []fleet.JobKind) (fleet.SnapshotOrder, string, error) {
 		s, err := snapshotOf(vm, snapshot)
@@ -93,7 +94,8 @@ func (c *Control) SnapshotWork(ctx context.Context, a fleet.Actor, id fleet.VMID
 	return c.store.SnapshotWork(ctx, fleet.SubjectVM(id))
 }
 
-// onSnapshots queues one snapshot job. wrong is a fault of the input, returned only to actors with the permission.
+// onSnapshots queues one snapshot job. wrong is a fault of the input; onSnapshots returns it only after the permission
+// checks.
 func (c *Control) onSnapshots(ctx context.Context, a fleet.Actor, id fleet.VMID, kind fleet.JobKind, wrong error,
 	decide func(fleet.VMView, []fleet.JobKind) (order fleet.SnapshotOrder, detail string, err error),
 ) (task fleet.Task, err error) {

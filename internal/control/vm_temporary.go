@@ -17,16 +17,16 @@ import (
 // roleSnapshot is the role of the job that takes the snapshot for a task's disk copies.
 const roleSnapshot = "snapshot"
 
-// temporary is a task's snapshot of a locked VM, the source of disk copies. With the zero value, the disks are copied
-// without a snapshot.
+// temporary is a task's temporary snapshot of a locked VM, the source of disk copies. With the zero value, disks are
+// copied without a snapshot.
 type temporary struct {
 	vm      fleet.VMView
 	id      fleet.SnapshotID
-	take    fleet.JobID // the job that takes it, for which the copies wait; empty: already taken, or not yet ordered
-	ordered bool        // whether it is ordered
+	take    fleet.JobID // the job that takes the snapshot and that the copies wait for; empty: taken or not yet queued
+	ordered bool        // whether the job is queued
 }
 
-// of returns the snapshot reference for a copy order; nil: none.
+// of returns the snapshot reference for a copy job; nil: no snapshot.
 func (t temporary) of() *fleet.SnapshotOf {
 	if t.id == "" {
 		return nil
@@ -34,8 +34,8 @@ func (t temporary) of() *fleet.SnapshotOf {
 	return &fleet.SnapshotOf{VMID: t.vm.ID, ID: t.id}
 }
 
-// newTemporary names a snapshot for copies of the VM's disks, if they need one. It refuses if no snapshot can be
-// taken now.
+// newTemporary returns a new snapshot for copies of the VM's disks, if the copies need one. It queues nothing. It
+// refuses if no snapshot can be taken now.
 func newTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView) (temporary, error) {
 	if !vm.CopiedFromSnapshot() {
 		return temporary{}, nil
@@ -47,7 +47,7 @@ func newTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView) (temporar
 	return temporary{vm: vm, id: fleet.NewID[fleet.SnapshotID]()}, refusalOf(vm.Name + " cannot be copied now: ")(vm.AllowsTake(busy))
 }
 
-// sharedTemporary returns the snapshot of the task's bulk order, so that all its copies share one moment, else a
+// sharedTemporary returns the existing snapshot of the bulk task, so that all clones have the same state, or else a
 // newTemporary.
 func sharedTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView, task fleet.TaskID) (temporary, error) {
 	if !vm.CopiedFromSnapshot() {
@@ -62,10 +62,10 @@ func sharedTemporary(ctx context.Context, q *db.Queries, vm fleet.VMView, task f
 	case err == nil && vm.Status.Snapshots.Of(row.SnapshotID) != nil:
 		return temporary{vm: vm, id: row.SnapshotID, ordered: true}, nil
 	}
-	return newTemporary(ctx, q, vm) // none, or it was deleted
+	return newTemporary(ctx, q, vm) // the task has no snapshot, or it was deleted
 }
 
-// queue adds the snapshot's job to the task. of describes the copy, for the snapshot's name.
+// queue adds the snapshot's job to the task. of names the copy in the snapshot's name.
 func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, task fleet.TaskID, of string) error {
 	if t.id == "" || t.ordered {
 		return nil
@@ -88,7 +88,7 @@ func (t *temporary) queue(ctx context.Context, q *db.Queries, a fleet.Actor, tas
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshot), subject, t.vm.Name, order.Name)
 }
 
-// await makes the task's copies wait for the snapshot.
+// await makes the task's copy jobs wait for the snapshot's job.
 func (t temporary) await(ctx context.Context, q *db.Queries, task fleet.TaskID) error {
 	if t.take == "" {
 		return nil
@@ -105,8 +105,8 @@ const (
 // temporaryBatch limits one pass over temporary snapshots.
 const temporaryBatch = 100
 
-// DropTemporary orders the deletion of temporary snapshots without running disk copies, and repeats failed deletions. A
-// deletion merges the overlays into the VM's disks.
+// DropTemporary requests the deletion of temporary snapshots without unfinished disk copies, and retries failed
+// deletions. A deletion merges the overlays into the VM's disks.
 func (c *Control) DropTemporary(ctx context.Context, a fleet.Actor) error {
 	for range temporaryBatch {
 		more := false
@@ -167,8 +167,8 @@ func checkTemporary(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.
 	return store.Audit(ctx, q, a, string(fleet.VMSnapshotDelete), fleet.SubjectVM(id), vm.Name, "the temporary snapshot that disks were copied from")
 }
 
-// leftOf reports whether the host has, or after an interrupted job may have, files of the snapshot that a deletion
-// merges.
+// leftOf reports whether the host has files of the snapshot that a deletion would merge. After an interrupted job the
+// host may have such files, so leftOf returns true.
 func leftOf(tree *fleet.SnapshotTree, id fleet.SnapshotID) bool {
 	if tree == nil {
 		return false

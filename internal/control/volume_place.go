@@ -14,7 +14,7 @@ import (
 	"quantix/internal/placement"
 )
 
-// currentUse returns the current uses of the volume, including orders made since it was read. The pool must be locked.
+// currentUse returns how the volume is used now, including requests made after v was read. The pool must be locked.
 func currentUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.VolumeUse, error) {
 	use := v.Use()
 	text, err := q.VolumeInUse(ctx, db.VolumeInUseParams{PoolID: string(v.PoolID), Volume: v.Name, Host: string(v.On())})
@@ -32,8 +32,8 @@ func currentUse(ctx context.Context, q *db.Queries, v query.VolumeOn) (fleet.Vol
 	return use, err
 }
 
-// unfinishedWork returns the verb of an unfinished job that changes or reads the volume; empty: none. on limits it to
-// one host, for a local pool.
+// unfinishedWork returns the verb of an unfinished job that changes or reads the volume; empty: none. For a local pool,
+// on is the host whose jobs count; empty: all hosts.
 func unfinishedWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name string, on fleet.HostID) (string, error) {
 	rows, err := q.VolumesAtWork(ctx, string(pool))
 	for _, r := range rows {
@@ -45,8 +45,8 @@ func unfinishedWork(ctx context.Context, q *db.Queries, pool fleet.PoolID, name 
 	return "", err
 }
 
-// checkVolumesIdle refuses a spec that reads a volume which a job makes, changes or deletes. The volumes' pools must be
-// locked, so that no new job comes meanwhile.
+// checkVolumesIdle refuses a spec that reads a volume which an unfinished job makes, changes or deletes. The volumes'
+// pools must be locked, so that no job is queued in between.
 func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) error {
 	var refs []fleet.Volref
 	for _, d := range spec.Disks {
@@ -73,7 +73,7 @@ func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) err
 		}
 		for _, w := range works[ref.PoolID] {
 			about, _ := w.Subject.Volume()
-			// These two only read.
+			// VolumeHash and VolumeRead only read.
 			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume {
 				return fleet.Errorf(fleet.Conflict, "The volume %s is at work now: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
 			}
@@ -93,9 +93,9 @@ func sharedOf(ctx context.Context, q *db.Queries, pool fleet.PoolID) (fleet.Pool
 	return rows[0].Spec, nil
 }
 
-// checkNameFree refuses a name that is, was or will be used by a volume of the pool. It also refuses a name with a
-// partial file that a host has yet to remove, because that removal would hit the new file. on limits it to one host,
-// if only that host's files count.
+// checkNameFree refuses a name that a volume of the pool has, has had or will have. It also refuses a name with a
+// partial file that a host has yet to remove, because the removal would delete the new file. If on is set and the pool
+// is local, only that host's files count.
 func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on fleet.HostID, shared bool) error {
 	of := string(on)
 	if shared {
@@ -117,14 +117,14 @@ func checkNameFree(ctx context.Context, q *db.Queries, ref fleet.Volref, on flee
 	return err
 }
 
-// nameRefused reports whether err is checkNameFree's refusal, so another name may work.
+// nameRefused reports whether err is a refusal by checkNameFree, so that the caller may try another name.
 func nameRefused(err error) bool {
 	code := fleet.CodeOf(err)
 	return code == fleet.Invalid || code == fleet.Conflict
 }
 
-// findHost returns the host for the job: the named one, or an online host with the pool active and enough space. among
-// limits it to hosts with the volume; nil: any.
+// findHost returns the host for the job: the named host, or an online host with the pool active and enough space. It
+// refuses if none is suitable. among limits the choice to hosts with the volume; nil: any host.
 func findHost(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, among []query.HostRef, overcommit bool) (query.HostRef, error) {
 	disks := []fleet.Disk{{PoolID: j.ref.PoolID, SizeBytes: j.order.TakesBytes}}
 	hosts, err := candidates(ctx, q, a, named, fleet.VMSpec{Disks: disks})
@@ -173,7 +173,7 @@ func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 	return checks.Err()
 }
 
-// anyHost returns the named host, or the first online host with the volume.
+// anyHost returns the named host, or the first online host with the volume if named is empty.
 func anyHost(v query.VolumeOn, named fleet.HostID) (query.HostRef, error) {
 	for _, h := range v.Hosts {
 		if named == "" || h.ID == named {

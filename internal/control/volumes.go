@@ -32,7 +32,7 @@ type Volume struct {
 	HostID fleet.HostID // the file's host, for a local pool; may be empty if only one host has the file
 }
 
-// CreateVolume asks a host to make a volume.
+// CreateVolume asks a host to create a volume.
 func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewVolume) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -56,7 +56,7 @@ func (c *Control) CreateVolume(ctx context.Context, a fleet.Actor, pool fleet.Po
 	})
 }
 
-// GrowVolume orders the growth of a volume to size bytes.
+// GrowVolume asks a host to grow a volume to size bytes.
 func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size int64, overcommit bool) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
@@ -74,7 +74,7 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 	})
 }
 
-// CloneVolume orders a copy of a volume, in the same format, pool and host.
+// CloneVolume asks a host to copy a volume, in the same format, pool and host.
 func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to string, overcommit bool) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, fleet.ActClone, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
@@ -91,8 +91,8 @@ func (c *Control) CloneVolume(ctx context.Context, a fleet.Actor, of Volume, to 
 	})
 }
 
-// RenameVolume renames a volume within its pool. The job's subject is the new name and its source the old one, so no
-// VM can get either meanwhile.
+// RenameVolume renames a volume within its pool. The job's subject is the new name and its source the old name, so that
+// no VM can get either name until the job ends.
 func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to string) (fleet.Task, error) {
 	return c.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
@@ -123,7 +123,8 @@ type NewDownload struct {
 	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); of a shared one empty: one is chosen"`
 }
 
-// FetchVolume asks a host to download a volume. Only the server knows the size, so the host checks the free space.
+// FetchVolume asks a host to download a volume. The size is unknown until the download starts, so the host checks the
+// free space.
 func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, in NewDownload) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -137,7 +138,7 @@ func (c *Control) FetchVolume(ctx context.Context, a fleet.Actor, pool fleet.Poo
 	})
 }
 
-// download returns the order for a download, without a host.
+// download returns a download job without a host.
 func download(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	var checks fleet.Checks
 	fleet.CheckDownload(&checks, in.URL, in.Checksum, in.ChecksumURL)
@@ -155,7 +156,7 @@ func download(pool fleet.PoolID, in NewDownload) (volumeJob, error) {
 	}, nil
 }
 
-// newVolumeOn chooses the host of a new volume.
+// newVolumeOn chooses the host of a new volume and returns the job with it.
 func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob, named fleet.HostID, overcommit bool) (volumeJob, error) {
 	spec, err := sharedOf(ctx, q, j.ref.PoolID)
 	if err != nil {
@@ -176,12 +177,12 @@ func newVolumeOn(ctx context.Context, q *db.Queries, a fleet.Actor, j volumeJob,
 	return j, err
 }
 
-// WipeVolume orders zeros over a volume's content; confirm must be its name.
+// WipeVolume asks a host to overwrite a volume's content with zeros; confirm must be its name.
 func (c *Control) WipeVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
 	return c.destroyVolume(ctx, a, of, fleet.ActWipe, fleet.VolumeWipe, confirm, "wipe")
 }
 
-// DeleteVolume orders a volume's deletion; confirm must be its name.
+// DeleteVolume asks a host to delete a volume; confirm must be its name.
 func (c *Control) DeleteVolume(ctx context.Context, a fleet.Actor, of Volume, confirm string) (fleet.Task, error) {
 	return c.destroyVolume(ctx, a, of, fleet.ActDelete, fleet.VolumeDelete, confirm, "delete")
 }
@@ -204,26 +205,26 @@ type volumeJob struct {
 	ref         fleet.Volref
 	host        query.HostRef
 	order       fleet.VolumeOrder
-	deletesData bool // deletes its data
+	deletesData bool // the job deletes the volume's data
 	audited     bool // the caller writes the audit line
 
 	project *fleet.ProjectID // whose members see the task; nil: only administrators
 	detail  string
 }
 
-// orderVolume queues the job that decide returns, under the pool's lock. Transactions that give a volume of the pool
-// to a VM or publish it wait.
+// orderVolume queues the job that decide returns, under the pool's lock. Transactions that assign a volume of the pool
+// to a VM or publish one wait for the lock.
 func (c *Control) orderVolume(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error)) (task fleet.Task, err error) {
 	return c.orderVolumeThen(ctx, a, pool, decide, func(*db.Queries, fleet.TaskID) error { return nil })
 }
 
-// orderVolumeThen is orderVolume with a callback for rows that belong to the task.
+// orderVolumeThen works like orderVolume; then adds rows that refer to the task, in the same transaction.
 func (c *Control) orderVolumeThen(ctx context.Context, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	return c.orderVolumeBy(ctx, a, a, pool, decide, then)
 }
 
-// orderVolumeBy is orderVolumeThen with a separate actor that is allowed to change the pool. The caller has checked
-// the person's permission.
+// orderVolumeBy works like orderVolumeThen. answers is the actor that changes the pool; the caller has checked the
+// permission of the person, a.
 func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
 	err = assign.Pools.Change(ctx, c.store, answers, string(pool), func(q *db.Queries, on assign.Object) error {
 		j, err := decide(q, on)
@@ -252,7 +253,7 @@ func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, poo
 	return store.TaskFor(a, task), err
 }
 
-// changeVolume is orderVolume for an existing volume that allows the action.
+// changeVolume works like orderVolume for an existing volume. It refuses if the volume does not allow the action.
 func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, act fleet.Action, decide func(*db.Queries, query.VolumeOn) (volumeJob, error)) (fleet.Task, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return fleet.Task{}, err
@@ -273,7 +274,7 @@ func (c *Control) changeVolume(ctx context.Context, a fleet.Actor, of Volume, ac
 	})
 }
 
-// VolumeOn returns a volume with everything that blocks its change.
+// VolumeOn returns a volume with its uses and unfinished jobs, which may block changes.
 func (c *Control) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (query.VolumeOn, error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return query.VolumeOn{}, err
