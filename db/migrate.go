@@ -42,7 +42,7 @@ func migrate(ctx context.Context, conn *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	// Tries every second for five minutes, because another portal's migration may take that long.
+	// The locker tries every second for five minutes, because another portal's migration may take that long.
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
 	if err != nil {
 		return err

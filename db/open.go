@@ -37,8 +37,8 @@ func Open(ctx context.Context, url string, maxConns int) (*pgxpool.Pool, error) 
 // spare is the number of connections that OpenReady keeps idle if it may open at least four times as many.
 const spare = 4
 
-// OpenReady is Open for a pool under constant load. It runs ready on each new connection before use, and keeps some
-// connections idle for bursts. An error of ready discards the connection.
+// OpenReady works like Open for a pool under constant load. It runs ready on each new connection before use, and keeps
+// some connections idle for bursts. An error of ready discards the connection.
 func OpenReady(ctx context.Context, url string, maxConns int, ready func(context.Context, *pgx.Conn) error) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -79,8 +79,8 @@ func OpenReady(ctx context.Context, url string, maxConns int, ready func(context
 	return pool, nil
 }
 
-// settings adds startup parameters to params and returns the statements that set the others: a pooler such as PgBouncer
-// rejects unknown startup parameters. Parameters set in the URL take precedence.
+// settings adds startup parameters to params. Poolers such as PgBouncer reject unknown startup parameters, so it
+// returns statements that set the other parameters. Parameters set in the URL take precedence.
 func settings(params map[string]string) (setUp string) {
 	for _, p := range []struct {
 		name, value string
@@ -103,8 +103,8 @@ func settings(params map[string]string) (setUp string) {
 	return setUp
 }
 
-// resetOnStandby connects to writable servers only. It resets the pool stored in the returned pointer when a server
-// becomes read-only.
+// resetOnStandby makes cfg connect to writable servers only. It resets the pool stored in the returned pointer when a
+// server becomes read-only.
 func resetOnStandby(cfg *pgx.ConnConfig) *atomic.Pointer[pgxpool.Pool] {
 	if cfg.ValidateConnect == nil {
 		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite

@@ -22,8 +22,8 @@ type replanner struct {
 	age       atomic.Int64 // number of changes of sizes
 }
 
-// sizesSQL returns the table sizes in blocks, rounded to a power of four. Its lock timeout keeps locked tables from
-// delaying it.
+// sizesSQL returns the table sizes in blocks, rounded to a power of four. A lock timeout keeps locked tables from
+// delaying the query.
 const sizesSQL = `WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '20ms', true))
 	SELECT string_agg(ceil(log(4, 1 + pg_relation_size(c.oid) / 8192))::text, ',' ORDER BY c.oid) FROM patience, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 	WHERE c.relkind = 'r' AND n.nspname = ANY (current_schemas(false))`

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// ErrPooled is returned by ProveSessions for a pooler that assigns another server connection after each transaction.
+// ErrPooled is returned by ProveSessions for a pooler that may use another server connection for each transaction.
 var ErrPooled = errors.New("the database URL leads to a connection pooler in transaction mode, which loses wake-ups and locks between transactions; " +
 	"set pool_mode = session for this database (PgBouncer), or name PostgreSQL itself")
 

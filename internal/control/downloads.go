@@ -28,13 +28,13 @@ func (c *Control) ReadVolume(ctx context.Context, a fleet.Actor, of Volume) (end
 	return c.readVolume(ctx, a, a, of)
 }
 
-// readVolume works like ReadVolume. answers is the actor with which the pool is read; the caller has checked the
+// readVolume works like ReadVolume. poolActor is the actor with which the pool is read; the caller has checked the
 // permission of the person, a.
-func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
+func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of Volume) (end relay.End, host string, err error) {
 	if a.UserID == "" || a.Session == "" {
 		return end, "", fleet.Errorf(fleet.Unauthorized, "Sign in first.")
 	}
-	v, err := c.VolumeOn(ctx, answers, of)
+	v, err := c.VolumeOn(ctx, poolActor, of)
 	if err != nil {
 		return end, "", err
 	}
@@ -43,7 +43,7 @@ func (c *Control) readVolume(ctx context.Context, answers, a fleet.Actor, of Vol
 	if err != nil {
 		return end, "", err
 	}
-	err = assign.Pools.Change(ctx, c.store, answers, string(of.PoolID), func(q *db.Queries, pool assign.Object) error {
+	err = assign.Pools.Change(ctx, c.store, poolActor, string(of.PoolID), func(q *db.Queries, pool assign.Object) error {
 		use, err := currentUse(ctx, q, v)
 		if err != nil {
 			return err

@@ -218,13 +218,13 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 	if err != nil {
 		return nil, err
 	}
-	answers, member := a, !policy.May(a, policy.InfraChange, "")
+	actor, member := a, !policy.May(a, policy.InfraChange, "")
 	if member {
 		if err := mayDelete(a, v); err != nil {
 			return nil, err
 		}
-		answers, files = fleet.SystemActor, true // members may not delete files in pools later
-		if v, err = c.GetImage(ctx, answers, id); err != nil {
+		actor, files = fleet.SystemActor, true // members may not delete files in pools later
+		if v, err = c.GetImage(ctx, actor, id); err != nil {
 			return nil, err
 		}
 	}
@@ -236,12 +236,12 @@ func (c *Control) DeleteImage(ctx context.Context, a fleet.Actor, id fleet.Image
 		checks.Add("confirm", "Type the image's name, %s, to delete it with all its versions.", v.Name)
 		return nil, checks.Err()
 	}
-	copies, err := c.CopiesOf(ctx, answers, v)
+	copies, err := c.CopiesOf(ctx, actor, v)
 	if err != nil {
 		return nil, err
 	}
 	var tasks []fleet.TaskID
-	err = c.changeImage(ctx, answers, id, func(q *db.Queries, image db.Image) error {
+	err = c.changeImage(ctx, actor, id, func(q *db.Queries, image db.Image) error {
 		tasks = nil
 		for _, copy := range copies {
 			if err := checkNoOverlays(ctx, q, Image{PoolID: copy.PoolID, Volume: copy.Volume, HostID: copy.HostID}); err != nil {

@@ -14,7 +14,8 @@ import (
 // A stored spec has only the id of a NIC's network. Elsewhere a complete NIC also has the network's name.
 
 // findNetworks fills in the NICs' networks by id or name. An unknown id is an error; NICs with an unknown name do not
-// change. The known networks are locked until the transaction ends. closed has the networks that are not available to the project.
+// change. The known networks are locked until the transaction ends. closed has the networks that are not available to
+// the project.
 func findNetworks(ctx context.Context, q *db.Queries, project fleet.ProjectID, nics []fleet.NIC) (closed map[fleet.NetworkID]bool, err error) {
 	params := db.FindNetworksParams{ProjectID: string(project)}
 	for _, n := range nics {

@@ -223,10 +223,10 @@ func (c *Control) orderVolumeThen(ctx context.Context, a fleet.Actor, pool fleet
 	return c.orderVolumeBy(ctx, a, a, pool, decide, then)
 }
 
-// orderVolumeBy works like orderVolumeThen. answers is the actor that changes the pool; the caller has checked the
+// orderVolumeBy works like orderVolumeThen. poolActor is the actor that changes the pool; the caller has checked the
 // permission of the person, a.
-func (c *Control) orderVolumeBy(ctx context.Context, answers, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
-	err = assign.Pools.Change(ctx, c.store, answers, string(pool), func(q *db.Queries, on assign.Object) error {
+func (c *Control) orderVolumeBy(ctx context.Context, poolActor, a fleet.Actor, pool fleet.PoolID, decide func(*db.Queries, assign.Object) (volumeJob, error), then func(*db.Queries, fleet.TaskID) error) (task fleet.Task, err error) {
+	err = assign.Pools.Change(ctx, c.store, poolActor, string(pool), func(q *db.Queries, on assign.Object) error {
 		j, err := decide(q, on)
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 			return q.NumberAnew(ctx, db.NumberAnewParams{HostID: a.HostID, Base: answer.SeqBase})
 		})
 		host := string(a.HostID)
-		// a new agent process: the jobs of its predecessor may have crashed it
+		// a new agent process: a job of the previous process may have crashed it
 		if err == nil && now.Instance != in.Instance {
 			err = endExhausted(ctx, q, &host)
 		}
@@ -67,8 +67,7 @@ func (api *API) Hello(ctx context.Context, a fleet.Actor, in wire.Hello) (wire.H
 	return answer, err
 }
 
-// ProveSession returns an error if a newer Hello has ended the agent's session, or if the agent's key is not the one
-// that opened it.
+// ProveSession returns an error if a newer Hello has ended the agent's session, or if another key opened the session.
 func (api *API) ProveSession(ctx context.Context, a fleet.Actor) error {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return err
@@ -84,7 +83,8 @@ func proveSession(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	return err
 }
 
-// lockSession is ProveSession with a lock on the session until the transaction ends. number orders the host's sessions.
+// lockSession works like ProveSession and locks the session until the transaction ends. A later session of the host has
+// a higher number.
 func lockSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int64, err error) {
 	number, err = q.LockSessionOfHost(ctx, db.LockSessionOfHostParams{HostID: a.HostID, Session: hashSession(a)})
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -93,14 +93,14 @@ func lockSession(ctx context.Context, q *db.Queries, a fleet.Actor) (number int6
 	return number, err
 }
 
-// checkSessionNumber rejects a report or result whose sequence number is outside the range of its session. Such a
-// number would outrank reports of later sessions, or be ignored in favor of earlier ones.
+// checkSessionNumber rejects a report or result whose sequence number is outside the range of its session. A higher
+// number would outrank reports of later sessions; a lower one would lose against earlier sessions.
 func checkSessionNumber(ctx context.Context, q *db.Queries, a fleet.Actor, seq int64) error {
 	number, err := lockSession(ctx, q, a)
 	return store.FirstError(err, func() error { return checkNumber(number, seq) })
 }
 
-// checkNumber is checkSessionNumber for a session whose number is known.
+// checkNumber works like checkSessionNumber for a session whose number is known.
 func checkNumber(session, seq int64) error {
 	if seq>>32 != session {
 		return fleet.Errorf(fleet.Invalid, "The number %d is not of this session, whose numbers are above %d. Say hello again.", seq, session<<32)
@@ -108,7 +108,7 @@ func checkNumber(session, seq int64) error {
 	return nil
 }
 
-// sessionEnded is the error for an agent whose session was ended by a newer Hello, or whose host was removed.
+// sessionEnded is the error for an agent whose session a newer Hello ended, or whose host was removed.
 func sessionEnded() error {
 	return fleet.Errorf(fleet.Conflict, "This agent's session has ended. Say hello again.")
 }

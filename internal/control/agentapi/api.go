@@ -1,5 +1,5 @@
 // Package agentapi implements the agent API: joining, sessions, reports, claims and results of jobs. It also recovers
-// jobs of offline agents and follows VMs that have moved to another host.
+// jobs of offline agents, and reassigns VMs that have moved to another host.
 package agentapi
 
 import (
@@ -8,7 +8,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// API serves agents. Its exported methods are use cases of control.Control. Its in-memory state is only a cache and may
+// API serves agents. Its exported methods are use cases of control.Control. Its state in memory is only a cache and may
 // be lost at any time.
 type API struct {
 	store           *store.Store

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/control/store"
 )
 
-// batcher batches concurrent calls: while one batch runs, further calls collect for the next one. A single call never
-// waits for others.
+// batcher batches concurrent calls: while one batch runs, it collects further calls for the next batch. A call that
+// finds no batch running starts at once.
 type batcher[I, O any] struct {
 	// process processes a batch and returns one O for each I. It waits at most patience for locks, or without limit if
 	// patience is 0.
@@ -30,11 +30,11 @@ type call[I, O any] struct {
 	done chan struct{}
 }
 
-// patience is how long a batch may wait for a lock while its calls wait.
+// patience is how long a batch of several calls may wait for a lock.
 const patience = 100 * time.Millisecond
 
-// do processes in, possibly in a batch. A batch that fails or waits for a lock is repeated call by call, so that no
-// call fails or waits because of another.
+// do processes in, possibly in a batch. If a batch fails or waits for a lock, its calls are repeated one by one, so
+// that no call fails or waits because of another.
 func (t *batcher[I, O]) do(ctx context.Context, in I) (O, error) {
 	out, errs := t.doAll(ctx, []I{in})
 	return out[0], errs[0]
@@ -65,7 +65,8 @@ func (t *batcher[I, O]) doAll(ctx context.Context, in []I) (out []O, errs []erro
 	return out, errs
 }
 
-// runLoop runs batches until no call waits. It does not use a request's context, because other requests wait for it.
+// runLoop runs batches until no call waits. It does not use a request's context, because other requests wait for the
+// same batch.
 func (t *batcher[I, O]) runLoop() {
 	for {
 		t.mu.Lock()
@@ -94,7 +95,7 @@ func (t *batcher[I, O]) runAlone(a *call[I, O]) {
 	close(a.done)
 }
 
-// runBatch runs one batch with the calls that are still waiting; err is also stored in each of them.
+// runBatch runs one batch with the calls that are still waiting. It returns err and stores it in each call.
 func (t *batcher[I, O]) runBatch(all []*call[I, O], patience time.Duration) (err error) {
 	defer func() {
 		if err != nil {

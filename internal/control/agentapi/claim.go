@@ -19,7 +19,7 @@ import (
 )
 
 // Claim returns the next jobs of the agent's host, at most one per subject, each with the current spec. Without jobs it
-// waits until one is queued or wait has passed, and then returns an empty claim.
+// waits until one is queued. If none is queued within wait, it returns an empty claim.
 func (api *API) Claim(ctx context.Context, a fleet.Actor, in wire.ClaimRequest, wait time.Duration) (wire.Claim, error) {
 	out, err := api.NewJobWaiter(ctx, a)
 	if err != nil {
@@ -47,8 +47,8 @@ func onOwnStack[T any](do func() (T, error)) (out T, err error) {
 	return out, err
 }
 
-// claimIfWaiting is claimNow preceded by a cheap check. Usually no job is waiting, and the check costs much less than a
-// claim.
+// claimIfWaiting checks whether a job is queued before it calls claimNow. Usually none is, and the check costs much
+// less than a claim.
 func (api *API) claimIfWaiting(ctx context.Context, a fleet.Actor, limit int32) ([]wire.Work, error) {
 	check, err := api.store.CheckForWork(ctx, db.CheckForWorkParams{HostID: a.HostID, Session: hashSession(a)})
 	switch {
@@ -79,7 +79,7 @@ type claimant struct {
 // claimed is the result for one claimant.
 type claimed struct {
 	work []wire.Work
-	err  error // jobs that could not be described; they are claimed nevertheless
+	err  error // error in building the work of claimed jobs; the jobs stay claimed
 }
 
 // claimFor claims jobs for many hosts in one statement.
@@ -97,8 +97,8 @@ func (api *API) claimFor(ctx context.Context, patience time.Duration, all []clai
 	if err != nil || len(jobs) == 0 {
 		return out, err
 	}
-	// by session, because an ended session may ask beside the live one; of two requests of one session, one gets the
-	// jobs
+	// Keyed by session, because an ended session of the same host may claim too. Of two requests of one session, one
+	// gets the jobs.
 	of := map[string]*claimed{}
 	for i, c := range slices.Backward(all) {
 		of[string(hashSession(c.Actor))] = &out[i]
@@ -114,8 +114,8 @@ func (api *API) claimFor(ctx context.Context, patience time.Duration, all []clai
 	return out, nil
 }
 
-// subjectData is the database's description of a job's subject (work_of, work_of_volume): a pool, a volume's pool, a
-// network, or a VM with its dependencies.
+// subjectData is the JSON of a job's subject from the SQL functions work_of and work_of_volume: a pool, a volume's
+// pool, a network, or a VM with its dependencies.
 type subjectData struct {
 	Pool     *fleet.Pool        `json:"pool"` // also for a volume
 	Held     *fleet.VolumeInUse `json:"held"`
@@ -128,7 +128,8 @@ type subjectData struct {
 	Pools    []fleet.Pool       `json:"pools"`
 }
 
-// workOf returns a job with the current spec of its subject. A job of a deleted VM has no spec; the agent ends it.
+// workOf returns the job with the current spec of its subject. For a deleted VM it returns no spec; the agent then ends
+// the job.
 func workOf(row db.ClaimJobsRow) (wire.Work, error) {
 	j := row.Job
 	w := wire.Work{
@@ -189,7 +190,7 @@ func addPools(w *wire.Work, text []byte) error {
 	return nil
 }
 
-// Progress records a job's progress and renews its lease. The answer contains a cancellation by a user, if any.
+// Progress records a job's progress and renews its lease. The response includes a user's cancellation, if any.
 func (api *API) Progress(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Progress) (out wire.ProgressAnswer, err error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return out, err

@@ -35,7 +35,7 @@ func ReadPair(id fleet.PairID, user fleet.UserID, session string, host fleet.Hos
 }
 
 // JoinPair admits a host to its end of a relayed connection. The host must own the VM of a console opened within the
-// last 30 s, receive an upload that a user continues, receive a transfer whose sender has asked for a relay, or have a
+// last 30 s, receive an upload that a user continues, receive a transfer whose sender has requested a relay, or have a
 // volume that a user is downloading.
 func (api *API) JoinPair(ctx context.Context, a fleet.Actor, id fleet.PairID) (relay.End, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {

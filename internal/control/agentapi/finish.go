@@ -19,9 +19,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// Finish closes a job and stores the state that the host observed. If the spec has changed meanwhile, it queues the
-// subject again. ended is the closed job. It returns Conflict, and ignores the result, if the job's epoch is no longer
-// current.
+// Finish closes a job and stores the state that the host observed. If the spec has changed since the claim, it queues
+// the subject again. ended is the closed job. If the job's epoch is no longer current, it ignores the result and
+// returns Conflict.
 func (api *API) Finish(ctx context.Context, a fleet.Actor, id fleet.JobID, in wire.Finish) (answer wire.FinishAnswer, ended fleet.Job, err error) {
 	each, err := api.FinishAll(ctx, a, []wire.Result{{Job: id, Finish: in}})
 	if err != nil {
@@ -37,8 +37,8 @@ type Finished struct {
 	Err    error     // why the result was rejected
 }
 
-// FinishAll is Finish for several results, each independent of the others. If all are rejected, it returns the first
-// error.
+// FinishAll works like Finish for several results, each independent of the others. If all are rejected, it returns the
+// first error.
 func (api *API) FinishAll(ctx context.Context, a fleet.Actor, in []wire.Result) ([]Finished, error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return nil, err
@@ -178,16 +178,16 @@ func refuse(row db.LockResultsRow, in wire.Finish) error {
 	return nil
 }
 
-// Limits for epochs reported by hosts. Epochs have 28 random bits, so a jump of epochJump corresponds to 2^28 claims
-// since the backup. Beyond maxEpoch a host's offset or the sequence itself might overflow 64 bits.
+// Limits for epochs reported by hosts. Epochs have 28 random bits, so a jump of epochJump means 2^28 claims since the
+// backup. Beyond maxEpoch a host's offset or the sequence might overflow 64 bits.
 const (
 	epochJump = 1 << 56
 	maxEpoch  = 1 << 61
 )
 
 // requeueOutdated requeues a job that its host rejected as outdated: the database was restored from a backup, and its
-// epoch sequence is behind the host's latest epoch. It raises the next epochs of this host only. The host did nothing,
-// so the attempt does not count.
+// epoch sequence is behind the host's latest epoch. It raises the next epochs of this host only. The attempt does not
+// count, because the host did nothing.
 func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (fleet.Job, error) {
 	if err := q.LiftEpochs(ctx, db.LiftEpochsParams{Host: string(job.HostID), Newest: in.Newest}); err != nil {
 		return fleet.Job{}, err
@@ -196,19 +196,20 @@ func requeueOutdated(ctx context.Context, q *db.Queries, job db.Job, in wire.Fin
 	return retryLater(ctx, q, job, in, 100*time.Millisecond)
 }
 
-// end is how a job ends and the state its host then observed. Without typ, no state is written.
+// end is how a job ends, with the state that its host observed afterwards. If typ is empty, no state is written.
 type end struct {
 	id              fleet.JobID
 	state           fleet.JobState
 	error           string
-	note            string // work left undone, as a sentence
+	note            string // what could not be done, as a sentence
 	typ, object     string
 	host            fleet.HostID
 	generation, seq int64
 	observed        any
 }
 
-// endJobs ends jobs that the transaction has locked and writes the observed states through observed.
+// endJobs ends jobs that the transaction has locked. It writes the observed states through observed, which may use
+// another statement mode than q.
 func endJobs(ctx context.Context, q, observed *db.Queries, ends []end) ([]db.Job, error) {
 	var p db.EndJobsParams
 	var vms db.SettleVMsParams
@@ -255,7 +256,7 @@ func jobOf(r db.Job) fleet.Job {
 }
 
 // retryLater requeues a convergent job that failed only because the hypervisor was unreachable. If a newer job for the
-// subject is queued, this one is cancelled instead. pause is the delay before the first retry.
+// subject is queued, it cancels the failed job instead. pause is the delay before the first retry.
 func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, pause time.Duration) (fleet.Job, error) {
 	next, err := q.Overtaken(ctx, job.ID)
 	if err == nil && next {
@@ -268,8 +269,8 @@ func retryLater(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish, 
 	return jobOf(waits), err
 }
 
-// settle records the effects of a job's end on its subject, except the observed state, which is written together with
-// the end. The caller sets the state of the returned end.
+// settle records the effects of a job's end on the job's subject, except the observed state, which endJobs writes. The
+// caller sets the state of the returned end.
 func settle(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) (end, error) {
 	e := end{id: job.ID, error: in.Error}
 	if job.Kind == fleet.VMPlan {
@@ -325,7 +326,7 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 		if err := q.UndoDeletion(ctx, db.UndoDeletionParams{ID: vm, HostID: job.HostID}); err != nil {
 			return err
 		}
-		// safe because nothing was deleted, so nothing can be recreated
+		// safe, because nothing was deleted that the job could create again
 		if in.VM != nil && in.VM.Power != fleet.Absent {
 			if err := q.ReissueChange(ctx, db.ReissueChangeParams{ID: vm, HostID: job.HostID}); err != nil {
 				return err
@@ -355,8 +356,8 @@ func settleVM(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in 
 	return nil
 }
 
-// requeue queues vm.apply if the VM's generation is newer than the one the host has acted on and no queued job covers
-// it.
+// requeue queues vm.apply if the VM's generation is newer than acted, the generation that the host has applied, and no
+// queued job covers it.
 func requeue(ctx context.Context, q *db.Queries, id fleet.VMID, host fleet.HostID, acted int64) (bool, error) {
 	vm, err := q.MovedOnVM(ctx, db.MovedOnVMParams{ID: id, HostID: host, Generation: acted})
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// Heartbeats are written in batches: the first of a batch waits gatherTime for others, then all heartbeats and all
-// meters are written in one statement each. No user waits for a heartbeat, so the delay is harmless.
+// Heartbeats are written in batches: the first heartbeat of a batch waits gatherTime for others, then one statement
+// writes all heartbeats and one writes all meters. No user waits for a heartbeat, so the delay is harmless.
 const (
 	gatherTime    = 10 * time.Millisecond
 	maxHeartbeats = 500
@@ -34,11 +34,11 @@ type batch struct {
 	done   chan struct{} // closed when the batch is written
 	rows   map[fleet.HostID]db.HeartbeatsRow
 	err    error
-	lost   map[fleet.HostID]error // errors of hosts whose meters were not written
+	lost   map[fleet.HostID]error // errors of hosts whose meters could not be written
 }
 
-// heartbeat records a heartbeat and returns its time. resend reports that the stored digest differs from the host's, so
-// the agent must send a full report.
+// heartbeat records a heartbeat and returns its time. resend is true if the stored digest differs from the host's
+// digest; the agent must then send a full report.
 func (api *API) heartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, resend bool, err error) {
 	load := "null"
 	if in.Load != nil {
@@ -67,8 +67,8 @@ func (api *API) heartbeat(ctx context.Context, a fleet.Actor, in wire.Report) (n
 	return row.Now, row.Digest != in.Digest, b.lost[a.HostID]
 }
 
-// sentAt is a lower bound of the time a report was sent, by the database's clock. For an agent without a stamp it is in
-// the far future, which the database treats as its current time.
+// sentAt returns a lower bound of the time a report was sent, by the database's clock. For an agent without a stamp it
+// is in the far future, which the database replaces by its current time.
 func sentAt(in wire.Report) time.Time {
 	if in.Stamp == nil {
 		return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -101,8 +101,8 @@ func (s *heartbeats) join(a fleet.Actor, in wire.Report, load string) (b *batch,
 	return b, first
 }
 
-// writeHeartbeats waits for further heartbeats, then writes the batch and answers all. It does not use the request's
-// context, because other requests wait for it.
+// writeHeartbeats waits for further heartbeats, then writes the batch. It does not use the request's context, because
+// other requests wait for the same batch.
 func (api *API) writeHeartbeats(b *batch) {
 	timer := time.NewTimer(gatherTime)
 	defer timer.Stop()
@@ -140,7 +140,7 @@ func (api *API) write(ctx context.Context, b *batch) (err error) {
 	if err := api.writeMeters(ctx, proven...); err == nil || len(proven) == 1 || ctx.Err() != nil {
 		return err
 	}
-	// written one by one, so that a host that was just removed does not fail the others
+	// written one by one, so that a host removed in between does not fail the others
 	b.lost = map[fleet.HostID]error{}
 	for _, m := range proven {
 		if err := api.writeMeters(ctx, m); err != nil {
@@ -150,8 +150,8 @@ func (api *API) write(ctx context.Context, b *batch) (err error) {
 	return nil
 }
 
-// assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query. It is read
-// again after changes and after assignedMaxAge.
+// assignmentCache caches the pools and networks assigned to each host, so that a heartbeat needs no query. The cache is
+// read again after changes and after assignedMaxAge.
 type assignmentCache struct {
 	changes *notify.Sub // by keyAssigned
 	mu      sync.Mutex
@@ -168,7 +168,7 @@ type hostAssignments struct {
 
 const (
 	keyAssigned = "assigned"
-	// The cache only decides what a host reports in more detail; assignments themselves travel as jobs. So it may lag
+	// The cache only decides for which objects a host reports details; assignments travel as jobs. It may therefore lag
 	// behind changes and lost wake-ups.
 	assignedMinAge = time.Second
 	assignedMaxAge = 2 * time.Minute
@@ -186,7 +186,7 @@ func (api *API) assignedTo(ctx context.Context, host fleet.HostID) ([]fleet.Pool
 	}
 	on, age := m.on, now.Sub(m.read)
 	if m.stale && age >= assignedMinAge || age >= assignedMaxAge {
-		m.stale, m.read = false, now // one request reads, the others use the old value
+		m.stale, m.read = false, now // one request reads the new value, the others use the old one
 	} else if on != nil {
 		m.mu.Unlock()
 		return on.pools[host], on.networks[host], nil

@@ -53,7 +53,7 @@ func (api *API) RenewHost(ctx context.Context, a fleet.Actor, csr string) (wire.
 	return wire.Certificate{Cert: cert, CA: authority.CertPEM()}, nil
 }
 
-// sameKey rejects an agent with a key from before its host joined again.
+// sameKey rejects an agent whose key is from before its host joined again.
 func sameKey(key []byte, a fleet.Actor) error {
 	if key == nil || string(key) == a.KeyHash {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// recordImage records format, size and checksum that a host reports for a copy of an image version, if the version
-// lacks them. If the job specified a checksum, that one is recorded whatever the host reports: a file with other
+// recordImage records the format, size and checksum that a host reports for a copy of an image version, if the version
+// lacks them. If the job specified a checksum, that checksum is recorded instead of the reported one: a file with other
 // contents is no copy.
 func recordImage(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, volumes []fleet.Volume) error {
 	if !slices.Contains([]fleet.JobKind{fleet.VolumeHash, fleet.VolumeCopy, fleet.VolumeReceive, fleet.VolumeFetch}, job.Kind) {
@@ -47,8 +47,8 @@ func volumesOf(pool *fleet.PoolStatus) []fleet.Volume {
 	return pool.Volumes
 }
 
-// queueHash queues volume.hash for a file of the image library, so that the host reports its facts. It does not
-// repeat a hash job without a result.
+// queueHash queues volume.hash for a file of the image library, so that the host reports the file's format, size and
+// checksum. It does not repeat a volume.hash job that had no result.
 func queueHash(ctx context.Context, q *db.Queries, job db.Job, ref fleet.Volref, known fleet.VolumeOrder) error {
 	if job.Kind == fleet.VolumeHash {
 		return nil

@@ -10,16 +10,16 @@ import (
 	"quantix/internal/wire"
 )
 
-// JobWaiter serves the successive claims of one agent. It stays subscribed between claims, so a claim soon after
-// another need not query the database.
+// JobWaiter serves the successive claims of one agent. It stays subscribed between claims, so that a claim soon after
+// another needs no query.
 type JobWaiter struct {
 	api       *API
 	of        fleet.Actor
 	sub       *notify.Sub
-	lastClaim time.Time // time of the last claim that took all queued jobs; zero if a later query is needed
+	lastClaim time.Time // time of the last claim that took all queued jobs; zero if the next claim must query
 }
 
-// minParkTime is the shortest wait for which a query is skipped.
+// minParkTime is the shortest wait for which the query at its start is skipped.
 const minParkTime = 2 * time.Second
 
 // NewJobWaiter subscribes before the first query, so that no job is missed in between.
@@ -41,8 +41,8 @@ func (l *JobWaiter) Close() error {
 	return nil
 }
 
-// Claim claims queued jobs. Without jobs it returns how long to wait until the next query is due: wait minus the time
-// since the last one, because wake-ups may be lost.
+// Claim claims queued jobs. Without jobs it returns the time until the next query is due: wait minus the time since the
+// last query. Queries repeat because wake-ups may be lost.
 func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.Duration) (wire.Claim, time.Duration, error) {
 	woken := false
 	select {
@@ -57,7 +57,7 @@ func (l *JobWaiter) Claim(ctx context.Context, in wire.ClaimRequest, wait time.D
 	return wire.Claim{Jobs: work}, wait, err
 }
 
-// take claims jobs and records whether none remain: fewer jobs than requested mean that the queue is empty.
+// take claims jobs. Fewer jobs than requested mean an empty queue; take records that for later claims.
 func (l *JobWaiter) take(in wire.ClaimRequest, claim func(most int32) ([]wire.Work, error)) ([]wire.Work, error) {
 	now, most := time.Now(), int32(min(max(in.Max, 1), 32))
 	work, err := onOwnStack(func() ([]wire.Work, error) { return claim(most) })
@@ -67,8 +67,8 @@ func (l *JobWaiter) take(in wire.ClaimRequest, claim func(most int32) ([]wire.Wo
 	return work, err
 }
 
-// Wait waits until a job is queued, wait has passed or stop is closed. A claim in progress is returned even after hush
-// is closed.
+// Wait waits until a job is queued, wait has passed or stop is closed. It still returns a claim that was in progress
+// when stop closed.
 func (l *JobWaiter) Wait(ctx context.Context, in wire.ClaimRequest, wait time.Duration, stop <-chan struct{}) (wire.Claim, error) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

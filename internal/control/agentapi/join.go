@@ -95,7 +95,7 @@ func checkSameHost(ctx context.Context, q *db.Queries, id fleet.HostID, req wire
 	}
 	name, err := q.HostName(ctx, req.HostID)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return nil // that host was removed, so its agent may join as a new host
+		return nil // the host with this agent was removed, so the agent may join as a new host
 	}
 	if err != nil {
 		return err

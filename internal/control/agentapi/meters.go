@@ -18,8 +18,8 @@ type readings struct {
 	guests  []fleet.GuestReading
 }
 
-// writeMeters stores readings of hosts with proven sessions. CPU times are differences in queries, so negative values
-// are stored as 0 to avoid overflows.
+// writeMeters stores readings of hosts whose sessions are proven. Negative CPU times are stored as 0, because queries
+// subtract CPU times and could overflow.
 func (api *API) writeMeters(ctx context.Context, all ...readings) error {
 	if err := api.writeCounts(ctx, all...); err != nil {
 		return err

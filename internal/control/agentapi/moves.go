@@ -15,8 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// settleMove updates the VM's spec after a disk move and queues the deletion of the old file. Like any volume deletion,
-// it fails if something uses the file by then.
+// settleMove updates the VM's spec after a disk migration and queues the deletion of the old file. The deletion fails
+// if another VM or volume uses the file by then.
 func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	move := job.Args.Move
 	if in.Outcome != wire.Done || move == nil {
@@ -47,7 +47,7 @@ func settleMove(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, i
 	return err
 }
 
-// noteLeftVolume records in the disk move's task that the old file could not be deleted.
+// noteLeftVolume records in the disk migration's task that the old file could not be deleted.
 func noteLeftVolume(ctx context.Context, q *db.Queries, job db.Job, of fleet.Volref, in wire.Finish) error {
 	if job.Kind != fleet.VolumeDelete || in.Outcome == wire.Done || job.Args.Volume == nil || job.Args.Volume.LeftBy == "" {
 		return nil

@@ -40,8 +40,8 @@ func writeAssignments(ctx context.Context, q *db.Queries, host fleet.HostID, in 
 // libvirt calls.
 const inventoryLag = 10 * time.Second
 
-// discoveredNetworks returns the reported networks without two kinds that are no discoveries: assigned networks that
-// the host lacks, and networks released since the inventory.
+// discoveredNetworks returns the reported networks, without assigned networks that the host lacks and networks released
+// since the inventory.
 func discoveredNetworks(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.Report) ([]wire.NetworkReport, error) {
 	params := db.NetworksLeftParams{HostID: string(host), Looked: time.Duration(in.LookedAgoMs)*time.Millisecond + inventoryLag}
 	for _, n := range in.State.Networks {
@@ -68,7 +68,7 @@ func addNetworks(ctx context.Context, q *db.Queries, networks []wire.NetworkRepo
 	return q.AddNetworks(ctx, mustJSON(rows))
 }
 
-// ForgetNetworks deletes discovered networks that no host and no VM spec refers to any more.
+// ForgetNetworks deletes discovered networks that neither a host nor a VM spec refers to.
 func ForgetNetworks(ctx context.Context, q *db.Queries) error {
 	ids, err := q.LostNetworks(ctx)
 	if err != nil || len(ids) == 0 {

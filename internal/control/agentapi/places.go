@@ -14,10 +14,10 @@ import (
 	"quantix/internal/policy"
 )
 
-// A VM is identified by its UUID, and its host is where hosts report it running. See ADR 17.
+// A VM is identified by its UUID. Its host is the one that reports the VM as running. See ADR 17.
 
-// SettlePlaces processes VMs reported running on a host that is not their own. If their own host no longer runs them,
-// they are assigned to the other host; if both run them, an alarm is raised. Both hosts must have reported since.
+// SettlePlaces processes VMs that another host than their own reports as running. If the own host no longer runs such a
+// VM, the VM is assigned to the other host; if both run it, an alarm is raised. Both hosts must have reported since.
 func (api *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -35,7 +35,7 @@ func (api *API) SettlePlaces(ctx context.Context, a fleet.Actor) error {
 	return errors.Join(errs...)
 }
 
-// settlePlace checks again with the VM locked.
+// settlePlace checks the VM again under its lock, and moves it or raises the alarm.
 func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToSettleRow) error {
 	return api.store.Tx(ctx, func(q *db.Queries) error {
 		if err := q.RequestFullReports(ctx, store.Texts([]fleet.HostID{was.OwnID, was.HostID})); err != nil {
@@ -64,7 +64,7 @@ func (api *API) settlePlace(ctx context.Context, a fleet.Actor, was db.PlacesToS
 	})
 }
 
-// PlaceOf returns what the host reports of the VM, or a zero Place if it reports nothing.
+// PlaceOf returns the host's report on the VM, or a zero Place if there is none.
 func PlaceOf(vm fleet.VMView, host fleet.HostID) fleet.Place {
 	places := vm.Places()
 	if i := slices.IndexFunc(places, func(p fleet.Place) bool { return p.HostID == host }); i >= 0 {
@@ -98,9 +98,9 @@ func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, o
 	return store.Audit(ctx, q, a, "vm.alarm", fleet.SubjectVM(vm.ID), vm.Name, vm.HostName+" and "+other.HostName+" both run it")
 }
 
-// MoveVM assigns the VM to another host, which has its domain. The caller has locked the VM and requested a full report
-// from the old host, so that remains there are shown. Queued jobs move with the VM, except those that must not run
-// twice or that delete data: a deletion has to be requested again.
+// MoveVM assigns the VM to another host, which has the VM's domain. The caller has locked the VM and requested a full
+// report from the old host, so that leftovers there are shown. Queued jobs move with the VM, except jobs that must not
+// run twice or that delete data: a user must request a deletion again.
 func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place) error {
 	if err := moveJobs(ctx, q, fleet.SubjectVM(vm.ID), vm.HostID, to.HostID, to.HostName, ""); err != nil {
 		return err
@@ -115,14 +115,14 @@ func MoveVM(ctx context.Context, q *db.Queries, vm fleet.VMView, to fleet.Place)
 	return err
 }
 
-// moveJobs moves the VM's open jobs, except but, to its new host.
+// moveJobs moves the VM's open jobs to the VM's new host, except the job but.
 func moveJobs(ctx context.Context, q *db.Queries, subject fleet.Subject, from, to fleet.HostID, toName string, but fleet.JobID) error {
 	jobs, err := q.OpenJobsOf(ctx, db.OpenJobsOfParams{Subject: subject, HostID: from})
 	if err != nil {
 		return err
 	}
 	moved := map[fleet.JobKind]bool{}
-	for _, j := range slices.Backward(jobs) { // of two jobs of a kind the newer one stays
+	for _, j := range slices.Backward(jobs) { // of two jobs of one kind the newer one moves
 		if j.ID == but {
 			continue
 		}

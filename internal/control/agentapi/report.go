@@ -43,7 +43,8 @@ func (api *API) Report(ctx context.Context, a fleet.Actor, in wire.Report) (wire
 	return answer, err
 }
 
-// renewLeases renews the leases, and returns the jobs that are no longer the host's and those that users cancelled.
+// renewLeases renews the leases. It returns the jobs that no longer belong to the host, and the jobs that users
+// cancelled.
 func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wire.Lease) (lost []fleet.JobID, stop map[fleet.JobID]string, err error) {
 	if len(leases) == 0 {
 		return nil, nil, nil
@@ -74,13 +75,13 @@ func (api *API) renewLeases(ctx context.Context, host fleet.HostID, leases []wir
 	return lost, stop, nil
 }
 
-// fullReport writes a host's full state in one transaction. It returns the time of the transaction and the marks that
-// the host's VMs lack. A report older than the latest one changes nothing.
+// fullReport writes a host's full state in one transaction. It returns the transaction's time and the marks that the
+// host's VMs lack. A report older than the latest one changes nothing.
 func (api *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (now time.Time, marks map[fleet.VMID]string, err error) {
 	begin := db.BeginReportParams{
 		HostID: a.HostID, Session: hashSession(a), Seq: in.Seq, Digest: in.Digest, Load: in.Load, Connected: in.State.Host.Connected, Sent: sentAt(in), Fresh: fleet.Freshness,
 	}
-	if in.State.Host.Connected || in.LookedAgoMs > 0 { // otherwise the agent has never had an inventory
+	if in.State.Host.Connected || in.LookedAgoMs > 0 { // otherwise the agent has never read the hypervisor
 		age := milliseconds(in.LookedAgoMs).Seconds()
 		begin.LookAge = &age
 	}
@@ -88,7 +89,7 @@ func (api *API) fullReport(ctx context.Context, a fleet.Actor, in wire.Report) (
 		begun, err := q.BeginReport(ctx, begin)
 		now = begun.Now
 		if errors.Is(err, pgx.ErrNoRows) {
-			return checkSessionNumber(ctx, q, a, in.Seq) // otherwise the report is merely older than the latest
+			return checkSessionNumber(ctx, q, a, in.Seq) // otherwise the report is only older than the latest
 		}
 		err = store.FirstError(err, func() error {
 			marks, err = writeState(ctx, q, a.HostID, in)
@@ -108,8 +109,8 @@ func writeState(ctx context.Context, q *db.Queries, host fleet.HostID, in wire.R
 		return nil, fmt.Errorf("report host: %w", err)
 	}
 	if !s.Host.Connected {
-		// Without a hypervisor the agent knows nothing about VMs, pools and networks. Their absence must not count as
-		// removal.
+		// Without a hypervisor the agent does not know the VMs, pools and networks. Their absence from the report must
+		// not count as removal.
 		return nil, nil
 	}
 	if marks, err = writeVMs(ctx, q, host, seq, s); err != nil {
@@ -154,8 +155,8 @@ func writeVMs(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, 
 	return d.marks, q.ReportDiscoveredVMs(ctx, db.ReportDiscoveredVMsParams{HostID: host, Found: mustJSON(d.found)})
 }
 
-// queueUnrecorded queues vm.apply for VMs changed after the database's restored backup. The agent then keeps their
-// definitions and reports the difference as drift.
+// queueUnrecorded queues vm.apply for VMs that were changed after the backup from before the restore of the database.
+// The agent then keeps their definitions and reports the difference as drift.
 func queueUnrecorded(ctx context.Context, q *db.Queries, host fleet.HostID, seq int64, vms []wire.VMReport) error {
 	if !slices.ContainsFunc(vms, func(r wire.VMReport) bool { return r.Stamped > 0 }) {
 		return nil

@@ -8,18 +8,18 @@ import (
 	"quantix/internal/wire"
 )
 
-// maxMarks is the maximum number of marks in one answer. A marked VM is reported again, and the next answer carries
-// further marks.
+// maxMarks is the maximum number of marks in one response. The agent reports marked VMs again, and the next response
+// carries further marks.
 const maxMarks = 256
 
-// domains are the parts of a host's report that do not concern its own VMs.
+// domains are a host's domains that are not its own VMs, and the marks for its own VMs.
 type domains struct {
 	found []fleet.DiscoveredVM  // unmanaged domains: shown, never changed
-	seen  []sighting            // among found, those with the UUID of another host's VM
+	seen  []sighting            // domains in found with the UUID of another host's VM
 	marks map[fleet.VMID]string // marks that the host's own VMs lack
 }
 
-// sighting is a domain of another host's VM, or one with its UUID.
+// sighting is a host's report on a domain with the UUID of another host's VM.
 type sighting struct {
 	ID         fleet.VMID  `json:"id"`
 	Power      fleet.Power `json:"power"`
@@ -27,7 +27,8 @@ type sighting struct {
 	Proven     bool        `json:"proven"`
 }
 
-// domainsOf classifies a host's domains. A domain with Quantix metadata that is no VM of this host counts as unmanaged.
+// domainsOf classifies a host's domains. A domain with Quantix metadata that is not a VM of this host counts as
+// unmanaged.
 func domainsOf(ctx context.Context, q *db.Queries, host fleet.HostID, s wire.State) (d domains, err error) {
 	type domain struct {
 		ID    fleet.VMID `json:"id"`

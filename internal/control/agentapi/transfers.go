@@ -25,8 +25,8 @@ func TransferPair(id fleet.PairID, from, to fleet.HostID) relay.Ticket {
 	return relay.Ticket{ID: id, Kind: relay.Transfer, Parties: [2]relay.Party{relay.Asker: {Host: from}, relay.Answerer: {Host: to}}}
 }
 
-// Meet exchanges what both hosts of a transfer need: the other's name and key, the sender's ticket, the receiver's
-// addresses, and the portal that relays if no direct connection works.
+// Meet exchanges the data that both hosts of a transfer need: the other host's name and key, the sender's ticket, the
+// receiver's addresses, and the portal that relays if no direct connection works.
 func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in wire.Meet) (out wire.MeetAnswer, err error) {
 	if err := policy.Check(a, policy.AgentTalk, ""); err != nil {
 		return out, err
@@ -84,8 +84,8 @@ func checkMeet(in wire.Meet) error {
 	return nil
 }
 
-// settleTransfer records the effects of one side's end on the other side. A copy received for a failed migration is
-// deleted.
+// settleTransfer records the effects of one job's end on the other job of the transfer. A copy received for a failed
+// migration is deleted.
 func settleTransfer(ctx context.Context, q *db.Queries, job db.Job, in wire.Finish) error {
 	rows, err := q.TransfersOf(ctx, string(job.ID))
 	if err != nil {
@@ -160,7 +160,7 @@ func settleMigration(ctx context.Context, q *db.Queries, job db.Job, parts []db.
 	return cancelOthers(ctx, q, job, others, in.Error)
 }
 
-// reassignVM assigns the VM to the new host. It returns false if the VM was deleted or moved elsewhere meanwhile.
+// reassignVM assigns the VM to the new host. It returns false if the VM was deleted or moved elsewhere in between.
 func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.MigrateOrder) (bool, error) {
 	_, text := job.Subject.Split()
 	id := fleet.VMID(text)
@@ -189,7 +189,7 @@ func reassignVM(ctx context.Context, q *db.Queries, job db.Job, order fleet.Migr
 	return true, store.Audit(ctx, q, fleet.SystemActor, "vm.left", job.Subject, vm.Name, fmt.Sprintf("is on %s now, with %d disks", order.ToName, len(order.Disks)))
 }
 
-// deleteLeftDisks queues the deletion of a VM's old disks once its new host has defined it.
+// deleteLeftDisks queues the deletion of a VM's old disks after its new host has defined the VM.
 func deleteLeftDisks(ctx context.Context, q *db.Queries, job db.Job, vm fleet.VMID, in wire.Finish) error {
 	if in.Outcome != wire.Done || !job.Kind.Is().Applies || in.VM == nil || in.VM.Power == fleet.Absent {
 		return nil

@@ -1,5 +1,6 @@
 // Package assign handles objects that are defined once and assigned to hosts: pools, networks and security groups.
-// Hosts execute their assignments and report on them. An Assignable holds what differs between the resource types.
+// Hosts execute their assignments and report on them. An Assignable has the functions that differ between the resource
+// types.
 package assign
 
 import (
@@ -32,7 +33,7 @@ type Assignable struct {
 	// raises the generation; the row is deleted with the last assignment
 	markDelete func(ctx context.Context, q *db.Queries, id string) error
 	remove     func(ctx context.Context, q *db.Queries, id string) error
-	status     func(wire.Finish) any // state that the host observed after the job; nil if it reported none
+	status     func(wire.Finish) any // returns the state that the host observed after the job; nil if it reported none
 }
 
 // Object is an object of an Assignable whose row is locked or newly created by the transaction.
@@ -41,10 +42,10 @@ type Object struct {
 	of         *Assignable
 	id         string
 	generation int64
-	leaving    string             // why no further changes are possible; empty if they are
+	leaving    string             // why the object cannot change any more, for a deleted one; otherwise empty
 	field      string             // pools: field of the spec that contains place
 	place      string             // pools: storage location that no two pools of a host may share
-	oneHost    string             // pools: why the pool can be on one host only; empty if it can be on many
+	oneHost    string             // pools: why only one host can have the pool; empty if many can
 	spec       *fleet.NetworkSpec // networks only
 }
 
@@ -70,7 +71,7 @@ func (o Object) Audit(ctx context.Context, q *db.Queries, a fleet.Actor, act, de
 	return store.Audit(ctx, q, a, o.of.typeLabel()+"."+act, o.Subject(), o.Name, detail)
 }
 
-// Change runs do with the locked object, unless the object is being deleted.
+// Change runs do with the locked object. It refuses if the object is being deleted.
 func (n *Assignable) Change(ctx context.Context, s *store.Store, a fleet.Actor, id string, do func(*db.Queries, Object) error) error {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return err
@@ -125,7 +126,7 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 	return jobs, nil
 }
 
-// queue queues a job on one host and cancels waiting jobs of the opposite kind.
+// queue queues a job on one host and cancels queued jobs of the opposite kind.
 func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, opposite fleet.JobKind) (fleet.TaskID, error) {
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
 		Subject: o.Subject(), HostID: host, Kinds: []string{string(opposite)}, Error: "Not done: the contrary was asked for before its turn came.",
@@ -251,8 +252,8 @@ func (n *Assignable) Delete(ctx context.Context, s *store.Store, a fleet.Actor, 
 	return jobs, err
 }
 
-// Settle records the effects of a job's end on the assignment, except the observed state, which the caller writes.
-// stays reports that the assignment still exists.
+// Settle records the effects of a job's end on the assignment, except the observed state saw, which the caller writes.
+// stays is true if the assignment still exists.
 func (n *Assignable) Settle(ctx context.Context, q *db.Queries, job db.Job, id string, in wire.Finish) (saw any, stays bool, err error) {
 	if job.Kind == n.release && in.Outcome == wire.Done {
 		return nil, false, q.EndRelease(ctx, db.EndReleaseParams{Noun: n.typ, ObjectID: id, HostID: job.HostID})
@@ -260,7 +261,7 @@ func (n *Assignable) Settle(ctx context.Context, q *db.Queries, job db.Job, id s
 	return n.status(in), true, nil
 }
 
-// QueueDrifted queues jobs again for assignments whose job was lost or whose host differs from the spec.
+// QueueDrifted queues jobs for assignments whose job was lost or whose host differs from the spec.
 func QueueDrifted(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	rows, err := q.DriftedAssignments(ctx, db.DriftedAssignmentsParams{Fresh: fleet.Freshness, Nouns: slices.Sorted(maps.Keys(assignables))})
 	if err != nil {

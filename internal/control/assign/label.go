@@ -17,14 +17,14 @@ import (
 	"quantix/internal/policy"
 )
 
-// maxLabelled limits the hosts assigned by label in one transaction. The next transaction continues.
+// maxLabelled limits the hosts assigned by label in one transaction. Further hosts follow in the next transaction.
 const maxLabelled = 200
 
 // maxHostsNamed is the number of hosts listed by name in the audit log.
 const maxHostsNamed = 8
 
-// Select sets the object's selector and assigns the object to matching hosts. An empty selector removes it. Earlier
-// exclusions are cleared. more reports that further matching hosts remain.
+// Select sets the object's selector and assigns the object to matching hosts. An empty selector removes the old one.
+// Earlier exclusions of hosts are cleared. more is true if further matching hosts remain.
 func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s fleet.Selector) (tasks []fleet.TaskID, more bool, err error) {
 	old, err := q.SelectorOf(ctx, db.SelectorOfParams{Noun: o.of.typ, ObjectID: o.id})
 	if err != nil || old == s.String() {
@@ -48,8 +48,8 @@ func (o Object) Select(ctx context.Context, q *db.Queries, a fleet.Actor, s flee
 	return o.label(ctx, q, s.String())
 }
 
-// label assigns the object to hosts that match the selector. Hosts that cannot have the object are excluded with the
-// reason and do not block the others.
+// label assigns the object to hosts that match the selector. A host that cannot have the object is excluded with the
+// reason and does not block the others.
 func (o Object) label(ctx context.Context, q *db.Queries, selector string) (tasks []fleet.TaskID, more bool, err error) {
 	rows, err := q.LabelledWithout(ctx, db.LabelledWithoutParams{Noun: o.of.typ, ObjectID: o.id, Most: maxLabelled})
 	if err != nil || len(rows) == 0 {
@@ -102,8 +102,8 @@ func (o Object) label(ctx context.Context, q *db.Queries, selector string) (task
 // refusals are hosts that cannot have an object, with the reasons.
 type refusals struct{ hosts, whys []string }
 
-// suitable returns the hosts that can have the object. It finds unsuitable hosts by bisection. An object limited to one
-// host is assigned to none of several: an administrator must choose.
+// suitable returns the hosts that can have the object, and adds the others to no. It finds unsuitable hosts by
+// bisection. If only one host can have the object and several match, it returns none: an administrator must choose.
 func (o Object) suitable(ctx context.Context, q *db.Queries, hosts []string, no *refusals) ([]string, error) {
 	if len(hosts) == 0 {
 		return nil, nil
@@ -194,7 +194,7 @@ func (n *Assignable) ByLabel(ctx context.Context, s *store.Store, a fleet.Actor,
 	return out, store.Err(err)
 }
 
-// Preview returns the hosts that a selector matches now, and whether each has the object. An empty id stands for a new
+// Preview returns the hosts that a selector matches now, and whether each has the object. An empty id means a new
 // object.
 func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor, id, text string) (fleet.Labelled, error) {
 	var out fleet.Labelled
@@ -223,7 +223,7 @@ func (n *Assignable) Preview(ctx context.Context, s *store.Store, a fleet.Actor,
 }
 
 // Labelled assigns objects to hosts that match their selectors. Each object has its own transactions, so that an error
-// does not affect the others. It stops after 20 s, and the next pass continues.
+// for one does not affect the others. It stops after 20 s, and the next pass continues.
 func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -249,7 +249,7 @@ func Labelled(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	return failed
 }
 
-// assignLabelled is Labelled for one object, unless it is being deleted.
+// assignLabelled works like Labelled for one object. It skips an object that is being deleted.
 func (n *Assignable) assignLabelled(ctx context.Context, q *db.Queries, id string) (more bool, err error) {
 	o, err := n.lock(ctx, q, id)
 	if errors.Is(err, pgx.ErrNoRows) || err == nil && o.leaving != "" {

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Networks are the networks defined in Quantix, which hosts execute as libvirt networks. Discovered networks cannot be
+// Networks are the networks defined in Quantix. Hosts execute them as libvirt networks. Discovered networks cannot be
 // assigned.
 var Networks = &Assignable{
 	typ: string(fleet.TypeNetwork), apply: fleet.NetworkApply, release: fleet.NetworkRelease,
@@ -40,7 +40,7 @@ func AddedNetwork(id fleet.NetworkID, name string, spec fleet.NetworkSpec) Objec
 	return Networks.added(string(id), Object{Name: name, spec: &spec})
 }
 
-// networkAllows applies the same table of actions as the page.
+// networkAllows uses the same table of actions as the network's page.
 func networkAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.NetworkHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned, Leaving: !on.Assigned}
 	if len(on.Status) > 0 {
@@ -70,7 +70,7 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 		}
 		for _, h := range assigned {
 			if !slices.Contains(hosts, string(h)) {
-				hosts = append(slices.Clip(hosts), string(h)) // including the hosts that have the network already
+				hosts = append(slices.Clip(hosts), string(h)) // also check the hosts that already have the network
 			}
 		}
 		if len(hosts) > fleet.MaxPeers {
@@ -107,8 +107,8 @@ func networkFits(ctx context.Context, q *db.Queries, o Object, hosts []string) e
 	return checks.Err()
 }
 
-// checkClash reports conflicts between two networks of one host: equal VNIs, or a device used exclusively by both. Two
-// bridges on one device would form a loop once anything connected them.
+// checkClash reports conflicts between two networks of one host: equal VNIs, or a device that both need exclusively.
+// Two bridges on one device would form a loop if anything connected them.
 func checkClash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow) {
 	theirs := *other.Spec
 	sameDevice := mine.Device != "" && mine.Device == theirs.Device && mine.VLAN == theirs.VLAN
@@ -123,9 +123,9 @@ func checkClash(c *fleet.Checks, mine fleet.NetworkSpec, other db.NetworksOnRow)
 	}
 }
 
-// checkUnderlay reports a guest network whose subnet overlaps the underlay of an overlay. The host would have addresses
-// in both, and would route the overlay's packets into the guest network. Discovered bridges are exempt, because they
-// may be the underlay.
+// checkUnderlay reports a guest network whose subnet overlaps the underlay of an overlay network. The host would have
+// addresses in both, and would route the overlay's packets into the guest network. Discovered bridges are exempt,
+// because they may be the underlay.
 func checkUnderlay(c *fleet.Checks, o Object, other db.NetworksOnRow, what string) {
 	if other.Kind == fleet.NetworkBridge {
 		return

@@ -14,8 +14,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// GatherPeers updates the peers of each overlay from the hosts' reports and queues jobs that distribute them. Each
-// overlay has its own transaction, so that an error does not affect the others.
+// GatherPeers updates the peers of each overlay network from the hosts' reports, and queues jobs that send changed
+// peers to the hosts. Each overlay network has its own transaction, so that an error for one does not affect the
+// others.
 func GatherPeers(ctx context.Context, s *store.Store, a fleet.Actor) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err
@@ -71,8 +72,8 @@ func setPeers(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.Networ
 	return nil
 }
 
-// peersOf returns the reported addresses within the overlay's underlay. An address claimed by two hosts counts once:
-// routing decides which host gets the packets, and no host can displace another.
+// peersOf returns the reported addresses within the overlay network's underlay. An address that two hosts report counts
+// once: routing decides which host gets the packets, and no host can displace another.
 func peersOf(r db.OverlaysRow) []string {
 	peers := []string{}
 	if r.Spec == nil {

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Pools are storage pools, which hosts execute as libvirt pools.
+// Pools are storage pools. Hosts execute them as libvirt pools.
 var Pools = &Assignable{
 	typ: "pool", apply: fleet.PoolApply, release: fleet.PoolRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
@@ -35,13 +35,13 @@ var Pools = &Assignable{
 	},
 }
 
-// ofPool returns the properties of a pool that assignments need.
+// ofPool returns the Object of a pool, without its ID and generation.
 func ofPool(name string, spec fleet.PoolSpec) Object {
 	field, place := spec.Place()
 	return Object{Name: name, field: field, place: place, oneHost: spec.OneHost()}
 }
 
-// poolAllows applies the same table of actions as the page.
+// poolAllows uses the same table of actions as the pool's page.
 func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	status := fleet.PoolHost{HostName: on.HostName, SeenAt: on.LookedAt, Assigned: on.Assigned}
 	if len(on.Status) > 0 {
@@ -54,8 +54,8 @@ func poolAllows(on db.AssignmentOnRow, act fleet.Action) (bool, string, error) {
 	return ok, why, nil
 }
 
-// poolFits rejects a host if another pool there uses the same directory, target, cluster pool or volume group, and a
-// second host for a pool that can have only one.
+// poolFits rejects a host with another pool that uses the same directory, target, cluster pool or volume group. It also
+// rejects a second host for a pool that only one host can have.
 func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) error {
 	if o.oneHost != "" {
 		on, err := q.AssignedHosts(ctx, db.AssignedHostsParams{Noun: o.of.typ, ObjectID: o.id})
@@ -81,8 +81,8 @@ func poolFits(ctx context.Context, q *db.Queries, o Object, hosts []string) erro
 	return checks.Err()
 }
 
-// poolFree returns a conflict while VMs or pending disk moves need the pool, on the host or on any host if host is
-// empty.
+// poolFree returns a conflict while VMs or pending disk migrations need the pool, on the host, or on any host if host
+// is empty.
 func poolFree(ctx context.Context, q *db.Queries, o Object, host fleet.HostID) error {
 	coming, err := q.PoolAwaited(ctx, db.PoolAwaitedParams{PoolID: o.id, Host: string(host)})
 	if err == nil && len(coming) > 0 {
@@ -119,8 +119,8 @@ func AddedPool(id fleet.PoolID, name string, spec fleet.PoolSpec) Object {
 	return Pools.added(string(id), ofPool(name, spec))
 }
 
-// ApplyAnew queues the pool's setup on its hosts again. Offline hosts and hosts beyond the limit follow later through
-// the drift pass, because the pool's generation is newer than theirs.
+// ApplyAnew queues the pool's setup on its hosts again. The drift pass later covers offline hosts and hosts beyond the
+// limit, because the pool's generation is newer than theirs.
 func (o Object) ApplyAnew(ctx context.Context, q *db.Queries, a fleet.Actor) ([]fleet.TaskID, error) {
 	if err := q.RenewPool(ctx, fleet.PoolID(o.id)); err != nil {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 const maxRetriedHosts = 200
 
 // RetryAll queues the object's setup again on all hosts where it failed, by host name, with one task each. Offline
-// hosts are counted but skipped; objects stopped on their host by others are skipped, too.
+// hosts are only counted. Hosts where others stopped the object are skipped.
 func (n *Assignable) RetryAll(ctx context.Context, s *store.Store, a fleet.Actor, id string) (fleet.Retried, error) {
 	var out fleet.Retried
 	err := n.Change(ctx, s, a, id, func(q *db.Queries, o Object) error {

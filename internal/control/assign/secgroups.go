@@ -10,8 +10,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// SecurityGroups are security groups, which hosts execute as libvirt network filters. They are assigned automatically
-// to the hosts of their member NICs.
+// SecurityGroups are security groups. Hosts execute them as libvirt network filters. A group is assigned automatically
+// to the hosts of its member NICs.
 var SecurityGroups = &Assignable{
 	typ: string(fleet.TypeSecurityGroup), apply: fleet.SecurityGroupApply, release: fleet.SecurityGroupRelease,
 	lock: func(ctx context.Context, q *db.Queries, id string) (Object, error) {
@@ -60,7 +60,7 @@ func (g onHost) queue(ctx context.Context, q *db.Queries, a fleet.Actor, kind fl
 	return err
 }
 
-// SettleSecurityGroups assigns groups to the hosts of their member NICs and releases them elsewhere, updates member
+// SettleSecurityGroups assigns groups to the hosts of their member NICs, releases them on other hosts, updates member
 // addresses, and queues outdated groups. It locks no row that host reports write.
 func SettleSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) error {
 	moved, err := q.RefreshMembers(ctx, fleet.MaxNICAddresses)
@@ -114,7 +114,8 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 	return nil
 }
 
-// PushSecurityGroups queues outdated groups on hosts without an open job for them: one group, or all if of is empty.
+// PushSecurityGroups queues outdated groups on hosts without an open job for the group. It handles the group of, or all
+// groups if of is empty.
 func PushSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor, of fleet.SecurityGroupID) error {
 	rows, err := q.OutdatedSecurityGroups(ctx, string(of))
 	if err != nil {
@@ -134,7 +135,7 @@ func DeleteSecurityGroup(ctx context.Context, q *db.Queries, id fleet.SecurityGr
 	if err := q.DeleteSecurityGroup(ctx, id); err != nil {
 		return err
 	}
-	return q.MarkSecurityGroupDeleted(ctx, id) // no effect if the group had no assignments and is deleted
+	return q.MarkSecurityGroupDeleted(ctx, id) // no effect if the group had no assignments and is deleted already
 }
 
 // HeldSecurityGroups reports which groups the project's NICs and rules may use: the project's own and global groups, or

@@ -9,7 +9,7 @@ import (
 // Identity manages users and authenticates actors. Its exported methods are use cases of control.Control.
 type Identity struct {
 	store    *store.Store
-	queries  *query.Queries // reads results of changes
+	queries  *query.Queries // reads the results of changes
 	refusals refusals
 }
 

@@ -16,8 +16,8 @@ import (
 )
 
 // ChangePassword sets the actor's password and ends all the actor's sessions. With endTokens it also deletes the
-// actor's API tokens. The caller renews its own session with the returned database time. Wrong old passwords are
-// throttled like sign-ins.
+// actor's API tokens. It returns the database time with which the caller renews its own session. Wrong old passwords
+// are throttled like sign-ins.
 func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, password string, endTokens bool) (signedInAt time.Time, err error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return time.Time{}, err
@@ -40,8 +40,8 @@ func (p *Identity) ChangePassword(ctx context.Context, a fleet.Actor, old, passw
 	return p.storePassword(ctx, a, user, password, newPassword{endTokens: endTokens})
 }
 
-// verifyOldPassword verifies the old password. Its failures count separately from sign-ins, so that guessing in a
-// stolen session does not lock the user out.
+// verifyOldPassword verifies the old password. Its failures count separately from sign-ins, so that guesses in a stolen
+// session do not lock the user out.
 func (p *Identity) verifyOldPassword(ctx context.Context, a fleet.Actor, user db.User, old string) error {
 	at := append(attempts{{"password:" + string(user.ID), freeByAccountAndNetwork, true}}, byAddress(a)...)
 	if err := p.countAttempt(ctx, at); err != nil {
@@ -62,7 +62,7 @@ func (p *Identity) verifyOldPassword(ctx context.Context, a fleet.Actor, user db
 	return p.store.Tx(ctx, func(q *db.Queries) error { return clearFailures(ctx, q, at) })
 }
 
-// SetPassword sets another user's one-time password, for example one from auth.NewPassword. It ends the user's
+// SetPassword sets a one-time password for another user, for example one from auth.NewPassword. It ends the user's
 // sessions, forgets known browsers and deletes API tokens, because any of them may be compromised.
 func (p *Identity) SetPassword(ctx context.Context, a fleet.Actor, id fleet.UserID, password string) error {
 	if err := policy.Check(a, policy.Manage, ""); err != nil {

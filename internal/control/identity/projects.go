@@ -127,7 +127,7 @@ func (p *Identity) DeleteProject(ctx context.Context, a fleet.Actor, id fleet.Pr
 		}
 		return store.Audit(ctx, q, a, "project.delete", projectSubject(id), name, "")
 	})
-	// The foreign key decides, which also covers a VM being created concurrently.
+	// The foreign key decides, because it also covers a VM that is created concurrently.
 	const stillReferenced = "23503"
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == stillReferenced {

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Limits for refusals in the audit log per minute and portal: per user, or per network for anonymous requests, and in
-// total. They keep an attacker from flooding the audit log.
+// Limits for refusals that one portal writes to the audit log per minute: per user, or per network for anonymous
+// requests, and in total. They keep an attacker from flooding the audit log.
 const (
 	refusalsOfOne = 10
 	refusalsOfAll = 120
@@ -24,10 +24,10 @@ type refusals struct {
 	began   time.Time
 	by      map[string]int
 	all     int
-	skipped int // not written since the last entry
+	skipped int // refusals not written since the last entry
 }
 
-// admit reports whether a refusal may be written, and how many were skipped since the last entry.
+// admit reports whether a refusal may be written, and how many refusals were skipped since the last entry.
 func (r *refusals) admit(who string, now time.Time) (skipped int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -44,7 +44,8 @@ func (r *refusals) admit(who string, now time.Time) (skipped int, ok bool) {
 	return skipped, true
 }
 
-// NoteRefusal writes a refused request of who to the audit log, within the limits. Only the system actor may call it.
+// NoteRefusal writes a refused request of the actor who to the audit log, within the limits. Only the system actor may
+// call it.
 func (p *Identity) NoteRefusal(ctx context.Context, a fleet.Actor, who fleet.Actor, asked string, why *fleet.Error) error {
 	if err := store.OnlySystem(a); err != nil {
 		return err

@@ -47,14 +47,14 @@ func (p *Identity) SignIn(ctx context.Context, a fleet.Actor, name, password str
 		}
 		return clearFailures(ctx, q, at)
 	})
-	if errors.Is(err, pgx.ErrNoRows) { // the user was changed since it was read
+	if errors.Is(err, pgx.ErrNoRows) { // the user was changed after verify read the row
 		return fleet.User{}, p.signInFailed(ctx, a, row)
 	}
 	return user, err
 }
 
-// verify reads the account and verifies the password. For an unknown account it does the same work, against timing
-// attacks.
+// verify reads the account and verifies the password. For an unknown account it does the same work, so that timing does
+// not reveal which accounts exist.
 func (p *Identity) verify(ctx context.Context, name, password string) (row db.User, same bool, err error) {
 	row, err = p.store.UserByName(ctx, name)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {

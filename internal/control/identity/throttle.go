@@ -15,8 +15,8 @@ import (
 )
 
 // Failures allowed in 15 minutes before each further attempt must wait. Many users may share an address. The limit per
-// account is far above that per network, so that a remote attacker does not lock a user out; it stops guessing from
-// many networks. Browsers that have signed in before have their own limit.
+// account is far above the limit per account and network, so that a remote attacker does not lock a user out; it stops
+// guessing from many networks. Browsers that have signed in before have their own limit.
 const (
 	freeByAccountAndNetwork = 5
 	freeByBrowser           = 10
@@ -31,7 +31,7 @@ type limit struct {
 	forget bool // whether a success clears all failures instead of only this attempt
 }
 
-// attempts are the limits of one attempt. Every transaction locks their rows in this order.
+// attempts are the limits that one attempt counts against. Every transaction locks their rows in this order.
 type attempts []limit
 
 // attemptsOf returns the limits of a sign-in. A known browser of the account has only its own limit.
@@ -39,7 +39,7 @@ func (p *Identity) attemptsOf(ctx context.Context, name string, a fleet.Actor) (
 	var checks fleet.Checks
 	fleet.CheckUserName(&checks, "name", name)
 	if possible := checks.Err() == nil; !possible {
-		return byAddress(a), nil // no account can have this name, so it needs no row
+		return byAddress(a), nil // no account can have this name, so the name needs no row
 	}
 	if a.Browser != "" {
 		id, err := p.store.KnownBrowser(ctx, db.KnownBrowserParams{Name: name, Hash: auth.HashSecret(a.Browser)})
@@ -64,7 +64,7 @@ func byAddress(a fleet.Actor) attempts {
 	return attempts{{"address:" + networkOf(a.Address), freeByAddress, false}}
 }
 
-// subnetOf returns the network where an attacker easily gets another address: a /24 of IPv4 or a /64 of IPv6.
+// subnetOf returns the network within which an attacker easily gets another address: an IPv4 /24 or an IPv6 /64.
 func subnetOf(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -76,7 +76,7 @@ func subnetOf(address string) string {
 	return netip.PrefixFrom(ip, 24).Masked().String()
 }
 
-// networkOf returns the addresses that one attacker easily holds: an IPv4 address or a /64 of IPv6.
+// networkOf returns the addresses that one attacker easily holds: an IPv4 address or an IPv6 /64.
 func networkOf(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
@@ -92,7 +92,7 @@ func networkOf(address string) string {
 	return prefix.String()
 }
 
-// countAttempt counts an attempt as failed before it is made, or returns TooMany with the waiting time.
+// countAttempt counts an attempt as failed in advance, or returns TooMany with the waiting time.
 func (p *Identity) countAttempt(ctx context.Context, at attempts) error {
 	return p.store.Tx(ctx, func(q *db.Queries) error {
 		for _, b := range at {
@@ -139,8 +139,8 @@ func (p *Identity) undoAttempt(ctx context.Context, at attempts) error {
 	})
 }
 
-// clearFailures clears the account's failures from this network after a success. For the address and the whole account
-// it only removes this attempt: otherwise an attacker with one account could guess at others without limit, and a
+// clearFailures clears the account's failures from this network after a success. For the address and the account as a
+// whole it only removes this attempt: otherwise an attacker with one account could guess at others without limit, and a
 // user's sign-in would clear an attacker's failures elsewhere.
 func clearFailures(ctx context.Context, q *db.Queries, at attempts) error {
 	for _, b := range at {
@@ -158,8 +158,8 @@ func clearFailures(ctx context.Context, q *db.Queries, at attempts) error {
 // maxBrowsers limits the known browsers of an account. The least recently used ones are forgotten.
 const maxBrowsers = 20
 
-// RememberBrowser makes the browser of a sign-in known to the account, so that failures from elsewhere do not lock it
-// out. It returns the secret that the browser presents next time. Only the system actor may call it.
+// RememberBrowser makes the browser of a sign-in known to the account, so that failures from elsewhere do not lock the
+// browser out. It returns the secret that the browser presents next time. Only the system actor may call it.
 func (p *Identity) RememberBrowser(ctx context.Context, a fleet.Actor, id fleet.UserID, secret string) (string, error) {
 	if err := store.OnlySystem(a); err != nil {
 		return "", err

@@ -25,8 +25,8 @@ const (
 )
 
 // ActorOfToken returns the user of an API token, with current permissions. a is anonymous and carries the remote
-// address. Unknown, expired and deleted tokens and those of disabled users all return Unauthorized. A required password
-// change does not block a token: only sessions with a proper password can create one.
+// address. Unknown, expired and deleted tokens and tokens of disabled users all return Unauthorized. A required
+// password change does not block a token: only a session without that requirement can create one.
 func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret string) (fleet.Actor, error) {
 	if !strings.HasPrefix(secret, auth.TokenPrefix) {
 		return fleet.Actor{}, invalidToken()
@@ -45,8 +45,8 @@ func (p *Identity) ActorOfToken(ctx context.Context, a fleet.Actor, secret strin
 }
 
 // CreateToken creates an API token for the actor. ttl is rounded to seconds; 0 means no expiry. A token created with
-// another token expires with it at the latest and is deleted with it. The secret is returned only here. An actor who
-// must change the password is rejected.
+// another token expires no later than that token and is deleted with it. Only this call returns the secret. An actor
+// who must change the password is rejected.
 func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, ttl time.Duration) (fleet.Token, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return fleet.Token{}, err
@@ -94,8 +94,8 @@ func (p *Identity) CreateToken(ctx context.Context, a fleet.Actor, name string, 
 	return token, nil
 }
 
-// DeleteToken deletes one of the actor's API tokens and all tokens created with it, so that the thief of a deleted
-// token keeps none.
+// DeleteToken deletes one of the actor's API tokens and all tokens created with it, so that a thief of the deleted
+// token has none left.
 func (p *Identity) DeleteToken(ctx context.Context, a fleet.Actor, id fleet.TokenID) error {
 	if err := policy.Check(a, policy.Self, ""); err != nil {
 		return err

@@ -75,7 +75,7 @@ type poolCause struct {
 // maxCauses limits the pool causes read from the database.
 const maxCauses = 500
 
-// poolCauses returns the pool statuses that need an administrator, grouped by cause.
+// poolCauses returns the causes for which pools need an administrator, each with its hosts counted.
 func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolGroup) ([]poolCause, error) {
 	var notable []poolGroup
 	var of []string
@@ -112,7 +112,7 @@ func (b *Queries) poolCauses(ctx context.Context, pools map[fleet.PoolID][]poolG
 	})
 }
 
-// on describes the affected hosts, and for a single host also how full the pool is.
+// on names or counts the affected hosts; for a single host it adds how full the pool is.
 func (c poolCause) on() string {
 	switch {
 	case c.hosts > 1:
@@ -157,7 +157,7 @@ func poolAttention(causes []poolCause, pools map[fleet.PoolID]fleet.PoolView) []
 	return rows.Rows
 }
 
-// maxVMsRead limits the VMs that are read and grouped by cause. A last row reports that there are more.
+// maxVMsRead limits the VMs that are read and grouped by cause. An extra attention row reports further VMs.
 const maxVMsRead = 500
 
 // vmsNeedingAttention reads VMs on online hosts that need attention. VMs without drift come first: drift has a single

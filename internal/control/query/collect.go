@@ -18,9 +18,9 @@ type rowQuery[T any] struct {
 	scan pgx.RowToFunc[T]
 }
 
-// collect runs one query and scans all rows. A statement whose conditions vary is planned for its own arguments each
-// time: the best plan for a rare label differs from the best plan for a label of every VM. All other statements are
-// prepared.
+// collect runs one query and scans all rows. A statement with varying conditions is planned for its arguments each
+// time, because the best plan for a rare label differs from the best plan for a label of every VM. All other statements
+// are prepared.
 func collect[T any](ctx context.Context, b *Queries, sql string, s *statement, scan pgx.RowToFunc[T]) ([]T, error) {
 	run := func(q store.Asker) ([]T, error) {
 		args := s.args

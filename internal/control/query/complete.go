@@ -13,7 +13,7 @@ import (
 
 const maxCompletions = 16
 
-// labelSample limits the newest VMs whose labels are searched: a completion need not be exhaustive.
+// labelSample limits the search for labels to the newest VMs: a completion need not be exhaustive.
 const labelSample = 1000
 
 // Completion is one suggestion for the filter word before the caret.
@@ -22,8 +22,8 @@ type Completion struct {
 	Hint  string `json:"hint,omitempty"`
 }
 
-// Complete returns suggestions for the last word of text, a filter up to the caret. list names a resource list: vms,
-// found, ….
+// Complete returns suggestions for the last word of text, which is a filter up to the caret. list names a resource
+// list, such as "vms" or "found".
 func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string) ([]Completion, error) {
 	of, known := fleet.Listed(list)
 	if !known {
@@ -62,8 +62,8 @@ func (b *Queries) Complete(ctx context.Context, a fleet.Actor, list, text string
 	return []Completion{}, nil
 }
 
-// quoted quotes a value that contains special characters of the filter syntax. Of a label, only the value after the key
-// is quoted.
+// quoted quotes a value that contains special characters of the filter syntax. Of a label, it quotes only the value
+// after the key.
 func quoted(key, value string) string {
 	start := ""
 	if name, rest, ok := strings.Cut(value, "="); ok && key == "label" {

@@ -11,8 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// counters are sums over all VMs, cached between requests so that no page counts every VM. A published value never
-// changes; vmCounts publishes a new one.
+// counters are totals over all VMs, cached between requests so that no page counts every VM. A published value is
+// immutable; vmCounts publishes a new one.
 type counters struct {
 	at         time.Time
 	hosts      map[fleet.HostID]usage
@@ -53,7 +53,7 @@ func (s sum) plus(r group) sum {
 	return sum{s.vms + r.Vms, s.attention + r.Attention, s.drifted + r.Drifted, s.cpus + r.Cpus, s.memoryMiB + r.MemoryMib}
 }
 
-// place identifies a group of VMs: project, host and phase.
+// place identifies a group of VMs: their project, host and phase.
 type place struct {
 	ProjectID fleet.ProjectID
 	HostID    fleet.HostID
@@ -70,7 +70,7 @@ type group struct {
 type usage struct {
 	vms, cpus int
 	memoryMiB int64
-	leaving   int // VMs among them with a requested deletion
+	leaving   int // how many of the VMs have a requested deletion
 }
 
 // plus returns the usage with a VM added, or removed if n is -1.

@@ -18,7 +18,7 @@ type vmCounts struct {
 	sums
 }
 
-// sums are totals over VMs. The zero value has counted nothing.
+// sums are totals over VMs. The zero value is empty.
 type sums struct {
 	vms        map[fleet.VMID]vmCount
 	at         map[place]int32 // index into groups

@@ -11,13 +11,13 @@ import (
 	"quantix/internal/fleet"
 )
 
-// starvedSQL counts the VMs per host and pool that QEMU paused because their storage is full or fails. They are always
+// starvedSQL counts, per host and pool, the VMs that QEMU paused because their storage is full or failing. Such VMs are
 // few.
 const starvedSQL = `SELECT v.host_id, d->>'poolId' AS pool_id, count(DISTINCT v.id)::integer AS vms FROM vms v CROSS JOIN LATERAL jsonb_array_elements(v.spec->'disks') AS d
 	WHERE v.starved GROUP BY 1, 2`
 
 // keySQL selects a host's report on an object as plain columns, without long values. The columns said, fresh, used,
-// starving, by_others and faulty form policy.PoolKey; said, fresh and faulty form fleet.NetworkState.
+// starving, by_others and faulty form a policy.PoolKey; said, fresh and faulty form a fleet.NetworkState.
 var keySQL = `a.object_id, a.host_id, COALESCE(a.said, '') AS said, ` + fresh + ` AS fresh, a.used_percent AS used, w.vms IS NOT NULL AS starving, a.by_others, a.faulty`
 
 // statusesFrom joins host statuses a with their hosts' sessions s.
@@ -43,12 +43,12 @@ func (s *statement) ofObjects(n fleet.ResourceType, ids []string) {
 	s.and(column + " = ANY (" + s.key(ids) + "::text[])")
 }
 
-// statusRank orders host statuses: those that need an administrator come first.
+// statusRank ranks host statuses; a status that needs an administrator ranks first.
 func statusRank(tone fleet.Severity, stopped bool) int {
 	switch {
 	case tone == fleet.SeverityBad:
 		return 0
-	case stopped: // conditionsWith needs an administrator
+	case stopped: // others stopped the object on the host, which also needs an administrator
 		return 1
 	case tone == fleet.SeverityUnknown:
 		return 2
@@ -58,7 +58,7 @@ func statusRank(tone fleet.Severity, stopped bool) int {
 	return otherRank
 }
 
-const otherRank = 3 // conditionsWith for statuses changed since the groups were read
+const otherRank = 3 // rank of warnings, and of statuses changed after the groups were read
 
 // rankedBy orders host statuses by rank, then by host.
 func rankedBy[T any](rank func(T) int, host func(T) (string, fleet.HostID)) orders[T] {
@@ -88,8 +88,8 @@ type hostStatusAt struct {
 	host   fleet.HostID
 }
 
-// firstHostStatuses returns the order of the first host statuses of each object in s, by the ranks from g, and a
-// condition on assignments a that selects exactly these.
+// firstHostStatuses returns the position of the first host statuses of each object in s, by the ranks from g, and a
+// condition on assignments a that selects exactly these statuses.
 func (b *Queries) firstHostStatuses(ctx context.Context, s *statement, g func(*statement) string) (map[hostStatusAt]int, statement, error) {
 	statuses := statusSQL + s.conditions()
 	all, err := collect(ctx, b, `SELECT c.object_id, c.host_id FROM (
@@ -109,8 +109,8 @@ func (b *Queries) firstHostStatuses(ctx context.Context, s *statement, g func(*s
 	return place, of, err
 }
 
-// hostStatusPage returns the hosts of one page of host statuses, ordered by the joined ranks. With fits, only statuses
-// that have a rank are listed. apply adds order and limit of the page.
+// hostStatusPage returns the hosts of one page of host statuses, ordered by rank. With fits, it lists only statuses
+// that have a rank. apply adds the page's order and limit.
 func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, ranks string, fits bool, apply func(*statement) string) ([]string, error) {
 	if fits {
 		s.and("c.fits")
@@ -125,14 +125,14 @@ func (b *Queries) hostStatusPage(ctx context.Context, s *statement, conditions, 
 type statusList[T any] struct {
 	statuses int                                          // total number
 	first    func(context.Context) (firstStatuses, error) // start of the list, possibly cached
-	// hosts of the page in order, one more if further pages exist
+	// find returns the page's hosts in order, with one extra host if another page follows
 	find func(context.Context) ([]string, error)
 	read func(ctx context.Context, hosts []string) ([]T, error) // their statuses, unordered
 	host func(T) fleet.HostID
 }
 
-// page returns the host statuses that q selects, up to limit and one more. For large lists the first hosts are cached,
-// but their statuses are always read.
+// page returns the host statuses that q selects: up to limit, and one extra. For large lists the first hosts are
+// cached, but their statuses are always read.
 func (m statusList[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T, error) {
 	if m.statuses > manyHosts && q.Filter == "" && q.After == "" && q.Before == "" && limit <= fleet.HostStatusesListed {
 		first, err := m.first(ctx)
@@ -142,7 +142,7 @@ func (m statusList[T]) page(ctx context.Context, q fleet.Query, limit int) ([]T,
 		hosts := first.hosts[:min(len(first.hosts), limit+1)]
 		if statuses, err := m.of(ctx, hosts); err != nil || len(statuses) == len(hosts) {
 			return statuses, err
-		} // otherwise some hosts were unassigned since
+		} // otherwise the cached hosts include hosts unassigned since
 	}
 	hosts, err := m.find(ctx)
 	if err != nil {
@@ -159,7 +159,7 @@ func (m statusList[T]) of(ctx context.Context, hosts []string) ([]T, error) {
 	return statuses, err
 }
 
-// firstStatuses are the hosts of the first statuses of a list, in order: one more than the first page shows.
+// firstStatuses are the hosts at the start of a status list, in order: the first page and one extra host.
 type firstStatuses struct {
 	hosts    []string
 	statuses int // total number in the list

@@ -91,8 +91,8 @@ func (b *Queries) Media(ctx context.Context, a fleet.Actor) (Media, error) {
 	return out, err
 }
 
-// plainStatuses returns the reported volumes in these pools, or in all pools if nil, except volumes named like a VM's
-// disk. Hosts of a shared pool with identical reports are represented by one host, preferably an online one with the
+// plainStatuses returns the reported volumes in these pools, or in all pools if pools is nil, except volumes named like
+// a VM's disk. One host represents all hosts of a shared pool with identical reports, preferably an online one with the
 // pool active.
 func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStatus, error) {
 	var s statement
@@ -144,7 +144,7 @@ func (b *Queries) plainStatuses(ctx context.Context, pools []string) ([]hostStat
 	return statuses, nil
 }
 
-// usableBy reports whether the actor may read a volume that is no VM's disk.
+// usableBy reports whether the actor may read a volume that is not a VM's disk.
 func (v VolumeOn) usableBy(a fleet.Actor) bool {
 	return v.offered(a) || policy.May(a, policy.InfraChange, "")
 }
@@ -152,8 +152,8 @@ func (v VolumeOn) usableBy(a fleet.Actor) bool {
 // offered reports whether the volume is published to one of the actor's projects.
 func (v VolumeOn) offered(a fleet.Actor) bool { return v.OfferedTo(store.ProjectsOf(a)) }
 
-// OfferedTo reports whether the volume is published to one of the projects and current, so that VMs may be created from
-// it.
+// OfferedTo reports whether the volume is published to one of the projects and unchanged since, so that VMs may be
+// created from it.
 func (v VolumeOn) OfferedTo(projects []string) bool {
 	return v.Published != nil && v.Published.Stale == "" && v.Published.to(projects)
 }
@@ -204,8 +204,8 @@ func publishedOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (images
 	return out, nil
 }
 
-// excludeOverlays removes from a library copy's owners those whose disks only have it as backing file: they only read
-// it.
+// excludeOverlays removes from a library copy's users those domains whose disks only have the copy as backing file,
+// because they only read the copy.
 func (p images) excludeOverlays(v *VolumeOn) {
 	if _, ok := p[volumeKey{v.PoolID, v.Name, v.on}]; ok {
 		v.users = slices.DeleteFunc(slices.Clone(v.users), func(u domainOn) bool { return slices.Contains(v.overlayUsers, u) })

@@ -19,8 +19,8 @@ const (
 	maxLeaseHosts = 500 // hosts whose leases are read
 )
 
-// NetworkAddresses returns who uses which address of a network defined in Quantix, the reservations, and the conflicts.
-// It covers one host, or all hosts if host is empty.
+// NetworkAddresses returns the addresses of a network defined in Quantix with their users, the reservations, and the
+// conflicts. It covers one host, or all hosts if host is empty.
 func (b *Queries) NetworkAddresses(ctx context.Context, a fleet.Actor, id fleet.NetworkID, host fleet.HostID) (out fleet.NetworkAddresses, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return out, err
@@ -199,7 +199,7 @@ func reservation(s *fleet.NetworkSpec, mac string) (ip, whyNot string) {
 	return "", ""
 }
 
-// holderFor redacts the other VM unless the actor may see hosts.
+// holderFor redacts the VM that has the MAC address unless the actor may see hosts.
 func holderFor(a fleet.Actor, h fleet.MACHolder) fleet.MACHolder {
 	if store.SeesHosts(a) {
 		return h

@@ -12,9 +12,9 @@ import (
 	"quantix/internal/fleet"
 )
 
-// phaseTerm adds the condition for derived phases. The column of the reported phase holds it while the host is online;
-// an offline host makes it unknown, except for VMs being deleted or never observed. A test keeps it equal to
-// fleet.VM.Phase.
+// phaseTerm adds the condition for derived phases. For a VM on an online host, the phase is the one stored in the VM's
+// row. For a VM on an offline host, the phase is unknown, unless the VM is being deleted or was never observed. A test
+// keeps the condition equal to fleet.VM.Phase.
 func (b *Queries) phaseTerm(ctx context.Context, s *statement, t fleet.Term) error {
 	var wanted []string
 	for _, p := range fleet.VMPhases {
@@ -50,13 +50,13 @@ var ownPhases = []string{string(fleet.PhaseCreating), string(fleet.PhaseDeleting
 const (
 	// observed is true of VMs whose phase depends on the host's reports.
 	observed = "v.deleted_at IS NULL AND v.status IS NOT NULL AND v.observed_generation > 0"
-	// unobserved is the negation of acted. It names the two phases of such VMs because an index covers them.
+	// unobserved is the negation of observed. It names the two phases of such VMs because an index covers them.
 	unobserved = "v.heard IN ('creating', 'deleting') AND NOT (" + observed + ")"
 )
 
-// liveness counts the online and offline hosts, and lists their IDs where they are few. With literal IDs PostgreSQL
-// estimates rows well; a condition on every host would take longer to plan than the page takes to read. With no such
-// hosts, the condition is constant, so no VM is scanned in vain.
+// liveness counts the online and offline hosts, and lists their IDs if they are few. With literal IDs PostgreSQL
+// estimates rows well; planning a condition on every host would take longer than reading the page. If there are no such
+// hosts, the condition is constant and PostgreSQL scans no VM.
 type liveness struct{ online, offline hostSet }
 
 type hostSet struct {
@@ -67,7 +67,7 @@ type hostSet struct {
 // fewHosts is the maximum number of hosts named in a statement. For more hosts, PostgreSQL scans the VMs in list order.
 const fewHosts = 200
 
-// livenessSQL reads the host IDs only where they are few.
+// livenessSQL reads the host IDs only if they are few.
 var livenessSQL = func() string {
 	few := strconv.Itoa(fewHosts)
 	ids := func(n, which string) string {
@@ -80,8 +80,8 @@ var livenessSQL = func() string {
 // manyOnlineSQL counts the online hosts, but stops as soon as there are more than fewHosts.
 var manyOnlineSQL = "SELECT count(*) FROM (SELECT 1 FROM host_sessions s WHERE " + fresh + " LIMIT " + strconv.Itoa(fewHosts+1) + ") h"
 
-// liveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache; the number of online
-// hosts is always read, because all hosts may have gone offline since.
+// liveness reads the liveness of hosts. In a large fleet the offline hosts come from the cache. The number of online
+// hosts is always read, because all hosts may have gone offline since the cache was filled.
 func (b *Queries) liveness(ctx context.Context) (liveness, error) {
 	if totals, ok := b.fleetTotals.lookup(ctx, fleetKey{}); ok {
 		online, err := collect(ctx, b, manyOnlineSQL, new(statement), pgx.RowTo[int])
@@ -106,7 +106,8 @@ func (b *Queries) liveness(ctx context.Context) (liveness, error) {
 	return rows[0], nil
 }
 
-// on returns the condition that the VM's host is one of these hosts. is is the condition on the host's session.
+// on returns the condition that the VM's host is in the set. is is the same condition on the host's session, for large
+// sets.
 func (h hostSet) on(s *statement, is string) string {
 	switch {
 	case h.n == 0:

@@ -15,7 +15,7 @@ type NamedVolume struct {
 	fleet.Volume
 	Ref    fleet.Volref
 	Host   fleet.HostID
-	Shared bool // a report of one host holds for all hosts of a shared pool
+	Shared bool // whether the report of one host holds for all hosts of a shared pool
 }
 
 // NamedVolumes reads the images, ISOs and existing volumes referenced by the spec. It omits volumes that the actor may
@@ -46,25 +46,25 @@ func NamedVolumes(ctx context.Context, q *db.Queries, a fleet.Actor, spec fleet.
 	if err != nil {
 		return nil, err
 	}
-	var totalsCache []NamedVolume
+	var usable []NamedVolume
 	used := map[fleet.Volref]*VMRef{}
 	for _, v := range known {
 		ref := fleet.Volref{PoolID: v.PoolID, Volume: v.Name}
 		switch {
 		case v.VM != nil && v.VM.shares && sharesIn(spec, ref) && v.usableBy(a):
-			totalsCache = append(totalsCache, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
+			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
 		case v.VM != nil:
 			used[ref] = v.VM
 		case v.usableBy(a):
-			totalsCache = append(totalsCache, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
+			usable = append(usable, NamedVolume{Volume: v.Volume, Ref: ref, Host: v.on, Shared: v.Shared})
 		}
 	}
 	for ref, owner := range used { // an owner on one host does not use volumes of the same name on other hosts
-		if !slices.ContainsFunc(totalsCache, func(v NamedVolume) bool { return v.Ref == ref }) {
+		if !slices.ContainsFunc(usable, func(v NamedVolume) bool { return v.Ref == ref }) {
 			return nil, fleet.Errorf(fleet.Conflict, "%s is a disk of the VM %s. Choose one that no VM uses.", ref.Volume, owner.Name)
 		}
 	}
-	return totalsCache, nil
+	return usable, nil
 }
 
 func sharesIn(spec fleet.VMSpec, ref fleet.Volref) bool {

@@ -48,7 +48,7 @@ func networkHealth(sums []networkSum) fleet.NetworkHealth {
 	return health
 }
 
-// sumNetworks aggregates host statuses in PostgreSQL. Pages use the cache networkSums.
+// sumNetworks aggregates host statuses in PostgreSQL. Pages read its results from the cache networkSums.
 func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fleet.NetworkID][]networkSum, error) {
 	var s statement
 	s.ofObjects(fleet.TypeNetwork, store.Texts(of))
@@ -65,9 +65,9 @@ func (b *Queries) sumNetworks(ctx context.Context, of []fleet.NetworkID) (map[fl
 		x.State, x.Active = fleet.NetworkStateOf(reported, faulty, fresh), reported == fleet.NetworkActive
 		for _, list := range subnets {
 			if list != nil {
-				var redactAll []string
-				_ = json.Unmarshal([]byte(*list), &redactAll) // the agent's report was validated when it was stored
-				x.subnets = append(x.subnets, redactAll...)
+				var cidrs []string
+				_ = json.Unmarshal([]byte(*list), &cidrs) // the agent's report was validated when it was stored
+				x.subnets = append(x.subnets, cidrs...)
 			}
 		}
 		sums[network] = append(sums[network], x)
@@ -169,7 +169,7 @@ func networkRanks(s *statement, tones []fleet.Term) string {
 		"::integer[]) AS g (said, faulty, fresh, rank) ON g.said = x.said AND g.faulty = x.faulty AND g.fresh = x.fresh"
 }
 
-// ListNetworksInFull is ListNetworks with the first hosts of each network, as in GetNetwork.
+// ListNetworksInFull works like ListNetworks, with the first hosts of each network as in GetNetwork.
 func (b *Queries) ListNetworksInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.NetworkView], error) {
 	page, err := b.ListNetworks(ctx, a, q)
 	at := map[fleet.NetworkID]*fleet.NetworkView{}
@@ -296,7 +296,7 @@ func (b *Queries) networkStatusPage(ctx context.Context, id fleet.NetworkID, fil
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 
-// networkStatuses reads host statuses a of networks with the full reports except leases, unordered.
+// networkStatuses reads host statuses a of networks, unordered. Reports are complete except for leases.
 func (b *Queries) networkStatuses(ctx context.Context, s statement) ([]fleet.NetworkHost, error) {
 	return collect(ctx, b, `SELECT a.network_id, a.host_id, h.name, a.status - 'leases', s.looked_at, a.asked = 'assign', a.asked = 'release', now()
 		FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id`+s.conditions(), &s, func(x pgx.CollectableRow) (h fleet.NetworkHost, err error) {

@@ -87,7 +87,7 @@ func (b *Queries) GetNetwork(ctx context.Context, a fleet.Actor, id fleet.Networ
 	return v, err
 }
 
-// NetworkBrief returns one network, with its hosts only if there are at most maxHostsNamed.
+// NetworkBrief returns one network. Its hosts are included only if there are at most maxHostsNamed.
 func (b *Queries) NetworkBrief(ctx context.Context, a fleet.Actor, id fleet.NetworkID) (fleet.NetworkView, error) {
 	if err := policy.Check(a, policy.StorageSee, ""); err != nil {
 		return fleet.NetworkView{}, err

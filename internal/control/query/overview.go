@@ -15,8 +15,8 @@ import (
 // maxAttention limits the list of problems that need attention.
 const maxAttention = 20
 
-// Overview returns the dashboard for what the actor may see. VM numbers come from the counters; hosts and pools are
-// current up to the age of the cache.
+// Overview returns the dashboard with the objects that the actor may see. VM counts come from the counters, host and
+// pool counts from the cache.
 func (b *Queries) Overview(ctx context.Context, a fleet.Actor) (fleet.Overview, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Overview{}, err
@@ -215,8 +215,8 @@ func (b *Queries) addProblems(ctx context.Context, a fleet.Actor, o *fleet.Overv
 	return nil
 }
 
-// addCounted adds rows that come from the counters: VMs that have drifted, and VMs on offline hosts if the actor does
-// not see the hosts' own rows.
+// addCounted adds attention rows that come from the counters: VMs that have drifted and, if the actor does not see
+// hosts, VMs on offline hosts.
 func addCounted(a fleet.Actor, o *fleet.Overview) {
 	if n := o.VMsDrifted; n > 0 {
 		o.Attention = append(o.Attention, fleet.Attention{

@@ -51,7 +51,8 @@ func timeColumn(sql string) column {
 	}}
 }
 
-// order is a way to sort a list of T: columns that are unique together, and their values in an item for the cursor.
+// order is a way to sort a list of T: columns that together are unique, and a function that returns an item's values of
+// these columns for the cursor.
 type order[T any] struct {
 	columns []column
 	values  func(T) []string
@@ -60,8 +61,8 @@ type order[T any] struct {
 // orders are the ways to sort one list, by sort key.
 type orders[T any] map[string]order[T]
 
-// paging is the position of one page in a list. Pages backwards are read from their end: SQL returns the rows in
-// reverse order, nearest to the cursor first, and cut reverses them again.
+// paging is the position of one page in a list. For a backward page, SQL returns the rows in reverse order, nearest to
+// the cursor first, and cut reverses them again.
 type paging[T any] struct {
 	order[T]
 	sort   string
@@ -71,7 +72,7 @@ type paging[T any] struct {
 	limit  int
 }
 
-// parse is page plus the parsed filter of q.
+// parse works like page and also parses the filter of q.
 func (all orders[T]) parse(q fleet.Query, own string, keys fleet.FilterKeys) (paging[T], []fleet.Term, error) {
 	p, err := all.page(q, own)
 	if err != nil {
@@ -120,8 +121,8 @@ func sorted[V any](m map[string]V) []string {
 }
 
 // apply adds the cursor's condition to s and returns ORDER BY and LIMIT. It reads one row more than the page, to detect
-// whether another page follows. The statement is planned each time: a plan made for an empty table sorts everything and
-// would be wrong once the table grows.
+// whether another page follows. The statement is planned each time: a cached plan made for an empty table sorts all
+// rows, which is too slow for a large table.
 func (p paging[T]) apply(s *statement) string {
 	s.varies = true
 	if p.cursor != nil {
@@ -138,9 +139,9 @@ func (p paging[T]) apply(s *statement) string {
 	return " ORDER BY " + p.by() + " LIMIT " + s.key(p.limit+1)
 }
 
-// applyFirst adds the cursor's condition on the first column only. apply already implies it, but an index can use this
-// part if the columns come from several tables. With columns of one table PostgreSQL would count the condition twice in
-// its estimate.
+// applyFirst adds the cursor's condition on the first column only. apply's condition implies it, but an index can use
+// this one if the columns come from several tables. If all columns come from one table, PostgreSQL would count the
+// condition twice in its estimate.
 func (p paging[T]) applyFirst(s *statement) {
 	if p.cursor != nil {
 		s.and(p.columns[0].sql + p.onward() + s.key(p.cursor[0]))

@@ -114,8 +114,8 @@ func (p passSources) groups(ctx context.Context, ids []fleet.SecurityGroupID) ([
 	return out, nil
 }
 
-// nicState returns whether the NIC's current groups are in force on the VM's host: the worst state of its groups, or of
-// the host's report on the NIC.
+// nicState returns whether the host of the VM applies the NIC's current groups: the worst of the groups' states and the
+// host's state for the NIC.
 func (b *Queries) nicState(ctx context.Context, vm fleet.VM, nic fleet.NIC) (fleet.SecurityGroupState, error) {
 	rows, err := b.store.GroupsOfVM(ctx, db.GroupsOfVMParams{VMID: vm.ID, Fresh: fleet.Freshness})
 	if err != nil {

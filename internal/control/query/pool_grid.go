@@ -11,7 +11,7 @@ import (
 )
 
 // PoolGrid returns a page of hosts as in ListHosts, a page of pools as in ListPools, and the status of each pool on
-// redactAll host.
+// each host.
 func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools fleet.Query) (g fleet.PoolGrid, err error) {
 	if err := policy.Check(a, policy.InfraSee, ""); err != nil {
 		return g, err
@@ -33,7 +33,7 @@ func (b *Queries) PoolGrid(ctx context.Context, a fleet.Actor, hosts, pools flee
 	return g, err
 }
 
-// gridStatuses reads the statuses by the indexes of their hosts and pools: two numbers are shorter to transfer and
+// gridStatuses reads the statuses by indexes into hosts and pools, because two numbers are shorter to transfer and
 // parse than two IDs.
 func (b *Queries) gridStatuses(ctx context.Context, hosts []fleet.HostID, pools []fleet.PoolID) ([][]fleet.GridStatus, error) {
 	statuses := make([][]fleet.GridStatus, len(hosts))

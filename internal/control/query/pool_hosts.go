@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// poolGroup is a group of host statuses with equal key, their last reported state and whether the reports are fresh.
+// poolGroup is a group of host statuses with equal key, last reported state and freshness.
 type poolGroup struct {
 	policy.PoolGroup
 	reported    fleet.PoolState
@@ -40,8 +40,8 @@ func samePool(a, b []poolGroup) bool {
 	return len(a) == len(b) && !slices.ContainsFunc(b, func(g poolGroup) bool { return !in[g] })
 }
 
-// poolGroups aggregates the host statuses of these pools in PostgreSQL, without reading whole reports. Pages use
-// poolSums.
+// poolGroups aggregates the host statuses of these pools in PostgreSQL, without reading complete reports. Pages call
+// poolSums, which caches.
 func (b *Queries) poolGroups(ctx context.Context, ids []fleet.PoolID) (map[fleet.PoolID][]poolGroup, error) {
 	var s statement
 	s.ofObjects(fleet.TypePool, store.Texts(ids))
@@ -123,7 +123,7 @@ func poolHealth(spec fleet.PoolSpec, groups []poolGroup, first fleet.Room) fleet
 	return policy.PoolHealth(spec, all, first)
 }
 
-// ListPoolsInFull is ListPools with the first hosts of each pool, as in GetPool.
+// ListPoolsInFull works like ListPools, with the first hosts of each pool as in GetPool.
 func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.PoolView], error) {
 	page, err := b.ListPools(ctx, a, q)
 	if err != nil || len(page.Items) == 0 || !store.SeesHosts(a) {
@@ -139,7 +139,7 @@ func (b *Queries) ListPoolsInFull(ctx context.Context, a fleet.Actor, q fleet.Qu
 	if err != nil {
 		return page, err
 	}
-	var groups []poolGroup // distinct keys over all pools: ranks depend on nothing else
+	var groups []poolGroup // distinct over all pools, because ranks depend on nothing else
 	seen := map[poolGroup]bool{}
 	for _, id := range ids {
 		for _, g := range all[id] {
@@ -285,7 +285,7 @@ func (b *Queries) poolStatusPage(ctx context.Context, id fleet.PoolID, groups []
 	return b.hostStatusPage(ctx, &page, s.conditions(), ranks, len(tones) > 0, apply)
 }
 
-// poolStatuses reads host statuses a of pools with the full reports except volumes, unordered.
+// poolStatuses reads host statuses a of pools, unordered. Reports are complete except for volumes.
 func (b *Queries) poolStatuses(ctx context.Context, s statement) ([]fleet.PoolHost, error) {
 	return collect(ctx, b, `SELECT a.pool_id, a.host_id, h.name, a.asked = 'assign', s.seen_at, s.looked_at, COALESCE(s.conflict, ''),
 		CASE WHEN h.status IS NOT NULL THEN s.blind_since IS NULL END, a.status - 'volumes', COALESCE(w.vms, 0), now()

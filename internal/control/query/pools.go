@@ -13,7 +13,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// poolViews returns pools with their health. Only actors who see hosts are shown where the storage is.
+// poolViews returns pools with their health. Storage locations are included only for actors who see hosts.
 func (b *Queries) poolViews(ctx context.Context, a fleet.Actor, rows []db.Pool) ([]fleet.PoolView, error) {
 	ids, views := make([]fleet.PoolID, len(rows)), make([]fleet.PoolView, len(rows))
 	for i, r := range rows {
@@ -101,9 +101,9 @@ func (b *Queries) poolHostIDs(ctx context.Context, a fleet.Actor, t fleet.Term) 
 	return b.named(ctx, "hosts", t.Any)
 }
 
-// pagePools reads pages until one is full: health is no column, so the filter removes rows after reading.
+// pagePools reads pages until one is full, because the filter by health removes rows after reading.
 func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.PoolView], s statement, tones []fleet.Term) (fleet.Page[fleet.PoolView], error) {
-	totalsCache := []fleet.PoolView{}
+	matching := []fleet.PoolView{}
 	for at := p; ; {
 		part := statement{where: slices.Clone(s.where), args: slices.Clone(s.args), varies: s.varies, searches: s.searches}
 		tail := at.apply(&part)
@@ -122,11 +122,11 @@ func (b *Queries) pagePools(ctx context.Context, a fleet.Actor, p paging[fleet.P
 		}
 		for _, v := range views {
 			if matchesTones(tones, v.Health.Severity) {
-				totalsCache = append(totalsCache, v)
+				matching = append(matching, v)
 			}
 		}
-		if !more || len(totalsCache) > p.limit {
-			return p.cut(totalsCache), nil
+		if !more || len(matching) > p.limit {
+			return p.cut(matching), nil
 		}
 	}
 }
@@ -146,8 +146,8 @@ func (b *Queries) GetPool(ctx context.Context, a fleet.Actor, id fleet.PoolID) (
 	return v, err
 }
 
-// PoolMatrix is GetPool with the page of host statuses that q selects, as in PoolHosts. Actors who cannot see hosts get
-// an empty page.
+// PoolMatrix works like GetPool, with the page of host statuses that q selects, as in PoolHosts. Actors who cannot see
+// hosts get an empty page.
 func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	v, page, err := b.poolMatrix(ctx, a, id, q)
 	if err == nil {
@@ -156,7 +156,7 @@ func (b *Queries) PoolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	return v, page, err
 }
 
-// poolMatrix is PoolMatrix without the 24-hour history.
+// poolMatrix works like PoolMatrix, without the 24-hour history.
 func (b *Queries) poolMatrix(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.PoolView, fleet.Page[fleet.PoolHost], error) {
 	var page fleet.Page[fleet.PoolHost]
 	r, err := b.poolRow(ctx, a, id)
@@ -249,7 +249,7 @@ func (b *Queries) PoolNames(ctx context.Context, a fleet.Actor, ids []fleet.Pool
 	return names, store.Err(err)
 }
 
-// PoolVMs is ListVMs limited to VMs with a disk in the pool.
+// PoolVMs works like ListVMs for the VMs with a disk in the pool.
 func (b *Queries) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
@@ -265,7 +265,7 @@ func (b *Queries) PoolVMs(ctx context.Context, a fleet.Actor, id fleet.PoolID, q
 // PoolCounts holds the numbers of a pool's volumes and VMs.
 type PoolCounts struct {
 	Volumes int // 0 unless the actor sees all projects
-	VMs     int // visible VMs with a disk in the pool; MaxCounted means that many or more
+	VMs     int // visible VMs with a disk in the pool; MaxCounted means at least MaxCounted
 }
 
 // MaxCounted is the number at which counting VMs stops.

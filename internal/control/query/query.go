@@ -1,5 +1,5 @@
-// Package query reads for people: lists, the inventory tree, search, completion, the overview and single objects. The
-// only writes are saved views.
+// Package query answers read requests of users: lists, the inventory tree, search, completion, the overview and single
+// objects. It writes only saved views.
 package query
 
 import (
@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Queries reads from one PostgreSQL. Its exported methods are use cases of control.Control.
+// Queries reads from one PostgreSQL database. Its exported methods are use cases of control.Control.
 type Queries struct {
 	store    *store.Store
 	counters atomic.Pointer[counters]
@@ -33,7 +33,7 @@ func New(s *store.Store) *Queries {
 	return b
 }
 
-// notifyChanged returns a function that calls tell with the key if the value has changed.
+// notifyChanged returns a function that calls notify with the key if the value has changed.
 func notifyChanged[K, V any](same func(a, b V) bool, notify func(K)) func(of K, was, now V) {
 	return func(of K, was, now V) {
 		if !same(was, now) {

@@ -17,13 +17,13 @@ func noHosts(a fleet.Actor, keys fleet.FilterKeys) fleet.FilterKeys {
 	return slices.DeleteFunc(slices.Clone(keys), func(k fleet.FilterKey) bool { return k.Key == "host" })
 }
 
-// networkFor redacts what concerns hosts, and the MAC addresses of reservations.
+// networkFor redacts host devices, and the MAC addresses of reservations.
 func networkFor(a fleet.Actor, v fleet.NetworkView) fleet.NetworkView {
 	if store.SeesHosts(a) || v.Spec == nil {
 		return v
 	}
 	spec := *v.Spec
-	// for port groups and their grants see PortGroups
+	// PortGroups lists port groups and their grants
 	spec.Bridge, spec.Device, spec.Underlay, spec.PortGroups, v.Peers = "", "", "", nil, nil
 	if spec.IPv4 != nil && spec.IPv4.DHCP != nil {
 		spec.IPv4 = &fleet.Subnet{Gateway: spec.IPv4.Gateway, DHCP: &fleet.DHCP{Ranges: spec.IPv4.DHCP.Ranges}}

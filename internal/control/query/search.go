@@ -48,7 +48,7 @@ func (b *Queries) Search(ctx context.Context, a fleet.Actor, text string, limit 
 }
 
 // searchVMs tries each interpretation of text until there are enough hits. After an exact match of an address, label or
-// ID it skips the search by part of a name, the only one without a fitting index.
+// ID it skips the search by part of a name, which is the only one without a suitable index.
 func (b *Queries) searchVMs(ctx context.Context, a fleet.Actor, text string, limit int) ([]fleet.SearchHit, error) {
 	found, had := []fleet.SearchHit{}, map[fleet.VMID]bool{}
 	exactMatch := false
@@ -85,7 +85,7 @@ func vmHint(a fleet.Actor, v fleet.VMView) string {
 	return v.ProjectName
 }
 
-// hintedVM is a VM with the value that contains the text.
+// hintedVM is a VM with the value that contains the searched text.
 type hintedVM struct {
 	fleet.VMView
 	hint string
@@ -96,7 +96,7 @@ func scanHinted(row pgx.CollectableRow) (v hintedVM, err error) {
 	return v, err
 }
 
-// longerRow scans one more column than its reader knows.
+// longerRow is a row with one column more than the scanning function knows.
 type longerRow struct {
 	pgx.CollectableRow
 	last any
@@ -200,8 +200,8 @@ func (b *Queries) searchOthers(ctx context.Context, a fleet.Actor, text string, 
 		seen = s.oneOf("p.id", store.ProjectsOf(a))
 	}
 	add(`'project', p.id, p.name, p.description, '' FROM projects p WHERE ` + seen + ` AND (p.name ILIKE ` + part + ` OR p.id LIKE ` + start + `) ORDER BY p.name`)
-	// Some arguments are unused if the actor sees little, and PostgreSQL rejects unused ones. The label condition
-	// always holds.
+	// PostgreSQL rejects unused arguments, and the label is unused if the actor sees few resource types. The label
+	// condition always holds.
 	sql := "SELECT * FROM (" + strings.Join(parts, " UNION ALL ") + ") AS f (kind, id, name, hint, phase) WHERE " + label + "::jsonb IS NOT NULL"
 	found, err := collect(ctx, b, sql, &s, func(row pgx.CollectableRow) (fleet.SearchHit, error) {
 		var f fleet.SearchHit

@@ -116,7 +116,7 @@ func (b *Queries) addGroupHosts(ctx context.Context, a fleet.Actor, views []flee
 	return nil
 }
 
-// GetSecurityGroup returns one group with its member NICs of VMs that the actor sees, and the names of the groups
+// GetSecurityGroup returns one group, its member NICs of VMs that the actor sees, and the names of the groups
 // referenced by its rules.
 func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.SecurityGroupID) (fleet.SecurityGroupView, error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
@@ -156,7 +156,7 @@ func (b *Queries) GetSecurityGroup(ctx context.Context, a fleet.Actor, id fleet.
 	return v, nil
 }
 
-// groupNames returns the names of groups by ID, of those that the actor may know.
+// groupNames returns the names of those of the groups that the actor may know, by ID.
 func (b *Queries) groupNames(ctx context.Context, a fleet.Actor, ids []fleet.SecurityGroupID) (map[string]string, error) {
 	names := map[string]string{}
 	if len(ids) == 0 {
@@ -196,7 +196,7 @@ func (b *Queries) SharedSecurityGroups(ctx context.Context, a fleet.Actor) ([]fl
 	return b.securityGroups(ctx, a, securityGroupSQL(&s, a), &s, " ORDER BY g.name, g.id")
 }
 
-// addUnapplied adds the groups that hosts failed to apply. The previous filters stay in force on those hosts.
+// addUnapplied adds the groups that hosts failed to apply. Those hosts keep applying the previous filters.
 func (b *Queries) addUnapplied(ctx context.Context, a fleet.Actor, o *fleet.Overview, shown map[fleet.Subject]bool) error {
 	rows, err := b.store.SecurityGroupsFailed(ctx, db.SecurityGroupsFailedParams{AllProjects: policy.AllProjects(a), Projects: store.ProjectsOf(a)})
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 	"quantix/internal/policy"
 )
 
-// agentOnline is SQL that is true if the agent of host_sessions s is online. fresh is true if also its reports on VMs,
-// pools and networks are fresh: an agent without a connection to its hypervisor reports nothing about them. Both are
-// fleet.Fresh in SQL.
+// agentOnline is a SQL condition: the agent of host_sessions s is online. fresh is the condition that its reports on
+// VMs, pools and networks are fresh too: an agent without a connection to its hypervisor reports none of these. Both
+// are fleet.Fresh in SQL.
 var (
 	agentOnline = within("s.seen_at")
 	fresh       = within("s.looked_at")
@@ -60,7 +60,7 @@ func (s *statement) pattern(p fleet.Pattern) string {
 // and adds a condition. The parentheses keep an OR within it from widening the other conditions.
 func (s *statement) and(condition string) { s.where = append(s.where, "("+condition+")") }
 
-// not adds a condition or its negation. In the negation NULL counts as false.
+// not adds a condition, or its negation if negate is set. The negation holds for NULL.
 func (s *statement) not(negate bool, condition string) {
 	if negate {
 		condition = "NOT COALESCE((" + condition + "), false)"
@@ -76,7 +76,7 @@ func (s *statement) conditions() string {
 	return " WHERE " + strings.Join(s.where, " AND ")
 }
 
-// conditionsWith returns conditions with one more condition, without changing s.
+// conditionsWith returns the WHERE clause with one more condition, without changing s.
 func (s *statement) conditionsWith(condition string) string {
 	more := statement{where: slices.Clone(s.where)}
 	more.and(condition)
@@ -88,8 +88,8 @@ func (s *statement) text(column string, any []fleet.Match) string {
 	return s.alternatives(column, any, func(m fleet.Match) string { return column + " LIKE " + s.pattern(m.Pattern) })
 }
 
-// trigramText is text on a column with an index of trigrams (pieces), for matches in the middle or at the end. A
-// negated condition cannot use the index.
+// trigramText works like text for a column with a trigram index (pieces_of), which finds matches in the middle or at
+// the end. A negated condition cannot use the index.
 func (s *statement) trigramText(negate bool, column string, any []fleet.Match) string {
 	return s.alternatives(column, any, func(m fleet.Match) string {
 		like := column + " LIKE " + s.pattern(m.Pattern)
@@ -155,7 +155,7 @@ func (s *statement) visible(a fleet.Actor, column string, only fleet.ProjectID) 
 	}
 }
 
-// byName adds the terms of a filter whose only key is the name.
+// byName adds the terms of a filter that has no key but the name.
 func (s *statement) byName(keys fleet.FilterKeys, filter, column string) error {
 	terms, err := fleet.ParseFilter(keys, filter)
 	for _, t := range terms {

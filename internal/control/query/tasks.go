@@ -14,7 +14,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// taskOrders lists tasks by creation only: task IDs are ordered by time.
+// taskOrders sorts tasks only by creation, which is the order of task IDs.
 var taskOrders = orders[fleet.Task]{
 	"created": {[]column{textColumn("t.id")}, func(t fleet.Task) []string { return []string{string(t.ID)} }},
 }
@@ -75,8 +75,8 @@ func usesFinishedIndex(t fleet.Term) bool {
 }
 
 // tasksFor limits tasks to those that the actor sees. A task over several projects belongs to no project: its subtasks
-// are listed in their projects, and the task itself only for its creator. listed reports that the result contains only
-// top-level entries of lists.
+// are listed in their projects, and the task itself only for its creator. The result listed is true if the terms select
+// only top-level entries.
 func (s *statement) tasksFor(a fleet.Actor, only fleet.ProjectID, terms []fleet.Term) (listed bool) {
 	has := func(keys ...string) bool {
 		return slices.ContainsFunc(terms, func(t fleet.Term) bool { return !t.Not && slices.Contains(keys, t.Key) })
@@ -118,8 +118,8 @@ func (b *Queries) taskTerm(ctx context.Context, s *statement, a fleet.Actor, t f
 	return nil
 }
 
-// creators replaces patterns by the matching names of creators of listed tasks; prefixes stay unchanged. There are few
-// such names, and the recursive query steps through the index from name to name.
+// creators replaces patterns by the matching names of creators of listed tasks; prefixes stay unchanged. Such names are
+// few, and the recursive query steps through the index from name to name.
 func (b *Queries) creators(ctx context.Context, any []fleet.Match) ([]fleet.Match, error) {
 	var patterns, rest []fleet.Match
 	for _, m := range any {
@@ -147,8 +147,8 @@ const creatorsSQL = `WITH RECURSIVE over (name) AS (
 		FROM over o WHERE o.name IS NOT NULL)
 	SELECT n.name FROM (SELECT name FROM over UNION SELECT t.created_by FROM tasks t WHERE ` + taskOpen + `) n`
 
-// who is the condition that a task was created by any of the names, or by the actor for "me". An index finds the
-// actor's own tasks if the term has no other names.
+// who is the condition that a task was created by any of the names, or by the actor for "me". If the term has no other
+// names, an index finds the actor's own tasks.
 func (s *statement) who(a fleet.Actor, any []fleet.Match) string {
 	var names []fleet.Match
 	parts := []string{"false"}
@@ -198,7 +198,7 @@ func (b *Queries) RunningTasks(ctx context.Context, a fleet.Actor) (int, error) 
 	return n[0], nil
 }
 
-// runningOf builds the query for that number. The limit keeps the count cheap; nobody needs a number above 1000.
+// runningOf builds the query of RunningTasks. The limit keeps the count cheap; nobody needs a number above 1000.
 func runningOf(a fleet.Actor) rowQuery[int] {
 	s := new(statement)
 	s.tasksFor(a, "", nil)

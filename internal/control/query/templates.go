@@ -190,8 +190,8 @@ func (b *Queries) versionsNamed(ctx context.Context, ids []string) (map[fleet.Im
 // betterCopies orders the states of copies from best to worst.
 var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, fleet.CopyComing, fleet.CopyUnknown, fleet.CopyChanged, fleet.CopyMissing}
 
-// diskOf returns the state of a disk's image: the best state of its copies. hosts reports whether the actor may see
-// where the copies are.
+// diskOf returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see where the
+// copies are.
 func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
 	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library has its image no more.", SizeBytes: d.SizeBytes}
 	if image == nil {

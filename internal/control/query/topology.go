@@ -36,8 +36,8 @@ func (b *Queries) HostTopology(ctx context.Context, a fleet.Actor, id fleet.Host
 	return t, nil
 }
 
-// worstVMs limits the VMs to the number a topology shows. VMs that need attention are preferred; the result is ordered
-// by name if it was cut.
+// worstVMs limits the VMs to the number that a topology shows. It prefers VMs that need attention; a shortened result
+// is sorted by name.
 func worstVMs(all []fleet.VMView) []fleet.VMView {
 	rank := func(v fleet.VMView) int { return statusRank(v.Phase.Severity(), v.Attention) }
 	if len(all) > fleet.TopologyVMs {

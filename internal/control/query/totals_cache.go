@@ -12,16 +12,16 @@ import (
 const (
 	// manyHosts is the number of hosts up to which totals are computed for each request.
 	manyHosts = 1000
-	// refreshInterval is the refresh interval of cached totals. maxTotalAge is their maximum age: later requests wait
-	// for a new count.
+	// refreshInterval is the interval at which cached totals are counted again. maxTotalAge is the maximum age of a
+	// total: requests for an older one wait for a new count.
 	refreshInterval, maxTotalAge = 3 * time.Second, 5 * time.Second
-	// idleTimeout is how long a total is refreshed after its last request.
+	// idleTimeout is how long a total is refreshed after the last request for it.
 	idleTimeout    = time.Minute
 	refreshTimeout = 10 * time.Second // limit for one background count
 )
 
-// totalsCache caches totals over many hosts by key. It refreshes them in the background however many requests read
-// them, so that pages of a large fleet cost as little as those of a small one.
+// totalsCache caches totals over many hosts by key. It refreshes them in the background at a fixed interval, so that
+// the cost does not grow with the number of requests.
 type totalsCache[K comparable, V any] struct {
 	count   func(ctx context.Context, of []K) (map[K]V, error)
 	hosts   func(V) int            // number of hosts in the total
@@ -36,8 +36,8 @@ type cachedTotal[V any] struct {
 	done            chan struct{} // closed at the end of the running count; nil if none runs
 }
 
-// get returns the totals of the keys, from the cache or counted now. Within a transaction it always counts, to see the
-// transaction's own changes.
+// get returns the totals of the keys, from the cache or counted now. Within a transaction it always counts, because the
+// transaction must see its own changes.
 func (k *totalsCache[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
 	if store.Joined(ctx) {
 		return k.count(ctx, of)
@@ -67,7 +67,7 @@ func (k *totalsCache[K, V]) get(ctx context.Context, of ...K) (map[K]V, error) {
 	return out, nil
 }
 
-// getOne is get for a single key.
+// getOne works like get for a single key.
 func (k *totalsCache[K, V]) getOne(ctx context.Context, of K) (V, error) {
 	out, err := k.get(ctx, of)
 	return out[of], err
@@ -91,8 +91,8 @@ func (k *totalsCache[K, V]) start(of K, entry *cachedTotal[V], after time.Durati
 	time.AfterFunc(after, func() { k.refresh(of, entry) })
 }
 
-// lookup returns the cached total. If that is too old, it waits for the count in progress, so that concurrent requests
-// share one count. It finds nothing for few hosts or within a transaction.
+// lookup returns the cached total. If the total is too old, it waits for the count in progress, so that concurrent
+// requests share one count. ok is false for few hosts or within a transaction.
 func (k *totalsCache[K, V]) lookup(ctx context.Context, of K) (v V, ok bool) {
 	if store.Joined(ctx) {
 		return v, false
@@ -109,7 +109,8 @@ func (k *totalsCache[K, V]) lookup(ctx context.Context, of K) (v V, ok bool) {
 	return v, ok
 }
 
-// latest returns the cached total, or, if that is too old, the channel that closes when the count in progress ends.
+// latest returns the cached total. If the total is too old, it returns the channel that closes when the count in
+// progress ends.
 func (k *totalsCache[K, V]) latest(of K) (v V, done <-chan struct{}, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -171,7 +172,7 @@ func pauseAfter(began time.Time) time.Duration {
 	return max(refreshInterval-took, took)
 }
 
-// countInBackground is count in a goroutine without a request that recovers panics.
+// countInBackground runs count without a request, and returns a panic as an error.
 func (k *totalsCache[K, V]) countInBackground(ctx context.Context, of K) (now map[K]V, err error) {
 	defer store.Recovered(&err)
 	return k.count(ctx, []K{of})

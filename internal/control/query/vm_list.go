@@ -15,8 +15,8 @@ import (
 	"quantix/internal/policy"
 )
 
-// vmOrders are the sorts backed by an index. The sorts by host and project go through the hosts or projects one by one,
-// redactAll in index order.
+// vmOrders are the sorts that an index supports. The sorts by host and project read the VMs of one host or project
+// after the other, each in index order.
 var vmOrders = orders[fleet.VMView]{
 	"name":    {[]column{textColumn("v.name"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{v.Name, string(v.ID)} }},
 	"created": {[]column{timeColumn("v.created_at"), textColumn("v.id")}, func(v fleet.VMView) []string { return []string{stamp(v.CreatedAt), string(v.ID)} }},
@@ -38,8 +38,8 @@ func (b *Queries) ListVMs(ctx context.Context, a fleet.Actor, q fleet.Query) (fl
 	return b.listVMs(ctx, a, q, new(statement))
 }
 
-// ListVMRows is ListVMs with only what a table row shows: CPUs and memory of the spec; power state, pending changes and
-// addresses of the status. VMs that need attention have their full spec and status.
+// ListVMRows works like ListVMs with only the values of a table row: CPUs and memory of the spec; power state, pending
+// changes and addresses of the status. VMs that need attention have their full spec and status.
 func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
@@ -47,7 +47,7 @@ func (b *Queries) ListVMRows(ctx context.Context, a fleet.Actor, q fleet.Query) 
 	return b.shapedVMs(ctx, a, q, new(statement), vmRows)
 }
 
-// ListVMLines is ListVMRows without CPU load. It allows longer pages, for callers that read a whole list.
+// ListVMLines works like ListVMRows without CPU load. It allows longer pages, for callers that read a complete list.
 func (b *Queries) ListVMLines(ctx context.Context, a fleet.Actor, q fleet.Query) (fleet.Page[fleet.VMView], error) {
 	if err := policy.Check(a, policy.VMSee, ""); err != nil {
 		return fleet.Page[fleet.VMView]{}, err
@@ -55,7 +55,7 @@ func (b *Queries) ListVMLines(ctx context.Context, a fleet.Actor, q fleet.Query)
 	return b.shapedVMs(ctx, a, q, new(statement), vmLines)
 }
 
-// listVMs is ListVMs with the conditions already in s.
+// listVMs works like ListVMs with the conditions already in s.
 func (b *Queries) listVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s *statement) (fleet.Page[fleet.VMView], error) {
 	return b.shapedVMs(ctx, a, q, s, fullVMs)
 }
@@ -94,11 +94,12 @@ func (b *Queries) shapedVMs(ctx context.Context, a fleet.Actor, q fleet.Query, s
 	return p.cut(redactAll(a, items, store.VMFor)), err
 }
 
-// fewVMs is the largest number of VMs that are sorted instead of read host by host or project by project.
+// fewVMs is the largest number of VMs that are sorted. More VMs are read host by host or project by project.
 const fewVMs = 1000
 
-// groupedVMs returns SQL that goes through outer by name and takes at most one page of VMs from each, so it stops early
-// in any fleet. A filter with few matches would scan all of outer; such VMs are therefore read first and then sorted.
+// groupedVMs returns SQL that steps through outer by name and takes at most one page of VMs from each row, so that it
+// stops early in any fleet. With a filter of few matches it would scan all of outer; the matching VMs are therefore
+// read first and then sorted.
 func (b *Queries) groupedVMs(ctx context.Context, p paging[fleet.VMView], s *statement, shape vmShape, filtered bool, outer, on string) (string, error) {
 	if filtered {
 		s.varies = true // like the statement of a page
@@ -167,7 +168,7 @@ func (b *Queries) vmTerm(ctx context.Context, s *statement, t fleet.Term) error 
 const holdsDisk = `{"disks":[{"poolId":?}]}`
 
 // holds is the condition that a VM's spec contains the JSON pattern shape, with one of the ids in place of "?". A GIN
-// index serves it.
+// index supports it.
 func (s *statement) holds(shape string, ids []string) string {
 	parts := []string{"false"}
 	for _, id := range ids {

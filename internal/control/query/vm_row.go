@@ -75,7 +75,7 @@ type interned[T any] struct {
 	had   map[string]T
 }
 
-// sameMost limits the cached values. A column with more distinct values gains nothing from the cache.
+// sameMost limits the cached values. A column with more distinct values gains too little from the cache.
 const sameMost = 1000
 
 // ScanBytes implements pgtype.BytesScanner.

@@ -45,8 +45,8 @@ const (
 var (
 	// fullVMs reads complete VMs.
 	fullVMs = vmShape{vmColumns, func() pgx.RowToFunc[fleet.VMView] { return scanVM }, largestPage}
-	// vmRows reads what a table row shows: CPUs and memory of the spec; power state, pending changes and addresses of
-	// the status. VMs that need attention have their full spec and status.
+	// vmRows reads the values of a table row: CPUs and memory of the spec; power state, pending changes and addresses
+	// of the status. VMs that need attention have their full spec and status.
 	vmRows = vmShape{rowColumns + ", " + vmLoad, scanVMRows, largestPage}
 	// vmLines is vmRows without CPU load.
 	vmLines = vmShape{rowColumns + ", NULL::real AS cpu_percent", scanVMRows, 4 * largestPage}

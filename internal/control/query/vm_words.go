@@ -15,7 +15,7 @@ import (
 // wordKinds maps filter keys to kinds of words in vm_words.
 var wordKinds = map[string]string{"mac": "mac", "address": "ip"}
 
-// matchesWord is the condition that the VM has a matching word of that kind in vm_words. Indexes serve exact words,
+// matchesWord is the condition that the VM has a matching word of that kind in vm_words. Indexes support exact words,
 // prefixes and trigrams.
 func (s *statement) matchesWord(negate bool, kind string, any []fleet.Match) string {
 	return "EXISTS (SELECT 1 FROM vm_words w WHERE w.vm_id = v.id AND w.kind = '" + kind + "' AND " + s.trigramText(negate, "w.word", any) + ")"
@@ -52,7 +52,7 @@ func trigrams(p fleet.Pattern) []string {
 }
 
 // vmLabels is the condition that a VM's labels match. Exact labels are checked in the VM's own row, which is cheapest
-// beside other terms; patterns use vm_words.
+// combined with other terms; patterns use vm_words.
 func (s *statement) vmLabels(negate bool, any []fleet.Match) string {
 	var exactLabels, prefixes []fleet.Match
 	for _, m := range any {

@@ -22,7 +22,7 @@ type History struct {
 type VMMeter struct {
 	At time.Time `json:"at"`
 	fleet.Meter
-	// since the previous reading; 100 is one core; nil after the first reading
+	// since the previous reading, in percent of one core; nil after the first reading
 	CPUPercent *float64 `json:"cpuPercent,omitempty"`
 }
 
@@ -38,7 +38,7 @@ func (b *Queries) GetVM(ctx context.Context, a fleet.Actor, id fleet.VMID) (flee
 	return store.VMFor(a, v), err
 }
 
-// VMRetry returns the VM's task that failed because the hypervisor was unreachable and will be retried, or nil.
+// VMRetry returns the VM's task that failed because the hypervisor was unreachable and that will be retried, or nil.
 func (b *Queries) VMRetry(ctx context.Context, a fleet.Actor, id fleet.VMID) (*fleet.Task, error) {
 	if _, err := b.GetVM(ctx, a, id); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// VolumeOn is a volume of a pool with its hosts and the VM that owns it as a disk.
+// VolumeOn is a volume of a pool, with its hosts and the VM whose disk it is.
 type VolumeOn struct {
 	fleet.Volume
 	PoolID   fleet.PoolID `json:"poolId"`
@@ -27,7 +27,7 @@ type VolumeOn struct {
 	Published *Published `json:"published,omitempty"`
 	// why the volume cannot be published, for actors who could publish it
 	Unfit string `json:"unfit,omitempty"`
-	// Orphan reports that nothing uses the volume: no domain on a host, no VM spec, no other volume and no image. It is
+	// Orphan is set if nothing uses the volume: no domain on a host, no VM spec, no other volume and no image. It is
 	// never set for LUNs, because only their target knows all users.
 	Orphan bool `json:"orphan,omitempty"`
 	// FetchUntil is when the volume, a VM export, is deleted automatically; nil for other volumes.
@@ -49,7 +49,7 @@ type VolumeOn struct {
 // On returns the host of a local pool's volume; empty for a shared pool.
 func (v VolumeOn) On() fleet.HostID { return v.on }
 
-// domainOn identifies a domain by host and UUID: a domain UUID is meaningful only on its host.
+// domainOn identifies a domain by host and UUID, because two hosts may have domains with the same UUID.
 type domainOn struct {
 	host fleet.HostID
 	id   fleet.VMID
@@ -96,7 +96,7 @@ func (b *Queries) PoolVolumes(ctx context.Context, a fleet.Actor, id fleet.PoolI
 	return withActions(ctx, b.store.Queries, a, pool, volumes)
 }
 
-// hostStatus is one host's report on a pool's volumes. ready reports that the host is online and the pool active there.
+// hostStatus is one host's report on a pool's volumes. ready is set if the host is online and the pool active there.
 type hostStatus struct {
 	pool     db.Pool
 	host     fleet.HostID
@@ -272,27 +272,27 @@ func ownersOf(ctx context.Context, q *db.Queries, volumes []VolumeOn) (owners, e
 	return o, nil
 }
 
-// of returns the VM whose disk the volume is, or nil, and whether the actor may know that.
+// of returns the VM whose disk the volume is, or nil. seen reports whether the actor may know the VM.
 func (o owners) of(a fleet.Actor, v VolumeOn) (owner *VMRef, seen bool) {
-	fleetKey := policy.AllProjects(a)
+	seesAll := policy.AllProjects(a)
 	if r, ok := o.vms[fleet.Volref{PoolID: v.PoolID, Volume: v.Name}]; ok {
-		return &VMRef{ID: r.ID, Name: r.Name, shares: r.Shares}, fleetKey || policy.May(a, policy.VMSee, r.ProjectID)
+		return &VMRef{ID: r.ID, Name: r.Name, shares: r.Shares}, seesAll || policy.May(a, policy.VMSee, r.ProjectID)
 	}
 	if len(v.users) > 0 {
 		u := v.users[0]
 		switch r, ok := o.users[u]; {
 		case !ok: // the host has not reported the domain itself yet
-			return &VMRef{ID: u.id, Name: string(u.id), HostID: u.host}, fleetKey
+			return &VMRef{ID: u.id, Name: string(u.id), HostID: u.host}, seesAll
 		case r.Found:
-			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, fleetKey
+			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, seesAll
 		default:
-			return &VMRef{ID: r.ID, Name: r.Name}, fleetKey || policy.May(a, policy.VMSee, r.ProjectID)
+			return &VMRef{ID: r.ID, Name: r.Name}, seesAll || policy.May(a, policy.VMSee, r.ProjectID)
 		}
 	}
 	for _, at := range v.paths {
 		if r, ok := o.discovered[file{v.PoolID, v.on, at}]; ok && at != "" {
-			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, fleetKey
+			return &VMRef{ID: r.ID, Name: r.Name, HostID: r.HostID}, seesAll
 		}
 	}
-	return nil, fleetKey
+	return nil, seesAll
 }

@@ -10,15 +10,15 @@ import (
 	"quantix/internal/policy"
 )
 
-// Watched is a wake-up key that a page follows, and the keys that wake it. For actors who see only some projects, a key
-// of the whole fleet is woken only by their own projects: the timing of other projects' changes must not leak.
+// Watched is a wake-up key that a page follows, and the keys that wake it. For actors who see only some projects, only
+// changes in their own projects wake a fleet-wide key: the timing of changes in other projects must not leak.
 type Watched struct {
 	Key     string
 	WakeUps []string
 }
 
-// followedType returns the resource type of a key, and whether the key names one object ("vm:<id>") or all ("vms"). The
-// resource is empty if the key cannot be followed.
+// followedType returns the resource type of a key. one is true if the key names one object ("vm:<id>") and false if it
+// names all ("vms"). The resource is empty if pages cannot follow the key.
 func followedType(key string) (t fleet.Resource, one bool) {
 	typ, _, one := strings.Cut(key, ":")
 	if one {
@@ -52,7 +52,7 @@ func wakeUps(a fleet.Actor, key string, t fleet.Resource, one bool) []string {
 	return ids
 }
 
-// WatchKeys returns those keys that the actor may follow, in their order. Keys without permission are omitted silently,
+// WatchKeys returns the keys that the actor may follow, in the given order. It omits forbidden keys without an error,
 // so that they look like keys of objects that do not exist.
 func (b *Queries) WatchKeys(ctx context.Context, a fleet.Actor, keys []string) ([]Watched, error) {
 	if err := policy.Check(a, policy.Self, ""); err != nil {

@@ -100,7 +100,8 @@ func NotFound(err error, resource string) error {
 	return Err(err)
 }
 
-// NoProject replaces the error for a project that the actor may not see by that for an unknown project.
+// NoProject replaces a NotFound error by the error for an unknown project, so that the error does not reveal whether
+// the project exists.
 func NoProject(err error) error {
 	if fleet.CodeOf(err) == fleet.NotFound {
 		return fleet.Errorf(fleet.NotFound, "There is no such project.")
@@ -116,8 +117,8 @@ func CheckID[T ~string](id T, resource string) error {
 	return nil
 }
 
-// Recovered converts a panic into an error. It must be deferred, in goroutines without a request whose panic would end
-// the portal.
+// Recovered converts a panic into an error. Defer it in goroutines that serve no request: their panic would end the
+// portal.
 func Recovered(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())

@@ -15,14 +15,14 @@ func HostView(r db.Host, seen, looked *time.Time, conflict string, now time.Time
 	return fleet.HostView{Host: h, Phase: h.Phase(now)}
 }
 
-// ViewOfHost is HostView with the resources used by the host's VMs.
+// ViewOfHost works like HostView and adds the resources used by the host's VMs.
 func ViewOfHost(r db.GetHostRow) fleet.HostView {
 	v := HostView(r.Host, r.SeenAt, r.LookedAt, r.Conflict, r.Now)
 	v.VMs, v.Leaving, v.CommittedCPUs, v.CommittedMiB, v.Load = int(r.Vms), int(r.Leaving), int(r.Cpus), r.MemoryMib, r.Load
 	return v
 }
 
-// HostPhase returns fleet.Host.Phase from these values alone. connected is nil if the host has never reported.
+// HostPhase returns fleet.Host.Phase computed from these values. connected is nil if the host has never reported.
 func HostPhase(seen, looked *time.Time, connected *bool, conflict string, now time.Time) fleet.HostPhase {
 	h := fleet.Host{SeenAt: seen, LookedAt: looked, Conflict: conflict}
 	if connected != nil {
@@ -31,7 +31,7 @@ func HostPhase(seen, looked *time.Time, connected *bool, conflict string, now ti
 	return h.Phase(now)
 }
 
-// Reported returns whether a host is connected to its hypervisor, or nil if it has never reported.
+// Reported returns whether a host is connected to its hypervisor, or nil if the host has never reported.
 func Reported(ever, connected bool) *bool {
 	if !ever {
 		return nil

@@ -10,11 +10,11 @@ import (
 
 const (
 	pulseLimit  = 2 * time.Second // time limit of one check
-	pulseMaxAge = time.Second     // how long a result is reused
+	pulseMaxAge = time.Second     // how long the result of a check is reused
 )
 
-// takeSpace temporarily needs 1 MiB of disk. On a full disk a plain pulse could still succeed, because its page exists
-// already.
+// takeSpace needs 1 MiB of disk until the transaction ends. On a full disk a plain pulse could still succeed, because
+// it changes an existing page.
 const takeSpace = `CREATE TEMPORARY TABLE room ON COMMIT DROP AS SELECT * FROM generate_series(1, 30000)`
 
 // pulse caches whether the database accepts changes. One check runs at a time.
@@ -50,9 +50,9 @@ func (s *Store) Ready(ctx context.Context) error {
 	return p.state
 }
 
-// check runs one check. When the first check fails, all connections are dropped once: they may lead to a server that
-// hangs or became a standby, and new connections find the primary. If all connections are busy, the failure says
-// nothing about the server.
+// check runs one check. After the first failed check, all connections are dropped once: they may lead to a server that
+// hangs or became a standby, and new connections find the primary. If all connections are busy, they are not dropped,
+// because the failure may only mean that none was free.
 func (s *Store) check() {
 	ctx, cancel := context.WithTimeout(context.Background(), pulseLimit)
 	defer cancel()
@@ -62,7 +62,7 @@ func (s *Store) check() {
 	suspect := full != p.full
 	p.mu.Unlock()
 	err := s.Pulse(ctx)
-	if err == nil && suspect { // a statement failed because of a full disk since the last check
+	if err == nil && suspect { // a statement failed since the last check because of a full disk
 		_, err = s.pool.Exec(ctx, takeSpace)
 	}
 	err = Err(err)

@@ -20,7 +20,7 @@ func ChildOf(ctx context.Context) fleet.TaskID {
 	return child
 }
 
-// Queue adds a job, or raises the generation of an equal job that already waits. It returns the job's task.
+// Queue adds a job, or raises the generation of an equal queued job. It returns the job's task.
 func Queue(ctx context.Context, q *db.Queries, a fleet.Actor, j db.JoinQueueParams) (fleet.TaskID, error) {
 	j.ID, j.CreatedBy, j.UserID = fleet.NewID[fleet.JobID](), a.Name, UserIDOf(a)
 	if child := ChildOf(ctx); child != "" && j.Child == nil {

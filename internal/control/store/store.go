@@ -35,12 +35,12 @@ func New(pool *pgxpool.Pool, hub *notify.Hub) *Store {
 func (s *Store) Wake(of fleet.Subject) { s.hub.Wake(string(of)) }
 
 // Tx runs do in a transaction and rolls back on an error. After a deadlock it runs do again, so do must not rely on
-// variables of an earlier run. Within another transaction it becomes part of that one.
+// variables of an earlier run. Within another transaction, do runs as part of that transaction.
 func (s *Store) Tx(ctx context.Context, do func(q *db.Queries) error) error {
 	return s.Begin(ctx, func(tx pgx.Tx) error { return do(db.New(tx)) })
 }
 
-// Begin is Tx with access to the transaction itself.
+// Begin works like Tx; do gets the transaction itself.
 func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
 	ctx, cancel := withLimit(ctx)
 	defer cancel()
@@ -51,7 +51,7 @@ func (s *Store) Begin(ctx context.Context, do func(tx pgx.Tx) error) error {
 	return retryDeadlocks(run)
 }
 
-// maxTries is the maximum number of attempts of a transaction that PostgreSQL aborts because of deadlocks.
+// maxTries limits the attempts at a transaction that PostgreSQL aborts because of deadlocks.
 const maxTries = 4
 
 func retryDeadlocks(run func() error) error {
@@ -64,7 +64,7 @@ func retryDeadlocks(run func() error) error {
 	}
 }
 
-// Pass runs do in a transaction unless another portal is running the same pass.
+// Pass runs do in a transaction. It does nothing if another portal is running the pass of that name.
 func (s *Store) Pass(ctx context.Context, a fleet.Actor, name string, do func(q *db.Queries) error) error {
 	if err := OnlySystem(a); err != nil {
 		return err

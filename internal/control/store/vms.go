@@ -32,8 +32,8 @@ func numbers(all []int32) (out []int) {
 	return out
 }
 
-// ReadPlaces marks which hosts with a sighting of the VM are offline. It runs no query for VMs without sightings, which
-// are almost all.
+// ReadPlaces marks the hosts with a sighting of the VM that are offline. For a VM without sightings, which is the usual
+// case, it runs no query.
 func ReadPlaces(ctx context.Context, q *db.Queries, v *fleet.VMView, now time.Time) error {
 	if len(v.Elsewhere) == 0 {
 		return nil
@@ -62,7 +62,7 @@ func NameNetworks(nics []fleet.NIC, networks []string) {
 	}
 }
 
-// GetVM returns a VM that the actor may see. Use cases still redact it with VMFor.
+// GetVM returns a VM that the actor may see, not redacted: use cases call VMFor.
 func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fleet.VMView, error) {
 	r, err := q.GetVM(ctx, db.GetVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
 	if err != nil {
@@ -74,8 +74,8 @@ func GetVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID) (fl
 	return ShownTo(a, v), err
 }
 
-// LockVM is GetVM with a row lock until the transaction ends. It checks the permission in the VM's project, and returns
-// a conflict if another user has locked the VM against changes.
+// LockVM works like GetVM and locks the row until the transaction ends. It checks the permission in the VM's project,
+// and returns a conflict if another user has locked the VM against changes.
 func LockVM(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.VMID, right policy.Permission) (fleet.VMView, error) {
 	r, err := q.LockVM(ctx, db.LockVMParams{ID: id, AllProjects: policy.AllProjects(a), Projects: ProjectsOf(a)})
 	if err != nil {
