@@ -35,7 +35,7 @@ func openSchema(t *testing.T, version int64, statements ...string) (*sql.DB, str
 	return conn, url
 }
 
-// The upgrade to the table assignments keeps the hosts of pools and networks, and the network of each NIC.
+// The upgrade to the table assignments preserves the hosts of pools and networks, and the network of each NIC.
 func TestUpgradeTurnsPoolsAndNetworksIntoAssignments(t *testing.T) {
 	t.Parallel()
 	conn, url := openSchema(t, 14,

@@ -41,7 +41,7 @@ func TestConcurrentMigrationsRunOnce(t *testing.T) {
 	}
 }
 
-// The upgrade fills vm_words for existing VMs.
+// The upgrade fills the table vm_words for existing VMs.
 func TestUpgradeFillsSearchWords(t *testing.T) {
 	t.Parallel()
 	conn, url := openSchema(t, 1,
@@ -98,7 +98,7 @@ func TestPoolWaitEndsWithContext(t *testing.T) {
 	}
 }
 
-// A primary that has become a standby rejects changes on connections that stay open.
+// A primary that has become a standby rejects changes on connections that are still open.
 func TestConnectionsAreReplacedAfterFailover(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 3)
@@ -125,14 +125,14 @@ func TestConnectionsAreReplacedAfterFailover(t *testing.T) {
 	if _, err := pool.Exec(t.Context(), change); !errors.As(err, &pg) || pg.Code != db.ReadOnly {
 		t.Fatalf("a standby accepts changes: %v", err)
 	}
-	for i := range 3 { // connections opened before the failure are not reused
+	for i := range 3 { // connections from before the failure are not used again
 		if _, err := pool.Exec(t.Context(), change); err != nil {
 			t.Errorf("change %d after the first refusal: %v", i+1, err)
 		}
 	}
 }
 
-// PostgreSQL silently uses no index to compare texts of different collations.
+// Without an error, PostgreSQL uses no index to compare texts of different collations.
 func TestForeignKeysHaveSameCollation(t *testing.T) {
 	t.Parallel()
 	pool, err := db.Open(t.Context(), testkit.URL(t), 1)

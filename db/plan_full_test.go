@@ -13,7 +13,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// PostgreSQL keeps a plan as long as its connection. Plans made for empty tables must also perform on full ones.
+// PostgreSQL keeps a statement's plan as long as its connection. A plan made for empty tables must also be fast for
+// full tables.
 func TestPlansOfEmptyTablesServeFullTables(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)

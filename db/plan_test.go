@@ -25,7 +25,7 @@ const (
 	fewBlocks    = 300    // enough for a statement that reads a few rows by index
 )
 
-// A locked table, for example during VACUUM FULL, must not block connections that do not need it.
+// A locked table, for example during VACUUM FULL, must not block connections that do not use it.
 func TestLockedTableDoesNotBlockConnections(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -61,7 +61,7 @@ type planned struct {
 	method    reflect.Method
 }
 
-// plan prepares the method's statement and lets the server plan it.
+// plan prepares the method's statement and makes the server plan it.
 func plan(t *testing.T, pool *pgxpool.Pool, m reflect.Method) planned {
 	t.Helper()
 	p := planned{name: m.Name, method: m}
@@ -91,7 +91,7 @@ func (p planned) hasArgument(field string) bool {
 	return ok
 }
 
-// capture returns the SQL and arguments of the method, with IDs of existing objects.
+// capture returns the method's SQL and arguments. Arguments that are IDs name existing objects.
 func (p planned) capture(t *testing.T, tenant bool) (sql string, args []any) {
 	t.Helper()
 	var recorder recorder
@@ -106,7 +106,7 @@ func (p planned) capture(t *testing.T, tenant bool) (sql string, args []any) {
 	return recorder.sql, recorder.args
 }
 
-// check fails the test if the statement reads too many blocks.
+// check fails the test if the statement reads more blocks than its limit.
 func (p planned) check(t *testing.T, pool *pgxpool.Pool, tenant bool) {
 	t.Helper()
 	read, plan, err := p.run(t, pool, tenant)

@@ -21,10 +21,10 @@ const (
 	aVM      = "00000000-0000-7000-8000-000001000200" // a VM on aHost
 	aTask    = "ffff0000-0000-7000-8000-000000000007" // created in the far future
 	aUser    = "user-7"
-	anID     = "id-7" // ID of any other object
+	anID     = "id-7" // ID of any other kind of object
 )
 
-// readMore lists the statements that may read more than a few blocks, with the reason.
+// readMore lists the statements that may read more than fewBlocks, with the reason.
 var readMore = map[string]struct {
 	blocks int
 	why    string
@@ -120,7 +120,7 @@ func textOf(field string) string {
 	return anID
 }
 
-// arguments are the arguments that cannot be derived from their names and types.
+// arguments has the arguments that cannot be derived from their names and types.
 var arguments = map[string]any{
 	"AddAuthority.KeyPem": (*string)(nil), "AddHost.ID": fleet.HostID("new"), "AddHost.Name": "new", "AddHostSession.": fleet.HostID("bare"), "DropHost.": fleet.HostID("bare"), "AddJoinToken.ID": fleet.JoinTokenID("new"),
 	"AddJoinToken.Hash": []byte("new"), "AddPool.ID": fleet.PoolID("new"), "AddProject.ID": fleet.ProjectID("new"), "DeleteProject.": fleet.ProjectID("bare"),
@@ -165,7 +165,7 @@ var arguments = map[string]any{
 	"TasksSeen.Ids":              []string{aTask},
 }
 
-// fill fills all tables without letting PostgreSQL update its statistics.
+// fill fills all tables. PostgreSQL does not update its statistics.
 func fill(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
 	testkit.Fill(t, pool, plannedHosts, plannedVMs)

@@ -55,7 +55,7 @@ func pooler(t *testing.T, to, mode string) string {
 	}
 	cmd := exec.Command(program, "-q", file)
 	if s, ok := owner.Sys().(*syscall.Stat_t); ok && int(s.Uid) != os.Getuid() {
-		// The socket is accessible only to its owner, and PgBouncer refuses to run as root.
+		// The socket is accessible only to the server's user, and PgBouncer refuses to run as root.
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: s.Uid, Gid: s.Gid}}
 	}
 	cmd.Stderr = t.Output()
@@ -116,7 +116,7 @@ func TestTransactionPoolerIsRefused(t *testing.T) {
 	}
 }
 
-// Idle server connections of another client must not hide the pooler's mode.
+// Idle server connections of another client must not hide that the pooler is in transaction mode.
 func TestBusyTransactionPoolerIsDetected(t *testing.T) {
 	t.Parallel()
 	through := pooler(t, testkit.EmptyURL(t), "transaction")
@@ -132,7 +132,7 @@ func TestBusyTransactionPoolerIsDetected(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Release()
-		if _, err := conn.Exec(t.Context(), "BEGIN"); err != nil { // forces a separate server connection for each
+		if _, err := conn.Exec(t.Context(), "BEGIN"); err != nil { // forces a separate server connection for each client connection
 			t.Fatal(err)
 		}
 		busy = append(busy, conn)

@@ -12,7 +12,7 @@ import (
 // projects into grants.
 func TestUpgradeTurnsPublishedVolumesIntoImages(t *testing.T) {
 	t.Parallel()
-	// with debian.qcow2 of the shared pool1, published to all projects
+	// a database with debian.qcow2 of the shared pool1, published to all projects
 	url := testkit.Schema14(t, os.DirFS("migration"), 3, 20)
 	p, conn := testkit.Migrator(t, url, os.DirFS("migration"))
 	if _, err := p.UpTo(t.Context(), 31); err != nil {
@@ -22,7 +22,7 @@ func TestUpgradeTurnsPublishedVolumesIntoImages(t *testing.T) {
 		// In the local pool2 two hosts have equal files of one name, and a third host a different one.
 		`INSERT INTO published_images (pool_id, host_id, volume, format, capacity_bytes, published_by, published_at) VALUES
 			('pool2', 'h1', 'golden.raw', 'raw', 1048576, 'ann', '2026-01-02'), ('pool2', 'h2', 'golden.raw', 'raw', 1048576, 'bob', '2026-01-01'), ('pool2', 'h3', 'golden.raw', 'raw', 2097152, 'ann', '2026-01-03')`,
-		// Published to two projects and to all, with a name that another pool has, too.
+		// Volumes published to two projects and to all. One has the name of a volume in another pool.
 		`INSERT INTO published_images (pool_id, volume, project_id, format, capacity_bytes, published_by, published_at) VALUES
 			('pool3', 'debian.qcow2', 'p1', 'qcow2', 4294967296, 'ann', '2027-01-01'), ('pool3', 'debian.qcow2', 'p2', 'qcow2', 4294967296, 'ann', '2027-01-02'), ('pool3', 'tools.iso', NULL, 'iso', 4096, 'ann', '2026-01-01')`,
 		// A VM has a disk cloned from a published volume.

@@ -8,7 +8,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The upgrade renames stored kinds of jobs and tasks, and fields of specs, statuses and job arguments. Audit lines stay as written.
+// The upgrade renames stored kinds of jobs and tasks, and fields of specs, statuses and job arguments. It does not
+// change audit lines.
 func TestUpgradeRenamesStoredNames(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyURL(t)

@@ -11,7 +11,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The upgrade turns jobs into tasks with the same IDs, so that links stay valid, and bulk actions into parent tasks.
+// The upgrade turns jobs into tasks with the same IDs, so that links stay valid. It turns bulk actions into parent
+// tasks.
 func TestUpgradeTurnsJobsIntoTasks(t *testing.T) {
 	t.Parallel()
 	url := testkit.EmptyURL(t)

@@ -18,7 +18,7 @@ func queryText(t *testing.T, conn *sql.DB, query string) (answer string) {
 	return answer
 }
 
-// Data of a portal with schema 14 is unchanged after the upgrade. internal/bench measures the upgrade.
+// The data of a portal with schema 14 is the same after the upgrade. internal/bench measures the upgrade's duration.
 func TestUpgradeKeepsData(t *testing.T) {
 	t.Parallel()
 	url := testkit.Schema14(t, os.DirFS("migration"), 5, 2000)
@@ -58,7 +58,7 @@ func TestUpgradeKeepsData(t *testing.T) {
 	}
 }
 
-// Migration 18 turns phases into plain columns without rewriting the table, and triggers keep them up to date.
+// Migration 18 turns phases into plain columns without rewriting the table. Triggers keep the columns up to date.
 func TestUpgradeKeepsRowsWhenPhasesBecomeColumns(t *testing.T) {
 	t.Parallel()
 	url := testkit.Schema14(t, os.DirFS("migration"), 2, 100)

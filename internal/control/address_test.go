@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The newest running portal's address counts, and only that portal removes it.
+// The address of the portal started last counts, and only that portal removes it.
 func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
 	h := newIdentityFixture(t)
 	ctx, system := t.Context(), fleet.SystemActor

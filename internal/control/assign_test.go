@@ -26,8 +26,8 @@ func (r *rig) assignments() string {
 		FROM assignments a JOIN objects o ON o.noun = a.noun AND o.id = a.object_id`)
 }
 
-// A reported pool counts only if assigned to the host, matched by id or, from older agents, by name. A network counts
-// if discovered.
+// A reported pool counts only if it is assigned to the host. Pools match by id or, for older agents, by name. A
+// reported network also counts as discovered.
 func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	r := newRig(t)
 	for _, name := range []string{"fast", "slow", "others"} {
@@ -46,7 +46,7 @@ func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	}
 }
 
-// Lost pools and networks are queued again; objects stopped by a person on the host are not.
+// The drift pass queues jobs for lost pools and networks, except for objects that a person stopped on the host.
 func TestLostPoolsAndNetworksAreReapplied(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO networks (id, name, kind, spec) SELECT n, n, 'libvirt', '{}' FROM unnest(ARRAY['new', 'leaving', 'off', 'stopped', 'failed', 'fine']) n`)
@@ -120,7 +120,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 		t.Errorf("%d NICs are kept by the id alone", n)
 	}
 	s.reportPower(vm.ID, fleet.Stopped)
-	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec
+	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec too
 		t.Fatal(err)
 	}
 	if got := s.get(vm.ID).Spec.NICs; got[0].Network != "default" {

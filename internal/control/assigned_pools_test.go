@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// The list of a host's pools follows its assignments soon after a change. Reported pools do not change it.
+// The list of a host's pools changes soon after an assignment changes. Reports do not change it.
 func TestHostListsAssignedPools(t *testing.T) {
 	r := newRig(t)
 	r.drainHub()

@@ -10,8 +10,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The audit has one partition per month. Expired months are dropped as a whole, others stay, and no line is refused
-// for lack of a partition.
+// The audit has one partition per month. Expired months are dropped, the others stay, and every line finds a partition.
 func TestAuditPartitionsFollowRetention(t *testing.T) {
 	r := newRig(t)
 	keep := func(months int) {
@@ -36,7 +35,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 		r.exec(`SELECT make_audit($1)`, away)
 		r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month($1), 'ann', $2, ''), (audit_month($1 + 1) - interval '1 ms', 'ann', $2, '')`, away, strconv.Itoa(away))
 	}
-	// Their partitions were not created in time.
+	// Lines of months without a partition.
 	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(-40), 'ann', 'lost long ago', ''), (audit_month(5), 'ann', 'ahead', '')`)
 	keep(24)
 	for action, want := range map[string]int{"lost long ago": 0, "-36": 0, "-25": 0, "-24": 2, "-1": 2, "0": 2, "ahead": 1} {
@@ -44,7 +43,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 			t.Errorf("%d lines of %q, want %d", n, action, want)
 		}
 	}
-	keep(24) // a second run changes nothing
+	keep(24) // a second run must change nothing
 	if got := len(months()); got != 25+3+1 {
 		t.Errorf("%d tables: %v", got, months())
 	}
@@ -56,7 +55,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 			t.Errorf("%s can be changed", part)
 		}
 	}
-	// A new month whose lines are already in the default partition keeps them there without an error.
+	// A new month's partition leaves lines that are already in the default partition there, without an error.
 	r.exec(`DROP TABLE ` + month(2))
 	r.exec(`INSERT INTO audit (at, actor, action, subject) VALUES (audit_month(2), 'ann', 'early', '')`)
 	keep(24)
@@ -65,7 +64,7 @@ func TestAuditPartitionsFollowRetention(t *testing.T) {
 	}
 }
 
-// The sweep deletes all expired rows in one run, not one batch every ten minutes.
+// The sweep deletes all expired rows in one run, not one batch per run.
 func TestSweepDeletesAllExpiredRows(t *testing.T) {
 	r := newRig(t)
 	r.exec(`INSERT INTO tasks (id, kind, subject, subject_name, state, created_by, created_at, ended_at)

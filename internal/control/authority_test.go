@@ -11,8 +11,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Access to the database does not allow signing host certificates: the CA key is sealed, also one that an older
-// release stored in clear.
+// Access to the database does not allow anyone to sign host certificates: the CA key is encrypted. A key that an older
+// release stored in plain text is encrypted too.
 func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 	t.Parallel()
 	pool, vault := testkit.DB(t), auth.NewVault()
@@ -41,7 +41,7 @@ func TestAuthorityKeyIsSealedInTheDatabase(t *testing.T) {
 		t.Errorf("a portal with another key: %v", err)
 	}
 
-	// "quantix host token" has no key.
+	// The command "quantix host token" runs without the portals' key.
 	second := control.New(pool, control.Options{AgentURL: "https://portal.example:8444"})
 	if _, err := second.CreateJoinToken(t.Context(), chief, ""); err != nil {
 		t.Errorf("a join token without the key: %v", err)

@@ -7,7 +7,7 @@ import (
 
 // infraCases are the entries of useCases for hosts, storage, networks and images.
 var infraCases = map[string]useCase{
-	// Storage and networks belong to no project: members of any project may choose from them.
+	// Storage and networks belong to no project: members of every project may list them for new VMs.
 	"GetNetwork":   {may: somewhere, with: aNetwork},
 	"GetPool":      {may: somewhere, with: func(w *authzFixture) []any { return []any{w.nfs} }},
 	"Images":       {may: somewhere, with: none},
@@ -82,7 +82,7 @@ var infraCases = map[string]useCase{
 		w.exec(`DELETE FROM uploads`) // the number of open uploads per person is limited
 		return []any{w.nfs, control.NewUpload{Name: w.name("sent"), SizeBytes: 1 << 20}}
 	}},
-	"GetUpload":      {may: "operator", with: func(w *authzFixture) []any { return []any{w.upload()} }}, // the owner's upload
+	"GetUpload":      {may: "operator", with: func(w *authzFixture) []any { return []any{w.upload()} }}, // an upload of the operator
 	"ListUploads":    {may: infraChange, with: func(w *authzFixture) []any { w.upload(); return []any{w.nfs} }},
 	"ContinueUpload": {may: "operator", with: func(w *authzFixture) []any { return []any{w.upload()} }},
 	"KeepUpload":     {may: "operator", with: func(w *authzFixture) []any { return []any{w.upload()} }},

@@ -27,7 +27,7 @@ func (w *authzFixture) grouped() fleet.NetworkID {
 }
 
 func aNetwork(w *authzFixture) []any {
-	page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{Filter: "kind:libvirt"}) // available to all
+	page, err := w.ListNetworks(w.t.Context(), chief, fleet.Query{Filter: "kind:libvirt"}) // a network that every project may use
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// network returns a bridge of h1 that no project is granted.
+// network returns a bridge of h1 that is granted to no project.
 func (w *authzFixture) network() fleet.NetworkID {
 	id := fleet.NewID[fleet.NetworkID]()
 	w.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, $2, 'bridge')`, id, w.name("br"))
@@ -15,20 +15,20 @@ func (w *authzFixture) network() fleet.NetworkID {
 	return id
 }
 
-// job returns a job for a VM of project red on h1: "queued", or "running" with epoch 7.
+// job returns a job for a VM of project red on h1. state is "queued", or "running" with epoch 7.
 func (w *authzFixture) job(state string) fleet.JobID {
 	id := testkit.Order{Host: w.h1, Project: w.red, Kind: fleet.VMShutdown, Subject: fleet.SubjectVM(w.vm()), Name: "red-vm", By: "mia", State: fleet.JobState(state)}.Add(w.t, w.pool)
 	w.exec(`UPDATE jobs SET epoch = 7, lease_until = now() + interval '1 hour' WHERE id = $1`, id)
 	return fleet.JobID(id)
 }
 
-// ownPool returns a pool on h1 alone.
+// ownPool returns a pool that only h1 has.
 func (w *authzFixture) ownPool() fleet.PoolID {
 	name := w.name("pool")
 	return w.addPool(name, `{"kind":"dir","path":"/srv/`+name+`","shared":false}`, w.h1)
 }
 
-// volume returns an unused volume in a pool of its own.
+// volume returns an unused volume in a new pool.
 func (w *authzFixture) volume() control.Volume {
 	name := w.name("data") + ".raw"
 	w.addVolume(w.nfs, w.h1, `{"name":"`+name+`","path":"/mnt/nfs/`+name+`","format":"raw","capacityBytes":1048576}`)
@@ -82,7 +82,7 @@ func (w *authzFixture) imageName(of control.ImageCopy) string {
 	return publishedName(of.Volume, of.PoolID)
 }
 
-// startImage returns an entry of the image catalog.
+// startImage returns a new entry of the image catalog.
 func (w *authzFixture) startImage() fleet.StartImageID {
 	id := fleet.NewID[fleet.StartImageID]()
 	w.exec("INSERT INTO start_images (id, name, url, file) VALUES ($1, $1, 'https://example.org/a.qcow2', 'a.qcow2')", id)
@@ -114,7 +114,7 @@ func (w *authzFixture) insertForMia(sql string) string {
 	return id
 }
 
-// console returns a console ticket of mia's for a VM of project red, with the host's job queued.
+// console returns a ticket of mia for a VM of project red. The host's job is queued.
 func (w *authzFixture) console() (fleet.PairID, string) {
 	ticket, err := w.OpenConsole(w.t.Context(), w.actors["member"], w.vm())
 	if err != nil {
@@ -127,7 +127,7 @@ func (w *authzFixture) console() (fleet.PairID, string) {
 // seq returns an unused report number of the current sessions.
 func (w *authzFixture) seq() int64 { w.number++; return w.base + int64(w.number) }
 
-// newSessions starts new sessions for both hosts' agents.
+// newSessions starts new sessions for the agents of both hosts.
 func (w *authzFixture) newSessions() {
 	for _, who := range []string{"agent", "alien"} {
 		a := w.actors[who]

@@ -144,7 +144,7 @@ var peopleCases = map[string]useCase{
 	"VMEvents":    {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"VMMeter":     {may: redSeen, with: func(w *authzFixture) []any { return []any{w.vm()} }},
 	"OpenConsole": {may: except(redUse, "system"), with: func(w *authzFixture) []any { return []any{w.vm()} }},
-	// The inner use cases check their own permissions.
+	// Use cases that run inside Once check their own permissions.
 	"Once": {may: except(persons, "system") + " system?", with: func(w *authzFixture) []any {
 		do := func(context.Context) ([]byte, error) { return []byte("answer"), nil }
 		return []any{control.Key{Name: w.name("key"), Request: []byte("request"), Secret: auth.NewSecret(auth.TokenPrefix)}, do}
@@ -192,7 +192,7 @@ var peopleCases = map[string]useCase{
 		return []any{[]fleet.VMID{w.vm()}, control.MigrateVM{HostID: w.h2}}
 	}},
 	"NamedVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any { return []any{[]fleet.VMID{w.vm()}} }},
-	// Each VM is checked separately: see TestBulkActionChecksPermissionPerVM.
+	// Permission is checked for each VM: see TestBulkActionChecksPermissionPerVM.
 	"ActVMs": {may: except(someUse, "system"), with: func(w *authzFixture) []any {
 		return []any{fleet.ActShutdown, []fleet.VMID{w.vm()}}
 	}},
@@ -259,7 +259,7 @@ var peopleCases = map[string]useCase{
 		},
 	},
 
-	// Agents, each for its own host. Calls that the portal would never make to a host are left out.
+	// Agents, each for its own host. Calls that a portal never makes as a host are not tested.
 	"Hello": {may: agents, with: func(w *authzFixture) []any {
 		return []any{wire.Hello{Instance: w.name("instance"), Fingerprint: "f"}}
 	}},
@@ -389,7 +389,7 @@ var peopleCases = map[string]useCase{
 	"EndExports":          {may: portal, with: none},
 	"KeepAudit":           {may: portal, with: none},
 	"ForgetAddress":       {may: portal, with: none},
-	"KeepPulse":           {may: "system?", with: none}, // it would not return
+	"KeepPulse":           {may: "system?", with: none}, // not called as the system, because it returns only when its context ends
 	"Ready":               {may: portal, with: none},
 	"SetAgentAddress":     {may: portal, with: none},
 	"AgentAddress":        {may: portal, with: none},

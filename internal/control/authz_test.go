@@ -18,19 +18,19 @@ import (
 )
 
 // useCase is one entry of the table. may lists the permitted actors by their names in authzFixture.actors; an actor
-// with "?" is not tested. with returns the arguments: new objects for each call, of project red or mia's own.
+// with "?" is not tested. with returns the arguments, new for each call: objects of project red, or mia's own.
 type useCase struct {
 	may  string
 	with func(w *authzFixture) []any
-	// without returns arguments with bad credentials, for use cases open to everybody who authenticates.
+	// without returns arguments with bad credentials, for use cases that authenticate their caller.
 	without func(w *authzFixture) []any
 }
 
-// Permitted actors. These lists are the specification; they do not use package policy.
+// Permitted actors. These lists are the specification; they do not depend on package policy.
 const (
 	everybody = "nobody newcomer roleless stranger viewer member watcher operator admin agent alien system"
-	persons   = "newcomer roleless stranger viewer member watcher operator admin system" // for their own account
-	// Actors who see some project, and infrastructure that belongs to none.
+	persons   = "newcomer roleless stranger viewer member watcher operator admin system" // actors with an account
+	// Actors who see some project, and the infrastructure that belongs to no project.
 	somewhere   = "stranger viewer member watcher operator admin system"
 	someUse     = "stranger member operator admin system"
 	redSeen     = "viewer member watcher operator admin system"
@@ -63,19 +63,19 @@ func except(list string, names ...string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(list), func(n string) bool { return slices.Contains(names, n) }), " ")
 }
 
-// authzFixture is a projectFixture with an actor of every kind. viewer and member belong to project red, stranger
-// only to blue.
+// authzFixture is a projectFixture with an actor of every kind. viewer and member belong to project red; stranger
+// belongs only to project blue.
 type authzFixture struct {
 	*projectFixture
 	actors map[string]fleet.Actor
 	number int
-	base   int64 // of both agents' sessions, which start together
+	base   int64 // start of the report numbers of both agents' sessions, which start together
 }
 
 func newAuthzFixture(t *testing.T) *authzFixture {
 	t.Helper()
 	w := &authzFixture{projectFixture: newProjectFixture(t)}
-	// Capacity for all entries.
+	// Enough capacity for all entries.
 	w.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpu,threads}', '256'), '{inventory,memoryBytes}', '1099511627776')`)
 	w.Control = control.New(w.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})
 	w.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,memoryBytes}', '8796093022208')`)
@@ -99,9 +99,9 @@ func newAuthzFixture(t *testing.T) *authzFixture {
 
 const foundID fleet.VMID = "0190f0f0-0000-7000-8000-0000000000f0"
 
-// TestEveryUseCaseChecksItsPermission calls every exported method of control as every actor, with existing objects.
-// It fails for a method without an entry, for an actor who is permitted without being listed, for a change before a
-// refusal, and for an answer that shows other projects' objects to the stranger.
+// TestEveryUseCaseChecksItsPermission calls every exported method of control as every actor, with existing objects. It
+// fails for a method without an entry, for a permitted actor who is not listed, for a change before a refusal, and for
+// an answer that shows the stranger objects of other projects.
 func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	w := newAuthzFixture(t)
 	v := reflect.ValueOf(w.Control)
@@ -115,7 +115,7 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 				continue
 			}
 			entries++
-			// The hosts must be online for each entry, however long the entries before took.
+			// the entries before may have taken longer than the freshness limit
 			w.exec(`UPDATE host_sessions SET seen_at = now(), last_look = NULL, blind_since = NULL`)
 			w.checkCase(key, v.Method(i), entry)
 		}
@@ -130,8 +130,8 @@ func TestEveryUseCaseChecksItsPermission(t *testing.T) {
 	}
 }
 
-// TestNoEmbeddedMethodIsShadowed checks that Control has each exported method of its embedded types. A method with
-// the name of another one would be hidden, and missing in the table of use cases.
+// TestNoEmbeddedMethodIsShadowed checks that Control has each exported method of its embedded types. A method with the
+// name of another one would be hidden, and would be missing from the table of use cases.
 func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 	t.Parallel()
 	facade, embedded := reflect.TypeFor[*control.Control](), 0
@@ -157,8 +157,8 @@ func TestNoEmbeddedMethodIsShadowed(t *testing.T) {
 	}
 }
 
-// checkCase calls the method as every actor: first as all refused actors with the same objects, which must stay
-// unchanged, then as each permitted actor with new objects.
+// checkCase calls the method as every actor. First it calls the method as each refused actor with the same objects,
+// which must not change, then as each permitted actor with new objects.
 func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCase) {
 	w.t.Helper()
 	may := strings.Fields(entry.may)
@@ -199,7 +199,7 @@ func (w *authzFixture) checkCase(name string, method reflect.Value, entry useCas
 	}
 }
 
-// checkRevealsNothing checks that the stranger's answer names no object of project red and no domain of a host.
+// checkRevealsNothing checks that the stranger's result names no object of project red and no domain of a host.
 func (w *authzFixture) checkRevealsNothing(name string, out []any) {
 	w.t.Helper()
 	text, err := json.Marshal(out)
@@ -226,7 +226,7 @@ func refusal(err error) bool {
 	return false
 }
 
-// changeMarks summarizes all possible changes: audit lines, queued jobs and reported state.
+// changeMarks returns a summary of everything that a use case can change: audit lines, queued jobs and reported state.
 func (w *authzFixture) changeMarks() string {
 	return fmt.Sprint(w.count("audit"), w.count("jobs"), w.count("tasks"), w.count("jobs WHERE state = 'running'"), w.count("vms WHERE generation > 1"), w.count("host_sessions WHERE session IS NOT NULL"))
 }
@@ -260,7 +260,7 @@ func (w *authzFixture) call(name string, method reflect.Value, who string, args 
 	return out, err
 }
 
-// The functions below make objects.
+// The functions below make objects for the entries.
 
 func (w *authzFixture) name(prefix string) string {
 	w.number++
@@ -282,7 +282,7 @@ func (w *authzFixture) vmWithNIC() fleet.VMID {
 	return id
 }
 
-// plan returns the id of a member's plan.
+// plan returns the id of a plan that the member requested.
 func (w *authzFixture) plan() fleet.PlanID {
 	w.t.Helper()
 	plan, err := w.PlanVM(w.t.Context(), w.actors["member"], w.vm(), control.UpdateVM{Labels: map[string]string{"a": "b"}})
@@ -301,7 +301,7 @@ func (w *authzFixture) vm() fleet.VMID {
 	return id
 }
 
-// faultyVM returns a VM that is off, with a missing disk and a drifted number of vCPUs.
+// faultyVM returns a VM that is off, with a missing disk and drift in the number of vCPUs.
 func (w *authzFixture) faultyVM() (fleet.VMID, fleet.Volref) {
 	id, disk := w.vm(), fleet.Volref{PoolID: w.nfs, Volume: w.name("lost") + ".qcow2"}
 	w.exec(`UPDATE vms SET spec = spec || jsonb_build_object('power', 'stopped', 'disks', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', $3::text, 'sizeBytes', 1048576))),
@@ -330,7 +330,7 @@ func (w *authzFixture) vmWithSchedule() (fleet.VMID, fleet.ScheduleID) {
 	return id, schedule
 }
 
-// withSnapshots returns a VM of project red on h1 with a snapshot and an overlay to merge.
+// withSnapshots returns a VM of project red on h1 with a snapshot and an overlay that can be merged.
 func (w *authzFixture) withSnapshots() (fleet.VMID, fleet.SnapshotID) {
 	id, _ := w.vmWithDisk()
 	snapshot := fleet.NewID[fleet.SnapshotID]()

@@ -20,7 +20,7 @@ func fields(pairs ...string) fleet.BulkEdit {
 
 func TestBulkEdit(t *testing.T) {
 	s := newProjectFixture(t)
-	// The member's role is read again when the child runs.
+	// The member's role is read from the database when the child runs.
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	on, off, so := s.vm("on", fleet.Running), s.vm("off", fleet.Stopped), s.vm("so", fleet.Stopped)
 	prod := "prod"
@@ -45,7 +45,7 @@ func TestBulkEdit(t *testing.T) {
 	if err != nil || task.Kind != fleet.VMApply || task.SubjectName != "4 VMs" {
 		t.Fatalf("the task is %+v, %v", task, err)
 	}
-	for range 2 { // the second run finds nothing to do
+	for range 2 { // the second run finds no pending child
 		if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func TestBulkEdit(t *testing.T) {
 
 func TestBulkEditChecksEachVM(t *testing.T) {
 	s := newProjectFixture(t)
-	// The member's role is read again when the child runs.
+	// The member's role is read from the database when the child runs.
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	mine, others := s.vm("mine", fleet.Running), s.vm("others", fleet.Stopped)
 	s.exec(`UPDATE vms SET project_id = $1 WHERE id = $2`, s.blue, others.ID)

@@ -10,15 +10,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// newTaskFixture returns a projectFixture whose database has mia's project roles, because tasks read them again when
-// their children run.
+// newTaskFixture returns a projectFixture whose database has mia's project roles, because they are read again when
+// children of a task run.
 func newTaskFixture(t *testing.T) *projectFixture {
 	s := newProjectFixture(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	return s
 }
 
-// bulkShutdown makes running VMs of project red and orders their shutdown as mia.
+// bulkShutdown makes running VMs of project red and requests their shutdown as mia.
 func (s *projectFixture) bulkShutdown(names ...string) (fleet.Task, []fleet.VMView) {
 	s.t.Helper()
 	var ids []fleet.VMID
@@ -90,7 +90,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	}
 	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 2, Failed: 2, Refused: 2})
 	s.beginTasks()
-	s.beginTasks() // nothing is left to do
+	s.beginTasks() // no child is pending any more
 	if n := s.count("jobs"); n != before+2 {
 		t.Errorf("%d jobs, want 2", n-before)
 	}
@@ -102,7 +102,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 	s.endJob(b.ID, "failed")
 	s.settledAs(task.ID, fleet.JobFailed, 100, fleet.Steps{Done: 1, Failed: 3, Refused: 2})
 
-	// Lists show the parent task; a VM's page shows its child.
+	// Lists show only the parent task; a VM's page shows the VM's child task.
 	tasks := func(a fleet.Actor, filter string) int {
 		t.Helper()
 		page, err := s.ListTasks(t.Context(), a, fleet.Query{Filter: "kind:vm.shutdown " + filter})
@@ -145,7 +145,7 @@ func TestBulkTaskStateFollowsChildren(t *testing.T) {
 	}
 }
 
-// Each child runs with the permissions that the person has then.
+// Each child runs with the permissions that the person has at that time.
 func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	s := newTaskFixture(t)
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error {
@@ -177,7 +177,7 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	if got := s.childStates(task.ID); got != "blue failed, red queued" || task.ProjectID != "" {
 		t.Errorf("%s %+v", got, task)
 	}
-	// A task across projects belongs to its creator alone; project members see its children.
+	// A task over several projects is visible only to its creator; project members see its children.
 	for name, x := range map[string]struct {
 		who    fleet.Actor
 		filter string
@@ -223,8 +223,8 @@ func TestBulkActionChecksPermissionPerVM(t *testing.T) {
 	}
 }
 
-// A bulk start checks the VM's places like a single start. A domain running elsewhere blocks it, also on an offline
-// host, if it has the VM's mark and no person has decided about it.
+// A bulk start checks where each VM runs, like a single start. A domain running on another host blocks the start, even
+// if that host is offline, if the domain has the VM's mark and no person has decided about it.
 func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 	s := newTaskFixture(t)
 	online, offline := s.host("h3", 4096), s.h2
@@ -261,15 +261,15 @@ func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 		t.Fatalf("%+v %v", page.Items, err)
 	}
 	for _, child := range page.Items {
-		// Mia sees no hosts.
-		blocked := strings.HasPrefix(child.Error, "Start is not possible: Another host reports a guest with this UUID, ")
+		// Mia cannot see hosts, so the error names none.
+		blocked := strings.HasPrefix(child.Error, "Start is not possible: Another host says that it has a guest of this UUID, ")
 		if blocked != want[child.SubjectName] || blocked != child.Refused() || child.State.Ended() != blocked {
 			t.Errorf("%s is %s: %q", child.SubjectName, child.State, child.Error)
 		}
 	}
 }
 
-// A child is checked against the state when it runs, not when it was ordered.
+// A child is checked against the state of its VM when the child runs, not at the time of the request.
 func TestBulkChildRefusedWhenItsTurnComes(t *testing.T) {
 	s := newTaskFixture(t)
 	task, vms := s.bulkShutdown("web", "db")
@@ -292,7 +292,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 		}
 		return task
 	}
-	// A waiting order makes the phase "stopping"; reset it to test the orders alone.
+	// A queued stop makes the phase "stopping". Reset it, so that the phase does not refuse the next request.
 	still := func() { s.exec(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, vm.ID) }
 	first := act()
 	still()
@@ -344,7 +344,7 @@ func TestCancelBulkTask(t *testing.T) {
 	s.endJob(vms[1].ID, "done")
 	s.settledAs(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
 
-	// One child is cancelled before its turn.
+	// One child is cancelled while it is pending.
 	task, _ = s.bulkShutdown("one", "two")
 	page, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "target:one parent:" + string(task.ID)})
 	if err != nil {
@@ -359,7 +359,7 @@ func TestCancelBulkTask(t *testing.T) {
 	}
 }
 
-// Several portals start pending children, each child once.
+// Several portals start pending children at once. Each child starts once.
 func TestBulkChildrenStartOnce(t *testing.T) {
 	s := newTaskFixture(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 64}')`)

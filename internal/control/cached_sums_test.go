@@ -14,22 +14,22 @@ import (
 	"quantix/internal/notify"
 )
 
-// pageData is what pages show of objects on many hosts.
+// pageData is the data that pages show about objects on many hosts.
 type pageData struct {
 	Pool      fleet.PoolHealth
 	Counts    query.PoolCounts
 	PoolHosts []fleet.HostID
-	More      bool // hosts of the pool on a next page
+	More      bool // whether the pool has hosts on a next page
 	Network   fleet.NetworkHealth
 	NetHosts  []fleet.HostID
 	Hosts     map[fleet.HostPhase]int
 	Overview  fleet.Overview
 	Listed    []fleet.PoolHealth
-	Unknown   []string // VMs
+	Unknown   []string // names of VMs
 	Running   []string
 }
 
-// loadPages reads the pages' data from the caches; on a fresh portal it reads the database.
+// loadPages reads the pages' data. An existing portal reads its caches; a new portal reads the database.
 func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network fleet.NetworkID) (l pageData) {
 	t.Helper()
 	ctx := t.Context()
@@ -83,8 +83,8 @@ func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network flee
 	return l
 }
 
-// Sums over many hosts are cached. Soon after a change the pages show what a fresh portal reads from the database,
-// and are woken, even if the change's own wake-up came too early.
+// Totals over many hosts are cached. Soon after a change, pages show the same data that a new portal reads from the
+// database. Pages are woken even if the change's own wake-up came before the cache was refreshed.
 func TestCachedTotalsFollowChanges(t *testing.T) {
 	s := newProjectFixture(t)
 	network := fleet.NewID[fleet.NetworkID]()
@@ -97,7 +97,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec, status, observed_generation) SELECT '00000000-0000-7000-9000-' || right(h.id, 12), $1, h.id, 'on-' || h.name,
 		'{"power": "running", "cpus": 1, "memoryMiB": 512, "firmware": "bios"}', '{"power": "running", "cpus": 1, "memoryMiB": 512}', 1 FROM hosts h WHERE h.name IN ('w0600', 'w0700')`, s.red)
 
-	hub := notify.NewHub() // it gets no notifications from PostgreSQL
+	hub := notify.NewHub() // not connected to PostgreSQL, so it gets only the cache's own wake-ups
 	c := control.New(s.pool, control.Options{Hub: hub})
 	sub := hub.Subscribe("pool:*", "net:*")
 	defer sub.Close()
@@ -116,7 +116,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 		if now.sql != "" {
 			loadPages(t, c, s.nfs, network)
 			s.exec(now.sql)
-			loadPages(t, c, s.nfs, network) // the state before the host was deleted
+			loadPages(t, c, s.nfs, network) // caches the state before the host is deleted
 		}
 		want := loadPages(t, control.New(s.pool, control.Options{}), s.nfs, network)
 		timeout := time.After(20 * time.Second)

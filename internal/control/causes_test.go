@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// attention returns the rows of the dashboard: "2 vm [a b]: text -> remedy (list)".
+// attention returns the attention rows of the dashboard, as "2 vm [a b]: text -> remedy (list)".
 func (s *projectFixture) attention(a fleet.Actor) (rows []string) {
 	s.t.Helper()
 	if _, err := s.RefreshCounters(s.t.Context(), fleet.SystemActor); err != nil {
@@ -64,7 +64,7 @@ func TestAttentionHasOneRowPerCause(t *testing.T) {
 	}
 }
 
-// Each unhealthy object in a tenant's counters has a row, with texts that name no host.
+// A tenant's counters and attention rows agree: each unhealthy object has a row, and the texts name no host.
 func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	s := newProjectFixture(t)
 	s.vm("web", fleet.Running)
@@ -88,7 +88,7 @@ func TestTenantDashboardCountsAreConsistent(t *testing.T) {
 	}
 }
 
-// A VM after many drifted ones by name, a VM near expiry, and a VM whose snapshot schedule fails.
+// Many drifted VMs, and later by name a VM near its expiry and a VM whose snapshot schedule fails.
 func TestManyDriftedVMsHideNoOtherCause(t *testing.T) {
 	s := newProjectFixture(t)
 	for name, sql := range map[string]string{

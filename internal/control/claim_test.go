@@ -54,8 +54,8 @@ func TestParkedClaimWakesOnNewJob(t *testing.T) {
 	}
 }
 
-// The end of a job wakes the agent only if another job waits, possibly for the same subject. Otherwise the claim
-// would find nothing.
+// The end of a job wakes the agent only if another job is queued, possibly for the same subject. Otherwise the agent's
+// claim would find no job.
 func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	r := newRig(t)
 	woken := r.wakeCounter()
@@ -83,7 +83,7 @@ func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	}
 }
 
-// wakeCounter returns a function that returns the wake-up keys received since its last call.
+// wakeCounter returns a function that returns the wake-up keys received after its previous call.
 func (r *rig) wakeCounter() func() []string {
 	r.t.Helper()
 	r.drainHub()

@@ -7,7 +7,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// If the database clock is set back, an offline host must not look online: a last-seen time in the future counts as
+// If the database clock is set back, an offline host must not appear online: a last-seen time in the future counts as
 // unknown.
 func TestHostWithFutureLastSeenIsUnknown(t *testing.T) {
 	r := newRig(t)

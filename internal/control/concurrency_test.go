@@ -37,8 +37,8 @@ func (r *rig) waitForLock() {
 	}
 }
 
-// runConcurrently runs do for each host, while the first host's call is blocked by the row that sql locks. All other
-// calls must end before the lock is released, and the first must succeed.
+// runConcurrently runs do for each host, while a lock on the row that sql selects blocks the first host's call. All
+// other calls must end before the lock is released, and the first call must succeed afterwards.
 func (r *rig) runConcurrently(n int, do func(i int), sql string, arg any) {
 	r.t.Helper()
 	tx, err := r.pool.Begin(r.t.Context())
@@ -79,7 +79,7 @@ func (r *rig) runConcurrently(n int, do func(i int), sql string, arg any) {
 func TestConcurrentClaimsSurviveLockedRow(t *testing.T) {
 	r := newRig(t)
 	hosts := r.addHosts(30)
-	const ended = 7 // its session was ended by another hello
+	const ended = 7 // another hello ended this host's session
 	again := &rig{Control: r.Control, t: t, pool: r.pool, agent: hosts[ended].agent}
 	again.hello("two", fmt.Sprintf("there-%d", ended))
 	got, errs := make([]wire.Claim, len(hosts)), make([]error, len(hosts))
@@ -115,7 +115,7 @@ func TestConcurrentFinishesSurviveLockedRow(t *testing.T) {
 		6: {func(_ *wire.Finish, id *fleet.JobID) { *id = fleet.NewID[fleet.JobID]() }, fleet.NotFound},
 		7: {func(_ *wire.Finish, id *fleet.JobID) { *id = work[8].ID }, fleet.NotFound},
 	}
-	const changed = 10 // its VM was changed meanwhile
+	const changed = 10 // this host's VM was changed after the claim
 	r.exec(`UPDATE vms SET generation = generation + 1 WHERE id = $1`, work[changed].VM.ID)
 	errs, answers := make([]error, len(hosts)), make([]wire.FinishAnswer, len(hosts))
 	r.runConcurrently(len(hosts), func(i int) {

@@ -13,7 +13,8 @@ func (s *projectFixture) models(host fleet.HostID, models ...string) {
 	s.exec(`UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,cpuModels}', to_jsonb($2::text[])), '{inventory,vmFields}', to_jsonb($3::text[])) WHERE id = $1`, host, models, fleet.PartNames())
 }
 
-// A named CPU model needs a host that supports it. Hosts whose agent reports no models are not excluded.
+// A VM with a named CPU model is placed only on a host that supports the model. Hosts whose agents report no models are
+// not excluded.
 func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 	s := newProjectFixture(t)
 	s.models(s.h1, "Nehalem", "qemu64")
@@ -48,7 +49,8 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 	}
 }
 
-// Proposals come from the hosts, models common to all first. Actors who see no hosts get only the common ones.
+// Proposed CPU models come from the hosts, with models common to all hosts first. Actors who see no hosts get only the
+// common models.
 func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	s.models(s.h1, "Nehalem", "Penryn", "qemu64")
@@ -63,7 +65,7 @@ func TestCPUModelProposalsComeFromHosts(t *testing.T) {
 	}
 }
 
-// The baseline is resolved when requested and does not change later.
+// The baseline is resolved to a CPU model when it is requested. The model does not change later.
 func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 	s := newProjectFixture(t)
 	s.models(s.h1, "Nehalem", "Penryn", "Westmere")

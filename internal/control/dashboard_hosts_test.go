@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// The dashboard lists hosts that need attention, those with known trouble first, then by name, and no others.
+// The dashboard lists the hosts that need attention: first those with a known problem, then by name.
 func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 	r := newRig(t)
 	r.exec(`UPDATE hosts SET status = '{}'`)
@@ -16,7 +16,7 @@ func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 	const looked, heard = `seen_at = now(), last_look = now()`, `seen_at = now(), last_look = now() - interval '1 hour'`
 	for name, says := range map[string]string{
 		"f-well":    looked,
-		"c-blind":   looked + `, blind_since = now()`, // only a moment ago, so its last report still counts
+		"c-blind":   looked + `, blind_since = now()`, // disconnected from its hypervisor only a moment ago, so its last report still counts
 		"e-stale":   heard,
 		"d-twin":    looked + `, conflict = 'another'`,
 		"b-silent":  `seen_at = now() - interval '1 hour'`,

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// networkOnBothHosts adds an active network to both hosts, reported with the forward mode.
+// networkOnBothHosts adds a network that both hosts report as active with the given forward mode.
 func (s *projectFixture) networkOnBothHosts(kind fleet.NetworkKind, name, forward string) fleet.NetworkID {
 	s.t.Helper()
 	id := s.addNetwork(kind, name, `{"active":true,"forward":"`+forward+`"}`)
@@ -118,8 +118,8 @@ func TestNewVMUsesProjectDefaults(t *testing.T) {
 		t.Errorf("%+v %v", d, err)
 	}
 
-	// A network without its grant is no longer the default, and the project can still be renamed. Deleted objects
-	// stop being defaults.
+	// A network whose grant was revoked is no longer the default, and the project can still be renamed. A deleted pool
+	// or network is no longer a default.
 	if err := s.RevokeNetwork(t.Context(), chief, lan, s.red); err != nil {
 		t.Fatal(err)
 	}

@@ -9,15 +9,15 @@ import (
 	"quantix/internal/fleet"
 )
 
-// If PostgreSQL's disk is full, errors say so and the portal is not ready, although the row of the readiness check
-// still fits on its page. Readiness returns with free space.
+// If PostgreSQL's disk is full, error texts name the disk and the portal is not ready, although the row of the
+// readiness check still fits into its page. The portal is ready again when the disk has space.
 func TestFullDatabaseDiskEndsReadiness(t *testing.T) {
 	r := newRig(t)
 	ready := func() error { return r.Ready(t.Context(), fleet.SystemActor) }
 	if err := ready(); err != nil {
 		t.Fatal(err)
 	}
-	// Statements that extend a file fail: new project rows, and a new table.
+	// Statements that extend a file fail: new project rows, and new tables.
 	r.exec(`CREATE FUNCTION no_room() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$`)
 	r.exec(`CREATE FUNCTION no_room_for_tables() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN

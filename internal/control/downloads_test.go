@@ -39,7 +39,7 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	if m.count("tasks") != 0 {
 		t.Error("it is a task")
 	}
-	// The volume is in use during the transfer, so all changes are refused.
+	// The volume is in use during the transfer, so every change is refused.
 	for _, act := range destroying {
 		m.wantRefused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.volumeRequests(control.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
 	}
@@ -65,7 +65,7 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	m.wantRefused("by nobody's session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
 }
 
-// If the person stops waiting for the host, its job is cancelled.
+// If the person stops waiting, the host's job is cancelled.
 func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
@@ -125,8 +125,7 @@ func TestConcurrentTransferLimitHolds(t *testing.T) {
 	}
 }
 
-// Pools have separate locks. Concurrent transfers in two pools are counted under a further lock, and both wait for
-// it.
+// Pools have separate locks. Concurrent transfers in two pools are counted under one more lock, for which both wait.
 func TestTransferLimitHoldsAcrossPools(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")

@@ -7,15 +7,15 @@ import (
 	"quantix/internal/wire"
 )
 
-// outdated returns the finish of a job that the host refused for its epoch.
+// outdated returns the result of a job that the host refused because of its epoch.
 func outdated(newest int64) wire.Finish { return wire.Finish{Outcome: wire.Outdated, Newest: newest} }
 
 // A restored database issues epochs that its hosts have already seen. The host reports that, and the job is queued
-// again with a higher epoch, repeatedly if needed.
+// again with a higher epoch, if needed several times.
 func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
-	// The sequence of the backup is behind.
+	// The epoch sequence as restored from a backup.
 	ahead := one[int64](r, `SELECT setval('job_epoch', 5000) << 28`)
 	r.exec(`SELECT setval('job_epoch', 7)`)
 	for n := range 7 {
@@ -53,7 +53,7 @@ func TestOutdatedEpochRequeuesJobWithHigherEpoch(t *testing.T) {
 	}
 }
 
-// A finish of an ended claim is ignored, and one host's report does not change other hosts' epochs.
+// The result of an ended claim is ignored, and one host's report does not change other hosts' epochs.
 func TestOutdatedEpochOfEndedClaimRefused(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
@@ -94,7 +94,8 @@ func TestOutdatedEpochOfEndedClaimRefused(t *testing.T) {
 	}
 }
 
-// Work applied after the backup shows as drift once the host reports, without an order.
+// A change that the host applied after the backup shows as drift in the host's next report, and is reapplied only on
+// request.
 func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

@@ -24,7 +24,7 @@ func TestFailedCreationCancelsStart(t *testing.T) {
 	}
 }
 
-// Devices with a pending unplug are named in the task's note, and with the VM until the guest releases them.
+// A task's note names devices with a pending unplug, and the VM's list names them until the guest releases them.
 func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

@@ -19,7 +19,7 @@ func hostnameFirstBoot(name string) *control.FirstBootInput {
 	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{Hostname: name}}
 }
 
-// secretFirstBoot returns a first boot with a secret in every field that can hold one.
+// secretFirstBoot returns first-boot data with a secret in every field that can have one.
 func secretFirstBoot() *control.FirstBootInput {
 	return &control.FirstBootInput{Kind: fleet.CloudInit, CloudInit: &fleet.CloudInitForm{
 		Users: []fleet.FirstUser{{Name: "anna", Password: aPassword, Sudo: true}}, Run: []string{"echo " + aSecret},
@@ -28,7 +28,7 @@ func secretFirstBoot() *control.FirstBootInput {
 
 func (w *authzFixture) vmWithFirstBoot() fleet.VMID {
 	w.t.Helper()
-	w.exec(enableFirstBoots) // reports in other entries have changed it
+	w.exec(enableFirstBoots) // reports in other entries have overwritten it
 	vm, err := w.CreateVM(w.t.Context(), chief, control.CreateVM{ProjectID: w.red, Name: w.name("red"), HostID: w.h1, Spec: smallSpec, FirstBoot: hostnameFirstBoot("a")})
 	if err != nil {
 		w.t.Fatal(err)
@@ -36,7 +36,7 @@ func (w *authzFixture) vmWithFirstBoot() fleet.VMID {
 	return vm.ID
 }
 
-// vmWithoutFirstBoot returns a VM whose host's agent supports first boots.
+// vmWithoutFirstBoot returns a VM without first-boot data, on a host whose agent supports such data.
 func (w *authzFixture) vmWithoutFirstBoot() fleet.VMID {
 	w.t.Helper()
 	w.exec(enableFirstBoots)
@@ -56,10 +56,11 @@ func (w *authzFixture) addCustomization(in control.CustomizationInput) fleet.Cus
 	return out
 }
 
-// enableFirstBoots is SQL. The agents of a fixture are old by default; the SQL makes them support first boots.
+// enableFirstBoots is SQL that makes the hosts' agents support first-boot data. By default the agents of a fixture do
+// not.
 const enableFirstBoots = `UPDATE hosts SET status = jsonb_set(jsonb_set(status, '{inventory,vmFields}', '["firstBoot"]'), '{inventory,firmwares}', '["bios"]')`
 
-// newSealedFixture returns a projectFixture whose portal has a key.
+// newSealedFixture returns a projectFixture whose portal has a key for secrets.
 func newSealedFixture(t *testing.T) *projectFixture {
 	t.Helper()
 	s := newProjectFixture(t)
@@ -77,7 +78,7 @@ func (s *projectFixture) vmWithFirstBoot(name string, boot *control.FirstBootInp
 	return vm
 }
 
-// files returns the first boot's files that the host gets for the VM, as texts.
+// files returns the first-boot files that the host gets for the VM, as texts.
 func (s *projectFixture) files(host fleet.HostID, vm fleet.VMView) (map[string]string, error) {
 	got, err := s.FirstBootFor(s.t.Context(), fleet.Actor{HostID: host}, vm.ID, wire.FirstBootRequest{FirstBoot: vm.Spec.FirstBoot})
 	out := map[string]string{}
@@ -87,7 +88,7 @@ func (s *projectFixture) files(host fleet.HostID, vm fleet.VMView) (map[string]s
 	return out, err
 }
 
-// The first boot is sent only to the VM's own host and is stored nowhere in clear.
+// First-boot data is sent only to the VM's own host and is stored nowhere in plain text.
 func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
@@ -154,8 +155,8 @@ func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
 	}
 }
 
-// Running a first boot again makes a new instance. Passwords left out stay the same. A host with an older order gets
-// nothing.
+// First-boot data that is set again makes a new instance. Passwords that the input leaves out stay the same. A host
+// with a job from before the change gets nothing.
 func TestFirstBootAgainMakesNewInstance(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
@@ -267,8 +268,8 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 	}
 }
 
-// A spec serves the VMs of its project, or of all. Each VM gets its own values, and later changes of the spec do not
-// affect it.
+// A customization spec serves the VMs of its project, or of all projects. Each VM gets its own values, and later
+// changes of the spec do not affect existing VMs.
 func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()

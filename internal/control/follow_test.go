@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// twoHostFixture has two hosts: the rig's own, which has the VM, and another.
+// twoHostFixture has two hosts: the rig's own host, which has the VM, and another host.
 type twoHostFixture struct {
 	*rig
 	other *rig
@@ -30,7 +30,7 @@ func newTwoHostFixture(t *testing.T) twoHostFixture {
 	return p
 }
 
-// domain returns the report of the VM's domain with its mark.
+// domain returns a host's report of the VM's domain with the VM's mark.
 func (p twoHostFixture) domain(power fleet.Power) wire.VMReport {
 	return wire.VMReport{ID: p.id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: power, CPUs: 1}, Proof: wire.Proof(p.id, p.mark)}
 }
@@ -45,7 +45,7 @@ func (p twoHostFixture) reportOther(power fleet.Power) {
 	p.other.report("there "+string(power), p.domain(power))
 }
 
-// settle runs the pass and returns the VM.
+// settle runs the pass over moved VMs and returns the VM.
 func (p twoHostFixture) settle() fleet.VMView {
 	p.t.Helper()
 	if err := p.SettlePlaces(p.t.Context(), fleet.SystemActor); err != nil {
@@ -97,7 +97,7 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	if n := one[int](p.rig, `SELECT count(*) FROM audit WHERE action = 'vm.follow' AND detail LIKE 'h1 → h2:%'`); n != 1 {
 		t.Errorf("%d audit lines", n)
 	}
-	// Reports of the new host count now, those of the old host no longer.
+	// The new host's reports count from now on; the old host's reports no longer count.
 	p.report("left", p.domain(fleet.Stopped))
 	p.wantOnOther("with its definition left behind")
 	if !p.listedUnmanaged(p.rig) {
@@ -107,7 +107,7 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	if vm := p.settle(); vm.Phase != fleet.PhaseStopped {
 		t.Fatalf("the new host says off, the VM is %s", vm.Phase)
 	}
-	// And back, in one report: the old definition runs again.
+	// And back with a single report: the old host runs the VM again.
 	p.reportOwn(fleet.Running)
 	p.other.report("off", p.domain(fleet.Stopped))
 	if vm := p.settle(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
@@ -118,7 +118,7 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 func TestVMFollowedWhenOldDefinitionRemains(t *testing.T) {
 	p := newTwoHostFixture(t)
 	p.reportOther(fleet.Paused)
-	p.reportOwn(fleet.Stopped) // newer than the start of the guest's migration
+	p.reportOwn(fleet.Stopped) // newer than the report from the start of the guest's migration
 	p.reportOther(fleet.Running)
 	p.wantOnOther("at the report that it runs")
 }
@@ -180,7 +180,7 @@ func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.wantOnOther("when a person says so")
-	p.reportOwn(fleet.Running) // its host is online again and still runs the VM
+	p.reportOwn(fleet.Running) // the VM's former host is online again and still runs the VM
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Running)
 	if vm := p.settle(); !vm.Contested() || vm.HostID != p.other.agent.HostID {
@@ -239,7 +239,8 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 	if ok, why := vm.Allows(fleet.ActStop); !ok {
 		t.Errorf("after the decision it cannot be forced off: %s", why)
 	}
-	// The decision holds: the VM does not follow the other host, and does not start while that host runs it.
+	// The person's decision stays in effect: the VM does not follow the other host, and does not start while that host
+	// runs it.
 	p.exec(`UPDATE vms SET generation = 1`)
 	p.reportOwn(fleet.Stopped)
 	vm = p.wantOnOwn("after it was stopped where it is", fleet.PhaseStopped)

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// False reports of a host's own domains must not affect other hosts.
+// A host's false report about its own domains must not affect other hosts.
 func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 	s := newProjectFixture(t)
 	rogue := s.host("rogue", 16384)
@@ -58,7 +58,7 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 			t.Errorf("a host that has no pool keeps others from cloning: %v", err)
 		}
 	}
-	claim(s.h2, every...) // it has nfs, but not h1's local pool
+	claim(s.h2, every...) // h2 has the pool nfs, but not the local pool of h1
 	if got := images(); got != "local:h1" {
 		t.Errorf("a VM that h2 found uses a file of the shared pool; offered: %s", got)
 	}
@@ -73,14 +73,14 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 		t.Errorf("h1's VM uses the files; offered: %s", got)
 	}
 
-	// A report of a file in a local pool says nothing about the file of that name on another host.
+	// A host's report on a file in a local pool does not concern another host's file of the same name.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at)
 		SELECT noun, object_id, $2, asked, status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, rogue)
 	claim(rogue, "/v/debian.qcow2")
 	if err := clone(s.local); err != nil {
 		t.Errorf("the rogue's own copy is in use, h1's is not: %v", err)
 	}
-	// A host cannot hide another host's use of a shared file by reporting a false path.
+	// A host cannot hide another host's use of a shared file with a false path.
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes,0,path}', '"/elsewhere"') WHERE noun = 'pool' AND host_id = $1`, s.h1)
 	claim(s.h2, "/mnt/nfs/debian.qcow2")
 	if got := images(); strings.Contains(got, "nfs") {

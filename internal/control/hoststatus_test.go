@@ -16,7 +16,7 @@ import (
 	"quantix/internal/policy"
 )
 
-// assignManyHosts assigns both pools to 60 more hosts with random reports.
+// assignManyHosts assigns both pools to 60 more hosts with random statuses.
 func (s *projectFixture) assignManyHosts(r *rand.Rand) {
 	s.t.Helper()
 	states := []fleet.PoolState{fleet.PoolActive, fleet.PoolActive, fleet.PoolActive, fleet.PoolInactive, fleet.PoolFailed, fleet.PoolStalled, ""}
@@ -49,8 +49,8 @@ func (s *projectFixture) assignManyHosts(r *rand.Rand) {
 	}
 }
 
-// The sum computed by PostgreSQL equals the health of each host status, for any report. The pages list each status
-// once, those needing attention first.
+// For any reports, the total computed by PostgreSQL equals the total of the host statuses' health. Pages list each
+// status once, those that need attention first.
 func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 	s := newProjectFixture(t)
 	seed := rand.Uint64()
@@ -92,7 +92,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			t.Errorf("seed %d: %d host statuses of %+v, %d listed", seed, len(statuses), v.Health, len(v.Hosts))
 		}
 		rank := func(c fleet.PoolHost) int {
-			if c.State == fleet.PoolInactive && c.Status.ByOthers { // it needs attention
+			if c.State == fleet.PoolInactive && c.Status.ByOthers { // a pool that others stopped needs attention
 				return 1
 			}
 			return map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 2, fleet.SeverityWarn: 3, fleet.SeverityOK: 4}[c.Severity]
@@ -133,7 +133,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 	}
 }
 
-// The same for networks.
+// As TestPoolHealthInSQLMatchesHostStatuses, for networks.
 func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ('00000000-0000-7000-8000-000000000001', 'lan', 'libvirt')`)

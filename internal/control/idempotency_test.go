@@ -17,7 +17,7 @@ func keyed(name, request string) control.Key {
 	return control.Key{Name: name, Request: []byte(request), Secret: "qx_first"}
 }
 
-// resetOnce returns what a POST request does: a use case within Once, and an answer.
+// resetOnce returns the function that a POST request runs within Once: it resets the VM and returns an answer.
 func (s *projectFixture) resetOnce(id fleet.VMID) func(context.Context) ([]byte, error) {
 	return func(ctx context.Context) ([]byte, error) {
 		job, err := s.ActVM(ctx, s.member, id, fleet.ActReset)
@@ -46,7 +46,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 			t.Errorf("try %d: %q, want %q", i, got[i], got[0])
 		}
 	}
-	// Running on the host: a second reset would not coalesce with it.
+	// While the reset runs on the host, a second reset would not coalesce with it.
 	s.exec(`UPDATE jobs SET state = 'running', epoch = 1 WHERE kind = 'vm.reset'`)
 	if again, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), s.resetOnce(v.ID)); err != nil || string(again) != got[0] {
 		t.Errorf("later: %q %v", again, err)
@@ -74,7 +74,7 @@ func TestSameIdempotencyKeyRunsOnce(t *testing.T) {
 	}
 }
 
-// A crash is a transaction that never commits: neither the changes nor the key may stay.
+// A crash is a transaction that never commits: neither its changes nor its key may remain.
 func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
@@ -93,7 +93,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			// Reads within the transaction see its changes, others do not.
+			// Reads within the transaction see its changes; other reads do not.
 			if seen, err := s.ListTasks(ctx, s.member, fleet.Query{Filter: "kind:vm.reset"}); err != nil || len(seen.Items) != 1 {
 				t.Errorf("%s: it sees %d resets, %v", name, len(seen.Items), err)
 			}

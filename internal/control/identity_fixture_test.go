@@ -14,7 +14,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// identityFixture is a Control with users.
+// identityFixture is a Control with a database that has users.
 type identityFixture struct {
 	*control.Control
 	t    *testing.T
@@ -31,7 +31,7 @@ var (
 	chief     = fleet.Actor{UserID: "chief", Name: "chief", Role: fleet.RoleAdmin, Address: "192.0.2.8"}
 )
 
-// newIdentityFixture has the administrator chief, also in the database.
+// newIdentityFixture returns an identityFixture with the administrator chief.
 func newIdentityFixture(t *testing.T) *identityFixture {
 	t.Helper()
 	t.Parallel()
@@ -68,7 +68,7 @@ func (h *identityFixture) count(sql string, args ...any) int {
 	return n
 }
 
-// audited fails unless the newest audit line has the action.
+// audited fails the test unless the newest audit line has the action.
 func (h *identityFixture) audited(action string) {
 	h.t.Helper()
 	var got string

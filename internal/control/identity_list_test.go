@@ -11,7 +11,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Lists of users and their objects page by key: in every order, pages of two give the same rows as one page.
+// Lists of users and their objects page by key: with every sort, pages of two rows give the same rows as one large
+// page.
 func TestListsOfPeoplePageByKey(t *testing.T) {
 	h := newIdentityFixture(t)
 	for i, role := range []fleet.Role{fleet.RoleViewer, fleet.RoleOperator, fleet.RoleNone, fleet.RoleNone} {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createConcurrently creates n VMs from the image at once: all are planned before the first is written.
+// createConcurrently creates n VMs from the image: all requests are planned before the first one is written.
 func (s *libraryFixture) createConcurrently(id fleet.ImageID, n int, ask func(name string) (fleet.VMView, error)) []fleet.VMView {
 	s.t.Helper()
 	hold := beginTx(s.t, s.pool)
@@ -33,7 +33,7 @@ func (s *libraryFixture) createConcurrently(id fleet.ImageID, n int, ask func(na
 	return vms
 }
 
-// VMs created at once from an unverified image share one verification and wait for it.
+// VMs created concurrently from an unverified image share one verification and wait for it.
 func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
@@ -48,7 +48,7 @@ func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 	}
 }
 
-// VMs created at once, where their image is missing, share one copy.
+// VMs created concurrently on hosts without the image share one copy.
 func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
@@ -73,7 +73,8 @@ func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 	}
 }
 
-// An awaited copy must not end unnoticed between the check and the wait, because nothing would wake the VM's job.
+// A copy that ends between the check and the wait must not leave the VM's job waiting, because nothing would wake the
+// job.
 func TestVMDoesNotMissEndOfAwaitedCopy(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)

@@ -8,8 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// If a host finished an image but could not inspect its pool, the image is verified, because otherwise its facts
-// would stay unknown.
+// If a host completed an image but could not read its pool afterwards, the image is verified. Otherwise its size and
+// checksum would stay unknown.
 func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2"}}
@@ -35,8 +35,8 @@ func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	}
 }
 
-// An image's files stay while a VM is created from one. Otherwise the image would be gone, and the files would never
-// be deleted.
+// An image's files stay while a VM is created from one of them. Otherwise the image would be deleted without its files,
+// and nothing would delete the files later.
 func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
@@ -54,7 +54,8 @@ func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	}
 }
 
-// Hosts may have different files of one name in a local pool. A failed copy on one host must not fail VMs of another.
+// Hosts may have different files of one name in a local pool. A failed copy on one host must not fail VMs on another
+// host.
 func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
@@ -87,7 +88,8 @@ func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 	}
 }
 
-// A global image and a project's image of one name are copied to two files; each disk uses its own.
+// A global image and a project's image of the same name are copied to two files. Each disk uses the file of its own
+// image.
 func TestImagesOfSameNameAreCopiedSeparately(t *testing.T) {
 	s := newLibraryFixture(t)
 	var disks []fleet.Disk

@@ -31,7 +31,8 @@ func volumeNames(t *testing.T) func([]query.VolumeOn, error) string {
 	}
 }
 
-// cloneRequest and insertRequest return requests for a VM from an image, or with an ISO, of the pool.
+// cloneRequest returns a request for a VM with a disk cloned from an image of the pool. insertRequest returns one for a
+// VM with an ISO of the pool.
 func (s *projectFixture) cloneRequest(a fleet.Actor, pool fleet.PoolID, volume string) func() error {
 	in := control.CreateVM{ProjectID: s.red, Name: "clone", Spec: smallSpec}
 	in.Spec.Disks = []fleet.Disk{{PoolID: pool, Image: &fleet.Volref{PoolID: pool, Volume: volume}}}
@@ -101,7 +102,7 @@ func TestTenantsCloneOnlyPublishedImages(t *testing.T) {
 	}
 	check("withdrawn", false, fleet.Invalid)
 
-	// Existing uses stay.
+	// VMs that already use the withdrawn image keep it.
 	vms, err := s.ListVMs(t.Context(), s.member, fleet.Query{Filter: "name:insert"})
 	if err != nil || len(vms.Items) != 1 {
 		t.Fatalf("%+v %v", vms.Items, err)
@@ -130,7 +131,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 		s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, '11111111-1111-7111-8111-111111111111', 'old-erp', '{"power":"running"}') ON CONFLICT DO NOTHING`, s.h1)
 		in := control.Image{PoolID: s.local, Volume: name}
 		s.wantRefused(name, fleet.Conflict, says, func() error { return s.PublishImage(t.Context(), chief, in) })
-		// It is not offered either if it was published before.
+		// A volume that was published before it became unsuitable is not offered either.
 		s.publishImage(s.local, []fleet.HostID{s.h1}, name, "raw", 0)
 		for kind, got := range map[string]string{"images": volumeNames(t)(s.Images(t.Context(), s.stranger)), "ISOs": volumeNames(t)(s.ISOs(t.Context(), s.stranger)), "volumes": volumeNames(t)(s.PoolVolumes(t.Context(), s.stranger, s.local))} {
 			if strings.Contains(got, name) {
@@ -162,7 +163,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 	}
 }
 
-// A file changed since its publication is unchecked.
+// A file that changed after its publication is not offered.
 func TestChangedImageIsNotOffered(t *testing.T) {
 	s := newProjectFixture(t)
 	for name, change := range map[string]string{"format": `{"format":"raw"}`, "size": `{"capacityBytes":5}`, "backing": `{"backing":"/v/x"}`} {
@@ -218,7 +219,7 @@ func TestLocalImagePublishedPerHost(t *testing.T) {
 	}
 }
 
-// A host's report of files counts only for its own files: it removes no image of another host and names no VM of
+// A host's report on files counts only for its own files: it removes no image of another host and names no VM of
 // another host.
 func TestHostReportAffectsOnlyItsOwnImages(t *testing.T) {
 	s := newProjectFixture(t)
@@ -234,7 +235,8 @@ func TestHostReportAffectsOnlyItsOwnImages(t *testing.T) {
 	}
 }
 
-// A library file is shared through its image. Publishing the file itself would make a second image, visible to all.
+// A file in the library is published through its image. Publishing the file would make a second image that every
+// project sees.
 func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	s := newProjectFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":1048576}`)
@@ -251,7 +253,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	s.wantRefused("a project's own image", fleet.Conflict, "is a copy of the image", publish)
 	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
 
-	// A replaced file is a different image; it cannot be published while disks use it as a backing file.
+	// A replaced file is a different image. It cannot be published while disks use the file as a backing file.
 	s.updateVolume(control.Volume{PoolID: s.local, Volume: "own.qcow2"}, s.h1, `{"capacityBytes":2097152}`)
 	vm := s.vm("on-it", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
@@ -263,7 +265,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	}
 }
 
-// An image that its host finds unsound is refused on every way into the library.
+// An image that its host reports as damaged is refused wherever it could enter the library.
 func TestPublishRefusedForUnsoundImage(t *testing.T) {
 	s := newProjectFixture(t)
 	const why = "It is not sound: its data lies outside the file, which has 9 B. It may be cut off. Put a whole one in its place."

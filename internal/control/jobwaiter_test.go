@@ -8,10 +8,10 @@ import (
 	"quantix/internal/wire"
 )
 
-// Repeated claims on a connection query periodically, and after each announcement.
+// Repeated claims on a connection query the database only periodically and after each wake-up.
 func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	r := newRig(t)
-	r.drainHub() // the listener wakes everybody at its start
+	r.drainHub() // the listener wakes all subscribers when it starts
 	out, err := r.NewJobWaiter(t.Context(), r.agent)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 		t.Errorf("hushed: %+v, %v", claim, err)
 	}
 	r.addVM("web")
-	r.addVM("db") // between two claims
+	r.addVM("db") // queued between two claims
 	until := time.Now().Add(10 * time.Second)
 	for n := 0; n < 2 && time.Now().Before(until); {
 		jobs, _, _ := claim(time.Hour)
@@ -59,7 +59,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	if got, err := out.Wait(t.Context(), one, time.Millisecond, nil); err != nil || len(got.Jobs) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// A got that got less than its limit leaves nothing, and need not query again.
+	// A claim that got fewer jobs than its limit leaves none, so the next claim need not query.
 	one.Max = 3
 	woken := r.hub.Subscribe("jobs:" + string(r.agent.HostID))
 	defer woken.Close()
@@ -86,7 +86,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 	}
 }
 
-// A job waiter grants no permission: an ended session gets no jobs, however long it has waited.
+// A job waiter grants no permission: an ended session gets no jobs, even if its waiter was open before.
 func TestJobWaiterOfEndedSessionGetsNothing(t *testing.T) {
 	r := newRig(t)
 	old := r.agent

@@ -140,7 +140,7 @@ func TestBadJoinTokensGiveSameError(t *testing.T) {
 	h.exec("UPDATE join_tokens SET expires_at = expires_at - interval '15 minutes' WHERE id = $1", expired.ID)
 	texts := map[string]bool{}
 	for _, secret := range []string{"", "qxj_unknown.00", used.Secret, revoked.Secret, expired.Secret} {
-		// The token is checked before the input, so strangers learn nothing from errors.
+		// The token is checked before the input, so that error texts reveal nothing without a valid token.
 		_, err := h.JoinHost(t.Context(), anonymous, secret, wire.JoinRequest{})
 		wantCode(t, err, fleet.Unauthorized)
 		texts[err.Error()] = true
@@ -172,7 +172,7 @@ func TestRefusedJoinLeavesTokenUnused(t *testing.T) {
 	if h.count("hosts") != 1 || h.count("audit WHERE action = 'host.join'") != 1 {
 		t.Error("a refused join left something behind")
 	}
-	// After its host is deleted, the machine may join under another name with the same token.
+	// After the other host is deleted, the machine may join under another name with the same token.
 	h.exec("DELETE FROM hosts")
 	if _, err := h.join(secret, "node-2", machineA); err != nil {
 		t.Error(err)
@@ -213,7 +213,7 @@ func TestConcurrentPortalStartsShareOneCA(t *testing.T) {
 	}
 }
 
-// A host with lost agent files, or a replaced machine, joins as the same host again, with its VMs.
+// A host that lost its agent's files, or a replacement machine, joins again as the same host with its VMs.
 func TestHostRejoinsWithItsVMs(t *testing.T) {
 	h := newIdentityFixture(t)
 	first, err := h.join(h.joinToken().Secret, "node-1", machineA)

@@ -45,7 +45,7 @@ func (s *projectFixture) wantAssigned(when string, object any, want string) {
 	}
 }
 
-// unassignedReasons returns the matching hosts that do not get the pool, with reasons.
+// unassignedReasons returns the hosts that match the pool's selector but do not have the pool, with the reasons.
 func (s *projectFixture) unassignedReasons(id fleet.PoolID) string {
 	s.t.Helper()
 	now, err := s.ByLabel(s.t.Context(), chief, fleet.SubjectPool(id))
@@ -68,7 +68,7 @@ func (s *projectFixture) assignPoolByLabel(id fleet.PoolID, selector string) fle
 	return now
 }
 
-// changeMarks summarizes everything that a pass may write.
+// changeMarks returns a summary of everything that a pass may write.
 func (s *projectFixture) changeMarks() string {
 	s.t.Helper()
 	var out string
@@ -82,7 +82,7 @@ func (s *projectFixture) changeMarks() string {
 
 var rack4 = map[string]string{"rack": "4", "ssd": "yes"}
 
-// A pool is assigned to hosts with matching labels: to present ones at once, to joining or relabelled ones by the
+// A pool is assigned to hosts with matching labels: to existing hosts at once, to joining or relabelled hosts by the
 // pass. A host that loses the labels keeps the pool.
 func TestPoolAssignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
@@ -128,7 +128,8 @@ func TestPoolAssignedByLabel(t *testing.T) {
 	s.wantAssigned("without a selector", fast.ID, "h1 h3 h4")
 }
 
-// A release by a person holds until a person assigns the object again or changes the selector.
+// After a person releases an object from a host, labels do not assign it again until a person assigns it again or
+// changes the selector.
 func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -169,14 +170,14 @@ func TestReleasedHostNotReassignedByLabel(t *testing.T) {
 	}
 }
 
-// A host that cannot get the object is reported with the reason, does not delay other hosts, is written once, and is
-// retried.
+// A host that cannot have the object is reported with the reason and retried later. It does not delay other hosts, and
+// passes without a change write nothing.
 func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	s := newProjectFixture(t)
 	for i := range 5 {
 		s.setLabels(s.host(fmt.Sprintf("n%d", i), 1024), rack4)
 	}
-	s.setLabels(s.h1, rack4) // it has pool "local" at /srv/vm
+	s.setLabels(s.h1, rack4) // h1 has the pool "local" at /srv/vm
 	other, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "other", Spec: fleet.PoolSpec{Kind: fleet.PoolDir, Path: "/srv/vm"}, Selector: "ssd"})
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +212,7 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 	}
 }
 
-// Networks are assigned by label like pools; an overlapping one is skipped.
+// Networks are assigned by label like pools. A host with an overlapping network is skipped.
 func TestNetworkAssignedByLabel(t *testing.T) {
 	s := newProjectFixture(t)
 	s.setLabels(s.h1, rack4)
@@ -245,7 +246,7 @@ func TestNetworkAssignedByLabel(t *testing.T) {
 	})
 }
 
-// Two concurrent passes assign once.
+// Two concurrent passes assign each object once.
 func TestConcurrentPassesAssignOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	var ids []fleet.PoolID
@@ -268,7 +269,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 		})
 	}
 	both.Wait()
-	s.pass() // what the skipped pass left
+	s.pass() // assigns what a skipped pass left
 	for _, id := range ids {
 		s.wantAssigned("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 		if n := s.count(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {
@@ -280,7 +281,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 	}
 }
 
-// An invalid selector is refused at its field, and read-only actors cannot change it.
+// An invalid selector is refused at its field, and actors without permission cannot change selectors.
 func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 	s := newProjectFixture(t)
 	s.wantRefused("no labels", fleet.Invalid, `Label key "Rack"`, func() error {
@@ -305,7 +306,7 @@ func TestSelectorChangeIsCheckedAndNeedsPermission(t *testing.T) {
 	}
 }
 
-// One order retries all failed hosts. Offline hosts are reported and skipped.
+// One request retries the object on all hosts where it failed. Offline hosts are counted and skipped.
 func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	hosts := []fleet.HostID{s.h1, s.h2}
@@ -341,13 +342,13 @@ func TestRetryEverywhereRetriesAllFailedHosts(t *testing.T) {
 	lan := s.define("lan", fleet.NetworkSpec{Mode: fleet.NetworkIsolated}, s.h1, s.h2)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"error":"dnsmasq is away"}`)
 	s.setNetworkStatus(lan.ID, s.h2, `{"active":false,"byOthers":true}`)
-	// An externally stopped network is not restarted.
+	// A network that others stopped on the host is not started again.
 	if r, err := s.RetryEverywhere(t.Context(), chief, fleet.SubjectNetwork(lan.ID)); err != nil || len(r.Tasks) != 1 {
 		t.Errorf("%+v %v", r, err)
 	}
 }
 
-// Label changes wake the pass; other changes of hosts do not.
+// Label changes wake the assignment pass; other changes of hosts do not.
 func TestLabelChangesWakeAssignPass(t *testing.T) {
 	r := newRig(t)
 	r.drainHub()

@@ -40,7 +40,7 @@ func (s *libraryFixture) work(host fleet.HostID, kind fleet.JobKind) []wire.Work
 	return slices.DeleteFunc(claim.Jobs, func(w wire.Work) bool { return w.Kind != kind })
 }
 
-// finishVolume finishes a volume job: the volume is in its pool then, with the further facts in more.
+// finishVolume finishes a volume job. The volume is then in its pool, with the additional properties in more.
 func (s *libraryFixture) finishVolume(host fleet.HostID, w wire.Work, more string) {
 	s.t.Helper()
 	ref, _ := w.Subject.Volume()

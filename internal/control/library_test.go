@@ -37,7 +37,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 		}
 	}
 
-	// The host computes the checksum, which becomes the version's.
+	// The host computes the checksum, which becomes the version's checksum.
 	works := append(s.work(s.h1, fleet.VolumeHash), s.work(s.h2, fleet.VolumeHash)...)
 	if len(works) != 1 {
 		t.Fatalf("%+v", works)
@@ -94,7 +94,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 		t.Errorf("made from it: %v", made)
 	}
 
-	// A changed file is offered to nobody.
+	// A changed file is offered to no project.
 	s.updateVolume(control.Volume{PoolID: s.nfs, Volume: "golden.qcow2"}, task.HostID, `{"sha256":null,"altered":true}`)
 	if x := s.image(chief, id).Newest(); x.Offered || x.Copies[0].State != fleet.CopyChanged || !strings.Contains(x.Copies[0].Why, "written to") {
 		t.Errorf("written to since: %+v", x)
@@ -109,7 +109,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 	refused("a VM after it was withdrawn", s.member, s.red)
 
-	// Projects may have images of the same name, also of a global one.
+	// Projects may have images of the same name, also the name of a global image.
 	for n, project := range []fleet.ProjectID{s.red, s.blue} {
 		file := fmt.Sprintf("own-%d.qcow2", n)
 		s.addVolume(s.nfs, s.h1, `{"name":"`+file+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
@@ -122,7 +122,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 	}
 }
 
-// Copies without known checksums are independent of each other.
+// Copies without known checksums do not affect each other.
 func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', status, 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
@@ -163,7 +163,8 @@ func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 	}
 }
 
-// A VM placed where its image is missing has the image copied first, by a host with both pools, as part of its task.
+// If a VM is placed where its image is missing, a host with both pools copies the image first, as part of the VM's
+// task.
 func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"only-here.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
@@ -202,7 +203,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	if task != "running" {
 		t.Errorf("the task of the VM is %s while its image is copied", task)
 	}
-	// An edit meanwhile joins the waiting job and does not start it early.
+	// An edit in between joins the waiting job and does not start it early.
 	text := "edited"
 	if _, _, err := s.UpdateVM(t.Context(), s.member, first.ID, control.UpdateVM{Description: &text}); err != nil {
 		t.Fatal(err)
@@ -226,7 +227,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Errorf("%d jobs still wait for others", n)
 	}
 
-	// Files that back disks stay.
+	// Files that back disks cannot be deleted.
 	v := s.image(chief, id)
 	s.wantRefused("delete it", fleet.Conflict, "VM first", func() error { _, err := s.DeleteImage(t.Context(), chief, id, v.Name, true); return err })
 	s.wantRefused("delete the copy", fleet.Conflict, "VM first", func() error {
@@ -240,7 +241,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: ref.Volume})
 	})
 
-	// After a failed copy the VM's job runs, and its host reports the missing file.
+	// After a failed copy the VM's job still runs, and its host reports the missing file.
 	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	third := make("third")
 	copies = s.work(s.h1, fleet.VolumeCopy)
@@ -252,7 +253,8 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Errorf("after a copy that failed: %+v", w)
 	}
 
-	// If no host has both pools, a host with a copy sends it. If no such host is online, that is the reason shown.
+	// If no host has both pools, a host with a copy sends it to one with the pool. If no such host is online, the error
+	// gives that reason.
 	s.exec(`DELETE FROM assignments WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h1)
 	s.exec(`DELETE FROM image_copies WHERE pool_id = $1`, s.nfs)
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '1 hour' WHERE host_id = $1`, s.h1)
@@ -266,7 +268,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	})
 }
 
-// Bytes already in a pool are not copied.
+// An image is not copied into a pool that already has a file with the same bytes.
 func TestCopyReusesEqualFileInPool(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"golden.qcow2","path":"/v/x","format":"qcow2","capacityBytes":1048576,"sha256":"`+digest+`"}`)
@@ -300,7 +302,7 @@ func TestCopyReusesEqualFileInPool(t *testing.T) {
 	}
 }
 
-// A disk of a VM that is off can become a version, one of a running VM cannot.
+// A disk of a VM that is off can become an image version. A disk of a running VM cannot.
 func TestImageVersionFromVMDisk(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm, err := s.createFromImage(chief, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
@@ -330,7 +332,7 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	}
 }
 
-// The host reads a downloaded image again to compute its checksum.
+// After a download the host reads the image again to compute its checksum.
 func TestImageVersionFromURL(t *testing.T) {
 	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Public: true, Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-12.qcow2"}}
@@ -356,7 +358,7 @@ func TestImageVersionFromURL(t *testing.T) {
 	}
 }
 
-// A checksum given in the order is the version's, whatever the host reports.
+// A checksum given in the request becomes the version's checksum, whatever the host reports.
 func TestOrderedChecksumIsVersionsChecksum(t *testing.T) {
 	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: digest}}

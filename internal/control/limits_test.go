@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A named host is not exempt from placement checks: h1 has 16384 MiB, and VMs may use 15360 of them.
+// A host named by a member is checked like one that placement chooses: h1 has 16384 MiB, and VMs may use 15360 of them.
 func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	s := newProjectFixture(t)
 	create := func(a fleet.Actor, name string, mib int) (fleet.VMView, error) {
@@ -124,7 +124,7 @@ func TestBridgeNeedsGrant(t *testing.T) {
 		t.Errorf("the member sees %s, the stranger %s", got, other)
 	}
 
-	// VMs on the bridge stay on it and can still be edited.
+	// VMs on the bridge stay connected to it and can still be edited.
 	if err := s.RevokeNetwork(t.Context(), chief, bridge, s.red); err != nil {
 		t.Fatal(err)
 	}

@@ -20,8 +20,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// A connection keeps statement plans. A plan made for empty tables must be fast for full ones, and statements planned
-// each time must be fast before the next ANALYZE.
+// A connection keeps statement plans. A plan made for empty tables must be fast for full tables, and a statement that
+// is planned each time must be fast before the next ANALYZE.
 func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -31,10 +31,10 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	}
 	t.Cleanup(admin.Close)
 	r := &recorder{}
-	pool := r.open(t, url, 1) // one connection, so plans made first are used later
+	pool := r.open(t, url, 1) // one connection, so that plans made first are used later
 	c := control.New(pool, control.Options{})
 	for _, table := range []string{"vms", "vm_words", "host_meters", "tasks", "hosts", "host_sessions", "projects", "users", "networks"} {
-		// No autovacuum invalidates the plans.
+		// Autovacuum would invalidate the plans.
 		for _, sql := range []string{`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`, `ANALYZE ` + table} {
 			if _, err := admin.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
@@ -134,13 +134,13 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	}
 }
 
-// readVolume counts the 8 KiB blocks that PostgreSQL reads for the statements of do, with the plans of the pool's
+// readVolume counts the 8 KiB blocks that PostgreSQL reads for the statements of do. It uses the plans of the pool's
 // connection.
 func (r *recorder) readVolume(t *testing.T, pool *pgxpool.Pool, do func() error) (blocks int, plans string) {
 	t.Helper()
 	var all []string
 	for _, q := range r.statementsAbout(t, "SELECT", do) {
-		// Planned like the statements in the same batch.
+		// Plan with the setting that the statement has within its batch.
 		if strings.HasPrefix(q.SQL, "SELECT set_config('plan_cache_mode'") {
 			if _, err := pool.Exec(t.Context(), "SET plan_cache_mode = force_custom_plan"); err != nil {
 				t.Fatal(err)

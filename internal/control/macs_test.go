@@ -12,14 +12,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// addUnmanagedVM adds a domain on h2 that Quantix did not create, with a NIC.
+// addUnmanagedVM adds a domain with a NIC on h2 that Quantix did not create.
 func (s *projectFixture) addUnmanagedVM(name, mac string) {
 	s.t.Helper()
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, $3, jsonb_build_object('power', 'running', 'nics', jsonb_build_array(jsonb_build_object('mac', $4::text, 'source', 'network default'))))`,
 		s.h2, fleet.NewID[fleet.VMID](), name, mac)
 }
 
-// A unique constraint protects MAC addresses. An address is free again after the VM gives it up or is deleted.
+// A MAC address belongs to one VM. It is free again after the VM gives it up or is deleted.
 func TestMACIsUnique(t *testing.T) {
 	s := newProjectFixture(t)
 	one, two := s.vm("one", fleet.Stopped), s.vm("two", fleet.Stopped)
@@ -49,7 +49,7 @@ func TestMACIsUnique(t *testing.T) {
 	}
 }
 
-// Of concurrent requests for one address, one VM gets it and the others get an error.
+// Of concurrent requests for one address, one succeeds and the others get an error.
 func TestConcurrentRequestsForOneMAC(t *testing.T) {
 	s := newProjectFixture(t)
 	var wait sync.WaitGroup
@@ -76,7 +76,7 @@ func TestConcurrentRequestsForOneMAC(t *testing.T) {
 	}
 }
 
-// Concurrent requests to a small pool each get an address while there are free ones.
+// Concurrent requests to a small pool each get an address as long as one is free.
 func TestConcurrentRequestsShareSmallMACPool(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})
@@ -100,8 +100,8 @@ func TestConcurrentRequestsShareSmallMACPool(t *testing.T) {
 	}
 }
 
-// New NICs get addresses that no machine uses, including unmanaged ones. A named address in use is refused, naming
-// the machine.
+// New NICs get addresses that no VM uses, including unmanaged VMs. A named address in use is refused, and the error
+// names the VM.
 func TestNewNICsGetFreeMACs(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{MACPrefix: "52:54:00:ab:cd"})

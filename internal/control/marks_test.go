@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A stolen host key and known UUIDs must not move VMs.
+// A stolen host key and known UUIDs must not let a host take VMs of other hosts.
 func TestHostCannotTakeOverOthersVMs(t *testing.T) {
 	p := newTwoHostFixture(t)
 	claim := func(proof string, power fleet.Power) {
@@ -54,7 +54,7 @@ func TestHostCannotTakeOverOthersVMs(t *testing.T) {
 	if ok, why := p.wantOnOwn("with the other host silent", fleet.PhaseStopped).Allows(fleet.ActStart); !ok {
 		t.Errorf("a host that is offline and shows no mark keeps it from starting: %s", why)
 	}
-	// With the right mark, while the VM's own host runs it: an alarm, and the VM stays.
+	// The other host shows the right mark while the VM's own host runs the VM: this raises an alarm, and the VM stays.
 	p.reportOwn(fleet.Running)
 	p.split()
 }
@@ -72,7 +72,7 @@ func TestVMsWithoutMarkGetIt(t *testing.T) {
 	if answer := p.report("marked", p.domain(fleet.Running)); len(answer.Marks) != 0 {
 		t.Errorf("the host is given %v again", answer.Marks)
 	}
-	// No host gets the mark of another host's VM, or of an unknown one.
+	// No host gets the mark of another host's VM or of an unknown VM.
 	if answer := p.other.report("claim", bare); len(answer.Marks) != 0 {
 		t.Errorf("another host is given %v", answer.Marks)
 	}

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// Two meters ten seconds apart give a load. Counters that restarted or are new between them have none yet.
+// Two meter readings ten seconds apart give a load. A counter that restarted or is new between them gives none.
 func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	r := newRig(t)
 	web, db, late := r.addVM("web"), r.addVM("db"), r.addVM("late")
@@ -95,7 +95,7 @@ func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 	}
 }
 
-// Meters of another host's VM are ignored.
+// Meter readings of another host's VM are ignored.
 func TestMetersOfOtherHostsVMsIgnored(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
@@ -124,7 +124,7 @@ func TestMetersOfOtherHostsVMsIgnored(t *testing.T) {
 	}
 }
 
-// Invalid meters of one host do not affect others in the same batch.
+// Invalid meter readings of one host do not affect other hosts in the same batch.
 func TestInvalidMetersAffectOnlyTheirHost(t *testing.T) {
 	r := newRig(t)
 	hosts := []fleet.Actor{r.agent}

@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// natSpec returns a network with NAT and the gateway.
+// natSpec returns the spec of a NAT network with the gateway.
 func natSpec(gateway string) fleet.NetworkSpec {
 	return fleet.NetworkSpec{Mode: fleet.NetworkNAT, DNS: true, IPv4: &fleet.Subnet{Gateway: gateway}}
 }
@@ -98,7 +98,7 @@ func (s *projectFixture) audited(prefix string) (out string) {
 	return out
 }
 
-// Discovered networks cannot be assigned or deleted, and their names are taken.
+// Discovered networks cannot be assigned or deleted, and new networks cannot have their names.
 func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	s := newProjectFixture(t)
 	id := aNetwork(&authzFixture{projectFixture: s})[0].(fleet.NetworkID)
@@ -129,7 +129,7 @@ func TestDiscoveredNetworksCannotBeChanged(t *testing.T) {
 	})
 }
 
-// A host has no address range twice, whether networks are defined, discovered, or bridges.
+// A host cannot have one address range twice, neither in defined or discovered networks nor on bridges.
 func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET status = '{"active":true,"bridge":"virbr0","subnets":["192.168.122.0/24","nonsense","0.0.0.0/0"]}' WHERE noun = 'net' AND host_id = $1`, s.h1)
@@ -158,7 +158,7 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 	})
 }
 
-// Of two concurrent definitions, the second waits and sees the first.
+// Of two concurrent definitions, the second waits until the first has committed and conflicts with it.
 func TestConcurrentOverlappingNetworks(t *testing.T) {
 	s := newProjectFixture(t)
 	first, err := s.pool.Begin(t.Context())
@@ -201,7 +201,7 @@ func TestConcurrentOverlappingNetworks(t *testing.T) {
 	}
 }
 
-// A network stays while VMs have NICs on it. The page counts these VMs where the network failed.
+// A network cannot be released while VMs have NICs on it. Its page counts these VMs on hosts where the network failed.
 func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
@@ -246,14 +246,14 @@ func TestTenantViewOfNetwork(t *testing.T) {
 	if text := fmt.Sprintf("%+v %+v", *seen.Spec, *seen.Spec.IPv4.DHCP); strings.Contains(text, "qx-lan") || strings.Contains(text, "eth7") || strings.Contains(text, "secret") {
 		t.Errorf("a tenant is shown %s", text)
 	}
-	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // never less strict than the report
+	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // a network reported as bridged needs a grant, whatever its spec says
 	if _, err := s.GetNetwork(t.Context(), s.member, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a network that leads out is shown to a tenant: %v", err)
 	}
 }
 
-// A host's job sets up the network and its finish has the reported status. Another network of that name on any host
-// is a conflict.
+// A host's job sets up the network, and its result has the reported status. A different network of that name on any
+// host is a conflict.
 func TestNetworkJobSetsHostStatus(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
@@ -315,7 +315,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	}
 }
 
-// A VM is placed only on hosts that have its network, not another one of that name.
+// A VM is placed only on hosts that have its network. A different network of the same name does not count.
 func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
@@ -327,7 +327,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	}
 	s.wantRefused("before it is there", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"foreign":true}`)
-	// Without an assignment.
+	// A status without an assignment does not count.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active":true}')`, v.ID, s.h2)
 	s.wantRefused("where others of its name are", fleet.Invalid, "no active network", func() error { return create() })
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true}`)
@@ -346,7 +346,7 @@ func TestPlacementNeedsTheVMsNetwork(t *testing.T) {
 	}
 }
 
-// A network of the same name on an unassigned host is a different network: it does not affect grants, and VMs are not
+// A network of the same name on an unassigned host is a different network. It does not affect grants, and VMs are not
 // placed there.
 func TestUnassignedNetworkOfSameNameIsIgnored(t *testing.T) {
 	s := newProjectFixture(t)

@@ -72,7 +72,7 @@ func TestNICLimitsRefusedWithoutKernelSupport(t *testing.T) {
 		t.Errorf("a port group without a limit: %v", err)
 	}
 
-	// A VM's existing settings are not checked again, and can be removed.
+	// A VM's existing NIC limits are not checked again, and can be removed.
 	s.exec(`UPDATE hosts SET status = status #- '{inventory,vmGaps}' WHERE id = $1`, s.h1)
 	if err := edit(in)(); err != nil {
 		t.Fatal(err)

@@ -13,8 +13,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Virtual functions are reserved for at most as many NICs as exist, also under concurrency. A deleted VM or removed
-// NIC frees one.
+// At most as many NICs as there are virtual functions get one, also with concurrent requests. A deleted VM or removed
+// NIC frees its function.
 func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1, s.h2)
@@ -32,7 +32,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Of many concurrent requests for the last one, one succeeds.
+	// Of concurrent requests for the last function, one succeeds.
 	tx, err := s.pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -76,13 +76,13 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 		t.Errorf("%d of 4 VMs got the last virtual function", got)
 	}
 	s.wantRefused("on another network of the device", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("late", s.h1, also); return err })
-	// Placement chooses a host with free ones, or gives the reason.
+	// Placement chooses a host with free functions, or the error gives the reason.
 	s.wantRefused("nowhere", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("anywhere", "", fast); return err })
 	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":1,"used":0}}`)
 	if v, err := create("anywhere", "", fast); err != nil || v.HostID != s.h2 {
 		t.Errorf("placed on %s, %v", v.HostID, err)
 	}
-	// Edits are checked too. Moving a NIC to another network of the same device first frees its own.
+	// Edits are checked too. A NIC that moves to another network of the same device frees its own function first.
 	edit := func(v fleet.VMView, nics ...fleet.NIC) (fleet.VMView, error) {
 		spec := s.get(v.ID).Spec
 		spec.NICs = nics
@@ -106,7 +106,8 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	if _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); err != nil {
 		t.Errorf("what was given back is free: %v", err)
 	}
-	// Uses by other software count once the host reports them, and members do not learn of others' VMs.
+	// Functions used by other software count when the host reports them. Members do not see VMs of other projects in
+	// the error.
 	s.setNetworkStatus(fast.ID, s.h2, `{"active":true,"nics":{"total":2,"used":2}}`)
 	s.wantRefused("taken by others", fleet.Invalid, "2 of 2 are used by anywhere and machines that Quantix did not create", func() error { _, err := create("late", s.h2, fast); return err })
 	s.exec(`INSERT INTO network_grants (network_id, project_id) VALUES ($1, $2)`, fast.ID, s.red)
@@ -116,7 +117,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 	}
 }
 
-// A host's report of virtual functions, however absurd, affects only that host, and only with the network assigned.
+// A host's report of virtual functions affects only that host, and only if the network is assigned to it.
 func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
 	s := newProjectFixture(t)
 	fast := s.define("fast", fleet.NetworkSpec{Mode: fleet.NetworkSRIOV, Device: "eth4"}, s.h1)

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A named host does not bypass checks of memory and CPUs: an administrator must choose overcommit.
+// Naming a host does not bypass the checks of memory and CPUs: an administrator must choose overcommit.
 func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,cpu}', '{"threads": 2}') WHERE id = $1`, s.h1)
@@ -24,7 +24,7 @@ func TestNamedHostRefusedWithoutOvercommit(t *testing.T) {
 	s.wantRefused("memory", fleet.Invalid, "2 fields", ask(chief, "big", 16000, 1, false))
 	s.wantRefused("vCPUs", fleet.Invalid, "2 fields", ask(chief, "wide", 256, 9, false))
 	s.wantRefused("a member with overcommit", fleet.Invalid, "Only those who may change infrastructure", ask(s.member, "big", 16000, 1, true))
-	for i := range 2 { // the second VM on top of the first
+	for i := range 2 { // the second VM exceeds the host's memory
 		if err := ask(chief, fmt.Sprintf("big-%d", i), 16000, 64, true)(); err != nil {
 			t.Fatal(err)
 		}

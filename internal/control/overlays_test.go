@@ -21,7 +21,7 @@ func (s *projectFixture) gather() {
 	}
 }
 
-// wantPeers checks the overlay's peers, and how often its hosts were notified since the last call.
+// wantPeers checks the overlay network's generation and peers.
 func (s *projectFixture) wantPeers(id fleet.NetworkID, generation int64, peers ...string) {
 	s.t.Helper()
 	v, err := s.GetNetwork(s.t.Context(), chief, id)
@@ -30,7 +30,7 @@ func (s *projectFixture) wantPeers(id fleet.NetworkID, generation int64, peers .
 	}
 }
 
-// Hosts of an overlay get peers from each host's report, and only valid addresses.
+// Hosts of an overlay network get the addresses that the other hosts report as peers. Invalid addresses are dropped.
 func TestOverlayPeersFollowHostReports(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.define("over", overlaySpec(100), s.h1, s.h2)
@@ -53,7 +53,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 	if work, err := s.Claim(t.Context(), s.agentSession(s.h1), wire.ClaimRequest{Max: 4}, 0); err != nil || len(work.Jobs) != 1 || work.Jobs[0].Network == nil || !slices.Equal(work.Jobs[0].Network.Peers, []string{"10.50.0.1", "10.50.0.9"}) || work.Jobs[0].Generation != 3 {
 		t.Errorf("the host gets %+v, %v", work, err)
 	}
-	// A host reports only itself: it cannot replace another peer or name addresses outside the underlay.
+	// A host reports only its own address: it cannot displace another peer or name addresses outside the underlay.
 	for _, lie := range []string{`10.50.0.1`, `192.0.2.1`, `10.50.0.7%eth0`, `no address`, ``} {
 		s.setNetworkStatus(v.ID, s.h1, `{"active":true,"vtep":"`+lie+`"}`)
 		s.gather()
@@ -98,7 +98,7 @@ func TestSecondNetworkOnDeviceRefused(t *testing.T) {
 	}
 	s.define("many", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6"}, s.h1)
 	s.wantRefused("passthrough beside macvtap", fleet.Invalid, "The network many has the device eth6 on h1 already", create("b", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6", Direct: fleet.DirectPassthrough}, s.h1))
-	s.define("alone-too", alone, s.h1) // a network with a device of its own
+	s.define("alone-too", alone, s.h1) // a network with a device that no other network uses
 	s.define("many-too", fleet.NetworkSpec{Mode: fleet.NetworkMacvtap, Device: "eth6", Direct: fleet.DirectPrivate}, s.h1)
 	s.define("tagged", on("eth1", 7), s.h1)
 	s.define("elsewhere", on("eth1", 0), s.h2)
@@ -108,8 +108,8 @@ func TestSecondNetworkOnDeviceRefused(t *testing.T) {
 	s.define("published-too", bridge, s.h1)
 }
 
-// Guest networks in the underlay's subnet are refused, because a host would mistake guest packets for those of its
-// peers.
+// A guest network within the underlay's subnet is refused, because a host would confuse guest packets with packets of
+// its peers.
 func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	create := func(name string, spec fleet.NetworkSpec, host fleet.HostID) func() error {
@@ -127,10 +127,10 @@ func TestNetworkInUnderlaySubnetRefused(t *testing.T) {
 	s.wantRefused("an underlay of guests that were found", fleet.Invalid, "overlaps 192.168.122.0/24 of network default on h1", create("late", found, s.h1))
 	s.exec(`INSERT INTO networks (id, name, kind) VALUES ($1, 'br9', 'bridge')`, fleet.NewID[fleet.NetworkID]())
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, status) SELECT 'net', id, $1, '{"active":true,"bridge":"br9","subnets":["10.50.0.0/24"]}' FROM networks WHERE name = 'br9'`, s.h1)
-	s.define("over-2", overlaySpec(103), s.h1) // the host's own bridge may be the underlay
+	s.define("over-2", overlaySpec(103), s.h1) // the host's own bridge may be the underlay of an overlay network
 }
 
-// A network change that a host rolled back, because it lost its connection, is retried only by a person.
+// A network change that a host rolled back, because it lost its connection, is retried only on request.
 func TestRolledBackNetworkIsRetriedOnlyByHand(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.define("wire", fleet.NetworkSpec{Mode: fleet.NetworkUplink, Device: "eth0"}, s.h1)

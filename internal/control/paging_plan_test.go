@@ -13,7 +13,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// The previous page reads its index backwards, without a sort and without reading more than the page.
+// The previous page reads its index backwards, without a sort and without more rows than the page.
 func TestPreviousPageReadsIndexBackwards(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -42,7 +42,7 @@ func TestPreviousPageReadsIndexBackwards(t *testing.T) {
 		{"name", "host:host-007", "Index Scan Backward using vms_by_host"},
 	} {
 		q := fleet.Query{Sort: test.sort, Filter: test.filter}
-		for range 4 { // into the middle
+		for range 4 { // to the middle of the list
 			page, err := c.ListVMs(t.Context(), chief, q)
 			if err != nil {
 				t.Fatal(err)

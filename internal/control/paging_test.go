@@ -16,8 +16,8 @@ import (
 	"quantix/internal/testkit"
 )
 
-// walkPages pages through a list to the end and back to the start by cursors. It checks that both ways give the same
-// pages, and returns the rows' keys.
+// walkPages pages through a list to its end and back to its start. It checks that both directions give the same pages,
+// and returns the rows' keys.
 func walkPages[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet.Query) (fleet.Page[T], error), q fleet.Query, key func(T) string) []string {
 	t.Helper()
 	read := func(q fleet.Query) (fleet.Page[T], []string) {
@@ -117,7 +117,7 @@ func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
 		poolName := func(v fleet.PoolView) string { return v.Name }
 		ordered("pools", walkPages(t, c.ListPools, by("name"), poolName), desc, 10)
 		warned := by("name")
-		warned.Filter = "-tone:ok" // a filter that PostgreSQL does not evaluate
+		warned.Filter = "-tone:ok" // health is not evaluated by PostgreSQL
 		ordered("pools with a tone", walkPages(t, c.ListPools, warned, poolName), desc, 8)
 		ordered("networks", walkPages(t, c.ListNetworks, by("name"), func(n fleet.NetworkView) string { return n.Name + string(n.ID) }), desc, 9)
 		ordered("found VMs", walkPages(t, c.ListDiscoveredVMs, by("name"), func(f fleet.DiscoveredVM) string { return f.Name + string(f.ID) + string(f.HostID) }), desc, 10)
@@ -125,7 +125,7 @@ func TestPagingBothWaysHasNoGapOrOverlap(t *testing.T) {
 	}
 }
 
-// Rows change between two pages.
+// The previous page shows rows that were added or removed after the current page was read.
 func TestPreviousPageShowsCurrentRows(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, name := range []string{"b", "c", "d", "e", "f"} {

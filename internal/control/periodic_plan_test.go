@@ -10,18 +10,18 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Periodic queries read blocks in proportion to their result, not to the number of hosts and VMs, also with plans
-// made for empty tables.
+// Periodic queries read blocks in proportion to their result, not to the number of hosts and VMs. This also holds with
+// plans made for empty tables.
 func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	t.Parallel()
-	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // one connection, so plans made first are used later
+	pool, err := db.Open(t.Context(), testkit.URL(t), 1) // one connection, so that plans made first are used later
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
 	r := &rig{Control: control.New(pool, control.Options{}), t: t, pool: pool}
 	for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "found_vms", "assignments"} {
-		r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // no autovacuum invalidates the plans
+		r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`) // autovacuum would invalidate the plans
 		r.exec(`ANALYZE ` + table)
 	}
 	some := []fleet.VMID{"none"}
@@ -38,7 +38,7 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}
 	const vms = 20_000
 	fill(t, r, 500, vms)
-	// 100 of them.
+	// 100 VMs.
 	ids := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM vms WHERE name LIKE 'vm-0001%') v`)
 	hosts := one[string](r, `SELECT array_agg(id)::text FROM (SELECT id FROM hosts ORDER BY name LIMIT 20) h`)
 	for name, x := range map[string]struct {
@@ -55,13 +55,13 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 			t.Errorf("%s reads %d blocks, more than %d:\n%s", name, read, x.most, plan)
 		}
 	}
-	r.exec(`ANALYZE vms`) // then with plans for full tables
+	r.exec(`ANALYZE vms`) // now with plans made for full tables
 	r.exec(`ANALYZE jobs`)
 	r.exec(`ANALYZE host_sessions`)
 	if read, plan := r.planned("DriftedVMs", `'1 hour'`); read > 1500 {
 		t.Errorf("DriftedVMs reads %d blocks when it is planned of a full table:\n%s", read, plan)
 	}
-	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`) // independent of the time passed so far
+	r.exec(`UPDATE host_sessions SET seen_at = now(), last_look = now()`) // so that the time passed so far does not matter
 	before := one[int](r, `SELECT count(*)::int FROM jobs WHERE state = 'queued'`)
 	if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -71,10 +71,10 @@ func TestPeriodicQueriesReadFewBlocks(t *testing.T) {
 	}
 }
 
-// fill seeds the tables, makes 100 VMs drift and gives each tenth VM an ended job, without invalidating plans.
+// fill fills the tables, makes 100 VMs drift and gives each tenth VM an ended job. Plans stay valid.
 func fill(t *testing.T, r *rig, hosts, vms int) {
 	t.Helper()
-	r.exec(`SET session_replication_role = replica`) // no notifications needed, and no plan is invalidated
+	r.exec(`SET session_replication_role = replica`) // without notifications, which would invalidate no plan but take time
 	r.exec(`INSERT INTO projects (id, name) VALUES ('p', 'p')`)
 	r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, $1) n`, hosts)
 	r.exec(`INSERT INTO host_sessions (host_id, seen_at, last_look) SELECT id, now(), now() FROM hosts`)
@@ -98,7 +98,7 @@ func TestStatusReportUpdatesNoIndex(t *testing.T) {
 	for _, c := range []struct {
 		set string
 		hot bool
-	}{ // rolled-back versions occupy their pages for a while, so the larger updates come first
+	}{ // rolled-back rows still occupy their pages, so the larger updates come first
 		{`status = jsonb_set(status, '{startedAt}', '"2026-01-01T00:00:00Z"'), report_seq = report_seq + 1`, true},
 		{`status = jsonb_set(status, '{power}', '"crashed"')`, false}, // the phase changes
 	} {
@@ -112,7 +112,7 @@ func TestStatusReportUpdatesNoIndex(t *testing.T) {
 		if err := tx.QueryRow(t.Context(), counts).Scan(&allBefore, &onPageBefore); err != nil {
 			t.Fatal(err)
 		}
-		// One of ten rows: pages have a fifth of their space free.
+		// Only one of ten rows changes: a fifth of each page is free.
 		_, err = tx.Exec(t.Context(), `UPDATE vms SET `+set+` WHERE name LIKE '%5' AND heard = 'running'`)
 		if err == nil {
 			err = tx.QueryRow(t.Context(), counts).Scan(&all, &onPage)

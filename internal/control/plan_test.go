@@ -12,7 +12,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Queries behind search and every page must use indexes instead of scanning all VMs or tasks.
+// Queries of the search and of every page must use indexes instead of scanning all VMs or tasks.
 func TestIndexesAreUsed(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -96,7 +96,7 @@ func TestIndexesAreUsed(t *testing.T) {
 	}
 }
 
-// A list reads one page of VMs, however many hosts are offline, also if it has no rows.
+// A list reads only one page of VMs, however many hosts are offline, even if no row matches.
 func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 	t.Parallel()
 	url := testkit.URL(t)
@@ -105,7 +105,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	const vms, hosts = 20_000, 600 // more hosts than a statement names
+	const vms, hosts = 20_000, 600 // more hosts than a statement names by ID
 	testkit.Seed(t, pool, hosts, vms)
 	testkit.KeepOnline(t, pool)
 	c, r := recorded(t, url)
@@ -153,7 +153,7 @@ func TestListsReadOnePageWhenHostsAreOffline(t *testing.T) {
 				}
 			}
 		}
-		// All filters cover all VMs of these hosts.
+		// Each pair of filters covers all VMs.
 		var unknown int
 		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM vms JOIN host_sessions USING (host_id) WHERE looked_at < now() - interval '30 seconds'`).Scan(&unknown); err != nil {
 			t.Fatal(err)

@@ -10,14 +10,14 @@ import (
 	"quantix/internal/fleet"
 )
 
-// setPoolSizes sets the reported sizes of a pool, in MiB.
+// setPoolSizes sets the sizes that a host reports for a pool, in MiB.
 func (s *projectFixture) setPoolSizes(pool fleet.PoolID, capacity, used, allocated int64) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = status || jsonb_build_object('capacityBytes', $2::bigint << 20, 'usedBytes', $3::bigint << 20,
 		'availableBytes', ($2::bigint - $3::bigint) << 20, 'provisionedBytes', $4::bigint << 20) WHERE pool_id = $1`, pool, capacity, used, allocated)
 }
 
-// A pool is overcommitted only by administrators who say so.
+// Only administrators can overcommit a pool, and only if they choose it.
 func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	s := newProjectFixture(t)
 	s.setPoolSizes(s.local, 48, 8, 10) // 30 MiB are free
@@ -66,7 +66,7 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	}
 }
 
-// A disk with its image's size counts from its order on.
+// A disk with the size of its image uses the pool's free space as soon as it is requested.
 func TestImageDisksCountBeforeCreation(t *testing.T) {
 	s := newProjectFixture(t)
 	image, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)
@@ -135,7 +135,7 @@ func TestFullPoolNeedsAttention(t *testing.T) {
 	see(fleet.SeverityOK, "1 of 1 hosts healthy", "")
 }
 
-// A pool stopped by a person on the host is shown and left alone; only an order starts it.
+// A pool that a person stopped on the host is only shown; it is started again only on request.
 func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET observed_generation = 1 WHERE noun = 'pool'`)
@@ -148,7 +148,7 @@ func TestPoolStoppedExternallyIsNotRestarted(t *testing.T) {
 		return s.jobs(fleet.SubjectPool(s.local))
 	}
 	for status, want := range map[string]string{
-		// The agent repairs these.
+		// The agent repairs these itself.
 		`{"state":"active"}`: "", `{"state":"inactive","byOthers":true}`: "", `{"state":"failed","error":"gone"}`: "",
 		`{"state":"inactive","error":"no storage pool with matching name"}`: "pool.apply queued",
 	} {

@@ -55,7 +55,8 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 	}
 }
 
-// A pool active with a fault on a host is degraded there: counted, filtered and shown with the host's text.
+// A pool that is active with a fault on a host is degraded there: it is counted, filtered and shown with the host's
+// error.
 func TestDegradedPool(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
@@ -78,7 +79,7 @@ func TestDegradedPool(t *testing.T) {
 	}
 }
 
-// An unhealthy host status lists the affected VMs of that host, with their disks in that pool.
+// An unhealthy host status lists the affected VMs of that host, with their disks in the pool.
 func TestImpactOfUnhealthyHostStatus(t *testing.T) {
 	s := newProjectFixture(t)
 	disks := func(pools ...fleet.PoolID) (out []fleet.Disk) {
@@ -119,7 +120,8 @@ func TestImpactOfUnhealthyHostStatus(t *testing.T) {
 	}
 }
 
-// The dashboard and the list compute pools by different statements; both ignore reports of offline hosts.
+// The dashboard and the list compute the health of pools with different statements. Both ignore reports of offline
+// hosts.
 func TestDashboardPoolCountsMatchList(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, step := range []struct {
@@ -193,7 +195,7 @@ func (s *projectFixture) setPoolState(pool fleet.PoolID, host fleet.HostID, stat
 	s.exec(`UPDATE assignments SET status = jsonb_build_object('state', $3::text) WHERE pool_id = $1 AND host_id = $2`, pool, host, state)
 }
 
-// The disabled button on the page has the same text as the refusal.
+// The page's disabled Retry button shows the same text as the refusal.
 func TestRetryRefusalMatchesDisabledButton(t *testing.T) {
 	s := newProjectFixture(t)
 	retry := func() error { _, err := s.Retry(t.Context(), chief, fleet.SubjectPool(s.local), s.h1); return err }

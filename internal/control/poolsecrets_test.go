@@ -29,7 +29,7 @@ func (w *authzFixture) poolWithSecret() fleet.PoolID {
 	return v.ID
 }
 
-// tablesContaining lists the tables that contain the text, also in binary columns.
+// tablesContaining lists the tables that contain the text, including binary columns.
 func (s *projectFixture) tablesContaining(text string) string {
 	s.t.Helper()
 	rows, err := s.pool.Query(s.t.Context(), `SELECT c.table_name, c.column_name, c.data_type FROM information_schema.columns c
@@ -59,7 +59,7 @@ func (s *projectFixture) tablesContaining(text string) string {
 	return found
 }
 
-// The secret is sent only to hosts with the pool assigned, and is in no column, answer, job or audit line.
+// The secret is sent only to hosts with the pool assigned. No column, response, job or audit line has it.
 func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
@@ -110,7 +110,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	}
 	has(h1, "")
 
-	// A reader of the database has no key, and neither has a portal with another key.
+	// A reader of the database has no key, and a portal with another key cannot decrypt the secret.
 	s.exec(`UPDATE assignments SET asked = 'assign' WHERE pool_id = $1`, san.ID)
 	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
 	if _, err := other.PoolSecret(ctx, h1, san.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "another key") {
@@ -120,7 +120,7 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	if _, err := keyless.ChangePoolSecret(ctx, chief, san.ID, aSecret); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "secretsKey") {
 		t.Errorf("a portal without a key: %v", err)
 	}
-	// A sealed secret copied to another pool's row cannot be opened.
+	// An encrypted secret copied to another pool's row cannot be decrypted.
 	s.exec(`INSERT INTO pool_secrets (pool_id, by_key, sealed, set_by) SELECT $2, by_key, sealed, set_by FROM pool_secrets WHERE pool_id = $1`, san.ID, s.nfs)
 	if got, err := s.PoolSecret(ctx, h1, s.nfs); err == nil {
 		t.Errorf("another pool's row opens as %q", got.Secret)
@@ -158,7 +158,7 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 	}))
 }
 
-// A LUN is given unchanged to one VM, by an administrator. It cannot be an image, and is not deleted with its VM.
+// An administrator gives a LUN unchanged to one VM. A LUN cannot be an image, and is not deleted with its VM.
 func TestLUNAsVMDisk(t *testing.T) {
 	s := newProjectFixture(t)
 	san := s.addPool("san", `{"kind":"iscsi-direct","path":"","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","shared":true}`, s.h1, s.h2)

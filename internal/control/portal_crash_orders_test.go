@@ -12,20 +12,20 @@ import (
 	"quantix/internal/fleet"
 )
 
-// request orders something from the portal and returns its answer.
+// request requests something from the portal and returns the response.
 type request func(ctx context.Context, portal *control.Control) (any, error)
 
-// portalOrder is an order during which the portal crashes.
+// portalOrder is a request during which the portal crashes.
 type portalOrder struct {
 	every int // as crashFixture.every
 	least int // minimum number of crash points
-	// ready prepares the order and returns its request.
+	// ready prepares objects and returns the request.
 	ready func(m *crashFixture) request
-	// want checks the outcome, beyond equality with an order without crashes.
+	// want checks the outcome, in addition to equality with a run without crashes.
 	want func(m *crashFixture)
 }
 
-// createRequest orders a VM.
+// createRequest returns a request for a new VM.
 func (m *crashFixture) createRequest(in control.CreateVM) request {
 	in.ProjectID = m.red
 	return func(ctx context.Context, portal *control.Control) (any, error) {
@@ -116,9 +116,9 @@ func (m *crashFixture) wantSnapshots(names ...string) {
 	}
 }
 
-// A portal may crash before any statement while an order is requested, begun, claimed and finished. Each part is done
-// completely or not at all, and the next portal repeats it. The outcome equals that without crashes. A repeated part
-// whose answer was lost changes nothing.
+// A portal may crash before any statement while a request is made, begun, claimed and finished. Each step is done
+// completely or not at all, and the next portal repeats it. The outcome equals that of a run without crashes. A
+// repeated step whose response was lost changes nothing.
 func TestOrdersSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 	t.Parallel()
 	for name, o := range portalOrders {

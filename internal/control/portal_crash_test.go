@@ -24,11 +24,11 @@ import (
 	"quantix/internal/wire"
 )
 
-// portalProcess simulates a portal's process for the database: once it has ended, none of its requests and loops
-// sends anything.
+// portalProcess simulates a portal's process: after its end, none of its requests and loops sends a message to the
+// database.
 type portalProcess struct {
 	mu    sync.Mutex
-	left  int // statements until the last one before the end; 0: no end
+	left  int // statements until the end, including the last one that is sent; 0: no end
 	over  bool
 	conns []net.Conn
 }
@@ -56,7 +56,7 @@ func (l *portalProcess) crashBefore(n int) {
 	l.left = n
 }
 
-// stop ends a process regularly; killed reports whether it had crashed before.
+// stop ends a process without a crash; killed reports whether it had already crashed.
 func (l *portalProcess) stop() (killed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -67,7 +67,7 @@ func (l *portalProcess) stop() (killed bool) {
 	return killed
 }
 
-// delivers reports whether a message still leaves the process.
+// delivers reports whether the process still sends the message.
 func (l *portalProcess) delivers(message []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,8 +84,8 @@ func (l *portalProcess) delivers(message []byte) bool {
 	return false
 }
 
-// executesStatement reports whether a protocol message makes PostgreSQL execute something. A message is a letter, its
-// length and its body.
+// executesStatement reports whether a protocol message makes PostgreSQL execute a statement. A message is a letter, a
+// length and a body.
 func executesStatement(message []byte) bool {
 	for len(message) >= 5 && message[0] != 0 {
 		if message[0] == 'E' || message[0] == 'Q' {
@@ -108,12 +108,12 @@ func (c crashConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// crashFixture is a libraryFixture whose portal crashes before statements of each step of an order.
+// crashFixture is a libraryFixture whose portal crashes before statements of each step of a request.
 type crashFixture struct {
 	*libraryFixture
-	every   int // the step between crash points of a long part; 1: before each statement; 0: no crash
+	every   int // distance between crash points of a step with many statements; 1: before each statement; 0: no crash
 	places  int
-	watched string // SQL that returns everything a portal writes for an order
+	watched string // SQL that returns all rows that a portal writes for a request
 }
 
 func newCrashFixture(t *testing.T, every int) *crashFixture {
@@ -148,8 +148,8 @@ func (m *crashFixture) wantUnchanged(when string, before []string) {
 	m.t.Fatalf("%s: there is\n%s\nand was\n%s", when, other(now, before), other(before, now))
 }
 
-// portal returns a portal that crashes before its nth statement; 0: never. end ends it in any case and reports
-// whether it had crashed.
+// portal returns a portal that crashes before its nth statement; 0: never. end stops the portal and reports whether it
+// had crashed.
 func (m *crashFixture) portal(n int) (portal *control.Control, end func() (killed bool)) {
 	m.t.Helper()
 	l := &portalProcess{}
@@ -158,7 +158,7 @@ func (m *crashFixture) portal(n int) (portal *control.Control, end func() (kille
 	settings.MaxConns, settings.MinIdleConns = 1, 0
 	ready := settings.AfterConnect
 	settings.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		// Wait until PostgreSQL has noticed the end of the previous portal and released its locks.
+		// Wait until PostgreSQL has noticed the end of the previous portal and has released its locks.
 		if _, err := conn.Exec(ctx, `SELECT pg_advisory_lock(1, 1)`); err != nil {
 			return err
 		}
@@ -179,11 +179,12 @@ func (m *crashFixture) portal(n int) (portal *control.Control, end func() (kille
 	}
 }
 
-// shortPart is the number of statements up to which every one is a crash point.
+// shortPart is the largest number of statements in a step for which each statement is a crash point.
 const shortPart = 6
 
-// wantCrashSafe runs a part of the order with portals that crash one statement later each time, until one completes.
-// A part in one transaction leaves nothing after a crash; a pass of several transactions may leave complete ones.
+// wantCrashSafe runs a step of the request with portals that crash one statement later each time, until one completes.
+// A step in one transaction leaves nothing after a crash; a pass of several transactions may leave complete
+// transactions.
 func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	for n := min(1, m.every); ; n++ {
@@ -200,7 +201,7 @@ func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Con
 		if killed {
 			m.places++
 		}
-		if !killed || err == nil && !pass { // the statement after the commit only notifies
+		if !killed || err == nil && !pass { // the statement after the commit only sends notifications
 			m.markOnline()
 			return
 		}
@@ -210,7 +211,7 @@ func (m *crashFixture) wantCrashSafe(what string, pass bool, do func(context.Con
 	}
 }
 
-// wantRepeatable repeats a completed part whose answer was lost: it must change nothing.
+// wantRepeatable repeats a completed step whose response was lost: the step must change nothing.
 func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *control.Control) error) {
 	m.t.Helper()
 	if m.every == 0 {
@@ -226,7 +227,7 @@ func (m *crashFixture) wantRepeatable(what string, do func(context.Context, *con
 	m.places++
 }
 
-// ask sends the order as the API does: repeated, it must give the same answer.
+// ask sends the request with an idempotency key, as the API does: repeated requests must give the same response.
 func (m *crashFixture) ask(do request) {
 	m.t.Helper()
 	var firstAnswer string
@@ -248,10 +249,10 @@ func (m *crashFixture) ask(do request) {
 	m.wantRepeatable("it is asked for", ask)
 }
 
-// maxRounds limits the rounds of claims; jobs still waiting then wait forever.
+// maxRounds limits the rounds of claims; a job still queued afterwards would stay queued forever.
 const maxRounds = 12
 
-// runJobs makes the hosts run their jobs until none is left.
+// runJobs makes the hosts run their jobs until no job is left.
 func (m *crashFixture) runJobs() {
 	m.t.Helper()
 	for range maxRounds {
@@ -267,7 +268,7 @@ func (m *crashFixture) runJobs() {
 		if len(work[m.h1])+len(work[m.h2]) == 0 {
 			return
 		}
-		for _, sends := range []bool{false, true} { // a receiver is done only after its sender
+		for _, sends := range []bool{false, true} { // a receiver finishes only after its sender
 			for _, h := range slices.Sorted(maps.Keys(work)) {
 				for _, w := range work[h] {
 					if (w.Kind == fleet.VolumeSend) == sends {
@@ -280,8 +281,8 @@ func (m *crashFixture) runJobs() {
 	m.t.Fatalf("%d rounds later there is still work", maxRounds)
 }
 
-// claimed returns the host's claimed jobs. Jobs claimed from a portal that crashed before its answer come back after
-// their leases expire.
+// claimed returns the host's claimed jobs. Jobs claimed from a portal that crashed before it responded are queued again
+// when their leases expire.
 func (m *crashFixture) claimed(host fleet.HostID) []wire.Work {
 	m.t.Helper()
 	if m.count("jobs WHERE state = 'queued' AND run_after <= now() AND host_id = '"+string(host)+"'") == 0 {
@@ -299,7 +300,7 @@ func (m *crashFixture) claimed(host fleet.HostID) []wire.Work {
 		m.wantCrashSafe("what was taken is given back", true, func(ctx context.Context, portal *control.Control) error {
 			return portal.RescueJobs(ctx, fleet.SystemActor)
 		})
-		// After the retry delay.
+		// Skip the retry delay.
 		m.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`)
 		m.wantCrashSafe("work is taken", false, claim)
 		if len(work) != len(lost) {
@@ -328,7 +329,7 @@ func (m *crashFixture) finished(host fleet.HostID, w wire.Work) {
 	m.wantRepeatable(string(w.Kind)+" is done", finish)
 }
 
-// reportOf returns the host's finish for the job.
+// reportOf returns the host's result for the job.
 func (m *crashFixture) reportOf(host fleet.HostID, w wire.Work) wire.Finish {
 	m.t.Helper()
 	if ref, ok := w.Subject.Volume(); ok {
@@ -365,7 +366,7 @@ func (m *crashFixture) reportOf(host fleet.HostID, w wire.Work) wire.Finish {
 	return wire.Finish{VM: &s}
 }
 
-// outcome returns everything written for an order, without ids and times.
+// outcome returns everything written for a request, without ids and times.
 func (m *crashFixture) outcome() string {
 	m.t.Helper()
 	return one[string](&rig{t: m.t, pool: m.pool}, `SELECT string_agg(line, E'\n' ORDER BY line) FROM (

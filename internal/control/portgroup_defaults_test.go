@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// NICs on a port group are in its default security groups, existing NICs too, until they name their own. Changes of
-// the defaults apply to running VMs.
+// NICs on a port group are in its default security groups, unless they name groups of their own. Changes of the
+// defaults apply to existing NICs, also of running VMs.
 func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -106,7 +106,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	})
 	is("a NIC that names its own", late.ID, "own guard true, of the port group []")
 
-	// A NIC that names no groups follows again. Changes of the port group reach following NICs only.
+	// A NIC that no longer names groups has the defaults again. Changes of the port group reach only such NICs.
 	if _, err := s.setGroups(s.member, late.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	if follow(); s.get(late.ID).Generation != generation {
 		t.Error("a pass in which nothing changed changes a VM")
 	}
-	// An edit of another field, with the NIC as shown, leaves it following.
+	// An edit of another field, with the NIC unchanged as the page shows it, leaves the NIC on the defaults.
 	spec := s.get(late.ID).Spec
 	spec.CPUs = 2
 	if _, _, err := s.UpdateVM(t.Context(), s.member, late.ID, control.UpdateVM{Spec: &spec}); err != nil {
@@ -132,14 +132,14 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	}
 	is("after another edit", late.ID, "strict guard true, of the port group [securityGroups]")
 
-	// Anti-spoofing defaults apply to new NICs and to following ones.
+	// Anti-spoofing defaults apply to new NICs and to NICs on the defaults.
 	off, on := false, true
 	if err := set(&off, strict.ID); err != nil {
 		t.Fatal(err)
 	}
 	router := made(s.member, "router")
 	is("a tenant's NIC where the port group says off", router.ID, "strict guard false, of the port group [securityGroups antiSpoofing]")
-	// Elsewhere a tenant's NIC gets anti-spoofing, however it came there.
+	// On another network a tenant's NIC gets anti-spoofing, even if it moved there from the port group.
 	stray := made(s.member, "stray")
 	spec = s.get(stray.ID).Spec
 	spec.CPUs = 2
@@ -170,7 +170,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		_, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec})
 		return err
 	})
-	// Off the port group its defaults end, except anti-spoofing, which only administrators switch off.
+	// A NIC that leaves the port group loses its defaults, except anti-spoofing, which only administrators switch off.
 	spec = s.get(router.ID).Spec
 	spec.NICs[0].PortGroup = ""
 	if _, _, err := s.UpdateVM(t.Context(), s.member, router.ID, control.UpdateVM{Spec: &spec}); err != nil {

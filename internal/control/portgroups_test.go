@@ -40,7 +40,8 @@ func TestPortGroupLifecycle(t *testing.T) {
 	})
 	s.wantRefused("a VLAN without support", fleet.Invalid, "The bridge of this kind of network does not", func() error { return set(fleet.PortGroup{Name: "x", VLAN: &fleet.VLAN{ID: 20}}, true) })
 
-	// A member may use unrestricted port groups, and others only after a grant. Before it, they look unknown.
+	// A member may use unrestricted port groups, and restricted ones only after a grant. Without a grant the error is
+	// the one for an unknown port group.
 	create := func(a fleet.Actor, name, group string) (fleet.VMView, error) {
 		return s.CreateVM(t.Context(), a, control.CreateVM{
 			ProjectID: s.red, Name: name, HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{Network: "lab", PortGroup: group}}},
@@ -82,7 +83,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 	}
 	s.wantRefused("after it was cancelled", fleet.Invalid, closed, func() error { _, err := create(s.member, "mail", "staff"); return err })
 
-	// An edit moves a NIC to another port group at the guest's next start.
+	// An edit moves a NIC to another port group, which takes effect at the guest's next start.
 	spec := s.get(v.ID).Spec
 	spec.NICs[0].PortGroup = ""
 	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, control.UpdateVM{Spec: &spec}); err != nil {
@@ -98,7 +99,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 	s.wantRefused("drop it twice", fleet.NotFound, "no such port group", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); return err })
 }
 
-// A grant of a port group also works on a restricted network, and ends with the port group.
+// A grant of a port group also works on a restricted network, and is deleted with the port group.
 func TestGrantedPortGroupOfRestrictedNetwork(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lan", "10.7.0.")

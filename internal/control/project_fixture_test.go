@@ -11,9 +11,9 @@ import (
 	"quantix/internal/wire"
 )
 
-// projectFixture is an identityFixture with projects red and blue, and online hosts h1 and h2. The shared pool "nfs"
-// is on both with a published image and ISO, the local pool "local" on h1, and the network "default" on both. Tests
-// write the agents' reports.
+// projectFixture is an identityFixture with projects red and blue, and online hosts h1 and h2. Both hosts have the
+// shared pool "nfs", with a published image and ISO, and the network "default". h1 also has the local pool "local".
+// Tests write the agents' reports.
 type projectFixture struct {
 	*identityFixture
 	red, blue      fleet.ProjectID
@@ -21,7 +21,7 @@ type projectFixture struct {
 	nfs, local     fleet.PoolID
 	member, viewer fleet.Actor // of project red
 	stranger       fleet.Actor // of project blue
-	ticks          int64       // numbers the agents' reports
+	ticks          int64       // numbers of the agents' reports
 }
 
 func newProjectFixture(t *testing.T) *projectFixture {
@@ -87,8 +87,8 @@ func (s *projectFixture) addPool(name, spec string, hosts ...fleet.HostID) fleet
 	return id
 }
 
-// publishedName returns the name of an image made by publishImage. It has no letters of the pool's id, which a search
-// could match.
+// publishedName returns the name of an image made by publishImage. The name has no letters of the pool's id, which a
+// search could match.
 func publishedName(volume string, pool fleet.PoolID) string {
 	return volume + " of " + strings.Map(func(r rune) rune {
 		if r >= 'a' {
@@ -98,7 +98,7 @@ func publishedName(volume string, pool fleet.PoolID) string {
 	}, string(pool))
 }
 
-// publishImage makes a volume of the pool an image published to every project, with a copy on each of the hosts.
+// publishImage makes a volume of the pool an image published to every project, with a copy on each host.
 func (s *projectFixture) publishImage(pool fleet.PoolID, hosts []fleet.HostID, volume, format string, capacity int64) (fleet.ImageID, fleet.ImageVersionID) {
 	s.t.Helper()
 	image, version := fleet.NewID[fleet.ImageID](), fleet.NewID[fleet.ImageVersionID]()
@@ -118,13 +118,13 @@ func (s *projectFixture) count(table string) int {
 	return n
 }
 
-// stateMarks summarizes everything that a refusal must not change.
+// stateMarks returns a summary of everything that a refused request must not change.
 func (s *projectFixture) stateMarks() string {
 	return fmt.Sprint(s.count("vms"), s.count("jobs"), s.count("audit"), s.count("pools"), s.count("assignments WHERE asked = 'assign'"), s.count("idempotency"),
 		s.count("hosts"), s.count("console_tickets"), s.count("vms WHERE generation > 1"))
 }
 
-// wantRefused checks an error's code and text, and that nothing was written.
+// wantRefused checks the code and text of an error, and that the request wrote nothing. name describes the request.
 func (s *projectFixture) wantRefused(name string, code fleet.Code, says string, do func() error) {
 	s.t.Helper()
 	before := s.stateMarks()
@@ -137,7 +137,7 @@ func (s *projectFixture) wantRefused(name string, code fleet.Code, says string, 
 	}
 }
 
-// vm creates a VM in project red on h1, reported with the given power.
+// vm creates a VM in project red on h1 and writes a host report with the given power.
 func (s *projectFixture) vm(name string, power fleet.Power) fleet.VMView {
 	s.t.Helper()
 	v, err := s.CreateVM(s.t.Context(), chief, control.CreateVM{ProjectID: s.red, HostID: s.h1, Name: name, Spec: smallSpec, Start: power == fleet.Running})
@@ -150,7 +150,7 @@ func (s *projectFixture) vm(name string, power fleet.Power) fleet.VMView {
 	return s.get(v.ID)
 }
 
-// reportPower writes a host's report of the VM's newest generation.
+// reportPower writes a host's report on the VM's newest generation.
 func (s *projectFixture) reportPower(id fleet.VMID, power fleet.Power) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET observed_generation = generation, status = jsonb_build_object('power', $2::text, 'cpus', 1, 'memoryMiB', 256) WHERE id = $1`, id, power)
@@ -176,7 +176,7 @@ func (s *projectFixture) jobs(subject fleet.Subject) string {
 	return all
 }
 
-// editedSpec returns an update with the complete spec, changed by f.
+// editedSpec returns an update with the complete spec of v, changed by f.
 func editedSpec(v fleet.VMView, f func(*fleet.VMSpec)) control.UpdateVM {
 	f(&v.Spec)
 	return control.UpdateVM{Spec: &v.Spec}

@@ -16,14 +16,14 @@ import (
 	"quantix/internal/wire"
 )
 
-// A connection keeps statement plans. A plan made for an empty queue must be fast for a full one.
+// A connection keeps statement plans. A plan made for an empty queue must be fast for a full queue.
 func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 	t.Parallel()
 	for name, history := range map[string]int{"when the portal was new": 0, "while nothing waited": 60_000} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			at := testkit.URL(t)
-			pool, err := db.Open(t.Context(), at, 1) // one connection, so plans made first are used later
+			pool, err := db.Open(t.Context(), at, 1) // one connection, so that plans made first are used later
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -37,13 +37,13 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 			r.agent = r.addHost("h1")
 			r.hello("one", "here")
 			for _, table := range []string{"jobs", "tasks", "host_sessions", "vms", "pools", "assignments"} {
-				// No autovacuum invalidates the plans.
+				// Autovacuum would invalidate the plans.
 				r.exec(`ALTER TABLE ` + table + ` SET (autovacuum_enabled = off)`)
 			}
 			r.exec(`INSERT INTO hosts (id, name) SELECT 'host-' || n, 'host-' || n FROM generate_series(1, 2000) n`)
 			r.exec(`INSERT INTO host_sessions (host_id) SELECT id FROM hosts ON CONFLICT DO NOTHING`)
 			r.addJobs(others, 0, history)
-			// Large indexes without live entries.
+			// The indexes become large and have no live entries.
 			for _, sql := range []string{`UPDATE jobs SET state = 'done', ended_at = now()`, `VACUUM jobs`, `ANALYZE`} {
 				if _, err := others.Exec(t.Context(), sql); err != nil {
 					t.Fatal(err)
@@ -63,7 +63,7 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 				"ClaimJobs":     fmt.Sprintf(`'30s', '{%s}', '%s', '{4}'`, r.agent.HostID, session),
 				"LockResults":   fmt.Sprintf(`'{%s}', '{%s}', '%s'`, w[0].ID, r.agent.HostID, session),
 				"EndJobs":       fmt.Sprintf(`'{%s}', '{done}', '{""}', '{""}'`, w[0].ID),
-				"ReplaceLapsed": "'" + string(r.agent.HostID) + "'", // as at each hello
+				"ReplaceLapsed": "'" + string(r.agent.HostID) + "'", // as each hello runs it
 				"WornOut":       "'" + string(r.agent.HostID) + "'",
 				"ReturnLapsed":  "'" + string(r.agent.HostID) + "'",
 			} {
@@ -79,8 +79,8 @@ func TestQueuePlannedWhenEmptyStaysFast(t *testing.T) {
 	}
 }
 
-// addJobs adds n jobs: a quarter queued for the rig's host, a quarter running elsewhere, the rest ended, some for
-// consoles. It sends no notification and invalidates no plan.
+// addJobs adds n jobs: a quarter queued for the rig's host, a quarter running on other hosts, the others ended, some of
+// them for consoles. It sends no notification and invalidates no plan.
 func (r *rig) addJobs(others *pgx.Conn, after, n int) {
 	r.t.Helper()
 	_, err := others.Exec(r.t.Context(), `SET session_replication_role = replica`)

@@ -15,7 +15,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// beginTx opens a transaction of the test that gives up a lock after a timeout and is never a deadlock's victim.
+// beginTx opens a transaction of the test. It stops waiting for a lock after a timeout, and PostgreSQL never aborts it
+// because of a deadlock.
 func beginTx(t *testing.T, pool *pgxpool.Pool) pgx.Tx {
 	t.Helper()
 	tx, err := pool.Begin(t.Context())
@@ -36,7 +37,7 @@ func in(t *testing.T, tx pgx.Tx, sql string, args ...any) {
 	}
 }
 
-// startBlocked starts do and returns once it waits for a lock. end waits for its result.
+// startBlocked starts do and returns when do waits for a lock. end waits for the result of do.
 func startBlocked(t *testing.T, pool *pgxpool.Pool, do func() error) (end func() error) {
 	t.Helper()
 	waiting := func() (n int) {
@@ -68,7 +69,7 @@ func TestFinishWaitsForConcurrentOrder(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]
-	order := beginTx(t, r.pool) // lock order of force off and delete: the VM first, then its jobs
+	order := beginTx(t, r.pool) // force off and delete lock the VM first, then its jobs
 	in(t, order, `SELECT 1 FROM vms WHERE id = $1 FOR UPDATE`, id)
 	end := startBlocked(t, r.pool, func() error {
 		return r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}})
@@ -88,7 +89,7 @@ func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, asked) VALUES ('pool', $1, $2, 'release')`, pool, r.agent.HostID)
 	testkit.Order{Host: r.agent.HostID, Kind: fleet.PoolRelease, Subject: fleet.SubjectPool(pool), Name: "p"}.Add(t, r.pool)
 	w := r.claim()[0]
-	order := beginTx(t, r.pool) // lock order of assign: the pool first, then its hosts
+	order := beginTx(t, r.pool) // assign locks the pool first, then its hosts
 	in(t, order, `SELECT 1 FROM pools WHERE id = $1 FOR UPDATE`, pool)
 	end := startBlocked(t, r.pool, func() error { return r.finish(w, wire.Finish{Outcome: wire.Done}) })
 	in(t, order, "SET LOCAL lock_timeout = '500ms'")
@@ -122,7 +123,7 @@ func TestTransactionRetriedAfterDeadlock(t *testing.T) {
 	}
 }
 
-// exhaustAttempts claims the job until it fails.
+// exhaustAttempts claims the job until it fails because of too many attempts.
 func (r *rig) exhaustAttempts() {
 	r.t.Helper()
 	for range 5 {
@@ -171,7 +172,7 @@ func TestDeletionUndoneWhenGivenUp(t *testing.T) {
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.DeletedAt != nil || vm.Status.ErrorOf != fleet.VMDelete {
 		t.Fatalf("%+v, %v", vm, err)
 	}
-	// Whether the data was deleted is unknown.
+	// Nobody knows whether the data was deleted.
 	if state := one[string](r, `SELECT state FROM jobs`); state != "unknown" {
 		t.Fatalf("the job is %s", state)
 	}
@@ -187,7 +188,7 @@ func TestCancelRefusedForRunningDeletion(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.claim()
-	// The agent is offline, but may still run the job.
+	// The agent is offline, but may still be running the job.
 	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -248,7 +249,7 @@ func TestConcurrentCreatesWithSameMAC(t *testing.T) {
 			return err
 		})
 	}
-	host := beginTx(t, s.pool) // blocks the first VM after its address was chosen
+	host := beginTx(t, s.pool) // blocks the first VM after the choice of its address
 	in(t, host, `SELECT 1 FROM hosts WHERE id = $1 FOR UPDATE`, s.h1)
 	first, second := create("a"), create("b")
 	if err := host.Commit(t.Context()); err != nil {

@@ -15,7 +15,7 @@ import (
 	"quantix/internal/control"
 )
 
-// recorder records the statements sent to a database.
+// recorder records the statements that its connections send.
 type recorder struct {
 	mu    sync.Mutex
 	asked []pgx.TraceQueryStartData
@@ -41,14 +41,14 @@ func (r *recorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQue
 
 func (r *recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// recorded returns a second Control on the database at url with recorded statements.
+// recorded returns another Control on the database at url, whose statements are recorded.
 func recorded(t *testing.T, url string) (*control.Control, *recorder) {
 	t.Helper()
 	r := &recorder{}
 	return control.New(r.open(t, url, 0), control.Options{}), r
 }
 
-// open returns a pool of at most conns connections (0: pgx's default) with recorded statements.
+// open returns a pool of at most conns connections (0: pgx's default) whose statements are recorded.
 func (r *recorder) open(t *testing.T, url string, conns int32) *pgxpool.Pool {
 	t.Helper()
 	cfg, err := pgxpool.ParseConfig(url)
@@ -77,7 +77,7 @@ func (r *recorder) statementsAbout(t *testing.T, table string, do func() error) 
 	return slices.DeleteFunc(r.asked, func(q pgx.TraceQueryStartData) bool { return !strings.Contains(q.SQL, table) })
 }
 
-// plans returns PostgreSQL's plans for the statements about table that do runs, with their actual arguments.
+// plans returns PostgreSQL's plans, with actual arguments, for the statements about table that do runs.
 func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func() error) string {
 	t.Helper()
 	var plans []string
@@ -95,7 +95,7 @@ func (r *recorder) plans(t *testing.T, pool *pgxpool.Pool, table string, do func
 	return strings.Join(plans, "\n\n")
 }
 
-// visited counts the rows of vms that scans and indexes return for the statements of do.
+// visited counts the rows of vms that scans and indexes return for the statements that do runs.
 func (r *recorder) visited(t *testing.T, pool *pgxpool.Pool, do func() error) (rows int, plans string) {
 	t.Helper()
 	var all []string
@@ -135,7 +135,7 @@ func (n node) visited() int {
 	return rows
 }
 
-// planned runs a prepared statement and rolls back. read is the number of 8 KiB blocks read.
+// planned runs a prepared statement and rolls back. read is the number of 8 KiB blocks that the statement read.
 func (r *rig) planned(name, args string) (read int, plan string) {
 	r.t.Helper()
 	prepared := one[string](r, `SELECT name FROM pg_prepared_statements WHERE statement LIKE '-- name: ' || $1 || ' %'`, name)
@@ -155,7 +155,7 @@ func (r *rig) planned(name, args string) (read int, plan string) {
 	return blocksOf(r.t, plan), plan
 }
 
-// blocksOf returns the 8 KiB blocks that an executed plan read.
+// blocksOf returns the number of 8 KiB blocks that an executed plan read.
 func blocksOf(t *testing.T, plan string) int {
 	t.Helper()
 	var roots []struct {

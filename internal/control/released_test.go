@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// reportFrom sends a full report whose inventory began the given time ago.
+// reportFrom sends a full report with an inventory that began the given time ago.
 func (r *rig) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
 	r.t.Helper()
 	seq := r.next()
@@ -21,8 +21,8 @@ func (r *rig) reportFrom(ago time.Duration, networks ...wire.NetworkReport) {
 	}
 }
 
-// A network just released by the host is not discovered again from a report already on its way, or after a report of
-// its absence. A network made later by an administrator is discovered.
+// A network that the host has just released is not discovered from a report that was already on its way, nor from one
+// after a report of its absence. A network that an administrator makes later is discovered.
 func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	r := newRig(t)
 	r.exec(`UPDATE hosts SET status = '{}'`)
@@ -69,8 +69,8 @@ func TestReleasedNetworkIsNotDiscovered(t *testing.T) {
 	want("and removed there", "net br0  true")
 }
 
-// A failed release is retried after 5 minutes, then 10 and so on up to six hours. Other lost objects and other hosts
-// are not delayed.
+// A failed release is retried after 5 minutes, then after 10, and so on up to six hours. Other lost objects and other
+// hosts are not delayed.
 func TestFailedReleaseBacksOff(t *testing.T) {
 	r := newRig(t)
 	other := r.addHost("other")
@@ -82,7 +82,7 @@ func TestFailedReleaseBacksOff(t *testing.T) {
 		due := func() bool {
 			t.Helper()
 			r.exec(`UPDATE host_sessions SET seen_at = now(), blind_since = NULL`)
-			// Failures of the last day count.
+			// Only failures of the last day count.
 			r.exec(`UPDATE jobs SET ended_at = GREATEST(ended_at, now() - interval '23 hours') WHERE state = 'failed'`)
 			if err := r.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {
 				t.Fatal(err)

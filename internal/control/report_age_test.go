@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// reportWithAge sends a report of a running VM with the given age of its inventory and of its transmission.
+// reportWithAge sends a report of a running VM with the given ages of the inventory and of the report itself.
 func (r *rig) reportWithAge(digest string, full bool, looked, underWay time.Duration, vms ...wire.VMReport) {
 	r.t.Helper()
 	in := wire.Report{
@@ -24,7 +24,7 @@ func (r *rig) reportWithAge(digest string, full bool, looked, underWay time.Dura
 	}
 }
 
-// A report is as old as its inventory, not as its arrival.
+// A report's age counts from the time of its inventory, not from its arrival.
 func TestReportAgeCountsFromInventoryRead(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
@@ -80,7 +80,7 @@ func TestReportAgeCountsFromInventoryRead(t *testing.T) {
 	}
 }
 
-// A host without its hypervisor keeps ageing from its last inventory, whatever it reports.
+// The state of a host without its hypervisor ages from the last inventory, whatever the host reports later.
 func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
 	r := newRig(t)
 	r.reportWithAge("a", true, time.Second, 0)

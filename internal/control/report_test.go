@@ -52,7 +52,7 @@ func TestUnchangedHeartbeatWritesNoVM(t *testing.T) {
 	report := wire.VMReport{ID: id, Name: "web", Generation: 1, Status: fleet.VMStatus{Power: fleet.Running, NICs: []fleet.NICState{{MAC: "52:54:00:00:00:01"}}}}
 	r.report("1", report)
 	version := one[string](r, `SELECT xmin::text || ctid::text FROM vms`)
-	r.report("1", report) // even a full report
+	r.report("1", report) // even a full report writes nothing
 	if answer, err := r.Report(t.Context(), r.agent, wire.Report{Seq: r.next(), Digest: "1"}); err != nil || answer.Resend {
 		t.Fatalf("answer %+v, %v", answer, err)
 	}
@@ -94,7 +94,7 @@ func TestVMsUnknownWhenHypervisorIsLost(t *testing.T) {
 	}
 	blind("2")
 	r.exec(`UPDATE host_sessions SET blind_since = now() - interval '31 seconds'`)
-	blind("3") // the agent itself stays online
+	blind("3") // the agent is still online
 	vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
 	if err != nil || vm.Phase != fleet.PhaseUnknown {
 		t.Fatalf("phase %s, %v", vm.Phase, err)

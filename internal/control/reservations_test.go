@@ -18,7 +18,7 @@ func (s *projectFixture) dhcpNetwork(name, at string) fleet.NetworkView {
 	return s.define(name, spec, s.h1, s.h2)
 }
 
-// vmOnNetwork returns a VM on h1 with one NIC on the network, and its reported addresses.
+// vmOnNetwork returns a VM on h1 with one NIC on the network. The host reports the NIC's addresses.
 func (s *projectFixture) vmOnNetwork(name string, n fleet.NetworkID, mac string, ips ...string) fleet.VMID {
 	s.t.Helper()
 	v := s.vm(name, fleet.Running)
@@ -35,7 +35,7 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 	web := s.vmOnNetwork("web", n.ID, "52:54:00:00:07:01", "10.7.0.101")
 	s.vmOnNetwork("db", n.ID, "52:54:00:00:07:02", "10.7.0.2")
 
-	// Without an address, the NIC's current one is reserved.
+	// A request without an address reserves the NIC's current address.
 	lease, tasks, err := s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52-54-00-00-07-01", Name: "web"})
 	if err != nil || lease.IP != "10.7.0.101" || len(tasks) != 2 {
 		t.Fatalf("%+v %v %v", lease, tasks, err)
@@ -50,11 +50,11 @@ func TestReservationAppliedOnEachHost(t *testing.T) {
 	if _, tasks, err = s.ReserveAddress(t.Context(), chief, n.ID, lease); err != nil || len(tasks) != 0 {
 		t.Errorf("the same again: %v %v", tasks, err)
 	}
-	// For an unused MAC it is the next free one, neither the hosts' own nor db's.
+	// For an unused MAC it reserves the next free address, which is neither a host's nor the VM db's.
 	if lease, _, err = s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52:54:00:00:07:09"}); err != nil || lease.IP != "10.7.0.3" {
 		t.Errorf("%+v %v", lease, err)
 	}
-	// Another address for the same NIC replaces the first.
+	// Another address for the same NIC replaces the first reservation.
 	if _, _, err = s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: "52:54:00:00:07:01", IP: "10.7.0.7"}); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func TestConcurrentReservationsOfOneAddress(t *testing.T) {
 	}
 }
 
-// Concurrent reservations without an address each get a different one; a repeated one keeps it.
+// Concurrent reservations without an address get different addresses; a repeated reservation returns the same one.
 func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
@@ -162,7 +162,7 @@ func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 	}
 }
 
-// Only hosts with the network assigned report leases.
+// Leases reported by a host without the network assigned are ignored.
 func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.define("lab", natSpec("10.7.0.1/24"), s.h1)
@@ -177,7 +177,7 @@ func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 	}
 }
 
-// An unmanaged machine that uses a NIC's MAC address is shown; its name only to actors who see hosts.
+// An unmanaged VM that uses a NIC's MAC address is shown. Only actors who see hosts see its name.
 func TestUnmanagedMachineWithNICsMACIsShown(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")

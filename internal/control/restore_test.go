@@ -13,7 +13,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// restore returns a portal on the database dumped in dump, with the host's agent in its session of that time.
+// restore returns a rig on a database restored from dump. The host's agent has the session it had at the time of the
+// dump.
 func (r *rig) restore(dump string) *rig {
 	r.t.Helper()
 	url := testkit.EmptyURL(r.t)
@@ -32,7 +33,7 @@ func (r *rig) restore(dump string) *rig {
 func postgresProgram(t *testing.T, program string, args ...string) {
 	t.Helper()
 	bin, err := pglocal.FindBinaries()
-	if err == nil { // PATH may have only links to two of them; the others are beside the links' targets
+	if err == nil { // PATH may have only links to two of the programs; the others are beside the links' targets
 		bin, err = filepath.EvalSymlinks(filepath.Join(bin, "postgres"))
 	}
 	if err != nil {
@@ -43,9 +44,9 @@ func postgresProgram(t *testing.T, program string, args ...string) {
 	}
 }
 
-// The host works on after the dump. After the restore the session is the same, but epochs and generations are lower.
-// The next order gets an epoch above those that the host has seen, and the report after it finds the edit lost with
-// the database.
+// The host continues to work after the dump. After the restore its session is the same, but epochs and generations are
+// lower. The next job gets an epoch above those that the host has seen, and the next report finds the edit that the
+// database lost.
 func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")

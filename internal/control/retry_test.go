@@ -19,7 +19,7 @@ func (r *rig) retry(w wire.Work) {
 	}
 }
 
-// skipDelay ends the retry delays of queued jobs.
+// skipDelay ends the retry delays of all queued jobs.
 func (r *rig) skipDelay() { r.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued'`) }
 
 func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
@@ -27,7 +27,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 	id := r.addVM("web")
 	r.report("")
 	var waits []time.Duration
-	for range 9 { // more often than the limit of lost attempts
+	for range 9 { // more often than the limit of attempts
 		work := r.claim()
 		if len(work) != 1 || work[0].Kind != fleet.VMApply {
 			t.Fatalf("claimed %+v", work)
@@ -54,7 +54,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		t.Errorf("it waits %v, want %v", waits, want)
 	}
 	last := r.claim()[0]
-	// For the first time, an agent crashes in this job.
+	// Only now an agent crashes in this job.
 	r.exec(`UPDATE jobs SET lease_until = now() - interval '1 second'`)
 	if err := r.RescueJobs(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestJobRetriedAtOnceWhenHypervisorReturns(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	r.retry(r.claim()[0])
-	r.report("still there") // the hypervisor was never lost, so the delay holds
+	r.report("still there") // the hypervisor was never lost, so the delay is not skipped
 	if got := r.claim(); len(got) != 0 {
 		t.Fatalf("claimed %+v", got)
 	}
@@ -95,7 +95,7 @@ func TestNewerOrderReplacesRetriedJob(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
 	id := r.orderVM("web", &seen)
-	r.retry(r.claim()[0]) // the start
+	r.retry(r.claim()[0]) // the job that starts the VM
 	r.appendPhase(id, &seen)
 	if want := []fleet.Phase{fleet.PhaseCreating, fleet.PhaseStarting}; !slices.Equal(seen, want) {
 		t.Fatalf("shown: %v, want %v", seen, want)
@@ -107,7 +107,7 @@ func TestNewerOrderReplacesRetriedJob(t *testing.T) {
 	if len(stop) != 1 || stop[0].Kind != fleet.VMStop {
 		t.Fatalf("claimed %+v", stop)
 	}
-	// A start ordered during retries of the stop: a failure of the stop no longer matters.
+	// A start is requested during retries of the stop: a failure of the stop no longer matters.
 	r.exec(`UPDATE vms SET ordered = '', observed_generation = generation WHERE id = $1`, id)
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStart); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// rig is a Control with one joined host, whose agent the test simulates.
+// rig is a Control with one joined host. The test acts as the host's agent.
 type rig struct {
 	*control.Control
 	t     *testing.T
@@ -44,14 +44,14 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// drainHub returns once the hub has received all earlier notifications.
+// drainHub waits until the hub has received all notifications sent so far.
 func (r *rig) drainHub() {
 	r.t.Helper()
 	const now = "test:now"
 	sub := r.hub.Subscribe(now)
 	defer sub.Close()
 	for late := time.After(30 * time.Second); ; {
-		r.exec(`SELECT pg_notify('quantix', $1)`, now) // again, in case the listener starts only now
+		r.exec(`SELECT pg_notify('quantix', $1)`, now) // repeated, because the listener may start only now
 		select {
 		case <-sub.C:
 			if slices.Contains(sub.Take(), now) {
@@ -118,7 +118,7 @@ func (r *rig) addVM(name string) fleet.VMID {
 	return id
 }
 
-// onDefault returns SQL for the part of a spec with one NIC on the network "default".
+// onDefault returns SQL for a part of a spec: one NIC on the network "default".
 func onDefault(mac string) string {
 	return `jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', '` + mac + `', 'networkId', (SELECT id FROM networks WHERE name = 'default'))))`
 }

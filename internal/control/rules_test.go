@@ -28,7 +28,7 @@ func (s *projectFixture) settleRules() {
 	}
 }
 
-// Anti-affinity holds whichever VM has the rule, and also for named hosts.
+// Anti-affinity applies whichever of the two VMs has the rule, and also to named hosts.
 func TestPlacementFollowsRules(t *testing.T) {
 	s := newProjectFixture(t)
 	one, err := s.createWithRules(chief, "web-1", "", apart)
@@ -51,7 +51,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	if n := s.count("vms"); n != before {
 		t.Errorf("%d VMs were made by what was refused", n-before)
 	}
-	// VMs of other projects do not count.
+	// VMs of other projects do not match.
 	spec := smallSpec
 	spec.Rules = []fleet.PlacementRule{apart}
 	other, err := s.CreateVM(t.Context(), s.stranger, control.CreateVM{ProjectID: s.blue, Name: "web", Labels: map[string]string{"tier": "web"}, Spec: spec})
@@ -65,7 +65,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 	})
 }
 
-// Anti-affinity also holds for two concurrent transactions.
+// Anti-affinity also applies between VMs created concurrently.
 func TestRulesHoldForConcurrentCreates(t *testing.T) {
 	s := newProjectFixture(t)
 	made := make(chan error, 4)
@@ -86,7 +86,7 @@ func TestRulesHoldForConcurrentCreates(t *testing.T) {
 	}
 }
 
-// Actors who see no hosts cannot name, read or remove hosts in rules.
+// Actors who cannot see hosts can neither read nor change rules that name hosts.
 func TestRulesHideHostsFromTenants(t *testing.T) {
 	s := newProjectFixture(t)
 	s.wantRefused("a member names a host", fleet.Invalid, "Only those who see hosts", func() error { _, err := s.createWithRules(s.member, "web", "", atH2); return err })
@@ -118,8 +118,8 @@ func TestRulesHideHostsFromTenants(t *testing.T) {
 	}
 }
 
-// A rule violated by an edit is shown with a text for each actor, without moving a VM. It ends when the rule holds
-// again.
+// A rule that an edit violates is shown, with a text for each actor, and no VM moves. The problem ends when the rule is
+// satisfied again.
 func TestViolatedRulesNeedAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	one, err := s.createWithRules(chief, "web-1", s.h1)
@@ -174,7 +174,7 @@ func TestViolatedRulesNeedAttention(t *testing.T) {
 	}
 }
 
-// The preview names the host, with the reasons against the others; a member sees no host names.
+// The preview names the chosen host, with the reasons against the others. A member sees no host names.
 func TestPreviewFollowsRules(t *testing.T) {
 	s := newProjectFixture(t)
 	if _, err := s.createWithRules(chief, "web-1", s.h1); err != nil {
@@ -199,7 +199,7 @@ func TestPreviewFollowsRules(t *testing.T) {
 	}
 }
 
-// A VM pinned to its host is not migrated, and migrations respect their bandwidth limit.
+// A VM that must stay on its host is not migrated, and migrations respect the VM's bandwidth limit.
 func TestMigrationPolicyLimitsMoves(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()

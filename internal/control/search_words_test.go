@@ -44,7 +44,7 @@ func TestReportsUpdateVMSearchWords(t *testing.T) {
 		t.Errorf("after nonsense for an address: %s", got)
 	}
 	r.exec(`UPDATE vms SET labels = '{"env":"test","tier":"web"}' WHERE id = $1`, id)
-	r.report("5") // the host no longer has it
+	r.report("5") // the host no longer has the VM
 	if got := r.searchWords(); got != "52:54:00:00:00:01 env=test tier=web" {
 		t.Errorf("of a VM that is on no host: %s", got)
 	}

@@ -11,7 +11,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// heartbeat sends a heartbeat of the host with filter counters.
+// heartbeat sends a heartbeat of the host with packet counts.
 func (s *projectFixture) heartbeat(a fleet.Actor, counts fleet.FilterCounts) error {
 	s.t.Helper()
 	base := queryOne[int64](s, `SELECT number << 32 FROM host_sessions WHERE host_id = $1`, a.HostID)
@@ -23,7 +23,7 @@ func (s *projectFixture) heartbeat(a fleet.Actor, counts fleet.FilterCounts) err
 	return err
 }
 
-// Counters of NICs are summed per rule and shown per NIC. Counters of other hosts' NICs and outdated ones are
+// Packet counts of NICs are summed per rule and shown per NIC. Counts of other hosts' NICs and outdated counts are
 // ignored, and shown as unknown instead of zero.
 func TestFilterCountersSummedPerRule(t *testing.T) {
 	s := newProjectFixture(t)
@@ -80,8 +80,8 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	if summary.String() != "ssh in tcp 22 from anybody: 9; web in tcp 80 from anybody: 5; web out any to anybody: 7; " || nics[0].Hits.Dropped.Bytes != 120 {
 		t.Errorf("the NIC: %s %+v", summary.String(), nics[0].Hits)
 	}
-	// Another host's counters of these NICs are ignored, although it has the group too. So are negative and absurd
-	// ones.
+	// Another host's counts of these NICs are ignored, although that host has the group too. Negative and implausible
+	// counts are also ignored.
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id) VALUES ('secgroup', $1, $2)`, g.ID, s.h2)
 	if err := s.heartbeat(h2, fleet.FilterCounts{NICs: []fleet.NICCount{nic(a, 1, rule(in, 1000))}}); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	if err := s.heartbeat(h1, fleet.FilterCounts{NICs: bulkOrder}); fleet.CodeOf(err) != fleet.Invalid {
 		t.Errorf("more rules than a report has: %v", err)
 	}
-	// Outdated counters are unknown, and so are those that cannot be counted.
+	// Outdated counts are unknown, like counts that a host cannot provide.
 	s.exec(`UPDATE host_filter_counts SET at = at - interval '5 minutes'`)
 	shows(chief, "0 of 2: false 0 0, dropped 0")
 	if nics, err := s.NICFilters(t.Context(), s.member, a.ID); err != nil || nics[0].Hits != nil {
@@ -114,7 +114,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 	}
 }
 
-// Rule ids are unique: a rule given an id of another group gets a new one.
+// Rule ids are unique: a rule with the id of another group's rule gets a new id.
 func TestRuleIDsAreUnique(t *testing.T) {
 	s := newProjectFixture(t)
 	first := s.securityGroup(s.member, s.red, "first", allow(fleet.Ingress, fleet.TCP, 80))
@@ -133,8 +133,8 @@ func TestRuleIDsAreUnique(t *testing.T) {
 	}
 }
 
-// A group changed on a host does not count as applied: at the group, at its NICs, and in the attention list. It stays
-// so until a person reapplies it.
+// A group that somebody changed on a host does not count as applied: at the group, at its NICs, and in the attention
+// list. The group is reapplied only on request.
 func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -196,7 +196,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if work := s.claimAndFinish(h1, ""); len(work) != 0 {
 		t.Errorf("what somebody changed is undone unasked: %+v", work)
 	}
-	// Another host's report of it is ignored.
+	// A report of another host on the group is ignored.
 	says(s.agentSession(s.h2), fleet.VMStatus{})
 	if got, _ := state(); got != "changed on the host, 1, changed on the host" {
 		t.Errorf("after another host's word: %s", got)
@@ -211,7 +211,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	if got, _ := state(); got != "applied, 0, applied" {
 		t.Errorf("after it was reapplied: %s", got)
 	}
-	// The NIC's own filter.
+	// The filter of the NIC itself.
 	status.FilterDrifted(well.Spec.NICs[0].MAC, "Somebody removed the network filter quantix-nic-x from the host.")
 	says(h1, status)
 	if got, nic := state(); got != "applied, 0, changed on the host" || !strings.Contains(nic.Problem, "removed") {

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// Two groups whose rules name one another: each follows the other's members in one step, and neither can be deleted
-// while named.
+// Two groups name each other in their rules. Each follows the other's members in one step, and neither can be deleted
+// while the other names it.
 func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -89,7 +89,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 	}
 }
 
-// Members from before the rule named the group again are no longer allowed in.
+// Members from before the rule named the group again are not allowed.
 func TestSecurityGroupReferencedAgain(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)

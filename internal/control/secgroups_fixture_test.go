@@ -51,14 +51,14 @@ func (s *projectFixture) settle() {
 	}
 }
 
-// reportAddress sets the reported address of the VM's NIC, with its network filter.
+// reportAddress writes the host's report of an address of the VM's NIC, with the NIC's network filter.
 func (s *projectFixture) reportAddress(vm fleet.VMID, address string) {
 	s.t.Helper()
 	mac := s.get(vm).Spec.NICs[0].MAC
 	s.exec(`UPDATE vms SET status = COALESCE(status, '{"power":"running","cpus":1,"memoryMiB":128}') || jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('mac', $2::text, 'source', 'network default', 'filter', 'quantix-nic', 'addresses', jsonb_build_array($3::text)))) WHERE id = $1`, vm, mac, address)
 }
 
-// groupStatus returns the hosts of a group with the requested state.
+// groupStatus returns the hosts of a group, each with its assignment and state.
 func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 	s.t.Helper()
 	var out string
@@ -69,10 +69,10 @@ func (s *projectFixture) groupStatus(id fleet.SecurityGroupID) string {
 	return out
 }
 
-// finished numbers the finishes.
+// finished counts the results, so that each gets a new number.
 var finished atomic.Int64
 
-// claimAndFinish claims the host's jobs and finishes each with the given error; empty: success.
+// claimAndFinish claims the host's jobs and finishes each with the error says; empty: success.
 func (s *projectFixture) claimAndFinish(a fleet.Actor, says string) []wire.Work {
 	s.t.Helper()
 	claim, err := s.Claim(s.t.Context(), a, wire.ClaimRequest{Max: 8}, 0)

@@ -9,7 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A group is applied on hosts with NICs in it, with its members' addresses, and removed with the last NIC.
+// A group is applied on the hosts of its NICs, with its members' addresses, and removed from a host with the host's
+// last NIC.
 func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -35,7 +36,7 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	if s.settle(); len(s.claimAndFinish(h1, "")) != 0 {
 		t.Error("a pass in which nothing changed gives work")
 	}
-	// A new member's address reaches the host of the other NIC.
+	// A new member's address is sent to the host of the other NIC.
 	if _, err := s.setGroups(s.member, a.ID, clients.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -51,13 +52,13 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	if found != "[10.0.0.7/32] 2" {
 		t.Errorf("with a member the host gets %q", found)
 	}
-	// Its host reports another address.
+	// The member's host reports another address.
 	s.reportAddress(a.ID, "10.0.0.8")
 	s.settle()
 	if work = s.claimAndFinish(h1, ""); len(work) != 1 || fmt.Sprint(work[0].SecurityGroup.Rules[0].Remotes) != "[10.0.0.8/32]" {
 		t.Errorf("with another address: %+v", work)
 	}
-	// When the last NIC leaves, the group's removal waits for the VM's own job, so that no NIC loses its filter
+	// When the last NIC leaves, the group's removal waits for the VM's job, so that the NIC does not lose its filter
 	// early.
 	if _, err := s.setGroups(s.member, b.ID); err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 	}
 }
 
-// A group whose members may reach one another.
+// A group whose rule names the group itself: its members may connect to one another.
 func TestSelfReferringSecurityGroup(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -138,7 +139,7 @@ func TestSelfReferringSecurityGroup(t *testing.T) {
 	}
 }
 
-// A host's error is shown at the group, at the NIC, and in the attention list.
+// A host's error for a group is shown at the group, at the NIC, and in the attention list.
 func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -191,7 +192,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 	}
 }
 
-// Tenants have their own groups and use global ones; groups of other projects look unknown.
+// Tenants have their own groups and use global ones; groups of other projects are refused as unknown.
 func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	s := newProjectFixture(t)
 	mine, theirs := s.securityGroup(s.member, s.red, "web"), s.securityGroup(s.stranger, s.blue, "web")
@@ -289,7 +290,7 @@ func TestTenantPermissionsOnSecurityGroups(t *testing.T) {
 	}
 }
 
-// Anti-spoofing defaults to on for tenants and off for administrators; existing NICs stay.
+// Anti-spoofing is on by default for tenants and off for administrators; existing NICs do not change.
 func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	s := newProjectFixture(t)
 	make := func(a fleet.Actor, name string, on *bool) fleet.VMView {
@@ -318,7 +319,7 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "d", Spec: spec})
 		return err
 	})
-	// A NIC older than anti-spoofing stays unchanged, also if a tenant edits another field.
+	// A NIC from before anti-spoofing does not change, even if a tenant edits another field.
 	old := s.vmWithNIC("old")
 	g := s.securityGroup(s.member, s.red, "web")
 	if v, err := s.setGroups(s.member, old.ID, g.ID); err != nil || v.Spec.NICs[0].Guarded() {

@@ -8,7 +8,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// An ended session gets and changes nothing, also if its request shares a batch with that of the live one.
+// An ended session gets no jobs and changes nothing, even if its request shares a batch with a request of the current
+// session.
 func TestEndedSessionGetsNothingInSharedBatch(t *testing.T) {
 	r := newRig(t)
 	ended := r.agent

@@ -128,11 +128,11 @@ func TestAddressThrottleSpansAccounts(t *testing.T) {
 			t.Errorf("from %s: %v", address, err)
 		}
 	}
-	// A refusal by one key leaves the other unchanged.
+	// A refusal because of one limit does not count against the other limit.
 	if n := h.count("login_throttle WHERE key LIKE 'account:chief%' AND failures <> 0"); n != 0 {
 		t.Error("the refused attempt counts against the account")
 	}
-	// Success in one's own account does not reset failures in others.
+	// A success with one's own account does not clear failures with other accounts.
 	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('address:192.0.2.7', 19, now())")
 	h.session("chief")
 	if n := h.count("login_throttle WHERE key = 'address:192.0.2.7' AND failures = 19"); n != 1 {
@@ -240,7 +240,7 @@ func TestLastVisitUpdatedOncePerMinute(t *testing.T) {
 	}
 }
 
-// Five wrong passwords delay clients near the failing address, not the account's owner.
+// Five wrong passwords delay other clients in the same network, not the account's owner.
 func TestForeignFailuresDoNotLockOutKnownBrowser(t *testing.T) {
 	h := newIdentityFixture(t)
 	from := func(address, browser, password string) error {
@@ -261,14 +261,14 @@ func TestForeignFailuresDoNotLockOutKnownBrowser(t *testing.T) {
 	if err := from("198.51.100.77", secret, goodPassword); err != nil {
 		t.Errorf("a known browser in the attacker's network: %v", err)
 	}
-	// After failures from many networks, the account is closed to unknown browsers and open to known ones.
+	// After failures from many networks, unknown browsers are refused and known browsers are accepted.
 	h.exec("UPDATE login_throttle SET failures = 100, last_at = now() WHERE key = 'account:chief'")
 	wantCode(t, from("203.0.113.1", "", goodPassword), fleet.TooMany)
 	wantCode(t, from("203.0.113.1", "made up", goodPassword), fleet.TooMany)
 	if err := from("203.0.113.1", secret, goodPassword); err != nil {
 		t.Errorf("a known browser: %v", err)
 	}
-	// A known browser counts for this account alone, and a stolen one cannot guess without limit.
+	// A browser is known to one account only, and a stolen browser secret does not allow guesses without limit.
 	h.addUser("ann", fleet.RoleViewer)
 	h.exec("INSERT INTO login_throttle (key, failures, last_at) VALUES ('account:ann', 100, now())")
 	_, err = h.SignIn(t.Context(), fleet.Actor{Address: "203.0.113.1", Browser: secret}, "ann", goodPassword)
@@ -277,7 +277,7 @@ func TestForeignFailuresDoNotLockOutKnownBrowser(t *testing.T) {
 		wantCode(t, from("203.0.113.1", secret, "wrong password"), fleet.Unauthorized)
 	}
 	wantCode(t, from("203.0.113.1", secret, goodPassword), fleet.TooMany)
-	// A password set by an administrator also removes the known browsers.
+	// A password set by an administrator makes all browsers unknown.
 	if err := h.SetPassword(t.Context(), fleet.SystemActor, "chief", "another password"); err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func (s *libraryFixture) start(name string) fleet.StartImageView {
 	return fleet.StartImageView{}
 }
 
-// Entries from the migration pass the same checks as those of people.
+// Catalog entries from the migration pass the same checks as entries added by people.
 func TestShippedCatalogEntriesAreValid(t *testing.T) {
 	s := newLibraryFixture(t)
 	all, err := s.StartImages(t.Context(), chief)
@@ -97,7 +97,7 @@ func TestCatalogEditAndRestore(t *testing.T) {
 	}
 }
 
-// A pull makes an image with the entry's facts; a second pull adds a version. A failed pull shows its error at the
+// A pull makes an image with the entry's facts, and a second pull adds a version. A failed pull shows its error at the
 // entry and leaves no version.
 func TestPullCatalogImage(t *testing.T) {
 	s := newLibraryFixture(t)
@@ -117,7 +117,7 @@ func TestPullCatalogImage(t *testing.T) {
 	}
 	s.wantRefused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 
-	// The host reports a failed download: it has no network.
+	// The host reports a failed download: the host has no network.
 	work := s.work(task.HostID, fleet.VolumeFetch)
 	if o := work[0].Args.Volume; len(work) != 1 || o.URL != debian.URL || o.ChecksumURL != debian.ChecksumURL || o.Checksum != "" {
 		t.Fatalf("%+v", work)
@@ -129,7 +129,7 @@ func TestPullCatalogImage(t *testing.T) {
 		t.Errorf("after it failed: %+v %+v", v, v.Last)
 	}
 
-	// Again: the same image, and the failed version is gone.
+	// The second pull uses the same image, and the failed version is deleted.
 	again, task, err := pull(control.Pull{PoolID: s.nfs})
 	if err != nil || again != id {
 		t.Fatalf("%s %v", again, err)
@@ -144,7 +144,7 @@ func TestPullCatalogImage(t *testing.T) {
 		t.Errorf("%+v", v)
 	}
 
-	// A newer build is a further version in another file; in a local pool a host is chosen.
+	// A newer build becomes another version in another file. In a local pool a host is chosen.
 	if _, task, err = pull(control.Pull{PoolID: s.nfs}); err != nil || task.SubjectName != "debian-12-2.qcow2" {
 		t.Fatalf("%+v %v", task, err)
 	}
@@ -157,7 +157,7 @@ func TestPullCatalogImage(t *testing.T) {
 		t.Errorf("%+v", image.Versions)
 	}
 
-	// Existing bytes are not downloaded again.
+	// A download is refused if the image already has the same bytes.
 	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(digest), ChecksumURL: new("")}); err != nil {
 		t.Fatal(err)
 	}

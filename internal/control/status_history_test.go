@@ -9,8 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// The history of a host status has reported states and unknown periods, whichever kind of report ended the offline
-// period.
+// The history of a host status has the reported states and the unknown periods. An offline period ends with a heartbeat
+// or with a full report.
 func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	r := newRig(t)
 	fast := fleet.NewID[fleet.PoolID]()
@@ -32,10 +32,10 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 		t.Helper()
 		r.reportStatus([]wire.PoolReport{{ID: fast, Name: "fast", Status: fleet.PoolStatus{State: state, Error: words}}})
 	}
-	// before moves all recorded quarters back in time.
+	// before moves all recorded quarters of an hour back in time.
 	before := func(quarters int) {
 		t.Helper()
-		// Avoid collisions with rows already at the new time.
+		// Moving by 100 years first avoids collisions with rows that already have the new time.
 		r.exec(`UPDATE cell_quarters SET quarter = quarter - interval '100 years'`)
 		r.exec(`UPDATE cell_quarters SET quarter = quarter + interval '100 years' - $1 * interval '15 minutes'`, quarters)
 		r.exec(`UPDATE host_silences SET since = since - $1 * interval '15 minutes', until = until - $1 * interval '15 minutes'`, quarters)
@@ -47,7 +47,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 			t.Fatalf("%s: %v, want %v at its end", where, got, want)
 		}
 		for i, part := range got[len(got)-len(want):] {
-			// A quarter may end between two reads.
+			// The current quarter may end between the two reads.
 			if part.Severity != want[i].Severity || max(part.Quarters-want[i].Quarters, want[i].Quarters-part.Quarters) > 1 {
 				t.Errorf("%s: %v, want %v at its end", where, got, want)
 				return
@@ -97,7 +97,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 		t.Errorf("%d silences are noted", n)
 	}
 
-	// Expired periods are swept; the state at the start of the day is still known.
+	// The sweep deletes expired periods; the state at the start of the day is still known.
 	before(120)
 	goOffline(0)
 	says(fleet.PoolFailed, "no route")

@@ -22,10 +22,10 @@ func (s *projectFixture) createTolerant(a fleet.Actor, name string, host fleet.H
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 }
 
-// Tainted hosts accept only tolerating VMs; existing VMs stay and can be edited.
+// A tainted host accepts only VMs that tolerate its taints. Existing VMs stay and can be edited.
 func TestTaintedHostNeedsToleration(t *testing.T) {
 	s := newProjectFixture(t)
-	existing := s.vm("there", fleet.Running) // on h1, which has the most memory
+	existing := s.vm("there", fleet.Running) // on h1, which has the most free memory
 	s.setTaints(s.h1, "gpu=a100", "maintenance")
 	one, err := s.createTolerant(chief, "one", "", "")
 	if err != nil || one.HostID != s.h2 {
@@ -59,7 +59,7 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 	}
 }
 
-// Tenants cannot set tolerations, and do not see the hosts' taints.
+// Tenants cannot set tolerations and cannot see the hosts' taints.
 func TestTenantsCannotSetTolerations(t *testing.T) {
 	s := newProjectFixture(t)
 	s.setTaints(s.h1, "gpu")
@@ -83,7 +83,7 @@ func TestTenantsCannotSetTolerations(t *testing.T) {
 	}
 }
 
-// Fields for later use are checked, stored and returned, and no job is queued for them.
+// Policy fields that nothing uses yet are checked, stored and returned, and no job is queued for them.
 func TestUnusedPolicyFieldsAreStored(t *testing.T) {
 	s := newProjectFixture(t)
 	spec := smallSpec

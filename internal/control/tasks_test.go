@@ -17,7 +17,7 @@ func (r *rig) task(id fleet.TaskID) fleet.Task {
 	return t
 }
 
-// A task has its job's state after every change.
+// A task has the state of its job after every change of the job.
 func TestTaskStateFollowsJob(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
@@ -74,13 +74,13 @@ func TestTaskSurvivesHostDeletion(t *testing.T) {
 	}
 }
 
-// A task of two jobs runs while one of them runs, and ends with the worse result.
+// A task of two jobs is running while one of the jobs runs, and ends with the worse of both results.
 func TestTaskStateCombinesTwoJobs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name     string
 		ends     map[string]fleet.JobState // role -> final state
-		lost     string                    // the role whose host is removed
+		lost     string                    // the role of the job whose host is removed
 		want     fleet.JobState
 		error    string
 		progress int

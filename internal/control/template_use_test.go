@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// VMs from a template are overlays on its images or full copies. A version stays while overlays use it.
+// VMs from a template have overlays on its images, or full copies. A version cannot be deleted while overlays use it.
 func TestCreateVMsFromTemplate(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
@@ -112,7 +112,7 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 		t.Error(err)
 	}
 
-	// A failed copy leaves a version that is unusable but can be deleted.
+	// A failed copy leaves a version that is unusable and can be deleted.
 	if _, err := s.AddTemplateVersion(t.Context(), s.member, other.ID, control.OfVM{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestInvalidUseOfTemplateRefused(t *testing.T) {
 	if tasks, err := s.DeleteTemplateVersion(t.Context(), s.member, control.TemplateVersion{TemplateID: other.ID, VersionID: told.ID}, "Other"); err != nil || len(tasks) != 0 {
 		t.Errorf("%v %v", tasks, err)
 	}
-	// The name is taken; the older version is offered.
+	// The version is usable: only the VM's name is refused.
 	if err := with(control.From{TemplateID: other.ID})(); fleet.CodeOf(err) != fleet.Conflict {
 		t.Error(err)
 	}

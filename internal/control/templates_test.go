@@ -25,7 +25,7 @@ func (s *libraryFixture) stoppedVM(name string, disks ...fleet.Disk) fleet.VMVie
 	return s.get(vm.ID)
 }
 
-// finishCreation finishes the creation of the VM, which is off then.
+// finishCreation finishes the VM's creation. The VM is then off.
 func (s *libraryFixture) finishCreation(vm fleet.VMView) {
 	s.t.Helper()
 	for _, w := range s.work(vm.HostID, fleet.VMApply) {
@@ -61,8 +61,8 @@ func (s *libraryFixture) finishCopies(host fleet.HostID, sum string) {
 	}
 }
 
-// A member makes a template of a VM that is off: each disk becomes an image of the template, and the spec loses the
-// VM's identity.
+// A member makes a template of a VM that is off: each disk becomes an image of the template, and the spec has no
+// identity of the VM.
 func TestMembersCreateTemplates(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -99,7 +99,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 		t.Errorf("the disk of a template is offered alone: %v %v", all, err)
 	}
 
-	// A second version from the same images; the template has its name.
+	// A second version uses the same images. The images have the template's name.
 	if _, err := s.AddTemplateVersion(t.Context(), s.member, id, control.OfVM{VMID: vm.ID}); err != nil {
 		t.Fatal(err)
 	}
@@ -266,8 +266,8 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 	s.wantRefused("more than a project may have", fleet.Conflict, "as many as it may have", ask(control.NewTemplate{Name: "Last", OfVM: of}))
 }
 
-// A template of existing images is ready at once, also from a running VM. It does not own the images, which stay
-// after its deletion.
+// A template of existing images is ready at once, even if its VM is running. The images do not belong to the template
+// and stay after its deletion.
 func TestTemplateOfExistingImages(t *testing.T) {
 	s := newLibraryFixture(t)
 	image, version := s.publishImage(s.nfs, []fleet.HostID{s.h1}, "golden.qcow2", "qcow2", 1<<20)

@@ -16,7 +16,7 @@ import (
 	"quantix/internal/notify"
 )
 
-// lists requests a page of each list and returns the errors by list.
+// lists requests a page of each list with the query and returns the errors by list.
 func (s *projectFixture) lists(q fleet.Query) map[string]error {
 	out := map[string]error{}
 	add := func(name string, _ any, err error) { out[name] = err }
@@ -155,12 +155,12 @@ func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	for i := range 300 {
 		refuse(fleet.Actor{Address: fmt.Sprintf("198.51.%d.%d", i/200, i%200)}, fleet.TooMany)
 	}
-	if n := h.count("audit"); n > 240 { // two minutes' worth, in case the test crosses one
+	if n := h.count("audit"); n > 240 { // the limit of two minutes, in case the test crosses one
 		t.Errorf("%d lines of everybody", n)
 	}
 }
 
-// hostSecrets returns the texts that no answer to a tenant may contain: host names and paths.
+// hostSecrets returns texts that must not occur in data for tenants: host names and paths.
 func (s *projectFixture) hostSecrets(v fleet.VMView) []string {
 	return []string{string(s.h1), string(s.h2), "host-of-the-house", "/v/", "/mnt/", "/srv/", "virbr0"}
 }
@@ -236,7 +236,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 			t.Errorf("who runs the hosts is not shown %q", secret)
 		}
 	}
-	// Hidden values cannot be found by filters or sort orders either.
+	// Filters and sorts do not reveal hidden values either.
 	for _, q := range []fleet.Query{{Filter: "host:host-of-the-house"}, {Sort: "host"}} {
 		_, err := s.ListVMs(t.Context(), s.member, q)
 		wantCode(t, err, fleet.Invalid)
@@ -245,7 +245,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 	wantCode(t, err, fleet.Invalid)
 }
 
-// A member learns only its own project's MAC addresses.
+// A member learns which MAC addresses are in use only within its own project.
 func TestMACsOfOtherProjectsHidden(t *testing.T) {
 	s := newProjectFixture(t)
 	taken := s.vm("theirs", fleet.Stopped)
@@ -263,7 +263,7 @@ func TestMACsOfOtherProjectsHidden(t *testing.T) {
 	}
 }
 
-// A tenant is woken only by its own projects' VMs and tasks.
+// Only VMs and tasks of a tenant's own projects wake the tenant's pages.
 func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 	r := newRig(t)
 	mine, theirs := r.addVM("mine"), r.addVM("theirs")
@@ -295,7 +295,7 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 		r.exec(`UPDATE vms SET description = description || '.' WHERE id = $1`, theirs)
 		r.exec(`UPDATE jobs SET progress = progress + 1 WHERE subject = $1`, fleet.SubjectVM(theirs))
 		r.exec(`UPDATE projects SET description = description || '.' WHERE id = $1`, project(theirs))
-		r.exec(`UPDATE hosts SET generation = generation + 1`) // follows all of them
+		r.exec(`UPDATE hosts SET generation = generation + 1`) // wakes the pages of people who see all projects
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		select {
@@ -307,7 +307,7 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 		for _, k := range sub.Take() {
 			woken[k] = true
 		}
-		if woken[notify.Resync] { // the listener has only just started and may have missed earlier events
+		if woken[notify.Resync] { // the listener has just started and may have missed earlier events
 			return hear()
 		}
 		return woken

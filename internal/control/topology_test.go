@@ -59,7 +59,7 @@ func TestTopology(t *testing.T) {
 	}
 }
 
-// Members see a network with their own VMs, without hosts, devices or other projects' VMs.
+// Members see a network with their own VMs, without hosts, host devices or other projects' VMs.
 func TestTenantTopology(t *testing.T) {
 	s := newProjectFixture(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
@@ -78,7 +78,7 @@ func TestTenantTopology(t *testing.T) {
 	s.wantRefused("a network that leads out", fleet.NotFound, "", func() error { _, err := s.NetworkTopology(t.Context(), s.member, lan.ID); return err })
 }
 
-// A topology has a limited number of VMs, those needing attention among them.
+// A topology has a limited number of VMs, among them those that need attention.
 func TestTopologyIsLimited(t *testing.T) {
 	s := newProjectFixture(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)

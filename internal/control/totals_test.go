@@ -10,7 +10,7 @@ import (
 	"quantix/internal/testkit"
 )
 
-// Sums are shown however large a host's claims are, and no report breaks the page for others.
+// Totals are shown however large the values are that a host reports, and no report breaks the page.
 func TestAbsurdReportsDoNotBreakSums(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
@@ -41,7 +41,7 @@ func TestAbsurdReportsDoNotBreakSums(t *testing.T) {
 	}
 }
 
-// Pools on one file system of a host, and mounts of one export, share its space.
+// Pools on the same file system of a host, and mounts of the same export, share their space.
 func TestSharedFileSystemCountedOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	total := func(want string) {
@@ -63,14 +63,14 @@ func TestSharedFileSystemCountedOnce(t *testing.T) {
 	says(s.nfs, s.h1, 5000, nas)
 	says(s.nfs, s.h2, 5000, nas)
 	says(s.local, s.h1, 100, disk)
-	says(second, s.h1, 100, disk)      // besides the pool "local"
+	says(second, s.h1, 100, disk)      // the same disk as the pool "local"
 	says(second, s.h2, 200, disk)      // a disk of another host
-	says(mounted, s.h1, 5000, nas)     // the export of the pool "nfs"
+	says(mounted, s.h1, 5000, nas)     // the same export as the pool "nfs"
 	says(mounted, s.h2, 5000, nas)     //
-	says(cluster, s.h1, 70_000, other) // shared: different devices on each host with the same bytes
+	says(cluster, s.h1, 70_000, other) // shared: the hosts report different devices with the same size
 	says(cluster, s.h2, 70_000, other)
 	total("7530 of 75300")
-	// Older agents report no file systems: a shared pool counts once, others once per host.
+	// Older agents report no file systems: then a shared pool counts once, and a local pool once per host.
 	s.exec(`UPDATE assignments SET status = status - 'fileSystem'`)
 	total("8540 of 85400")
 	// Reports of offline hosts and inactive pools do not count.

@@ -10,7 +10,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// imageOnOneHost returns an image with a single copy, on the first host, in a local pool that both hosts have.
+// imageOnOneHost returns an image with one copy, on the first host, in a local pool that both hosts have.
 func (s *libraryFixture) imageOnOneHost() fleet.ImageID {
 	s.t.Helper()
 	s.exec(`INSERT INTO assignments (noun, object_id, host_id, asked, status, observed_generation, reported_at) SELECT 'pool', $1, $2, 'assign', jsonb_set(status, '{volumes}', '[]'), 1, now() FROM assignments WHERE pool_id = $1`, s.local, s.h2)
@@ -61,7 +61,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 		t.Fatalf("the sender gets %+v with %+v", out.Args.Volume, out.Pools)
 	}
 
-	// Both sides meet: each gets the other's key, and nobody else gets anything.
+	// Both hosts meet: each gets the other's key, and no other actor gets anything.
 	ticket, next := strings.Repeat("ab", 32), strings.Repeat("cd", 32)
 	if got := s.meet(s.h2, in, way.ID, wire.Meet{}); got.Peer != s.h1 || got.KeyHash != strings.Repeat("11", 32) || got.Ticket != "" || !got.Begun {
 		t.Errorf("the receiver hears %+v", got)
@@ -88,7 +88,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	s.wantRefused("no hash", fleet.Malformed, "SHA-256", says(s.agents[s.h1], wire.Meet{Job: out.ID, Epoch: out.Epoch, Ticket: "12"}))
 	s.wantRefused("a person", fleet.Unauthorized, "joined host", says(chief, wire.Meet{Job: out.ID, Epoch: out.Epoch}))
 
-	// If they cannot reach each other they use the portal's relay, and nobody else can.
+	// If the hosts cannot connect to each other, they use the portal's relay, and no other actor can.
 	at := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true})
 	if again := s.meet(s.h1, out, way.ID, wire.Meet{Ticket: ticket, Relay: true}); at.Pair == "" || at.Paired != ticket || again.Pair != at.Pair {
 		t.Errorf("to meet at %+v, then %+v", at, again)
@@ -159,7 +159,7 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 		t.Errorf("it is %s", got)
 	}
 
-	// A failure of one side ends the other: a queued job at once, a running one at its next request.
+	// A failure of one host's job ends the other job: a queued job at once, a running job at its next request.
 	task = ask()
 	in = s.onlyJob(s.h2, fleet.VolumeReceive)
 	s.stop(s.h2, in, wire.Finish{Outcome: wire.Failed, Error: "No space left on device"})
@@ -178,8 +178,8 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 	}
 }
 
-// A VM placed where its image is missing has the image sent first, as part of its task. Hosts with the image are
-// preferred.
+// If a VM is placed where its image is missing, another host sends the image first, as part of the VM's task. Hosts
+// with the image are preferred.
 func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	s := newLibraryFixture(t)
 	id := s.imageOnOneHost()
@@ -197,7 +197,7 @@ func TestMissingImageIsSentBeforeVM(t *testing.T) {
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
 		t.Fatalf("the VM is made before its image is there: %+v", w)
 	}
-	// As before that report.
+	// Return the job to the queue, as before the report.
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`)
 	w, out := s.onlyJob(s.h2, fleet.VolumeReceive), s.onlyJob(s.h1, fleet.VolumeSend)
 	if w.Args.Volume.Transfer.ID != out.Args.Volume.Transfer.ID {

@@ -7,8 +7,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// On networks without filters, filter settings without effect are refused, and a NIC that leaves such a network gets
-// anti-spoofing.
+// On a network without traffic filters, filter settings are refused because they would have no effect. A NIC that
+// leaves such a network gets anti-spoofing.
 func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 	s := newProjectFixture(t)
 	group := s.securityGroup(chief, s.red, "web")
@@ -48,7 +48,7 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		if v, err = move(v, n, &yes); err != nil || v.Spec.NICs[0].Guarded() {
 			t.Errorf("%s: a guarded NIC that went there, as a form sends it: %+v %v", name, v.Spec.NICs, err)
 		}
-		// Settings stored by an older portal stay until changed, and do not block edits.
+		// Settings stored by an older release stay until changed, and do not block edits.
 		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)
 		if v, err = move(v, n, nil); err != nil || !v.Spec.NICs[0].Guarded() {
 			t.Errorf("%s: as it was: %+v %v", name, v.Spec.NICs, err)

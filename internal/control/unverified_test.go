@@ -8,7 +8,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// An unverified or touched copy is verified before a VM is created from it. A copy with other bytes is not used.
+// An unverified or modified copy is verified before a VM is created from it. A copy with other bytes is not used.
 func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	s := newLibraryFixture(t)
 	id := s.start("Debian 12").ID
@@ -35,7 +35,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	if len(s.work(s.h1, fleet.VMApply)) != 0 {
 		t.Error("it is made before anybody has read the image")
 	}
-	other, err := s.createFromImage(s.member, s.red, "second", disk) // it waits for the same verification
+	other, err := s.createFromImage(s.member, s.red, "second", disk) // waits for the same verification
 	if err != nil || other.Spec.Disks[0].ImageSHA256 != "" {
 		t.Fatalf("%+v %v", other, err)
 	}
@@ -49,7 +49,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 		t.Errorf("after that %d VMs are made: %+v", n, newest())
 	}
 
-	// The touched file is verified against the image's known checksum, and has other bytes.
+	// The modified file is verified against the image's known checksum, and has other bytes.
 	lay("")
 	if x := newest(); x.Verified || !x.Offered {
 		t.Errorf("touched: %+v", x)

@@ -93,7 +93,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	s.exec(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
 	s.wantRefused("late", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, end.ID()); return err })
 
-	// A host finishes only its own jobs.
+	// A host can finish only its own jobs.
 	claim := s.claimUntil(h1, fleet.VolumeUpload)
 	s.wantRefused("another host's end of it", fleet.NotFound, "no such job", func() error {
 		_, _, err := s.Finish(t.Context(), h2, claim.ID, wire.Finish{Epoch: claim.Epoch, Outcome: wire.Done})
@@ -145,7 +145,7 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 	if now, err := s.GetUpload(t.Context(), uploading, fresh.ID); err != nil || now.State.Ended() {
 		t.Errorf("the fresh one is %+v, %v", now, err)
 	}
-	// The host removes partial files, and is not asked about files that it never had.
+	// The host gets jobs to delete partial files, but not for uploads that it never began.
 	if n := s.count("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
 		t.Errorf("%d half-made files are to be removed, want those of two uploads", n)
 	}
@@ -156,8 +156,7 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 	s.wantRefused("to continue it", fleet.Invalid, "Nobody continued it", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
 }
 
-// The host's pending connection job of an ended upload must not block the volume: a VM created at once was refused,
-// although no job changed the volume.
+// The pending connection job of an ended upload must not block the volume: a VM may use the volume at once.
 func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading, h1 := s.sender("sender", fleet.RoleOperator), s.agentSession(s.h1)
@@ -191,7 +190,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 	}
 }
 
-// An upload waits for its sender, however often the host's agent is lost.
+// An upload job has no attempt limit: it waits for its sender, however often the host's agent is lost.
 func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	s := newProjectFixture(t)
 	u := s.upload(s.sender("sender", fleet.RoleOperator), "image.raw")
@@ -208,15 +207,15 @@ func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 	}
 }
 
-// A paused upload's partial file is not removed by other hosts. A name with a partial file that one host has yet to
-// remove is not used by another host of the pool, because that removal would hit the new file.
+// Other hosts do not remove a paused upload's partial file. While one host has yet to remove a partial file, another
+// host of the pool cannot use its name, because the removal would delete the new file.
 func TestPartialUploadsInSharedPool(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	h1 := s.agentSession(s.h1)
 	u := s.upload(uploading, "image.raw")
 	s.claimUntil(h1, fleet.VolumeUpload)
-	for _, h := range []fleet.HostID{s.h1, s.h2} { // nobody has sent anything for a while
+	for _, h := range []fleet.HostID{s.h1, s.h2} { // the file looks abandoned, because no bytes arrived for a while
 		s.addVolume(s.nfs, h, `{"name":"image.raw.partial","path":"/mnt/nfs/image.raw.partial","format":"raw","unfinished":true}`)
 	}
 	half := control.Volume{PoolID: s.nfs, Volume: "image.raw.partial"}

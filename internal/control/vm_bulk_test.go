@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// A bulk create is one task with a child per VM, which shows the VM's result.
+// A bulk creation is one task with a child per VM. The child shows the result for its VM.
 func TestBulkCreate(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
@@ -26,7 +26,7 @@ func TestBulkCreate(t *testing.T) {
 	if n := s.count("vms"); n != 1 {
 		t.Errorf("%d VMs are there before their turn", n)
 	}
-	// Another person took the name first.
+	// Another person used the name before this VM's turn.
 	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1)
 	if err := s.BeginTasks(t.Context(), fleet.SystemActor); err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestBulkCreate(t *testing.T) {
 			t.Errorf("%s: %s %q", c.SubjectName, c.State, c.Error)
 		}
 	}
-	// A child ends when its VM has been created and started.
+	// A child ends when its VM is created and started.
 	first := queryOne[string](s.projectFixture, `SELECT id FROM vms WHERE name = 'w-08'`)
 	subject := fleet.SubjectVM(fleet.VMID(first))
 	if jobs := queryOne[string](s.projectFixture, `SELECT string_agg(kind, ' ' ORDER BY id) FROM jobs WHERE subject = $1`, subject); jobs != "vm.apply vm.start" {
@@ -71,7 +71,7 @@ func TestBulkCreate(t *testing.T) {
 	}
 }
 
-// Settings that several VMs cannot share are refused before anything is written.
+// Settings that several VMs cannot share are refused, and nothing is written.
 func TestInvalidBulkCreateRefused(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web-2")
@@ -120,7 +120,8 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 	}
 }
 
-// After a lost permission no further VM is created. All VMs use the template version that was newest when ordered.
+// Once the person has lost the permission, no further VM is created. All VMs use the template version that was the
+// newest at the time of the request.
 func TestBulkCreateUsesOrderedVersionAndCurrentPermissions(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)

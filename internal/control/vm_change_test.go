@@ -182,7 +182,7 @@ func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
 	}
 }
 
-// An agent ignores unknown fields, and a host without the needed support fails at start; so placement checks both.
+// An older agent ignores fields that it does not know, and a host may lack support for a field. Placement checks both.
 func TestVMFieldNeedsHostSupport(t *testing.T) {
 	s := newProjectFixture(t)
 	v, admin := s.vm("web", fleet.Running), s.addUser("ada", fleet.RoleAdmin)
@@ -219,7 +219,7 @@ func TestVMFieldNeedsHostSupport(t *testing.T) {
 	}
 }
 
-// Fields that affect other VMs or expose the host cannot be set by tenants, but can be removed by them.
+// Tenants cannot set fields that affect other VMs or expose the host, but can remove them.
 func TestReservedFieldsNeedAdministrator(t *testing.T) {
 	s := newProjectFixture(t)
 	v, admin := s.vm("web", fleet.Stopped), s.addUser("ada", fleet.RoleAdmin)

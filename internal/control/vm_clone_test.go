@@ -14,8 +14,8 @@ func (s *libraryFixture) fails(host fleet.HostID, w wire.Work, words string) {
 	s.stop(host, w, wire.Finish{Outcome: wire.Failed, Error: words, Generation: 1})
 }
 
-// The VM's host copies a clone's disks, and defines the clone when they are complete, never with an empty disk
-// instead.
+// The VM's host copies the clone's disks, and defines the clone only when the copies are complete. A missing copy is
+// never replaced by an empty disk.
 func TestCloneVM(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -53,7 +53,7 @@ func TestCloneVM(t *testing.T) {
 	s.finishVolume(s.h1, works[0], `{}`)
 	s.fails(s.h1, works[1], "No space left on device")
 	made := s.work(s.h1, fleet.VMApply)
-	// The order says that both disks were created; the host reports the missing one.
+	// The job names both disks as created; the host therefore reports the missing one.
 	if len(made) != 1 || len(made[0].Made) != 2 {
 		t.Fatalf("%+v", made)
 	}
@@ -115,13 +115,13 @@ func TestInvalidCloneRefused(t *testing.T) {
 	s.wantRefused("of a host that is offline", fleet.Conflict, "offline", ask(s.member, s.red, control.CreateVM{}))
 }
 
-// A VM is created from a snapshot of a running VM: its host copies the disks as of the snapshot, and changes of these
-// snapshots are refused meanwhile.
+// A VM is created from a snapshot of a running VM: its host copies the disks' state in the snapshot. Changes of the
+// snapshots are refused until the copies are complete.
 func TestCreateVMFromSnapshot(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)
-	base, tip := s.withSnapshots(s.get(vm.ID)) // only of the first disk; the other was added later
+	base, tip := s.withSnapshots(s.get(vm.ID)) // only of the first disk; the second disk was added later
 	ask := func(a fleet.Actor, from control.From) func() error {
 		return func() error {
 			_, err := s.CreateVM(t.Context(), a, control.CreateVM{ProjectID: s.red, Name: "then", From: &from})

@@ -96,7 +96,7 @@ func TestCreateVMRefusals(t *testing.T) {
 	}
 }
 
-// Members see no hosts, so refusals name none to them.
+// Members cannot see hosts, so error texts for members name none.
 func TestRefusalsHideHostsFromMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("big", fleet.Stopped)
@@ -170,7 +170,7 @@ func TestDisksOfOtherVMsAreNotImages(t *testing.T) {
 	if got := names(s.PoolVolumes(t.Context(), chief, s.nfs)); got != "cd.iso debian.qcow2 found.raw "+leftover+" "+disk {
 		t.Errorf("the administrator sees %s", got)
 	}
-	if got := names(s.Images(t.Context(), chief)); got != "debian.qcow2 debian.qcow2" { // of local and of nfs
+	if got := names(s.Images(t.Context(), chief)); got != "debian.qcow2 debian.qcow2" { // in the pools local and nfs
 		t.Errorf("images: %s", got)
 	}
 	if got := names(s.ISOs(t.Context(), s.member)); got != "cd.iso cd.iso" {

@@ -205,7 +205,7 @@ func TestInvalidDevicesRefused(t *testing.T) {
 	}
 }
 
-// A host device belongs to one VM, is chosen by administrators only, and pins its VM to the host.
+// A host device belongs to one VM, can be chosen only by administrators, and ties the VM to the host.
 func TestHostDeviceIsExclusive(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -244,15 +244,15 @@ func TestHostDeviceIsExclusive(t *testing.T) {
 	if err := taking("usb/046d:c52b")(); err != nil {
 		t.Errorf("one that is free: %v", err)
 	}
-	// An edit of other fields, or the same list again, is not checked again.
+	// An edit of other fields, or of the same device list, is not checked again.
 	to := editedSpec(vm, func(v *fleet.VMSpec) { v.HostDevices = []fleet.VMHostDevice{{Device: "pci/0000:41:00.0"}}; v.CPUs = 2 })
 	if got, _, err := s.UpdateVM(t.Context(), chief, vm.ID, to); err != nil || got.Spec.HostDevices[0].HostID != s.h1 {
 		t.Errorf("an edit of the vCPUs: %+v, %v", got.Spec.HostDevices, err)
 	}
 }
 
-// A disk that two hosts see under one name is one disk. One VM can have it, is pinned to its host, and has no
-// snapshots.
+// A disk that two hosts see under the same name is one disk. It belongs to one VM, ties the VM to the host, and
+// excludes snapshots.
 func TestPhysicalDiskIsExclusive(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -282,7 +282,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 	}
 }
 
-// Media in any drive lock their pool, and a missing medium is refused at its field.
+// A medium in any drive keeps its pool from being released, and a missing medium is refused at its field.
 func TestDriveMediaNeedPool(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -306,8 +306,8 @@ func TestDriveMediaNeedPool(t *testing.T) {
 	}
 }
 
-// A disk value that a host does not support is refused for new VMs and edits; existing values are not checked again.
-// The machine type does not change.
+// A disk value that a host does not support is refused for new VMs and edits. Existing values are not checked again,
+// and the machine type cannot change.
 func TestDiskValueNeedsHostSupport(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -345,7 +345,7 @@ func TestDiskValueNeedsHostSupport(t *testing.T) {
 	}
 }
 
-// A host that reports null instead of a list does not block VMs on other hosts.
+// A host that reports null instead of a list does not affect VMs on other hosts.
 func TestNullsInHostReportDoNotBreakPlacement(t *testing.T) {
 	s := newProjectFixture(t)
 	for _, list := range []string{"firmwares", "vmFields", "vmGaps", "devices"} {

@@ -9,8 +9,8 @@ import (
 	"quantix/internal/fleet"
 )
 
-// An edit adds disks as creation does: named and placed by the portal, created by the host. Removed disks keep their
-// data.
+// An edit adds disks like a creation: the portal names and places them, and the host creates them. Removed disks keep
+// their data.
 func TestEditAddsAndRemovesDisks(t *testing.T) {
 	s := newProjectFixture(t)
 	v, _ := s.vmWithMissingDisk("web")
@@ -68,8 +68,8 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 	}
 }
 
-// A raw file has the suffix .raw, whether the portal or the agent creates or replaces it. In a block pool every disk is
-// raw, without a suffix.
+// The name of a raw file ends in .raw, whether the portal or the agent creates or replaces the disk. In a block pool
+// every disk is raw, and names have no suffix.
 func TestRawDiskFileNames(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -165,7 +165,7 @@ func TestInvalidNewDisksRefused(t *testing.T) {
 	})
 }
 
-// A disk in a snapshot cannot be removed; one that no host has created can.
+// A disk that is part of a snapshot cannot be removed. A disk that no host has created can.
 func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 	s := newProjectFixture(t)
 	v, _ := s.vmWithMissingDisk("web")
@@ -184,7 +184,7 @@ func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 	}
 }
 
-// The space of an edit's new disks is reserved from the order on, as for new VMs.
+// The space for an edit's new disks is reserved when the edit is requested, as for new VMs.
 func TestNewDisksReservePoolSpace(t *testing.T) {
 	s := newProjectFixture(t)
 	v, _ := s.vmWithMissingDisk("web")

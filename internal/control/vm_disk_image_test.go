@@ -9,7 +9,8 @@ import (
 	"quantix/internal/wire"
 )
 
-// A member makes an image of a VM's disk: owned by the project, in the disk's pool, and not visible to others.
+// A member makes an image of a VM's disk. The image belongs to the project, is in the disk's pool, and is invisible to
+// other projects.
 func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm, err := s.createFromImage(s.member, s.red, "web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20})
@@ -58,7 +59,8 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Members delete it with its file, but not while it backs a disk. Members of other projects cannot.
+	// Members delete the image with its file, but not while it backs a disk. Members of other projects cannot delete
+	// it.
 	remove := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.DeleteImage(t.Context(), a, id, "Web", false); return err }
 	}
@@ -79,7 +81,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	s.wantRefused("more than a project may have", fleet.Conflict, "as many as it may have", ask(s.member, disk, "Last"))
 }
 
-// Members delete the files of their project's images, but not a file that replaced one.
+// Members delete the files of their project's images, but not a file that replaced one of them.
 func TestImageDeleteKeepsReplacedFile(t *testing.T) {
 	s := newProjectFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"own.qcow2","path":"/v/own.qcow2","format":"qcow2","capacityBytes":2097152}`)

@@ -52,7 +52,7 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.report("both", wire.VMReport{ID: id, Generation: 1, Status: disks(&a, &b)})
-	r.report("none", wire.VMReport{ID: id, Generation: 1, Status: disks()}) // a disk seen once stays known
+	r.report("none", wire.VMReport{ID: id, Generation: 1, Status: disks()}) // a disk that was reported once counts as created
 	r.report("gone")
 	r.queue(id, fleet.VMStart)
 	if made := r.claim()[0].Made; len(made) != 2 || made[0] != a || made[1] != b {

@@ -104,7 +104,7 @@ func TestAcceptDrift(t *testing.T) {
 	}
 }
 
-// Accepted drift is checked like an edit of the person: a host's report grants no permissions.
+// Accepting drift is checked like an edit by the same person: a host's report grants no permissions.
 func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	s := newProjectFixture(t)
 	other := s.vm("db", fleet.Stopped)
@@ -143,7 +143,7 @@ func TestAcceptDriftNeedsEditPermissions(t *testing.T) {
 	}
 }
 
-// Accepted drift of disks covers only the fields that an edit can change.
+// Accepting drift of disks covers only the fields that an edit can change.
 func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`UPDATE hosts SET status = jsonb_set(status, '{inventory,vmFields}', $1)`, fleet.PartNames())
@@ -173,7 +173,7 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 	}
 }
 
-// A tenant cannot reach networks or addresses through drift that an edit would refuse.
+// By accepting drift, a tenant cannot get networks or addresses that an edit would refuse.
 func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 	s := newProjectFixture(t)
 	for says, nic := range map[string]string{
@@ -182,7 +182,7 @@ func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 	} {
 		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(nic)}
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)
-		if says == "is not open to this project" { // the NIC was the VM's own before
+		if says == "is not open to this project" { // the VM already had this NIC
 			s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:09")+` WHERE id = $1`, v.ID)
 		}
 		s.wantRefused(says, fleet.Invalid, says, func() error {

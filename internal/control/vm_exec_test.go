@@ -12,7 +12,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// vmAllowingPrograms returns a vmWithGuestAgent whose policy allows programs, on a host that supports them.
+// vmAllowingPrograms returns a vmWithGuestAgent that allows programs, on a host that supports them.
 func (s *projectFixture) vmAllowingPrograms(name string) fleet.VMView {
 	s.t.Helper()
 	v := s.vmWithGuestAgent(name)
@@ -24,7 +24,7 @@ func runs(program string, seconds int, args ...string) control.GuestOrder {
 	return control.GuestOrder{Action: fleet.ActExec, Program: program, Args: args, Seconds: seconds}
 }
 
-// Invalid programs are refused at their field or with the reason, and nothing is written.
+// Invalid programs are refused at their field or with a reason, and nothing is written.
 func TestInvalidGuestProgramRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	v, shut := s.vmAllowingPrograms("web"), s.vmWithGuestAgent("db")
@@ -61,7 +61,7 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 	}
 }
 
-// Only administrators allow programs in guests; actors who may change the VM can disallow them.
+// Only administrators allow programs in a guest. Everyone who may change the VM can disallow them.
 func TestGuestProgramsNeedAdministrator(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
@@ -83,8 +83,8 @@ func TestGuestProgramsNeedAdministrator(t *testing.T) {
 	}
 }
 
-// Arguments are sent only to the host that runs the task, while it runs, and are stored nowhere else. The output is
-// for people who may run programs.
+// Arguments are sent only to the host that runs the task, only until the task ends, and are stored nowhere in plain
+// text. Only people who may run programs see the output.
 func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
@@ -137,7 +137,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 		t.Errorf("the VM whose program failed is %s, %+v", now.Phase, now.Status)
 	}
 
-	// The newest runs of each VM are kept. A run cancelled while queued leaves nothing for the host.
+	// The newest runs of each VM are stored. A run cancelled while queued leaves nothing for the host.
 	for range fleet.MaxGuestRuns {
 		next, err := s.ActGuest(ctx, s.member, v.ID, order)
 		if err != nil {
@@ -164,7 +164,7 @@ func (s *projectFixture) setStartedAt(id fleet.VMID, at time.Time) {
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{startedAt}', to_jsonb($2::text)) WHERE id = $1`, id, at.Format(time.RFC3339))
 }
 
-// A restart is one order that names the run to end. The phase is then Starting.
+// A restart is one job that names the run to end. The VM's phase is then Starting.
 func TestRestartNamesTheRunToEnd(t *testing.T) {
 	s := newTaskFixture(t)
 	h1 := s.agentSession(s.h1)
@@ -187,7 +187,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 	if w := s.claimUntil(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
 		t.Errorf("the host is requested %+v", w.Args)
 	}
-	// Force off aborts it.
+	// Force off aborts the restart.
 	if _, err := s.ActVM(t.Context(), s.member, a.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 	}
 }
 
-// VMs shut down and start in their orders: later ones wait for the end of the earlier ones, and for their delay.
+// VMs shut down and start by start order: a VM waits until the earlier VMs have ended, and for their delay.
 func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	s := newTaskFixture(t)
 	policy := func(name string, power fleet.Power, p string) fleet.VMView {

@@ -15,7 +15,7 @@ func (s *projectFixture) grow(a fleet.Actor, v fleet.VMView, disk fleet.Volref, 
 	return func() error { _, _, err := s.GrowDisk(s.t.Context(), a, v.ID, disk, in); return withFieldErrors(err) }
 }
 
-// withFieldErrors returns the error with the texts of its fields.
+// withFieldErrors returns err with its field errors in the text.
 func withFieldErrors(err error) error {
 	var e *fleet.Error
 	if !errors.As(err, &e) || len(e.Fields) == 0 {
@@ -48,7 +48,7 @@ func TestGrowDisk(t *testing.T) {
 	s.wantRefused("a viewer", fleet.Forbidden, "", s.grow(s.viewer, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 	s.wantRefused("a stranger", fleet.NotFound, "", s.grow(s.stranger, v, disk, control.GrowDisk{SizeBytes: 4 << 30}))
 
-	// An edit of the spec through the API has the same effect, and changes nothing else of a disk.
+	// An edit of the complete spec through the API has the same effect. It cannot change other fields of a disk.
 	edit := func(f func(*fleet.Disk)) error {
 		spec := s.get(v.ID).Spec
 		spec.Disks = append([]fleet.Disk{}, spec.Disks...)
@@ -69,7 +69,7 @@ func TestGrowDisk(t *testing.T) {
 	s.wantRefused("less than the host has", fleet.Invalid, "only grows", func() error { return edit(func(d *fleet.Disk) { d.SizeBytes = 1 << 29 }) })
 }
 
-// A disk enlarged on its host by an administrator stays so, and later growth starts from there.
+// A disk that an administrator enlarged on the host keeps its size, and later growth starts from that size.
 func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
@@ -100,7 +100,7 @@ func TestInvalidDiskGrowthRefused(t *testing.T) {
 	}
 	undo()
 
-	// A disk's growth is reserved: the next disk finds less space.
+	// The growth of one disk is reserved, so the next disk finds less space.
 	other, second := s.vmWithLocalDisk("db")
 	undo = set("{availableBytes}", "1600000000")
 	s.wantRefused("provisioned room", fleet.Invalid, "would take 1 GiB more", s.grow(chief, other, second, more))

@@ -20,7 +20,7 @@ func (s *projectFixture) vmWithGuestAgent(name string) fleet.VMView {
 	return s.get(v.ID)
 }
 
-// setGuestStatus sets the guest's reported status.
+// setGuestStatus writes the guest status that the VM's host reports.
 func (s *projectFixture) setGuestStatus(id fleet.VMID, g fleet.GuestStatus) {
 	s.t.Helper()
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('guest', $2::jsonb) WHERE id = $1`, id, g)
@@ -33,7 +33,7 @@ func (s *projectFixture) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder
 	}
 }
 
-// Invalid orders are refused at their field or with the reason, and nothing is written.
+// Invalid guest requests are refused at their field or with a reason, and nothing is written.
 func TestInvalidGuestOrderRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	v, off := s.vmWithGuestAgent("web"), s.vm("off", fleet.Stopped)
@@ -86,8 +86,8 @@ func TestInvalidGuestOrderRefused(t *testing.T) {
 	s.wantRefused("an older agent", fleet.Conflict, "too old", s.ask(chief, v.ID, trim))
 }
 
-// A password is sent only to the host that runs its task, while it runs, and is in no column, answer, job or audit
-// line.
+// A password is sent only to the host that runs its task, until the task ends. No column, response, job or audit line
+// has it.
 func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
@@ -136,7 +136,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 		t.Errorf("the task ended %+v, %v", got, err)
 	}
 
-	// It is also deleted when cancelled before a host has it.
+	// The password is also deleted if the task is cancelled before a host has it.
 	if task, err = s.ActGuest(ctx, s.member, v.ID, order); err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestGuestPasswordReadableOnlyByTasksHost(t *testing.T) {
 	}
 }
 
-// Force off does not wait for a slow guest.
+// Force off does not wait for a guest that does not answer.
 func TestForceOffAbortsGuestJobs(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, v := s.agentSession(s.h1), s.vmWithGuestAgent("web")
@@ -175,8 +175,8 @@ func TestForceOffAbortsGuestJobs(t *testing.T) {
 	s.claimUntil(h1, fleet.VMStop)
 }
 
-// A guest's report is shown with its age to people who see the VM. Reports of other hosts' VMs, and of an earlier
-// run, are ignored.
+// The guest's report is shown with its age to people who see the VM. Reports about other hosts' VMs, and about an
+// earlier run, are ignored.
 func TestGuestReportShownWithAge(t *testing.T) {
 	s := newProjectFixture(t)
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)

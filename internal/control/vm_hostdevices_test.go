@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// A mediated device type serves as many VMs as the host can create devices. A USB port belongs to one VM on its host.
+// A mediated device type serves as many VMs as the host can create devices. A USB port belongs to one VM.
 func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -18,7 +18,7 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 		})
 		return err
 	}
-	if err := create("one", "mdev/nvidia-63", ""); err != nil { // the only host with such devices is chosen
+	if err := create("one", "mdev/nvidia-63", ""); err != nil { // chosen: the only host with such devices
 		t.Fatal(err)
 	}
 	s.wantRefused("of a host without", fleet.Invalid, "has no device mdev/nvidia-63", func() error { return create("two", "mdev/nvidia-63", s.h2) })
@@ -30,13 +30,13 @@ func TestMediatedDevicesAreSharedAndUSBPortExclusive(t *testing.T) {
 		t.Errorf("the host's devices are held by %+v, %v", devices, err)
 	}
 	s.wantRefused("a port of no host", fleet.Invalid, "Choose the host whose device it is", func() error { return create("port", "usb-port/1-2.3", "") })
-	if err := create("port", "usb-port/1-2.3", s.h1); err != nil { // nothing is plugged in yet
+	if err := create("port", "usb-port/1-2.3", s.h1); err != nil { // no device needs to be plugged in
 		t.Fatal(err)
 	}
 	s.wantRefused("a port that another VM has", fleet.Invalid, "is already assigned to the VM port", func() error { return create("second", "usb-port/1-2.3", s.h1) })
 }
 
-// People who may change a VM set its NUMA nodes; pinning them to host nodes needs an administrator.
+// People who may change a VM can set its NUMA nodes. Pinning them to host nodes needs an administrator.
 func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -71,7 +71,7 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	}
 }
 
-// Encrypted memory needs an administrator and processor support, and excludes snapshots.
+// Encrypted memory needs an administrator and support by the processor, and excludes snapshots.
 func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)

@@ -9,18 +9,19 @@ import (
 	"quantix/internal/wire"
 )
 
-// machine has the reported facts of a file with a disk of 1 MiB and an empty one.
+// machine is a host's report on an appliance file with a disk of 1 MiB and an empty disk.
 const machine = `"format":"ova","capacityBytes":70000,"allocBytes":70000,"appliance":{"name":"Web 01","cpus":2,"memoryMiB":256,"firmware":"bios",` +
 	`"disks":[{"member":"disk.vmdk","format":"vmdk","sizeBytes":1048576,"fileBytes":65536,"controller":"pvscsi"},{"sizeBytes":2097152}],"nics":[{"network":"VM Network","model":"vmxnet3"}]}`
 
-// addAppliance adds such a file to a pool of h1.
+// addAppliance adds an appliance file to a pool of h1.
 func (s *projectFixture) addAppliance(pool fleet.PoolID, name string) *control.OfAppliance {
 	s.t.Helper()
 	s.addVolume(pool, s.h1, `{"name":"`+name+`","path":"/v/`+name+`",`+machine+`}`)
 	return &control.OfAppliance{PoolID: pool, Volume: name}
 }
 
-// A host imports a VM from a file: its disks are converted before the definition, and empty ones are created with it.
+// A host imports a VM from a file: its disks are converted before the VM is defined, and empty disks are created with
+// the VM.
 func TestImportAppliance(t *testing.T) {
 	s := newLibraryFixture(t)
 	of := s.addAppliance(s.nfs, "web.ova")
@@ -45,13 +46,13 @@ func TestImportAppliance(t *testing.T) {
 	s.wantRefused("deleted while a disk is converted", fleet.Conflict, "being copied now", func() error { _, err := s.DeleteVM(t.Context(), chief, vm.ID, false, ""); return err })
 	s.finishVolume(s.h1, w, `{}`)
 	made := s.onlyJob(s.h1, fleet.VMApply)
-	if len(made.Made) != 1 || made.Made[0] != ref { // the other one is created with the VM
+	if len(made.Made) != 1 || made.Made[0] != ref { // the empty disk is created with the VM
 		t.Errorf("%+v", made.Made)
 	}
 	s.audited("vm.create")
 
-	// Without a spec the file's proposal is used: in the file's pool, on the network of the same name, else on the
-	// default network. Errors are shown.
+	// Without a spec the file's proposal is used. Disks are in the file's pool, and NICs on the network of the same
+	// name, or else on the default network. Errors are shown.
 	other, err := s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{Appliance: of}})
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +114,7 @@ func TestInvalidImportRefused(t *testing.T) {
 	})
 }
 
-// A disk in a foreign format becomes a volume that can become an image.
+// A volume in another format is converted to a volume that can become an image.
 func TestConvertForeignVolume(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"disk.vhdx","path":"/v/disk.vhdx","format":"vhdx","capacityBytes":1048576,"appliance":{"disks":[{"format":"vhdx","sizeBytes":1048576}]}}`)
@@ -131,7 +132,8 @@ func TestConvertForeignVolume(t *testing.T) {
 	})
 }
 
-// Members export their VMs and download the files, which are invisible to others; expired ones are deleted.
+// Members export their VMs and download the files. Exports are invisible to other projects, and expired ones are
+// deleted.
 func TestExportVM(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
@@ -175,7 +177,7 @@ func TestExportVM(t *testing.T) {
 	}
 	s.exec(`DELETE FROM jobs WHERE kind = 'volume.read'`)
 
-	// An exported disk is a copy without a backing file, and a project's exports are limited.
+	// An exported disk is a copy without a backing file. The number of exports per project is limited.
 	d, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "qcow2", Disk: 2, PoolID: s.local})
 	if err != nil {
 		t.Fatal(err)

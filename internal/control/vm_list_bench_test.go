@@ -36,7 +36,7 @@ func BenchmarkListVMs(b *testing.B) {
 	}
 }
 
-// BenchmarkListVMsBack reads the page before one that lies deep in the list.
+// BenchmarkListVMsBack reads a previous page deep in the list.
 func BenchmarkListVMsBack(b *testing.B) {
 	pool := testkit.DB(b)
 	testkit.Seed(b, pool, 100, 100_000)

@@ -83,7 +83,7 @@ func TestVMListFilters(t *testing.T) {
 		"phase:running label:env=prod host:h1 name:web*": "web-1",
 		"phase:running label:env=test":                   "",
 	} {
-		// Ids created at one moment share their beginning.
+		// Ids created at the same time begin with the same characters.
 		if strings.HasSuffix(filter, "*") && strings.HasPrefix(filter, "id:") {
 			want = strings.Join(slices.DeleteFunc([]string{"db1", "off", "web-1"}, func(name string) bool {
 				v := map[string]fleet.VMID{"db1": db.ID, "off": off.ID, "web-1": web.ID}[name]
@@ -197,8 +197,9 @@ func (s *projectFixture) firstTask() fleet.TaskID {
 	return id
 }
 
-// The phase is derived three times: in Go for pages, by vm_phase in SQL, and by the list's filter on the column of the
-// reported phase. The same holds for the need of attention: in Go, by the column for online hosts, and by the filter.
+// The phase is computed in three places: in Go for pages, by vm_phase in SQL, and by the list's filter on the stored
+// phase. The need for attention is also computed in three places: in Go, by a column for online hosts, and by the
+// filter.
 func TestPhaseInSQLMatchesGo(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
@@ -228,7 +229,7 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 		}
 		var now time.Time
 		var seen *time.Time
-		// Half the limit leaves the other half for the queries below.
+		// Half the freshness limit leaves the other half for the queries below.
 		age := rapid.SampledFrom([]time.Duration{0, fleet.Freshness / 6, fleet.Freshness + time.Second, -1}).Draw(t, "age")
 		if err := s.pool.QueryRow(s.t.Context(), "SELECT now()").Scan(&now); err != nil {
 			t.Fatal(err)
@@ -279,7 +280,7 @@ func TestPhaseInSQLMatchesGo(t *testing.T) {
 	})
 }
 
-// sameRows checks that the lists with reduced VMs agree with the complete list on the columns shown.
+// sameRows checks that lists of reduced VMs agree with the complete list on the columns that they show.
 func sameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	full, err := s.ListVMs(s.t.Context(), a, fleet.Query{})
 	if err != nil || len(full.Items) != 1 {
@@ -302,7 +303,7 @@ func sameRows(s *projectFixture, t *rapid.T, a fleet.Actor) {
 	}
 }
 
-// shownOf returns v with only those parts of spec and status that every row shows.
+// shownOf returns v with only those parts of spec and status that every list row shows.
 func shownOf(v fleet.VMView) fleet.VMView {
 	v.Spec = fleet.VMSpec{CPUs: v.Spec.CPUs, MemoryMiB: v.Spec.MemoryMiB}
 	if v.Status != nil {

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// vmToMigrate returns a VM of project red that is off, on h1, with two disks in a local pool that h2 has too.
+// vmToMigrate returns a VM of project red that is off, on h1, with two disks in a local pool that both hosts have.
 func (s *libraryFixture) vmToMigrate(name string) fleet.VMView {
 	s.t.Helper()
 	spec := smallSpec
@@ -82,7 +82,7 @@ func TestColdMigration(t *testing.T) {
 		t.Fatalf("the order is %+v", order)
 	}
 
-	// Orders for the VM meanwhile wait for its final host.
+	// Jobs requested for the VM during the migration wait until the VM's host is settled.
 	if _, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart); err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestColdMigration(t *testing.T) {
 		t.Errorf("the audit tells of %q", got)
 	}
 
-	// The old disks stay until the new host has the VM, which is started there.
+	// The old disks stay until the new host has defined the VM, which is then started there.
 	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
 		t.Fatalf("what it left behind goes before its new host has it: %+v", got)
 	}
@@ -161,7 +161,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 			t.Errorf("%d copies are deleted, want %d", len(got), n)
 		}
 	}
-	// Cancelled after everything was received.
+	// A migration cancelled after all disks were received.
 	task := s.migrate(v)
 	w := s.onlyJob(s.h1, fleet.VMMigrate)
 	s.finishReceives(2)
@@ -172,7 +172,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	stays("taken back")
 	dropped(2)
 
-	// The source reports its end before the target has everything.
+	// The source host reports the end of its job before the target host has received all disks.
 	s.migrate(v)
 	w = s.onlyJob(s.h1, fleet.VMMigrate)
 	s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: v.Status})
@@ -189,7 +189,7 @@ func TestFailedMigrationLeavesVMOnSource(t *testing.T) {
 	stays("after a failure")
 	dropped(len(late))
 
-	// Deleted meanwhile: the migration is cancelled, and the VM is deleted on its host.
+	// The VM is deleted during the migration: the migration is cancelled, and the VM is deleted on its host.
 	s.migrate(v)
 	w = s.onlyJob(s.h1, fleet.VMMigrate)
 	if _, err := s.DeleteVM(t.Context(), chief, v.ID, true, "web"); err != nil {
@@ -206,7 +206,7 @@ func TestMigrationTargets(t *testing.T) {
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")
 	targets, err := s.MigrationTargets(t.Context(), chief, v.ID)
-	if err != nil || len(targets) != 2 { // nfs and local, on h2
+	if err != nil || len(targets) != 2 { // the pools nfs and local, on h2
 		t.Fatalf("%+v %v", targets, err)
 	}
 	for _, target := range targets {
@@ -226,7 +226,7 @@ func TestMigrationTargets(t *testing.T) {
 		return err
 	})
 
-	// A disk in a pool of both hosts stays in place.
+	// A disk in a pool that both hosts have stays in place.
 	task, err := s.MigrateVM(t.Context(), chief, v.ID, control.MigrateVM{HostID: s.h2, PoolID: s.nfs})
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func (s *projectFixture) vmWithLocalDisk(name string) (fleet.VMView, fleet.Volre
 	return s.get(v.ID), ref
 }
 
-// moveFixture is a projectFixture with an agent session of the first host.
+// moveFixture is a projectFixture with an agent session of h1.
 type moveFixture struct {
 	*projectFixture
 	agent fleet.Actor
@@ -70,7 +70,7 @@ func (m *moveFixture) move(v fleet.VMView, disk fleet.Volref) fleet.Task {
 	return task
 }
 
-// claimMove claims the disk migration of the VM.
+// claimMove claims the VM's disk migration job.
 func (m *moveFixture) claimMove(v fleet.VMView) wire.Work {
 	m.t.Helper()
 	for _, w := range m.claim() {
@@ -102,7 +102,7 @@ func TestMoveDisk(t *testing.T) {
 		t.Errorf("the host is notified of the pools %v", pools)
 	}
 
-	// Until the host reports success, other changes of the disk are refused, and both names are in use.
+	// Until the host reports success, other changes of the disk are refused, and both volume names are in use.
 	s.wantRefused("move it again", fleet.Conflict, "being moved", func() error {
 		_, err := s.MoveDisk(t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: s.nfs})
 		return err
@@ -187,7 +187,7 @@ func TestCancelDiskMigration(t *testing.T) {
 		t.Fatalf("the host gets %+v %v", answer, err)
 	}
 
-	// A restarted agent gets it with the job.
+	// An agent that restarts gets the cancellation with the job.
 	s.exec(`UPDATE jobs SET state = 'queued', lease_until = NULL WHERE id = $1`, w.ID)
 	s.wantRefused("while it waits for its host", fleet.Conflict, "being cancelled already", func() error { _, err := s.CancelTask(t.Context(), chief, task.ID); return err })
 	again := s.claimMove(v)
@@ -272,7 +272,7 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 	s.wantRefused("on a host that is offline", fleet.Conflict, "offline", ask(control.MoveDisk{PoolID: s.nfs}))
 }
 
-// A disk migration reserves space in its target pool.
+// A disk migration reserves space in its destination pool.
 func TestDiskMigrationReservesSpace(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
@@ -292,7 +292,7 @@ func text(s *projectFixture, sql string) (out string) {
 	return out
 }
 
-// A disk migration has no attempt limit, because only the host knows where the disk is.
+// A disk migration has no attempt limit, because only the host knows which pool has the disk.
 func TestDiskMigrationHasNoAttemptLimit(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")

@@ -175,7 +175,7 @@ func TestPendingPlansAreLimited(t *testing.T) {
 	}
 }
 
-// A host may send any answer.
+// A host may send any answer, so the portal limits its size.
 func TestPlanAnswerIsLimited(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
@@ -197,8 +197,8 @@ func TestPlanAnswerIsLimited(t *testing.T) {
 	}
 }
 
-// A plan is stored for an hour and a first boot may contain secrets, so it is sealed and opened only when carried
-// out.
+// A plan is stored for an hour, and its first-boot data may have secrets. The data is therefore encrypted, and
+// decrypted only when the plan is carried out.
 func TestPlanSealsFirstBoot(t *testing.T) {
 	s := newProjectFixture(t)
 	s.Control = control.New(s.pool, control.Options{Hub: notify.NewHub(), AgentURL: "https://portal.example:8444", Vault: auth.NewVault()})

@@ -73,7 +73,7 @@ func TestDeleteRefusedForProtectedVM(t *testing.T) {
 	}
 }
 
-// A VM locked by one person can be changed and unlocked only by that person or an administrator. Everybody sees who
+// Only the person who locked a VM, and administrators, can change or unlock it. Everyone who sees the VM sees who
 // locked it and why.
 func TestChangesRefusedForLockedVM(t *testing.T) {
 	s := newProjectFixture(t)
@@ -139,8 +139,8 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	}
 }
 
-// A VM near its expiry needs attention, and is shut down at its expiry if configured. A lock prevents that, and an
-// extension ends it.
+// A VM near its expiry needs attention, and is shut down at its expiry if its protection says so. A lock prevents the
+// shutdown, and a later expiry ends the attention.
 func TestVMExpiry(t *testing.T) {
 	s := newProjectFixture(t)
 	announced, stops, locked, later := s.vm("told", fleet.Running), s.vm("stops", fleet.Running), s.vm("locked", fleet.Running), s.vm("later", fleet.Running)
@@ -194,6 +194,6 @@ func TestVMExpiry(t *testing.T) {
 		t.Errorf("extended, it is %+v", v.Protection)
 	}
 	stale := s.get(locked.ID).Protection.ExpiresAt
-	// An expired time may stay.
+	// An expiry time in the past is accepted if unchanged.
 	until(locked, control.ProtectVM{ExpiresAt: stale, Locked: true, Reason: "migration", Protected: true})
 }

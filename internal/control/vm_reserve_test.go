@@ -8,16 +8,16 @@ import (
 	"quantix/internal/fleet"
 )
 
-// createWithReservation creates a VM with the given number of vCPUs and CPU reservation in percent.
+// createWithReservation creates a VM with the given number of vCPUs. percent is the reserved share of each vCPU.
 func (s *projectFixture) createWithReservation(a fleet.Actor, name string, host fleet.HostID, cpus, percent int) (fleet.VMView, error) {
 	spec := smallSpec
 	spec.CPUs, spec.CPU.Reserved = cpus, percent
 	return s.CreateVM(s.t.Context(), a, control.CreateVM{ProjectID: s.red, HostID: host, Name: name, Spec: spec})
 }
 
-// Reserved CPU is allocated once, to whichever actor, whether the VM is running or not.
+// Reserved CPU is not allocated twice, neither by other actors nor for VMs that are off.
 func TestCPUReservation(t *testing.T) {
-	s := newProjectFixture(t) // of hosts with 8 CPUs
+	s := newProjectFixture(t) // both hosts have 8 CPUs
 	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestCPUReservation(t *testing.T) {
 	}
 }
 
-// An edit's added reservation is checked; unchanged or reduced ones are not.
+// An edit checks an increased reservation, but not an unchanged or reduced one.
 func TestEditChecksAddedReservationOnly(t *testing.T) {
 	s := newProjectFixture(t)
 	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)
@@ -67,7 +67,7 @@ func TestEditChecksAddedReservationOnly(t *testing.T) {
 	}
 }
 
-// Of concurrent requests for the remaining CPU, one succeeds.
+// Of concurrent requests for the remaining CPUs, one succeeds.
 func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
 	s := newProjectFixture(t)
 	var all sync.WaitGroup
@@ -84,7 +84,7 @@ func TestConcurrentReservationsDoNotExceedHost(t *testing.T) {
 	}
 }
 
-// A migrating VM counts on its target host from the order on.
+// A VM's reservation counts on the target host as soon as its migration is requested.
 func TestReservationCountsOnMigrationTarget(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()

@@ -13,7 +13,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// scheduleFixture is a VM with a snapshot schedule, and the host that runs its jobs.
+// scheduleFixture is a VM with a snapshot schedule, and the agent session of the VM's host.
 type scheduleFixture struct {
 	*moveFixture
 	vm   fleet.VMView
@@ -25,8 +25,8 @@ var hourly = fleet.SnapshotSchedule{
 	Name: "hourly", Enabled: true, Times: fleet.SnapshotTimes{EveryHours: 1, At: "00:00", Zone: farHour.zone}, Keep: fleet.SnapshotKeep{Last: 2},
 }
 
-// farHour is a time zone whose full hours are at least a quarter of an hour away from now, so hourly schedules do not
-// become due during the tests.
+// farHour is a time zone whose full hours are at least a quarter of an hour away from now, so that hourly schedules do
+// not become due during the tests.
 var farHour = func() (far struct {
 	zone    string
 	minutes int
@@ -56,7 +56,7 @@ func (s *scheduleFixture) pass() {
 	}
 }
 
-// makeDue moves the schedule back by an hour, so its next time is due.
+// makeDue moves the schedule's next time back by an hour, so that the schedule is due.
 func (s *scheduleFixture) makeDue() {
 	s.t.Helper()
 	s.exec(`UPDATE snapshot_runs SET due = due - interval '1 hour' WHERE schedule_id = $1`, s.id)
@@ -64,7 +64,7 @@ func (s *scheduleFixture) makeDue() {
 	s.pass()
 }
 
-// rerunPass runs the pass again.
+// rerunPass makes the schedule's next check due and runs the pass again.
 func (s *scheduleFixture) rerunPass() {
 	s.t.Helper()
 	s.exec(`UPDATE snapshot_schedules SET look_at = now()`)
@@ -87,7 +87,7 @@ func (s *scheduleFixture) report() {
 	s.exec(`UPDATE vms SET status = status || jsonb_build_object('snapshots', $2::jsonb) WHERE id = $1`, s.vm.ID, s.tree)
 }
 
-// finishJobs finishes all snapshot jobs of the host and returns them. wrong is the error; empty: success.
+// finishJobs finishes all snapshot jobs of the host and returns their kinds. wrong is the jobs' error; empty: success.
 func (s *scheduleFixture) finishJobs(wrong string) string {
 	s.t.Helper()
 	var did strings.Builder
@@ -123,7 +123,7 @@ func (s *scheduleFixture) finishJobs(wrong string) string {
 	return did.String()
 }
 
-// A schedule orders its snapshots like a person, keeps the configured number, and deletes only its own.
+// A schedule requests snapshots like a person, retains the configured number, and deletes only its own snapshots.
 func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	if v := s.shown(); v.NextAt == nil || v.LastAt != nil || v.Trouble != "" || v.NextAt.Minute() != farHour.minutes || v.CreatedBy != s.member.Name {
@@ -167,7 +167,8 @@ func TestScheduleTakesAndRetainsSnapshots(t *testing.T) {
 	}
 }
 
-// Missed times run once and are shown. A concurrent pass of another portal orders nothing.
+// If several times were missed, one snapshot is taken, and the missed times are shown. A concurrent pass of another
+// portal requests nothing.
 func TestMissedScheduleRunsOnce(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	s.exec(`UPDATE snapshot_schedules SET next_at = date_trunc('hour', now() - make_interval(mins => $1)) + make_interval(mins => $1) - interval '5 hours', look_at = now()`, farHour.minutes)
@@ -192,8 +193,8 @@ func TestMissedScheduleRunsOnce(t *testing.T) {
 	}
 }
 
-// The reason for a delay is shown, and the schedule continues once it ends. Only problems that need a person raise
-// attention.
+// The reason for a delay is shown, and the schedule continues when the reason ends. Only problems that need a person
+// raise attention.
 func TestScheduleShowsReasonForDelay(t *testing.T) {
 	s := newScheduleFixture(t, hourly)
 	waits := func(when, says string, attention bool) {
@@ -248,7 +249,7 @@ func TestScheduleShowsReasonForDelay(t *testing.T) {
 	}
 	s.rerunPass()
 	waits("when it went well", "", false)
-	for range 2 { // the first is not retained
+	for range 2 { // the first snapshot is beyond the retention
 		s.makeDue()
 		s.finishJobs("")
 	}

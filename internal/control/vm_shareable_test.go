@@ -10,7 +10,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-// sharedDisk adds raw volumes to both pools and returns a shareable disk of the shared one.
+// sharedDisk adds raw volumes to both pools and returns a shareable disk on the shared pool's volume.
 func (s *projectFixture) sharedDisk() fleet.Disk {
 	s.t.Helper()
 	raw := `{"name":"quorum.raw","path":"/v/quorum.raw","format":"raw","capacityBytes":1073741824}`
@@ -67,7 +67,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 		"a local one that is away": {chief, func(d *fleet.Disk) { d.PoolID = s.local }, "poolId", "is not assigned to h2"},
 	} {
 		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h2, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}
-		if strings.Contains(c.says, formats) { // only one host supports it
+		if strings.Contains(c.says, formats) { // only h1 reports support for it
 			order.HostID = s.h1
 		}
 		c.change(&order.Spec.Disks[0])
@@ -86,7 +86,7 @@ func TestInvalidShareableDiskRefused(t *testing.T) {
 	}
 }
 
-// Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk stays unchanged.
+// Encryption that no host supports is refused at its field, and nothing is written. An encrypted disk cannot change.
 func TestInvalidEncryptionRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -164,8 +164,8 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 	})
 }
 
-// VMs of any host share a volume of a shared pool. Nobody can make it exclusive while shared, and it cannot be
-// changed.
+// VMs of all hosts can share a volume of a shared pool. While it is shared, no VM can make it exclusive, and the volume
+// cannot be changed.
 func TestVolumeSharedByVMs(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
@@ -195,7 +195,7 @@ func TestVolumeSharedByVMs(t *testing.T) {
 		_, err := create("copy", s.h1, fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "quorum.raw"}})
 		return err
 	})
-	// A volume of a local pool exists on one host.
+	// A volume of a local pool exists on one host only.
 	local := disk
 	local.PoolID = s.local
 	if _, err := create("three", s.h1, local); err != nil {
@@ -208,7 +208,8 @@ func TestVolumeSharedByVMs(t *testing.T) {
 	if err != nil || four.HostID != s.h1 {
 		t.Errorf("placed on %s: %v", four.HostID, err)
 	}
-	// It cannot become exclusive while others share it, and never in a pool that creates volumes.
+	// A disk cannot become exclusive while other VMs share its volume, and never in a pool that creates a volume per
+	// disk.
 	s.wantRefused("for itself", fleet.Invalid, "only as one that is shareable", func() error {
 		_, _, err := s.UpdateVM(t.Context(), chief, one.ID, editedSpec(one, func(v *fleet.VMSpec) { v.Disks[0].Shareable = false }))
 		return err

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-// withSnapshots adds reported snapshots to the VM: base, and tip on top as the current one.
+// withSnapshots adds two reported snapshots to the VM: base, and its child tip, which is the current one.
 func (s *projectFixture) withSnapshots(v fleet.VMView) (base, tip fleet.SnapshotID) {
 	s.t.Helper()
 	base, tip = fleet.NewID[fleet.SnapshotID](), fleet.NewID[fleet.SnapshotID]()
@@ -101,7 +101,7 @@ func TestRevertAndDeleteSnapshots(t *testing.T) {
 	if err := s.finish(w, wire.Finish{Outcome: wire.Done, VM: &status}); err != nil {
 		t.Fatal(err)
 	}
-	// Changes that would separate disks from their snapshots are refused without asking a host.
+	// Changes that would separate disks from their snapshots are refused without a job for the host.
 	for what, do := range map[string]func() error{
 		"move": func() error {
 			_, err := s.MoveDisk(t.Context(), chief, v.ID, disk, control.MoveDisk{PoolID: s.nfs})

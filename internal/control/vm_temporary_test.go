@@ -43,7 +43,7 @@ func (s *libraryFixture) finishTemporarySnapshot(vm fleet.VMView) fleet.Snapshot
 	return o.ID
 }
 
-// sweepTemporary runs the pass over temporary snapshots with all delays expired.
+// sweepTemporary ends all delays and runs the pass over temporary snapshots.
 func (s *libraryFixture) sweepTemporary() {
 	s.t.Helper()
 	s.exec(`UPDATE temporary_snapshots SET look_at = now()`)

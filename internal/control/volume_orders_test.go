@@ -19,7 +19,7 @@ func TestRenameVolume(t *testing.T) {
 		t.Fatalf("%+v %v", task, err)
 	}
 	s.audited("volume.rename")
-	// Both names are in use: for jobs, new volumes and VMs.
+	// Both names are in use: for other jobs, for new volumes and for VMs.
 	for act, ask := range s.volumeRequests(of) {
 		s.wantRefused(string(act)+" what is being renamed", fleet.Conflict, "rename volume", ask)
 	}
@@ -39,7 +39,8 @@ func TestRenameVolume(t *testing.T) {
 	}
 }
 
-// One table lists the job kinds that can be cancelled while running, and all are cancelled the same way.
+// fleet's table of job kinds lists those that can be cancelled while running. All of them are cancelled in the same
+// way.
 func TestCancelRunningJobs(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")

@@ -31,7 +31,7 @@ func (s *projectFixture) volumeOn(of control.Volume) query.VolumeOn {
 	return v
 }
 
-// volumeRequests returns requests for all operations on an existing volume.
+// volumeRequests returns a request for each operation on an existing volume.
 func (s *projectFixture) volumeRequests(of control.Volume) map[fleet.Action]func() error {
 	ctx := s.t.Context()
 	return map[fleet.Action]func() error{
@@ -86,7 +86,7 @@ func TestVolumeOperations(t *testing.T) {
 		s.wantRefused(name, fleet.Invalid, c.says, func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, wrong); return err })
 	}
 
-	// Pending jobs reserve space.
+	// Space for pending jobs is reserved.
 	for n := range 2 {
 		most := control.NewVolume{Name: fmt.Sprintf("most-%d.raw", n), Format: "raw", SizeBytes: 600 << 30}
 		ask := func() error { _, err := s.CreateVolume(t.Context(), chief, s.nfs, most); return err }
@@ -117,7 +117,7 @@ func TestVolumeInUseCannotBeChanged(t *testing.T) {
 	for name, c := range map[string]struct {
 		make  func(of control.Volume)
 		says  string
-		clone string // why it cannot be cloned
+		clone string // why the volume cannot be cloned
 	}{
 		"disk": {func(of control.Volume) {
 			s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(of.PoolID)+`","volume":"`+of.Volume+`"}]`)
@@ -169,14 +169,15 @@ func (s *projectFixture) setSpec(id fleet.VMID, part, value string) {
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, ARRAY[$2], $3::jsonb) WHERE id = $1`, id, part, value)
 }
 
-// updateVolume adds to the reported facts of a volume.
+// updateVolume adds properties to a volume in a host's report.
 func (s *projectFixture) updateVolume(of control.Volume, host fleet.HostID, more string) {
 	s.t.Helper()
 	s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $3 THEN v || $4::jsonb ELSE v END) FROM jsonb_array_elements(status->'volumes') v))
 		WHERE pool_id = $1 AND host_id = $2`, of.PoolID, host, of.Volume, more)
 }
 
-// Of two concurrent orders one succeeds. Others for its volume or its source are refused until it ends.
+// Of two concurrent requests for one volume, one succeeds. Other requests for the volume or its source are refused
+// until the job ends.
 func TestOneJobPerVolume(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
@@ -210,8 +211,7 @@ func TestOneJobPerVolume(t *testing.T) {
 	})
 }
 
-// A volume being deleted cannot be an image of a new VM, and a volume used for a new VM cannot be deleted, in either
-// order.
+// A volume that is being deleted cannot become an image of a new VM. A volume that a new VM uses cannot be deleted.
 func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	s := newProjectFixture(t)
 	gone := s.unusedVolume("gone.raw")
@@ -225,7 +225,7 @@ func TestVolumeDeleteExcludesUseByVM(t *testing.T) {
 	}
 	s.wantRefused("delete what a VM is being made from", fleet.Conflict, "is being created from the volume.", s.volumeRequests(kept)[fleet.ActDelete])
 
-	// Concurrently: never both.
+	// Of two concurrent requests, at most one succeeds.
 	for n := range 4 {
 		of := s.unusedVolume(fmt.Sprintf("race-%d.raw", n))
 		in := control.CreateVM{ProjectID: s.red, Name: fmt.Sprintf("race-%d", n), Spec: smallSpec}
@@ -251,7 +251,7 @@ func TestVolumeJobNamesItsUsers(t *testing.T) {
 		t.Fatalf("%+v %v", task, err)
 	}
 	vm := s.vm("web", fleet.Stopped)
-	s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // written without checks
+	s.setSpec(vm.ID, "disks", `[{"poolId":"`+string(s.nfs)+`","volume":"data.raw"}]`) // written without the checks of a use case
 	claim, err := s.Claim(t.Context(), agent, wire.ClaimRequest{Max: 8}, 0)
 	if err != nil {
 		t.Fatal(err)

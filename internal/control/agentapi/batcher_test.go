@@ -18,8 +18,8 @@ type recorder struct {
 	mu      sync.Mutex
 	all     [][]int
 	started chan struct{} // closed when the first batch has started
-	release chan struct{} // closed by the test to let the first batch finish
-	// locks makes the first batch fail with ErrLocked, and its repetition without a limit wait for free.
+	release chan struct{} // closed by the test; the first batch then finishes
+	// locks makes the first batch fail with ErrLocked. Its repetition without a time limit waits for release.
 	locks bool
 }
 
@@ -52,7 +52,7 @@ func newAsked(maxBatch int, fails func(in []int) error) *recorder {
 	return a
 }
 
-// results returns the results of 1, which runs first, and of the others, which arrive while it runs.
+// results returns the results of call 1, which runs first, and of the others, which arrive while call 1 runs.
 func (a *recorder) results(t *testing.T, others ...int) (out map[int]int, errs map[int]error) {
 	t.Helper()
 	out, errs = map[int]int{}, map[int]error{}
@@ -77,7 +77,7 @@ func (a *recorder) results(t *testing.T, others ...int) (out map[int]int, errs m
 	return out, errs
 }
 
-// waitFor waits until n calls wait.
+// waitFor waits until n calls are waiting.
 func (a *recorder) waitFor(t *testing.T, n int) {
 	t.Helper()
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {

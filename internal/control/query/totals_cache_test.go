@@ -74,7 +74,7 @@ func (c *testCache) seen() (times, reported int) {
 	return c.times, c.reported
 }
 
-// wants reads the value, and compares it and the number of counts with the expected ones.
+// wants reads the value and compares it, and the number of counts, with the expected ones.
 func (c *testCache) wants(t *testing.T, what string, value, times int) {
 	t.Helper()
 	got, err := c.getOne(t.Context(), "a")
@@ -140,7 +140,7 @@ func TestFewHostsTotalIsCountedPerRequest(t *testing.T) {
 	}
 }
 
-// A key that grows past the limit is cached; one that shrinks is no longer cached.
+// A key whose number of hosts grows past the limit is cached; one that shrinks below the limit is no longer cached.
 func TestCachingFollowsNumberOfHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts)
@@ -178,7 +178,7 @@ func TestTransactionBypassesCache(t *testing.T) {
 	})
 }
 
-// A warmed key is cached before its first request.
+// A prefetched key is cached before its first request.
 func TestPrefetchFillsCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts + 1)
@@ -193,13 +193,13 @@ func TestPrefetchFillsCache(t *testing.T) {
 	})
 }
 
-// Requests during a count of an expired value share the result of that count.
+// Requests during a count of an expired value share that count's result.
 func TestConcurrentRequestsShareOneCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts + 1)
 		c.wants(t, "first", 0, 1)
 		c.is(func(t *truth) { t.value, t.takes = 1, maxTotalAge })
-		pass(refreshInterval + 2500*time.Millisecond) // the background count has begun and the cached value has expired
+		pass(refreshInterval + 2500*time.Millisecond) // the background count has begun, and the cached value has expired
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() { c.wants(t, "during a count", 1, 2) })
@@ -209,7 +209,7 @@ func TestConcurrentRequestsShareOneCount(t *testing.T) {
 	})
 }
 
-// A slow count starts early enough that no request waits for it.
+// A slow count starts early enough that no request has to wait for it.
 func TestSlowCountFinishesBeforeValueExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newTestCache(manyHosts + 1)

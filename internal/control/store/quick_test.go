@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { testkit.Main(m) }
 
-// quick is a store whose hub receives only the store's own wake-ups.
+// quick is a store whose hub receives only the wake-ups sent by the store.
 type quick struct {
 	*store.Store
 	t    *testing.T
@@ -32,7 +32,7 @@ func newQuick(t *testing.T, keys ...string) *quick {
 	return &quick{Store: store.New(pool, hub), t: t, pool: pool, sub: hub.Subscribe(keys...)}
 }
 
-// woken returns the received wake-up keys.
+// woken returns the wake-up keys received so far.
 func (q *quick) woken() []string {
 	select {
 	case <-q.sub.C:
@@ -50,7 +50,7 @@ func (q *quick) tasks() (n int) {
 	return n
 }
 
-// note adds a task, which announces a wake-up.
+// note adds a task, which sends a wake-up.
 func note(ctx context.Context, q *db.Queries) (fleet.TaskID, error) {
 	id := fleet.NewID[fleet.TaskID]()
 	_, err := q.NoteDone(ctx, db.NoteDoneParams{ID: id, Kind: fleet.VMApply, Subject: "vm:1", SubjectName: "web", CreatedBy: "somebody"})
@@ -96,7 +96,7 @@ func TestQuickSendsWakeUpsAfterCommit(t *testing.T) {
 func TestQuickSendsWakeUpsOfDeferredTriggers(t *testing.T) {
 	t.Parallel()
 	parent, child := fleet.NewID[fleet.TaskID](), fleet.NewID[fleet.TaskID]()
-	project := fleet.NewID[fleet.ProjectID]() // belongs only to the parent, so that no other task wakes its key
+	project := fleet.NewID[fleet.ProjectID]() // only the parent belongs to the project, so no other task wakes its key
 	q := newQuick(t, "tasks:"+string(project))
 	if _, err := q.pool.Exec(t.Context(), `INSERT INTO projects (id, name) VALUES ($1, 'lab')`, project); err != nil {
 		t.Fatal(err)
@@ -207,7 +207,7 @@ func (q *quick) deadlock() error {
 	return err
 }
 
-// Statements of Before are sent with the next statement or the commit, and their error fails the transaction.
+// Statements of Before are sent with the next statement or the commit. Their errors fail the transaction.
 func TestBeforeStatementsAreSentWithNextStatement(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ fails, last bool }{
@@ -253,8 +253,8 @@ func TestBeforeStatementsAreSentWithNextStatement(t *testing.T) {
 	}
 }
 
-// The first claims and results on a connection find their statements prepared. The warm-up changes nothing and sends no
-// wake-up. A database without tables is no error.
+// The first claims and results on a new connection find their statements already prepared. The warm-up changes nothing
+// and sends no wake-up. On a database without tables it returns no error.
 func TestWarmUpPreparesStatementsOfNewConnection(t *testing.T) {
 	t.Parallel()
 	q := newQuick(t, "tasks", "jobs")
