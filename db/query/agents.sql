@@ -10,8 +10,8 @@ WHERE host_id = @host_id
 RETURNING number, now()::timestamptz AS now;
 
 -- name: NumberAnew :exec
--- Resets report numbers beyond the start of the new session, as after a restore from a backup, so that the session's
--- reports are accepted.
+-- Resets report numbers that are beyond the start of the new session, as after a restore from a backup. Otherwise the
+-- session's reports would be rejected.
 WITH host AS (UPDATE hosts h SET report_seq = 0 WHERE h.id = @host_id AND h.report_seq >= @base),
      vm AS (UPDATE vms v SET report_seq = 0 WHERE v.host_id = @host_id AND v.report_seq >= @base)
 UPDATE assignments a SET report_seq = 0 WHERE a.host_id = @host_id AND a.report_seq >= @base;
@@ -26,13 +26,13 @@ SELECT pg_notify('quantix', 'host:' || @host_id::text);
 SELECT EXISTS (SELECT 1 FROM host_sessions WHERE host_id = @host_id AND session = @session);
 
 -- name: LockSessionOfHost :one
--- Keeps the host's session until the transaction ends. Hello, join and removal of the host wait; heartbeats do not.
+-- Locks the host's session until the transaction ends. Hello, join and removal of the host wait; heartbeats do not.
 SELECT number FROM host_sessions WHERE host_id = @host_id AND session = @session FOR KEY SHARE;
 
 -- name: Heartbeats :many
--- Stores heartbeats of many hosts. Hosts missing in the result have another session. Rows are locked in one order to
--- avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts only if the
--- digest equals the stored one. The end of an offline period is recorded.
+-- Stores heartbeats of many hosts. A host without a row in the result has another session. Rows are locked in one order
+-- to avoid deadlocks between batches. A heartbeat counts from the time it was sent; its inventory time counts only if
+-- its digest equals the stored one. The end of an offline period is recorded.
 WITH beats AS (
     SELECT unnest(@host_ids::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@loads::text[])::jsonb AS load,
            unnest(@digests::text[]) AS digest, LEAST(now(), unnest(@sent::timestamptz[])) AS sent,
@@ -52,8 +52,8 @@ WITH beats AS (
 SELECT t.host_id, t.session, t.digest, now()::timestamptz AS now FROM told t;
 
 -- name: BeginReport :one
--- Accepts only reports newer than the last one, with numbers of the session. look_age is the time since the last
--- successful inventory; NULL if there was none. sighted reports that the hypervisor is reachable again. The end of an
+-- Accepts only a report newer than the last one, with a number of the session. look_age is the time since the last
+-- successful inventory; NULL if there was none. sighted is set if the hypervisor is reachable again. The end of an
 -- offline period is recorded.
 WITH was AS (SELECT w.host_id, w.blind_since, w.looked_at FROM host_sessions w WHERE w.host_id = @host_id FOR NO KEY UPDATE), told AS (
     UPDATE host_sessions s SET seen_at = LEAST(now(), GREATEST(s.seen_at, @sent::timestamptz)), digest = @digest, report_seq = @seq,
@@ -81,9 +81,8 @@ WHERE v.id = r.id AND v.host_id = @host_id AND v.report_seq < @seq
   AND (v.status IS DISTINCT FROM r.status OR v.observed_generation < LEAST(r.generation, v.generation));
 
 -- name: VMsUnrecorded :many
--- VMs whose definition contains a spec unknown to the database because it was restored: a later generation, or another
--- spec of the same generation. VMs with an open job are omitted, and for five minutes those whose job failed or was
--- just done.
+-- VMs whose domain has a spec that the restored database does not know: a later generation, or another spec of the same
+-- generation. VMs with an open job are omitted. VMs whose job failed or has just ended are omitted for five minutes.
 SELECT v.id, v.project_id, v.name, v.generation
 FROM jsonb_to_recordset(@vms::jsonb) AS r (id text, stamped bigint, "specHash" text) JOIN vms v ON v.id = r.id
 WHERE v.host_id = @host_id AND v.report_seq <= @seq AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
@@ -93,7 +92,7 @@ WHERE v.host_id = @host_id AND v.report_seq <= @seq AND v.deleted_at IS NULL AND
                        OR j.kind = 'vm.apply' AND EXISTS (SELECT 1 FROM tasks t WHERE t.id = j.task_id AND t.user_id IS NULL AND t.created_by = 'Quantix'))));
 
 -- name: ReportAbsentVMs :exec
--- A VM missing in a full report is absent on the host.
+-- A VM that is missing in a full report is absent on the host.
 UPDATE vms SET status = jsonb_build_object('power', 'absent', 'cpus', 0, 'memoryMiB', 0), report_seq = @seq
 WHERE host_id = @host_id AND report_seq < @seq AND observed_generation > 0 AND id <> ALL (@ids::text[])
   AND status->>'power' IS DISTINCT FROM 'absent';
@@ -108,8 +107,8 @@ ON CONFLICT (host_id, id) DO UPDATE SET name = EXCLUDED.name, status = EXCLUDED.
 WHERE found_vms.name <> EXCLUDED.name OR found_vms.status <> EXCLUDED.status;
 
 -- name: ReportMeters :exec
--- Stores the readings of running VMs: one row per host, with parallel arrays. The previous CPU times are kept, so that
--- queries can compute the load in between.
+-- Stores the readings of running VMs: one row per host, with parallel arrays. The row also keeps the previous CPU
+-- times, so that queries can compute the load since then.
 INSERT INTO host_meters AS m (host_id, at, vm_ids, cpu_nanos, memory_bytes, read_bytes, write_bytes, receive_bytes, send_bytes)
 SELECT r.host_id, now(), array_agg(r.vm_id), array_agg(r.cpu), array_agg(r.memory), array_agg(r.read), array_agg(r.write), array_agg(r.receive), array_agg(r.send)
 FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@vm_ids::text[]) AS vm_id, unnest(@cpu_nanos::bigint[]) AS cpu, unnest(@memory_bytes::bigint[]) AS memory,

@@ -21,16 +21,17 @@ SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AN
 SELECT host_id FROM assignments WHERE noun = @noun AND object_id = @object_id AND asked = 'assign' ORDER BY host_id LIMIT @most;
 
 -- name: AssignmentOn :one
--- One assignment with its host's report, without long values. The status is NULL before the first report.
+-- One assignment with its host's report, without volumes and leases. The status is NULL before the first report.
 SELECT (a.asked = 'assign')::boolean AS assigned, h.name AS host_name, (a.status - '{volumes,leases}'::text[])::jsonb AS status, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.host_id = @host_id AND a.asked <> '';
 
 -- name: ReportAssignments :one
--- Stores changed reports on the objects of a host; lost counts the discovered networks that it no longer has. Reports
--- on pools count only for assigned pools; older agents use the pool's name. A missing object was not inventoried:
--- assigned pools that the host lacks are reported as such. Networks are matched by kind and name, assigned or not. A
--- network with the name of a defined one but another UUID is marked as foreign, with the error @strange.
+-- Stores changed reports on the objects of a host. lost is the number of discovered networks that the host no longer
+-- has. Reports on pools count only for assigned pools; older agents name the pool instead of its ID. Objects missing in
+-- the report were not inventoried: assigned pools that the host lacks are reported as such. Networks are matched by
+-- kind and name, assigned or not. A network with the name of a defined one but another UUID is marked as foreign, with
+-- the error @strange.
 WITH said AS MATERIALIZED (
     SELECT 'pool' AS noun, COALESCE(r.pool->>'id', p.id) AS object_id, r.pool->'status' AS status
     FROM jsonb_array_elements(@pools::jsonb) AS r (pool) LEFT JOIN pools p ON r.pool->>'id' IS NULL AND p.name = r.pool->>'name'
@@ -54,11 +55,11 @@ WITH said AS MATERIALIZED (
 SELECT count(*)::bigint AS lost FROM lost;
 
 -- name: DriftedAssignments :many
--- Assignments and releases whose job was lost, on online hosts, retried every five minutes. After failures within the
--- last day, a release waits twice as long each time, up to six hours, because a failing release may disconnect the
--- host. Also inactive objects of which the agent has no record. Excluded: failed objects, which the agent restarts
--- itself; objects stopped by others; and changes that the host rolled back after losing its connection. Only resource
--- types with job kinds, so that others do not use up the limit.
+-- Assignments and releases on online hosts whose job was lost; they are retried every five minutes. After failures
+-- within the last day, a release waits twice as long each time, up to six hours, because a failing release may
+-- disconnect the host. Inactive objects without a record at the agent are included. Excluded are failed objects, which
+-- the agent restarts, objects stopped by others, and changes that the host rolled back after it lost its connection.
+-- Only resource types with job kinds are selected, so that others do not use up the limit.
 WITH waiting AS MATERIALIZED (
     SELECT j.host_id, j.subject FROM jobs j WHERE j.state = 'failed' AND j.ended_at > now() - interval '1 day' AND j.kind LIKE '%.release'
     GROUP BY j.host_id, j.subject
@@ -80,12 +81,12 @@ SELECT sqlc.embed(p), array_agg(a.host_id)::text[] AS hosts FROM assignments a J
 SELECT sqlc.embed(n), array_agg(a.host_id)::text[] AS hosts FROM assignments a JOIN networks n ON n.id = a.network_id WHERE a.asked = 'assign' GROUP BY n.id ORDER BY n.name;
 
 -- name: StatusQuarters :many
--- The quarters of an hour in which statuses of one object changed, and the last one before @since.
+-- The quarters of an hour with a changed status of one object, and the last such quarter before @since.
 SELECT q.host_id, q.quarter, q.worst, q.last FROM unnest(@hosts::text[]) AS h (id) JOIN cell_quarters q ON q.noun = @noun AND q.object_id = @object_id AND q.host_id = h.id
 WHERE q.quarter >= COALESCE((SELECT max(b.quarter) FROM cell_quarters b WHERE b.noun = @noun AND b.object_id = @object_id AND b.host_id = h.id AND b.quarter < @since), @since::timestamptz)
 ORDER BY q.host_id, q.quarter;
 
 -- name: HostOfflinePeriods :many
--- Offline periods of hosts since then, including a current one.
+-- Offline periods of hosts after @since, including a current one.
 SELECT s.host_id, s.since, s.until FROM host_silences s WHERE s.host_id = ANY (@hosts::text[]) AND s.until > @since::timestamptz
 UNION ALL SELECT s.host_id, s.looked_at + @fresh::interval, now() FROM host_sessions s WHERE s.host_id = ANY (@hosts) AND s.looked_at + @fresh < now();

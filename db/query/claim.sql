@@ -1,14 +1,13 @@
 -- name: CheckForWork :one
--- Whether the session is the host's current one, and whether jobs may be waiting for the host.
+-- Whether the session is the host's current one, and whether jobs may be queued for the host.
 SELECT EXISTS (SELECT 1 FROM host_sessions s WHERE s.host_id = @host_id AND s.session = @session) AS proven,
        EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.run_after <= now()) AS waits;
 
 -- name: ClaimJobs :many
 -- Claims jobs for many hosts: one per subject, oldest first. Jobs without a task (consoles) never wait for others. A
 -- claim raises the epoch above any that the host has seen. session identifies the claimant; work describes the job's
--- subject. If there is work, the session is locked first, so that a hello sees the claimed jobs and an ended session
--- claims none. Earlier jobs of a subject are checked by subqueries, because a join was planned to read all running
--- jobs.
+-- subject. If there are jobs, the session is locked first, so that a hello sees the claimed jobs and an ended session
+-- claims none. Subqueries check for earlier jobs of a subject, because the planner made a join read all running jobs.
 WITH mine AS MATERIALIZED (
     SELECT s.host_id, a.session, a.most, s.epoch_lift
     FROM (SELECT unnest(@hosts::text[]) AS host_id, unnest(@sessions::bytea[]) AS session, unnest(@most::integer[]) AS most ORDER BY 1) a
@@ -43,11 +42,11 @@ RETURNING sqlc.embed(jobs), ready.session::bytea AS session, COALESCE(work_of(jo
           COALESCE((SELECT spec_hash(v.name, v.spec) FROM vms v WHERE v.id = substr(jobs.subject, 4) COLLATE "C" AND jobs.subject LIKE 'vm:%' AND jobs.kind <> 'vm.plan'), '')::text AS spec_hash;
 
 -- name: LockPools :exec
--- Keeps the pools assigned while a VM is created on them: a release locks the pool first.
+-- Locks the pools while a VM is created on them, so that they stay assigned: a release locks the pool first.
 SELECT id FROM pools WHERE id = ANY (@ids::text[]) ORDER BY id FOR SHARE;
 
 -- name: PoolsForWork :many
--- The subquery hides the number of IDs from the planner, which would otherwise plan each time.
+-- The subquery hides the number of IDs from the planner, which would otherwise make a new plan each time.
 SELECT * FROM pools WHERE id = ANY ((SELECT @ids::text[])::text[]);
 
 -- name: RenewLeases :many
@@ -71,7 +70,7 @@ WITH job AS (SELECT id, subject FROM jobs WHERE jobs.id = @id AND task_id IS NOT
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*) FROM network);
 
 -- name: LockResults :many
--- Locks everything that results need, in the common order: host sessions, subjects, jobs. A result without a row has no
+-- Locks all rows that results need, in the common order: host sessions, subjects, jobs. A result without a row has no
 -- such job or an ended session. session and number identify the session whose result is valid; generation is the VM's,
 -- or 0 without a VM.
 WITH mine AS MATERIALIZED (
@@ -99,8 +98,8 @@ WHERE (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool) + (SELECT count(*)
 ORDER BY j.id FOR UPDATE OF j;
 
 -- name: SettleVMs :exec
--- Stores observed VM states after jobs, unless a newer report is stored. If a newer report was skipped as unchanged, a
--- full report is requested, so that no state is lost between the two.
+-- Stores VM states observed after jobs, unless a newer report is stored. If a newer report was skipped as unchanged, a
+-- full report is requested, so that no state is lost.
 WITH saw AS MATERIALIZED (
     SELECT unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@generations::bigint[]) AS generation, unnest(@seqs::bigint[]) AS seq,
            unnest(@statuses::text[])::jsonb AS status
@@ -111,7 +110,7 @@ UPDATE vms v SET status = e.status, report_seq = e.seq, observed_generation = GR
 FROM saw e WHERE v.id = ANY (ARRAY[e.id]) AND v.host_id || '' = e.host_id AND v.report_seq < e.seq;
 
 -- name: SettleAssignments :exec
--- SettleVMs for assignments. status null means that the host did not look.
+-- As SettleVMs, for assignments. A null status means that the host did not observe one.
 WITH saw AS MATERIALIZED (
     SELECT unnest(@nouns::text[]) AS noun, unnest(@ids::text[]) AS id, unnest(@hosts::text[]) AS host_id, unnest(@generations::bigint[]) AS generation,
            unnest(@seqs::bigint[]) AS seq, unnest(@statuses::text[])::jsonb AS status
@@ -123,7 +122,7 @@ UPDATE assignments a SET status = COALESCE(NULLIF(e.status, 'null'), a.status), 
 FROM saw e WHERE a.noun = ANY (ARRAY[e.noun]) AND a.object_id = ANY (ARRAY[e.id]) AND a.host_id = ANY (ARRAY[e.host_id]) AND a.report_seq < e.seq;
 
 -- name: EndJobs :many
--- Ends jobs that the transaction has locked. A note about work left undone replaces the last progress note.
+-- Ends jobs that the transaction has locked. A note about unfinished work replaces the last progress note.
 WITH ended AS MATERIALIZED (SELECT unnest(@ids::text[]) AS id, unnest(@states::text[]) AS state, unnest(@errors::text[]) AS error, unnest(@notes::text[]) AS note)
 UPDATE jobs SET state = e.state, error = e.error, ended_at = now(), lease_until = NULL,
                 progress = CASE WHEN e.state = 'done' THEN 100 ELSE progress END, note = COALESCE(NULLIF(e.note, ''), jobs.note)
@@ -131,12 +130,12 @@ FROM ended e WHERE jobs.id = ANY (ARRAY[e.id])
 RETURNING jobs.*;
 
 -- name: Overtaken :one
--- Whether a newer job of the same kind, a deletion, or an order for another power state is waiting.
+-- Whether a newer job of the same kind, a deletion, or a job for another power state is queued.
 SELECT EXISTS (SELECT 1 FROM jobs j JOIN jobs n ON n.subject = j.subject AND n.host_id = j.host_id AND n.state = 'queued' AND n.id <> j.id
     WHERE j.id = @id AND (n.kind = j.kind OR n.kind = 'vm.delete' OR ordered_power(n.kind) IS NOT NULL AND ordered_power(j.kind) IS NOT NULL));
 
 -- name: TryAgain :one
--- Requeues a job with its error, after a pause that doubles each time, up to 5 minutes.
+-- Requeues a job with its error, after a pause that doubles with each retry, up to 5 minutes.
 UPDATE jobs SET state = 'queued', retries = retries + 1, error = @error, lease_until = NULL, progress = 0, note = '',
                 run_after = now() + LEAST(interval '5 minutes', power(2, LEAST(retries, 10)) * sqlc.arg(pause)::interval)
 WHERE id = @id
@@ -146,12 +145,12 @@ RETURNING *;
 SELECT lift_epochs(@host::text, @newest::bigint);
 
 -- name: HastenRetries :exec
--- The hypervisor is reachable again, so waiting retries run at once. Locked jobs are skipped.
+-- The hypervisor is reachable again, so queued retries run at once. Locked jobs are skipped.
 UPDATE jobs SET run_after = now() WHERE id IN (
     SELECT j.id FROM jobs j WHERE j.host_id = @host_id AND j.state = 'queued' AND j.retries > 0 AND j.run_after > now() FOR UPDATE SKIP LOCKED);
 
 -- name: FailVM :exec
--- A result without an observed state: the old status is kept, with the error.
+-- For a result without an observed state: the old status stays and gets the error.
 UPDATE vms SET status = COALESCE(status, '{"power": "absent", "cpus": 0, "memoryMiB": 0}') || jsonb_build_object('error', @error::text, 'errorOf', @kind::text),
                observed_generation = GREATEST(observed_generation, LEAST(@generation::bigint, generation))
 WHERE id = @id AND host_id = @host_id;
@@ -163,12 +162,12 @@ DELETE FROM vms WHERE id = @id AND host_id = @host_id AND deleted_at IS NOT NULL
 UPDATE vms SET deleted_at = NULL WHERE id = @id AND host_id = @host_id;
 
 -- name: ReissueChange :exec
--- A change replaced by a deletion never reached the host. It gets a new generation, because the deletion's generation
--- counts as observed.
+-- A change that a deletion replaced never reached the host. The VM gets a new generation, because the deletion's
+-- generation counts as observed.
 UPDATE vms SET generation = generation + 1 WHERE id = @id AND host_id = @host_id AND observed_generation < generation - 1;
 
 -- name: MovedOnVM :one
--- The VM, if its generation is newer and no queued job covers it.
+-- The VM, if its generation is newer than @generation and no queued job covers it.
 SELECT v.* FROM vms v
 WHERE v.id = @id AND v.host_id = @host_id AND v.generation > @generation AND v.deleted_at IS NULL AND (v.elsewhere @> '[{"alarm": true}]') IS NOT TRUE
   AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.host_id = v.host_id AND j.subject = 'vm:' || v.id AND j.state = 'queued' AND j.task_id IS NOT NULL);
@@ -178,13 +177,13 @@ UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now()
 WHERE subject = @subject AND host_id = @host_id AND state = 'queued' AND kind = ANY (@kinds::text[]);
 
 -- name: BreakOffWaits :exec
--- Cancels running waits for a guest, because a user now wants it off. Their epoch ends. kinds are the job kinds that
--- wait.
+-- Cancels running jobs that wait for a guest, because a user now wants the VM off. Their epoch ends. kinds are the
+-- kinds of such jobs.
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now(), lease_until = NULL
 WHERE subject = @subject AND host_id = @host_id AND state = 'running' AND kind = ANY (@kinds::text[]);
 
 -- name: ReplaceLapsed :exec
--- Cancels an expired job if its subject has a newer waiting job of the same kind, or if it was a console.
+-- Cancels an expired job if its subject has a newer queued job of the same kind, or if the job opens a console.
 UPDATE jobs j SET state = 'cancelled', ended_at = now(), lease_until = NULL,
     error = CASE WHEN j.task_id IS NULL THEN 'The agent did not open the console in time.' ELSE 'Replaced by a newer order.' END
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
@@ -193,10 +192,10 @@ WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
         SELECT w.id FROM jobs w WHERE w.subject = j.subject AND w.host_id = j.host_id AND w.kind = j.kind AND w.state = 'queued' AND w.task_id IS NOT NULL LIMIT 1) IS NOT NULL);
 
 -- name: WornOut :many
--- Expired jobs, or those of a host whose agent has restarted, with too many attempts. Uploads are excluded: they wait
--- for users, possibly for days, and have their own timeout. Disk moves are excluded: the disk may already be in its new
--- place, which only the host knows, and later jobs would start the VM with the old one. They wait for the host or for a
--- cancellation.
+-- Expired jobs with too many attempts, or such jobs of a host whose agent has restarted. Uploads are excluded: they
+-- wait for users, possibly for days, and have their own timeout. Disk migrations are excluded: only the host knows
+-- whether the disk is already in its new pool, and later jobs would start the VM with the old disk. They wait for the
+-- host or for a cancellation.
 SELECT j.id FROM jobs j
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
   AND j.state = 'running' AND j.attempt - j.retries >= 5 AND j.kind NOT IN ('volume.upload', 'vm.disk.move') ORDER BY j.id LIMIT 500;
@@ -206,7 +205,7 @@ SELECT * FROM jobs
 WHERE id = @id AND state = 'running' AND attempt - retries >= 5 AND (lease_until < now() OR host_id = sqlc.narg(host_id)::text) FOR UPDATE;
 
 -- name: ReturnLapsed :execrows
--- Requeues expired jobs, or at once all jobs of a host whose agent has restarted.
+-- Requeues expired jobs, or all jobs of a host whose agent has restarted.
 UPDATE jobs j SET state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = ''
 WHERE j.id = ANY (ARRAY(SELECT lapsed_jobs(sqlc.narg(host_id)::text)))
   AND j.state = 'running' AND (j.lease_until < now() OR j.host_id = sqlc.narg(host_id));

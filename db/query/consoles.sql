@@ -1,5 +1,5 @@
 -- name: AddTicket :execrows
--- No row if the user has the maximum number of unused tickets.
+-- Inserts no row if the user has the maximum number of unused tickets.
 INSERT INTO console_tickets (hash, console_id, vm_id, user_id, session, expires_at)
 SELECT @hash, @console_id, @vm_id, @user_id, @session, now() + interval '30 seconds'
 WHERE (SELECT count(*) FROM console_tickets t WHERE t.user_id = @user_id AND t.used_at IS NULL AND t.expires_at > now()) < @max::bigint;

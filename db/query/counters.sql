@@ -1,9 +1,9 @@
 -- name: CountedVMs :many
--- The counted properties of VMs, ordered by ID.
+-- The columns that counters need, of VMs after @after by ID.
 SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id > @after ORDER BY id LIMIT @most;
 
 -- name: CountedVMsNamed :many
--- The counted properties of these VMs, without deleted ones.
+-- The columns that counters need, of these VMs. Deleted VMs have no row.
 SELECT id, project_id, host_id, heard, attention, drifted, cpus, memory_mib FROM vms WHERE id = ANY (@ids::text[]);
 
 -- name: CountDiscovered :many
@@ -13,7 +13,7 @@ SELECT host_id, count(*)::bigint AS vms FROM found_vms GROUP BY host_id;
 SELECT host_id, count(*)::bigint AS vms FROM found_vms WHERE host_id = ANY (@hosts::text[]) GROUP BY host_id;
 
 -- name: FailedTasks :many
--- Failed jobs of hosts, individually even if they are parts of bulk tasks.
+-- Failed jobs of hosts. Jobs of bulk tasks are listed individually.
 SELECT sqlc.embed(t), (SELECT h.name FROM hosts h WHERE h.id = t.host_id)::text AS host FROM tasks t
 WHERE t.state IN ('failed', 'unknown') AND t.ended_at > now() - interval '1 hour' AND t.host_id IS NOT NULL
   AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[]))

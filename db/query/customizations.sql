@@ -3,14 +3,14 @@ INSERT INTO customizations (id, project_id, name, description, kind, variables, 
 VALUES (@id, sqlc.narg(project_id), @name, @description, @kind, @variables, @by_key, @sealed, @changed_by);
 
 -- name: AddCustomizationsAlone :exec
--- Serializes additions to a project, so that each sees the previous count.
+-- Serializes additions to a project, so that each counts the previous ones.
 SELECT pg_advisory_xact_lock(hashtext('quantix customizations ' || @project::text));
 
 -- name: CountCustomizations :one
 SELECT count(*)::bigint FROM customizations WHERE project_id IS NOT DISTINCT FROM sqlc.narg(project_id)::text;
 
 -- name: ListCustomizations :many
--- Global customizations and those of visible projects. Their number is limited by fleet.MaxCustomizations.
+-- Global customization specs and those of visible projects. fleet.MaxCustomizations limits their number.
 SELECT sqlc.embed(c), COALESCE(p.name, '')::text AS project_name FROM customizations c LEFT JOIN projects p ON p.id = c.project_id
 WHERE c.project_id IS NULL OR @all_projects::boolean OR c.project_id = ANY (@projects::text[])
 ORDER BY c.name, c.id LIMIT @most;

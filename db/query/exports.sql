@@ -3,7 +3,7 @@
 SELECT pg_advisory_xact_lock(hashtextextended('exports of ' || @project_id::text, 0));
 
 -- name: AddExport :execrows
--- No row if the project has reached its limit.
+-- Inserts no row if the project has reached its limit.
 INSERT INTO exports (id, vm_id, project_id, task_id, pool_id, host_id, volume, format, disk, created_by, expires_at)
 SELECT @id, @vm_id, @project_id, @task_id, @pool_id, @host_id, @volume, @format, @disk, @created_by, now() + @life::interval
 WHERE (SELECT count(*) FROM exports e WHERE e.project_id = @project_id) < @most::bigint;
@@ -18,7 +18,7 @@ SELECT sqlc.embed(e), t.state, t.progress, t.note, t.error FROM exports e JOIN t
 DELETE FROM exports WHERE id = @id RETURNING *;
 
 -- name: StaleExports :many
--- Expired exports, except those still being created.
+-- Expired exports, except those whose job has not ended.
 SELECT e.id FROM (SELECT o.id, o.task_id, o.expires_at FROM exports o WHERE o.expires_at < now() ORDER BY o.expires_at LIMIT 100) e
 CROSS JOIN LATERAL (SELECT t.state FROM tasks t WHERE t.id = e.task_id OFFSET 0) t WHERE t.state NOT IN ('queued', 'running') ORDER BY e.expires_at;
 

@@ -1,5 +1,5 @@
 -- name: ReportGuests :exec
--- Stores readings of guest agents, only from the VM's own host.
+-- Stores readings of guest agents. Only readings from a VM's own host count.
 INSERT INTO vm_guests AS g (vm_id, host_id, at, reading)
 SELECT v.id, v.host_id, now() - r.ago * interval '1 millisecond', r.reading
 FROM (SELECT unnest(@host_ids::text[]) AS host_id, unnest(@vm_ids::text[]) AS vm_id, unnest(@agos::bigint[]) AS ago, unnest(@readings::text[])::jsonb AS reading) r
@@ -13,7 +13,7 @@ SELECT g.at, g.reading FROM vm_guests g JOIN vms v ON v.id = g.vm_id AND v.host_
 INSERT INTO guest_secrets (job_id, by_key, sealed) VALUES (@job_id, @by_key, @sealed);
 
 -- name: GuestSecretFor :one
--- Only for the host that runs the job, while it runs.
+-- A job's secret, only for the host that runs the job, and only while it runs.
 SELECT s.by_key, s.sealed FROM guest_secrets s JOIN jobs j ON j.id = s.job_id
 WHERE s.job_id = @job_id AND j.host_id = @host_id AND j.state = 'running';
 
@@ -21,7 +21,7 @@ WHERE s.job_id = @job_id AND j.host_id = @host_id AND j.state = 'running';
 UPDATE vms SET protected = @protected, lock = @lock, expires_at = @expires_at, expiry_stops = @expiry_stops, expiry = @expiry WHERE id = @id;
 
 -- name: ExpiringVMs :many
--- VMs whose expiry state is behind the time.
+-- VMs whose expiry state must change at the current time.
 SELECT id, expiry_stops, (expires_at <= now())::boolean AS over FROM vms
 WHERE expires_at IS NOT NULL AND expiry <> 'over' AND expires_at <= now() + @notice::interval AND (expiry = '' OR expires_at <= now())
 ORDER BY expires_at, id LIMIT 200 FOR UPDATE SKIP LOCKED;

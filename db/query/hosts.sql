@@ -16,7 +16,7 @@ UPDATE hosts SET spec = @spec, generation = generation + 1 WHERE id = @id;
 SELECT name FROM vms WHERE host_id = @host_id ORDER BY deleted_at IS NOT NULL, name LIMIT 4;
 
 -- name: ForgetVMs :exec
--- Deletes VMs whose deletion the host never confirmed.
+-- Deletes VMs whose deletion the host has not confirmed.
 DELETE FROM vms WHERE host_id = @host_id AND deleted_at IS NOT NULL;
 
 -- name: DropHost :exec
@@ -26,7 +26,7 @@ DELETE FROM hosts WHERE id = @id;
 UPDATE host_sessions SET conflict = '', conflict_at = NULL WHERE host_id = @host_id AND conflict <> '';
 
 -- name: Candidates :many
--- What placement needs to know about one host, or about all if @host is empty.
+-- The data that placement needs, of one host, or of all hosts if @host is empty.
 SELECT h.id, h.name, COALESCE(h.spec->'labels', '{}')::jsonb AS labels, s.seen_at, s.looked_at, COALESCE(s.conflict, '')::text AS conflict, now()::timestamptz AS now,
        (h.status IS NOT NULL)::boolean AS reported, COALESCE((h.status->>'connected')::boolean, false)::boolean AS connected,
        COALESCE(h.status->>'error', '')::text AS error,
@@ -49,7 +49,8 @@ WHERE @host::text = '' OR h.id = @host
 ORDER BY h.name;
 
 -- name: CPUModelSets :many
--- Distinct lists of CPU models available to guests, with the number of hosts for each; null if hosts report none.
+-- The distinct lists of CPU models available to guests, with the number of hosts that report each; null if a host
+-- reports none.
 SELECT COALESCE(h.status->'inventory'->'cpuModels', 'null')::jsonb AS models, count(*) AS hosts FROM hosts h WHERE h.status IS NOT NULL GROUP BY 1;
 
 -- name: LockHostDevices :exec
@@ -57,8 +58,8 @@ SELECT COALESCE(h.status->'inventory'->'cpuModels', 'null')::jsonb AS models, co
 SELECT pg_advisory_xact_lock(hashtextextended('devices of hosts', 0));
 
 -- name: HostDevicesOn :many
--- Host devices of one host, or of all if @host is empty, with the VM that has the device; the first by name if several
--- share it. A disk of the same name on two hosts is one disk that both can reach.
+-- Host devices of one host, or of all hosts if @host is empty, each with the VM that has it. If several VMs share a
+-- device, the first by name is returned. A disk with the same name on two hosts is one disk that both can reach.
 SELECT h.id AS host_id, d.device::text AS device, COALESCE(d.iommu, '')::text AS iommu, COALESCE(d.busy, '')::text AS busy, COALESCE(v.name, '')::text AS vm, COALESCE(v.id, '')::text AS vm_id,
     COALESCE(v.n, 0)::bigint AS vms, COALESCE(d.most, 0)::bigint AS most
 FROM hosts h
@@ -69,7 +70,8 @@ LEFT JOIN LATERAL (SELECT v.id, v.name, count(*) OVER () AS n FROM vms v
 WHERE (@host::text = '' OR h.id = @host) AND (d.device = ANY (@devices::text[]) OR @every::boolean);
 
 -- name: DisksToCome :many
--- Space that disks not yet created or grown will need in these pools. A disk without a size is as large as its image.
+-- The space that disks not yet created or grown will need in these pools. A disk without a size is as large as its
+-- image.
 SELECT v.host_id, (d->>'poolId')::text AS pool_id, sum(GREATEST((d->>'sizeBytes')::bigint, i.capacity_bytes, 0))::bigint AS bytes
 FROM vms v, jsonb_array_elements(v.spec->'disks') d LEFT JOIN image_versions i ON i.id = d->>'versionId'
 WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND d->>'poolId' = ANY (@pools::text[]) AND (v.observed_generation = 0
@@ -82,13 +84,13 @@ WHERE (v.generation > v.observed_generation OR v.deleted_at IS NOT NULL) AND v.o
 GROUP BY 1, 2;
 
 -- name: Committed :many
--- Memory in MiB and vCPUs of each host's VMs; of one host, or of all if @host is empty.
+-- Memory in MiB and vCPUs of each host's VMs, for one host, or for all hosts if @host is empty.
 SELECT host_id, sum(memory_mib)::bigint AS mib, sum(cpus)::bigint AS cpus FROM vms WHERE host_id = @host::text GROUP BY host_id
 UNION ALL SELECT host_id, sum(memory_mib)::bigint, sum(cpus)::bigint FROM vms WHERE @host = '' GROUP BY host_id;
 
 -- name: ReservedCPU :many
--- Reserved CPU in percent of one processor, per host: for its VMs in any power state and for VMs migrating to it; of
--- one host, or of all if @host is empty.
+-- Reserved CPU per host, in percent of one processor: of its VMs in any power state, and of VMs migrating to it. For
+-- one host, or for all hosts if @host is empty.
 SELECT r.host_id::text AS host_id, sum(r.percent)::bigint AS percent FROM (
     SELECT v.host_id, v.cpus * (v.spec->'cpu'->>'reserved')::bigint AS percent FROM vms v WHERE v.spec->'cpu' ? 'reserved'
     UNION ALL SELECT j.args->'migrate'->>'to', v.cpus * (v.spec->'cpu'->>'reserved')::bigint FROM jobs j JOIN vms v ON v.id = substr(j.subject, 4)

@@ -2,7 +2,7 @@
 DELETE FROM idempotency WHERE user_id = @user_id AND key = @key AND created_at < now() - interval '24 hours';
 
 -- name: TakeKey :execrows
--- Waits for a concurrent request with the same key.
+-- Waits for the end of a concurrent request with the same key.
 INSERT INTO idempotency (user_id, key, request) VALUES (@user_id, @key, @request) ON CONFLICT DO NOTHING;
 
 -- name: KeepAnswer :exec

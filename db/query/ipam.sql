@@ -1,9 +1,9 @@
 -- name: ChangeNetwork :exec
--- Each change raises the generation by one.
+-- Each change of the spec raises the generation by one.
 UPDATE networks SET spec = @spec, generation = generation + 1 WHERE id = @id;
 
 -- name: NICsOn :many
--- VMs with NICs on the network, on one host or on all if @host is empty, with their reported state.
+-- VMs with NICs on the network, with their reported state, on one host, or on all hosts if @host is empty.
 SELECT v.id, v.name, v.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh,
        jsonb_path_query_array(v.spec, '$.nics[*] ? (@.networkId == $n).mac', jsonb_build_object('n', @network_id::text))::jsonb AS macs,
        COALESCE(v.status->'nics', '[]')::jsonb AS seen
@@ -16,15 +16,15 @@ WHERE v.id IN (
 ORDER BY v.name, v.id;
 
 -- name: LeasesOf :many
--- The DHCP leases of the network's hosts, on one host or on all if @host is empty. Networks that are not assigned or
--- are foreign are excluded.
+-- The DHCP leases that hosts report for the network, for one host, or for all hosts if @host is empty. Networks that
+-- are not assigned, or are different networks of the same name, are excluded.
 SELECT a.host_id, h.name AS host_name, s.looked_at, COALESCE(is_fresh(s.looked_at, @fresh::interval), false)::boolean AS fresh, (a.status->'leases')::jsonb AS leases
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.network_id = @network_id::text AND (@host::text = '' OR a.host_id = @host) AND a.status->'leases' IS NOT NULL AND a.asked <> '' AND NOT a.status ? 'foreign'
 ORDER BY h.name LIMIT @most;
 
 -- name: MACOwners :many
--- The owners of MAC addresses: VMs by spec and by report, and unmanaged VMs.
+-- The VMs that have the MAC addresses by spec or by report, including unmanaged VMs.
 SELECT m.mac::text AS mac, v.id, v.name, h.name AS host_name FROM unnest(@macs::text[]) AS m (mac)
 JOIN vm_words w ON w.word = m.mac AND w.kind = 'mac' JOIN vms v ON v.id = w.vm_id JOIN hosts h ON h.id = v.host_id
 UNION ALL

@@ -28,7 +28,7 @@ SELECT id, name FROM hosts WHERE machine = @machine AND machine <> '';
 UPDATE hosts SET machine = COALESCE(NULLIF(@machine::text, ''), machine), key_hash = @key_hash WHERE id = @id RETURNING name;
 
 -- name: EndHostSession :exec
--- Ends the previous agent's session. Waits for transactions that use the session.
+-- Ends the previous agent's session. It waits for transactions that use the session.
 WITH held AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = @host_id FOR UPDATE)
 UPDATE host_sessions s SET session = NULL, fingerprint = '', conflict = '', conflict_at = NULL FROM held WHERE s.host_id = held.host_id;
 

@@ -17,11 +17,11 @@ SELECT (n.spec IS NOT NULL)::boolean AS defined,
 FROM networks n WHERE n.kind = 'libvirt' AND n.name = @name;
 
 -- name: AssignNetworksAlone :exec
--- Serializes assignments of networks, so that each sees the subnets and bridges already used.
+-- Serializes assignments of networks, so that each sees the subnets and bridges in use.
 SELECT pg_advisory_xact_lock(hashtext('quantix networks'));
 
 -- name: NetworksOn :many
--- Other networks on these hosts, each distinct report once, and foreign networks of the same name.
+-- Other networks on these hosts, each distinct report once, and different networks of the same name.
 SELECT n.name, n.kind, n.spec, (n.id = @id)::boolean AS same, COALESCE(a.subnets, '')::text AS subnets, COALESCE(a.status->>'bridge', '')::text AS bridge, min(h.name)::text AS host_name
 FROM assignments a JOIN networks n ON n.id = a.network_id JOIN hosts h ON h.id = a.host_id
 WHERE a.host_id = ANY (@hosts::text[]) AND (n.id <> @id OR a.asked = '' AND a.status ? 'foreign')
@@ -29,7 +29,7 @@ GROUP BY n.id, a.subnets, a.status->>'bridge'
 ORDER BY n.name, n.kind;
 
 -- name: NetworkNeeded :many
--- The first few VMs with a NIC on the network, on one host or on any if @host is empty.
+-- The first few VMs with a NIC on the network, on one host, or on any host if @host is empty.
 SELECT v.name FROM vms v
 WHERE v.host_id = @host::text AND v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', @network_id::text)))
 UNION ALL
@@ -48,8 +48,8 @@ GROUP BY v.host_id;
 SELECT id, name FROM networks WHERE id = ANY (@ids::text[]) AND spec->>'mode' = ANY (@modes::text[]);
 
 -- name: CountedNetworks :many
--- Networks among these whose NICs need a host device or a function of one each (see NetworkSpec.Counted), and all
--- others on the same devices. Ordered by device, so that locks are taken in one order.
+-- Networks among these whose NICs each need a host device or a function of one (see NetworkSpec.Counted), and all other
+-- networks on the same devices. The order by device makes all transactions lock in one order.
 SELECT n.id, (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device
 FROM networks n WHERE (n.spec->>'mode' = 'sriov' OR n.spec->>'direct' = 'passthrough')
   AND EXISTS (SELECT FROM networks a WHERE a.id = ANY (@ids::text[]) AND a.spec->>'mode' = n.spec->>'mode' AND a.spec->>'device' = n.spec->>'device')
@@ -66,14 +66,14 @@ WHERE n.id = ANY (@ids::text[]);
 SELECT pg_advisory_xact_lock(hashtextextended('nics ' || @device::text, 0));
 
 -- name: NICsReported :many
--- Reported capacity for NICs on assigned networks, of one host or of all if @host is empty. Values are bounded, because
--- a host may report any number.
+-- The reported capacity for NICs on assigned networks, of one host, or of all hosts if @host is empty. Values are
+-- bounded, because a host may report any number.
 SELECT network_id::text AS network_id, host_id, LEAST(COALESCE((status->'nics'->>'total')::bigint, 0), 65536)::integer AS total,
        LEAST(COALESCE((status->'nics'->>'used')::bigint, 0), 65536)::integer AS used
 FROM assignments WHERE network_id = ANY (@ids::text[]) AND (@host::text = '' OR host_id = @host) AND asked = 'assign' AND status ? 'nics';
 
 -- name: NICsAllocated :many
--- The number of NICs per VM that need a function of these devices, for VMs in any power state.
+-- The number of NICs per VM that need a function of these devices. VMs count in any power state.
 SELECT (n.spec->>'mode')::text AS mode, (n.spec->>'device')::text AS device, v.host_id, v.name, count(*)::integer AS nics
 FROM networks n
 JOIN vms v ON v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id)))
@@ -83,7 +83,7 @@ WHERE n.spec->>'device' = ANY (@devices::text[]) AND (n.spec->>'mode' = 'sriov' 
 GROUP BY 1, 2, 3, 4 ORDER BY v.name;
 
 -- name: ShareLockNetwork :one
--- Keeps the network while it is granted.
+-- Locks the network against deletion while it is granted.
 SELECT name FROM networks WHERE id = @id FOR KEY SHARE;
 
 -- name: GrantNetwork :execrows
@@ -100,7 +100,7 @@ WHERE g.network_id = ANY (@networks::text[]) AND (@all_projects::boolean OR g.pr
 ORDER BY g.network_id, p.name NULLS FIRST;
 
 -- name: FindNetworks :many
--- Networks by ID, or by kind and name, locked until the transaction ends (see LostNetworks). closed reports that the
+-- Networks by ID, or by kind and name, locked until the transaction ends (see LostNetworks). closed is set if the
 -- network is restricted and not granted to the project.
 SELECT n.id, n.kind, n.name, (leads_out(n.id, n.kind) AND NOT EXISTS (
     SELECT 1 FROM network_grants g WHERE g.network_id = n.id AND (g.project_id IS NULL OR g.project_id = @project_id::text)))::boolean AS closed
@@ -126,7 +126,7 @@ WHERE NOT EXISTS (SELECT 1 FROM networks n WHERE n.kind = r.kind AND n.name = r.
 ON CONFLICT (kind, name) DO NOTHING;
 
 -- name: LostNetworks :many
--- Discovered networks without hosts, VMs and grants, locked. Networks locked by a report or a VM change are skipped.
+-- Locks discovered networks without hosts, VMs and grants. It skips networks locked by a report or by a change of a VM.
 SELECT n.id FROM networks n
 WHERE n.spec IS NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM network_grants g WHERE g.network_id = n.id)
@@ -134,14 +134,14 @@ WHERE n.spec IS NULL AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network
 FOR UPDATE OF n SKIP LOCKED;
 
 -- name: ForgetNetworks :exec
--- Deletes locked networks in a statement of its own, which sees reports and VM changes committed before the lock.
+-- Deletes locked networks. A separate statement sees reports and VM changes committed before the lock.
 DELETE FROM networks n WHERE n.id = ANY (@ids::text[]) AND n.spec IS NULL
   AND NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = n.id)
   AND NOT EXISTS (SELECT 1 FROM vms v WHERE v.spec @> jsonb_build_object('nics', jsonb_build_array(jsonb_build_object('networkId', n.id))));
 
 -- name: NetworksLeft :many
--- Of reported networks, those not assigned to the host that the host lacks, or that it has released within the last
--- @looked.
+-- The reported networks that are not discoveries: unassigned networks that the host lacks, and networks released by
+-- the host within the last @looked.
 SELECT r.id::text FROM (SELECT unnest(@networks::text[]) AS id, unnest(@absent::boolean[]) AS absent) r
 WHERE NOT EXISTS (SELECT 1 FROM assignments a WHERE a.network_id = r.id AND a.host_id = @host_id::text AND a.asked <> '')
   AND (r.absent OR EXISTS (SELECT 1 FROM jobs j WHERE j.subject = 'net:' || r.id AND j.host_id = @host_id AND j.kind = 'network.release' AND j.state = 'done'

@@ -5,7 +5,7 @@ SELECT n.id, n.spec, n.peers, COALESCE((SELECT array_agg(DISTINCT a.status->>'vt
 FROM networks n WHERE n.spec->>'mode' = 'vxlan' AND n.deleted_at IS NULL ORDER BY n.id;
 
 -- name: SetPeers :one
--- Sets the peers and raises the generation, if they have changed.
+-- Sets the peers and raises the generation, but only if the peers have changed.
 UPDATE networks SET peers = @peers, generation = generation + 1 WHERE id = @id AND peers IS DISTINCT FROM @peers::text[] RETURNING generation;
 
 -- name: HostsGiven :many

@@ -1,6 +1,6 @@
 -- name: StrangeDomains :many
--- Of a host's domains, those that are not its VMs, and those of its VMs without the right mark. proof is derived from
--- the domain's mark. known: a VM of another host has this ID; proven: with the right mark.
+-- The domains of a host that are not its own VMs, and the domains of its VMs without the right mark. proof is computed
+-- from the domain's mark. known: another host's VM has this ID; proven: and the mark is right.
 SELECT r.id::text AS id, (v.host_id IS NOT DISTINCT FROM @host_id)::boolean AS mine, (v.id IS NOT NULL)::boolean AS known,
        COALESCE(r.proof = vm_proof(m.vm_id, m.mark), false)::boolean AS proven, COALESCE(m.mark, '')::text AS mark
 FROM jsonb_to_recordset(@domains::jsonb) AS r (id text, proof text)
@@ -11,7 +11,7 @@ WHERE v.host_id IS DISTINCT FROM @host_id OR r.proof IS DISTINCT FROM vm_proof(m
 DELETE FROM vm_sightings WHERE host_id = @host_id AND vm_id <> ALL (@ids::text[]);
 
 -- name: SightVMs :exec
--- A decision about a domain's run ends when the domain stops.
+-- A person's decision about a running domain ends when the domain stops.
 INSERT INTO vm_sightings (vm_id, host_id, power, generation, proven)
 SELECT v.id, @host_id, r.power, r.generation, r.proven
 FROM jsonb_to_recordset(@seen::jsonb) AS r (id text, power text, generation bigint, proven boolean) JOIN vms v ON v.id = r.id
@@ -23,9 +23,9 @@ ON CONFLICT (vm_id, host_id) DO UPDATE SET power = EXCLUDED.power, generation = 
 WHERE (vm_sightings.power, vm_sightings.generation, vm_sightings.proven) IS DISTINCT FROM (EXCLUDED.power, EXCLUDED.generation, EXCLUDED.proven);
 
 -- name: PlacesToSettle :many
--- VMs running on another host, proven by their mark, once both hosts have reported since. gone: their own host no
--- longer runs them; otherwise both hosts run them. VMs that their own host is starting are omitted. @vm_id '' selects
--- all.
+-- VMs that another host runs, proven by their mark, after both hosts have reported again. gone is set if the VM's own
+-- host no longer runs it; otherwise both hosts run it. VMs that their own host is starting are omitted. An empty @vm_id
+-- selects all VMs.
 SELECT s.vm_id, s.host_id, v.host_id AS own_id, (v.status->>'power' <> 'running')::boolean AS gone
 FROM vm_sightings s JOIN vms v ON v.id = s.vm_id
 JOIN host_sessions own ON own.host_id = v.host_id JOIN host_sessions its ON its.host_id = s.host_id
@@ -40,17 +40,17 @@ ORDER BY s.vm_id, s.began, s.host_id
 LIMIT 500;
 
 -- name: SightingsSeen :many
--- Last inventories of the hosts with a sighting of the VM.
+-- The times of the last inventories of the hosts with a sighting of the VM.
 SELECT s.host_id, h.looked_at FROM vm_sightings s LEFT JOIN host_sessions h ON h.host_id = s.host_id WHERE s.vm_id = @vm_id;
 
 -- name: RequestFullReports :exec
--- Makes the hosts send full reports. It comes first when a VM's host is decided: the lock delays reports, so that no
--- older report is stored afterwards.
+-- Makes the hosts send full reports. It is the first statement when a VM's host is decided: its locks delay reports, so
+-- that no older report is stored afterwards.
 WITH locked AS (SELECT h.host_id FROM host_sessions h WHERE h.host_id = ANY (@ids::text[]) ORDER BY h.host_id FOR NO KEY UPDATE)
 UPDATE host_sessions s SET digest = '' FROM locked l WHERE s.host_id = l.host_id;
 
 -- name: FollowVM :one
--- The new host's last report becomes the VM's status and counts as part of its latest report.
+-- The last report of the new host becomes the VM's status, as if that host had reported its own VM.
 WITH seen AS (DELETE FROM vm_sightings s WHERE s.vm_id = @id AND s.host_id = @to_host RETURNING s.generation),
      found AS (DELETE FROM found_vms f WHERE f.id = @id AND f.host_id = @to_host RETURNING f.status)
 UPDATE vms v SET host_id = @to_host, deleted_at = NULL, status = found.status, observed_generation = LEAST(seen.generation, v.generation),
@@ -62,11 +62,11 @@ RETURNING v.observed_generation;
 UPDATE vm_sightings SET alarm = true WHERE vm_id = @vm_id AND host_id = @host_id;
 
 -- name: SettleSightings :exec
--- The VM stays on its host; running domains elsewhere are declared not to be the VM.
+-- The VM stays on its host; domains that other hosts run are no longer treated as the VM.
 UPDATE vm_sightings SET settled = true, alarm = false WHERE vm_id = @vm_id AND power IN ('running', 'paused') AND (alarm OR NOT settled);
 
 -- name: KeepAsDiscovered :exec
--- Keeps the old host's domain as a discovered VM and a sighting, as that host's next report will.
+-- Stores the old host's domain as a discovered VM and as a sighting, as that host's next report would.
 WITH left_there AS (
     INSERT INTO found_vms (host_id, id, name, status)
     SELECT v.host_id, v.id, COALESCE(NULLIF(v.status->>'domain', ''), v.name), v.status FROM vms v WHERE v.id = @vm_id ON CONFLICT DO NOTHING)
@@ -77,5 +77,5 @@ SELECT v.id, v.host_id, v.status->>'power', v.observed_generation, true FROM vms
 SELECT * FROM jobs WHERE subject = @subject AND host_id = @host_id AND state IN ('queued', 'running') ORDER BY id FOR UPDATE;
 
 -- name: MoveJob :exec
--- Another host executes the job.
+-- Moves the job to another host.
 UPDATE jobs SET host_id = @to_host, state = 'queued', run_after = now(), lease_until = NULL, progress = 0, note = '' WHERE id = @id;

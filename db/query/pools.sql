@@ -14,11 +14,11 @@ UPDATE pools SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
 DELETE FROM pools WHERE id = @id;
 
 -- name: HostsNamed :many
--- Keeps the hosts while a pool is assigned to them.
+-- Locks the hosts against deletion while a pool is assigned to them.
 SELECT id, name FROM hosts WHERE id = ANY (@ids::text[]) ORDER BY name FOR KEY SHARE;
 
 -- name: PoolNeeded :many
--- The first few VMs with a disk or ISO in the pool, on one host or on any if @host is empty.
+-- The first few VMs with a disk or ISO in the pool, on one host, or on any host if @host is empty.
 SELECT v.name, v.project_id FROM vms v
 WHERE v.host_id = @host::text AND (v.spec @> jsonb_build_object('disks', jsonb_build_array(jsonb_build_object('poolId', @pool_id::text)))
        OR spec_reads(v.spec, @pool_id, ''))
@@ -51,5 +51,5 @@ WHERE s.pool_id = @pool_id AND a.noun = 'pool' AND a.host_id = @host_id AND a.as
 SELECT set_at, set_by FROM pool_secrets WHERE pool_id = @pool_id;
 
 -- name: RenewPool :exec
--- Makes the pool's hosts set it up again; offline ones do so later.
+-- Makes the pool's hosts set it up again; offline hosts do so when they are online again.
 UPDATE pools SET generation = generation + 1 WHERE id = @id;

@@ -1,11 +1,11 @@
 -- name: GroupsFor :many
--- The port groups of the networks; granted means to the project or to all projects.
+-- The port groups of the networks. granted is set if the port group is granted to the project or to all projects.
 SELECT n.id, (x->>'name')::text AS name, COALESCE((x->>'restricted')::boolean, false)::boolean AS restricted, EXISTS (
     SELECT 1 FROM port_group_grants g WHERE g.network_id = n.id AND g.port_group = x->>'name' AND (g.project_id IS NULL OR g.project_id = @project_id::text))::boolean AS granted
 FROM networks n CROSS JOIN LATERAL jsonb_array_elements(COALESCE(n.spec->'portGroups', '[]')) x WHERE n.id = ANY (@ids::text[]);
 
 -- name: GroupsToUse :many
--- The port groups that NICs may use: all, or those open to one of the projects.
+-- The port groups that NICs may use: all, or only those available to one of the projects.
 SELECT n.id, n.name, (x->>'name')::text AS port_group FROM networks n CROSS JOIN LATERAL jsonb_array_elements(n.spec->'portGroups') x
 WHERE n.spec ? 'portGroups' AND n.deleted_at IS NULL AND (@all_projects::boolean
     OR EXISTS (SELECT 1 FROM port_group_grants g WHERE g.network_id = n.id AND g.port_group = x->>'name' AND (g.project_id IS NULL OR g.project_id = ANY (@projects::text[])))
@@ -32,7 +32,7 @@ INSERT INTO port_group_grants (network_id, port_group, project_id) VALUES (@netw
 DELETE FROM port_group_grants WHERE network_id = @network_id AND port_group = @port_group AND project_id IS NOT DISTINCT FROM sqlc.narg(project_id);
 
 -- name: PortGroupGrants :many
--- The grants of the network's port groups: all, or only those to these projects and to all projects.
+-- The grants of the network's port groups: all grants, or only those to these projects and to all projects.
 SELECT g.port_group, COALESCE(g.project_id, '')::text AS project_id, COALESCE(p.name, '')::text AS project FROM port_group_grants g LEFT JOIN projects p ON p.id = g.project_id
 WHERE g.network_id = @network_id AND (@all_projects::boolean OR g.project_id IS NULL OR g.project_id = ANY (@projects::text[]))
 ORDER BY g.port_group, p.name NULLS FIRST;

@@ -8,14 +8,14 @@ INSERT INTO projects (id, name, description) VALUES (@id, @name, @description);
 UPDATE projects SET name = @name, description = @description WHERE id = @id RETURNING id;
 
 -- name: SetProjectDefaults :one
--- Returns the defaults as set. A pool or network that does not exist or is being deleted is set to NULL.
+-- Returns the defaults as stored. A pool or network that does not exist or is being deleted is stored as NULL.
 UPDATE projects SET default_pool_id = (SELECT p.id FROM pools p WHERE p.id = @pool_id::text AND p.deleted_at IS NULL),
                     default_network_id = (SELECT n.id FROM networks n WHERE n.id = @network_id::text AND n.deleted_at IS NULL)
 WHERE projects.id = @id RETURNING default_pool_id, default_network_id;
 
 -- name: ProjectDefaults :one
--- The project's default pool and network with names. A default being deleted, or a network not open to the project, is
--- omitted.
+-- The project's default pool and network with names. A default that is being deleted, and a network not available to
+-- the project, are omitted.
 SELECT COALESCE(p.id, '')::text AS pool_id, COALESCE(p.name, '')::text AS pool,
        COALESCE(n.id, '')::text AS network_id, COALESCE(n.kind, '')::text AS network_kind, COALESCE(n.name, '')::text AS network
 FROM projects j

@@ -1,3 +1,3 @@
 -- name: Pulse :exec
--- A cheap change that is as durable as any other, to test whether the server accepts changes.
+-- A cheap change, as durable as any other, that tests whether the server accepts changes.
 INSERT INTO pulse DEFAULT VALUES ON CONFLICT (one) DO UPDATE SET at = now();

@@ -2,7 +2,7 @@
 SELECT v.* FROM vms v WHERE v.id = ANY (ARRAY(SELECT drifted_vms(@fresh::interval)));
 
 -- name: WakeDue :exec
--- Wakes hosts with jobs whose start time has come.
+-- Wakes hosts with jobs whose start time has been reached.
 SELECT pg_notify('quantix', 'jobs:' || host_id) FROM jobs
 WHERE state = 'queued' AND run_after <= now() AND run_after > created_at AND run_after > now() - interval '10 seconds'
 GROUP BY host_id;
@@ -32,7 +32,7 @@ DELETE FROM tasks WHERE id IN (SELECT id FROM tasks WHERE parent_id IS NULL AND 
 DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE task_id IS NULL AND ended_at < now() - interval '1 hour' LIMIT @most);
 
 -- name: SweepQuarters :execrows
--- Keeps the last row older than a day of each status: it holds the status at the start of the day.
+-- Retains the last expired row of each status: it has the status at the start of the day.
 DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN (
     SELECT o.noun, o.object_id, o.host_id, o.quarter FROM cell_quarters o WHERE o.quarter < now() - interval '25 hours'
       AND EXISTS (SELECT 1 FROM cell_quarters n WHERE n.noun = o.noun AND n.object_id = o.object_id AND n.host_id = o.host_id AND n.quarter > o.quarter
@@ -42,5 +42,5 @@ DELETE FROM cell_quarters q WHERE (q.noun, q.object_id, q.host_id, q.quarter) IN
 DELETE FROM host_silences WHERE until < now() - interval '25 hours';
 
 -- name: TryPassLock :one
--- One portal at a time runs a periodic pass.
+-- Makes sure that only one portal at a time runs a periodic pass.
 SELECT pg_try_advisory_xact_lock(hashtext('quantix pass ' || @pass::text));

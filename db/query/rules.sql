@@ -1,10 +1,10 @@
 -- name: LockRules :exec
--- Serializes placements of a project's VMs with rules, so that each sees the previous one.
+-- Serializes placements of a project's VMs that rules may concern, so that each sees the previous one.
 SELECT pg_advisory_xact_lock(hashtextextended('rules ' || @project::text, 0));
 
 -- name: RuleMates :many
--- The VMs that placement rules refer to, by rule number and host: a VM of the project by name, or its VMs with labels.
--- Two names suffice for messages.
+-- The VMs that placement rules refer to, by rule number and host: a VM of the project by name, or the project's VMs
+-- with the labels. Error texts need at most two names.
 SELECT (r.i - 1)::int AS rule, v.host_id, count(*)::int AS vms, ((array_agg(v.name ORDER BY v.name))[1:2])::text[] AS names
 FROM (SELECT unnest(@projects::text[]) AS project, unnest(@names::text[]) AS name, unnest(@pairs::text[]) AS pairs, unnest(@keys::text[]) AS keys,
              generate_subscripts(@projects::text[], 1) AS i) r
@@ -21,7 +21,7 @@ FROM vms v WHERE v.project_id = @project AND (v.spec ? 'rules' OR v.misplaced <>
 GROUP BY 1, 2;
 
 -- name: RuledVMs :many
--- VMs with rules, and those still marked as misplaced.
+-- VMs with rules, and VMs still marked as violating rules.
 SELECT id, project_id, host_id, name, labels, COALESCE(spec->'rules', '[]')::jsonb AS rules, misplaced
 FROM vms WHERE project_id > '' AND (spec ? 'rules' OR misplaced <> '{}') AND deleted_at IS NULL ORDER BY project_id, host_id;
 

@@ -11,7 +11,7 @@ ON CONFLICT (noun, object_id) DO UPDATE SET selector = EXCLUDED.selector, pairs 
 DELETE FROM selectors WHERE noun = @noun AND object_id = @object_id;
 
 -- name: IncludeAllHosts :exec
--- A new selector clears the exclusions made for the previous one.
+-- A new selector clears the exclusions that were made for the previous one.
 DELETE FROM left_out WHERE noun = @noun AND object_id = @object_id;
 
 -- name: IncludeHosts :exec
@@ -31,7 +31,7 @@ SELECT @noun, @object_id, x.host, x.why FROM (SELECT unnest(@hosts::text[]) AS h
 ON CONFLICT (noun, object_id, host_id) DO UPDATE SET why = EXCLUDED.why WHERE l.why <> EXCLUDED.why AND l.why <> '';
 
 -- name: LabelWork :many
--- Objects missing on hosts that match their selector, unless released there by a user. EXCEPT compares sets: with
+-- Objects missing on hosts that match their selector, unless a user released them there. EXCEPT compares sets: with
 -- 10,000 hosts and nothing missing, a lookup per host takes two and a half times as long.
 SELECT s.noun, s.object_id FROM selectors s
 WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.spec->'labels' ?& s.keys
@@ -40,8 +40,8 @@ WHERE EXISTS (SELECT h.id FROM hosts h WHERE h.spec->'labels' @> s.pairs AND h.s
 ORDER BY s.noun, s.object_id;
 
 -- name: LabelledWithout :many
--- The hosts of LabelWork for one object: first those without a decision, then excluded ones in random order, so that
--- each is retried at some time.
+-- The hosts of LabelWork for one object: first the hosts not tried yet, then excluded hosts in random order, so that
+-- each host is retried eventually.
 SELECT h.id, (l.host_id IS NULL)::boolean AS fresh FROM hosts h
 LEFT JOIN left_out l ON l.noun = @noun AND l.object_id = @object_id AND l.host_id = h.id
 WHERE h.id IN (
@@ -74,8 +74,7 @@ SELECT x.id, x.name, x.has, count(*) OVER ()::integer AS all_of_them, count(*) F
 ORDER BY x.has, x.name LIMIT 12;
 
 -- name: AssignmentsNotHealthy :many
--- The unhealthy assignments of one object, without long values (see AssignmentOn). Objects stopped on the host by
--- others are excluded.
+-- The unhealthy assignments of one object, without volumes. Objects stopped on the host by others are excluded.
 SELECT a.host_id, true::boolean AS assigned, h.name AS host_name, (a.status - 'volumes')::jsonb AS status, s.looked_at, now()::timestamptz AS now
 FROM assignments a JOIN hosts h ON h.id = a.host_id LEFT JOIN host_sessions s ON s.host_id = a.host_id
 WHERE a.noun = @noun AND a.object_id = @object_id AND a.asked = 'assign' AND (a.said <> 'active' AND NOT a.by_others OR a.faulty)

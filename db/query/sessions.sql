@@ -1,12 +1,13 @@
 -- name: NoteSignIn :one
--- Returns the start time of the session. The row lock orders it against a password change, so that no session with the
--- old password starts later. No row if the account has changed since it was read.
+-- Returns the start time of the session. The row lock orders a sign-in against a password change, so that no session
+-- with the old password starts later. Returns no row if the account has changed since it was read.
 UPDATE users SET last_seen_at = clock_timestamp()
 WHERE id = @id AND password_hash = @password_hash AND NOT disabled
 RETURNING last_seen_at;
 
 -- name: UserOfSession :one
--- The user of a session that began at signed_in_at; no row if the session has ended. Records the visit once a minute.
+-- The user of a session that began at signed_in_at; no row if the session has ended. The visit is recorded at most once
+-- a minute.
 WITH seen AS (
     UPDATE users SET last_seen_at = now()
     WHERE id = @id AND NOT disabled AND sessions_from <= @signed_in_at AND last_seen_at < now() - interval '1 minute')

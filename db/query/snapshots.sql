@@ -1,5 +1,5 @@
 -- name: SnapshotWork :many
--- Open jobs on a VM's snapshots, oldest first, including copies made from them.
+-- The kinds of open jobs on a VM's snapshots, oldest first, including copies from snapshots.
 SELECT o.kind FROM (
     SELECT j.id, j.kind FROM jobs j
     WHERE j.subject = @subject AND j.kind IN ('vm.snapshot', 'vm.revert', 'vm.snapshot.delete', 'vm.consolidate') AND j.state IN ('queued', 'running')
@@ -28,7 +28,7 @@ LEFT JOIN tasks t ON t.id = r.task_id LEFT JOIN tasks d ON d.id = r.tidy_task
 WHERE s.vm_id = @vm_id ORDER BY r.due DESC;
 
 -- name: ScheduleToCheck :one
--- The next schedule that a pass checks. VMs being deleted are skipped.
+-- The next schedule that a pass must check. VMs being deleted are skipped.
 SELECT s.id, s.vm_id FROM snapshot_schedules s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 
@@ -36,7 +36,7 @@ WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 UPDATE snapshot_schedules SET next_at = sqlc.narg(next_at), look_at = sqlc.narg(look_at), missed = @missed, trouble = @trouble, attention = @attention WHERE id = @id;
 
 -- name: ScheduleFailed :exec
--- The pass retries the schedule later.
+-- The pass retries the schedule after five minutes.
 UPDATE snapshot_schedules SET look_at = now() + interval '5 minutes', trouble = @trouble WHERE id = @id;
 
 -- name: AddScheduleRun :execrows
@@ -58,25 +58,25 @@ FROM (SELECT COALESCE((SELECT s.trouble FROM snapshot_schedules s WHERE s.vm_id 
 WHERE v.id = @vm_id AND v.schedule_trouble <> n.trouble;
 
 -- name: AddTemporarySnapshot :exec
--- A temporary snapshot taken only for copies. All VMs of one order are copied from the same snapshot.
+-- Records a snapshot that is taken only for copies. All VMs of one bulk task are copied from the same snapshot.
 INSERT INTO temporary_snapshots (snapshot_id, vm_id, job_id, order_id)
 SELECT @snapshot_id, @vm_id, @job_id, COALESCE(t.parent_id, t.id) FROM tasks t WHERE t.id = @task_id;
 
 -- name: TemporarySnapshotOf :one
--- The order's existing snapshot of the VM that is not being deleted, with its job. The job is locked until the
--- transaction ends: a copy made to wait for an ended job would wait forever.
+-- The snapshot of the VM that the bulk task has already requested and that is not being deleted, with its job. The job
+-- is locked until the transaction ends: a copy that waits for an ended job would wait forever.
 SELECT s.snapshot_id, j.id AS job_id, j.state FROM temporary_snapshots s JOIN tasks t ON t.id = @task_id AND s.order_id = COALESCE(t.parent_id, t.id)
 JOIN jobs j ON j.id = s.job_id
 WHERE s.vm_id = @vm_id AND s.deletions = 0 AND j.state IN ('queued', 'running', 'done') FOR SHARE OF j;
 
 -- name: TemporarySnapshotToCheck :one
--- The next temporary snapshot that a pass checks. VMs being deleted are skipped.
+-- The next temporary snapshot that a pass must check. VMs being deleted are skipped.
 SELECT s.snapshot_id, s.vm_id FROM temporary_snapshots s JOIN vms v ON v.id = s.vm_id
 WHERE s.look_at <= now() AND v.deleted_at IS NULL ORDER BY s.look_at LIMIT 1;
 
 -- name: TemporarySnapshot :one
--- awaited: VMs still to be created will be copied from it. settled: the VM's reported state is newer than the job that
--- takes it.
+-- awaited: VMs not yet created will be copied from the snapshot. settled: the VM's reported state is newer than the job
+-- that takes the snapshot.
 SELECT s.deletions, EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = s.order_id AND t.pending) AS awaited,
        COALESCE(j.state IN ('done', 'failed', 'cancelled') OR j.ended_at < now() - interval '5 minutes', true)::boolean AS settled
 FROM temporary_snapshots s LEFT JOIN jobs j ON j.id = s.job_id WHERE s.snapshot_id = @snapshot_id;

@@ -8,7 +8,7 @@ FROM start_images s LEFT JOIN tasks t ON t.id = s.task_id ORDER BY s.name;
 SELECT * FROM start_images WHERE id = @id FOR UPDATE;
 
 -- name: AddStartImage :execrows
--- No row if the catalog is full.
+-- Inserts no row if the catalog is full.
 INSERT INTO start_images (id, name, os, url, file, checksum, checksum_url, changed_by)
 SELECT @id, @name, @os, @url, @file, @checksum, @checksum_url, @changed_by WHERE (SELECT count(*) FROM start_images) < @most::bigint;
 
@@ -20,18 +20,18 @@ WHERE id = @id;
 DELETE FROM start_images WHERE id = @id;
 
 -- name: RestoreStartImages :one
--- Returns the number of entries restored or reset to their defaults.
+-- Returns the number of restored entries.
 SELECT restore_start_images()::bigint;
 
 -- name: NotePull :exec
 UPDATE start_images SET task_id = @task_id WHERE id = @id;
 
 -- name: PullAtWork :one
--- Whether a pull of the entry is open.
+-- Whether a job of the entry's last pull is open.
 SELECT EXISTS (SELECT 1 FROM start_images s JOIN jobs j ON j.task_id = s.task_id WHERE s.id = @id AND j.state IN ('queued', 'running'))::boolean;
 
 -- name: ImageOfStart :one
--- The global image pulled from the entry, the newest if there are several.
+-- The global image pulled from the entry; the newest if there are several.
 SELECT i.id, i.name FROM images i JOIN image_versions v ON v.image_id = i.id WHERE v.start_id = @start_id AND i.project_id IS NULL ORDER BY v.created_at DESC, v.id DESC LIMIT 1;
 
 -- name: DropFailedPulls :exec

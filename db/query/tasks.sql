@@ -1,5 +1,5 @@
 -- name: GetTask :one
--- With own, also the user's tasks over several projects and their subtasks.
+-- With own, a user's tasks over several projects and their subtasks are visible too.
 SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.id = @id AND (@all_projects::boolean OR t.project_id = ANY (@projects::text[])
                       OR t.project_id IS NULL AND (t.steps IS NOT NULL OR t.parent_id IS NOT NULL) AND t.user_id = @own);
@@ -11,7 +11,7 @@ WITH vm AS (SELECT v.id FROM vms v WHERE @subject::text LIKE 'vm:%' AND v.id = s
 SELECT (SELECT count(*) FROM vm) + (SELECT count(*) FROM pool);
 
 -- name: CancelTask :one
--- Cancels what is pending in the portal and jobs that no host has started.
+-- Cancels a pending task and its jobs that no host has started.
 WITH unasked AS (UPDATE tasks SET state = 'cancelled', pending = false, held = false, error = @error, ended_at = now() WHERE tasks.id = @id AND pending RETURNING 1),
      waiting AS (UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now() WHERE jobs.task_id = @id AND state = 'queued' RETURNING 1)
 SELECT ((SELECT count(*) FROM unasked) + (SELECT count(*) FROM waiting))::bigint;
@@ -34,19 +34,19 @@ WHERE t.parent_id = @id AND j.task_id = t.id AND j.state = 'queued';
 SELECT DISTINCT project_id::text FROM tasks WHERE parent_id = @id AND project_id IS NOT NULL;
 
 -- name: CancelWaitingOf :exec
--- Cancels waiting jobs that a newer order contradicts.
+-- Cancels queued jobs that contradict a newer request.
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now()
 WHERE subject = @subject AND state = 'queued' AND kind = ANY (@kinds::text[]);
 
 -- name: NoteDone :one
--- A task that was completed when it was ordered.
+-- Adds a task that was already completed when requested.
 INSERT INTO tasks (id, host_id, project_id, kind, subject, subject_name, generation, state, progress, note, created_by, user_id, started_at, ended_at)
 VALUES (@id, @host_id, @project_id, @kind, @subject, @subject_name, @generation, 'done', 100, @note, @created_by, @user_id, now(), now())
 RETURNING *;
 
 -- name: AddSteps :exec
--- Adds a task with a subtask for each ID. A subtask with an error ends at once; the others stay pending until the
--- portal queues their jobs. Their generation is 0 or negative: see fleet.Task.Title.
+-- Adds a task with a subtask for each ID. A subtask with an error ends at once; the others are pending until a portal
+-- queues their jobs. Their generation is 0 or negative: see fleet.Task.Title.
 WITH parent AS (
     INSERT INTO tasks (id, kind, subject, subject_name, project_id, created_by, user_id, generation)
     VALUES (@id, @kind, 'task:' || @id::text, @name, @project_id, @created_by, @user_id, @generation)
@@ -60,7 +60,7 @@ FROM (SELECT unnest(@ids::text[]) AS id, unnest(@subjects::text[]) AS subject, u
              unnest(@projects::text[]) AS project, unnest(@errors::text[]) AS error, unnest(@stages::integer[]) AS stage, unnest(@waits::integer[]) AS wait) s;
 
 -- name: LetStagesBegin :execrows
--- Starts the next stage of each staged task, once all earlier subtasks have ended and its wait is over.
+-- Starts the next stage of each staged task when all earlier subtasks have ended and the stage's wait is over.
 WITH next AS MATERIALIZED (
     SELECT DISTINCT ON (w.parent_id) w.parent_id, w.stage, w.stage_wait FROM tasks w WHERE w.held AND w.pending ORDER BY w.parent_id, w.stage
 )
@@ -77,14 +77,14 @@ SELECT settle_parent(@id);
 SELECT pg_notify('quantix', 'orders');
 
 -- name: PendingTasks :many
--- Concurrent portals take different tasks.
+-- Concurrent portals get different tasks.
 SELECT id, parent_id, kind, subject, subject_name, user_id, created_by, address FROM tasks WHERE pending AND NOT held ORDER BY id LIMIT 20 FOR UPDATE SKIP LOCKED;
 
 -- name: RefuseTask :exec
 UPDATE tasks SET state = 'failed', pending = false, error = @error, ended_at = now() WHERE id = @id;
 
 -- name: EndUnchanged :exec
--- A subtask that required no change.
+-- Ends a subtask that required no change.
 UPDATE tasks SET state = 'done', pending = false, progress = 100, note = @note, ended_at = now() WHERE id = @id AND pending;
 
 -- name: TasksSeen :many
@@ -99,6 +99,6 @@ SELECT u.id, u.name, u.role,
 FROM users u WHERE u.id = @id AND NOT u.disabled;
 
 -- name: CountOpenJobs :one
--- The numbers of waiting and running jobs, including consoles, each from an index.
+-- The numbers of queued and running jobs, including consoles. Each number is read from an index.
 SELECT (SELECT count(*) FROM jobs WHERE state = 'queued' AND run_after <= 'infinity') AS queued,
        (SELECT count(*) FROM jobs WHERE state = 'running' AND started_at IS NOT NULL) AS running;

@@ -5,7 +5,7 @@ INSERT INTO templates (id, project_id, name, description, os, created_by) VALUES
 SELECT * FROM templates WHERE id = @id FOR UPDATE;
 
 -- name: CountProjectTemplates :one
--- Locks the project, so that concurrent creations see the previous count.
+-- Locks the project, so that concurrent creations are counted.
 SELECT count(t.id) FROM (SELECT p.id FROM projects p WHERE p.id = @project_id::text FOR NO KEY UPDATE) o LEFT JOIN templates t ON t.project_id = o.id;
 
 -- name: ChangeTemplate :exec
@@ -24,7 +24,7 @@ RETURNING number;
 SELECT * FROM template_versions WHERE template_id = @template_id ORDER BY number;
 
 -- name: DeprecateTemplateVersion :execrows
--- An empty @by offers the version again.
+-- An empty @by clears the deprecated flag.
 UPDATE template_versions SET deprecated_at = CASE WHEN @by::text <> '' THEN now() END, deprecated_by = @by
 WHERE id = @id AND template_id = @template_id AND (deprecated_at IS NULL) = (@by <> '');
 
@@ -42,11 +42,11 @@ DELETE FROM template_grants WHERE template_id = @template_id AND project_id IS N
 INSERT INTO images (id, project_id, template_id, name, description, os, created_by) VALUES (@id, @project_id, @template_id, @name, '', @os, @created_by);
 
 -- name: RenameTemplateImages :exec
--- Image names are the template's name followed by the disk number.
+-- The name of an image is the template's name followed by the disk number.
 UPDATE images SET name = @name::text || substring(name FROM ' disk [0-9]+$'), os = @os WHERE template_id = @template_id;
 
 -- name: LockTemplateImages :many
--- The images that belong to a template.
+-- Locks the images that belong to a template.
 SELECT id, name FROM images WHERE template_id = @template_id ORDER BY id FOR UPDATE;
 
 -- name: DeleteImageVersions :exec
@@ -75,7 +75,7 @@ INSERT INTO vm_orders (task_id, request) VALUES (@task_id, @request);
 SELECT request FROM vm_orders WHERE task_id = @task_id;
 
 -- name: DropVMOrders :exec
--- Deletes the orders of tasks without pending subtasks.
+-- Deletes the stored input of tasks without pending subtasks.
 DELETE FROM vm_orders o WHERE o.task_id = ANY (@task_ids::text[]) AND NOT EXISTS (SELECT 1 FROM tasks t WHERE t.parent_id = o.task_id AND t.pending);
 
 -- name: AddCreatedDisks :exec

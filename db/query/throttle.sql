@@ -1,7 +1,7 @@
 -- name: TakeAttempt :one
--- Counts an attempt as failed before it is made, so that concurrent attempts cannot exceed the limit. No row: too
--- early. After "free" attempts, each further one waits twice as long, from 2 s to 5 minutes. Counts expire 15 minutes
--- after the last attempt.
+-- Counts an attempt as failed in advance, so that concurrent attempts cannot exceed the limit. No row means that the
+-- attempt is too early. After "free" attempts, each further attempt waits twice as long, from 2 s to 5 minutes. Counts
+-- expire 15 minutes after the last attempt.
 INSERT INTO login_throttle AS t (key, failures, last_at) VALUES (sqlc.arg(key), 1, now())
 ON CONFLICT (key) DO UPDATE
 SET failures = CASE WHEN t.last_at < now() - interval '15 minutes' THEN 1 ELSE t.failures + 1 END, last_at = now()
@@ -20,7 +20,7 @@ UPDATE login_throttle SET failures = GREATEST(failures - 1, 0) WHERE key = @key;
 DELETE FROM login_throttle WHERE key = @key;
 
 -- name: KnownBrowser :one
--- The browser of the named account with this secret.
+-- The browser that presents this secret, if the named account knows it.
 SELECT b.id FROM browsers b JOIN users u ON u.id = b.user_id
 WHERE u.name = @name AND b.hash = @hash AND b.last_used_at > now() - interval '180 days';
 

@@ -1,5 +1,5 @@
 -- name: UserOfToken :one
--- The user of a valid token. Records its use once a minute.
+-- The user of a valid token. The use is recorded at most once a minute.
 WITH used AS (
     UPDATE tokens SET last_used_at = now()
     WHERE hash = @hash AND (expires_at IS NULL OR expires_at > now())
@@ -10,11 +10,12 @@ FROM tokens t JOIN users u ON u.id = t.user_id
 WHERE t.hash = @hash AND (t.expires_at IS NULL OR t.expires_at > now()) AND NOT u.disabled;
 
 -- name: TokenEnd :one
--- The expiry of a valid token. The lock makes a concurrent deletion see tokens created with it.
+-- The expiry of a valid token. The lock makes a concurrent deletion wait, so that it also deletes tokens created with
+-- this one.
 SELECT expires_at FROM tokens WHERE id = @id AND (expires_at IS NULL OR expires_at > now()) FOR SHARE;
 
 -- name: AddToken :one
--- ttl_seconds 0 means no expiry except not_after. No row if the user has the maximum number of tokens.
+-- ttl_seconds 0 means no expiry before not_after. Inserts no row if the user has the maximum number of tokens.
 INSERT INTO tokens (id, user_id, name, hash, made_with, expires_at)
 SELECT @id, @user_id, @name, @hash, sqlc.narg(made_with),
        LEAST(CASE WHEN @ttl_seconds::float8 > 0 THEN now() + make_interval(secs => @ttl_seconds::float8) END, sqlc.narg(not_after)::timestamptz)

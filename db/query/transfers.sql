@@ -2,8 +2,8 @@
 INSERT INTO transfers (id, send_job, receive_job, from_host, to_host) VALUES (@id, @send_job, @receive_job, @from_host, @to_host);
 
 -- name: AnswerAtRelay :exec
--- Stores what a host of the transfer announces: the sender its ticket and whether to use a relay, the receiver the
--- ticket it accepts and its addresses.
+-- Stores the data that a host of the transfer announces: the sender its ticket and whether to use a relay, the receiver
+-- the ticket that it accepts and its addresses.
 UPDATE transfers SET
     ticket = CASE WHEN j.id = send_job THEN @ticket::text ELSE ticket END,
     heard = CASE WHEN j.id = send_job THEN heard ELSE @ticket END,
@@ -15,7 +15,7 @@ UPDATE transfers SET
 FROM jobs j WHERE transfers.id = @id AND j.id = @job AND j.id IN (send_job, receive_job) AND j.host_id = @host_id AND j.epoch = @epoch AND j.state = 'running';
 
 -- name: Meeting :one
--- What a host of the transfer learns about the other.
+-- The data about the other host that a host of the transfer needs.
 SELECT (j.id = t.send_job)::boolean AS sends, t.ticket, t.heard, t.listens, t.pair_id, t.pair_url, t.paired, o.id AS peer, o.name AS peer_name,
        COALESCE(o.key_hash, '')::bytea AS peer_key, s.state AS send_state, s.error AS send_error, r.state AS receive_state, r.error AS receive_error
 FROM jobs j JOIN transfers t ON t.id = @id AND j.id IN (t.send_job, t.receive_job) JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job
@@ -23,29 +23,29 @@ JOIN hosts o ON o.id = CASE WHEN j.id = t.send_job THEN t.to_host ELSE t.from_ho
 WHERE j.id = @job AND j.host_id = @host_id AND j.epoch = @epoch AND j.state = 'running';
 
 -- name: AwaitedTransfer :one
--- A running transfer of the host whose sender requested this relay connection within the last 30 s.
+-- A running transfer of the host whose sender requested this relayed connection within the last 30 s.
 SELECT t.from_host, t.to_host FROM transfers t JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job
 WHERE t.pair_id = @pair_id::text AND @pair_id <> '' AND @host_id::text IN (t.from_host, t.to_host) AND t.paired_at > now() - interval '30 seconds'
   AND s.state = 'running' AND r.state = 'running';
 
 -- name: TransfersOf :many
--- The transfers of a job with the states of both sides.
+-- The transfers of a job with the states of both jobs.
 SELECT t.id, t.send_job, t.receive_job, t.from_host, t.to_host, r.subject, r.state AS receive_state, s.state AS send_state, s.kind AS send_kind
 FROM transfers t JOIN jobs s ON s.id = t.send_job JOIN jobs r ON r.id = t.receive_job WHERE t.send_job = @job::text OR t.receive_job = @job ORDER BY t.id;
 
 -- name: CancelUnbegun :exec
--- Cancels unstarted parts of a transfer whose other part has ended.
+-- Cancels the jobs of a transfer that have not started, because the other host's job has ended.
 UPDATE jobs SET state = 'cancelled', error = @error, ended_at = now() WHERE id = ANY (@ids::text[]) AND state = 'queued' AND attempt = 0;
 
 -- name: StopParts :execrows
--- Cancels a task over several hosts: unstarted jobs end at once; started ones are told to undo their work.
+-- Cancels a task over several hosts: unstarted jobs end at once; hosts undo started jobs.
 UPDATE jobs SET stop = @error, note = CASE WHEN attempt > 0 THEN 'being cancelled' ELSE note END,
     state = CASE WHEN attempt > 0 THEN state ELSE 'cancelled' END, error = CASE WHEN attempt > 0 THEN error ELSE @error END,
     ended_at = CASE WHEN attempt > 0 THEN ended_at ELSE now() END, run_after = CASE WHEN attempt > 0 AND state = 'queued' THEN now() ELSE run_after END
 WHERE task_id = @task_id AND kind = ANY (@kinds::text[]) AND state IN ('queued', 'running') AND stop = '';
 
 -- name: CountTransfers :one
--- The number of transfers of the busier of both hosts.
+-- The number of transfers of the busier one of both hosts.
 SELECT GREATEST(
     (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.from_host = @from_host AND r.state IN ('queued', 'running')),
     (SELECT count(*) FROM transfers t JOIN jobs r ON r.id = t.receive_job WHERE t.to_host = @to_host AND r.state IN ('queued', 'running')))::bigint;
@@ -56,8 +56,9 @@ SELECT j.id, j.task_id::text AS task_id, j.args, j.state, t.progress, t.note FRO
 WHERE j.subject = @subject AND j.kind = 'vm.migrate' AND j.state IN ('queued', 'running') ORDER BY j.id;
 
 -- name: VMLeft :one
--- Assigns the VM to another host with its disks there, once, and drops the old host's status. It changes nothing if the
--- VM is elsewhere, has other disks or is being deleted. The generation is raised above the disks' numbers.
+-- Assigns the VM to another host, once, with its disks there, and drops the old host's status. It changes nothing if
+-- the VM is on another host by now, has other disks or is being deleted. The generation is raised above the disks'
+-- numbers.
 UPDATE vms v SET host_id = @to_host, generation = GREATEST(v.generation + 1, @generation::bigint), report_seq = COALESCE((SELECT h.report_seq FROM host_sessions h WHERE h.host_id = @to_host), 0),
     status = COALESCE(v.status, '{"power": "stopped", "cpus": 0, "memoryMiB": 0}') || '{"disks": []}',
     spec = jsonb_set(v.spec, '{disks}', (
@@ -68,7 +69,7 @@ WHERE v.id = @id AND v.host_id = @from_host AND v.deleted_at IS NULL
 RETURNING v.name, v.project_id, v.generation;
 
 -- name: NoteLeft :exec
--- Records the new disks as created, so that they are never created again, and the old ones as left behind.
+-- Records the new disks as created, so that no host creates them again, and the old disks as left on the old host.
 WITH made AS (
     INSERT INTO made_disks (vm_id, pool_id, volume) SELECT @vm_id, m #>> '{to,poolId}', m #>> '{to,volume}' FROM jsonb_array_elements(@disks::jsonb) m ON CONFLICT DO NOTHING
 )
@@ -76,9 +77,9 @@ INSERT INTO left_disks (vm_id, host_id, pool_id, volume)
 SELECT @vm_id, @host_id, m #>> '{disk,poolId}', m #>> '{disk,volume}' FROM jsonb_array_elements(@disks::jsonb) m ON CONFLICT DO NOTHING;
 
 -- name: TakeLeft :many
--- Returns and deletes the list of disks left behind.
+-- Deletes and returns the records of disks left on old hosts.
 DELETE FROM left_disks l WHERE l.vm_id = @vm_id RETURNING l.host_id, l.pool_id, l.volume;
 
 -- name: PoolsToGoTo :many
--- The pools that a VM's disks could be moved to.
+-- The pools that a VM's disks could migrate to.
 SELECT p.id FROM pools p WHERE p.deleted_at IS NULL ORDER BY p.name LIMIT 200;

@@ -9,7 +9,7 @@ SELECT * FROM users WHERE name = @name;
 SELECT EXISTS (SELECT FROM users);
 
 -- name: AddFirstUser :execrows
--- Of portals starting at once, one inserts the row.
+-- If several portals start at once, one inserts the row.
 INSERT INTO users (id, name, role, password_hash, must_change)
 SELECT @id, @name, @role, @password_hash, true WHERE NOT EXISTS (SELECT FROM users)
 ON CONFLICT (name) DO NOTHING;
@@ -38,7 +38,7 @@ RETURNING *;
 DELETE FROM users WHERE id = @id;
 
 -- name: ChangePassword :one
--- Ends the user's sessions. No row if the password has changed since old_hash was read.
+-- Ends the user's sessions. Returns no row if the password has changed since old_hash was read.
 UPDATE users SET password_hash = @password_hash, must_change = @must_change, sessions_from = clock_timestamp()
 WHERE id = @id AND password_hash = @old_hash
 RETURNING sessions_from;

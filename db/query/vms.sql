@@ -7,7 +7,7 @@ FROM vms v JOIN hosts h ON h.id = v.host_id JOIN projects p ON p.id = v.project_
 WHERE v.id = @id AND (@all_projects::boolean OR v.project_id = ANY (@projects::text[]));
 
 -- name: LockVM :one
--- Locks the row until the transaction ends, so that generations are exact.
+-- Locks the row until the transaction ends, so that no concurrent change skips a generation.
 SELECT sqlc.embed(v), h.name AS host_name, p.name AS project_name, s.looked_at, now()::timestamptz AS now,
        ARRAY(SELECT n.id || ' ' || n.kind || ' ' || n.name FROM networks n
              WHERE n.id = ANY (ARRAY(SELECT jsonb_path_query(v.spec, '$.nics[*].networkId') #>> '{}')))::text[] AS networks
@@ -26,8 +26,8 @@ INSERT INTO vms (id, project_id, host_id, name, labels, description, spec)
 VALUES (@id, @project_id, @host_id, @name, @labels, @description, @spec);
 
 -- name: ChangeVM :execrows
--- Each change raises the generation by one. It is rejected if it changes a disk that is being moved to another pool or
--- host.
+-- Each change raises the generation by one. Changes no row if it would change a disk that is migrating to another pool
+-- or host.
 UPDATE vms v SET name = @name, labels = @labels, description = @description, spec = @spec, generation = v.generation + 1
 WHERE v.id = @id AND NOT EXISTS (
     SELECT 1 FROM jobs j WHERE j.subject = 'vm:' || v.id AND j.kind = 'vm.disk.move' AND j.state IN ('queued', 'running')
@@ -41,7 +41,7 @@ WHERE v.id = @id AND NOT EXISTS (
 UPDATE vms SET deleted_at = now(), generation = generation + 1 WHERE id = @id;
 
 -- name: VMTouched :one
--- Whether the host may have acted on the VM. Waiting jobs stay locked, so that none is claimed meanwhile.
+-- Whether the host may have acted on the VM. Queued jobs stay locked, so that no host claims one in between.
 SELECT EXISTS (
     SELECT 1 FROM (SELECT epoch FROM jobs WHERE subject = @subject AND task_id IS NOT NULL FOR UPDATE) j WHERE j.epoch > 0
 )::boolean;
@@ -57,12 +57,12 @@ SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT 
 WHERE t.subject = @subject ORDER BY t.id DESC LIMIT 50;
 
 -- name: VMRetry :one
--- The VM's next task that waits for a retry.
+-- The VM's first task that waits for a retry.
 SELECT sqlc.embed(t), COALESCE(h.name, '')::text AS host_name FROM tasks t LEFT JOIN hosts h ON h.id = t.host_id
 WHERE t.subject = @subject AND t.state = 'queued' AND t.retry_at IS NOT NULL ORDER BY t.id LIMIT 1;
 
 -- name: VMMeter :one
--- The latest reading of the VM; cpu_percent is negative after a restart of the VM or without an earlier reading.
+-- The latest reading of the VM. cpu_percent is negative after a restart of the VM or without an earlier reading.
 SELECT m.at, m.cpu_nanos[p.i]::bigint AS cpu_nanos, m.memory_bytes[p.i]::bigint AS memory_bytes, m.read_bytes[p.i]::bigint AS read_bytes,
        m.write_bytes[p.i]::bigint AS write_bytes, m.receive_bytes[p.i]::bigint AS receive_bytes, m.send_bytes[p.i]::bigint AS send_bytes,
        COALESCE((m.cpu_nanos[p.i] - m.before_cpu[array_position(COALESCE(m.before_ids, m.vm_ids), v.id)])
@@ -75,11 +75,11 @@ WHERE v.id = @vm_id AND p.i IS NOT NULL;
 SELECT pg_advisory_xact_lock(hashtextextended('mac ' || m.mac, 0)) FROM (SELECT unnest(@macs::text[]) AS mac ORDER BY 1) m;
 
 -- name: TryMAC :one
--- LockMACs without waiting, for a caller that can choose another address.
+-- As LockMACs without waiting, for a caller that can choose another address.
 SELECT pg_try_advisory_xact_lock(hashtextextended('mac ' || @mac::text, 0))::boolean;
 
 -- name: MACsOfOthers :many
--- The addresses among these used by others: VMs, or unmanaged VMs with their name and host.
+-- The addresses among these that other VMs use. An unmanaged VM is returned with its name and host.
 SELECT m.mac::text AS mac, COALESCE(f.name, '')::text AS name, COALESCE(f.host_name, '')::text AS host_name
 FROM unnest(@macs::text[]) AS m (mac) LEFT JOIN LATERAL (
     SELECT f.name, h.name AS host_name FROM found_vms f JOIN hosts h ON h.id = f.host_id
@@ -88,6 +88,6 @@ WHERE f.name IS NOT NULL OR EXISTS (SELECT 1 FROM vm_words w WHERE w.word = m.ma
    OR EXISTS (SELECT 1 FROM vm_macs t WHERE t.mac = m.mac AND t.vm_id <> @vm_id);
 
 -- name: ProjectName :one
--- Keeps the project while a VM is created in it.
+-- Locks the project against deletion while a VM is created in it.
 SELECT name FROM projects WHERE id = @id FOR KEY SHARE;
 
