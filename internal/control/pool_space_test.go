@@ -66,7 +66,7 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	}
 }
 
-// A disk with the size of its image uses the pool's free space as soon as it is requested.
+// A disk with the size of its image uses the pool's free space from the time of the request.
 func TestImageDisksCountBeforeCreation(t *testing.T) {
 	s := newProjectFixture(t)
 	image, _ := s.publishImage(s.local, []fleet.HostID{s.h1}, "large.qcow2", "qcow2", 20<<20)

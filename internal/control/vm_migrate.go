@@ -31,7 +31,7 @@ func (in MigrateVM) check() error {
 }
 
 // MigrateVM requests a cold migration. The VM belongs to the source host until both hosts report success: the source
-// that it has sent everything and removed its definition, the target that the VM is complete and intact.
+// after it has sent the disks and removed its definition, the target after it has verified that the VM is complete.
 func (c *Control) MigrateVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in MigrateVM) (task fleet.Task, err error) {
 	if err := policy.Check(a, policy.InfraChange, ""); err != nil {
 		return task, err
