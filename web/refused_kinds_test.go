@@ -74,8 +74,8 @@ func (r *refusing) ofNames() []refusal {
 		{what: "a number beyond all", sent: sent{"count": 2, "first": 1_000_001, "name": "a-{n}"}, at: "first", says: "The first number must be between 0 and", how: bulkNames},
 		{what: "names that grow too long", sent: sent{"count": 2, "first": 9, "name": strings.Repeat("a", 62) + "{n}"}, at: "name", says: name, how: bulkNames},
 		{what: "names with a command", sent: sent{"count": 2, "name": "a;{n}"}, at: "name", says: name, how: bulkNames},
-		{what: "several VMs with one MAC address", sent: sent{"count": 2, "name": "a-{n}", "spec.nics[0].mac": "52:54:00:00:00:01"}, at: "spec.nics[0].mac", says: "Several VMs cannot have one address.", how: bulkNames},
-		{what: "several VMs with one volume", sent: sent{"count": 2, "name": "a-{n}", "spec.disks[0].existing": true}, at: "spec.disks[0].existing", says: "Several VMs cannot have one LUN.", how: bulkNames},
+		{what: "several with one address", sent: sent{"count": 2, "name": "a-{n}", "spec.nics[0].mac": "52:54:00:00:00:01"}, at: "spec.nics[0].mac", says: "Several VMs cannot have the same address.", how: bulkNames},
+		{what: "several with one volume", sent: sent{"count": 2, "name": "a-{n}", "spec.disks[0].existing": true}, at: "spec.disks[0].existing", says: "Several VMs cannot have one LUN.", how: bulkNames},
 
 		one("no project", "projectId", "", "Choose the project.", created),
 		{what: "an unknown project", sent: sent{"projectId": fleet.NewID[fleet.ProjectID]()}, at: "-", says: "There is no such project", status: http.StatusNotFound, how: created},

@@ -28,7 +28,7 @@ func (r *refusing) ofSources() []refusal {
 		two("a clone on another host", "hostId", "Disks are copied on the host of the VM.", sent{"from": sent{"vmId": r.off}, "hostId": r.other}, created),
 		two("a linked clone of a VM", "spec.disks[0].overlay", "A clone of a VM is a full copy", sent{"from": sent{"vmId": r.off}, "spec.disks[0].overlay": true}, created),
 		two("a clone with more disks", "spec.disks", "has 1 disks, and each of them is copied", sent{"from": sent{"vmId": r.off}, "spec.disks[1].sizeBytes": 1}, created),
-		two("a clone with an image", "spec.disks[0].image", "It is a copy of disk 1 of off, and of nothing else.", sent{"from": sent{"vmId": r.off}, "spec.disks[0].image": r.volume("debian-12.qcow2")}, created),
+		two("a clone with an image", "spec.disks[0].image", "This disk is a copy of disk 1 of off and cannot have another source.", sent{"from": sent{"vmId": r.off}, "spec.disks[0].image": r.volume("debian-12.qcow2")}, created),
 	}
 }
 
@@ -42,10 +42,10 @@ func (r *refusing) ofFirstBoot() []refusal {
 	form := func(v sent) sent { return sent{"kind": "cloud-init", "cloudInit": v} }
 	user := func(v sent) sent { return form(sent{"users": []any{v}}) }
 	return []refusal{
-		two("first-boot data in the spec", "spec.firstBoot", "The first boot is not given with the VM's other values", sent{"spec.firstBoot": sent{"kind": "cloud-init", "number": 1}}),
-		c("first-boot data of an unknown kind", "kind", "no such kind", sent{"kind": "kickstart"}),
-		c("first-boot data and a customization spec", "customizationId", "not both", sent{"kind": "cloud-init", "cloudInit": sent{}, "customizationId": fleet.NewID[string]()}),
-		c("an unknown customization spec", "customizationId", "no such customization", sent{"customizationId": fleet.NewID[string]()}),
+		two("a first boot in the spec", "spec.firstBoot", "First-boot data is separate from the VM's other values", sent{"spec.firstBoot": sent{"kind": "cloud-init", "number": 1}}),
+		c("a first boot of no kind that is", "kind", "no such kind", sent{"kind": "kickstart"}),
+		c("a first boot and a customization", "customizationId", "not both", sent{"kind": "cloud-init", "cloudInit": sent{}, "customizationId": fleet.NewID[string]()}),
+		c("a customization that is none", "customizationId", "no such customization", sent{"customizationId": fleet.NewID[string]()}),
 		c("user-data with an anchor", "userData", "Line 2: Anchors", cloud("packages: &a [b]\n")),
 		c("user-data with exponential aliases", "userData", "Anchors", cloud("a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]\nd: [*c, *c]\n")),
 		c("user-data with a tag", "userData", "The tag", cloud("packages: !!python/object/apply:os.system [id]\n")),
@@ -66,8 +66,8 @@ func (r *refusing) ofFirstBoot() []refusal {
 		c("an SSH key with a command", "cloudInit.users[0].sshKeys[0]", "without options", user(sent{"name": "anna", "sshKeys": []string{`command="id" ` + key}})),
 		c("a file with a path traversal", "cloudInit.files[0].path", "absolute path", form(sent{"files": []any{sent{"path": "/etc/../x", "content": ""}}})),
 		c("a package with a command", "cloudInit.packages[0]", "no name of a package", form(sent{"packages": []string{"nginx; id"}})),
-		c("an IP address without a prefix", "cloudInit.network[0].addresses[0]", "with its prefix", form(sent{"network": []any{sent{"addresses": []string{"192.0.2.10"}}}})),
-		c("a network config with more NICs than the VM has", "cloudInit.network", "The VM has fewer NICs", form(sent{"users": []any{sent{"name": "anna", "sshKeys": []string{key}}}, "network": []any{sent{}, sent{}}})),
+		c("an address without a prefix", "cloudInit.network[0].addresses[0]", "with its prefix", form(sent{"network": []any{sent{"addresses": []string{"192.0.2.10"}}}})),
+		c("more NICs than the VM has", "cloudInit.network", "The network settings have more NICs than the VM", form(sent{"users": []any{sent{"name": "anna", "sshKeys": []string{key}}}, "network": []any{sent{}, sent{}}})),
 	}
 }
 
@@ -115,8 +115,8 @@ func (r *refusing) ofTenants(t *testing.T) (out []refusal) {
 		two("a tenant's edit of a NUMA node's host nodes", "spec.numa[0].nodes", "Only those who may change infrastructure choose this of NUMA nodes", sent{"spec.numa": nodes}, tenants),
 		two("a tenant's CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenant),
 		two("a tenant's edit of CPU shares", "spec.cpu.shares", "Only those who may change infrastructure choose this of CPU shares: more than 1024", sent{"spec.cpu.shares": 1025}, tenants),
-		two("a tenant's rule about hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "host", "name": "host-1"}}}, tenant),
-		two("a tenant's edit to a rule about hosts", "spec.rules[0].of", "Only those who see hosts name them in a rule.", sent{"spec.rules": []any{sent{"of": "hostLabels", "name": "ssd"}}}, tenants),
+		two("a tenant's rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", sent{"spec.rules": []any{sent{"of": "host", "name": "host-1"}}}, tenant),
+		two("a tenant's edit to a rule of hosts", "spec.rules[0].of", "Only people who can see hosts may name hosts in a rule.", sent{"spec.rules": []any{sent{"of": "hostLabels", "name": "ssd"}}}, tenants),
 		one("a tenant's overcommit", "overcommit", true, "Only those who may change infrastructure may overcommit", tenant),
 		one("a tenant's NIC without anti-spoofing", "spec.nics[0].antiSpoofing", false, "Only those who run hosts may let a guest use other addresses", tenant),
 		two("a tenant's bridge", "spec.nics[0].bridge", "br0 is not open to this project.", sent{"spec.nics[0]": sent{"bridge": "br0"}}, tenant),

@@ -305,5 +305,5 @@ func (c *Control) refusalNote(ctx context.Context, p db.PendingTasksRow, err err
 		return "", false
 	}
 	c.log.Error("a part of a task could not be asked for", "task", p.ID, "error", err)
-	return "Something went wrong in the portal. Its log says what, under this task's id.", true
+	return "Something went wrong in the portal. The portal's log has the cause under this task's id.", true
 }

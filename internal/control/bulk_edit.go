@@ -44,7 +44,7 @@ func (c *Control) EditVMs(ctx context.Context, a fleet.Actor, ids []fleet.VMID, 
 func checkMany(a fleet.Actor, ids []fleet.VMID) error {
 	switch {
 	case a.UserID == "":
-		return fleet.Errorf(fleet.Forbidden, "Only a person can ask for something of many VMs.")
+		return fleet.Errorf(fleet.Forbidden, "Only a person can change several VMs at once.")
 	case len(ids) == 0:
 		return fleet.Errorf(fleet.Malformed, "Select VMs first.")
 	case len(ids) > MaxAtOnce:

@@ -340,7 +340,7 @@ func TestCancelBulkTask(t *testing.T) {
 	if n := s.count("jobs WHERE state = 'queued'"); n != 0 {
 		t.Error("what was cancelled is requested")
 	}
-	s.wantRefused("twice", fleet.Conflict, "Nothing of this task waits", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
+	s.wantRefused("twice", fleet.Conflict, "No part of this task is waiting", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
 	s.endJob(vms[1].ID, "done")
 	s.settledAs(task.ID, fleet.JobCancelled, 100, fleet.Steps{Done: 1, Cancelled: 2})
 

@@ -58,7 +58,7 @@ func TestAttentionHasOneRowPerCause(t *testing.T) {
 		t.Error(diff)
 	}
 	s.exec(`UPDATE host_sessions SET seen_at = now() - interval '31 seconds'`)
-	hosts := "2 host [h1 h2]: Its agent is offline. What it said last may be outdated. -> " + fleet.HostUnknown.Remedy() + " (/hosts?filter=phase:unknown)"
+	hosts := "2 host [h1 h2]: Its agent is offline. Its last report may be outdated. -> " + fleet.HostUnknown.Remedy() + " (/hosts?filter=phase:unknown)"
 	if diff := cmp.Diff([]string{hosts}, s.attention(chief)); diff != "" {
 		t.Error(diff)
 	}

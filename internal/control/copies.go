@@ -163,9 +163,9 @@ func existingCopy(copies query.Copies, version fleet.ImageVersionID, in NewCopy)
 		}
 		switch {
 		case c.Work != "":
-			return nil, fleet.Errorf(fleet.Conflict, "A copy in %s is at work already. Wait for it.", c.Where())
+			return nil, fleet.Errorf(fleet.Conflict, "A task uses the copy in %s. Wait until that task has ended.", c.Where())
 		case c.Offered():
-			return nil, fleet.Errorf(fleet.Conflict, "There is a copy in %s already: %s.", c.Where(), c.Volume)
+			return nil, fleet.Errorf(fleet.Conflict, "The image has a copy in %s already: %s.", c.Where(), c.Volume)
 		case c.State == fleet.CopyMissing:
 			return &copies[i], nil
 		}

@@ -26,7 +26,7 @@ func settleModel(ctx context.Context, q *db.Queries, spec *fleet.VMSpec) error {
 	}
 	if spec.CPU.Model = fleet.NewestModel(sets); spec.CPU.Model == "" {
 		var checks fleet.Checks
-		checks.Add("spec.cpu.model", "There is no named model that all hosts say they can give. Choose another.")
+		checks.Add("spec.cpu.model", "No named CPU model is supported by all hosts. Choose another model.")
 		return checks.Err()
 	}
 	return nil

@@ -85,7 +85,7 @@ func TestCPUBaselineResolvedOnceToCommonModel(t *testing.T) {
 		t.Errorf("by an edit %q: %v", s.get(v.ID).Spec.CPU.Model, err)
 	}
 	s.exec(`UPDATE hosts SET status = status #- '{inventory,cpuModels}'`)
-	s.wantRefused("of hosts that say nothing", fleet.Invalid, "There is no named model that all hosts say they can give", func() error {
+	s.wantRefused("of hosts that say nothing", fleet.Invalid, "No named CPU model is supported by all hosts", func() error {
 		_, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "other", Spec: spec})
 		return err
 	})

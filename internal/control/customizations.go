@@ -80,7 +80,7 @@ func (c *Control) CreateCustomization(ctx context.Context, a fleet.Actor, in Cus
 			return err
 		}
 		if n >= fleet.MaxCustomizations {
-			return fleet.Errorf(fleet.Conflict, "There are %d customization specs already, which is as many as there may be. Delete some.", n)
+			return fleet.Errorf(fleet.Conflict, "There are %d customization specs, which is the maximum. Delete some first.", n)
 		}
 		if err := q.AddCustomization(ctx, add); err != nil {
 			return customizationTaken(err, in.Name)

@@ -64,7 +64,7 @@ func (c *Control) readVolume(ctx context.Context, poolActor, a fleet.Actor, of V
 			PairID: at, JobID: string(job), UserID: a.UserID, Session: a.Session, HostID: on.ID, OfUser: maxReadsOfUser, OfHost: maxReadsOfHost,
 		})
 		if err == nil && n == 0 {
-			err = fleet.Errorf(fleet.TooMany, "You have %d volumes on their way to you, or the host sends %d already. Wait until one has come.", maxReadsOfUser, maxReadsOfHost)
+			err = fleet.Errorf(fleet.TooMany, "You have %d downloads in progress, or the host has %d. Wait until one has ended.", maxReadsOfUser, maxReadsOfHost)
 		}
 		if err != nil {
 			return err

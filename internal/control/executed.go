@@ -17,7 +17,7 @@ func executed(a fleet.Actor, of fleet.Subject, right policy.Permission) (*assign
 	if n := assign.Of(typ); n != nil {
 		return n, id, nil
 	}
-	return nil, "", fleet.Errorf(fleet.NotFound, "Nothing of that kind is assigned to hosts.")
+	return nil, "", fleet.Errorf(fleet.NotFound, "Objects of this kind are not assigned to hosts.")
 }
 
 // Assign assigns an object to further hosts and returns one task per new host. Existing assignments do not change.

@@ -77,7 +77,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 			return j, err
 		}
 		if !spec.Kind.Is().Files {
-			return j, fleet.Errorf(fleet.Conflict, "The pool %s has no files, so no file can lie there. Choose another pool.", pool.Name)
+			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store files. Choose a file pool.", pool.Name)
 		}
 		if j.host, err = findHost(ctx, q, fleet.SystemActor, j, vm.HostID, nil, false); err != nil {
 			return j, hideHosts(a, err)
@@ -93,7 +93,7 @@ func (c *Control) ExportVM(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 			CreatedBy: a.Name, Life: fleet.ExportLife, Most: fleet.MaxExports,
 		})
 		if err == nil && n == 0 {
-			err = fleet.Errorf(fleet.TooMany, "The project has %d exports, which is as many as it may have. Delete some.", fleet.MaxExports)
+			err = fleet.Errorf(fleet.TooMany, "The project has %d exports, which is the maximum. Delete some first.", fleet.MaxExports)
 		}
 		return err
 	})
@@ -136,7 +136,7 @@ func exportJob(ctx context.Context, q *db.Queries, vm fleet.VMView, id fleet.Exp
 		case err != nil:
 			return j, err
 		case !spec.Kind.Is().Files:
-			return j, fleet.Errorf(fleet.Conflict, "Disk %d of %s lies in a pool that has no files, from which nothing is exported. Move the disk to another pool first.", i+1, vm.Name)
+			return j, fleet.Errorf(fleet.Conflict, "Disk %d of %s is in a block pool, which exports nothing. Move the disk to a file pool first.", i+1, vm.Name)
 		}
 		if err := checkDiskIdle(ctx, q, vm, d.Ref()); err != nil {
 			return j, err
@@ -224,7 +224,7 @@ func (c *Control) DeleteExport(ctx context.Context, a fleet.Actor, id fleet.Expo
 		return err
 	}
 	if !e.State.Ended() {
-		return fleet.Errorf(fleet.Conflict, "It is being made. Cancel its task first, or wait until it is done.")
+		return fleet.Errorf(fleet.Conflict, "The export is being made. Cancel its task first, or wait until the task has ended.")
 	}
 	return c.store.Tx(ctx, func(q *db.Queries) error { return removeExport(ctx, q, a, id) })
 }

@@ -159,7 +159,7 @@ func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
 	if answer := cannot(); !answer.Again {
 		t.Error("the deletion failed, and the edit before it is forgotten")
 	}
-	if got := one[string](r, `SELECT state || ': ' || error FROM jobs WHERE id = $1`, edit); got != "cancelled: Not done: the VM was to be deleted." {
+	if got := one[string](r, `SELECT state || ': ' || error FROM jobs WHERE id = $1`, edit); got != "cancelled: Not done: the deletion of the VM was requested." {
 		t.Errorf("the edit's task is %s", got)
 	}
 	again := r.claim()

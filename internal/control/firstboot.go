@@ -47,7 +47,7 @@ type sealer struct{ vault auth.Vault }
 
 func (s sealer) seal(label string, v any) (key string, sealed []byte, err error) {
 	if key = s.vault.ID(); key == "" {
-		return "", nil, fleet.Errorf(fleet.Conflict, "This portal has no key to keep a first boot with, which may hold secrets. Set secretsKey in its settings.")
+		return "", nil, fleet.Errorf(fleet.Conflict, "This portal has no key to encrypt first-boot data. Set secretsKey in the portal's settings.")
 	}
 	data, err := json.Marshal(v)
 	if err == nil {
@@ -59,7 +59,7 @@ func (s sealer) seal(label string, v any) (key string, sealed []byte, err error)
 func (s sealer) open(label, key string, sealed []byte, into any) error {
 	data, ok := s.vault.Unseal(label, sealed)
 	if !ok {
-		return fleet.Errorf(fleet.Conflict, "The portal cannot read this first boot: it was given to a portal with another key (%s). Give all portals the same secretsKey, or give the first boot anew.", key)
+		return fleet.Errorf(fleet.Conflict, "The portal cannot decrypt this first-boot data: a portal with another key (%s) encrypted it. Give all portals the same secretsKey, or enter the data again.", key)
 	}
 	return json.Unmarshal(data, into)
 }
@@ -74,7 +74,7 @@ func (s sealer) source(ctx context.Context, q *db.Queries, a fleet.Actor, projec
 	out := in.content()
 	if in.CustomizationID != "" {
 		if in.Kind != "" {
-			checks.Add("firstBoot.customizationId", "Give a first boot or name a customization spec, not both.")
+			checks.Add("firstBoot.customizationId", "Enter first-boot data or choose a customization spec, not both.")
 			return out, checks.Err()
 		}
 		storedBoot, err := s.customizationFor(ctx, q, a, project, in.CustomizationID)
@@ -117,7 +117,7 @@ func renderBoot(ctx context.Context, q *db.Queries, f fleet.FirstBoot, vm fleet.
 		networks := append([]fleet.FirstBootNIC(nil), form.Network...)
 		for i := range networks {
 			if i >= len(vm.Spec.NICs) {
-				checks.Add("firstBoot.cloudInit.network", "The VM has fewer NICs than are set up here. Add a NIC, or leave the last ones out.")
+				checks.Add("firstBoot.cloudInit.network", "The network settings have more NICs than the VM. Add a NIC to the VM, or remove the last network settings.")
 				break
 			}
 			networks[i].MAC = vm.Spec.NICs[i].MAC
@@ -205,7 +205,7 @@ func settleFirstBoot(ctx context.Context, q *db.Queries, old, vm fleet.VM) error
 		return q.DropFirstBoot(ctx, vm.ID)
 	}
 	var checks fleet.Checks
-	checks.Add("spec.firstBoot", "The first boot is not given with the VM's other values: give it by itself.")
+	checks.Add("spec.firstBoot", "First-boot data is separate from the VM's other values. Change it separately.")
 	return checks.Err()
 }
 
@@ -315,13 +315,13 @@ func (c *Control) FirstBootFor(ctx context.Context, a fleet.Actor, id fleet.VMID
 	}
 	row, err := c.store.FirstBootFor(ctx, db.FirstBootForParams{VMID: id, HostID: a.HostID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return wire.FirstBoot{}, fleet.Errorf(fleet.NotFound, "There is no first boot of this VM for this host.")
+		return wire.FirstBoot{}, fleet.Errorf(fleet.NotFound, "This host has no first-boot data to fetch for this VM.")
 	}
 	if err != nil {
 		return wire.FirstBoot{}, store.Err(err)
 	}
 	if now := (fleet.VMFirstBoot{Kind: fleet.FirstBootKind(row.Kind), Number: int(row.Number)}); now != in.FirstBoot {
-		return wire.FirstBoot{}, fleet.Errorf(fleet.Conflict, "The VM's first boot was changed meanwhile. The next task brings it.")
+		return wire.FirstBoot{}, fleet.Errorf(fleet.Conflict, "The VM's first-boot data has changed since. The next job has the new data.")
 	}
 	var storedBoot sealedBoot
 	if err := (sealer{c.opts.Vault}).open(firstBootLabel(id), row.ByKey, row.Sealed, &storedBoot); err != nil {

@@ -61,7 +61,7 @@ func (c *Control) Once(ctx context.Context, a fleet.Actor, k Key, do func(ctx co
 			return err
 		}
 		if len(answer) > maxAnswer {
-			return fleet.Errorf(fleet.TooLarge, "The answer is too large to be kept, so nothing was done. Send the request without an Idempotency-Key.")
+			return fleet.Errorf(fleet.TooLarge, "The response is too large to be stored, so nothing was done. Send the request without an Idempotency-Key.")
 		}
 		sealed, err := auth.Seal(k.Secret, k.Name, answer)
 		if err != nil {
@@ -84,7 +84,7 @@ func storedAnswer(ctx context.Context, q *db.Queries, a fleet.Actor, k Key, hash
 	answer, ok := auth.Unseal(k.Secret, k.Name, before.Answer)
 	switch {
 	case !ok:
-		return nil, fleet.Errorf(fleet.Conflict, "This was done already, under the same Idempotency-Key and another API token. Its answer is shown to that token only.")
+		return nil, fleet.Errorf(fleet.Conflict, "This request was done already, with the same Idempotency-Key and another API token. Only that token gets the response.")
 	case !bytes.Equal(before.Request, hash):
 		return nil, fleet.Errorf(fleet.Conflict, "This Idempotency-Key was used for another request. Use a new key for a new request.")
 	}

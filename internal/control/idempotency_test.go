@@ -85,7 +85,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 	}{
 		"a refusal later on": {func([]byte) ([]byte, error) { return nil, fleet.Errorf(fleet.Conflict, "No.") }, "No."},
 		"a fault later on":   {func([]byte) ([]byte, error) { return nil, errors.New("broken") }, "broken"},
-		"an endless answer":  {func([]byte) ([]byte, error) { return make([]byte, 1<<20+1), nil }, "too large to be kept"},
+		"an endless answer":  {func([]byte) ([]byte, error) { return make([]byte, 1<<20+1), nil }, "too large to be stored"},
 	} {
 		before := s.stateMarks()
 		_, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), func(ctx context.Context) ([]byte, error) {

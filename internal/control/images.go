@@ -35,7 +35,7 @@ func (c *Control) PublishImage(ctx context.Context, a fleet.Actor, in Image) err
 	}
 	for _, v := range files { // projects see an image with all its copies, so publishing the file would publish the image
 		if v.Published != nil && v.Published.Stale == "" {
-			return fleet.Errorf(fleet.Conflict, "%s is a copy of the image %s already. Publish that one to those who may use it.", v.Name, v.Published.Image)
+			return fleet.Errorf(fleet.Conflict, "%s is a copy of the image %s already. Publish that image instead.", v.Name, v.Published.Image)
 		}
 	}
 	return assign.Pools.Change(ctx, c.store, a, string(in.PoolID), func(q *db.Queries, pool assign.Object) error {
@@ -124,7 +124,7 @@ func (c *Control) usableVolumes(ctx context.Context, a fleet.Actor, in Image) ([
 func idle(ctx context.Context, q *db.Queries, v query.VolumeOn) error {
 	work, err := unfinishedWork(ctx, q, v.PoolID, v.Name, v.On())
 	if err == nil && work != "" {
-		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another order for it has not ended (%s).", v.Name, work)
+		err = fleet.Errorf(fleet.Conflict, "%s cannot be published now: another task for it has not ended (%s).", v.Name, work)
 	}
 	return err
 }
@@ -151,7 +151,7 @@ func forget(ctx context.Context, q *db.Queries, in Image) (int64, error) {
 func checkNoOverlays(ctx context.Context, q *db.Queries, in Image) error {
 	on, err := query.Standing(ctx, q, fleet.ImageCopy{PoolID: in.PoolID, Volume: in.Volume, HostID: in.HostID})
 	if err == nil && len(on) > 0 {
-		err = fleet.Errorf(fleet.Conflict, "Disks stand on %s as overlays, so it stays in the library: %s. Delete those first.", in.Volume, on[0])
+		err = fleet.Errorf(fleet.Conflict, "Disks are backed by %s, so the file stays in the library: %s. Delete those disks first.", in.Volume, on[0])
 	}
 	return err
 }

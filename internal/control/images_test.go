@@ -120,7 +120,7 @@ func TestPublishRefusedForNonImages(t *testing.T) {
 	for volume, says := range map[string]string{
 		`{"name":"layer.qcow2","path":"/v/layer","format":"qcow2","backing":"/v/base"}`:                               "backing file",
 		`{"name":"old.vmdk","path":"/v/old.vmdk","format":"vmdk"}`:                                                    "neither",
-		`{"name":"gone-0123456789ab-1.qcow2","path":"/v/gone","format":"qcow2"}`:                                      "bears the name",
+		`{"name":"gone-0123456789ab-1.qcow2","path":"/v/gone","format":"qcow2"}`:                                      "has the name of a VM's disk",
 		`{"name":"other.raw","path":"/v/other.raw","format":"raw","usedBy":["11111111-1111-7111-8111-111111111111"]}`: "disk of the VM old-erp",
 		`{"name":"extra.raw","path":"/v/extra.raw","format":"raw","usedBy":["` + string(vm.ID) + `"]}`:                "disk of the VM web",
 		`{"name":"new.raw","path":"/v/new.raw","format":"raw","usedBy":["22222222-2222-7222-8222-222222222222"]}`:     "disk of the VM 2222",
@@ -258,7 +258,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	vm := s.vm("on-it", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks}', jsonb_build_array(jsonb_build_object('poolId', $2::text, 'volume', 'd.qcow2', 'sizeBytes', 0, 'overlay', true,
 		'image', jsonb_build_object('poolId', $2::text, 'volume', 'own.qcow2')))) WHERE id = $1`, vm.ID, s.local)
-	s.wantRefused("on which a disk stands", fleet.Conflict, "stand on own.qcow2", publish)
+	s.wantRefused("on which a disk stands", fleet.Conflict, "backed by own.qcow2", publish)
 	s.exec(`DELETE FROM vms WHERE id = $1`, vm.ID)
 	if err := publish(); err != nil {
 		t.Error(err)

@@ -126,7 +126,7 @@ func TestOverview(t *testing.T) {
 	for _, a := range o.Attention {
 		rows = append(rows, a.Kind+" "+a.Name+": "+a.Text)
 	}
-	want := "pool nfs: Failed: mount.nfs: timed out\nvm dead: Crashed\nhost h2: Its agent is offline. What it said last may be outdated.\n" +
+	want := "pool nfs: Failed: mount.nfs: timed out\nvm dead: Crashed\nhost h2: Its agent is offline. Its last report may be outdated.\n" +
 		"vm stuck: Start failed: no firmware\ntask ok: Create failed: no space"
 	if got := strings.Join(rows, "\n"); got != want {
 		t.Errorf("attention:\n%s\nwant\n%s", got, want)

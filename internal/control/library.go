@@ -151,7 +151,7 @@ func checkNotTemplated(image db.Image) error {
 	if image.TemplateID == nil {
 		return nil
 	}
-	return fleet.Errorf(fleet.Conflict, "The image %s belongs to a template: it is published, called and versioned as that is. Change the template.", image.Name)
+	return fleet.Errorf(fleet.Conflict, "The image %s belongs to a template, which determines its name, versions and projects. Change the template.", image.Name)
 }
 
 // changeImage runs do with the locked image.
@@ -280,7 +280,7 @@ func inUse(a fleet.Actor, err error) error {
 	if fleet.CodeOf(err) != fleet.Conflict || store.SeesHosts(a) {
 		return err
 	}
-	return fleet.Errorf(fleet.Conflict, "It cannot be deleted now: disks stand on it as overlays, a copy of it is at work, or its host does not answer. Try again later, or ask an administrator.")
+	return fleet.Errorf(fleet.Conflict, "The image cannot be deleted now: disks are backed by it, a task uses a copy of it, or a host with a copy is offline. Try again later, or ask an administrator.")
 }
 
 // queueFileDeletion removes a copy from the library and asks a host to delete its file. If the file is in use, it

@@ -38,7 +38,7 @@ func (c *Control) addFileVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		return fleet.Task{}, err
 	case len(files) > 1:
 		var checks fleet.Checks
-		checks.Add("source.hostId", "Several hosts have a file of this name, each its own. Say which host's is meant.")
+		checks.Add("source.hostId", "Several hosts have different files of this name. Choose the host.")
 		return fleet.Task{}, checks.Err()
 	}
 	v := files[0]
@@ -114,11 +114,11 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 	case n > len(vm.Spec.Disks):
 		checks.Add("source.disk", "The VM %s has %d disks.", vm.Name, len(vm.Spec.Disks))
 	case vm.On() || vm.Ordered != "" && vm.Ordered != fleet.Stopped:
-		checks.Add("source.vmId", "The VM %s is on, so a copy of its disk would not be whole. Shut it down first.", vm.Name)
+		checks.Add("source.vmId", "The VM %s is on, so a copy of its disk would be inconsistent. Shut it down first.", vm.Name)
 	case vm.HeldBySnapshots() != "":
 		checks.Add("source.vmId", "%s", vm.HeldBySnapshots())
 	case vm.Status == nil:
-		checks.Add("source.vmId", "The host has not made the VM %s yet.", vm.Name)
+		checks.Add("source.vmId", "The host has not created the VM %s yet.", vm.Name)
 	}
 	if err := checks.Err(); err != nil {
 		return fleet.Task{}, err
@@ -138,7 +138,7 @@ func (c *Control) addDiskVersion(ctx context.Context, a fleet.Actor, id fleet.Im
 		case err != nil:
 			return j, err
 		case now.Generation != vm.Generation || now.On() || now.Ordered != "" && now.Ordered != fleet.Stopped:
-			return j, fleet.Errorf(fleet.Conflict, "The VM %s was changed or started meanwhile. Look at it, and try again.", vm.Name)
+			return j, fleet.Errorf(fleet.Conflict, "The VM %s was changed or started meanwhile. Check the VM and try again.", vm.Name)
 		}
 		if err := first(q); err != nil {
 			return j, err

@@ -237,7 +237,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 	s.wantRefused("forget the copy", fleet.Conflict, "VM second", func() error {
 		return s.ForgetCopy(t.Context(), chief, control.ImageCopy{ImageID: id, PoolID: s.nfs, Volume: ref.Volume})
 	})
-	s.wantRefused("withdraw it as a volume", fleet.Conflict, "stand on", func() error {
+	s.wantRefused("withdraw it as a volume", fleet.Conflict, "backed by", func() error {
 		return s.WithdrawImage(t.Context(), chief, control.Image{PoolID: s.nfs, Volume: ref.Volume})
 	})
 

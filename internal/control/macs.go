@@ -50,9 +50,9 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 	for _, t := range taken {
 		field := fmt.Sprintf("spec.nics[%d].mac", added[t.Mac])
 		if t.Name != "" && policy.May(a, policy.InfraSee, "") {
-			checks.Add(field, "%s on %s, which Quantix did not create, has this address already. Leave it out to get a free one.", t.Name, t.HostName)
+			checks.Add(field, "%s on %s, which Quantix did not create, has this address already. Leave the address out to get a free one.", t.Name, t.HostName)
 		} else {
-			checks.Add(field, "Another VM has this address already. Leave it out to get a free one.")
+			checks.Add(field, "Another VM has this address already. Leave the address out to get a free one.")
 		}
 	}
 	if err := checks.Err(); err != nil {
@@ -73,7 +73,7 @@ func (p macPool) choose(ctx context.Context, q *db.Queries, a fleet.Actor, vm fl
 // checkMAC records a fault if NIC i has a chosen address outside the project's range.
 func checkMAC(c *fleet.Checks, a fleet.Actor, project fleet.ProjectID, i int, mac string) {
 	if own := fleet.ProjectMACs(project); !strings.HasPrefix(mac, own) && !policy.May(a, policy.InfraChange, "") {
-		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Addresses that are chosen in this project begin with %s. Leave it out to get a free one.", own)
+		c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "MAC addresses chosen in this project must begin with %s. Leave the address out to get a free one.", own)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	named := create(chief, ask("web", s.h1, false, 1024))
 	s.wantRefused("a disk larger than its pool", fleet.Invalid, "2 fields", named)
 	want := "spec.disks[0].sizeBytes: Pool local on h1 has 30 MiB not provisioned to volumes, and the new disks may grow to 1 GiB.|" +
-		"overcommit: To go on all the same, overcommit the pool."
+		"overcommit: To proceed anyway, overcommit the pool."
 	if got := strings.Join(fields(named()), "|"); got != want {
 		t.Errorf("the refusal says\n%s, want\n%s", got, want)
 	}

@@ -49,7 +49,7 @@ func (c *Control) ChangePoolSecret(ctx context.Context, a fleet.Actor, id fleet.
 func (c *Control) storePoolSecret(ctx context.Context, q *db.Queries, a fleet.Actor, id fleet.PoolID, secret string) error {
 	by := c.opts.Vault.ID()
 	if by == "" {
-		return fleet.Errorf(fleet.Conflict, "This portal has no key to keep credentials with. Set secretsKey in its settings.")
+		return fleet.Errorf(fleet.Conflict, "This portal has no key to encrypt credentials. Set secretsKey in the portal's settings.")
 	}
 	sealed, err := c.opts.Vault.Seal(poolSecretLabel(id), []byte(secret))
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *Control) PoolSecret(ctx context.Context, a fleet.Actor, id fleet.PoolID
 	}
 	secret, ok := c.opts.Vault.Unseal(poolSecretLabel(id), row.Sealed)
 	if !ok {
-		return wire.PoolSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot read the pool's credentials: they were given to a portal with another key (%s). Give all portals the same secretsKey, or change the pool's credentials.", row.ByKey)
+		return wire.PoolSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot decrypt the pool's credentials: a portal with another key (%s) encrypted them. Give all portals the same secretsKey, or change the pool's credentials.", row.ByKey)
 	}
 	return wire.PoolSecret{Secret: string(secret)}, nil
 }

@@ -229,7 +229,7 @@ func TestDiskInCephPool(t *testing.T) {
 	for what, in := range map[string]control.NewVolume{"qcow2": {Name: "x", Format: "qcow2", SizeBytes: 1}} {
 		s.wantRefused(what, fleet.Invalid, "are raw", func() error { _, err := s.CreateVolume(t.Context(), chief, ceph, in); return err })
 	}
-	s.wantRefused("a download", fleet.Conflict, "pools of files alone", func() error {
+	s.wantRefused("a download", fleet.Conflict, "only be stored in file pools", func() error {
 		_, err := s.FetchVolume(t.Context(), chief, ceph, control.NewDownload{Name: "x", URL: "https://example.org/x"})
 		return err
 	})

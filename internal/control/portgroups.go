@@ -73,7 +73,7 @@ func (c *Control) DropPortGroup(ctx context.Context, a fleet.Actor, id fleet.Net
 			if len(vms) > 3 {
 				vms[3] = "others"
 			}
-			return "", fleet.Errorf(fleet.Conflict, "VMs have NICs on %s: %s. Put these on something else first.", name, strings.Join(vms, ", "))
+			return "", fleet.Errorf(fleet.Conflict, "VMs have NICs on %s: %s. Connect these NICs elsewhere first.", name, strings.Join(vms, ", "))
 		}
 		s.PortGroups = slices.DeleteFunc(s.PortGroups, func(g fleet.PortGroup) bool { return g.Name == name })
 		return name, nil

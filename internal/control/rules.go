@@ -23,7 +23,7 @@ func allRules(a fleet.Actor, old, edited []fleet.PlacementRule) ([]fleet.Placeme
 	var checks fleet.Checks
 	for i, r := range edited {
 		if r.OnHosts() {
-			checks.Add(fmt.Sprintf("spec.rules[%d].of", i), "Only those who see hosts name them in a rule.")
+			checks.Add(fmt.Sprintf("spec.rules[%d].of", i), "Only people who can see hosts may name hosts in a rule.")
 		}
 	}
 	plain, hosts := fleet.WithoutHosts(old)

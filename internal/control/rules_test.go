@@ -89,7 +89,7 @@ func TestRulesHoldForConcurrentCreates(t *testing.T) {
 // Actors who cannot see hosts can neither read nor change rules that name hosts.
 func TestRulesHideHostsFromTenants(t *testing.T) {
 	s := newProjectFixture(t)
-	s.wantRefused("a member names a host", fleet.Invalid, "Only those who see hosts", func() error { _, err := s.createWithRules(s.member, "web", "", atH2); return err })
+	s.wantRefused("a member names a host", fleet.Invalid, "Only people who can see hosts", func() error { _, err := s.createWithRules(s.member, "web", "", atH2); return err })
 	v, err := s.createWithRules(chief, "web", "", atH2)
 	if err != nil || v.HostID != s.h2 {
 		t.Fatalf("on %s: %v", v.HostName, err)
@@ -106,7 +106,7 @@ func TestRulesHideHostsFromTenants(t *testing.T) {
 	if err := edit(s.member); err != nil || s.get(v.ID).Generation != v.Generation {
 		t.Errorf("a member changes nothing: %v, generation %d", err, s.get(v.ID).Generation)
 	}
-	s.wantRefused("a member adds a host", fleet.Invalid, "Only those who see hosts", func() error { return edit(s.member, atH2) })
+	s.wantRefused("a member adds a host", fleet.Invalid, "Only people who can see hosts", func() error { return edit(s.member, atH2) })
 	if err := edit(s.member, webs); err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func checkGroupLimit(ctx context.Context, q *db.Queries, project *fleet.ProjectI
 	}
 	n, err := q.CountSecurityGroups(ctx, (*string)(project))
 	if err == nil && n >= fleet.MaxProjectGroups {
-		err = fleet.Errorf(fleet.Conflict, "There are %d security groups already, which is as many as there may be. Delete some without NICs.", n)
+		err = fleet.Errorf(fleet.Conflict, "There are %d security groups, which is the maximum. Delete some without NICs first.", n)
 	}
 	return err
 }
@@ -260,7 +260,7 @@ func groupInUse(a fleet.Actor, name string, rows []db.SecurityGroupNeededRow) er
 	if hidden {
 		why = append(why, "others use it")
 	}
-	return fleet.Errorf(fleet.Conflict, "The security group %s is needed. %s. Take it out there first.", name, strings.Join(why, "; "))
+	return fleet.Errorf(fleet.Conflict, "The security group %s is in use. %s. Remove it there first.", name, strings.Join(why, "; "))
 }
 
 // RetrySecurityGroup asks all hosts that failed to apply the group to try again.

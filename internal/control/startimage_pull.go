@@ -116,7 +116,7 @@ func (p *pull) checkNewBytes(ctx context.Context, q *db.Queries, entry fleet.Sta
 	case err != nil:
 		return err
 	}
-	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has these very bytes already. Copy it to the pool on the image's page.", number, image)
+	return fleet.Errorf(fleet.Conflict, "Version %d of the image %s has the same content already. Copy that version to the pool on the image's page.", number, image)
 }
 
 // freeFile returns a name for the volume, with a numeric suffix if needed. No volume of the pool and no missing copy of

@@ -52,7 +52,7 @@ func (c *Control) AddStartImage(ctx context.Context, a fleet.Actor, in NewStartI
 		case err != nil:
 			return startNameTaken(err, i.Name)
 		case n == 0:
-			return fleet.Errorf(fleet.Conflict, "The list has %d entries, which is as many as there may be. Remove some.", fleet.MaxStartImages)
+			return fleet.Errorf(fleet.Conflict, "The list has %d entries, which is the maximum. Remove some first.", fleet.MaxStartImages)
 		}
 		return auditStart(ctx, q, a, "startimage.create", i)
 	})

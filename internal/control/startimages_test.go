@@ -161,7 +161,7 @@ func TestPullCatalogImage(t *testing.T) {
 	if err := s.EditStartImage(t.Context(), chief, debian.ID, control.EditStartImage{Checksum: new(digest), ChecksumURL: new("")}); err != nil {
 		t.Fatal(err)
 	}
-	s.wantRefused("bytes that it has", fleet.Conflict, "these very bytes already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
+	s.wantRefused("bytes that it has", fleet.Conflict, "the same content already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 	if err := s.RemoveStartImage(t.Context(), chief, debian.ID); err != nil {
 		t.Fatal(err)
 	}

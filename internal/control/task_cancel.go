@@ -61,7 +61,7 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 	if t.Kind.Is().Stoppable && t.Attempt > 0 { // a host has begun it and undoes it on request
 		n, err := q.StopParts(ctx, db.StopPartsParams{TaskID: &t.ID, Error: cancelledBy(a), Kinds: store.Texts(stoppable)})
 		if err == nil && n == 0 {
-			err = fleet.Errorf(fleet.Conflict, "It is being cancelled already.")
+			err = fleet.Errorf(fleet.Conflict, "The task is being cancelled already.")
 		}
 		return err
 	}
@@ -70,7 +70,7 @@ func cancelOne(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task) 
 		return err
 	}
 	if n == 0 {
-		return fleet.Errorf(fleet.Conflict, "Only a task that still waits can be cancelled. This one is %s.", t.State)
+		return fleet.Errorf(fleet.Conflict, "Only a waiting task can be cancelled. This task is %s.", t.State)
 	}
 	if _, id := t.Subject.Split(); t.Kind == fleet.VMDelete {
 		return q.UndoDeletion(ctx, db.UndoDeletionParams{ID: fleet.VMID(id), HostID: t.HostID})
@@ -102,7 +102,7 @@ func cancelSteps(ctx context.Context, q *db.Queries, a fleet.Actor, t fleet.Task
 		return err
 	}
 	if unasked+waiting == 0 {
-		return fleet.Errorf(fleet.Conflict, "Nothing of this task waits any more, so nothing of it can be cancelled.")
+		return fleet.Errorf(fleet.Conflict, "No part of this task is waiting, so nothing can be cancelled.")
 	}
 	return q.SettleParent(ctx, string(t.ID)) // for the response; otherwise the trigger at commit settles the task
 }

@@ -34,7 +34,7 @@ func (c *Control) DeprecateTemplateVersion(ctx context.Context, a fleet.Actor, o
 		case err != nil:
 			return err
 		case n == 0:
-			return fleet.Errorf(fleet.Conflict, "Somebody changed the version meanwhile. Reload and look again.")
+			return fleet.Errorf(fleet.Conflict, "Somebody changed the version meanwhile. Reload the page and try again.")
 		}
 		return store.Audit(ctx, q, a, "template."+string(act), fleet.SubjectTemplate(v.ID), v.Name, fmt.Sprintf("version %d", version.Number))
 	})
@@ -176,7 +176,7 @@ func checkRemovable(ctx context.Context, q *db.Queries, id fleet.TemplateID, cop
 		}
 		if work, err := unfinishedWork(ctx, q, o.PoolID, o.Volume, o.HostID); err != nil || work != "" {
 			return store.FirstError(err, func() error {
-				return fleet.Errorf(fleet.Conflict, "The file %s is at work now: %s. Wait until that has ended.", o.Volume, work)
+				return fleet.Errorf(fleet.Conflict, "The file %sis in use: %s. Wait until that has ended.", o.Volume, work)
 			})
 		}
 	}

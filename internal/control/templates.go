@@ -58,7 +58,7 @@ func (c *Control) AddTemplate(ctx context.Context, a fleet.Actor, in NewTemplate
 		case err != nil:
 			return db.Template{}, err
 		case n >= fleet.MaxProjectTemplates:
-			return db.Template{}, fleet.Errorf(fleet.Conflict, "The project has %d templates, which is as many as it may have. Delete some.", n)
+			return db.Template{}, fleet.Errorf(fleet.Conflict, "The project has %d templates, which is the maximum. Delete some first.", n)
 		}
 		t := db.AddTemplateParams{ID: id, ProjectID: vm.ProjectID, Name: in.Name, Description: in.Description, Os: in.OS, CreatedBy: a.Name}
 		if err := q.AddTemplate(ctx, t); err != nil {
@@ -91,7 +91,7 @@ func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id flee
 		case err != nil:
 			return t, store.NotFound(err, "template")
 		case vm.ProjectID != t.ProjectID:
-			return t, fleet.Errorf(fleet.Conflict, "The template is of the project %s, and the VM %s of another. Make a template of its own from it.", v.ProjectName, vm.Name)
+			return t, fleet.Errorf(fleet.Conflict, "The template belongs to the project %s, and the VM %s to another project. Make a new template from the VM.", v.ProjectName, vm.Name)
 		}
 		return t, store.Audit(ctx, q, a, "template.version", fleet.SubjectTemplate(id), t.Name, "from VM "+vm.Name)
 	})
@@ -99,7 +99,7 @@ func (c *Control) AddTemplateVersion(ctx context.Context, a fleet.Actor, id flee
 
 func (in OfVM) check(c *fleet.Checks) {
 	if in.VMID == "" {
-		c.Add("vmId", "Choose the VM that it is made of.")
+		c.Add("vmId", "Choose the source VM.")
 	}
 	if len(in.Note) > 500 {
 		c.Add("note", "A note has at most 500 bytes.")
@@ -126,7 +126,7 @@ func (c *Control) makeVersion(ctx context.Context, a fleet.Actor, in OfVM, first
 		case err != nil:
 			return err
 		case vm.Generation != was.Generation:
-			return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Look at it, and try again.", vm.Name)
+			return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Check the VM and try again.", vm.Name)
 		}
 		allows := vm.AllowsTemplate
 		if in.OfImages {
@@ -152,7 +152,7 @@ func addTemplateVersion(ctx context.Context, q *db.Queries, a fleet.Actor, t db.
 	case err != nil:
 		return task, err
 	case len(versions) >= fleet.MaxTemplateVersions:
-		return task, fleet.Errorf(fleet.Conflict, "The template has %d versions, which is as many as it may have. Delete some.", len(versions))
+		return task, fleet.Errorf(fleet.Conflict, "The template has %d versions, which is the maximum. Delete some first.", len(versions))
 	}
 	number := 1
 	if len(versions) > 0 {
@@ -197,7 +197,7 @@ func imagesOfVM(ctx context.Context, q *db.Queries, a fleet.Actor, _ db.Template
 		}
 		version, err := q.GetImageVersion(ctx, d.VersionID)
 		if err != nil || version.ImageVersion.ImageID != d.ImageID {
-			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d has that version no more. Make the template of copies of its disks as they are now.", i+1)
+			return task, fleet.Errorf(fleet.Conflict, "The image of disk %d no longer has that version. Make the template of copies of its disks as they are now.", i+1)
 		}
 	}
 	return task, nil
@@ -254,7 +254,7 @@ func copyForTemplate(
 		return task, "", err
 	}
 	if !spec.Kind.Is().Files {
-		return task, "", fleet.Errorf(fleet.Conflict, "Disk %d lies in a pool that has no files, so no image can lie there. Move the disk to another pool first.", i+1)
+		return task, "", fleet.Errorf(fleet.Conflict, "Disk %d is in a block pool, which cannot store images. Move the disk to a file pool first.", i+1)
 	}
 	j.ref.Volume = fleet.CopyName(fmt.Sprintf("%s disk %d", t.Name, i+1), number, "qcow2")
 	if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {

@@ -261,9 +261,9 @@ func TestInvalidTemplateSourceRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.wantRefused("its name again", fleet.Conflict, "exists in red already", ask(control.NewTemplate{Name: "A", OfVM: of}))
-	s.wantRefused("while its disk is read", fleet.Conflict, "at work now", ask(control.NewTemplate{Name: "B", OfVM: of}))
+	s.wantRefused("while its disk is read", fleet.Conflict, "in use", ask(control.NewTemplate{Name: "B", OfVM: of}))
 	s.exec(`INSERT INTO templates (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectTemplates)
-	s.wantRefused("more than a project may have", fleet.Conflict, "as many as it may have", ask(control.NewTemplate{Name: "Last", OfVM: of}))
+	s.wantRefused("more than a project may have", fleet.Conflict, "which is the maximum", ask(control.NewTemplate{Name: "Last", OfVM: of}))
 }
 
 // A template of existing images is ready at once, even if its VM is running. The images do not belong to the template

@@ -76,7 +76,7 @@ func (b route) sendWith(ctx context.Context, q *db.Queries, task fleet.TaskID, r
 func checkTransferLimit(ctx context.Context, q *db.Queries, from, to fleet.HostID) error {
 	n, err := q.CountTransfers(ctx, db.CountTransfersParams{FromHost: from, ToHost: to})
 	if err == nil && n >= maxTransfers {
-		err = fleet.Errorf(fleet.TooMany, "One of both hosts sends or receives %d files already. Wait for some of them.", n)
+		err = fleet.Errorf(fleet.TooMany, "One of the two hosts has %d transfers in progress. Wait until some have ended.", n)
 	}
 	return err
 }

@@ -48,7 +48,7 @@ func TestImageSentBetweenHosts(t *testing.T) {
 	if err != nil || task.Kind != fleet.VolumeReceive {
 		t.Fatalf("%+v %v", task, err)
 	}
-	s.wantRefused("twice", fleet.Conflict, "at work", func() error {
+	s.wantRefused("twice", fleet.Conflict, "A task uses the copy", func() error {
 		_, err := s.CopyImage(t.Context(), chief, id, control.NewCopy{PoolID: s.local, HostID: s.h2})
 		return err
 	})

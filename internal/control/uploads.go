@@ -46,7 +46,7 @@ func (c *Control) CreateUpload(ctx context.Context, a fleet.Actor, pool fleet.Po
 		checks.Add("checksum", "Give the 64 digits of a SHA-256, or the 128 of a SHA-512.")
 	}
 	if in.File = strings.ToValidUTF8(strings.ReplaceAll(in.File, "\x00", ""), ""); len(in.File) > fleet.MaxFile {
-		checks.Add("file", "Say what tells the file from others in %d characters at most.", fleet.MaxFile)
+		checks.Add("file", "The identifier of the file has at most %d characters.", fleet.MaxFile)
 	}
 	if err := checks.Err(); err != nil {
 		return fleet.Upload{}, err
@@ -232,7 +232,7 @@ func (c *Control) EndUploads(ctx context.Context, a fleet.Actor) error {
 			if err != nil {
 				return err
 			}
-			why := fmt.Sprintf("Nobody continued it for %d hours, or it took longer than %d days in all. Begin it anew.", int(fleet.UploadPatience.Hours()), int(fleet.UploadLife.Hours()/24))
+			why := fmt.Sprintf("Nobody continued the upload for %d hours, or it took longer than %d days in all. Start it again.", int(fleet.UploadPatience.Hours()), int(fleet.UploadLife.Hours()/24))
 			if err := stopTask(ctx, q, a, t, why); err != nil {
 				return err
 			}

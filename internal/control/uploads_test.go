@@ -138,7 +138,7 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 	}
 	for name, u := range map[string]fleet.Upload{"stale": stale, "old": old, "waiting": waiting} {
 		now, err := s.GetUpload(t.Context(), uploading, u.ID)
-		if err != nil || now.State != fleet.JobCancelled || !strings.Contains(now.Error, "Nobody continued it") || now.Over() == nil {
+		if err != nil || now.State != fleet.JobCancelled || !strings.Contains(now.Error, "Nobody continued the upload") || now.Over() == nil {
 			t.Errorf("the %s one is %+v, %v", name, now, err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 		_, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "stale.raw", SizeBytes: 1, HostID: s.h1})
 		return err
 	})
-	s.wantRefused("to continue it", fleet.Invalid, "Nobody continued it", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
+	s.wantRefused("to continue it", fleet.Invalid, "Nobody continued the upload", func() error { _, err := s.ContinueUpload(t.Context(), uploading, stale.ID); return err })
 }
 
 // The pending connection job of an ended upload must not block the volume: a VM may use the volume at once.
@@ -166,7 +166,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	sent := s.unusedVolume("sent.raw")
-	s.wantRefused("a VM of what is being sent", fleet.Conflict, "at work now: upload", s.cloneRequest(chief, s.nfs, "sent.raw"))
+	s.wantRefused("a VM of what is being sent", fleet.Conflict, "in use: upload", s.cloneRequest(chief, s.nfs, "sent.raw"))
 	if work := s.volumeOn(sent).Use().Work; work != fleet.VolumeUpload.Is().Verb {
 		t.Errorf("at work: %q", work)
 	}

@@ -124,17 +124,17 @@ func overtake(ctx context.Context, q *db.Queries, vm fleet.VMView, by fleet.JobK
 	kinds := slices.DeleteFunc(store.Texts(store.PowerOrders), func(k string) bool { return k == string(by) })
 	subject := fleet.SubjectVM(vm.ID)
 	err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{
-		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was asked for before its turn came.", action),
+		Subject: subject, Kinds: kinds, Error: fmt.Sprintf("Not done: %q was requested before this task started.", action),
 	})
 	if err == nil && by == fleet.VMStop {
-		_, err = q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: fmt.Sprintf("Broken off: %q was asked for.", action)})
+		_, err = q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: fmt.Sprintf("Aborted: %q was requested.", action)})
 	}
 	if err != nil || !by.Is().Forces {
 		return err
 	}
 	return q.BreakOffWaits(ctx, db.BreakOffWaitsParams{
 		Kinds:   guestWaits,
-		Subject: subject, HostID: vm.HostID, Error: fmt.Sprintf("Broken off: %q was asked for.", action),
+		Subject: subject, HostID: vm.HostID, Error: fmt.Sprintf("Aborted: %q was requested.", action),
 	})
 }
 
@@ -226,13 +226,13 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err := endCopies(ctx, q, vm); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.Texts(vmChanges), Error: "Not done: the VM was to be deleted."}); err != nil {
+	if err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: subject, Kinds: store.Texts(vmChanges), Error: "Not done: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
-	if _, err := q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: "Broken off: the VM was to be deleted."}); err != nil {
+	if _, err := q.StopMoves(ctx, db.StopMovesParams{Subject: subject, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
-	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: guestWaits, Subject: subject, HostID: vm.HostID, Error: "Broken off: the VM was to be deleted."}); err != nil {
+	if err := q.BreakOffWaits(ctx, db.BreakOffWaitsParams{Kinds: guestWaits, Subject: subject, HostID: vm.HostID, Error: "Aborted: the deletion of the VM was requested."}); err != nil {
 		return fleet.Task{}, err
 	}
 	if touched || hasDisks || vm.ObservedGeneration > 0 || vm.Status != nil {
@@ -245,7 +245,7 @@ func removeVM(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView
 	if err := q.DropVM(ctx, vm.ID); err != nil {
 		return fleet.Task{}, err
 	}
-	const neverCreated = "Its host had never made it."
+	const neverCreated = "The host had never created the VM."
 	if child := store.ChildOf(ctx); child != "" {
 		return fleet.Task{}, q.EndUnchanged(ctx, db.EndUnchangedParams{ID: child, Note: neverCreated})
 	}

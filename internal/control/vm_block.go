@@ -45,20 +45,20 @@ func diskInKind(ctx context.Context, q *db.Queries, a fleet.Actor, c *fleet.Chec
 	d, is := &disks[i], pool.Spec.Kind.Is()
 	switch {
 	case !d.Existing && !is.Makes:
-		c.Add(at+".volume", "Pool %s makes no volumes: choose one of those that its storage has.", pool.Name)
+		c.Add(at+".volume", "Pool %s makes no volumes. Choose an existing volume of its storage.", pool.Name)
 	case !d.Existing && !is.Files && (d.Image != nil || d.ImageID != ""):
-		c.Add(at+".image", "Disks in pool %s begin empty: images are copied into pools of files alone.", pool.Name)
+		c.Add(at+".image", "Disks in pool %s begin empty: images can only be copied into file pools.", pool.Name)
 	case !is.Files && d.Encryption != "":
-		c.Add(at+".encryption", "Disks in pool %s are no files: let its storage encrypt them.", pool.Name)
+		c.Add(at+".encryption", "Disks in pool %s are not files, so Quantix cannot encrypt them. Let the storage encrypt them.", pool.Name)
 	case !d.Existing:
 		if !is.Files {
 			d.Format = "" // a block volume is always raw
 		}
 		d.Volume = d.VolumeNamed(d.Volume, pool.Spec.Kind)
 	case d.Existing && is.Makes && !d.Shareable:
-		c.Add(at+".existing", "Pool %s makes a volume for each disk. Ask for a new one, or for a shareable disk: that is a raw volume which is there.", pool.Name)
+		c.Add(at+".existing", "Pool %s makes a volume for each disk. Add a new disk, or a shareable disk on an existing raw volume.", pool.Name)
 	case d.Existing && !policy.May(a, policy.InfraChange, ""):
-		c.Add(at+".volume", "Only those who run the hosts give a VM a volume that is there already.")
+		c.Add(at+".volume", "Only those who run the hosts may attach an existing volume to a VM.")
 	case d.Existing:
 		return checkVolumeFree(ctx, q, c, at, disks[:i], *d)
 	}
@@ -83,7 +83,7 @@ func checkVolumeFree(ctx context.Context, q *db.Queries, c *fleet.Checks, at str
 	case d.Shareable:
 		return checkVolumeSharable(ctx, q, c, at, d, users)
 	case users.Disk != "":
-		c.Add(at+".volume", "%s is a disk of the VM %s already: two guests on one volume destroy it.", d.Volume, users.Disk)
+		c.Add(at+".volume", "%s is a disk of the VM %s already: two VMs that write to one volume destroy its data.", d.Volume, users.Disk)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func checkVolumeSharable(ctx context.Context, q *db.Queries, c *fleet.Checks, at
 	case users.Making != "":
 		c.Add(at+".volume", "The VM %s is being made from %s. Wait until that is done.", users.Making, d.Volume)
 	case users.Drive != "":
-		c.Add(at+".volume", "The VM %s reads %s, in a drive or when it starts. Take it out there first.", users.Drive, d.Volume)
+		c.Add(at+".volume", "The VM %s reads %s, in a drive or when it starts. Remove it there first.", users.Drive, d.Volume)
 	}
 	all, err := q.VolumeSharers(ctx, db.VolumeSharersParams{PoolID: string(d.PoolID), Volume: d.Volume})
 	if err == nil && len(all) > 0 && !all[0].Shares {
@@ -146,7 +146,7 @@ func checkUnshared(ctx context.Context, q *db.Queries, old fleet.VMView, to flee
 			return err
 		}
 		if k := slices.IndexFunc(all, func(v db.VolumeSharersRow) bool { return v.ID != old.ID }); k >= 0 {
-			checks.Add(at, "The VM %s has %s, too: two guests on one volume destroy it. Take it out there first.", all[k].Name, d.Volume)
+			checks.Add(at, "The VM %s has %s, too: two VMs that write to one volume destroy its data. Detach it there first.", all[k].Name, d.Volume)
 		}
 	}
 	return checks.Err()
@@ -158,9 +158,9 @@ func (j volumeJob) fits(spec fleet.PoolSpec) error {
 	var checks fleet.Checks
 	switch {
 	case !is.Makes:
-		return fleet.Errorf(fleet.Conflict, "No volumes are made in a pool of kind %q: it has those that its storage has.", string(spec.Kind))
+		return fleet.Errorf(fleet.Conflict, "No volumes are made in a pool of kind %q: its volumes come from the storage.", string(spec.Kind))
 	case !is.Files && (j.kind == fleet.VolumeFetch || j.kind == fleet.VolumeUpload):
-		return fleet.Errorf(fleet.Conflict, "Images come into pools of files alone, and this one is of kind %q.", string(spec.Kind))
+		return fleet.Errorf(fleet.Conflict, "Images can only be stored in file pools, and this pool is of kind %q.", string(spec.Kind))
 	case !is.Files && j.order.Format != "raw":
 		checks.Add("format", "Volumes of a pool of kind %q are raw.", string(spec.Kind))
 	}

@@ -64,7 +64,7 @@ func bulkLabel(id fleet.TaskID) string { return "order of task " + string(id) }
 func (in CreateVMs) checkUnique(c *fleet.Checks) {
 	for i, n := range in.Spec.NICs {
 		if n.MAC != "" {
-			c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Several VMs cannot have one address. Leave it out: each gets its own.")
+			c.Add(fmt.Sprintf("spec.nics[%d].mac", i), "Several VMs cannot have the same address. Leave the address out: each VM gets its own.")
 		}
 	}
 	for i, d := range in.Spec.Disks {
@@ -163,7 +163,7 @@ func (c *Control) makeVM(ctx context.Context, q *db.Queries, a fleet.Actor, id f
 // beginVM creates the VM of a pending child as the person who requested the task.
 func (c *Control) beginVM(ctx context.Context, q *db.Queries, a fleet.Actor, p db.PendingTasksRow) error {
 	if p.ParentID == nil {
-		return fleet.Errorf(fleet.Conflict, "Not done: nobody knows any more what was asked for.")
+		return fleet.Errorf(fleet.Conflict, "Not done: the stored request is missing.")
 	}
 	text, err := q.VMOrder(ctx, *p.ParentID)
 	if errors.Is(err, pgx.ErrNoRows) {

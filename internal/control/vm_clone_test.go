@@ -100,8 +100,8 @@ func TestInvalidCloneRefused(t *testing.T) {
 		{"on another host", fleet.Invalid, "Disks are copied on the host of the VM", ask(s.member, s.red, control.CreateVM{HostID: s.h2})},
 		{"with fewer disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec()})},
 		{"with more disks", fleet.Invalid, "each of them is copied", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs}, fleet.Disk{PoolID: s.nfs})})},
-		{"with an image", fleet.Invalid, "of nothing else", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, ImageID: image})})},
-		{"with another VM's volume", fleet.Invalid, "of nothing else", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "a.qcow2"}})})},
+		{"with an image", fleet.Invalid, "cannot have another source", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, ImageID: image})})},
+		{"with another VM's volume", fleet.Invalid, "cannot have another source", ask(s.member, s.red, control.CreateVM{Spec: spec(fleet.Disk{PoolID: s.nfs, Image: &fleet.Volref{PoolID: s.nfs, Volume: "a.qcow2"}})})},
 		{"into a pool that does not exist", fleet.Invalid, "", ask(s.member, s.red, control.CreateVM{From: &control.From{VMID: vm.ID, PoolID: fleet.NewID[fleet.PoolID]()}})},
 	} {
 		s.wantRefused(c.name, c.code, c.says, c.do)

@@ -88,7 +88,7 @@ func (in *CreateVM) complete(id fleet.VMID) error {
 		s.Power = fleet.Running
 	}
 	if s.FirstBoot != (fleet.VMFirstBoot{}) {
-		checks.Add("spec.firstBoot", "The first boot is not given with the VM's other values: give it as firstBoot.")
+		checks.Add("spec.firstBoot", "First-boot data is separate from the VM's other values. Send it in the field firstBoot.")
 		s.FirstBoot = fleet.VMFirstBoot{}
 	}
 	s.NICs = normalizeMACs(s.NICs)
@@ -333,10 +333,10 @@ func chooseHost(ctx context.Context, q *db.Queries, a fleet.Actor, in CreateVM, 
 }
 
 // overcommitHint is shown to administrators who request more storage than a pool has.
-const overcommitHint = "To go on all the same, overcommit the pool."
+const overcommitHint = "To proceed anyway, overcommit the pool."
 
 // hostOvercommitHint is overcommitHint for memory and CPUs.
-const hostOvercommitHint = "To go on all the same, overcommit the host."
+const hostOvercommitHint = "To proceed anyway, overcommit the host."
 
 // faultFor returns the fault's text for the actor. Actors without access to hosts get neither host names nor hosts'
 // own error texts.

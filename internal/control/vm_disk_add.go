@@ -119,7 +119,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 		return first, err
 	}
 	if len(hosts) == 0 {
-		return first, fleet.Errorf(fleet.Conflict, "The VM's host is gone.")
+		return first, fleet.Errorf(fleet.Conflict, "The VM's host was removed.")
 	}
 	hosts[0].Overcommit = overcommit
 	offerImages(plans, n.spec, &hosts[0])
@@ -142,7 +142,7 @@ func (n *newDisks) complete(ctx context.Context, q *db.Queries, a fleet.Actor, o
 			return first, err
 		}
 		if taken && !d.Existing {
-			return first, fleet.Errorf(fleet.Conflict, "A volume %s is in the pool already, and no disk of this VM was called so. Rename it or delete it there.", d.Volume)
+			return first, fleet.Errorf(fleet.Conflict, "The pool already has a volume %s that is not a disk of this VM. Rename or delete that volume.", d.Volume)
 		}
 	}
 	return settleImages(ctx, q, plans, &n.spec, hosts[0])

@@ -70,7 +70,7 @@ func (c *Control) ImageOfDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 			return j, err
 		}
 		if !spec.Kind.Is().Files {
-			return j, fleet.Errorf(fleet.Conflict, "The pool %s has no files, so no image can lie there. Move the disk to another pool first.", pool.Name)
+			return j, fleet.Errorf(fleet.Conflict, "The pool %s is a block pool, which cannot store images. Move the disk to a file pool first.", pool.Name)
 		}
 		if j.ref.Volume, err = freeFile(ctx, q, j.ref, vm.HostID, spec.Shared); err != nil {
 			return j, err
@@ -94,7 +94,7 @@ func projectImage(ctx context.Context, q *db.Queries, a fleet.Actor, project fle
 	case err != nil:
 		return err
 	case n >= fleet.MaxProjectImages:
-		return fleet.Errorf(fleet.Conflict, "The project has %d images, which is as many as it may have. Delete some.", n)
+		return fleet.Errorf(fleet.Conflict, "The project has %d images, which is the maximum. Delete some first.", n)
 	}
 	if err := q.AddImage(ctx, db.AddImageParams{ID: id, ProjectID: &project, Name: in.Name, Description: in.Description, Os: in.OS, CreatedBy: a.Name}); err != nil {
 		return imageNameTaken(err, in.Name)
@@ -108,7 +108,7 @@ func diskJob(ctx context.Context, q *db.Queries, vm fleet.VMView, i int, name st
 	disk := vm.Spec.Disks[i]
 	work, err := unfinishedWork(ctx, q, disk.PoolID, disk.Volume, vm.HostID)
 	if err == nil && work != "" {
-		err = fleet.Errorf(fleet.Conflict, "The disk is at work now (%s). Wait until that has ended.", work)
+		err = fleet.Errorf(fleet.Conflict, "The disk is in use (%s). Wait until that has ended.", work)
 	}
 	return volumeJob{
 		kind: fleet.VolumeCopy, ref: fleet.Volref{PoolID: disk.PoolID, Volume: fleet.CopyName(name, 1, "qcow2")}, audited: true, project: &vm.ProjectID,

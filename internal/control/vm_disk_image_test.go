@@ -39,7 +39,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	}
 	s.audited("image.create")
 	s.wantRefused("its name again", fleet.Conflict, "in the library already", ask(s.member, disk, "Web"))
-	s.wantRefused("while it is read", fleet.Conflict, "at work now", ask(s.member, disk, "Other"))
+	s.wantRefused("while it is read", fleet.Conflict, "in use", ask(s.member, disk, "Other"))
 	if _, err := s.GetTask(t.Context(), s.member, task.ID); err != nil {
 		t.Errorf("its task: %v", err)
 	}
@@ -64,7 +64,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 	remove := func(a fleet.Actor) func() error {
 		return func() error { _, err := s.DeleteImage(t.Context(), a, id, "Web", false); return err }
 	}
-	s.wantRefused("delete what a disk is backed by", fleet.Conflict, "disks stand on it", remove(s.member))
+	s.wantRefused("delete what a disk is backed by", fleet.Conflict, "disks are backed by it", remove(s.member))
 	if err := remove(s.member)(); strings.Contains(err.Error(), "made") {
 		t.Errorf("a member gets whose disks: %v", err)
 	}
@@ -78,7 +78,7 @@ func TestMembersMakeImagesOfDisks(t *testing.T) {
 		t.Fatalf("%v %v", tasks, err)
 	}
 	s.exec(`INSERT INTO images (id, project_id, name, created_by) SELECT 'id-' || n, $1, 'n' || n, 'mia' FROM generate_series(1, $2::integer) n`, s.red, fleet.MaxProjectImages)
-	s.wantRefused("more than a project may have", fleet.Conflict, "as many as it may have", ask(s.member, disk, "Last"))
+	s.wantRefused("more than a project may have", fleet.Conflict, "which is the maximum", ask(s.member, disk, "Last"))
 }
 
 // Members delete the files of their project's images, but not a file that replaced one of them.

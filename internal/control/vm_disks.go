@@ -36,7 +36,7 @@ func (c *Control) ReplaceDisk(ctx context.Context, a fleet.Actor, id fleet.VMID,
 	return c.repairDisk(ctx, a, id, disk, func(q *db.Queries, vm *fleet.VMView, i int) (string, error) {
 		d := vm.Spec.Disks[i]
 		if d.Shareable {
-			return "", fleet.Errorf(fleet.Conflict, "Disk %d (%s) is shared with other VMs, so none is made in its place. Bring it back, or detach it.", i+1, d.Volume)
+			return "", fleet.Errorf(fleet.Conflict, "Disk %d (%s) is shared with other VMs, so it cannot be replaced. Restore its volume, or detach the disk.", i+1, d.Volume)
 		}
 		d.Volume = in.Volume
 		if in.SizeBytes != 0 {
@@ -125,10 +125,10 @@ func checkNewDisk(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VM
 	}
 	d.CheckVolume(&checks, "volume", in.Volume, spec.Kind)
 	if !spec.Kind.Is().Makes {
-		return fleet.Errorf(fleet.Conflict, "The disk %s is one that its storage has, and no new one can be made there. Detach it.", d.Volume)
+		return fleet.Errorf(fleet.Conflict, "The disk %s is a volume of the storage, where Quantix cannot make a new one. Detach the disk.", d.Volume)
 	}
 	if in.Clone && d.Image == nil {
-		checks.Add("clone", "This disk was made of no image. Ask for a blank one.")
+		checks.Add("clone", "This disk was not made from an image. Choose a blank disk.")
 	}
 	if d.Image == nil && d.SizeBytes <= 0 {
 		checks.Add("sizeBytes", "Give the new disk a size above 0.")

@@ -177,8 +177,8 @@ func TestAcceptDriftChangesOnlyEditableDiskFields(t *testing.T) {
 func TestTenantAcceptsOnlyGrantedNetworks(t *testing.T) {
 	s := newProjectFixture(t)
 	for says, nic := range map[string]string{
-		"is not open to this project":            `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
-		"Addresses that are chosen in this proj": `[{"network":"default","mac":"52:54:00:00:00:09"}]`,
+		"is not open to this project":                     `[{"bridge":"br0","mac":"52:54:00:00:00:09"}]`,
+		"MAC addresses chosen in this project must begin": `[{"network":"default","mac":"52:54:00:00:00:09"}]`,
 	} {
 		drift := fleet.Drift{Field: "nics", Actual: "now", Take: raw(nic)}
 		v := s.driftedVM("web-"+string(fleet.NewID[fleet.VMID]())[30:], drift)

@@ -51,7 +51,7 @@ func (c *Control) GuestRun(ctx context.Context, a fleet.Actor, id fleet.TaskID) 
 	}
 	run, err := c.store.GuestRun(ctx, id)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return none, fleet.Errorf(fleet.NotFound, "What this program wrote is kept no more: of each VM the newest %d are.", fleet.MaxGuestRuns)
+		return none, fleet.Errorf(fleet.NotFound, "The output of this program is no longer stored: only the newest %d runs of each VM are.", fleet.MaxGuestRuns)
 	}
 	return run, store.Err(err)
 }

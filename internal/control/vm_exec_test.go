@@ -147,7 +147,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.wantRefused("one that is too old", fleet.NotFound, "kept no more", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
+	s.wantRefused("one that is too old", fleet.NotFound, "no longer stored", func() error { _, err := s.GuestRun(ctx, chief, task.ID); return err })
 	if n, k := s.count("guest_runs"), s.count("guest_secrets"); n != fleet.MaxGuestRuns || k != 0 {
 		t.Errorf("%d runs and %d secrets are kept", n, k)
 	}

@@ -191,7 +191,7 @@ func (c *Control) planClone(ctx context.Context, a fleet.Actor, in *CreateVM, fr
 			copies[i].PoolID = d.PoolID
 		}
 		if d.Image != nil || d.ImageID != "" || d.Existing {
-			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "It is a copy of disk %d of %s, and of nothing else.", i+1, vm.Name)
+			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "This disk is a copy of disk %d of %s and cannot have another source.", i+1, vm.Name)
 		}
 		if d.Overlay {
 			checks.Add(fmt.Sprintf("spec.disks[%d].overlay", i), "A clone of a VM is a full copy: the VM goes on writing to its disk. For linked clones, make a template of it.")
@@ -270,7 +270,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 		return err
 	}
 	if vm.Generation != p.vm.Generation || vm.HostID != p.vm.HostID {
-		return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Look at it, and try again.", vm.Name)
+		return fleet.Errorf(fleet.Conflict, "The VM %s was changed meanwhile. Check the VM and try again.", vm.Name)
 	}
 	p.vm = &vm // the VM may have started after planFrom read it
 	for i, d := range disks {
@@ -279,7 +279,7 @@ func (p *planned) hold(ctx context.Context, q *db.Queries, a fleet.Actor) error 
 		case err != nil:
 			return err
 		case !spec.Kind.Is().Files:
-			return fleet.Errorf(fleet.Conflict, "Disk %d of %s lies in a pool that has no files, from which nothing is copied. Move the disk to another pool first.", i+1, vm.Name)
+			return fleet.Errorf(fleet.Conflict, "Disk %d of %s is in a block pool, from which no disk is copied. Move the disk to a file pool first.", i+1, vm.Name)
 		}
 		if err := checkDiskIdle(ctx, q, vm, d.Ref()); err != nil {
 			return err

@@ -97,7 +97,7 @@ func endCopies(ctx context.Context, q *db.Queries, vm fleet.VMView) error {
 		if r.State == fleet.JobRunning {
 			return fleet.Errorf(fleet.Conflict, "A disk of it is being copied now. Wait until that has ended.")
 		}
-		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy), string(fleet.VolumeConvert)}, Error: "Not done: the VM was to be deleted."})
+		err := q.CancelWaitingOf(ctx, db.CancelWaitingOfParams{Subject: r.Subject, Kinds: []string{string(fleet.VolumeCopy), string(fleet.VolumeConvert)}, Error: "Not done: the deletion of the VM was requested."})
 		if err != nil {
 			return err
 		}
@@ -113,7 +113,7 @@ func checkDiskIdle(ctx context.Context, q *db.Queries, vm fleet.VMView, disk fle
 		switch {
 		case r.HostID != vm.HostID:
 		case about.IsOrBecomes(disk.Volume), r.Source == disk.Volume && r.Kind == fleet.VolumeRename:
-			return fleet.Errorf(fleet.Conflict, "The disk %s is at work now: %s. Wait until that has ended.", disk.Volume, r.Kind.Is().Verb)
+			return fleet.Errorf(fleet.Conflict, "The disk %sis in use: %s. Wait until that has ended.", disk.Volume, r.Kind.Is().Verb)
 		}
 	}
 	return err

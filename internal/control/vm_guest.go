@@ -47,7 +47,7 @@ func (in GuestOrder) order(c *fleet.Checks) *fleet.GuestOrder {
 		return &fleet.GuestOrder{Seconds: in.Seconds, Program: in.Program}
 	}
 	if !slices.Contains(fleet.GuestActions, in.Action) {
-		c.Add("action", "A guest's agent is not asked for %q.", string(in.Action))
+		c.Add("action", "The guest agent has no action %q.", string(in.Action))
 	}
 	return nil
 }
@@ -132,7 +132,7 @@ func (c *Control) ActGuest(ctx context.Context, a fleet.Actor, id fleet.VMID, in
 func (c *Control) storeGuestSecret(ctx context.Context, q *db.Queries, job fleet.JobID, secret string) error {
 	by := c.opts.Vault.ID()
 	if by == "" {
-		return fleet.Errorf(fleet.Conflict, "This portal has no key to keep a secret with until the host has it. Set secretsKey in its settings.")
+		return fleet.Errorf(fleet.Conflict, "This portal has no key to encrypt secrets. Set secretsKey in the portal's settings.")
 	}
 	sealed, err := c.opts.Vault.Seal(guestSecretLabel(job), []byte(secret))
 	if err != nil {
@@ -154,14 +154,14 @@ func (c *Control) GuestSecret(ctx context.Context, a fleet.Actor, id fleet.JobID
 	}
 	row, err := c.store.GuestSecretFor(ctx, db.GuestSecretForParams{JobID: id, HostID: a.HostID})
 	if errors.Is(err, pgx.ErrNoRows) {
-		return wire.GuestSecret{}, fleet.Errorf(fleet.NotFound, "This task has no secret for this host. Ask for it again.")
+		return wire.GuestSecret{}, fleet.Errorf(fleet.NotFound, "This task has no secret for this host. Request the action again.")
 	}
 	if err != nil {
 		return wire.GuestSecret{}, store.Err(err)
 	}
 	secret, ok := c.opts.Vault.Unseal(guestSecretLabel(id), row.Sealed)
 	if !ok {
-		return wire.GuestSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot read what this task bears: it was given to a portal with another key (%s). Give all portals the same secretsKey, and ask again.", row.ByKey)
+		return wire.GuestSecret{}, fleet.Errorf(fleet.Conflict, "The portal cannot decrypt this task's secret: a portal with another key (%s) encrypted it. Give all portals the same secretsKey, and request the action again.", row.ByKey)
 	}
 	return wire.GuestSecret{Secret: string(secret)}, nil
 }

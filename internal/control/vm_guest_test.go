@@ -169,7 +169,7 @@ func TestForceOffAbortsGuestJobs(t *testing.T) {
 	if _, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActStop); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.GetTask(t.Context(), s.member, task.ID); err != nil || got.State != fleet.JobCancelled || !strings.Contains(got.Error, "Broken off") {
+	if got, err := s.GetTask(t.Context(), s.member, task.ID); err != nil || got.State != fleet.JobCancelled || !strings.Contains(got.Error, "Aborted") {
 		t.Errorf("the trim is %+v, %v", got, err)
 	}
 	s.claimUntil(h1, fleet.VMStop)

@@ -94,7 +94,7 @@ func (c *Control) planAppliance(ctx context.Context, a fleet.Actor, in *CreateVM
 	for i, d := range v.Appliance.Disks {
 		disk := &in.Spec.Disks[i]
 		if disk.Image != nil || disk.ImageID != "" || disk.Existing {
-			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "It is disk %d of %s, and nothing else.", i+1, v.Name)
+			checks.Add(fmt.Sprintf("spec.disks[%d].image", i), "This disk is disk %d of %s and cannot have another source.", i+1, v.Name)
 		}
 		disk.SizeBytes = d.SizeBytes // grown after the conversion
 	}

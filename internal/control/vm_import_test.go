@@ -100,7 +100,7 @@ func TestInvalidImportRefused(t *testing.T) {
 		"one that is refused":      {chief, control.CreateVM{From: &control.From{Appliance: &control.OfAppliance{PoolID: s.local, Volume: "bad.ova"}}}, fleet.Conflict, "holds a link"},
 		"on another host":          {chief, control.CreateVM{HostID: s.h2, From: &control.From{Appliance: of}}, fleet.Invalid, "that has the file"},
 		"with a disk too few":      {chief, control.CreateVM{Spec: disks(plain), From: &control.From{Appliance: of}}, fleet.Invalid, "has 2 disks"},
-		"with another's disk":      {chief, control.CreateVM{Spec: disks(plain, fleet.Disk{PoolID: s.local, Image: &fleet.Volref{PoolID: s.local, Volume: "x"}}), From: &control.From{Appliance: of}}, fleet.Invalid, "nothing else"},
+		"with another's disk":      {chief, control.CreateVM{Spec: disks(plain, fleet.Disk{PoolID: s.local, Image: &fleet.Volref{PoolID: s.local, Volume: "x"}}), From: &control.From{Appliance: of}}, fleet.Invalid, "cannot have another source"},
 	} {
 		c.in.ProjectID, c.in.Name = s.red, "imported"
 		s.wantRefused(name, c.code, c.says, func() error { _, err := s.CreateVM(t.Context(), c.who, c.in); return err })

@@ -95,7 +95,7 @@ func decideMigration(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet
 	switch t := targets[0]; {
 	case !t.target.Allowed && t.target.Room:
 		checks.Add("poolId", "%s", t.target.Reason)
-		checks.Add("overcommit", "To go on all the same, overcommit the pool.")
+		checks.Add("overcommit", "To proceed anyway, overcommit the pool.")
 	case !t.target.Allowed:
 		checks.Add("hostId", "%s", t.target.Reason)
 	}
@@ -275,7 +275,7 @@ func checkMigrationTarget(vm fleet.VMView, h placement.Host, pool fleet.PoolID, 
 		}
 		to := cmp.Or(pool, d.PoolID)
 		if t.sends = true; !files(to) || !files(d.PoolID) {
-			why = fmt.Sprintf("Disk %d is sent from a pool of files into another of files alone.", i+1)
+			why = fmt.Sprintf("Disk %d can only be sent from a file pool to another file pool.", i+1)
 		}
 		t.pools = append(t.pools, to)
 		spec.Disks = append(spec.Disks, fleet.Disk{PoolID: to, SizeBytes: vm.DiskBytes(vm.Spec.Disks[i])})

@@ -74,7 +74,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 	switch t := targets[0]; {
 	case !t.Allowed && t.Room:
 		checks.Add("poolId", "%s", t.Reason)
-		checks.Add("overcommit", "To go on all the same, overcommit the pool.")
+		checks.Add("overcommit", "To proceed anyway, overcommit the pool.")
 	case !t.Allowed:
 		checks.Add("poolId", "%s", t.Reason)
 	}
@@ -88,7 +88,7 @@ func decideMove(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMVi
 		taken, err = q.VolumeNameReserved(ctx, db.VolumeNameReservedParams{PoolID: string(to.PoolID), Volume: to.Volume})
 	}
 	if err == nil && taken {
-		err = fleet.Errorf(fleet.Conflict, "The pool has volumes of the names %s and %s already, or had. Rename or delete what is there.", disk.Volume, to.Volume)
+		err = fleet.Errorf(fleet.Conflict, "The pool has or had volumes named %s and %s. Rename or delete these volumes.", disk.Volume, to.Volume)
 	}
 	return fleet.MoveOrder{Disk: disk, To: to, RateBytes: vm.Spec.Migration.Rate(in.RateBytes), TakesBytes: vm.DiskBytes(vm.Spec.Disks[i])}, err
 }
@@ -134,7 +134,7 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 		return nil, err
 	}
 	if len(hosts) == 0 {
-		return nil, fleet.Errorf(fleet.Conflict, "The VM's host is gone.")
+		return nil, fleet.Errorf(fleet.Conflict, "The VM's host was removed.")
 	}
 	kinds, err := q.PoolsForWork(ctx, store.Texts(append(slices.Clone(pools), own.PoolID)))
 	if err != nil {
@@ -152,11 +152,11 @@ func moveTargets(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMV
 		if id == own.PoolID {
 			t.Allowed, t.Reason = false, "The disk is in this pool already."
 		} else if own.Overlay {
-			t.Allowed, t.Reason = false, "The disk stands on an image in its pool."
+			t.Allowed, t.Reason = false, "The disk is backed by an image in its pool."
 		} else if !files(own.PoolID) {
-			t.Allowed, t.Reason = false, "The disk is no file: those of its pool's kind are not moved."
+			t.Allowed, t.Reason = false, "The disk is not a file: disks of its pool's kind cannot be moved."
 		} else if !files(id) {
-			t.Allowed, t.Reason = false, "Disks are moved into pools of files alone."
+			t.Allowed, t.Reason = false, "Disks can only be moved into file pools."
 		} else if faults := placement.FitDisks(disks[k:k+1], h); len(faults) > 0 {
 			t.Allowed, t.Reason, t.Room = false, faults[0].Message, faults[0].Room
 		}

@@ -175,7 +175,7 @@ func TestCancelDiskMigration(t *testing.T) {
 	if answer, err := s.Progress(t.Context(), s.agent, w.ID, wire.Progress{Epoch: w.Epoch, Percent: 10}); err != nil || answer.Stop != "" {
 		t.Fatalf("%+v %v", answer, err)
 	}
-	s.wantRefused("a host that ends what nobody took back", fleet.Malformed, "Nobody", func() error {
+	s.wantRefused("a host that ends what nobody took back", fleet.Malformed, "was not cancelled", func() error {
 		return s.finish(w, wire.Finish{Outcome: wire.Cancelled})
 	})
 	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobRunning {
@@ -236,13 +236,13 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 		_, err := s.MoveDisk(t.Context(), chief, v.ID, fleet.Volref{PoolID: s.local, Volume: "x"}, control.MoveDisk{PoolID: s.nfs})
 		return err
 	})
-	for kind, of := range map[string]fleet.PoolID{"into pools of files alone": s.nfs, "The disk is no file": s.local} {
+	for kind, of := range map[string]fleet.PoolID{"into file pools": s.nfs, "The disk is not a file": s.local} {
 		s.exec(`UPDATE pools SET spec = spec || '{"kind":"rbd"}' WHERE id = $1`, of)
 		s.wantRefused("where volumes are no files", fleet.Invalid, kind, ask(control.MoveDisk{PoolID: s.nfs}))
 		s.exec(`UPDATE pools SET spec = spec || '{"kind":"dir"}' WHERE id = $1`, of)
 	}
 	s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{disks,0,overlay}', 'true') WHERE id = $1`, v.ID)
-	s.wantRefused("off its image", fleet.Invalid, "stands on an image", ask(control.MoveDisk{PoolID: s.nfs}))
+	s.wantRefused("off its image", fleet.Invalid, "is backed by an image", ask(control.MoveDisk{PoolID: s.nfs}))
 	s.exec(`UPDATE vms SET spec = spec #- '{disks,0,overlay}' WHERE id = $1`, v.ID)
 	s.setPoolSizes(s.nfs, 512, 0, 0)
 	s.wantRefused("without room", fleet.Invalid, "2 fields", ask(control.MoveDisk{PoolID: s.nfs}))

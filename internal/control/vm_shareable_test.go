@@ -114,7 +114,7 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 		"what is there":             {func(d *fleet.Disk) { *d = there; d.Encryption = "luks" }, "encryption", "existing volume cannot be encrypted"},
 		"what VMs share":            {func(d *fleet.Disk) { d.Shareable = true }, "shareable", "needs an existing volume"},
 		"of no size":                {func(d *fleet.Disk) { d.SizeBytes = 0 }, "sizeBytes", "a size above 0"},
-		"in a pool of no files":     {func(d *fleet.Disk) { d.PoolID = rbd }, "encryption", "let its storage encrypt them"},
+		"in a pool of no files":     {func(d *fleet.Disk) { d.PoolID = rbd }, "encryption", "Let the storage encrypt them"},
 		"under a name of one's own": {func(d *fleet.Disk) { d.Volume = "a.qcow2" }, "volume", "Leave the volume's name out"},
 	} {
 		order := control.CreateVM{ProjectID: s.red, Name: "fresh", HostID: s.h1, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 256, Disks: []fleet.Disk{good}}}

@@ -23,7 +23,7 @@ func (in NewSnapshot) check() error {
 	var checks fleet.Checks
 	fleet.CheckSnapshot(&checks, in.Name, in.Description)
 	if in.Memory && in.Quiesce {
-		checks.Add("quiesce", "What is in the guest's memory is kept with it, so its file systems are not brought to rest. Choose one of both.")
+		checks.Add("quiesce", "A snapshot with memory does not quiesce the guest's file systems. Choose either memory or quiescing.")
 	}
 	return checks.Err()
 }

@@ -75,7 +75,7 @@ func checkVolumesIdle(ctx context.Context, q *db.Queries, spec fleet.VMSpec) err
 			about, _ := w.Subject.Volume()
 			// VolumeHash and VolumeRead only read.
 			if about == ref && w.Kind != fleet.VolumeHash && w.Kind != fleet.VolumeRead || w.Kind == fleet.VolumeRename && w.Source == ref.Volume {
-				return fleet.Errorf(fleet.Conflict, "The volume %s is at work now: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
+				return fleet.Errorf(fleet.Conflict, "The volume %sis in use: %s. Wait until that has ended, and try again.", ref.Volume, strings.ToLower(w.Kind.Is().Verb))
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func noRoom(j volumeJob, faults []placement.Fault, named fleet.HostID) error {
 		switch {
 		case f.Room:
 			checks.Add("sizeBytes", "%s", f.Message)
-			checks.Add("overcommit", "To go on all the same, overcommit the pool.")
+			checks.Add("overcommit", "To proceed anyway, overcommit the pool.")
 		case named == "":
 			return fleet.Errorf(fleet.Conflict, "No host can do this now. %s", f.Message)
 		default:

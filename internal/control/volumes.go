@@ -61,7 +61,7 @@ func (c *Control) GrowVolume(ctx context.Context, a fleet.Actor, of Volume, size
 	return c.changeVolume(ctx, a, of, fleet.ActGrow, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckVolumeSize(&checks, "sizeBytes", size); checks.Err() == nil && size <= v.CapacityBytes {
-			checks.Add("sizeBytes", "It has %s already, and a volume only grows.", fleet.Bytes(v.CapacityBytes))
+			checks.Add("sizeBytes", "The volume has %s already, and a volume only grows.", fleet.Bytes(v.CapacityBytes))
 		}
 		if err := checks.Err(); err != nil {
 			return volumeJob{}, err
@@ -97,7 +97,7 @@ func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to
 	return c.changeVolume(ctx, a, of, fleet.ActRename, func(q *db.Queries, v query.VolumeOn) (volumeJob, error) {
 		var checks fleet.Checks
 		if fleet.CheckNewVolume(&checks, "name", to); to == of.Volume {
-			checks.Add("name", "It has this name. Give another one.")
+			checks.Add("name", "The volume has this name already. Give another name.")
 		}
 		if err := checks.Err(); err != nil {
 			return volumeJob{}, err
@@ -293,6 +293,6 @@ func (c *Control) VolumeOn(ctx context.Context, a fleet.Actor, of Volume) (query
 		return all[0], nil
 	}
 	var checks fleet.Checks
-	checks.Add("host", "Several hosts have a volume of this name, each its own. Say which host's is meant.")
+	checks.Add("host", "Several hosts have different volumes of this name. Choose the host.")
 	return query.VolumeOn{}, checks.Err()
 }

@@ -147,7 +147,7 @@ func (k FirstBootKind) Known() bool {
 
 func (f VMFirstBoot) check(c *Checks, field string) {
 	if f.Kind == "" || !f.Kind.Known() || f.Number < 1 || f.Number > MaxFirstNumber {
-		c.Add(field, "First-boot data cannot be set with the VM's other fields. Set it in a request of its own.")
+		c.Add(field, "First-boot data is separate from the VM's other values. Change it separately.")
 	}
 }
 

@@ -101,7 +101,7 @@ func (s SnapshotSchedule) Check(c *Checks, path string) {
 		c.Add(at("keep.last"), "All counts together may keep at most %d snapshots: a longer backing chain makes disks slow.", MaxScheduledSnapshots)
 	}
 	if s.Memory && s.Quiesce {
-		c.Add(at("quiesce"), "A snapshot with memory does not freeze the guest's file systems. Choose one of the two.")
+		c.Add(at("quiesce"), "A snapshot with memory does not quiesce the guest's file systems. Choose either memory or quiescing.")
 	}
 	if len(s.NameAs) > maxSnapshotName || isInvalidText(s.NameAs) || strings.ContainsAny(namePlaceholders.Replace(s.NameAs), "{}") {
 		c.Add(at("nameAs"), "A name is one line of at most %d bytes. Its only placeholders are {schedule}, {vm}, {date} and {time}.", maxSnapshotName)

@@ -170,7 +170,7 @@ func refuse(row db.LockResultsRow, in wire.Finish) error {
 		return fleet.Errorf(fleet.Conflict, "This job is no longer yours.")
 	}
 	if in.Outcome == wire.Cancelled && row.Job.Stop == "" {
-		return fleet.Errorf(fleet.Malformed, "Nobody took this job back.")
+		return fleet.Errorf(fleet.Malformed, "This job was not cancelled.")
 	}
 	if in.Outcome == wire.Outdated && (in.Newest <= in.Epoch || in.Newest-in.Epoch > epochJump || in.Newest > maxEpoch || row.Job.Kind.Is().Aside) {
 		return fleet.Errorf(fleet.Malformed, "The newest epoch %d is not plausible for a job of epoch %d.", in.Newest, in.Epoch)

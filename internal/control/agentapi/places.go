@@ -86,7 +86,7 @@ func alarm(ctx context.Context, q *db.Queries, a fleet.Actor, vm fleet.VMView, o
 		if j.State != fleet.JobQueued || j.Kind.Is().Aside {
 			continue
 		}
-		if _, err := endJob(ctx, q, end{id: j.ID, state: fleet.JobCancelled, error: "Not done: two hosts run the VM. Say first where it is."}); err != nil {
+		if _, err := endJob(ctx, q, end{id: j.ID, state: fleet.JobCancelled, error: "Not done: two hosts run the VM. Choose the VM's host first."}); err != nil {
 			return err
 		}
 		if j.Kind == fleet.VMDelete {

@@ -45,7 +45,7 @@ func endExhausted(ctx context.Context, q *db.Queries, host *string) error {
 		}
 		in := wire.Finish{
 			Generation: job.Generation, Outcome: wire.Failed,
-			Error: fmt.Sprintf("The agent took this job %d times and never told how it ended.", job.Attempt),
+			Error: fmt.Sprintf("The agent claimed this job %d times and never reported the result.", job.Attempt),
 		}
 		state := fleet.JobFailed
 		if job.Kind.SingleShot(job.Args) {

@@ -70,7 +70,7 @@ func (api *API) Meet(ctx context.Context, a fleet.Actor, id fleet.TransferID, in
 // checkMeet rejects malformed requests.
 func checkMeet(in wire.Meet) error {
 	if text, err := hex.DecodeString(in.Ticket); err != nil || len(text) != 0 && len(text) != 32 {
-		return fleet.Errorf(fleet.Malformed, "A ticket is told by its SHA-256.")
+		return fleet.Errorf(fleet.Malformed, "A ticket is identified by its SHA-256.")
 	}
 	if len(in.Listens) > wire.MaxListens {
 		return fleet.Errorf(fleet.Malformed, "At most %d addresses.", wire.MaxListens)
@@ -78,7 +78,7 @@ func checkMeet(in wire.Meet) error {
 	for _, at := range in.Listens {
 		a, err := netip.ParseAddrPort(at)
 		if err != nil || !a.Addr().IsGlobalUnicast() || a.Addr().Zone() != "" {
-			return fleet.Errorf(fleet.Malformed, "%q is no address where another host could come to.", at)
+			return fleet.Errorf(fleet.Malformed, "%q is no address to which another host could connect.", at)
 		}
 	}
 	return nil
@@ -113,7 +113,7 @@ func cancelOthers(ctx context.Context, q *db.Queries, job db.Job, others []strin
 	if len(others) == 0 {
 		return nil
 	}
-	return q.CancelUnbegun(ctx, db.CancelUnbegunParams{Ids: others, Error: "Not done: the other host's part did not end well. " + why})
+	return q.CancelUnbegun(ctx, db.CancelUnbegunParams{Ids: others, Error: "Not done: the job of the other host failed. " + why})
 }
 
 // deleteCopy queues the deletion of a copy that is no longer needed.

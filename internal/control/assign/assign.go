@@ -129,7 +129,7 @@ func (o Object) Assign(ctx context.Context, q *db.Queries, a fleet.Actor, hosts 
 // queue queues a job on one host and cancels queued jobs of the opposite kind.
 func (o Object) queue(ctx context.Context, q *db.Queries, a fleet.Actor, host fleet.HostID, kind, opposite fleet.JobKind) (fleet.TaskID, error) {
 	err := q.CancelWaiting(ctx, db.CancelWaitingParams{
-		Subject: o.Subject(), HostID: host, Kinds: []string{string(opposite)}, Error: "Not done: the contrary was asked for before its turn came.",
+		Subject: o.Subject(), HostID: host, Kinds: []string{string(opposite)}, Error: "Not done: the opposite was requested before this task started.",
 	})
 	if err != nil {
 		return "", err

@@ -102,7 +102,7 @@ func assignSecurityGroups(ctx context.Context, q *db.Queries, a fleet.Actor) err
 			return err
 		}
 		err = q.CancelWaiting(ctx, db.CancelWaitingParams{
-			Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, r.ID), HostID: g.host, Kinds: []string{string(opposite)}, Error: "Not done: the contrary was asked for before its turn came.",
+			Subject: fleet.SubjectOf(fleet.TypeSecurityGroup, r.ID), HostID: g.host, Kinds: []string{string(opposite)}, Error: "Not done: the opposite was requested before this task started.",
 		})
 		if err != nil {
 			return err

@@ -23,7 +23,7 @@ var hostTroubleTexts = map[fleet.HostPhase]func(errorText string) string{
 	fleet.HostDegraded: func(errorText string) string {
 		return "Its hypervisor does not answer: " + cmp.Or(errorText, fleet.NoLook)
 	},
-	fleet.HostUnknown: func(string) string { return "Its agent is offline. What it said last may be outdated." },
+	fleet.HostUnknown: func(string) string { return "Its agent is offline. Its last report may be outdated." },
 }
 
 // firstNames returns SQL for the first values of a column, ordered by host name.

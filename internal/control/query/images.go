@@ -164,9 +164,9 @@ func (v VolumeOn) unfit() string {
 	case v.VM != nil:
 		return fmt.Sprintf("It is a disk of the VM %s. Copy it to another file to make an image of it.", v.VM.Name)
 	case fleet.IsOwnDisk(v.Name):
-		return "It bears the name of a VM's disk, and holds that VM's data. Copy it under another name to make an image of it."
+		return "It has the name of a VM's disk, and may have that VM's data. Copy it under another name to make an image of it."
 	case v.Backing != "":
-		return "It refers to a backing file, so it is no whole image. Make an image of the VM that has it, or choose another volume."
+		return "It has a backing file, so it is not a complete image. Make an image of the VM that uses it, or choose another volume."
 	case !v.IsImage() && !v.IsISO():
 		return "It is neither a qcow2 or raw image nor an ISO."
 	}
@@ -233,9 +233,9 @@ func (p images) mark(v *VolumeOn) {
 func stale(r db.LibraryOfRow, v fleet.Volume) string {
 	switch {
 	case r.Format == "":
-		return "Its host has not said yet that it is whole."
+		return "Its host has not reported it as complete yet."
 	case r.Format != v.Format || r.CapacityBytes != v.CapacityBytes:
-		return fmt.Sprintf("It is another file since: %s with %d bytes was published, and this is %s with %d. Look at it, and publish it again.",
+		return fmt.Sprintf("The file was replaced: %s with %d bytes was published, and the file is now %s with %d. Check it and publish it again.",
 			r.Format, r.CapacityBytes, v.Format, v.CapacityBytes)
 	case v.Altered:
 		return "It was written to since its host computed its checksum. Verify it, or copy the image again."

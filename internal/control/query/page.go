@@ -96,7 +96,7 @@ func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
 	o, ok := all[key]
 	if !ok {
 		var c fleet.Checks
-		c.Add("sort", "This list cannot be sorted by %q. Sort by one of: %s; put - in front for the contrary.", key, strings.Join(sorted(all), ", "))
+		c.Add("sort", "This list cannot be sorted by %q. Sort by one of: %s; put - in front for the reverse order.", key, strings.Join(sorted(all), ", "))
 		return p, c.Err()
 	}
 	p.order, p.back = o, q.Before != ""
@@ -104,7 +104,7 @@ func (all orders[T]) page(q fleet.Query, own string) (paging[T], error) {
 	var err error
 	switch {
 	case q.After != "" && q.Before != "":
-		err = fleet.Errorf(fleet.Malformed, "A page comes after one place of a list or before one. Give one of the two.")
+		err = fleet.Errorf(fleet.Malformed, "A page begins after one cursor or ends before one. Give one of the two.")
 	case q.After != "" || q.Before != "":
 		p.cursor, err = readCursor(cmp.Or(q.After, q.Before), p.sort, o.columns)
 	}

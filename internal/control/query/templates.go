@@ -193,7 +193,7 @@ var betterCopies = []fleet.CopyState{fleet.CopyReady, fleet.CopyUnverified, flee
 // diskOf returns the state of a disk's image: the best state of its copies. hosts is set if the actor may see where the
 // copies are.
 func diskOf(image *fleet.ImageVersion, d fleet.Disk, hosts bool) fleet.TemplateDisk {
-	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library has its image no more.", SizeBytes: d.SizeBytes}
+	out := fleet.TemplateDisk{ImageID: d.ImageID, VersionID: d.VersionID, State: fleet.CopyMissing, Why: "The library no longer has its image.", SizeBytes: d.SizeBytes}
 	if image == nil {
 		return out
 	}

@@ -65,7 +65,7 @@ func (b *Queries) SaveView(ctx context.Context, a fleet.Actor, list, name, query
 			ID: fleet.NewID[fleet.ViewID](), UserID: a.UserID, List: list, Name: name, Query: query, Max: maxViews,
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
-			return fleet.Errorf(fleet.Conflict, "You keep %d views of this list already. Delete one that is not used.", maxViews)
+			return fleet.Errorf(fleet.Conflict, "You have %d views of this list already. Delete one that is not used.", maxViews)
 		}
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (b *Queries) DeleteView(ctx context.Context, a fleet.Actor, id fleet.ViewID
 func checkView(list, name, query string) (string, error) {
 	address, err := url.ParseQuery(query)
 	if err != nil {
-		return "", fleet.Errorf(fleet.Malformed, "This is no address of a list. Open the list again and keep it from there.")
+		return "", fleet.Errorf(fleet.Malformed, "This is not the address of a list. Open the list again and save the view from there.")
 	}
 	query, known := fleet.ViewQuery(list, address)
 	if !known {

@@ -40,7 +40,7 @@ func Err(err error) error {
 			return fleet.Errorf(fleet.Malformed, "Text must be UTF-8 without NUL characters.")
 		}
 		if pg.Code[:2] == "53" {
-			text := cmp.Or(resourceTexts[pg.Code], "The database has not the resources for this. VMs keep running; try again in a moment.")
+			text := cmp.Or(resourceTexts[pg.Code], "The database lacks resources for this request. VMs keep running; try again in a moment.")
 			return fmt.Errorf("%w (%w)", fleet.Errorf(fleet.Unavailable, "%s", text), err)
 		}
 		// Shutdown, connection failure, or a server that has become a standby.
@@ -80,7 +80,7 @@ var resourceTexts = map[string]string{
 
 // constraintTexts are error texts for constraints that user input can violate.
 var constraintTexts = map[string]string{
-	"mac_taken":                 "Another VM got the MAC address of one of the NICs meanwhile. Leave it out to get a free one.",
+	"mac_taken":                 "Another VM got the MAC address of one of the NICs meanwhile. Leave the address out to get a free one.",
 	"user_name_taken":           "A user with this name exists already. Choose another name.",
 	"project_name_taken":        "A project with this name exists already. Choose another name.",
 	"vm_name_taken":             "A VM with this name exists in the project already. Choose another name.",
