@@ -34,7 +34,7 @@ func (s *Server) changeCredentials(c echo.Context, a fleet.Actor, in credentials
 type credentialsInput struct {
 	PoolPath
 	Body struct {
-		Secret string `json:"secret" doc:"The secret of spec.user at the storage: a CHAP password or a Ceph key. No response contains it"`
+		Secret string `json:"secret" doc:"The secret with which hosts log in to the storage as spec.user: a CHAP password, or a Ceph key. No response contains it"`
 	}
 }
 

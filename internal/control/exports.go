@@ -15,9 +15,9 @@ import (
 
 // NewExport is the input of ExportVM.
 type NewExport struct {
-	Format string       `json:"format" enum:"ova,qcow2" doc:"All of it as an OVA archive, or one disk as a qcow2 image"`
-	Disk   int          `json:"disk,omitempty" doc:"Of qcow2: which of the VM's disks, from 1; 0: the first"`
-	PoolID fleet.PoolID `json:"poolId,omitempty" doc:"Where the file lies until it is fetched or deleted; empty: the pool of the disk. Others can be named by those who may change infrastructure"`
+	Format string       `json:"format" enum:"ova,qcow2" doc:"ova: the whole VM as an OVA archive; qcow2: one disk as an image"`
+	Disk   int          `json:"disk,omitempty" doc:"For qcow2: the number of the VM's disk, from 1; 0: the first disk"`
+	PoolID fleet.PoolID `json:"poolId,omitempty" doc:"The pool of the file until it is downloaded or deleted; empty: the disk's pool. Only those who may change infrastructure can name another pool"`
 }
 
 // ExportVM asks the host of a VM that is off to export the VM to a file in a pool, for download. Project members may

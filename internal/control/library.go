@@ -20,12 +20,12 @@ type ImageSource struct {
 	Volume string       `json:"volume,omitempty"` // the file's name; empty for a new file: generated
 
 	URL      string `json:"url,omitempty"`
-	Checksum string `json:"checksum,omitempty" doc:"Of the download: as for a volume"`
+	Checksum string `json:"checksum,omitempty" doc:"For a download: as for a volume"`
 	// ChecksumURL is the URL of a file that contains the checksum.
-	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Of the download: as for a volume"`
+	ChecksumURL string `json:"checksumUrl,omitempty" doc:"For a download: as for a volume"`
 
 	VMID fleet.VMID `json:"vmId,omitempty"`
-	Disk int        `json:"disk,omitempty" doc:"Which of the VM's disks, from 1; 0: the first"`
+	Disk int        `json:"disk,omitempty" doc:"The number of the VM's disk, from 1; 0: the first disk"`
 }
 
 // NewImage is the input of AddImage.

@@ -15,7 +15,7 @@ type CreatePool struct {
 	Name    string         `json:"name"`
 	Spec    fleet.PoolSpec `json:"spec"`
 	HostIDs []fleet.HostID `json:"hostIds"`
-	Secret  string         `json:"secret,omitempty" doc:"What proves to the storage that spec.user asks: a CHAP password, or a Ceph key. It is in no answer"`
+	Secret  string         `json:"secret,omitempty" doc:"The secret with which hosts log in to the storage as spec.user: a CHAP password, or a Ceph key. No response contains it"`
 
 	// Label selector of hosts that get the pool automatically, now and later: "rack=4, ssd".
 	Selector string `json:"selector,omitempty"`

@@ -19,9 +19,9 @@ type NewStartImage struct {
 	Name        string        `json:"name"`
 	OS          fleet.OSFacts `json:"os,omitzero"`
 	URL         string        `json:"url" doc:"As for a download"`
-	File        string        `json:"file,omitempty" doc:"What its file is called in a pool; empty: the last part of the address's path"`
-	Checksum    string        `json:"checksum,omitempty" doc:"Of the download: SHA-256 or SHA-512"`
-	ChecksumURL string        `json:"checksumUrl,omitempty" doc:"Or the https address of a file that has it, as sha256sum or BSD's sha256 write them: the host reads it first"`
+	File        string        `json:"file,omitempty" doc:"The file's name in a pool; empty: the last part of the address's path"`
+	Checksum    string        `json:"checksum,omitempty" doc:"The SHA-256 or SHA-512 of the download"`
+	ChecksumURL string        `json:"checksumUrl,omitempty" doc:"Instead of the checksum: the https address of a file with the checksum, in the format of sha256sum or BSD's sha256. The host reads this file first"`
 }
 
 // EditStartImage is the input of Control.EditStartImage. nil fields do not change.
@@ -170,8 +170,8 @@ func startNameTaken(err error, name string) error {
 // Pull is the destination for the download of a catalog image.
 type Pull struct {
 	PoolID fleet.PoolID `json:"poolId"`
-	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); empty: the host with the most room is chosen"`
-	Public bool         `json:"public,omitempty" doc:"Publish the image to every project, where it is a new one"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); empty: the host with the most free space"`
+	Public bool         `json:"public,omitempty" doc:"Publish the image to every project, if the pull makes a new image"`
 }
 
 // PullStartImage asks a host to download a catalog image into the pool. The first pull makes a new image in the

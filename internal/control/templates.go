@@ -17,9 +17,9 @@ import (
 
 // OfVM is the source of a template version.
 type OfVM struct {
-	VMID     fleet.VMID `json:"vmId" doc:"The VM; its project is the template's"`
-	OfImages bool       `json:"ofImages,omitempty" doc:"Not its disks as they are, but the images of the library that they were made from: then the VM may run"`
-	Note     string     `json:"note,omitempty" doc:"What is to be said of the version"`
+	VMID     fleet.VMID `json:"vmId" doc:"The source VM; the template belongs to its project"`
+	OfImages bool       `json:"ofImages,omitempty" doc:"Use the library images from which the VM's disks were made, not copies of the disks. The VM may then be running"`
+	Note     string     `json:"note,omitempty" doc:"A note about the version"`
 }
 
 // NewTemplate is the input of AddTemplate. The template belongs to the VM's project; other projects need a grant.

@@ -16,12 +16,12 @@ import (
 // From is the source of new VMs besides images in the spec: a template, a VM or an appliance.
 type From struct {
 	TemplateID fleet.TemplateID        `json:"templateId,omitempty"`
-	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"Of the template; empty: the newest that is not deprecated"`
-	Full       bool                    `json:"full,omitempty" doc:"Full copies of the template's disks, instead of overlays on them; where no spec is given"`
-	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"A VM: the new ones get full copies of its disks as they are, on its host. One that runs is copied from a temporary snapshot. With a spec, its disks say into which pools"`
-	SnapshotID fleet.SnapshotID        `json:"snapshotId,omitempty" doc:"Of the VM, which may run then: the disks are copied as they were in that snapshot. Its settings are those that the VM has now"`
-	Appliance  *OfAppliance            `json:"appliance,omitempty" doc:"A file of a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets its disks, converted, in its order. Without a spec it is as the file proposes, each NIC on the network of the same name, else on the project's default network"`
-	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each in the one that the template or the VM has it in. Where no spec is given"`
+	VersionID  fleet.TemplateVersionID `json:"versionId,omitempty" doc:"The template's version; empty: the newest one that is not deprecated"`
+	Full       bool                    `json:"full,omitempty" doc:"Make full copies of the template's disks instead of overlays; only without a spec"`
+	VMID       fleet.VMID              `json:"vmId,omitempty" doc:"The source VM: new VMs get full copies of its disks, on its host. The disks of a running VM are copied from a temporary snapshot. In a spec, the disks name the destination pools"`
+	SnapshotID fleet.SnapshotID        `json:"snapshotId,omitempty" doc:"A snapshot of the source VM, which may be running: the disks are copied in the snapshot's state. All other settings are the VM's current ones"`
+	Appliance  *OfAppliance            `json:"appliance,omitempty" doc:"A file in a pool: an OVA archive, or a disk as VMDK, VHDX, VHD or VDI. The VM gets the file's disks, converted, in the file's sequence. Without a spec the VM is as the file proposes, with each NIC on the network of the same name, or else on the project's default network"`
+	PoolID     fleet.PoolID            `json:"poolId,omitempty" doc:"The pool for all disks; empty: each disk's pool in the template or source VM. Only without a spec"`
 }
 
 // planned is the source of a new VM, as read before the transaction.

@@ -15,8 +15,8 @@ import (
 
 // GrowDisk is the input of Control.GrowDisk.
 type GrowDisk struct {
-	SizeBytes  int64 `json:"sizeBytes" doc:"Of the disk as its guest sees it; more than it has. Less than was asked for before, and no less than its host has, takes back what no host could make"`
-	Overcommit bool  `json:"overcommit,omitempty" doc:"Allow overcommit of the pool: for those who may change infrastructure"`
+	SizeBytes  int64 `json:"sizeBytes" doc:"The disk's new size as the guest sees it, larger than the current size. A requested size that no host could provide can be reduced, down to the disk's actual size"`
+	Overcommit bool  `json:"overcommit,omitempty" doc:"Allow overcommit of the pool; needs the permission to change infrastructure"`
 }
 
 // GrowDisk enlarges a disk of a VM by an edit of the VM; a running guest sees the new size at once.

@@ -18,11 +18,11 @@ import (
 // GuestOrder is a request to a guest agent.
 type GuestOrder struct {
 	Action   fleet.Action `json:"action" enum:"freeze,thaw,clock,trim,guestpassword,exec"`
-	Seconds  int          `json:"seconds,omitempty" doc:"Of freeze: after how many the host thaws the guest by itself; 1 to 600, 0: 60. Of exec: that its host waits for the program; 1 to 300, 0: 30"`
-	User     string       `json:"user,omitempty" doc:"Of guestpassword: a user of the guest"`
-	Password string       `json:"password,omitempty" doc:"Of guestpassword. It is in no answer, task or audit line"`
-	Program  string       `json:"program,omitempty" doc:"Of exec: a program of the guest, which its agent begins without a shell"`
-	Args     []string     `json:"args,omitempty" nullable:"false" doc:"Of exec: the program's arguments. They are in no answer, task or audit line"`
+	Seconds  int          `json:"seconds,omitempty" doc:"For freeze: the seconds after which the host thaws the guest automatically; 1 to 600, 0: 60. For exec: the seconds that the host waits for the program; 1 to 300, 0: 30"`
+	User     string       `json:"user,omitempty" doc:"For guestpassword: a user of the guest"`
+	Password string       `json:"password,omitempty" doc:"For guestpassword: the new password. No response, task or audit line contains it"`
+	Program  string       `json:"program,omitempty" doc:"For exec: a program in the guest, which the guest agent runs without a shell"`
+	Args     []string     `json:"args,omitempty" nullable:"false" doc:"For exec: the program's arguments. No response, task or audit line contains them"`
 }
 
 // order returns the request as stored in its job.

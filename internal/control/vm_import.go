@@ -14,7 +14,7 @@ import (
 // OfAppliance identifies a file in a pool for the import of a VM.
 type OfAppliance struct {
 	PoolID fleet.PoolID `json:"poolId"`
-	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); it may be left out where one host alone has it"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); may be empty if only one host has the file"`
 	Volume string       `json:"volume"`
 }
 

@@ -16,9 +16,9 @@ import (
 
 // MigrateVM is the destination of a VM that is off.
 type MigrateVM struct {
-	HostID     fleet.HostID `json:"hostId" doc:"Another host"`
-	PoolID     fleet.PoolID `json:"poolId,omitempty" doc:"The pool there for its disks; empty: each disk's own pool. Disks in a shared pool that the host has stay where they are"`
-	RateBytes  int64        `json:"rateBytes,omitempty" doc:"A second, at most; 0: as fast as it goes"`
+	HostID     fleet.HostID `json:"hostId" doc:"The target host"`
+	PoolID     fleet.PoolID `json:"poolId,omitempty" doc:"The target host's pool for the disks; empty: each disk's own pool. Disks in a shared pool that the target host has stay in place"`
+	RateBytes  int64        `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
 	Overcommit bool         `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 }
 

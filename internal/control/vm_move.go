@@ -15,8 +15,8 @@ import (
 
 // MoveDisk is the destination of a disk migration.
 type MoveDisk struct {
-	PoolID     fleet.PoolID `json:"poolId" doc:"Another pool that the VM's host has"`
-	RateBytes  int64        `json:"rateBytes,omitempty" doc:"A second, at most; 0: as fast as it goes"`
+	PoolID     fleet.PoolID `json:"poolId" doc:"The destination pool, on the VM's host"`
+	RateBytes  int64        `json:"rateBytes,omitempty" doc:"The bandwidth limit in bytes per second; 0: no limit"`
 	Overcommit bool         `json:"overcommit,omitempty" doc:"Allow overcommit of the pool"`
 }
 

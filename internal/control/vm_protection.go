@@ -15,11 +15,11 @@ import (
 
 // ProtectVM is the input of GuardVM: all protection settings of a VM.
 type ProtectVM struct {
-	Protected   bool       `json:"protected" doc:"It is not deleted"`
-	Locked      bool       `json:"locked" doc:"Nobody but who sets this, and administrators, changes it or orders its power"`
-	Reason      string     `json:"reason,omitempty" doc:"Why it is locked: one line"`
-	ExpiresAt   *time.Time `json:"expiresAt,omitempty" doc:"When it is not wanted any more; left out: never. It waits for a person from 7 days before"`
-	ExpiryStops bool       `json:"expiryStops,omitempty" doc:"Then it is asked to shut down; else it is only told"`
+	Protected   bool       `json:"protected" doc:"Whether deletion of the VM is refused"`
+	Locked      bool       `json:"locked" doc:"Whether only the person who locks the VM, and administrators, may change it or its power state"`
+	Reason      string     `json:"reason,omitempty" doc:"The reason of the lock: one line"`
+	ExpiresAt   *time.Time `json:"expiresAt,omitempty" doc:"When the VM expires; left out: never. It needs attention from 7 days before"`
+	ExpiryStops bool       `json:"expiryStops,omitempty" doc:"Whether the VM is shut down when it expires; otherwise it only needs attention"`
 }
 
 // protection returns the new protection, based on the old one.

@@ -15,8 +15,8 @@ import (
 type NewSnapshot struct {
 	Name        string `json:"name" doc:"At most 80 bytes, in one line"`
 	Description string `json:"description,omitempty" doc:"At most 1024 bytes, in one line"`
-	Memory      bool   `json:"memory,omitempty" doc:"With the memory of a guest that runs, which goes on from there when the VM is brought back"`
-	Quiesce     bool   `json:"quiesce,omitempty" doc:"Without memory: the guest's agent brings its file systems to rest, where it answers"`
+	Memory      bool   `json:"memory,omitempty" doc:"Include the memory of a running guest, which continues from there after a revert"`
+	Quiesce     bool   `json:"quiesce,omitempty" doc:"Without memory: the guest agent quiesces the file systems, if it answers"`
 }
 
 func (in NewSnapshot) check() error {
@@ -30,7 +30,7 @@ func (in NewSnapshot) check() error {
 
 // RevertSnapshot is the input of Control.RevertSnapshot.
 type RevertSnapshot struct {
-	Start bool `json:"start,omitempty" doc:"Start the VM afterwards, where the snapshot has no memory"`
+	Start bool `json:"start,omitempty" doc:"Start the VM afterwards, if the snapshot has no memory"`
 }
 
 // TakeSnapshot asks the VM's host to take a snapshot of the VM.

@@ -114,13 +114,13 @@ func (c *Control) RenameVolume(ctx context.Context, a fleet.Actor, of Volume, to
 
 // NewDownload is the input of FetchVolume.
 type NewDownload struct {
-	URL      string `json:"url" doc:"https, or http where the checksum is given; without user and password"`
-	Checksum string `json:"checksum,omitempty" doc:"SHA-256 or SHA-512, its digits in hexadecimal; needed for http, and without it nobody can tell whether https served what was meant"`
+	URL      string `json:"url" doc:"An https address, or an http address if the checksum is given; without user and password"`
+	Checksum string `json:"checksum,omitempty" doc:"SHA-256 or SHA-512, in hexadecimal digits; required for http. Without it the content of the download is not verified"`
 	// ChecksumURL is the URL of a file that contains the checksum.
-	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Instead of the checksum: the https address of a file that has it, as sha256sum or BSD's sha256 write them. The host reads it first"`
+	ChecksumURL string `json:"checksumUrl,omitempty" doc:"Instead of the checksum: the https address of a file with the checksum, in the format of sha256sum or BSD's sha256. The host reads this file first"`
 
-	Name   string       `json:"name,omitempty" doc:"Empty: the last part of the address's path"`
-	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); of a shared one empty: one is chosen"`
+	Name   string       `json:"name,omitempty" doc:"The volume's name; empty: the last part of the address's path"`
+	HostID fleet.HostID `json:"hostId,omitempty" doc:"Host (local pools only); empty for a shared pool: one is chosen"`
 }
 
 // FetchVolume asks a host to download a volume. The size is unknown until the download starts, so the host checks the

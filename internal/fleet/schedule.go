@@ -28,9 +28,9 @@ type SnapshotSchedule struct {
 	Enabled bool          `json:"enabled" doc:"false: no snapshots are taken or deleted"`
 	Times   SnapshotTimes `json:"times"`
 	Keep    SnapshotKeep  `json:"keep"`
-	Memory  bool          `json:"memory,omitempty" doc:"Include the memory of a running guest"`
-	Quiesce bool          `json:"quiesce,omitempty" doc:"Without memory: freeze the guest's file systems if the guest agent answers"`
-	NameAs  string        `json:"nameAs,omitempty" doc:"Name pattern of the snapshots, with the placeholders {schedule}, {vm}, {date} and {time}; empty: {schedule} {date} {time}"`
+	Memory  bool          `json:"memory,omitempty" doc:"With the memory of a guest that runs"`
+	Quiesce bool          `json:"quiesce,omitempty" doc:"Without memory: the guest agent quiesces the file systems, if it answers"`
+	NameAs  string        `json:"nameAs,omitempty" doc:"What its snapshots are called: {schedule}, {vm}, {date} and {time} stand for what they say; empty: {schedule} {date} {time}"`
 }
 
 // SnapshotTimes are times of day, on all or some weekdays, in a time zone.

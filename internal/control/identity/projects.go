@@ -17,8 +17,8 @@ type ProjectInput struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 
-	DefaultPoolID    fleet.PoolID    `json:"defaultPoolId,omitempty" doc:"The pool of new disks where none is chosen; empty: the one with most free space"`
-	DefaultNetworkID fleet.NetworkID `json:"defaultNetworkId,omitempty" doc:"The network of new NICs where none is chosen; empty: the NAT network"`
+	DefaultPoolID    fleet.PoolID    `json:"defaultPoolId,omitempty" doc:"The pool of new disks for which none is chosen; empty: the pool with the most free space"`
+	DefaultNetworkID fleet.NetworkID `json:"defaultNetworkId,omitempty" doc:"The network of new NICs for which none is chosen; empty: the NAT network"`
 }
 
 func (in ProjectInput) check() error {
