@@ -17,7 +17,7 @@ func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
 	wantAddress := func(want string) {
 		t.Helper()
 		if got, err := second.AgentAddress(ctx, system); err != nil || got != want {
-			t.Errorf("told %q, %v; want %q", got, err, want)
+			t.Errorf("the address is %q, %v; want %q", got, err, want)
 		}
 	}
 	must := func(err error) {
@@ -40,10 +40,10 @@ func TestAgentAddressIsThatOfNewestRunningPortal(t *testing.T) {
 	wantAddress("")
 
 	if err := newer.SetAgentAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
-		t.Errorf("a person tells an address: %v", err)
+		t.Errorf("a person sets the address: %v", err)
 	}
 	if err := newer.ForgetAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
-		t.Errorf("a person forgets an address: %v", err)
+		t.Errorf("a person deletes the address: %v", err)
 	}
 	if _, err := newer.AgentAddress(ctx, chief); fleet.CodeOf(err) != fleet.Forbidden {
 		t.Errorf("a person asks for the address: %v", err)

@@ -42,7 +42,7 @@ func TestReportedPoolsMatchByIDOrName(t *testing.T) {
 	}
 	r.reportStatus([]wire.PoolReport{{ID: "nobody's", Name: "fast", Status: fleet.PoolStatus{State: fleet.PoolFailed}}})
 	if got, want := r.assignments(), "pool fast assign active, pool slow release active"; got != want {
-		t.Errorf("with another id under its name, and without the network: %q, want %q", got, want)
+		t.Errorf("after a report with another pool id and without the network: %q, want %q", got, want)
 	}
 }
 
@@ -80,7 +80,7 @@ func TestUnchangedReportWritesNoRows(t *testing.T) {
 		t.Errorf("rows before %s, after the same report %s", first, again)
 	}
 	if changed := say(false); changed == first {
-		t.Error("a network that is off now is as it was")
+		t.Error("a network that is inactive now was not written")
 	}
 }
 
@@ -117,7 +117,7 @@ func TestNICNetworkStoredByID(t *testing.T) {
 		}
 	}
 	if n := s.count(`vms v, jsonb_array_elements(v.spec->'nics') AS c WHERE c ? 'networkId' AND NOT c ?| ARRAY['network', 'bridge']`); n != 3 {
-		t.Errorf("%d NICs are kept by the id alone", n)
+		t.Errorf("%d NICs are stored with only the network's id", n)
 	}
 	s.reportPower(vm.ID, fleet.Stopped)
 	if _, err := s.ActVM(t.Context(), chief, vm.ID, fleet.ActStart); err != nil { // a start writes the spec too

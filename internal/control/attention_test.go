@@ -16,7 +16,7 @@ func (r *rig) needsAttention(id fleet.VMID) bool {
 	}
 	vm, err := r.GetVM(r.t.Context(), fleet.SystemActor, id)
 	if err != nil || vm.Attention != (len(page.Items) == 1) {
-		r.t.Fatalf("the VM says %t, the list %t: %v", vm.Attention, len(page.Items) == 1, err)
+		r.t.Fatalf("attention is %t on the VM and %t in the list: %v", vm.Attention, len(page.Items) == 1, err)
 	}
 	return vm.Attention
 }
@@ -36,7 +36,7 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 			t.Fatal(err)
 		}
 		if r.needsAttention(id) {
-			t.Fatalf("%s is on its way, yet it waits for a person", act)
+			t.Fatalf("the VM needs attention while %s is queued", act)
 		}
 		errText := ""
 		if status != nil {
@@ -49,22 +49,22 @@ func TestVMWithFailedStartNeedsAttention(t *testing.T) {
 	failed := &fleet.VMStatus{Power: fleet.Stopped, Error: "no firmware", ErrorOf: fleet.VMStart}
 	order(fleet.ActStart, wire.Failed, failed)
 	if !r.needsAttention(id) {
-		t.Fatal("nobody is notified that the VM did not start")
+		t.Fatal("a failed start raises no attention")
 	}
 	order(fleet.ActStart, wire.Done, &fleet.VMStatus{Power: fleet.Running})
 	if r.needsAttention(id) {
-		t.Fatal("a start that went well does not make up for the one before")
+		t.Fatal("attention remains after a successful start")
 	}
 	order(fleet.ActStop, wire.Done, off)
 	order(fleet.ActStart, wire.Failed, failed)
 	if !r.needsAttention(id) {
-		t.Fatal("nobody is notified that the VM did not start again")
+		t.Fatal("a second failed start raises no attention")
 	}
 	order(fleet.ActStop, wire.Done, off) // already off, so the start is cancelled
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || r.needsAttention(id) || vm.Spec.Power != fleet.Stopped {
 		t.Fatalf("the start cannot be cancelled: %+v %v", vm, err)
 	}
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); fleet.CodeOf(err) != fleet.Conflict {
-		t.Fatalf("a VM that is off and well was forced off: %v", err)
+		t.Fatalf("force off accepted for a VM that is off: %v", err)
 	}
 }

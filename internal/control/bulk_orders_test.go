@@ -21,7 +21,7 @@ func TestBulkDeleteNeedsPermission(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := s.childStates(task.ID), "off queued, on queued, kept failed"; got != want {
-		t.Errorf("its parts are %s, want %s", got, want)
+		t.Errorf("the task's children are %s, want %s", got, want)
 	}
 	s.beginTasks()
 	if n := s.count("jobs WHERE kind = 'vm.delete' AND state = 'queued' AND args->>'deleteDisks' = 'true'"); n != 2 {

@@ -83,10 +83,10 @@ func TestBulkActionIsOneTask(t *testing.T) {
 		t.Errorf("%+v", task)
 	}
 	if n := s.count("jobs"); n != before {
-		t.Error("the request itself asked the host")
+		t.Error("the request queued a job for the host")
 	}
 	if got, want := s.childStates(task.ID), "b queued, off failed, "+string(foreign)+" failed, a queued"; got != want {
-		t.Errorf("its parts are %s, want %s", got, want)
+		t.Errorf("the task's children are %s, want %s", got, want)
 	}
 	s.settledAs(task.ID, fleet.JobRunning, 50, fleet.Steps{Queued: 2, Failed: 2, Refused: 2})
 	s.beginTasks()
@@ -95,7 +95,7 @@ func TestBulkActionIsOneTask(t *testing.T) {
 		t.Errorf("%d jobs, want 2", n-before)
 	}
 	if n := s.count("audit WHERE actor = 'mia' AND action = 'vm.shutdown'"); n != 2 {
-		t.Errorf("%d lines in the audit, want one a VM", n)
+		t.Errorf("%d audit lines, want one per VM", n)
 	}
 	s.endJob(a.ID, "done")
 	s.settledAs(task.ID, fleet.JobRunning, 75, fleet.Steps{Queued: 1, Done: 1, Failed: 2, Refused: 2})
@@ -297,7 +297,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 	first := act()
 	still()
 	if again := act(); again.ID != first.ID {
-		t.Errorf("the second order is task %s, not %s", again.ID, first.ID)
+		t.Errorf("the second request is task %s, not %s", again.ID, first.ID)
 	}
 	still()
 	task, err := s.ActVMs(t.Context(), s.member, fleet.ActShutdown, []fleet.VMID{vm.ID})
@@ -308,14 +308,14 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 	s.beginTasks()
 	old, err := s.GetTask(t.Context(), chief, first.ID)
 	if err != nil || old.State != fleet.JobCancelled || old.Error != "Replaced by a newer order." || old.EndedAt == nil {
-		t.Errorf("the older order is %+v %v", old, err)
+		t.Errorf("the older task is %+v %v", old, err)
 	}
 	if n := s.count("jobs WHERE state = 'queued'"); n != 1 {
 		t.Errorf("%d jobs wait, want the one", n)
 	}
 	still()
 	if joined := act(); joined.Parent != task.ID {
-		t.Errorf("a lone order does not join the part that waits: %+v", joined)
+		t.Errorf("a single request does not join the queued child: %+v", joined)
 	}
 	s.endJob(vm.ID, "done")
 	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 1})
@@ -338,7 +338,7 @@ func TestCancelBulkTask(t *testing.T) {
 	}
 	s.beginTasks()
 	if n := s.count("jobs WHERE state = 'queued'"); n != 0 {
-		t.Error("what was cancelled is requested")
+		t.Error("a cancelled child started")
 	}
 	s.wantRefused("twice", fleet.Conflict, "No part of this task is waiting", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
 	s.endJob(vms[1].ID, "done")
@@ -393,6 +393,6 @@ func TestBulkChildrenStartOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := s.count("tasks") + s.count("jobs"); n != 0 {
-		t.Errorf("%d rows are left of what ended long ago", n)
+		t.Errorf("%d expired rows remain", n)
 	}
 }

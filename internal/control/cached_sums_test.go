@@ -52,7 +52,7 @@ func loadPages(t *testing.T, c *control.Control, pool fleet.PoolID, network flee
 		l.PoolHosts = append(l.PoolHosts, h.HostID)
 	}
 	if page, err := c.PoolHosts(ctx, chief, pool, fleet.Query{Limit: -7}); err != nil || len(page.Items) != 100 {
-		t.Errorf("a limit that is none: %d hosts, %v", len(page.Items), err)
+		t.Errorf("a page with an invalid limit: %d hosts, %v", len(page.Items), err)
 	}
 	n, err := c.GetNetwork(ctx, chief, network)
 	want(err)
@@ -131,7 +131,7 @@ func TestCachedTotalsFollowChanges(t *testing.T) {
 			case <-sub.C:
 				woken = true
 			case <-timeout:
-				t.Fatalf("%s: what is so (-), and what is shown (+):\n%s", now.what, diff)
+				t.Fatalf("%s: database (-) and pages (+):\n%s", now.what, diff)
 			}
 		}
 	}

@@ -34,7 +34,7 @@ func TestClaimReturnsOneJobPerSubjectInOrder(t *testing.T) {
 		}
 	}
 	if next := r.claim(); len(next) != 1 || next[0].Kind != fleet.VMStart || next[0].VM.ID == other {
-		t.Fatalf("claimed %+v, want the start that waited", next)
+		t.Fatalf("claimed %+v, want the queued start", next)
 	}
 }
 
@@ -72,10 +72,10 @@ func TestJobEndWakesAgentOnlyForWaitingJobs(t *testing.T) {
 	r.queue(r.addVM("web"), fleet.VMStart)
 	first := r.claim()
 	if !wakes() {
-		t.Error("an order wakes nobody")
+		t.Error("a new job does not wake the agent")
 	}
 	if end(first[0]); !wakes() {
-		t.Error("the start waits on after the end of what it waited for")
+		t.Error("the end of the first job does not wake the agent for the queued start")
 	}
 	next := r.claim()
 	if end(next[0]); wakes() {

@@ -32,7 +32,7 @@ func (r *rig) waitForLock() {
 			return
 		}
 		if time.Now().After(timeout) {
-			r.t.Fatal("nobody waits for a lock")
+			r.t.Fatal("no transaction waits for a lock")
 		}
 	}
 }
@@ -64,11 +64,11 @@ func (r *rig) runConcurrently(n int, do func(i int), sql string, arg any) {
 	select {
 	case <-others:
 	case <-time.After(30 * time.Second):
-		r.t.Error("the others wait for what holds the first one up")
+		r.t.Error("the other calls wait for the first call's lock")
 	}
 	select {
 	case <-first:
-		r.t.Error("the first one was not held up")
+		r.t.Error("the first call did not wait for the lock")
 	default:
 	}
 	forgetCopy()
@@ -161,6 +161,6 @@ func TestConcurrentDuplicateFinishCountsOnce(t *testing.T) {
 		}
 	}
 	if taken != 1 {
-		t.Errorf("it was taken %d times", taken)
+		t.Errorf("the result was accepted %d times", taken)
 	}
 }

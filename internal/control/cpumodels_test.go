@@ -45,7 +45,7 @@ func TestPlacementRespectsNamedCPUModel(t *testing.T) {
 	}
 	s.exec(`UPDATE hosts SET status = status #- '{inventory,cpuModels}'`)
 	if _, err := made(chief, "trusted", s.h1, "EPYC-Rome"); err != nil {
-		t.Errorf("hosts that say nothing: %v", err)
+		t.Errorf("hosts that report no CPU models: %v", err)
 	}
 }
 

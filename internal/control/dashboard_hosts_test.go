@@ -54,7 +54,7 @@ func TestDashboardListsHostsNeedingAttention(t *testing.T) {
 	got = names()
 	for _, must := range []string{row("d-twin", fleet.HostConflict), row("c-blind", fleet.HostDegraded), row("e-stale", fleet.HostDegraded), row("a-silent", fleet.HostUnknown)} {
 		if len(got) != 3+fleet.AttentionNames || !slices.Contains(got, must) {
-			t.Errorf("of many offline hosts beside it %q is not among the %d that are named: %q", must, len(got), got)
+			t.Errorf("with many offline hosts, %q is not among the %d named hosts: %q", must, len(got), got)
 		}
 	}
 }

@@ -37,17 +37,17 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 		t.Fatalf("the host is asked %+v", work)
 	}
 	if m.count("tasks") != 0 {
-		t.Error("it is a task")
+		t.Error("the download has a task")
 	}
 	// The volume is in use during the transfer, so every change is refused.
 	for _, act := range destroying {
 		m.wantRefused(string(act)+" what is being sent", fleet.Conflict, "send volume", m.volumeRequests(control.Volume{PoolID: of.PoolID, Volume: of.Volume})[act])
 	}
 	if err := m.cloneRequest(chief, m.nfs, of.Volume)(); err != nil {
-		t.Errorf("to make a VM of it is to read it, too: %v", err)
+		t.Errorf("a VM created from the volume: %v", err)
 	}
 	if _, err := m.JoinPair(t.Context(), m.agent, end.ID()); err != nil {
-		t.Errorf("its host is not let in: %v", err)
+		t.Errorf("the host cannot join the relay: %v", err)
 	}
 	other := fleet.Actor{HostID: m.h2, Name: "host h2", Session: m.agent.Session}
 	m.wantRefused("another host", fleet.CodeOf(func() error { _, err := m.JoinPair(t.Context(), other, end.ID()); return err }()), "", func() error {
@@ -56,11 +56,11 @@ func TestVolumeDownloadGoesToRequester(t *testing.T) {
 	})
 	m.exec(`UPDATE volume_reads SET at = now() - interval '1 minute'`)
 	if _, err := m.JoinPair(t.Context(), m.agent, end.ID()); err == nil {
-		t.Error("its host is let in long afterwards")
+		t.Error("the host can join the relay long afterwards")
 	}
 	m.exec(`DELETE FROM jobs WHERE kind = 'volume.read'`)
 	if m.count("volume_reads") != 0 {
-		t.Error("what has ended is kept")
+		t.Error("an ended download is still stored")
 	}
 	m.wantRefused("by nobody's session", fleet.Unauthorized, "Sign in", func() error { _, _, err := m.ReadVolume(t.Context(), chief, of); return err })
 }
@@ -84,7 +84,7 @@ func TestAbandonedDownloadCancelsItsJob(t *testing.T) {
 			want = 0
 		}
 		if n := s.count("jobs WHERE kind = 'volume.read' AND state = 'queued'"); n != want {
-			t.Errorf("after %s has left, %d wait", who.UserID, n)
+			t.Errorf("after %s stopped waiting, %d jobs are queued", who.UserID, n)
 		}
 	}
 }

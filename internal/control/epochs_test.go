@@ -90,7 +90,7 @@ func TestOutdatedEpochOfEndedClaimRefused(t *testing.T) {
 		}
 	}
 	if again := r.claim()[0]; again.Epoch <= w.Epoch+1<<50 {
-		t.Errorf("its own epoch is %d after %d", again.Epoch, w.Epoch)
+		t.Errorf("the reporting host's epoch is %d after %d", again.Epoch, w.Epoch)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 	id := r.addVM("web")
 	w := r.claim()[0]
 	if w.SpecHash == "" {
-		t.Fatal("the order has no hash of the spec")
+		t.Fatal("the job has no hash of the spec")
 	}
 	vmReport := func(generation, stamped int64, hash string) wire.VMReport {
 		return wire.VMReport{ID: id, Name: "web", Generation: generation, Stamped: stamped, SpecHash: hash, Status: fleet.VMStatus{Power: fleet.Stopped}}
@@ -124,7 +124,7 @@ func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 		"applied before the newest, failed": vmReport(2, 0, w.SpecHash),
 	} {
 		if queued(when, vm) {
-			t.Errorf("%s, it is applied anew", when)
+			t.Errorf("%s: the VM is applied again", when)
 		}
 	}
 	for when, vm := range map[string]wire.VMReport{
@@ -132,20 +132,20 @@ func TestVMChangedAfterBackupShowsAsDriftAndIsReapplied(t *testing.T) {
 		"of the same one with another spec":   vmReport(1, 1, "other"),
 	} {
 		if !queued(when, vm) || !queued(when+", again", vm) {
-			t.Errorf("%s, it is not applied once", when)
+			t.Errorf("%s: the VM is not applied once", when)
 		}
 		r.exec(`UPDATE jobs SET state = 'failed', ended_at = now() WHERE state = 'queued'`)
 		if queued(when+", which just failed", vm) {
-			t.Errorf("%s, it is applied in a loop", when)
+			t.Errorf("%s: the VM is applied repeatedly", when)
 		}
 		r.exec(`UPDATE jobs SET state = 'done' WHERE state = 'failed'`)
 		if queued(when+", as before its order was done", vm) {
-			t.Errorf("%s, it is applied in a loop by a host that never reports it as done", when)
+			t.Errorf("%s: the VM is applied repeatedly on a host that never reports success", when)
 		}
 		r.exec(`DELETE FROM jobs WHERE task_id IN (SELECT id FROM tasks WHERE created_by = 'Quantix')`)
 	}
 	r.exec(`UPDATE vms SET spec = spec || '{"power":"stopped"}'`)
 	if queued("with another power", vmReport(1, 1, w.SpecHash)) {
-		t.Error("what people want of the power is no spec of the definition")
+		t.Error("the hash of the definition depends on the wanted power state")
 	}
 }

@@ -39,6 +39,6 @@ func TestFetchVolume(t *testing.T) {
 		s.wantRefused(says, fleet.Invalid, says, fetch(s.nfs, bad))
 	}
 	if _, err := s.CancelTask(t.Context(), chief, task.ID); err != nil {
-		t.Errorf("cancel what waits: %v", err)
+		t.Errorf("cancel the queued download: %v", err)
 	}
 }

@@ -37,7 +37,7 @@ func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	w := r.claim()[0]
 	r.exec(`UPDATE jobs SET note = 'writing the definition'`)
 	if err := r.finish(w, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Running}}); err != nil || remark() != "" {
-		t.Fatalf("a task that left nothing undone ends with %q, %v", remark(), err)
+		t.Fatalf("a task without pending unplugs has the note %q, %v", remark(), err)
 	}
 	r.exec(`UPDATE vms SET generation = 2 WHERE id = $1`, id)
 	r.queue(id, fleet.VMApply)
@@ -64,7 +64,7 @@ func TestTaskNoteNamesPendingUnplugs(t *testing.T) {
 	}
 	r.report("d1", wire.VMReport{ID: id, Generation: 2, Status: fleet.VMStatus{Power: fleet.Running}})
 	if got := list(); len(got) != 0 {
-		t.Errorf("once the guest has let go: %q", got)
+		t.Errorf("after the guest has released the device: %q", got)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestEditCancelledByFailedDeletionIsRequeued(t *testing.T) {
 		t.Fatal(err)
 	}
 	if answer := cannot(); !answer.Again {
-		t.Error("the deletion failed, and the edit before it is forgotten")
+		t.Error("the edit before the failed deletion is not queued again")
 	}
 	if got := one[string](r, `SELECT state || ': ' || error FROM jobs WHERE id = $1`, edit); got != "cancelled: Not done: the deletion of the VM was requested." {
 		t.Errorf("the edit's task is %s", got)

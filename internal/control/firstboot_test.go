@@ -98,7 +98,7 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 	}
 	files, err := s.files(s.h1, vm)
 	if err != nil || !strings.Contains(files["user-data"], aSecret) || !strings.Contains(files["meta-data"], string(vm.ID)+"-1") || !strings.Contains(files["meta-data"], "web-07") {
-		t.Errorf("its host gets %v, %v", files, err)
+		t.Errorf("the VM's host gets %v, %v", files, err)
 	}
 	if strings.Contains(files["user-data"], aPassword) || !strings.Contains(files["user-data"], "$6$") {
 		t.Errorf("the password is not hashed:\n%s", files["user-data"])
@@ -117,13 +117,13 @@ func TestFirstBootReadableOnlyByVMsHost(t *testing.T) {
 
 	view, err := s.FirstBoot(ctx, s.member, vm.ID)
 	if err != nil || view.Content.CloudInit.Users[0].PasswordHash != fleet.UnchangedPassword || view.SetBy != s.member.Name {
-		t.Errorf("who may change it sees %+v, %v", view, err)
+		t.Errorf("a person who may change the VM sees %+v, %v", view, err)
 	}
 	if _, err := s.FirstBoot(ctx, s.viewer, vm.ID); fleet.CodeOf(err) != fleet.Forbidden {
-		t.Errorf("a viewer sees it: %v", err)
+		t.Errorf("a viewer reads the first-boot data: %v", err)
 	}
 	if _, err := s.FirstBoot(ctx, s.stranger, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("a stranger hears that there is one: %v", err)
+		t.Errorf("the error reveals the first-boot data to a stranger: %v", err)
 	}
 
 	other := control.New(s.pool, control.Options{Hub: notify.NewHub(), Vault: auth.NewVault()})
@@ -174,7 +174,7 @@ func TestFirstBootAgainMakesNewInstance(t *testing.T) {
 		t.Errorf("it gets %v, %v", after, err)
 	}
 	if _, err := s.files(s.h1, vm); fleet.CodeOf(err) != fleet.NotFound && fleet.CodeOf(err) != fleet.Conflict {
-		t.Errorf("an older order gets it: %v", err)
+		t.Errorf("a job from before the change gets the new data: %v", err)
 	}
 
 	view, err := s.FirstBoot(ctx, s.member, vm.ID)
@@ -190,21 +190,21 @@ func TestFirstBootAgainMakesNewInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	if kept, err := s.files(s.h1, third); err != nil || kept["user-data"] != before["user-data"] {
-		t.Errorf("the password is another: %v\n%s\n%s", err, before["user-data"], kept["user-data"])
+		t.Errorf("the password changed: %v\n%s\n%s", err, before["user-data"], kept["user-data"])
 	}
 	if _, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{Again: true, IfGeneration: 1}); fleet.CodeOf(err) != fleet.Conflict {
-		t.Errorf("an edit of what somebody changed: %v", err)
+		t.Errorf("an edit with a stale generation: %v", err)
 	}
 
 	gone, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{})
 	if err != nil || gone.Spec.FirstBoot.Kind != "" || s.count("first_boots") != 0 {
-		t.Errorf("taken away: %+v, %v", gone.Spec.FirstBoot, err)
+		t.Errorf("after removal: %+v, %v", gone.Spec.FirstBoot, err)
 	}
 	if _, err := s.FirstBoot(ctx, s.member, vm.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("taken away, it says %v", err)
+		t.Errorf("reading removed data: %v", err)
 	}
 	if _, task, err := s.SetFirstBoot(ctx, s.member, vm.ID, control.FirstBootInput{}); err == nil && task != "" {
-		t.Error("taking nothing away asks the host")
+		t.Error("removing missing data queues a job")
 	}
 }
 
@@ -241,7 +241,7 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 			continue
 		}
 		if _, _, err := s.SetFirstBoot(ctx, s.member, vm.ID, boot); err == nil {
-			t.Errorf("%s: taken for a VM that is there", what)
+			t.Errorf("%s: accepted for an existing VM", what)
 		}
 	}
 	if n := s.count(`vms WHERE name = 'web'`); n != 0 {
@@ -261,10 +261,10 @@ func TestInvalidFirstBootRefused(t *testing.T) {
 	wantField(t, err, "spec.firstBoot")
 	spec.FirstBoot = fleet.VMFirstBoot{}
 	if got, _, err := s.UpdateVM(ctx, s.member, vm.ID, control.UpdateVM{Spec: &spec}); err != nil || got.Spec.FirstBoot.Kind != "" {
-		t.Errorf("an edit that takes it away: %v", err)
+		t.Errorf("an edit that removes the first-boot data: %v", err)
 	}
 	if n := s.count(`first_boots`); n != 0 {
-		t.Errorf("%d first boots are kept of nothing", n)
+		t.Errorf("%d rows of removed first-boot data remain", n)
 	}
 }
 
@@ -275,7 +275,7 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 	ctx := t.Context()
 	in := control.CustomizationInput{Name: "web", FirstBoot: fleet.FirstBoot{Kind: fleet.CloudConfig, UserData: "#cloud-config\nhostname: \"{{vm.name}}\"\nruncmd: [\"echo {{var.color}} {{vm.index}} " + aSecret + "\"]\n"}}
 	if _, err := s.CreateCustomization(ctx, s.member, in); fleet.CodeOf(err) != fleet.Forbidden {
-		t.Errorf("a member makes one for all: %v", err)
+		t.Errorf("a member creates a global spec: %v", err)
 	}
 	spec, err := s.CreateCustomization(ctx, chief, in)
 	if err != nil || !slices.Equal(spec.Variables, []string{"color"}) || spec.FirstBoot == nil {
@@ -285,11 +285,11 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		t.Errorf("made twice: %v", err)
 	}
 	if at := s.tablesContaining(aSecret); at != "" {
-		t.Errorf("what it says is in %s", at)
+		t.Errorf("the spec's content is in %s", at)
 	}
 	seen, err := s.GetCustomization(ctx, s.member, spec.ID)
 	if err != nil || seen.FirstBoot != nil || seen.Name != "web" {
-		t.Errorf("who may use it sees %+v, %v", seen, err)
+		t.Errorf("a viewer of the spec sees %+v, %v", seen, err)
 	}
 	vm := s.vmWithFirstBoot("web-07", &control.FirstBootInput{CustomizationID: spec.ID, Variables: map[string]string{"color": "red: [x]"}})
 	files, err := s.files(s.h1, vm)
@@ -302,10 +302,10 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		t.Errorf("changed: %+v, %v", changed, err)
 	}
 	if _, err := s.UpdateCustomization(ctx, chief, spec.ID, in); fleet.CodeOf(err) != fleet.Conflict {
-		t.Errorf("changed what somebody changed: %v", err)
+		t.Errorf("a change with a stale generation: %v", err)
 	}
 	if now, err := s.files(s.h1, vm); err != nil || now["user-data"] != files["user-data"] {
-		t.Errorf("the VM that was made with it gets %s, %v", now["user-data"], err)
+		t.Errorf("the VM created from the spec gets %s, %v", now["user-data"], err)
 	}
 	own := s.red
 	red, err := s.CreateCustomization(ctx, s.member, control.CustomizationInput{ProjectID: own, Name: "web", FirstBoot: contentOf("a")})
@@ -318,10 +318,10 @@ func TestCustomizationSpecServesManyVMs(t *testing.T) {
 		}
 	}
 	if err := s.DeleteCustomization(ctx, s.stranger, red.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("a stranger hears of it: %v", err)
+		t.Errorf("a stranger reads the spec: %v", err)
 	}
 	if err := s.DeleteCustomization(ctx, s.viewer, red.ID); fleet.CodeOf(err) != fleet.Forbidden {
-		t.Errorf("a viewer deletes it: %v", err)
+		t.Errorf("a viewer deletes the spec: %v", err)
 	}
 	if err := s.DeleteCustomization(ctx, s.member, red.ID); err != nil {
 		t.Error(err)

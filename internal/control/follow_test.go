@@ -89,10 +89,10 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	p.wantOnOwn("while its own host has not spoken since", fleet.PhaseRunning)
 	p.report("gone")
 	if vm := p.wantOnOther("once its own host does not have it"); vm.Phase != fleet.PhaseRunning || len(vm.Elsewhere) != 0 {
-		t.Errorf("it is %s, and elsewhere %+v", vm.Phase, vm.Elsewhere)
+		t.Errorf("the VM is %s, with sightings %+v", vm.Phase, vm.Elsewhere)
 	}
 	if p.listedUnmanaged(p.other) || p.listedUnmanaged(p.rig) {
-		t.Error("the VM is shown as a stranger, too")
+		t.Error("the VM is also listed as unmanaged")
 	}
 	if n := one[int](p.rig, `SELECT count(*) FROM audit WHERE action = 'vm.follow' AND detail LIKE 'h1 → h2:%'`); n != 1 {
 		t.Errorf("%d audit lines", n)
@@ -101,17 +101,17 @@ func TestVMFollowedAfterExternalMigration(t *testing.T) {
 	p.report("left", p.domain(fleet.Stopped))
 	p.wantOnOther("with its definition left behind")
 	if !p.listedUnmanaged(p.rig) {
-		t.Error("what is left behind is not shown")
+		t.Error("the definition on the old host is not listed as unmanaged")
 	}
 	p.other.report("off", p.domain(fleet.Stopped))
 	if vm := p.settle(); vm.Phase != fleet.PhaseStopped {
-		t.Fatalf("the new host says off, the VM is %s", vm.Phase)
+		t.Fatalf("the new host reports off, the VM is %s", vm.Phase)
 	}
 	// And back with a single report: the old host runs the VM again.
 	p.reportOwn(fleet.Running)
 	p.other.report("off", p.domain(fleet.Stopped))
 	if vm := p.settle(); vm.HostID != p.agent.HostID || vm.Phase != fleet.PhaseRunning {
-		t.Fatalf("after it went back it is %s on %s", vm.Phase, vm.HostName)
+		t.Fatalf("after the return the VM is %s on %s", vm.Phase, vm.HostName)
 	}
 }
 
@@ -184,7 +184,7 @@ func TestVMOfOfflineHostIsNotFollowed(t *testing.T) {
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Running)
 	if vm := p.settle(); !vm.Contested() || vm.HostID != p.other.agent.HostID {
-		t.Fatalf("it runs twice: %+v", vm)
+		t.Fatalf("no alarm for a VM that runs twice: %+v", vm)
 	}
 }
 
@@ -194,7 +194,7 @@ func (p twoHostFixture) split() fleet.VMView {
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Running)
 	if vm := p.settle(); vm.Contested() {
-		p.t.Fatal("an alarm before the other host has spoken again")
+		p.t.Fatal("an alarm before the other host has reported again")
 	}
 	p.reportOther(fleet.Running)
 	vm := p.settle()
@@ -212,7 +212,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 		t.Error("it does not need attention")
 	}
 	if n := one[int](p.rig, `SELECT count(*) FROM jobs WHERE state = 'cancelled'`); n != 1 {
-		t.Error("an order that waited is still carried out")
+		t.Error("a queued job is still carried out")
 	}
 	for _, act := range fleet.VMActions {
 		if ok, why := vm.Allows(act); ok != (act == fleet.ActConsole) {
@@ -230,7 +230,7 @@ func TestVMRunningOnTwoHostsRaisesAlarm(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := one[int](p.rig, `SELECT count(*) FROM jobs WHERE state = 'queued'`); n != 0 {
-		t.Error("work is queued all the same")
+		t.Error("a job is queued in spite of the alarm")
 	}
 	if _, err := p.PlaceVM(t.Context(), chief, p.id, p.agent.HostID); err != nil {
 		t.Fatal(err)
@@ -267,7 +267,7 @@ func TestPlaceVMMovesVMToChosenHost(t *testing.T) {
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Running)
 	if vm := p.settle(); vm.Contested() || vm.HostID != p.other.agent.HostID || !p.listedUnmanaged(p.rig) {
-		t.Fatalf("what was decided does not stand: %+v", vm)
+		t.Fatalf("the decision was not stored: %+v", vm)
 	}
 	if _, err := p.PlaceVM(t.Context(), chief, p.id, fleet.NewID[fleet.HostID]()); fleet.CodeOf(err) != fleet.Conflict {
 		t.Errorf("a host without the VM: %v", err)
@@ -294,7 +294,7 @@ func TestVMWithRunningStartIsNotFollowed(t *testing.T) {
 	p.reportOther(fleet.Running)
 	p.reportOwn(fleet.Stopped)
 	if vm := p.settle(); vm.HostID != p.agent.HostID {
-		t.Fatal("it is about to run where it is")
+		t.Fatal("the VM moved although its own host is starting it")
 	}
 	if err := p.finish(w[0], wire.Finish{Outcome: wire.Failed, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Fatal(err)
@@ -317,7 +317,7 @@ func TestSightingsWrittenOnlyOnChange(t *testing.T) {
 	}
 	p.other.report("nothing")
 	if n := one[int](p.rig, `SELECT (SELECT count(*) FROM vm_sightings) + (SELECT count(*) FROM vms WHERE elsewhere IS NOT NULL)`); n != 0 {
-		t.Fatal("a domain that is gone is still seen")
+		t.Fatal("the sighting of a removed domain remains")
 	}
 }
 

@@ -51,19 +51,19 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 
 	claim(rogue, every...)
 	if got := images(); got != all {
-		t.Errorf("a host that has no pool takes images away: %s is left of %s", got, all)
+		t.Errorf("a host without the pool hides images: %s remains of %s", got, all)
 	}
 	for _, pool := range []fleet.PoolID{s.nfs, s.local} {
 		if err := clone(pool); err != nil {
-			t.Errorf("a host that has no pool keeps others from cloning: %v", err)
+			t.Errorf("a host without the pool prevents cloning: %v", err)
 		}
 	}
 	claim(s.h2, every...) // h2 has the pool nfs, but not the local pool of h1
 	if got := images(); got != "local:h1" {
-		t.Errorf("a VM that h2 found uses a file of the shared pool; offered: %s", got)
+		t.Errorf("an unmanaged VM of h2 uses a file of the shared pool; offered: %s", got)
 	}
 	if err := clone(s.nfs); fleet.CodeOf(err) != fleet.Conflict {
-		t.Errorf("cloned from a file that a found VM writes: %v", err)
+		t.Errorf("cloned from a file that an unmanaged VM writes: %v", err)
 	}
 	if err := clone(s.local); err != nil {
 		t.Errorf("h2 keeps h1 from cloning a local image: %v", err)
@@ -87,7 +87,7 @@ func TestHostReportAffectsOnlyItsOwnFiles(t *testing.T) {
 		t.Errorf("a used file of the shared pool is offered: %s", got)
 	}
 	if err := clone(s.nfs); fleet.CodeOf(err) != fleet.Conflict {
-		t.Errorf("cloned from a file that a found VM writes: %v", err)
+		t.Errorf("cloned from a file that an unmanaged VM writes: %v", err)
 	}
 }
 

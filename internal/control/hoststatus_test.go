@@ -86,7 +86,7 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(policy.PoolHealth(v.Spec, groups, first), v.Health); diff != "" {
-			t.Errorf("seed %d: the host statuses of %s (-), and what PostgreSQL adds up (+):\n%s", seed, v.Name, diff)
+			t.Errorf("seed %d: the host statuses of %s (-), and PostgreSQL's total (+):\n%s", seed, v.Name, diff)
 		}
 		if len(statuses) != v.Health.Hosts || len(v.Hosts) != fleet.HostStatusesListed || v.Health.SeverityCounts.All() != len(statuses) {
 			t.Errorf("seed %d: %d host statuses of %+v, %d listed", seed, len(statuses), v.Health, len(v.Hosts))
@@ -119,13 +119,13 @@ func TestPoolHealthInSQLMatchesHostStatuses(t *testing.T) {
 			back, err = s.PoolHosts(t.Context(), chief, pool, fleet.Query{Limit: 7, Before: back.Prev})
 		}
 		if err != nil || !slices.EqualFunc(back.Items, statuses[:7], func(x, y fleet.PoolHost) bool { return x.HostID == y.HostID }) {
-			t.Errorf("seed %d: on and back again is not where it began: %v", seed, err)
+			t.Errorf("seed %d: paging forward and back does not return to the start: %v", seed, err)
 		}
 	}
 	all, err := s.ListPoolsInFull(t.Context(), chief, fleet.Query{})
 	for _, v := range all.Items {
 		if shown := s.poolView(chief, v.ID); !slices.EqualFunc(v.Hosts, shown.Hosts, func(x, y fleet.PoolHost) bool { return x.HostID == y.HostID && x.PoolID == y.PoolID }) {
-			t.Errorf("seed %d: the list tells other hosts of %s than the pool", seed, v.Name)
+			t.Errorf("seed %d: the list of pools has other hosts of %s than the pool's page", seed, v.Name)
 		}
 	}
 	if err != nil {
@@ -174,13 +174,13 @@ func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 	want := policy.NetworkHealth(groups)
 	want.Forwards, want.Subnets = []string{"", "nat", "route"}, []string{"10.0.0.0/24"}
 	if diff := cmp.Diff(want, v.Health); diff != "" || len(statuses) != 60 || want.Active == 0 || want.Active == 60 {
-		t.Errorf("%d host statuses (-), and what PostgreSQL adds up (+):\n%s", len(statuses), diff)
+		t.Errorf("%d host statuses (-), and PostgreSQL's total (+):\n%s", len(statuses), diff)
 	}
 	rank := map[fleet.Severity]int{fleet.SeverityBad: 0, fleet.SeverityUnknown: 1, fleet.SeverityWarn: 2, fleet.SeverityOK: 3}
 	if !slices.IsSortedFunc(statuses, func(x, y fleet.NetworkHost) int {
 		return (rank[x.State.Severity()]-rank[y.State.Severity()])*10 + strings.Compare(x.HostName, y.HostName)
 	}) {
-		t.Error("it is not in order")
+		t.Error("the host statuses are not in order")
 	}
 	for tone, n := range map[fleet.Severity]int{fleet.SeverityOK: v.Health.SeverityCounts.OK, fleet.SeverityWarn: v.Health.SeverityCounts.Warn, fleet.SeverityBad: v.Health.SeverityCounts.Bad, fleet.SeverityUnknown: v.Health.SeverityCounts.Unknown} {
 		if got := list("tone:" + string(tone)); len(got) != n || n == 0 {
@@ -189,6 +189,6 @@ func TestNetworkHealthInSQLMatchesHostStatuses(t *testing.T) {
 	}
 	all, err := s.ListNetworksInFull(t.Context(), chief, fleet.Query{Filter: "name:lan"})
 	if err != nil || len(all.Items) != 1 || !slices.EqualFunc(all.Items[0].Hosts, v.Hosts, func(x, y fleet.NetworkHost) bool { return x.HostID == y.HostID }) {
-		t.Errorf("the list tells other hosts than the network: %v", err)
+		t.Errorf("the list of networks has other hosts than the network's page: %v", err)
 	}
 }

@@ -95,10 +95,10 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 			}
 			// Reads within the transaction see its changes; other reads do not.
 			if seen, err := s.ListTasks(ctx, s.member, fleet.Query{Filter: "kind:vm.reset"}); err != nil || len(seen.Items) != 1 {
-				t.Errorf("%s: it sees %d resets, %v", name, len(seen.Items), err)
+				t.Errorf("%s: the transaction sees %d resets, %v", name, len(seen.Items), err)
 			}
 			if n := s.count("jobs WHERE kind = 'vm.reset'"); n != 0 {
-				t.Errorf("%s: %d resets stand before the end", name, n)
+				t.Errorf("%s: %d resets are visible before the commit", name, n)
 			}
 			return c.after(answer)
 		})
@@ -107,7 +107,7 @@ func TestIdempotencyKeyCommitsWithItsChanges(t *testing.T) {
 		}
 	}
 	if _, err := s.Once(t.Context(), s.member, keyed("order-1", "reset"), do); err != nil {
-		t.Errorf("the key was burnt: %v", err)
+		t.Errorf("the key cannot be used again: %v", err)
 	}
 }
 

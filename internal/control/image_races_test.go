@@ -44,7 +44,7 @@ func TestConcurrentCreatesVerifyImageOnce(t *testing.T) {
 		return s.createFromImage(chief, s.red, name, fleet.Disk{PoolID: s.local, ImageID: id})
 	})
 	if reads, wait := s.count("jobs WHERE kind = 'volume.hash'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); reads != 1 || wait != n {
-		t.Errorf("it is read %d times, and %d of %d VMs wait for that", reads, wait, n)
+		t.Errorf("the image is verified %d times, and %d of %d VMs wait for that", reads, wait, n)
 	}
 }
 
@@ -61,7 +61,7 @@ func TestConcurrentCreatesCopyImageOnce(t *testing.T) {
 		return s.CreateVM(t.Context(), s.member, in)
 	})
 	if copies, wait := s.count("jobs WHERE kind = 'volume.copy'"), s.count("jobs WHERE kind = 'vm.apply' AND run_after = never()"); copies != 1 || wait != n {
-		t.Errorf("it is copied %d times, and %d of %d VMs wait for that", copies, wait, n)
+		t.Errorf("the image is copied %d times, and %d of %d VMs wait for that", copies, wait, n)
 	}
 	if !slices.ContainsFunc(vms, func(vm fleet.VMView) bool { return len(vm.Spec.Disks) == 1 }) {
 		t.Fatal("none was made")
@@ -105,6 +105,6 @@ func TestVMDoesNotMissEndOfAwaitedCopy(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := s.count("jobs WHERE state = 'queued' AND run_after = never()"); n != 0 {
-		t.Errorf("%d VMs wait for what has ended", n)
+		t.Errorf("%d VMs wait for an ended job", n)
 	}
 }

@@ -20,7 +20,7 @@ func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	s.stop(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], wire.Finish{Outcome: wire.Done})
 	works := s.work(s.h1, fleet.VolumeHash)
 	if len(works) != 1 {
-		t.Fatalf("nobody reads it: %+v", works)
+		t.Fatalf("no job verifies the image: %+v", works)
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	if x := s.image(chief, id).Newest(); !x.Offered || x.Format != "qcow2" || x.SHA256 != digest {
@@ -31,7 +31,7 @@ func TestImageMissingInPoolReportIsVerifiedAgain(t *testing.T) {
 	}
 	s.stop(s.h1, s.work(s.h1, fleet.VolumeHash)[0], wire.Finish{Outcome: wire.Done})
 	if works := s.work(s.h1, fleet.VolumeHash); len(works) != 0 {
-		t.Errorf("it is read over and over: %+v", works)
+		t.Errorf("the image is verified repeatedly: %+v", works)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestImageDeleteRefusedWhileVMIsCreatedFromIt(t *testing.T) {
 	w := s.work(s.h1, fleet.VMApply)
 	s.stop(s.h1, w[0], wire.Finish{Outcome: wire.Done, Generation: 1, VM: &fleet.VMStatus{Power: fleet.Stopped}})
 	if tasks, err := s.DeleteImage(t.Context(), chief, id, "Golden", true); err != nil || len(tasks) != 1 {
-		t.Errorf("once it is made: %v %v", tasks, err)
+		t.Errorf("after the VM's creation: %v %v", tasks, err)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestVMWaitsForCopyOnItsOwnHost(t *testing.T) {
 	s.stop(s.h2, works[s.h2], wire.Finish{Outcome: wire.Failed, Error: "The volume golden.qcow2 has other bytes than the image."})
 	s.finishVolume(s.h1, works[s.h1], `{"sha256":"`+digest+`"}`)
 	if w := s.work(s.h1, fleet.VMApply); len(w) != 1 {
-		t.Errorf("h1's own copy is verified, and of its VM there is %+v", w)
+		t.Errorf("h1's own copy is verified, and its VM has the jobs %+v", w)
 	}
 	if n := s.count("jobs WHERE kind = 'vm.apply' AND state = 'failed'"); n != 1 {
 		t.Errorf("%d VMs have failed, want h2's", n)

@@ -178,13 +178,13 @@ func TestChangedImageIsNotOffered(t *testing.T) {
 		s.exec(`UPDATE assignments SET status = jsonb_set(status, '{volumes}', (SELECT jsonb_agg(CASE WHEN v->>'name' = $2 THEN v || $3::jsonb ELSE v END)
 			FROM jsonb_array_elements(status->'volumes') v)) WHERE pool_id = $1`, s.local, image, change)
 		if got := volumeNames(t)(s.Images(t.Context(), s.member)); strings.Contains(got, image) {
-			t.Errorf("with another %s it is offered: %s", name, got)
+			t.Errorf("an image with a changed %s is offered: %s", name, got)
 		}
 		s.wantRefused("clone after a change of "+name, fleet.Invalid, "no volume", s.cloneRequest(s.member, s.local, image))
 		all, err := s.PoolVolumes(t.Context(), chief, s.local)
 		i := slices.IndexFunc(all, func(v query.VolumeOn) bool { return v.Name == image })
 		if err != nil || i < 0 || all[i].Published == nil || all[i].Published.Stale == "" {
-			t.Errorf("%s: an administrator is not told: %+v %v", name, all, err)
+			t.Errorf("%s: an administrator does not see the reason: %+v %v", name, all, err)
 		}
 		if name == "backing" {
 			continue
@@ -248,7 +248,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 	}
 	before := s.stateMarks()
 	if err := s.PublishImage(t.Context(), chief, control.Image{PoolID: s.local, Volume: "debian.qcow2"}); err != nil || s.stateMarks() != before {
-		t.Errorf("what is everybody's already: %v", err)
+		t.Errorf("a volume published to all projects already: %v", err)
 	}
 	s.wantRefused("a project's own image", fleet.Conflict, "is a copy of the image", publish)
 	s.wantRefused("seen by another project", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.stranger, id); return err })
@@ -281,6 +281,6 @@ func TestPublishRefusedForUnsoundImage(t *testing.T) {
 	})
 	all, err := s.PoolVolumes(t.Context(), chief, s.nfs)
 	if i := slices.IndexFunc(all, func(v query.VolumeOn) bool { return v.Name == "short.qcow2" }); err != nil || i < 0 || all[i].Unfit != why {
-		t.Errorf("its volume says %+v (%v)", all, err)
+		t.Errorf("the volume list has %+v (%v)", all, err)
 	}
 }

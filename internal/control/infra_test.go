@@ -172,7 +172,7 @@ func TestConsoleTickets(t *testing.T) {
 	h1, h2 := s.agentSession(s.h1), s.agentSession(s.h2)
 	s.wantRefused("no browser yet", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h1, ticket.ID); return err })
 	if n := s.count("jobs WHERE kind = 'console.open'"); n != 0 {
-		t.Errorf("%d hosts are asked before anybody waits", n)
+		t.Errorf("%d jobs are queued before a browser connects", n)
 	}
 	landed := control.New(s.pool, control.Options{AgentURL: "https://portal.example:8444", PairURL: "https://portal-2:8444"})
 	if end, err := landed.RedeemConsole(t.Context(), s.member, ticket.ID, ticket.Secret); err != nil || end.VM != v.ID {

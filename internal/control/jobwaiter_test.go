@@ -28,15 +28,15 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 		return claim.Jobs, rest, r.pool.Stat().AcquireCount() > before
 	}
 	if _, rest, asked := claim(time.Hour); !asked || rest != time.Hour {
-		t.Errorf("the first look: asked %v, %s", asked, rest)
+		t.Errorf("the first claim: queried %v, %s", asked, rest)
 	}
 	for range 3 {
 		if _, rest, asked := claim(time.Hour); asked || rest >= time.Hour || rest < time.Hour-time.Minute {
-			t.Errorf("the next one: asked %v, %s", asked, rest)
+			t.Errorf("the next claim: queried %v, %s", asked, rest)
 		}
 	}
 	if _, _, asked := claim(time.Second); !asked {
-		t.Error("a look that is old is not repeated")
+		t.Error("an old query is not repeated")
 	}
 	hush := make(chan struct{})
 	close(hush)
@@ -54,7 +54,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 		}
 	}
 	if !until.IsZero() {
-		t.Error("work that was announced between two claims is not found")
+		t.Error("a job queued between two claims is not found")
 	}
 	if got, err := out.Wait(t.Context(), one, time.Millisecond, nil); err != nil || len(got.Jobs) > 0 {
 		t.Errorf("%+v, %v", got, err)
@@ -70,7 +70,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	if jobs, _, asked := claim(time.Hour); asked || len(jobs) > 0 {
-		t.Errorf("after less than it may take: asked %v, %d jobs", asked, len(jobs))
+		t.Errorf("after a claim below its limit: queried %v, %d jobs", asked, len(jobs))
 	}
 	for _, other := range []fleet.Actor{
 		{HostID: r.agent.HostID, Session: "another", KeyHash: r.agent.KeyHash},
@@ -82,7 +82,7 @@ func TestJobWaiterQueriesOnlyWhenNeeded(t *testing.T) {
 		}
 	}
 	if !out.Is(r.agent) {
-		t.Error("it is not its own agent's")
+		t.Error("the waiter does not belong to its own agent")
 	}
 }
 

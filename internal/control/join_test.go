@@ -170,7 +170,7 @@ func TestRefusedJoinLeavesTokenUnused(t *testing.T) {
 	_, err = h.JoinHost(t.Context(), anonymous, secret, wire.JoinRequest{Name: "node-2", CSR: "no request"})
 	wantField(t, err, "csr")
 	if h.count("hosts") != 1 || h.count("audit WHERE action = 'host.join'") != 1 {
-		t.Error("a refused join left something behind")
+		t.Error("a refused join left rows behind")
 	}
 	// After the other host is deleted, the machine may join under another name with the same token.
 	h.exec("DELETE FROM hosts")
@@ -262,7 +262,7 @@ func TestHostRejoinsWithItsVMs(t *testing.T) {
 	}
 	if _, err := again(wire.JoinRequest{Name: "node-1", CSR: someCSR()}); err != nil ||
 		h.count("host_sessions s WHERE s.host_id = $1 AND s.session IS NULL AND s.conflict = ''", first.HostID) != 1 {
-		t.Errorf("who spoke for the host before still does (%v)", err)
+		t.Errorf("the host's previous agent is still accepted (%v)", err)
 	}
 	h.audited("host.join")
 

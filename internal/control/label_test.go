@@ -41,7 +41,7 @@ func (s *projectFixture) assignedHosts(object any) string {
 func (s *projectFixture) wantAssigned(when string, object any, want string) {
 	s.t.Helper()
 	if got := s.assignedHosts(object); got != want {
-		s.t.Errorf("%s it is on %q, want %q", when, got, want)
+		s.t.Errorf("%s the object is on %q, want %q", when, got, want)
 	}
 }
 
@@ -192,7 +192,7 @@ func TestLabelAssignmentConflictAffectsOneHost(t *testing.T) {
 		s.pass()
 	}
 	if after := s.changeMarks(); after != before {
-		t.Errorf("passes that found the same wrote: %s before, %s after", before, after)
+		t.Errorf("passes without a change wrote: %s before, %s after", before, after)
 	}
 	s.exec(`DELETE FROM assignments WHERE object_id = $1`, s.local)
 	s.pass()
@@ -273,7 +273,7 @@ func TestConcurrentPassesAssignOnce(t *testing.T) {
 	for _, id := range ids {
 		s.wantAssigned("after both", id, "n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
 		if n := s.count(`audit WHERE action = 'pool.assign' AND subject = 'pool:` + string(id) + `'`); n != 1 {
-			t.Errorf("the audit tells of it %d times", n)
+			t.Errorf("%d audit lines of the assignment", n)
 		}
 	}
 	if n := s.count(`tasks WHERE kind = 'pool.apply'`); n != 40 {
@@ -373,7 +373,7 @@ func TestLabelChangesWakeAssignPass(t *testing.T) {
 	t.Cleanup(pages.Close)
 	wantNotified("a host that is left out", false, `INSERT INTO left_out (noun, object_id, host_id, why) VALUES ('pool', 'p', 'new', 'taken')`)
 	if len(pages.Take()) == 0 {
-		t.Error("the page of the pool is not told of it")
+		t.Error("the pool's page is not woken by an exclusion")
 	}
 	wantNotified("an end", false, `DELETE FROM pools`)
 	if n := one[int](r, `SELECT (SELECT count(*) FROM selectors) + (SELECT count(*) FROM left_out)`); n != 0 {

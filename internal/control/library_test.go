@@ -61,7 +61,7 @@ func TestImageVisibleOnlyToGrantedProjects(t *testing.T) {
 		s.wantRefused(what, fleet.Invalid, "no such image", func() error { _, err := s.createFromImage(a, project, "x", disk); return err })
 	}
 	if names(s.member) != "0" {
-		t.Error("published to nobody, a member sees it")
+		t.Error("a member sees an unpublished image")
 	}
 	s.wantRefused("get it", fleet.NotFound, "no such image", func() error { _, err := s.GetImage(t.Context(), s.member, id); return err })
 	refused("a VM from it", s.member, s.red)
@@ -144,17 +144,17 @@ func TestHostReportAffectsOnlyItsOwnCopies(t *testing.T) {
 	}
 	other := strings.Repeat("e", 64)
 	if v := says(s.h1, digest); v.SHA256 != "" || !v.Offered {
-		t.Errorf("one of two has told: %+v", v)
+		t.Errorf("after one of two reports: %+v", v)
 	}
 	if v := says(s.h2, other); v.SHA256 != "" {
-		t.Errorf("they differ: %+v", v)
+		t.Errorf("with different reports: %+v", v)
 	}
 	if v := says(s.h2, digest); v.SHA256 != digest {
-		t.Errorf("both say the same: %+v", v)
+		t.Errorf("with equal reports: %+v", v)
 	}
 	v := says(s.h1, other)
 	if v.SHA256 != digest || !v.Offered {
-		t.Errorf("one takes it back: %+v", v)
+		t.Errorf("after one report changed again: %+v", v)
 	}
 	for _, c := range v.Copies {
 		if c.Offered() != (c.HostID == s.h2) {
@@ -186,7 +186,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Fatalf("the disks are backed by %+v and %+v", ref, second.Spec.Disks[0].Image)
 	}
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
-		t.Fatalf("a VM is made before its image is there: %+v", w)
+		t.Fatalf("a VM is created before its image is copied: %+v", w)
 	}
 	copies := s.work(s.h1, fleet.VolumeCopy)
 	if len(copies) != 1 {
@@ -209,7 +209,7 @@ func TestMissingImageIsCopiedBeforeVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
-		t.Fatalf("an edit hastens it: %+v", w)
+		t.Fatalf("an edit starts the creation early: %+v", w)
 	}
 	s.finishVolume(s.h1, w, `{"sha256":"`+digest+`"}`)
 	s.addVolume(s.nfs, s.h2, `{"name":"`+ref.Volume+`","path":"/v/x","format":"qcow2","capacityBytes":1048576}`)
@@ -324,11 +324,11 @@ func TestImageVersionFromVMDisk(t *testing.T) {
 	}
 	page, err := s.ListImages(t.Context(), s.member, fleet.Query{Filter: "name:web"})
 	if err != nil || len(page.Items) != 1 || page.Items[0].Newest().Offered {
-		t.Fatalf("before it is whole: %+v %v", page.Items, err)
+		t.Fatalf("before the copy is complete: %+v %v", page.Items, err)
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	if x := s.image(s.member, page.Items[0].ID).Newest(); !x.Offered || x.Format != "qcow2" || x.CapacityBytes != 1<<20 || x.SHA256 != digest {
-		t.Errorf("when it is whole: %+v", x)
+		t.Errorf("when the copy is complete: %+v", x)
 	}
 }
 
@@ -346,11 +346,11 @@ func TestImageVersionFromURL(t *testing.T) {
 	}
 	s.finishVolume(s.h1, works[0], `{}`)
 	if x := s.image(chief, id).Newest(); !x.Offered || x.Format != "qcow2" || x.SHA256 != "" || x.Source != "https://example.org/debian-12.qcow2" {
-		t.Errorf("when it is whole: %+v", x)
+		t.Errorf("when the download is complete: %+v", x)
 	}
 	works = s.work(s.h1, fleet.VolumeHash)
 	if len(works) != 1 {
-		t.Fatalf("nobody computes its checksum: %+v", works)
+		t.Fatalf("no job computes the checksum: %+v", works)
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+digest+`"}`)
 	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Copies[0].State != fleet.CopyReady {
@@ -368,7 +368,7 @@ func TestOrderedChecksumIsVersionsChecksum(t *testing.T) {
 	}
 	s.finishVolume(s.h1, s.work(s.h1, fleet.VolumeFetch)[0], `{}`)
 	if x := s.image(chief, id).Newest(); x.SHA256 != digest {
-		t.Errorf("when it is whole: %+v", x)
+		t.Errorf("when the download is complete: %+v", x)
 	}
 	works := s.work(s.h1, fleet.VolumeHash)
 	if len(works) != 1 || works[0].Args.Volume.Checksum != "sha256:"+digest {
@@ -376,6 +376,6 @@ func TestOrderedChecksumIsVersionsChecksum(t *testing.T) {
 	}
 	s.finishVolume(s.h1, works[0], `{"sha256":"`+strings.Repeat("e", 64)+`"}`)
 	if x := s.image(chief, id).Newest(); x.SHA256 != digest || x.Offered || !strings.Contains(x.Copies[0].Why, "other bytes") {
-		t.Errorf("its host says that it has other bytes: %+v", x)
+		t.Errorf("after the host reported another checksum: %+v", x)
 	}
 }

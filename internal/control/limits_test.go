@@ -29,7 +29,7 @@ func TestOnlyAdministratorsMayOvercommitMemory(t *testing.T) {
 	}
 	s.wantRefused("a member's VM grows", fleet.Invalid, "Not enough memory.", grow(s.member, 15361))
 	if err := grow(s.member, 15360)(); err != nil {
-		t.Errorf("up to what is left: %v", err)
+		t.Errorf("an edit up to the free memory: %v", err)
 	}
 	operator := fleet.Actor{UserID: "chief", Name: "olga", Role: fleet.RoleOperator}
 	s.wantRefused("an operator without consent", fleet.Invalid, "2 fields", func() error { _, err := create(operator, "more", 512); return err })
@@ -107,7 +107,7 @@ func TestBridgeNeedsGrant(t *testing.T) {
 		t.Errorf("before the grant the member sees %s", got)
 	}
 	if err := create(chief, s.red, "by-hand", onBridge)(); err != nil {
-		t.Errorf("who runs hosts: %v", err)
+		t.Errorf("an administrator: %v", err)
 	}
 
 	for range 2 {

@@ -130,7 +130,7 @@ func TestListPlannedWhenEmptyStaysFast(t *testing.T) {
 	}
 	var kept []string
 	if err := pool.QueryRow(t.Context(), `SELECT array_agg(statement) FROM pg_prepared_statements WHERE generic_plans > 0 AND statement ~ '^(SELECT|WITH).* FROM (tasks|vms)'`).Scan(&kept); err != nil || kept != nil {
-		t.Errorf("plans are kept for %q, %v", kept, err)
+		t.Errorf("cached plans exist for %q, %v", kept, err)
 	}
 }
 

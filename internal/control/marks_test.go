@@ -26,7 +26,7 @@ func TestHostCannotTakeOverOthersVMs(t *testing.T) {
 			t.Error("the claim is not shown")
 		}
 		if _, err := p.PlaceVM(t.Context(), chief, p.id, p.other.agent.HostID); fleet.CodeOf(err) != fleet.Conflict {
-			t.Errorf("a person is let choose it: %v", err)
+			t.Errorf("a person can choose the host: %v", err)
 		}
 		if ok, why := vm.Allows(fleet.ActStart); !ok {
 			t.Errorf("claimed with %q, the VM is not started: %s", proof, why)

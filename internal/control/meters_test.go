@@ -80,7 +80,7 @@ func TestVMLoadComputedFromTwoMeters(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := r.ListVMs(t.Context(), chief, fleet.Query{}); err != nil {
-				t.Fatalf("a host that measures %d is in everybody's way: %v", nanos, err)
+				t.Fatalf("a reading of %d by one host fails the page: %v", nanos, err)
 			}
 		}
 	}
@@ -144,7 +144,7 @@ func TestInvalidMetersAffectOnlyTheirHost(t *testing.T) {
 		}
 		all.Wait()
 		if errs[0] != nil || errs[1] == nil || errs[2] != nil {
-			t.Fatalf("beside one that is refused: %v", errs)
+			t.Fatalf("in a batch with invalid readings: %v", errs)
 		}
 	}
 	if n := one[int](r, `SELECT count(*) FROM host_meters`); n != 2 {

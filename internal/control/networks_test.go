@@ -248,7 +248,7 @@ func TestTenantViewOfNetwork(t *testing.T) {
 	}
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"forward":"bridge"}`) // a network reported as bridged needs a grant, whatever its spec says
 	if _, err := s.GetNetwork(t.Context(), s.member, v.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("a network that leads out is shown to a tenant: %v", err)
+		t.Errorf("a bridged network is shown to a tenant without a grant: %v", err)
 	}
 }
 
@@ -290,7 +290,7 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 	old.ID = ""
 	r.reportStatus(nil, old)
 	if got := assignments(); !strings.Contains(got, `"foreign": true`) {
-		t.Errorf("one that an older agent tells of: %s", got)
+		t.Errorf("a network reported by an older agent: %s", got)
 	}
 	r.reportStatus(nil, own)
 	r.exec(`INSERT INTO assignments (noun, object_id, host_id, status) VALUES ('net', $1, $2, '{"active": true, "foreign": true, "error": "x"}')`, v.ID, other.HostID)
@@ -305,13 +305,13 @@ func TestNetworkJobSetsHostStatus(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := assignments(), `other [] {"active": true} 0`; got != want {
-		t.Errorf("where another host has one of its name: %q, want %q", got, want)
+		t.Errorf("with a network of the same name on another host: %q, want %q", got, want)
 	}
 	if left, err := r.GetNetwork(t.Context(), chief, v.ID); err != nil || left.Spec != nil || left.DeletedAt != nil {
-		t.Errorf("what is left is %+v %v", left, err)
+		t.Errorf("the remaining networks are %+v %v", left, err)
 	}
 	if n := one[int](r, `SELECT count(*)::integer FROM network_grants`); n != 0 {
-		t.Error("what the network was open to outlives it")
+		t.Error("the network's grants outlive the network")
 	}
 }
 

@@ -104,7 +104,7 @@ func TestVirtualFunctionsAreReservedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := edit(other, fleet.NIC{NetworkID: fast.ID}); err != nil {
-		t.Errorf("what was given back is free: %v", err)
+		t.Errorf("a freed function cannot be used: %v", err)
 	}
 	// Functions used by other software count when the host reports them. Members do not see VMs of other projects in
 	// the error.
@@ -127,7 +127,7 @@ func TestReportedVirtualFunctionsAffectOnlyTheirHost(t *testing.T) {
 		return s.CreateVM(t.Context(), chief, control.CreateVM{ProjectID: s.red, Name: name, Spec: fleet.VMSpec{CPUs: 1, MemoryMiB: 128, NICs: []fleet.NIC{{NetworkID: fast.ID}}}})
 	}
 	if v, err := create("one"); err != nil || v.HostID != s.h1 {
-		t.Errorf("a host that was not asked decides: %s %v", v.HostID, err)
+		t.Errorf("the report of a host without the assignment counts: %s %v", v.HostID, err)
 	}
 	s.exec(`UPDATE assignments SET asked = 'assign' WHERE network_id = $1 AND host_id = $2`, fast.ID, s.h2)
 	s.wantRefused("full", fleet.Invalid, "No free virtual function of eth4", func() error { _, err := create("two"); return err })

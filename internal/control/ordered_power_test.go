@@ -91,7 +91,7 @@ func TestStartCancelledDuringCreation(t *testing.T) {
 	r.queue(id, fleet.VMStart)
 	job := r.claim()[0]
 	if _, err := r.ActVM(t.Context(), chief, id, fleet.ActStop); err != nil {
-		t.Fatalf("it cannot be forced off while it is being made: %v", err)
+		t.Fatalf("force off during the creation: %v", err)
 	}
 	r.report("")
 	if err := r.finish(job, wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
@@ -99,7 +99,7 @@ func TestStartCancelledDuringCreation(t *testing.T) {
 	}
 	next := r.claim()
 	if len(next) != 1 || next[0].Kind != fleet.VMStop || next[0].VM == nil {
-		t.Fatalf("after its creation the host gets %+v", next)
+		t.Fatalf("after the creation the host gets %+v", next)
 	}
 	if err := r.finish(next[0], wire.Finish{Outcome: wire.Done, VM: &fleet.VMStatus{Power: fleet.Stopped}}); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 	s.wantPeers(v.ID, 3, "10.50.0.1", "10.50.0.9")
 	subject := fleet.SubjectNetwork(v.ID)
 	if got := s.jobs(subject); got != "network.apply queued, network.apply queued" {
-		t.Errorf("what is on its way: %s", got)
+		t.Errorf("queued jobs: %s", got)
 	}
 	if work, err := s.Claim(t.Context(), s.agentSession(s.h1), wire.ClaimRequest{Max: 4}, 0); err != nil || len(work.Jobs) != 1 || work.Jobs[0].Network == nil || !slices.Equal(work.Jobs[0].Network.Peers, []string{"10.50.0.1", "10.50.0.9"}) || work.Jobs[0].Generation != 3 {
 		t.Errorf("the host gets %+v, %v", work, err)
@@ -58,7 +58,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 		s.setNetworkStatus(v.ID, s.h1, `{"active":true,"vtep":"`+lie+`"}`)
 		s.gather()
 		if v, _ := s.GetNetwork(t.Context(), chief, v.ID); !slices.Equal(v.Peers, []string{"10.50.0.1"}) {
-			t.Errorf("a host that says %q makes the peers %v", lie, v.Peers)
+			t.Errorf("after a host's report of %q the peers are %v", lie, v.Peers)
 		}
 	}
 	s.setNetworkStatus(v.ID, s.h1, `{"active":true,"vtep":"10.50.0.9"}`)
@@ -68,7 +68,7 @@ func TestOverlayPeersFollowHostReports(t *testing.T) {
 	}
 	s.gather()
 	if v, _ := s.GetNetwork(t.Context(), chief, v.ID); !slices.Equal(v.Peers, []string{"10.50.0.1"}) {
-		t.Errorf("who leaves stays a peer: %v", v.Peers)
+		t.Errorf("a released host is still a peer: %v", v.Peers)
 	}
 	if seen, err := s.GetNetwork(t.Context(), s.member, v.ID); err == nil && (len(seen.Peers) > 0 || seen.Spec.Underlay != "") {
 		t.Errorf("a tenant sees how hosts reach one another: %v %s", seen.Peers, seen.Spec.Underlay)
@@ -141,7 +141,7 @@ func TestRolledBackNetworkIsRetriedOnlyByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.jobs(subject); strings.Contains(got, "queued") {
-		t.Errorf("it is tried again by itself: %s", got)
+		t.Errorf("a rolled-back change is retried automatically: %s", got)
 	}
 	s.setNetworkStatus(v.ID, s.h1, `{"active":false,"error":"It failed."}`)
 	if err := s.QueueDrifted(t.Context(), fleet.SystemActor); err != nil {

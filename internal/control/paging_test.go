@@ -34,13 +34,13 @@ func walkPages[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet
 	}
 	page, rows := read(q)
 	if page.Prev != "" {
-		t.Errorf("%+v: something stands before the first page", q)
+		t.Errorf("%+v: the first page has a previous page", q)
 	}
 	forward, all := [][]string{rows}, rows
 	for page.Next != "" {
 		q.After = page.Next
 		if page, rows = read(q); page.Prev == "" {
-			t.Errorf("%+v: no way back from page %d", q, len(forward)+1)
+			t.Errorf("%+v: no previous page of page %d", q, len(forward)+1)
 		}
 		forward, all = append(forward, rows), append(slices.Clone(all), rows...)
 	}
@@ -48,7 +48,7 @@ func walkPages[T any](t *testing.T, get func(context.Context, fleet.Actor, fleet
 	for q.After = ""; page.Prev != ""; {
 		q.Before = page.Prev
 		if page, rows = read(q); page.Next == "" {
-			t.Errorf("%+v: no way on from a page back", q)
+			t.Errorf("%+v: no next page of a previous page", q)
 		}
 		back = append(back, rows)
 	}

@@ -56,13 +56,13 @@ func TestPoolOvercommitNeedsConsent(t *testing.T) {
 	}
 	s.wantRefused("beside a disk that is not yet created", fleet.Invalid, "no room for 16 MiB in pool local", create(s.member, ask("second", "", false, 16)))
 	if err := create(s.member, ask("second", "", false, 14))(); err != nil {
-		t.Errorf("what just fits: %v", err)
+		t.Errorf("a disk that just fits: %v", err)
 	}
 	if err := create(chief, ask("large", s.h1, true, 1024))(); err != nil {
-		t.Errorf("who may and says so: %v", err)
+		t.Errorf("an administrator with overcommit: %v", err)
 	}
 	if err := create(chief, ask("placed", "", true, 1024))(); err != nil {
-		t.Errorf("who may and says so, placed: %v", err)
+		t.Errorf("an administrator with overcommit, without a named host: %v", err)
 	}
 }
 

@@ -93,10 +93,10 @@ func TestPoolSecretReadableOnlyByPoolsHosts(t *testing.T) {
 	}
 	has(h1, aSecret+"-2")
 	if got := s.jobs(subject); got != "pool.apply done, pool.apply queued" {
-		t.Errorf("the hosts are asked: %s", got)
+		t.Errorf("the hosts' jobs are: %s", got)
 	}
 	if v := s.poolView(chief, san.ID); v.Generation != 2 {
-		t.Errorf("those that are offline will not know: generation %d", v.Generation)
+		t.Errorf("offline hosts will not set the pool up again: generation %d", v.Generation)
 	}
 	if at := s.tablesContaining(aSecret); at != "" {
 		t.Errorf("the new secret is in %s", at)

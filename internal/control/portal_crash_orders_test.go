@@ -137,13 +137,13 @@ func TestOrdersSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 					came[ends] = m.outcome()
 					mu.Unlock()
 					if t.Logf("the portal ended in %d places", m.places); ends && m.places < o.least {
-						t.Errorf("it ended in %d places, fewer than %d", m.places, o.least)
+						t.Errorf("the portal crashed at %d points, fewer than %d", m.places, o.least)
 					}
 				})
 			}
 			t.Cleanup(func() { // after both subtests
 				if came[true] != came[false] && !t.Failed() {
-					t.Errorf("it came to\n%s\nand without an end to\n%s", came[true], came[false])
+					t.Errorf("the outcome with crashes is\n%s\nand without crashes\n%s", came[true], came[false])
 				}
 			})
 		})

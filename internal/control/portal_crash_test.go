@@ -240,7 +240,7 @@ func (m *crashFixture) ask(do request) {
 			return json.Marshal(answer)
 		})
 		if err == nil && firstAnswer != "" && firstAnswer != string(answer) {
-			m.t.Errorf("asked again, it answers %s instead of %s", answer, firstAnswer)
+			m.t.Errorf("the repeated request returns %s instead of %s", answer, firstAnswer)
 		}
 		firstAnswer = string(answer)
 		return err
@@ -278,7 +278,7 @@ func (m *crashFixture) runJobs() {
 			}
 		}
 	}
-	m.t.Fatalf("%d rounds later there is still work", maxRounds)
+	m.t.Fatalf("after %d rounds there are still open jobs", maxRounds)
 }
 
 // claimed returns the host's claimed jobs. Jobs claimed from a portal that crashed before it responded are queued again
@@ -304,12 +304,12 @@ func (m *crashFixture) claimed(host fleet.HostID) []wire.Work {
 		m.exec(`UPDATE jobs SET run_after = now() WHERE state = 'queued' AND run_after > now() AND run_after < now() + interval '1 hour'`)
 		m.wantCrashSafe("work is taken", false, claim)
 		if len(work) != len(lost) {
-			m.t.Fatalf("of %+v that was taken it is given %+v again", lost, work)
+			m.t.Fatalf("of the claimed jobs %+v, only %+v come back", lost, work)
 		}
 	}
 	for _, w := range work {
 		if n := m.count("jobs j, jobs of WHERE j.id = '" + string(w.ID) + "' AND of.task_id = j.task_id AND of.kind LIKE 'volume.%' AND of.state IN ('queued', 'running')"); w.Kind == fleet.VMApply && n > 0 {
-			m.t.Fatalf("a VM is made while %d of its disks are", n)
+			m.t.Fatalf("a VM is created while %d of its disks are being created", n)
 		}
 	}
 	return work

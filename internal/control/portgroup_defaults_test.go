@@ -94,7 +94,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 		return out
 	}
 	if pass(80).Pass || !pass(22).Pass || pass(22).To.GroupName != "base" {
-		t.Errorf("would it pass: %+v %+v", pass(80), pass(22))
+		t.Errorf("connection checks: %+v %+v", pass(80), pass(22))
 	}
 	for _, vm := range []fleet.VMView{early, late} {
 		if _, err := s.setGroups(s.member, vm.ID, own.ID); err != nil {
@@ -118,7 +118,7 @@ func TestNICsFollowPortGroupDefaults(t *testing.T) {
 	is("the port group gives another", late.ID, "strict guard true, of the port group [securityGroups]")
 	is("a NIC with its own", early.ID, "own guard false, of the port group []")
 	if pass(22).Pass {
-		t.Error("would it pass does not know of the change")
+		t.Error("the connection check ignores the change")
 	}
 	generation := s.get(late.ID).Generation
 	if follow(); s.get(late.ID).Generation != generation {

@@ -90,7 +90,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 		t.Error(err)
 	}
 	if groups, err := s.PortGroups(t.Context(), chief, n.ID); err != nil || len(groups) != 2 || groups[0].VMs != 0 || groups[1].VMs != 1 {
-		t.Errorf("who is on them: %+v %v", groups, err)
+		t.Errorf("VMs on the port groups: %+v %v", groups, err)
 	}
 	s.wantRefused("drop one with NICs", fleet.Conflict, "VMs have NICs on staff: db", func() error { _, err := s.DropPortGroup(t.Context(), chief, n.ID, "staff"); return err })
 	if _, err := s.DropPortGroup(t.Context(), chief, n.ID, "slow"); err != nil {

@@ -130,7 +130,7 @@ func (s *projectFixture) wantRefused(name string, code fleet.Code, says string, 
 	before := s.stateMarks()
 	err := do()
 	if fleet.CodeOf(err) != code || !strings.Contains(fmt.Sprint(err), says) {
-		s.t.Errorf("%s: %q %v, want %q saying %q", name, fleet.CodeOf(err), err, code, says)
+		s.t.Errorf("%s: %q %v, want %q with the text %q", name, fleet.CodeOf(err), err, code, says)
 	}
 	if after := s.stateMarks(); after != before {
 		s.t.Errorf("%s wrote something: %s before, %s after", name, before, after)

@@ -55,11 +55,11 @@ func startBlocked(t *testing.T, pool *pgxpool.Pool, do func() error) (end func()
 		case waiting() > before:
 			return func() error { return <-done }
 		case time.Now().After(deadline):
-			t.Fatal("nothing waits for a lock")
+			t.Fatal("no transaction waits for a lock")
 		}
 		select {
 		case err := <-done:
-			t.Fatalf("it did not wait: %v", err)
+			t.Fatalf("the call did not wait: %v", err)
 		case <-time.After(5 * time.Millisecond):
 		}
 	}
@@ -101,7 +101,7 @@ func TestReleaseFinishWaitsForConcurrentAssign(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := one[int](r, `SELECT count(*) FROM assignments WHERE asked = 'assign'`); n != 1 {
-		t.Fatal("the end of the release took the new assignment away")
+		t.Fatal("the end of the release removed the new assignment")
 	}
 }
 
@@ -147,7 +147,7 @@ func TestVMFailsWhenCreationIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := one[int](r, `SELECT count(*) FROM jobs WHERE state IN ('queued', 'running')`); n != 0 {
-		t.Fatal("what was given up is queued again")
+		t.Fatal("a creation with too many attempts is queued again")
 	}
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.Phase != fleet.PhaseFailed || vm.Status.Error == "" {
 		t.Fatalf("%+v, %v", vm, err)
@@ -167,7 +167,7 @@ func TestDeletionUndoneWhenGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w := r.claim(); len(w) != 0 {
-		t.Fatalf("the deletion goes on, and keeps the disks that were to go: %+v", w)
+		t.Fatalf("the deletion continues without deleting the disks: %+v", w)
 	}
 	if vm, err := r.GetVM(t.Context(), fleet.SystemActor, id); err != nil || vm.DeletedAt != nil || vm.Status.ErrorOf != fleet.VMDelete {
 		t.Fatalf("%+v, %v", vm, err)

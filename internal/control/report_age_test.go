@@ -91,6 +91,6 @@ func TestHostWithoutHypervisorAgesFromLastInventory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if age := one[float64](r, `SELECT extract(epoch FROM now() - looked_at) FROM host_sessions`); age > 15 {
-		t.Errorf("its last look, a second before its report, counts as %.0f s old", age)
+		t.Errorf("the last inventory, read a second before the report, counts as %.0f s old", age)
 	}
 }

@@ -158,7 +158,7 @@ func TestConcurrentReservationsGetDifferentAddresses(t *testing.T) {
 	}
 	was := got.Spec.IPv4.DHCP.Leases[0]
 	if again, tasks, err := s.ReserveAddress(t.Context(), chief, n.ID, fleet.StaticLease{MAC: was.MAC}); err != nil || again.IP != was.IP || len(tasks) > 0 {
-		t.Errorf("asked again it is %+v with %d tasks, was %+v: %v", again, len(tasks), was, err)
+		t.Errorf("a repeated request returns %+v with %d tasks, first %+v: %v", again, len(tasks), was, err)
 	}
 }
 

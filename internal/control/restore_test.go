@@ -84,10 +84,10 @@ func TestRestoredDatabaseUsesHigherEpochs(t *testing.T) {
 	}
 	after.skipDelay()
 	if w := done(after); w.ID != outdatedJob[0].ID || w.Epoch <= newest.Epoch || w.SpecHash == newest.SpecHash {
-		t.Errorf("it is given again as %+v after epoch %d", w, newest.Epoch)
+		t.Errorf("the job is claimed again as %+v after epoch %d", w, newest.Epoch)
 	}
 	after.queue(id, fleet.VMStop)
 	if w := done(after); w.Epoch <= newest.Epoch {
-		t.Errorf("the next order has epoch %d after %d", w.Epoch, newest.Epoch)
+		t.Errorf("the next job has epoch %d after %d", w.Epoch, newest.Epoch)
 	}
 }

@@ -34,15 +34,15 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		}
 		r.retry(work[0])
 		if again := r.claim(); len(again) != 0 {
-			t.Fatal("it is tried again at once")
+			t.Fatal("the job is retried without a delay")
 		}
 		vm, err := r.GetVM(t.Context(), fleet.SystemActor, id)
 		if err != nil || vm.Phase != fleet.PhaseCreating || vm.Attention {
-			t.Fatalf("it counts as ended: %+v %v", vm, err)
+			t.Fatalf("the VM looks as if the job had ended: %+v %v", vm, err)
 		}
 		job, err := r.VMRetry(t.Context(), fleet.SystemActor, id)
 		if err != nil || job == nil || job.RetryAt == nil || job.Error != noAnswer || job.State != fleet.JobQueued {
-			t.Fatalf("nobody gets: %+v %v", job, err)
+			t.Fatalf("the task's page shows: %+v %v", job, err)
 		}
 		waits = append(waits, one[time.Duration](r, `SELECT run_after - now() FROM jobs`).Round(5*time.Second))
 		r.skipDelay()
@@ -51,7 +51,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, 5 * time.Minute, 5 * time.Minute, 5 * time.Minute,
 	}
 	if !slices.Equal(waits, want) {
-		t.Errorf("it waits %v, want %v", waits, want)
+		t.Errorf("the delays are %v, want %v", waits, want)
 	}
 	last := r.claim()[0]
 	// Only now an agent crashes in this job.
@@ -60,7 +60,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := r.claim(); len(again) != 1 || again[0].ID != last.ID {
-		t.Fatalf("attempts that the hypervisor did not answer wore the job out: %+v", again)
+		t.Fatalf("retries because of the hypervisor count against the attempt limit: %+v", again)
 	}
 }
 

@@ -49,7 +49,7 @@ func TestPlacementFollowsRules(t *testing.T) {
 		return err
 	})
 	if n := s.count("vms"); n != before {
-		t.Errorf("%d VMs were made by what was refused", n-before)
+		t.Errorf("refused requests created %d VMs", n-before)
 	}
 	// VMs of other projects do not match.
 	spec := smallSpec

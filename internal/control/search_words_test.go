@@ -34,7 +34,7 @@ func TestReportsUpdateVMSearchWords(t *testing.T) {
 	mac, ip := version("52:54:00:00:00:01"), version("10.0.0.5")
 	said("2", fleet.Paused, "10.0.0.5", "FE80::1")
 	if version("52:54:00:00:00:01") != mac || version("10.0.0.5") != ip {
-		t.Error("a report that changes no address wrote words anew")
+		t.Error("a report without changed addresses wrote search words")
 	}
 	if got := said("3", fleet.Running, "10.0.0.6"); got != "10.0.0.6 52:54:00:00:00:01 52:54:00:00:00:aa env=prod" || version("52:54:00:00:00:01") != mac {
 		t.Errorf("after a new address: %s", got)

@@ -91,7 +91,7 @@ func TestFilterCountersSummedPerRule(t *testing.T) {
 		t.Fatal(err)
 	}
 	if v, err := s.GetSecurityGroup(t.Context(), chief, g.ID); err != nil || v.Count.NICs != 1 || v.Count.Of != 2 {
-		t.Errorf("a host that counts absurdly: %+v %v", v.Count, err)
+		t.Errorf("after implausible counts: %+v %v", v.Count, err)
 	}
 	bulkOrder := make([]fleet.NICCount, 5)
 	for i := range bulkOrder {
@@ -121,7 +121,7 @@ func TestRuleIDsAreUnique(t *testing.T) {
 	stolen := first.Spec.Rules[0]
 	second := s.securityGroup(s.member, s.red, "second", stolen)
 	if second.Spec.Rules[0].ID == stolen.ID {
-		t.Error("a new group took the id of another's rule")
+		t.Error("a new group has the id of another group's rule")
 	}
 	spec := second.Spec
 	kept := spec.Rules[0].ID
@@ -178,7 +178,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 	}
 	says(h1, status)
 	if got, _ := state(); got != "applied, 0, applied" {
-		t.Errorf("as it was left: %s", got)
+		t.Errorf("before the change: %s", got)
 	}
 	const driftText = "Somebody changed the network filter quantix-group-x on the host."
 	says(h1, status, wire.GroupReport{ID: g.ID, Changed: driftText})
@@ -194,7 +194,7 @@ func TestSecurityGroupChangedOnHostNeedsAttention(t *testing.T) {
 		t.Fatal(err)
 	}
 	if work := s.claimAndFinish(h1, ""); len(work) != 0 {
-		t.Errorf("what somebody changed is undone unasked: %+v", work)
+		t.Errorf("a changed group is reapplied without a request: %+v", work)
 	}
 	// A report of another host on the group is ignored.
 	says(s.agentSession(s.h2), fleet.VMStatus{})

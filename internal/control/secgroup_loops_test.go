@@ -50,7 +50,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 		t.Errorf("the host gets %q", got)
 	}
 	if got := members(); got != "" {
-		t.Errorf("two groups that name one another never come to rest: %q", got)
+		t.Errorf("two groups that name each other are updated endlessly: %q", got)
 	}
 	pass := func(from, to fleet.VMID, port int) fleet.PassAnswer {
 		t.Helper()
@@ -64,7 +64,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 		t.Errorf("from the front to the back: %+v", out)
 	}
 	if pass(db.ID, web.ID, 5432).Pass || !pass(db.ID, web.ID, 80).Pass {
-		t.Error("the two rules are taken for one")
+		t.Error("the two rules have the same id")
 	}
 	// A changed address of a member reaches both sides at once.
 	s.reportAddress(web.ID, "10.0.0.9")
@@ -136,6 +136,6 @@ func TestSecurityGroupReferencedAgain(t *testing.T) {
 	s.claimAndFinish(h1, "")
 	let(in)
 	if got := members(); got != "[]" {
-		t.Errorf("before it is known who is a member the host gets %q", got)
+		t.Errorf("before members are known the host gets %q", got)
 	}
 }

@@ -126,13 +126,13 @@ func TestSelfReferringSecurityGroup(t *testing.T) {
 	}
 	s.exec(`UPDATE vms SET status = status #- '{nics,0,filter}', observed_generation = generation WHERE id = $1`, b.ID)
 	if out := ask(a.ID, b.ID); out.To.State != fleet.GroupNotApplied {
-		t.Errorf("to a NIC whose filter somebody took away on the host: %+v", out)
+		t.Errorf("to a NIC whose filter was removed on the host: %+v", out)
 	}
 	if out := ask(c.ID, b.ID); out.Pass || !out.Known || !out.From.Pass {
-		t.Errorf("from who is no member: %+v", out)
+		t.Errorf("from a NIC outside the group: %+v", out)
 	}
 	if out := ask(b.ID, c.ID); !out.Pass {
-		t.Errorf("to who is no member: %+v", out)
+		t.Errorf("to a NIC outside the group: %+v", out)
 	}
 	if err := s.DeleteSecurityGroup(t.Context(), s.member, g.ID); fleet.CodeOf(err) != fleet.Conflict || !strings.Contains(err.Error(), "a, b") {
 		t.Errorf("a group with NICs in it was deleted: %v", err)
@@ -179,7 +179,7 @@ func TestFailedSecurityGroupNeedsAttention(t *testing.T) {
 		t.Errorf("what another tenant gets: %s", got)
 	}
 	if s.settle(); len(s.claimAndFinish(h1, "")) != 0 {
-		t.Error("what failed is tried again at once, and for ever")
+		t.Error("a failed group is retried immediately and endlessly")
 	}
 	if err := s.RetrySecurityGroup(t.Context(), s.member, g.ID); err != nil {
 		t.Fatal(err)
@@ -305,13 +305,13 @@ func TestAntiSpoofingDefaultsOnForTenants(t *testing.T) {
 	}
 	yes, no := true, false
 	if v := make(s.member, "a", nil); !v.Spec.NICs[0].Guarded() {
-		t.Error("a tenant's NIC is not guarded")
+		t.Error("a tenant's NIC has no anti-spoofing")
 	}
 	if v := make(chief, "b", nil); v.Spec.NICs[0].Guarded() {
-		t.Error("an administrator's NIC is guarded unasked")
+		t.Error("an administrator's NIC has anti-spoofing by default")
 	}
 	if v := make(chief, "c", &yes); !v.Spec.NICs[0].Guarded() {
-		t.Error("a NIC is not guarded as asked")
+		t.Error("a NIC lacks the requested anti-spoofing")
 	}
 	spec := smallSpec
 	spec.NICs = []fleet.NIC{{Network: "default", AntiSpoofing: &no}}

@@ -71,7 +71,7 @@ func TestSignInFailuresGiveSameError(t *testing.T) {
 		t.Errorf("the refusals differ: %v", texts)
 	}
 	if n := h.count("audit WHERE name NOT IN ('chief', 'idle', '') OR actor NOT IN ('chief', 'idle', '')"); n != 0 {
-		t.Error("the audit holds what somebody typed as a name")
+		t.Error("the audit log has a name that a client entered")
 	}
 	h.session("chief")
 	h.audited("user.signIn")

@@ -113,7 +113,7 @@ func TestPullCatalogImage(t *testing.T) {
 	s.audited("image.pull")
 	v := s.start("Debian 12")
 	if ok, why := v.Allows(fleet.ActPull); ok || v.Last == nil || v.Last.TaskID != task.ID || !strings.Contains(why, "already") {
-		t.Errorf("while it is pulled: %+v", v)
+		t.Errorf("during the pull: %+v", v)
 	}
 	s.wantRefused("twice at once", fleet.Conflict, "being pulled already", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 
@@ -166,7 +166,7 @@ func TestPullCatalogImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if image = s.image(chief, id); image.Newest().StartID != "" {
-		t.Errorf("the entry is gone, and the image knows of it: %+v", image.Newest())
+		t.Errorf("the image changed after the removal of its entry: %+v", image.Newest())
 	}
 	s.wantRefused("a pull of what is gone", fleet.NotFound, "no such entry", func() error { _, _, err := pull(control.Pull{PoolID: s.nfs}); return err })
 }

@@ -55,7 +55,7 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 		}
 	}
 	if d := day(); d != nil {
-		t.Errorf("of a host that has said nothing: %v", d)
+		t.Errorf("history of a host without a report: %v", d)
 	}
 	says(fleet.PoolActive, "")
 	ends("active", fleet.DayPart{Quarters: 95}, fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 1})
@@ -68,12 +68,12 @@ func TestHostStatusHistoryOfOneDay(t *testing.T) {
 	before(10)
 	says(fleet.PoolActive, "degraded")
 	if worst := one[int](r, `SELECT worst FROM cell_quarters ORDER BY quarter DESC LIMIT 1`); worst != 3 {
-		t.Errorf("the quarter in which it healed is noted as %d", worst)
+		t.Errorf("the quarter of the recovery has the severity %d", worst)
 	}
 	says(fleet.PoolActive, "")
 	says(fleet.PoolActive, "degraded")
 	if worst := one[int](r, `SELECT max(worst) FROM cell_quarters WHERE quarter > now() - interval '30 minutes'`); worst != 3 {
-		t.Errorf("after two more changes it is noted as %d", worst)
+		t.Errorf("after two more changes the quarter has the severity %d", worst)
 	}
 	ends("failed for long, then degraded", fleet.DayPart{Severity: fleet.SeverityOK, Quarters: 9}, fleet.DayPart{Severity: fleet.SeverityBad, Quarters: 11})
 	before(20)

@@ -40,10 +40,10 @@ func TestTaintedHostNeedsToleration(t *testing.T) {
 		}
 	}
 	if _, _, err := s.UpdateVM(t.Context(), s.member, existing.ID, editedSpec(s.get(existing.ID), func(v *fleet.VMSpec) { v.MemoryMiB = 512 })); err != nil {
-		t.Errorf("a VM that is there: %v", err)
+		t.Errorf("an edit of an existing VM: %v", err)
 	}
 	if v := s.get(existing.ID); v.HostID != s.h1 || v.Attention {
-		t.Errorf("a VM that is there is on %s, attention %t", v.HostName, v.Attention)
+		t.Errorf("an existing VM is on %s, attention %t", v.HostName, v.Attention)
 	}
 	s.setTaints(s.h1)
 	if v, err := s.createTolerant(chief, "free", "", ""); err != nil || v.HostID != s.h1 {
@@ -79,7 +79,7 @@ func TestTenantsCannotSetTolerations(t *testing.T) {
 		return err
 	})
 	if _, _, err := s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(s.get(v.ID), func(v *fleet.VMSpec) { v.Placement.Tolerations = "" })); err != nil {
-		t.Errorf("a member takes it back: %v", err)
+		t.Errorf("a member removes the toleration: %v", err)
 	}
 }
 
@@ -101,7 +101,7 @@ func TestUnusedPolicyFieldsAreStored(t *testing.T) {
 	if now := s.get(v.ID).Spec; now.Policy.HAPriority != "never" || now.Migration != (fleet.VMMigration{PostCopy: true}) {
 		t.Errorf("%+v %+v", now.Policy, now.Migration)
 	}
-	if n := s.count("audit WHERE detail LIKE '%HA priority High → Never, maximum downtime 300 ms → default%'"); n != 1 {
-		t.Errorf("%d lines of the audit tell it", n)
+	if n := s.count("audit WHERE detail LIKE '%HA priority High → Never, downtime of moves 300 ms → default%'"); n != 1 {
+		t.Errorf("%d audit lines of the change", n)
 	}
 }

@@ -47,7 +47,7 @@ func TestTaskStateFollowsJob(t *testing.T) {
 	is(fleet.JobQueued, 1, "")
 	r.retry(r.claim()[0])
 	if got := task(); got.State != fleet.JobQueued || got.RetryAt == nil || got.Error == "" {
-		t.Errorf("it is not told that it is tried again: %+v", got)
+		t.Errorf("the task shows no retry: %+v", got)
 	}
 	r.skipDelay()
 	if err := r.finish(r.claim()[0], wire.Finish{Outcome: wire.Failed, Error: "no disk"}); err != nil {
@@ -55,7 +55,7 @@ func TestTaskStateFollowsJob(t *testing.T) {
 	}
 	is(fleet.JobFailed, 3, "no disk")
 	if task().RetryAt != nil {
-		t.Error("what has ended is to be tried again")
+		t.Error("an ended task has a retry time")
 	}
 }
 

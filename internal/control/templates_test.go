@@ -209,7 +209,7 @@ func TestTemplatePermissions(t *testing.T) {
 	}
 	s.wantRefused("withdrawn", fleet.Invalid, "no such template", use(s.stranger, s.blue, "w2"))
 	if text := s.template(s.member, v.ID).Versions[0]; text.Others != 1 || text.OthersLinked != 1 || len(text.VMs) != 0 {
-		t.Errorf("its own project is notified of the other's VMs %+v", text)
+		t.Errorf("the template's project sees VMs of another project: %+v", text)
 	}
 	s.wantRefused("deleted while another project is backed by it", fleet.Conflict, "of other projects are backed by version 1", remove(s.member))
 	if err := remove(s.member)(); strings.Contains(err.Error(), "VM w") {

@@ -108,7 +108,7 @@ func TestTokensRevokedWithParentToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.count("audit WHERE action = 'token.delete' AND detail = 'and 2 that were made with it'") != 1 {
-		t.Error("the audit does not say what went too")
+		t.Error("the audit line does not count the child tokens")
 	}
 	for i, token := range chain {
 		if _, err := h.ActorOfToken(t.Context(), anonymous, token.Secret); (err == nil) != (i == 0) {
@@ -150,7 +150,7 @@ func TestRefusalAuditLinesAreLimited(t *testing.T) {
 	refuse(anonymous, fleet.TooMany)
 	h.audited("user.throttled")
 	if h.count("audit WHERE detail LIKE '%(40 others were not written down)'") != 1 {
-		t.Error("nobody gets what is missing")
+		t.Error("the audit does not count the skipped refusals")
 	}
 	for i := range 300 {
 		refuse(fleet.Actor{Address: fmt.Sprintf("198.51.%d.%d", i/200, i%200)}, fleet.TooMany)
@@ -223,7 +223,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 		}
 		for _, secret := range s.hostSecrets(v) {
 			if strings.Contains(string(text), secret) {
-				t.Errorf("%s tells a member %q: %s", name, secret, text)
+				t.Errorf("%s reveals %q to a member: %s", name, secret, text)
 			}
 		}
 	}
@@ -233,7 +233,7 @@ func TestHostNamesHiddenFromTenants(t *testing.T) {
 	}
 	for _, secret := range s.hostSecrets(v) {
 		if secret != "/mnt/" && !strings.Contains(string(complete), secret) {
-			t.Errorf("who runs the hosts is not shown %q", secret)
+			t.Errorf("an administrator is not shown %q", secret)
 		}
 	}
 	// Filters and sorts do not reveal hidden values either.
@@ -259,7 +259,7 @@ func TestMACsOfOtherProjectsHidden(t *testing.T) {
 		said[err.Error()] = true
 	}
 	if len(said) != 1 {
-		t.Errorf("an address that is taken gets from a free one: %v", said)
+		t.Errorf("the error distinguishes a used address from a free one: %v", said)
 	}
 }
 
@@ -313,10 +313,10 @@ func TestTenantWakeUpsLimitedToOwnProjects(t *testing.T) {
 		return woken
 	}
 	if woken := hear(); len(woken) != 0 {
-		t.Errorf("others' work wakes a tenant: %v", woken)
+		t.Errorf("changes of other projects wake a tenant: %v", woken)
 	}
 	theirs = mine
 	if woken := hear(); len(woken) != 4 {
-		t.Errorf("its own work wakes it by %v only", woken)
+		t.Errorf("changes of the tenant's own projects wake only %v", woken)
 	}
 }

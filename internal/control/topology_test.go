@@ -42,7 +42,7 @@ func TestTopology(t *testing.T) {
 		t.Errorf("its devices on h1: %+v", d)
 	}
 	if d := n.Devices[s.h2]; len(d.NICs) != 0 || d.Looked {
-		t.Errorf("on h2, which told none: %+v", d)
+		t.Errorf("devices on h2, which reported none: %+v", d)
 	}
 	g, err := s.NetworkGrid(ctx, chief, fleet.Query{}, fleet.Query{})
 	if err != nil || len(g.Hosts.Items) != 2 || len(g.Networks.Items) != 2 || len(g.Statuses) != 4 {
@@ -103,7 +103,7 @@ func TestTopologyIsLimited(t *testing.T) {
 			t.Fatalf("%s: %d VMs and %d more: %v", what, len(vms), more, err)
 		}
 		if !slices.ContainsFunc(vms, func(v fleet.VMView) bool { return v.Name == "vm-0150" }) {
-			t.Errorf("%s: the VM that crashed is not drawn", what)
+			t.Errorf("%s: the crashed VM is missing", what)
 		}
 	}
 }

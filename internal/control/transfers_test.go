@@ -140,7 +140,7 @@ func TestTransferCancelledOnBothHosts(t *testing.T) {
 	task := ask()
 	s.wantRefused("for a member", fleet.NotFound, "no such task", func() error { _, err := s.CancelTask(t.Context(), s.member, task.ID); return err })
 	if got, err := s.CancelTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobCancelled || len(s.work(s.h1, fleet.VolumeSend)) != 0 {
-		t.Fatalf("what waits: %+v %v", got, err)
+		t.Fatalf("the cancelled queued task: %+v %v", got, err)
 	}
 
 	task = ask()
@@ -195,7 +195,7 @@ func TestMissingImageIsSentBeforeVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w := s.work(s.h2, fleet.VMApply); len(w) != 0 {
-		t.Fatalf("the VM is made before its image is there: %+v", w)
+		t.Fatalf("the VM is created before its image is sent: %+v", w)
 	}
 	// Return the job to the queue, as before the report.
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE kind = 'volume.receive'`)

@@ -43,15 +43,15 @@ func TestFiltersRefusedForNICsOnUnfilteredNetworks(t *testing.T) {
 		}
 		s.wantRefused(name+": out of there without a guard", fleet.Invalid, "Only those who run hosts may let a guest use other addresses", func() error { _, err := move(v, lan, &no); return err })
 		if v, err = move(v, lan, nil); err != nil || !v.Spec.NICs[0].Guarded() {
-			t.Errorf("%s: a NIC that came out of there: %+v %v", name, v.Spec.NICs, err)
+			t.Errorf("%s: a NIC moved off the network: %+v %v", name, v.Spec.NICs, err)
 		}
 		if v, err = move(v, n, &yes); err != nil || v.Spec.NICs[0].Guarded() {
-			t.Errorf("%s: a guarded NIC that went there, as a form sends it: %+v %v", name, v.Spec.NICs, err)
+			t.Errorf("%s: a NIC with anti-spoofing moved to the network by a form: %+v %v", name, v.Spec.NICs, err)
 		}
 		// Settings stored by an older release stay until changed, and do not block edits.
 		s.exec(`UPDATE vms SET spec = jsonb_set(spec, '{nics,0,antiSpoofing}', 'true') WHERE id = $1`, v.ID)
 		if v, err = move(v, n, nil); err != nil || !v.Spec.NICs[0].Guarded() {
-			t.Errorf("%s: as it was: %+v %v", name, v.Spec.NICs, err)
+			t.Errorf("%s: an edit of another field: %+v %v", name, v.Spec.NICs, err)
 		}
 		if v, err = move(v, n, &no); err != nil || v.Spec.NICs[0].Guarded() {
 			t.Errorf("%s: taken off: %+v %v", name, v.Spec.NICs, err)

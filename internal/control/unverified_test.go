@@ -33,7 +33,7 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(s.work(s.h1, fleet.VMApply)) != 0 {
-		t.Error("it is made before anybody has read the image")
+		t.Error("the VM is created before the image is verified")
 	}
 	other, err := s.createFromImage(s.member, s.red, "second", disk) // waits for the same verification
 	if err != nil || other.Spec.Disks[0].ImageSHA256 != "" {
@@ -41,12 +41,12 @@ func TestUnverifiedImageIsVerifiedBeforeUse(t *testing.T) {
 	}
 	works := s.work(s.h1, fleet.VolumeHash)
 	if len(works) > 1 {
-		t.Fatalf("it is read %d times", len(works))
+		t.Fatalf("the image is verified %d times", len(works))
 	}
 	hash := s.runningJob(fleet.VolumeHash)
 	s.finishVolume(s.h1, hash, `{"sha256":"`+digest+`"}`)
 	if n := len(s.work(s.h1, fleet.VMApply)); n != 2 || !newest().Verified {
-		t.Errorf("after that %d VMs are made: %+v", n, newest())
+		t.Errorf("after the verification %d VMs are created: %+v", n, newest())
 	}
 
 	// The modified file is verified against the image's known checksum, and has other bytes.

@@ -87,7 +87,7 @@ func TestUploadAccessLimitedToOwnerAndHost(t *testing.T) {
 	for _, id := range []fleet.PairID{end.ID(), second.ID()} {
 		s.wantRefused("another host", fleet.NotFound, "Nobody waits", func() error { _, err := s.JoinPair(t.Context(), h2, id); return err })
 		if got, err := s.JoinPair(t.Context(), h1, id); err != nil || got.ID() != id || got.Kind() != end.Kind() {
-			t.Errorf("its host is let in as %v, %v", got, err)
+			t.Errorf("the host joins the relay as %v, %v", got, err)
 		}
 	}
 	s.exec(`UPDATE upload_pairs SET at = now() - interval '31 seconds'`)
@@ -147,7 +147,7 @@ func TestAbandonedUploadsEnd(t *testing.T) {
 	}
 	// The host gets jobs to delete partial files, but not for uploads that it never began.
 	if n := s.count("jobs WHERE kind = 'volume.delete' AND subject LIKE '%.raw.partial'"); n != 2 {
-		t.Errorf("%d half-made files are to be removed, want those of two uploads", n)
+		t.Errorf("%d jobs delete partial files, want one per begun upload", n)
 	}
 	s.wantRefused("the name, while that lasts", fleet.Conflict, "still removing", func() error {
 		_, err := s.CreateUpload(t.Context(), uploading, s.nfs, control.NewUpload{Name: "stale.raw", SizeBytes: 1, HostID: s.h1})
@@ -174,7 +174,7 @@ func TestEndedUploadDoesNotBlockVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := s.count("jobs WHERE kind = 'upload.open' AND state = 'queued'"); n != 1 {
-		t.Fatalf("%d times its host is asked to come still", n)
+		t.Fatalf("%d connection jobs remain", n)
 	}
 	if done, err := s.GetUpload(t.Context(), uploading, u.ID); err != nil || done.SizeBytes != u.SizeBytes || done.Note != "uploaded "+fleet.Bytes(u.SizeBytes) {
 		t.Errorf("the finished upload is %+v, %v", done, err)

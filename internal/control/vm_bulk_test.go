@@ -24,7 +24,7 @@ func TestBulkCreate(t *testing.T) {
 	}
 	s.audited("vms.create")
 	if n := s.count("vms"); n != 1 {
-		t.Errorf("%d VMs are there before their turn", n)
+		t.Errorf("%d VMs exist before their children ran", n)
 	}
 	// Another person used the name before this VM's turn.
 	s.exec(`INSERT INTO vms (id, project_id, host_id, name, spec) VALUES ('x', $1, $2, 'w-10', '{"power":"stopped","cpus":1,"memoryMiB":128,"firmware":"bios"}')`, s.red, s.h1)
@@ -35,7 +35,7 @@ func TestBulkCreate(t *testing.T) {
 		t.Errorf("%d VMs were made", n)
 	}
 	if n := s.count("vm_orders"); n != 0 {
-		t.Errorf("what was requested is still kept")
+		t.Errorf("the stored request remains")
 	}
 	children, err := s.ListTasks(t.Context(), s.member, fleet.Query{Filter: "parent:" + string(task.ID), Limit: 50})
 	if err != nil || len(children.Items) != 25 {

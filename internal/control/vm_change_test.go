@@ -151,7 +151,7 @@ func TestDeleteVM(t *testing.T) {
 		t.Fatalf("%+v %v", got, err)
 	}
 	if got := s.get(v.ID); got.DeletedAt != nil {
-		t.Error("a cancelled deletion still stands")
+		t.Error("the VM is still being deleted after the cancellation")
 	}
 }
 
@@ -178,7 +178,7 @@ func TestDeleteVMUnknownToHostIsImmediate(t *testing.T) {
 	claimed := create("claimed")
 	s.exec(`UPDATE jobs SET state = 'running', epoch = 1 WHERE subject = $1 AND kind = 'vm.apply'`, fleet.SubjectVM(claimed))
 	if job, err = s.DeleteVM(t.Context(), s.member, claimed, false, ""); err != nil || job.State != fleet.JobQueued {
-		t.Errorf("its host may be making it: %+v %v", job, err)
+		t.Errorf("a VM whose creation was claimed: %+v %v", job, err)
 	}
 }
 
@@ -252,6 +252,6 @@ func TestReservedFieldsNeedAdministrator(t *testing.T) {
 		t.Errorf("a member's other edit: %+v, %v", v.Spec.Memory, err)
 	}
 	if v, _, err = s.UpdateVM(t.Context(), s.member, v.ID, editedSpec(v, locked(false))); err != nil || v.Spec.Memory.Locked {
-		t.Errorf("a member takes it back: %+v, %v", v.Spec.Memory, err)
+		t.Errorf("a member removes the field: %+v, %v", v.Spec.Memory, err)
 	}
 }

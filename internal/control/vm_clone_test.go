@@ -28,7 +28,7 @@ func TestCloneVM(t *testing.T) {
 		t.Errorf("%+v", now.Spec)
 	}
 	if works := s.work(s.h1, fleet.VMApply); len(works) != 0 {
-		t.Error("it is made before its disks are whole")
+		t.Error("the clone is defined before its disks are complete")
 	}
 	s.exec(`UPDATE jobs SET state = 'queued', epoch = 0, attempt = 0 WHERE state = 'running'`)
 	works := s.work(s.h1, fleet.VolumeCopy)
@@ -48,7 +48,7 @@ func TestCloneVM(t *testing.T) {
 		return err
 	}
 	if err := again("web-3"); err != nil {
-		t.Errorf("another reads the disks, too: %v", err)
+		t.Errorf("a second clone at the same time: %v", err)
 	}
 	s.finishVolume(s.h1, works[0], `{}`)
 	s.fails(s.h1, works[1], "No space left on device")

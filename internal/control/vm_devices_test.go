@@ -267,7 +267,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 	s.wantRefused("a tenant's", fleet.Invalid, "Only those who may change infrastructure", create(s.member, s.h1, "blk/wwn-0x5000"))
 	vm, err := s.CreateVM(t.Context(), chief, order)
 	if err != nil || vm.HostID != s.h2 || vm.Spec.HostDevices[0].HostID != s.h2 {
-		t.Fatalf("the VM is not put where its disk is: %+v, %v", vm.Spec.HostDevices, err)
+		t.Fatalf("the VM is not placed on the host with its disk: %+v, %v", vm.Spec.HostDevices, err)
 	}
 	order.Name = "second"
 	if err := create(chief, s.h1, "blk/wwn-0x5000")(); err != nil {

@@ -51,7 +51,7 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 		t.Errorf("the overlay is backed by %+v of version %q", overlay.Image, overlay.VersionID)
 	}
 	if n := s.count("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '" + string(fleet.SubjectVM(v.ID)) + "'"); n != 1 {
-		t.Errorf("the host is asked %d times", n)
+		t.Errorf("%d jobs are queued for the host", n)
 	}
 	before := []string{blank.Volume, overlay.Volume}
 	if err := disks(func(all []fleet.Disk) []fleet.Disk { return all[:3] }); err != nil || len(v.Spec.Disks) != 3 {
@@ -61,10 +61,10 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := v.Spec.Disks[3].Volume; again == before[0] || again == before[1] {
-		t.Errorf("a new disk is called %q, as one was that may have data", again)
+		t.Errorf("a new disk has the name %q of a removed disk", again)
 	}
 	if s.count("audit WHERE action = 'vm.edit' AND detail LIKE 'disk "+before[1]+" removed'") != 1 {
-		t.Error("the audit does not say which disk was taken out")
+		t.Error("the audit line does not name the removed disk")
 	}
 }
 
@@ -180,7 +180,7 @@ func TestRemovalRefusedForDiskInSnapshot(t *testing.T) {
 	}
 	s.wantRefused("one that the host has", fleet.Conflict, "stays: ", without(1))
 	if err := without(0)(); err != nil {
-		t.Errorf("one that the host has not: %v", err)
+		t.Errorf("a disk that the host has not created: %v", err)
 	}
 }
 

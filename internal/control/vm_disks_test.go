@@ -38,7 +38,7 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 	r.exec(`UPDATE vms SET spec = spec || '{"disks":[{"poolId":"p","volume":"a.qcow2"},{"poolId":"p","volume":"b.qcow2"}]}' WHERE id = $1`, id)
 	job := r.claim()[0]
 	if len(job.Made) != 0 || job.Project == "" {
-		t.Fatalf("of a VM that nobody has made yet: %+v", job)
+		t.Fatalf("the job of a VM not yet created: %+v", job)
 	}
 	disks := func(refs ...*fleet.Volref) fleet.VMStatus {
 		s := fleet.VMStatus{Power: fleet.Stopped}
@@ -56,7 +56,7 @@ func TestDiskIsCreatedOnce(t *testing.T) {
 	r.report("gone")
 	r.queue(id, fleet.VMStart)
 	if made := r.claim()[0].Made; len(made) != 2 || made[0] != a || made[1] != b {
-		t.Fatalf("the host is notified that these were made: %+v", made)
+		t.Fatalf("the job names these disks as created: %+v", made)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestStartRefusedWhenDiskMissing(t *testing.T) {
 	s := newProjectFixture(t)
 	v, _ := s.vmWithMissingDisk("web")
 	if !v.Attention {
-		t.Error("it waits for nobody")
+		t.Error("the VM does not need attention")
 	}
 	s.wantRefused("start", fleet.Conflict, "Disk 1 is not on h1: /mnt/nfs/", func() error {
 		_, err := s.ActVM(t.Context(), chief, v.ID, fleet.ActStart)
@@ -108,10 +108,10 @@ func TestDetachMissingDisk(t *testing.T) {
 		t.Fatalf("%+v %q %v", now.Spec, task, err)
 	}
 	if s.count("audit WHERE action = 'vm.disk.detach'") != 1 {
-		t.Error("nobody wrote down who did it")
+		t.Error("the audit line lacks the person")
 	}
-	if ok, why := now.Allows(fleet.ActStart); !ok && !strings.Contains(why, "Only a stopped VM") {
-		t.Errorf("what is no more to be there keeps the VM from starting: %s", why)
+	if ok, why := now.Allows(fleet.ActStart); !ok && !strings.Contains(why, "Only a VM") {
+		t.Errorf("a detached disk prevents the start: %s", why)
 	}
 }
 

@@ -57,7 +57,7 @@ func TestInvalidGuestProgramRefused(t *testing.T) {
 	s.exec(`UPDATE vms SET status = status - 'policy' WHERE id = $1`, v.ID)
 	s.wantRefused("before its host knows", fleet.Conflict, "The host has not yet applied the policy that", s.ask(chief, v.ID, ls))
 	if n := s.count("guest_runs") + s.count("guest_secrets"); n != 0 {
-		t.Errorf("%d rows of what was refused", n)
+		t.Errorf("refused requests left %d rows", n)
 	}
 }
 
@@ -105,7 +105,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	}
 	run, err := s.GuestRun(ctx, s.member, task.ID)
 	if err != nil || run.Program != "/usr/bin/mysql" || run.Args != 2 || run.Seconds != fleet.UsualExec || run.Output != nil {
-		t.Errorf("it is to run %+v, %v", run, err)
+		t.Errorf("the task's program is %+v, %v", run, err)
 	}
 	w := s.claimUntil(h1, fleet.VMExec)
 	if g := w.Args.Guest; g == nil || g.Program != "/usr/bin/mysql" || g.Seconds != fleet.UsualExec {
@@ -129,7 +129,7 @@ func TestGuestProgramArgumentsAreSealed(t *testing.T) {
 	}
 	run, err = s.GuestRun(ctx, s.member, task.ID)
 	if err != nil || run.Output == nil || run.Output.ExitCode != 1 || run.Output.Stdout != "a\n\ufffdb\ufffd" || len(run.Output.Stderr) != fleet.MaxGuestOutput {
-		t.Errorf("it ended as %+v, %v", run.Output, err)
+		t.Errorf("the stored result is %+v, %v", run.Output, err)
 	}
 	s.wantRefused("who only sees the VM", fleet.Forbidden, "", func() error { _, err := s.GuestRun(ctx, s.viewer, task.ID); return err })
 	s.wantRefused("of another project", fleet.NotFound, "", func() error { _, err := s.GuestRun(ctx, s.stranger, task.ID); return err })
@@ -182,7 +182,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	if now := s.get(a.ID); now.Ordered != fleet.Running || now.Spec.Power != fleet.Running || now.Phase != fleet.PhaseStarting {
-		t.Errorf("it is %s, on its way to %q", now.Phase, now.Ordered)
+		t.Errorf("the VM is %s, with the requested power state %q", now.Phase, now.Ordered)
 	}
 	if w := s.claimUntil(h1, fleet.VMRestart); w.Args.Run == nil || !w.Args.Run.Equal(at) || w.VM.Spec.Power != fleet.Running {
 		t.Errorf("the host is requested %+v", w.Args)
@@ -201,7 +201,7 @@ func TestRestartNamesTheRunToEnd(t *testing.T) {
 	}
 	s.beginTasks()
 	if got := s.childStates(task.ID); got != "b queued, off failed" {
-		t.Errorf("of many, its parts are %s", got)
+		t.Errorf("the children of the bulk restart are %s", got)
 	}
 	if w := s.claimUntil(h1, fleet.VMRestart); w.Subject != fleet.SubjectVM(b.ID) || w.Args.Run == nil {
 		t.Errorf("the host is requested %+v", w)
@@ -266,7 +266,7 @@ func TestBulkPowerFollowsStartOrder(t *testing.T) {
 	}
 	asked("what waits is taken back")
 	if n := s.count("tasks WHERE held"); n != 0 {
-		t.Errorf("%d parts wait for ever", n)
+		t.Errorf("%d children never start", n)
 	}
 	if got := s.childStates(task.ID); got != "web cancelled, app cancelled, db cancelled" {
 		t.Errorf("its parts are %s", got)

@@ -39,7 +39,7 @@ func TestGrowDisk(t *testing.T) {
 		t.Errorf("the audit says %s", text(s, "SELECT action || ' ' || detail FROM audit ORDER BY id DESC LIMIT 1"))
 	}
 	if s.count("jobs WHERE kind = 'vm.apply' AND state = 'queued' AND subject = '"+string(fleet.SubjectVM(v.ID))+"'") != 1 {
-		t.Error("the host is not asked")
+		t.Error("no job is queued")
 	}
 	for name, size := range map[string]int64{"less": 1 << 29, "as much": 2 << 30, "nothing": 0, "below nothing": -1, "without end": 1 << 60} {
 		s.wantRefused(name, fleet.Invalid, "", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: size}))
@@ -76,7 +76,7 @@ func TestEditKeepsDiskGrownOnHost(t *testing.T) {
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{disks,0,sizeBytes}', '4294967296') WHERE id = $1`, v.ID)
 	s.wantRefused("below what the host has", fleet.Invalid, "4 GiB already", s.grow(chief, v, disk, control.GrowDisk{SizeBytes: 2 << 30}))
 	if _, _, err := s.GrowDisk(t.Context(), chief, v.ID, disk, control.GrowDisk{SizeBytes: 4 << 30}); err != nil {
-		t.Errorf("what the host has is accepted: %v", err)
+		t.Errorf("the host's own size is refused: %v", err)
 	}
 }
 

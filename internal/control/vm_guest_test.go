@@ -216,7 +216,7 @@ func TestGuestReportShownWithAge(t *testing.T) {
 	bulkOrder := reading
 	bulkOrder.FileSystems = make([]fleet.GuestFileSystem, 1000)
 	if err := says(h1, bulkOrder); err != nil || len(told().FileSystems) != fleet.MaxGuestFileSystems {
-		t.Errorf("of 1000 file systems %d get, %v", len(told().FileSystems), err)
+		t.Errorf("of 1000 file systems %d are stored, %v", len(told().FileSystems), err)
 	}
 	for name, in := range map[string][]fleet.GuestReading{"of nothing": {{}}, "of too many": make([]fleet.GuestReading, wire.MaxGuests+1)} {
 		if err := says(h1, in...); fleet.CodeOf(err) != fleet.Invalid {
@@ -225,7 +225,7 @@ func TestGuestReportShownWithAge(t *testing.T) {
 	}
 	s.exec(`UPDATE vms SET status = status || '{"startedAt":"2100-01-01T00:00:00Z"}' WHERE id = $1`, v.ID)
 	if g := told(); g.At != nil {
-		t.Errorf("a guest of a run before says %+v", g)
+		t.Errorf("the reading of an earlier run is shown: %+v", g)
 	}
 	if _, err := s.VMGuest(t.Context(), s.stranger, v.ID); fleet.CodeOf(err) != fleet.NotFound {
 		t.Errorf("a stranger hears %v", err)

@@ -64,7 +64,7 @@ func TestNUMAPinningNeedsAdministrator(t *testing.T) {
 	}
 	s.wantRefused("a tenant's on another node", fleet.Invalid, "Only those who may change infrastructure", func() error { return edit(s.member, numaNodes("1", half)) })
 	if err := edit(s.member, numaNodes("0", half-1)); err != nil {
-		t.Errorf("another size, as it is on its node: %v", err)
+		t.Errorf("an edit of another field of a pinned VM: %v", err)
 	}
 	if err := edit(s.member, func(v *fleet.VMSpec) { v.NUMA = nil }); err != nil {
 		t.Errorf("cancelled: %v", err)
@@ -96,7 +96,7 @@ func TestEncryptedMemoryNeedsHostSupportAndForbidsSnapshots(t *testing.T) {
 	s.exec(`UPDATE vms SET observed_generation = generation, status = '{"power":"running","cpus":1,"memoryMiB":256,"launch":{"kind":"sev","measurement":"AAAA","policy":3}}' WHERE id = $1`, vm.ID)
 	got, err := s.GetVM(t.Context(), chief, vm.ID)
 	if err != nil || got.Status.Launch == nil || got.Status.Launch.Measurement != "AAAA" {
-		t.Errorf("its start was measured as %+v, %v", got.Status, err)
+		t.Errorf("the launch measurement is %+v, %v", got.Status, err)
 	}
 	s.wantRefused("its memory in a snapshot", fleet.Conflict, "The host cannot read this VM's encrypted memory, so", func() error {
 		_, err := s.TakeSnapshot(t.Context(), chief, vm.ID, control.NewSnapshot{Name: "with", Memory: true})

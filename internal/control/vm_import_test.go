@@ -150,7 +150,7 @@ func TestExportVM(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	if e.HostID != "" {
-		t.Error("a member is notified of hosts")
+		t.Error("the export names a host to a member")
 	}
 	s.audited("vm.export")
 	member := s.member
@@ -204,7 +204,7 @@ func TestExportVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := s.GetExport(t.Context(), member, e.ID); fleet.CodeOf(err) != fleet.NotFound {
-		t.Errorf("what is old is still there: %v", err)
+		t.Errorf("an expired export remains: %v", err)
 	}
 	gone := s.onlyJob(s.h1, fleet.VolumeDelete)
 	if ref, _ := gone.Subject.Volume(); ref.Volume != e.Volume || ref.PoolID != s.local {
@@ -237,6 +237,6 @@ func TestInvalidExportRefused(t *testing.T) {
 		return err
 	})
 	if s.count("exports") != 0 {
-		t.Error("one is noted all the same")
+		t.Error("a refused export was stored")
 	}
 }

@@ -148,7 +148,7 @@ func TestVMVisibility(t *testing.T) {
 	both.Projects = map[fleet.ProjectID]fleet.Role{s.red: fleet.RoleViewer, s.blue: fleet.RoleMember}
 	if names(s.member, fleet.Query{}) != 1 || names(s.stranger, fleet.Query{}) != 0 || names(both, fleet.Query{}) != 1 ||
 		names(both, fleet.Query{Project: s.blue}) != 0 || names(s.stranger, fleet.Query{Project: s.red}) != 0 || names(chief, fleet.Query{Project: s.red}) != 1 {
-		t.Error("the list shows what it must not, or hides what it must show")
+		t.Error("the list has other VMs than those visible to the actor")
 	}
 	s.exec(`UPDATE vms SET spec = spec || ` + onDefault("52:54:00:00:00:01"))
 	for _, filter := range []string{"network:default", "network:default,x", "network:d*", "phase:running", "-phase:stopped", "-name:x", "label:a,b", "-label:a,b", "mac:5*,6*", "web", "id:*"} {

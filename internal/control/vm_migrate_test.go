@@ -87,18 +87,18 @@ func TestColdMigration(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.work(s.h1, fleet.VMStart); len(got) != 0 {
-		t.Fatal("it is started while it leaves")
+		t.Fatal("the VM is started during its migration")
 	}
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{faults}', jsonb_build_array(jsonb_build_object('code', 'disk', 'text', 'gone', 'disk', spec #> '{disks,1}'))) WHERE id = $1`, v.ID)
 	s.wantRefused("detach a disk", fleet.Conflict, "being moved", func() error { _, _, err := s.DetachDisk(t.Context(), chief, v.ID, v.Spec.Disks[1].Ref()); return err })
 	s.finishReceives(2)
 	if got := s.get(v.ID); got.HostID != s.h1 || got.Spec.Disks[0].Ref() != v.Spec.Disks[0].Ref() {
-		t.Fatal("it is elsewhere before its host let go of it")
+		t.Fatal("the VM is on the target before the source has finished")
 	}
 	s.stop(s.h1, w, wire.Finish{Outcome: wire.Done, Generation: w.Generation, VM: &fleet.VMStatus{Power: fleet.Absent}})
 	now := s.get(v.ID)
 	if now.HostID != s.h2 || now.Spec.Disks[0].Ref() != order.Disks[0].To || now.Spec.Disks[1].Ref() != order.Disks[1].To || now.Spec.Disks[1].SizeBytes != 2<<30 || now.Generation < v.Generation+2 {
-		t.Fatalf("it is on %s with %+v at %d", now.HostName, now.Spec.Disks, now.Generation)
+		t.Fatalf("the VM is on %s with %+v at generation %d", now.HostName, now.Spec.Disks, now.Generation)
 	}
 	if got, err := s.GetTask(t.Context(), chief, task.ID); err != nil || got.State != fleet.JobDone {
 		t.Errorf("%+v %v", got, err)
@@ -109,15 +109,15 @@ func TestColdMigration(t *testing.T) {
 
 	// The old disks stay until the new host has defined the VM, which is then started there.
 	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
-		t.Fatalf("what it left behind goes before its new host has it: %+v", got)
+		t.Fatalf("the old disks are deleted before the new host has the VM: %+v", got)
 	}
 	start := s.onlyJob(s.h2, fleet.VMStart)
 	if len(start.Made) < 2 || start.VM.Spec.Disks[0].Ref() != order.Disks[0].To {
-		t.Errorf("the new host gets that %v are made", start.Made)
+		t.Errorf("the new host's job names %v as created", start.Made)
 	}
 	s.stop(s.h2, start, wire.Finish{Outcome: wire.Failed, Generation: start.Generation, Error: "out of memory"})
 	if got := s.work(s.h1, fleet.VolumeDelete); len(got) != 0 {
-		t.Fatalf("what it left behind goes though its new host failed: %+v", got)
+		t.Fatalf("the old disks are deleted although the new host failed: %+v", got)
 	}
 	apply := s.onlyJob(s.h2, fleet.VMApply)
 	s.stop(s.h2, apply, wire.Finish{Outcome: wire.Done, Generation: apply.Generation, VM: &fleet.VMStatus{Power: fleet.Stopped}})

@@ -168,7 +168,7 @@ func TestCancelDiskMigration(t *testing.T) {
 	v, disk := s.vmWithLocalDisk("web")
 	waits := s.move(v, disk)
 	if got, err := s.CancelTask(t.Context(), chief, waits.ID); err != nil || got.State != fleet.JobCancelled {
-		t.Fatalf("what waits: %+v %v", got, err)
+		t.Fatalf("the cancelled queued task: %+v %v", got, err)
 	}
 	task := s.move(v, disk)
 	w := s.claimMove(v)
@@ -256,7 +256,7 @@ func TestInvalidDiskMigrationRefused(t *testing.T) {
 		}
 	}
 	if err := ask(control.MoveDisk{PoolID: s.nfs, Overcommit: true})(); err != nil {
-		t.Errorf("by somebody who says so: %v", err)
+		t.Errorf("an administrator with overcommit: %v", err)
 	}
 	if _, err := s.CancelTask(t.Context(), chief, fleet.TaskID(text(s.projectFixture, `SELECT id FROM jobs WHERE kind = 'vm.disk.move'`))); err != nil {
 		t.Fatal(err)

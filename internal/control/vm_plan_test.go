@@ -26,7 +26,7 @@ func (s *projectFixture) claimPlan(agent fleet.Actor) wire.Work {
 			return w
 		}
 	}
-	s.t.Fatalf("no plan is asked among %+v", claim.Jobs)
+	s.t.Fatalf("no plan job among %+v", claim.Jobs)
 	return wire.Work{}
 }
 
@@ -61,7 +61,7 @@ func TestPlanChangesNothing(t *testing.T) {
 	s.exec(`DELETE FROM jobs WHERE kind <> 'vm.plan'`)
 	w := s.claimPlan(agent)
 	if w.VM == nil || w.VM.ID != v.ID || w.VM.Spec.CPUs != 3 || w.VM.Generation != v.Generation+1 || w.Project != "red" {
-		t.Fatalf("the host is asked %+v", w)
+		t.Fatalf("the plan's job is %+v", w)
 	}
 	if got := s.get(v.ID); got.Spec.CPUs != 1 || got.Generation != v.Generation || len(got.Labels) != 0 {
 		t.Errorf("the plan has changed the VM: %+v", got)
@@ -94,7 +94,7 @@ func TestPlanOfNewVMIsPlacedAndCarriedOut(t *testing.T) {
 	}
 	w := s.claimPlan(agent)
 	if w.VM == nil || w.VM.Name != "web" || len(w.VM.Spec.Disks) != 1 || w.VM.Spec.Disks[0].Volume == "" || len(w.Pools) != 1 {
-		t.Fatalf("the host is asked %+v", w)
+		t.Fatalf("the plan's job is %+v", w)
 	}
 	s.answers(agent, w, wire.Finish{Outcome: wire.Failed, Error: "no room at /srv/vm", Retry: true})
 	if p, err = s.GetPlan(t.Context(), chief, p.ID); err != nil || p.State != fleet.PlanFailed || p.Drawing.Error != "no room at /srv/vm" {
@@ -139,17 +139,17 @@ func TestPlanRefusedLikeItsOperation(t *testing.T) {
 	}
 	s.wantRefused("changed meanwhile", fleet.Conflict, "Somebody changed this VM meanwhile", func() error { _, err := s.CarryOut(t.Context(), s.member, p.ID); return err })
 	if _, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil {
-		t.Errorf("a refusal has used the plan up: %v", err)
+		t.Errorf("a refused execution removed the plan: %v", err)
 	}
 
 	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '21 seconds'`)
 	if p, err := s.GetPlan(t.Context(), s.member, p.ID); err != nil || p.State != fleet.PlanTimedOut {
-		t.Errorf("a host that says nothing: %+v, %v", p, err)
+		t.Errorf("a plan without an answer: %+v, %v", p, err)
 	}
 	s.exec(`UPDATE vm_plans SET asked_at = now() - interval '61 minutes'`)
 	s.wantRefused("too old", fleet.NotFound, "There is no such plan", func() error { _, err := s.GetPlan(t.Context(), s.member, p.ID); return err })
 	if err := s.Sweep(t.Context(), fleet.SystemActor); err != nil || s.count("vm_plans") != 0 {
-		t.Errorf("plans that nobody can read stay: %v", err)
+		t.Errorf("expired plans remain: %v", err)
 	}
 }
 
@@ -171,7 +171,7 @@ func TestPendingPlansAreLimited(t *testing.T) {
 		}
 	}
 	if n := s.count("vm_plans WHERE user_id = 'mia'"); n != 20 {
-		t.Errorf("%d plans of one person are kept", n)
+		t.Errorf("%d plans of one person are stored", n)
 	}
 }
 
@@ -193,7 +193,7 @@ func TestPlanAnswerIsLimited(t *testing.T) {
 	s.answers(agent, w, wire.Finish{Outcome: wire.Done, Drawing: &odd})
 	got, err := s.GetPlan(t.Context(), chief, p.ID)
 	if err != nil || len(got.Drawing.Lines) != fleet.MaxDrawnLines || got.Drawing.Left != 3000-fleet.MaxDrawnLines || len(got.Drawing.Lines[0].Text) > 1100 || got.Drawing.Lines[0].Op != fleet.LineStays {
-		t.Errorf("kept are %d lines of %d bytes, %v", len(got.Drawing.Lines), len(got.Drawing.Lines[0].Text), err)
+		t.Errorf("%d lines of %d bytes are stored, %v", len(got.Drawing.Lines), len(got.Drawing.Lines[0].Text), err)
 	}
 }
 
@@ -209,10 +209,10 @@ func TestPlanSealsFirstBoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := s.count("vm_plans WHERE row_to_json(vm_plans)::text LIKE '%violet%'"); n != 0 {
-		t.Error("the plan holds what the guest is to be told")
+		t.Error("the plan has first-boot data in plain text")
 	}
 	if order, err := s.PlanOrder(t.Context(), chief, p.ID); err != nil || order.Create == nil || order.Create.FirstBoot == nil {
-		t.Errorf("to be changed, it is %+v, %v", order, err)
+		t.Errorf("the plan's input for editing is %+v, %v", order, err)
 	}
 	vm, err := s.CarryOut(t.Context(), chief, p.ID)
 	if err != nil {

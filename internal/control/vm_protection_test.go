@@ -129,7 +129,7 @@ func TestChangesRefusedForLockedVM(t *testing.T) {
 	}
 	was := s.get(v.ID).Protection.Lock
 	if err := s.guard(chief, v.ID, control.ProtectVM{Locked: true, Reason: "database upgrade", Protected: true})(); err != nil || *s.get(v.ID).Protection.Lock != *was {
-		t.Errorf("a lock that stays is another's: %+v, %v", s.get(v.ID).Protection.Lock, err)
+		t.Errorf("an unchanged lock has another owner: %+v, %v", s.get(v.ID).Protection.Lock, err)
 	}
 	if err := s.guard(chief, v.ID, control.ProtectVM{})(); err != nil {
 		t.Fatal(err)
