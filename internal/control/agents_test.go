@@ -21,7 +21,7 @@ func TestSecondAgentOfHostRefusedAndFlagged(t *testing.T) {
 	}
 }
 
-func TestRestartedAgentGetsItsJobsBack(t *testing.T) {
+func TestRestartedAgentReclaimsItsJobs(t *testing.T) {
 	r := newRig(t)
 	r.report("1")
 	r.addVM("web")

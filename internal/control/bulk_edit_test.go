@@ -18,7 +18,7 @@ func fields(pairs ...string) fleet.BulkEdit {
 	return e
 }
 
-func TestBulkEdit(t *testing.T) {
+func TestBulkEditChangesEachVMOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	// The member's role is read from the database when the child runs.
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)

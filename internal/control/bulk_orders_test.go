@@ -55,7 +55,7 @@ func TestBulkSnapshotIsOneTask(t *testing.T) {
 	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 2})
 }
 
-func TestBulkColdMigration(t *testing.T) {
+func TestBulkColdMigrationIsOneTask(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	s.exec(`INSERT INTO users (id, name, role, password_hash) VALUES ('chief', 'chief', 'admin', '') ON CONFLICT DO NOTHING`)

@@ -270,7 +270,7 @@ func TestBulkStartRefusedWhenVMRunsElsewhere(t *testing.T) {
 }
 
 // A child is checked against the state of its VM when the child runs, not at the time of the request.
-func TestBulkChildRefusedWhenItsTurnComes(t *testing.T) {
+func TestBulkChildCheckedWhenItRuns(t *testing.T) {
 	s := newTaskFixture(t)
 	task, vms := s.bulkShutdown("web", "db")
 	s.reportPower(vms[0].ID, fleet.Stopped)
@@ -321,7 +321,7 @@ func TestBulkActionCoalescesWithQueuedAction(t *testing.T) {
 	s.settledAs(task.ID, fleet.JobDone, 100, fleet.Steps{Done: 1})
 }
 
-func TestCancelBulkTask(t *testing.T) {
+func TestCancelBulkTaskCancelsPendingChildren(t *testing.T) {
 	s := newTaskFixture(t)
 	task, vms := s.bulkShutdown("asked", "runs", "waits")
 	s.beginTasks()

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestFetchVolume(t *testing.T) {
+func TestFetchVolumeReservesVolumeName(t *testing.T) {
 	s := newProjectFixture(t)
 	fetch := func(pool fleet.PoolID, in control.NewDownload) func() error {
 		return func() error { _, err := s.FetchVolume(t.Context(), chief, pool, in); return err }

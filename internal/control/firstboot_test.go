@@ -157,7 +157,7 @@ func TestByteOrderMarkStrippedFromUserData(t *testing.T) {
 
 // First-boot data that is set again makes a new instance. Passwords that the input leaves out stay the same. A host
 // with a job from before the change gets nothing.
-func TestFirstBootAgainMakesNewInstance(t *testing.T) {
+func TestRepeatedFirstBootMakesNewInstance(t *testing.T) {
 	s := newSealedFixture(t)
 	ctx := t.Context()
 	vm := s.vmWithFirstBoot("web", secretFirstBoot())

@@ -266,7 +266,7 @@ func TestPublishRefusedForCopyOfImage(t *testing.T) {
 }
 
 // An image that its host reports as damaged is refused wherever it could enter the library.
-func TestPublishRefusedForUnsoundImage(t *testing.T) {
+func TestPublishRefusedForDamagedImage(t *testing.T) {
 	s := newProjectFixture(t)
 	const why = "It is not sound: its data lies outside the file, which has 9 B. It may be cut off. Put a whole one in its place."
 	for _, h := range []fleet.HostID{s.h1, s.h2} {

@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestHosts(t *testing.T) {
+func TestHostsAreListedEditedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	s.vm("web", fleet.Running)
 	text := "rack 7"
@@ -45,7 +45,7 @@ func TestHosts(t *testing.T) {
 	s.wantRefused("delete twice", fleet.NotFound, "There is no such host.", func() error { return s.DeleteHost(t.Context(), chief, s.h2) })
 }
 
-func TestLostHostCanBeDeleted(t *testing.T) {
+func TestOfflineHostWithDeletedVMsCanBeDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	if _, err := s.Release(t.Context(), chief, fleet.SubjectPool(s.nfs), s.h1); err != nil {
@@ -71,7 +71,7 @@ func TestLostHostCanBeDeleted(t *testing.T) {
 	}
 }
 
-func TestUnmanagedVMs(t *testing.T) {
+func TestUnmanagedVMsHiddenFromMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	id := fleet.NewID[fleet.VMID]()
 	s.exec(`INSERT INTO found_vms (host_id, id, name, status) VALUES ($1, $2, 'Old_Box', '{"power":"running"}')`, s.h1, id)
@@ -92,7 +92,7 @@ func TestUnmanagedVMs(t *testing.T) {
 	s.wantRefused("member", fleet.Forbidden, "do not have permission", func() error { _, err := s.GetDiscoveredVM(t.Context(), s.member, s.h1, id); return err })
 }
 
-func TestNetworks(t *testing.T) {
+func TestNetworksListedWithTheirHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	page, err := s.ListNetworks(t.Context(), s.member, fleet.Query{Filter: "kind:libvirt def"})
 	if err != nil || len(page.Items) != 1 || len(page.Items[0].Hosts) != 2 || page.Items[0].Hosts[0].Status.Bridge != "" {
@@ -108,7 +108,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-func TestTasks(t *testing.T) {
+func TestTasksAreListedCountedAndCancelled(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	job, err := s.ActVM(t.Context(), s.member, v.ID, fleet.ActShutdown)
@@ -156,7 +156,7 @@ func TestTasks(t *testing.T) {
 	s.wantRefused("cancel twice", fleet.Conflict, "The task has ended.", func() error { _, err := s.CancelTask(t.Context(), s.member, job.ID); return err })
 }
 
-func TestConsoleTickets(t *testing.T) {
+func TestConsoleTicketWorksOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	ticket, err := s.OpenConsole(t.Context(), s.member, v.ID)

@@ -22,7 +22,7 @@ func (s *projectFixture) tree(a fleet.Actor, q query.TreeQuery) string {
 	return strings.Join(rows, ", ")
 }
 
-func TestTree(t *testing.T) {
+func TestTreeShowsOnlyVisibleObjects(t *testing.T) {
 	s := newProjectFixture(t)
 	web := s.vm("web", fleet.Running)
 	s.vm("db", fleet.Stopped)
@@ -62,7 +62,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-func TestSearch(t *testing.T) {
+func TestSearchFindsOnlyVisibleObjects(t *testing.T) {
 	s := newProjectFixture(t)
 	web := s.vm("web-1", fleet.Running)
 	s.exec(`UPDATE vms SET labels = '{"env":"prod"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
@@ -105,7 +105,7 @@ func TestSearch(t *testing.T) {
 	s.wantRefused("too long", fleet.Malformed, "at most 200 bytes", func() error { _, err := s.Search(t.Context(), chief, strings.Repeat("x", 201), 8); return err })
 }
 
-func TestOverview(t *testing.T) {
+func TestOverviewCountsOnlyVisibleObjects(t *testing.T) {
 	s := newProjectFixture(t)
 	s.vm("ok", fleet.Running)
 	s.vm("dead", fleet.Crashed)
@@ -147,7 +147,7 @@ func TestOverview(t *testing.T) {
 	}
 }
 
-func TestComplete(t *testing.T) {
+func TestCompleteSuggestsOnlyVisibleValues(t *testing.T) {
 	s := newProjectFixture(t)
 	web := s.vm("web", fleet.Running)
 	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"two words"}',

@@ -359,7 +359,7 @@ func TestImageVersionFromURL(t *testing.T) {
 }
 
 // A checksum given in the request becomes the version's checksum, whatever the host reports.
-func TestOrderedChecksumIsVersionsChecksum(t *testing.T) {
+func TestRequestedChecksumIsVersionsChecksum(t *testing.T) {
 	s := newLibraryFixture(t)
 	in := control.NewImage{Name: "Debian", Source: control.ImageSource{PoolID: s.local, HostID: s.h1, URL: "https://example.org/debian-13.qcow2", Checksum: digest}}
 	id, _, err := s.AddImage(t.Context(), chief, in)

@@ -9,7 +9,7 @@ import (
 )
 
 // A stolen host key and known UUIDs must not let a host take VMs of other hosts.
-func TestHostCannotTakeOverOthersVMs(t *testing.T) {
+func TestHostCannotTakeVMsOfOtherHosts(t *testing.T) {
 	p := newTwoHostFixture(t)
 	claim := func(proof string, power fleet.Power) {
 		t.Helper()

@@ -32,7 +32,7 @@ func (s *projectFixture) setNetworkStatus(id fleet.NetworkID, host fleet.HostID,
 	s.exec(`UPDATE assignments SET status = $3, observed_generation = 1 WHERE network_id = $1 AND host_id = $2`, id, host, status)
 }
 
-func TestNetworkLifecycle(t *testing.T) {
+func TestNetworkAssignedReleasedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.define("lan", natSpec(" 10.5.0.1/24 "), s.h1, s.h1)
 	if v.Spec == nil || v.Spec.IPv4.Gateway != "10.5.0.1/24" || v.Restricted || len(v.Hosts) != 1 || v.Hosts[0].State != fleet.NetworkPending || !v.Hosts[0].Assigned {
@@ -159,7 +159,7 @@ func TestOverlappingNetworksRefusedPerHost(t *testing.T) {
 }
 
 // Of two concurrent definitions, the second waits until the first has committed and conflicts with it.
-func TestConcurrentOverlappingNetworks(t *testing.T) {
+func TestConcurrentOverlappingNetworksRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	first, err := s.pool.Begin(t.Context())
 	if err != nil {
@@ -233,7 +233,7 @@ func TestReleaseRefusedForNetworkInUse(t *testing.T) {
 }
 
 // Tenants see granted networks, without host devices and without other tenants' leases.
-func TestTenantViewOfNetwork(t *testing.T) {
+func TestTenantViewOfNetworkIsRedacted(t *testing.T) {
 	s := newProjectFixture(t)
 	spec := natSpec("10.5.0.1/24")
 	spec.Bridge, spec.Device = "qx-lan", "eth7"

@@ -9,7 +9,7 @@ import (
 	"quantix/internal/wire"
 )
 
-func TestOrderedPowerInSQLMatchesGo(t *testing.T) {
+func TestRequestedPowerInSQLMatchesGo(t *testing.T) {
 	r := newRig(t)
 	for _, k := range append(fleet.KindsWhere(func(fleet.Kind) bool { return true }), "", "vm.new") {
 		if got := one[*string](r, `SELECT ordered_power($1)`, k); (got == nil) != (k.Is().Power == "") || got != nil && *got != string(k.Is().Power) {
@@ -71,7 +71,7 @@ func TestPhaseIsStartingUntilStartEnds(t *testing.T) {
 	}
 }
 
-func TestFailedStartClearsOrderedPower(t *testing.T) {
+func TestFailedStartClearsRequestedPower(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
 	id := r.orderVM("web", &seen)

@@ -57,7 +57,7 @@ func TestPoolHealthFollowsHosts(t *testing.T) {
 
 // A pool that is active with a fault on a host is degraded there: it is counted, filtered and shown with the host's
 // error.
-func TestDegradedPool(t *testing.T) {
+func TestFaultyActivePoolIsDegraded(t *testing.T) {
 	s := newProjectFixture(t)
 	s.exec(`UPDATE assignments SET status = status || '{"error":"It is mounted read-only."}' WHERE pool_id = $1 AND host_id = $2`, s.nfs, s.h2)
 	v := s.poolView(chief, s.nfs)
@@ -80,7 +80,7 @@ func TestDegradedPool(t *testing.T) {
 }
 
 // An unhealthy host status lists the affected VMs of that host, with their disks in the pool.
-func TestImpactOfUnhealthyHostStatus(t *testing.T) {
+func TestUnhealthyHostStatusListsAffectedVMs(t *testing.T) {
 	s := newProjectFixture(t)
 	disks := func(pools ...fleet.PoolID) (out []fleet.Disk) {
 		for i, p := range pools {
@@ -148,7 +148,7 @@ func TestDashboardPoolCountsMatchList(t *testing.T) {
 	}
 }
 
-func TestPoolLifecycle(t *testing.T) {
+func TestPoolAssignedReleasedAndDeleted(t *testing.T) {
 	s := newProjectFixture(t)
 	spec := fleet.PoolSpec{Kind: fleet.PoolNFS, Path: "/mnt/b", Server: "nas", Export: "/b/"}
 	v, err := s.CreatePool(t.Context(), chief, control.CreatePool{Name: "b", Spec: spec, HostIDs: []fleet.HostID{s.h1, s.h1}})

@@ -159,7 +159,7 @@ func TestInvalidPoolCredentialsRefused(t *testing.T) {
 }
 
 // An administrator gives a LUN unchanged to one VM. A LUN cannot be an image, and is not deleted with its VM.
-func TestLUNAsVMDisk(t *testing.T) {
+func TestLUNBelongsToOneVM(t *testing.T) {
 	s := newProjectFixture(t)
 	san := s.addPool("san", `{"kind":"iscsi-direct","path":"","portal":"10.0.0.5","target":"iqn.2026-01.org.example:vms","shared":true}`, s.h1, s.h2)
 	for _, h := range []fleet.HostID{s.h1, s.h2} {
@@ -211,7 +211,7 @@ func TestLUNAsVMDisk(t *testing.T) {
 }
 
 // Disks in a block pool are raw and start empty.
-func TestDiskInCephPool(t *testing.T) {
+func TestDiskInBlockPoolIsRawAndEmpty(t *testing.T) {
 	s := newProjectFixture(t)
 	ceph := s.addPool("ceph", `{"kind":"rbd","path":"","monitors":"10.0.0.1","cephPool":"vms","shared":true}`, s.h1)
 	s.exec(`UPDATE assignments SET status = status - 'volumes' || '{"capacityBytes":0,"availableBytes":0}' WHERE pool_id = $1`, ceph)

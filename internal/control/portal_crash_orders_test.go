@@ -119,7 +119,7 @@ func (m *crashFixture) wantSnapshots(names ...string) {
 // A portal may crash before any statement while a request is made, begun, claimed and finished. Each step is done
 // completely or not at all, and the next portal repeats it. The outcome equals that of a run without crashes. A
 // repeated step whose response was lost changes nothing.
-func TestOrdersSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
+func TestRequestsSurvivePortalCrashBeforeAnyStatement(t *testing.T) {
 	t.Parallel()
 	for name, o := range portalOrders {
 		t.Run(name, func(t *testing.T) {

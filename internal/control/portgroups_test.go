@@ -8,7 +8,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestPortGroupLifecycle(t *testing.T) {
+func TestPortGroupCreatedGrantedAndDropped(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	s.setNetworkStatus(n.ID, s.h1, `{"active":true}`)
@@ -100,7 +100,7 @@ func TestPortGroupLifecycle(t *testing.T) {
 }
 
 // A grant of a port group also works on a restricted network, and is deleted with the port group.
-func TestGrantedPortGroupOfRestrictedNetwork(t *testing.T) {
+func TestGrantedPortGroupUsableOnRestrictedNetwork(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lan", "10.7.0.")
 	s.setNetworkStatus(n.ID, s.h1, `{"active":true,"forward":"bridge"}`)

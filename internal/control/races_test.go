@@ -65,7 +65,7 @@ func startBlocked(t *testing.T, pool *pgxpool.Pool, do func() error) (end func()
 	}
 }
 
-func TestFinishWaitsForConcurrentOrder(t *testing.T) {
+func TestFinishWaitsForConcurrentChangeOfVM(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	w := r.claim()[0]
@@ -137,7 +137,7 @@ func (r *rig) exhaustAttempts() {
 	}
 }
 
-func TestVMFailsWhenCreationIsGivenUp(t *testing.T) {
+func TestVMFailsWhenCreationExhaustsAttempts(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.queue(id, fleet.VMStart)
@@ -154,7 +154,7 @@ func TestVMFailsWhenCreationIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestDeletionUndoneWhenGivenUp(t *testing.T) {
+func TestDeletionUndoneWhenAttemptsExhausted(t *testing.T) {
 	r := newRig(t)
 	id := r.addVM("web")
 	r.report("1", wire.VMReport{ID: id, Generation: 1, Status: fleet.VMStatus{Power: fleet.Stopped}})
@@ -197,7 +197,7 @@ func TestCancelRefusedForRunningDeletion(t *testing.T) {
 	wantCode(t, err, fleet.Conflict)
 }
 
-func TestJobThatCrashesAgentIsGivenUp(t *testing.T) {
+func TestJobFailsAfterRepeatedAgentCrashes(t *testing.T) {
 	r := newRig(t)
 	r.addVM("web")
 	for i := range 5 {

@@ -178,7 +178,7 @@ func TestLeasesOfUnassignedHostIgnored(t *testing.T) {
 }
 
 // An unmanaged VM that uses a NIC's MAC address is shown. Only actors who see hosts see its name.
-func TestUnmanagedMachineWithNICsMACIsShown(t *testing.T) {
+func TestUnmanagedVMWithNICsMACIsShown(t *testing.T) {
 	s := newProjectFixture(t)
 	n := s.dhcpNetwork("lab", "10.7.0.")
 	id := s.vmOnNetwork("web", n.ID, "52:54:00:00:07:01")

@@ -42,7 +42,7 @@ func TestJobRetriedAfterHypervisorTimeout(t *testing.T) {
 		}
 		job, err := r.VMRetry(t.Context(), fleet.SystemActor, id)
 		if err != nil || job == nil || job.RetryAt == nil || job.Error != noAnswer || job.State != fleet.JobQueued {
-			t.Fatalf("the task's page shows: %+v %v", job, err)
+			t.Fatalf("the retried job is %+v %v", job, err)
 		}
 		waits = append(waits, one[time.Duration](r, `SELECT run_after - now() FROM jobs`).Round(5*time.Second))
 		r.skipDelay()
@@ -91,7 +91,7 @@ func TestJobRetriedAtOnceWhenHypervisorReturns(t *testing.T) {
 	}
 }
 
-func TestNewerOrderReplacesRetriedJob(t *testing.T) {
+func TestNewerRequestReplacesRetriedJob(t *testing.T) {
 	r := newRig(t)
 	var seen []fleet.Phase
 	id := r.orderVM("web", &seen)

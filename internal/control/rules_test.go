@@ -200,7 +200,7 @@ func TestPreviewFollowsRules(t *testing.T) {
 }
 
 // A VM that must stay on its host is not migrated, and migrations respect the VM's bandwidth limit.
-func TestMigrationPolicyLimitsMoves(t *testing.T) {
+func TestMigrationPolicyLimitsMigrations(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.imageOnOneHost()
 	v := s.vmToMigrate("web")

@@ -11,7 +11,7 @@ import (
 
 // Two groups name each other in their rules. Each follows the other's members in one step, and neither can be deleted
 // while the other names it.
-func TestMutuallyReferringSecurityGroups(t *testing.T) {
+func TestMutuallyReferringSecurityGroupsFollowEachOther(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
 	front, back := s.securityGroup(s.member, s.red, "front"), s.securityGroup(s.member, s.red, "back")
@@ -90,7 +90,7 @@ func TestMutuallyReferringSecurityGroups(t *testing.T) {
 }
 
 // Members from before the rule named the group again are not allowed.
-func TestSecurityGroupReferencedAgain(t *testing.T) {
+func TestSecurityGroupReferencedAgainDropsFormerMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
 	clients, web := s.securityGroup(s.member, s.red, "clients"), s.securityGroup(s.member, s.red, "web")

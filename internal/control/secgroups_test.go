@@ -88,7 +88,7 @@ func TestSecurityGroupFollowsItsNICs(t *testing.T) {
 }
 
 // A group whose rule names the group itself: its members may connect to one another.
-func TestSelfReferringSecurityGroup(t *testing.T) {
+func TestSelfReferringSecurityGroupAdmitsItsMembers(t *testing.T) {
 	s := newProjectFixture(t)
 	h1 := s.agentSession(s.h1)
 	g := s.securityGroup(s.member, s.red, "peers")

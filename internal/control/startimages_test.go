@@ -49,7 +49,7 @@ func TestShippedCatalogEntriesAreValid(t *testing.T) {
 	}
 }
 
-func TestCatalogEditAndRestore(t *testing.T) {
+func TestCatalogRestoreResetsShippedEntries(t *testing.T) {
 	s := newLibraryFixture(t)
 	debian, fedora := s.start("Debian 12"), s.start("Fedora 44")
 	sum := strings.Repeat("ab", 32)
@@ -99,7 +99,7 @@ func TestCatalogEditAndRestore(t *testing.T) {
 
 // A pull makes an image with the entry's facts, and a second pull adds a version. A failed pull shows its error at the
 // entry and leaves no version.
-func TestPullCatalogImage(t *testing.T) {
+func TestPullCatalogImageAddsImageVersion(t *testing.T) {
 	s := newLibraryFixture(t)
 	debian := s.start("Debian 12")
 	pull := func(in control.Pull) (fleet.ImageID, fleet.Task, error) {

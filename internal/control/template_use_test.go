@@ -9,7 +9,7 @@ import (
 )
 
 // VMs from a template have overlays on its images, or full copies. A version cannot be deleted while overlays use it.
-func TestCreateVMsFromTemplate(t *testing.T) {
+func TestVMsFromTemplateUseOverlaysOrCopies(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
 	group := s.securityGroup(chief, s.red, "only-red")

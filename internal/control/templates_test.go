@@ -116,7 +116,7 @@ func TestMembersCreateTemplates(t *testing.T) {
 	}
 }
 
-func TestTemplatePermissions(t *testing.T) {
+func TestTemplatesUsableOnlyByGrantedProjects(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web")
 	v := s.newTemplate("Web", vm)

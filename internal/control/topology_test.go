@@ -16,7 +16,7 @@ func (s *projectFixture) onLAN(name string, n fleet.NetworkID) fleet.VMView {
 	return s.get(v.ID)
 }
 
-func TestTopology(t *testing.T) {
+func TestTopologyListsHostsNetworksAndVMs(t *testing.T) {
 	s := newProjectFixture(t)
 	ctx := t.Context()
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1, s.h2)
@@ -60,7 +60,7 @@ func TestTopology(t *testing.T) {
 }
 
 // Members see a network with their own VMs, without hosts, host devices or other projects' VMs.
-func TestTenantTopology(t *testing.T) {
+func TestTenantTopologyHidesHosts(t *testing.T) {
 	s := newProjectFixture(t)
 	lan := s.define("lan", natSpec("10.5.0.1/24"), s.h1)
 	s.setNetworkStatus(lan.ID, s.h1, `{"active":true,"bridge":"qx-lan","forward":"nat"}`)

@@ -11,7 +11,7 @@ import (
 )
 
 // Totals are shown however large the values are that a host reports, and no report breaks the page.
-func TestAbsurdReportsDoNotBreakSums(t *testing.T) {
+func TestImplausibleReportsDoNotBreakTotals(t *testing.T) {
 	t.Parallel()
 	pool := testkit.DB(t)
 	testkit.Seed(t, pool, 3, 3)

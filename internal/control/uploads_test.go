@@ -26,7 +26,7 @@ func (s *projectFixture) upload(a fleet.Actor, name string) fleet.Upload {
 	return u
 }
 
-func TestCreateUpload(t *testing.T) {
+func TestCreateUploadResumesSameFile(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	order := func(in control.NewUpload) func() error {
@@ -122,7 +122,7 @@ func (s *projectFixture) claimUntil(host fleet.Actor, kind fleet.JobKind) wire.W
 	return wire.Work{}
 }
 
-func TestAbandonedUploadsEnd(t *testing.T) {
+func TestAbandonedUploadsAreCancelled(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	h1 := s.agentSession(s.h1)
@@ -209,7 +209,7 @@ func TestUploadJobHasNoAttemptLimit(t *testing.T) {
 
 // Other hosts do not remove a paused upload's partial file. While one host has yet to remove a partial file, another
 // host of the pool cannot use its name, because the removal would delete the new file.
-func TestPartialUploadsInSharedPool(t *testing.T) {
+func TestPartialUploadKeptByOtherHostsOfSharedPool(t *testing.T) {
 	s := newProjectFixture(t)
 	uploading := s.sender("sender", fleet.RoleOperator)
 	h1 := s.agentSession(s.h1)

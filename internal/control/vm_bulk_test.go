@@ -10,7 +10,7 @@ import (
 )
 
 // A bulk creation is one task with a child per VM. The child shows the result for its VM.
-func TestBulkCreate(t *testing.T) {
+func TestBulkCreateIsOneTaskWithChildPerVM(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	v := s.newTemplate("Web", s.stoppedVM("web"))
@@ -122,7 +122,7 @@ func TestInvalidBulkCreateRefused(t *testing.T) {
 
 // Once the person has lost the permission, no further VM is created. All VMs use the template version that was the
 // newest at the time of the request.
-func TestBulkCreateUsesOrderedVersionAndCurrentPermissions(t *testing.T) {
+func TestBulkCreateUsesRequestedVersionAndCurrentPermissions(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.exec(`INSERT INTO project_members (project_id, user_id, role) VALUES ($1, $2, 'member')`, s.red, s.member.UserID)
 	vm := s.stoppedVM("web")

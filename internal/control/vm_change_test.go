@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestActions(t *testing.T) {
+func TestPowerActionsChangeSpecAndQueueJobs(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
 	subject := fleet.SubjectVM(v.ID)
@@ -38,7 +38,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-func TestActionRefusals(t *testing.T) {
+func TestPowerActionRefusedWithReason(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Stopped)
 	for name, c := range map[string]struct {
@@ -91,7 +91,7 @@ func TestUpdateVMRaisesGenerationOnce(t *testing.T) {
 	}
 }
 
-func TestUpdateVMRefusals(t *testing.T) {
+func TestInvalidUpdateVMRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	v, taken := s.vm("web", fleet.Running), s.vm("taken", fleet.Running)
 	edit := func(f func(*fleet.VMSpec)) control.UpdateVM { return editedSpec(v, f) }
@@ -122,7 +122,7 @@ func TestUpdateVMRefusals(t *testing.T) {
 	}
 }
 
-func TestDeleteVM(t *testing.T) {
+func TestDeleteVMQueuesDeletionOnce(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	s.wantRefused("viewer", fleet.Forbidden, "do not have permission", func() error { _, err := s.DeleteVM(t.Context(), s.viewer, v.ID, false, ""); return err })

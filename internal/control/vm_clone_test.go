@@ -16,7 +16,7 @@ func (s *libraryFixture) fails(host fleet.HostID, w wire.Work, words string) {
 
 // The VM's host copies the clone's disks, and defines the clone only when the copies are complete. A missing copy is
 // never replaced by an empty disk.
-func TestCloneVM(t *testing.T) {
+func TestCloneVMWaitsForDiskCopies(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	clone, err := s.CreateVM(t.Context(), s.member, control.CreateVM{ProjectID: s.red, Name: "web-2", From: &control.From{VMID: vm.ID, PoolID: s.nfs}})
@@ -117,7 +117,7 @@ func TestInvalidCloneRefused(t *testing.T) {
 
 // A VM is created from a snapshot of a running VM: its host copies the disks' state in the snapshot. Changes of the
 // snapshots are refused until the copies are complete.
-func TestCreateVMFromSnapshot(t *testing.T) {
+func TestCreateVMFromSnapshotCopiesSnapshotState(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	s.exec(`UPDATE vms SET status = jsonb_set(status, '{power}', '"running"') WHERE id = $1`, vm.ID)

@@ -42,7 +42,7 @@ func TestCreateVMWritesSpecAndQueuesJob(t *testing.T) {
 	}
 }
 
-func TestCreateVMRefusals(t *testing.T) {
+func TestInvalidCreateVMRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	taken := s.vm("taken", fleet.Stopped)
 	s.exec(`UPDATE vms SET spec = spec || `+onDefault("52:54:00:00:00:99")+` WHERE id = $1`, taken.ID)

@@ -283,7 +283,7 @@ func TestPhysicalDiskIsExclusive(t *testing.T) {
 }
 
 // A medium in any drive keeps its pool from being released, and a missing medium is refused at its field.
-func TestDriveMediaNeedPool(t *testing.T) {
+func TestDriveMediumKeepsItsPoolAssigned(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
 	order := control.CreateVM{ProjectID: s.red, Name: "win", HostID: s.h1, Spec: fleet.VMSpec{

@@ -70,7 +70,7 @@ func TestEditAddsAndRemovesDisks(t *testing.T) {
 
 // The name of a raw file ends in .raw, whether the portal or the agent creates or replaces the disk. In a block pool
 // every disk is raw, and names have no suffix.
-func TestRawDiskFileNames(t *testing.T) {
+func TestRawDiskFileNamesEndInRaw(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
 	raw := fleet.Disk{PoolID: s.nfs, SizeBytes: 1 << 30, Format: fleet.Raw}

@@ -86,7 +86,7 @@ func TestStartRefusedWhenDiskMissing(t *testing.T) {
 	}
 }
 
-func TestDetachMissingDisk(t *testing.T) {
+func TestDetachMissingDiskAllowsStart(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithMissingDisk("web")
 	for name, who := range map[string]struct {
@@ -115,7 +115,7 @@ func TestDetachMissingDisk(t *testing.T) {
 	}
 }
 
-func TestReplaceMissingDisk(t *testing.T) {
+func TestReplaceMissingDiskUsesNewName(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithMissingDisk("web")
 	name := control.NewDiskName(v, fleet.Disk{})

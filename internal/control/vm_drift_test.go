@@ -75,7 +75,7 @@ func TestDriftNeedsAttentionAndIsFiltered(t *testing.T) {
 
 func raw(text string) json.RawMessage { return json.RawMessage(text) }
 
-func TestAcceptDrift(t *testing.T) {
+func TestAcceptDriftWritesHostValuesToSpec(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.driftedVM("web",
 		fleet.Drift{Field: "cpus", Applied: "1", Actual: "3", Take: raw("3")},

@@ -28,7 +28,7 @@ func withFieldErrors(err error) error {
 	return fleet.Errorf(e.Code, "%s", words.String())
 }
 
-func TestGrowDisk(t *testing.T) {
+func TestGrowDiskChangesOnlySize(t *testing.T) {
 	s := newProjectFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	now, task, err := s.GrowDisk(t.Context(), s.member, v.ID, disk, control.GrowDisk{SizeBytes: 2 << 30})

@@ -34,7 +34,7 @@ func (s *projectFixture) ask(a fleet.Actor, id fleet.VMID, in control.GuestOrder
 }
 
 // Invalid guest requests are refused at their field or with a reason, and nothing is written.
-func TestInvalidGuestOrderRefused(t *testing.T) {
+func TestInvalidGuestRequestRefused(t *testing.T) {
 	s := newProjectFixture(t)
 	v, off := s.vmWithGuestAgent("web"), s.vm("off", fleet.Stopped)
 	freeze := func(n int) control.GuestOrder { return control.GuestOrder{Action: fleet.ActFreeze, Seconds: n} }

@@ -22,7 +22,7 @@ func (s *projectFixture) addAppliance(pool fleet.PoolID, name string) *control.O
 
 // A host imports a VM from a file: its disks are converted before the VM is defined, and empty disks are created with
 // the VM.
-func TestImportAppliance(t *testing.T) {
+func TestImportApplianceConvertsDisksFirst(t *testing.T) {
 	s := newLibraryFixture(t)
 	of := s.addAppliance(s.nfs, "web.ova")
 	files, err := s.ListAppliances(t.Context(), chief)
@@ -115,7 +115,7 @@ func TestInvalidImportRefused(t *testing.T) {
 }
 
 // A volume in another format is converted to a volume that can become an image.
-func TestConvertForeignVolume(t *testing.T) {
+func TestConvertVolumeMakesUsableImage(t *testing.T) {
 	s := newLibraryFixture(t)
 	s.addVolume(s.local, s.h1, `{"name":"disk.vhdx","path":"/v/disk.vhdx","format":"vhdx","capacityBytes":1048576,"appliance":{"disks":[{"format":"vhdx","sizeBytes":1048576}]}}`)
 	task, err := s.ConvertVolume(t.Context(), chief, control.Volume{PoolID: s.local, Volume: "disk.vhdx"}, "disk.qcow2", false)
@@ -134,7 +134,7 @@ func TestConvertForeignVolume(t *testing.T) {
 
 // Members export their VMs and download the files. Exports are invisible to other projects, and expired ones are
 // deleted.
-func TestExportVM(t *testing.T) {
+func TestExportVisibleOnlyToItsProject(t *testing.T) {
 	s := newLibraryFixture(t)
 	vm := s.stoppedVM("web", fleet.Disk{PoolID: s.local, SizeBytes: 1 << 20}, fleet.Disk{PoolID: s.nfs, SizeBytes: 2 << 20})
 	e, err := s.ExportVM(t.Context(), s.member, vm.ID, control.NewExport{Format: "ova"})

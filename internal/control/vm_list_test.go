@@ -14,7 +14,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestVMListFilters(t *testing.T) {
+func TestVMListFiltersAndSorts(t *testing.T) {
 	s := newProjectFixture(t)
 	web, db, off := s.vm("web-1", fleet.Running), s.vm("db1", fleet.Stopped), s.vm("off", fleet.Running)
 	s.exec(`UPDATE vms SET labels = '{"env":"prod","note":"50%_\\"}', spec = spec || `+onDefault("52:54:00:00:00:01")+`,
@@ -134,7 +134,7 @@ func TestInvalidCursorRefused(t *testing.T) {
 	})
 }
 
-func TestVMVisibility(t *testing.T) {
+func TestVMsVisibleOnlyInOwnProjects(t *testing.T) {
 	s := newProjectFixture(t)
 	v := s.vm("web", fleet.Running)
 	names := func(a fleet.Actor, q fleet.Query) int {

@@ -82,7 +82,7 @@ func (m *moveFixture) claimMove(v fleet.VMView) wire.Work {
 	return wire.Work{}
 }
 
-func TestMoveDisk(t *testing.T) {
+func TestMoveDiskChangesSpecOnSuccess(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	task := s.move(v, disk)
@@ -163,7 +163,7 @@ func TestMoveDisk(t *testing.T) {
 	}
 }
 
-func TestCancelDiskMigration(t *testing.T) {
+func TestCancelDiskMigrationKeepsOldDisk(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	waits := s.move(v, disk)

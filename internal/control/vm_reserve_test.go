@@ -16,7 +16,7 @@ func (s *projectFixture) createWithReservation(a fleet.Actor, name string, host 
 }
 
 // Reserved CPU is not allocated twice, neither by other actors nor for VMs that are off.
-func TestCPUReservation(t *testing.T) {
+func TestCPUReservationIsNotExceeded(t *testing.T) {
 	s := newProjectFixture(t) // both hosts have 8 CPUs
 	one, err := s.createWithReservation(chief, "db-1", s.h1, 8, 75)
 	if err != nil {

@@ -166,7 +166,7 @@ func TestInvalidEncryptionRefused(t *testing.T) {
 
 // VMs of all hosts can share a volume of a shared pool. While it is shared, no VM can make it exclusive, and the volume
 // cannot be changed.
-func TestVolumeSharedByVMs(t *testing.T) {
+func TestSharedVolumeCannotBecomeExclusive(t *testing.T) {
 	s := newProjectFixture(t)
 	s.supportAllFields(someDevices)
 	disk := s.sharedDisk()

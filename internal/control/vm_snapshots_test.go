@@ -33,7 +33,7 @@ func (m *moveFixture) onlyJob(kind fleet.JobKind) wire.Work {
 	return wire.Work{}
 }
 
-func TestTakeSnapshot(t *testing.T) {
+func TestTakeSnapshotRefusedWhileAnotherRuns(t *testing.T) {
 	s := newMoveFixture(t)
 	v, _ := s.vmWithLocalDisk("web")
 	for what, in := range map[string]control.NewSnapshot{
@@ -82,7 +82,7 @@ func TestSnapshotRefusedWhenNameTaken(t *testing.T) {
 	}
 }
 
-func TestRevertAndDeleteSnapshots(t *testing.T) {
+func TestRevertAndDeleteSnapshotsQueueJobs(t *testing.T) {
 	s := newMoveFixture(t)
 	v, disk := s.vmWithLocalDisk("web")
 	base, tip := s.withSnapshots(v)

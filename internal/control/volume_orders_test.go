@@ -7,7 +7,7 @@ import (
 	"quantix/internal/fleet"
 )
 
-func TestRenameVolume(t *testing.T) {
+func TestRenameVolumeReservesBothNames(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("old.raw")
 	other := s.unusedVolume("other.raw")
@@ -41,7 +41,7 @@ func TestRenameVolume(t *testing.T) {
 
 // fleet's table of job kinds lists those that can be cancelled while running. All of them are cancelled in the same
 // way.
-func TestCancelRunningJobs(t *testing.T) {
+func TestRunningJobsOfStoppableKindsCanBeCancelled(t *testing.T) {
 	s := newProjectFixture(t)
 	of := s.unusedVolume("data.raw")
 	if _, err := s.WipeVolume(t.Context(), chief, of, of.Volume); err != nil {

@@ -45,7 +45,7 @@ func (s *projectFixture) volumeRequests(of control.Volume) map[fleet.Action]func
 
 var destroying = []fleet.Action{fleet.ActGrow, fleet.ActRename, fleet.ActWipe, fleet.ActDelete}
 
-func TestVolumeOperations(t *testing.T) {
+func TestVolumeOperationsQueueJobs(t *testing.T) {
 	s := newProjectFixture(t)
 	in := control.NewVolume{Name: "data.raw", Format: "raw", SizeBytes: 1 << 30}
 	task, err := s.CreateVolume(t.Context(), chief, s.nfs, in)
